@@ -1,0 +1,195 @@
+//! Hints inside one process: a bell for workers, and a list of those who wait for a run's end.
+//!
+//! Both need no runtime: they keep wakers. A hint is never the truth; whoever hears it asks the world.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+
+use crate::event::Ended;
+use crate::id::RunId;
+use crate::time::{Busy, Clock};
+
+/// Rings when something may have become ready. Rings are counted, so that none is missed between
+/// looking and waiting.
+#[derive(Debug)]
+pub struct Bell {
+    clock: Arc<dyn Clock>,
+    state: Mutex<BellState>,
+}
+
+#[derive(Debug, Default)]
+struct BellState {
+    epoch: u64,
+    listeners: Vec<Arc<Listener>>,
+}
+
+#[derive(Debug, Default)]
+struct Listener(Mutex<ListenerState>);
+
+#[derive(Debug, Default)]
+struct ListenerState {
+    waker: Option<Waker>,
+    // Held from the ring until the listener wakes, so that a virtual clock sees no gap.
+    rung: Option<Busy>,
+}
+
+impl Bell {
+    /// A bell that has not rung.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, state: Mutex::default() }
+    }
+
+    /// How often it has rung.
+    pub fn epoch(&self) -> u64 {
+        self.state.lock().epoch
+    }
+
+    /// Rings: everyone who listens wakes.
+    pub fn ring(&self) {
+        let listeners = {
+            let mut state = self.state.lock();
+            state.epoch += 1;
+            std::mem::take(&mut state.listeners)
+        };
+        for listener in listeners {
+            let mut state = listener.0.lock();
+            state.rung = Some(self.clock.busy());
+            if let Some(waker) = state.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Completes when the bell has rung since it had rung `seen` times. The work that follows is
+    /// under way as long as the returned [`Busy`] lives.
+    pub fn rung_since(&self, seen: u64) -> Rung<'_> {
+        Rung { bell: self, seen, listener: None }
+    }
+}
+
+/// Waits for a ring; see [`Bell::rung_since`].
+#[derive(Debug)]
+pub struct Rung<'a> {
+    bell: &'a Bell,
+    seen: u64,
+    listener: Option<Arc<Listener>>,
+}
+
+impl Future for Rung<'_> {
+    type Output = Busy;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Busy> {
+        let mut state = self.bell.state.lock();
+        if state.epoch != self.seen {
+            drop(state);
+            let rung = self.listener.take().and_then(|listener| listener.0.lock().rung.take());
+            return Poll::Ready(rung.unwrap_or_else(|| self.bell.clock.busy()));
+        }
+        match &self.listener {
+            Some(listener) => listener.0.lock().waker = Some(cx.waker().clone()),
+            None => {
+                let listener = Arc::new(Listener::default());
+                listener.0.lock().waker = Some(cx.waker().clone());
+                state.listeners.push(listener.clone());
+                drop(state);
+                self.listener = Some(listener);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Rung<'_> {
+    fn drop(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            self.bell.state.lock().listeners.retain(|other| !Arc::ptr_eq(other, &listener));
+        }
+    }
+}
+
+/// Those who wait for a run's end, in this process.
+#[derive(Debug, Default)]
+pub struct Waiters {
+    by_run: Mutex<HashMap<RunId, Vec<Arc<Waiter>>>>,
+}
+
+#[derive(Debug, Default)]
+struct Waiter(Mutex<WaiterState>);
+
+#[derive(Debug, Default)]
+struct WaiterState {
+    waker: Option<Waker>,
+    ended: Option<Ended>,
+}
+
+impl Waiters {
+    /// Registers at once, and completes when [`Waiters::tell`] says that the run has ended.
+    pub fn wait(self: &Arc<Self>, run: RunId) -> RunEnd {
+        let waiter = Arc::new(Waiter::default());
+        self.by_run.lock().entry(run).or_default().push(waiter.clone());
+        RunEnd { waiters: self.clone(), run, waiter }
+    }
+
+    /// Whether nobody waits for any run.
+    pub fn is_empty(&self) -> bool {
+        self.by_run.lock().is_empty()
+    }
+
+    /// The runs that someone waits for.
+    pub fn runs(&self) -> Vec<RunId> {
+        self.by_run.lock().keys().copied().collect()
+    }
+
+    /// Tells everyone who waits for the run how it ended; `ended` is asked for only when someone does.
+    pub fn tell(&self, run: RunId, ended: impl FnOnce() -> Option<Ended>) {
+        let Some(waiting) = self.by_run.lock().remove(&run) else { return };
+        let Some(ended) = ended() else { return };
+        for waiter in waiting {
+            let mut state = waiter.0.lock();
+            state.ended = Some(ended.clone());
+            if let Some(waker) = state.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// Waits for a run's end; see [`Waiters::wait`].
+#[derive(Debug)]
+pub struct RunEnd {
+    waiters: Arc<Waiters>,
+    run: RunId,
+    waiter: Arc<Waiter>,
+}
+
+impl Future for RunEnd {
+    type Output = Ended;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+        let mut state = self.waiter.0.lock();
+        match state.ended.take() {
+            Some(ended) => Poll::Ready(ended),
+            None => {
+                state.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for RunEnd {
+    fn drop(&mut self) {
+        let mut by_run = self.waiters.by_run.lock();
+        if let Some(waiting) = by_run.get_mut(&self.run) {
+            waiting.retain(|other| !Arc::ptr_eq(other, &self.waiter));
+            if waiting.is_empty() {
+                by_run.remove(&self.run);
+            }
+        }
+    }
+}

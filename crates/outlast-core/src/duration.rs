@@ -1,0 +1,126 @@
+//! Durations as people write them: `"90s"`, `"1h30m"`, `"3d"`, or a [`Duration`].
+
+use std::time::Duration;
+
+const UNITS: [(&str, u64); 7] = [
+    ("us", 1),
+    ("ms", 1_000),
+    ("s", 1_000_000),
+    ("m", 60_000_000),
+    ("h", 3_600_000_000),
+    ("d", 86_400_000_000),
+    ("w", 604_800_000_000),
+];
+
+/// Anything that says how long: a [`Duration`], or text such as `"1h30m"`.
+pub trait IntoDuration {
+    /// The duration meant.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidDuration`] when a text is not a duration.
+    fn into_duration(self) -> Result<Duration, InvalidDuration>;
+}
+
+impl IntoDuration for Duration {
+    fn into_duration(self) -> Result<Duration, InvalidDuration> {
+        Ok(self)
+    }
+}
+
+impl IntoDuration for &str {
+    fn into_duration(self) -> Result<Duration, InvalidDuration> {
+        parse(self).ok_or_else(|| InvalidDuration { text: self.into() })
+    }
+}
+
+impl IntoDuration for &String {
+    fn into_duration(self) -> Result<Duration, InvalidDuration> {
+        self.as_str().into_duration()
+    }
+}
+
+impl IntoDuration for String {
+    fn into_duration(self) -> Result<Duration, InvalidDuration> {
+        self.as_str().into_duration()
+    }
+}
+
+/// A text that is not a duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{text}` is not a duration; write numbers with units us, ms, s, m, h, d or w, such as `30s` or `1h30m`"
+)]
+pub struct InvalidDuration {
+    text: String,
+}
+
+fn parse(text: &str) -> Option<Duration> {
+    if text.is_empty() {
+        return None;
+    }
+    let mut rest = text;
+    let mut micros = 0_u64;
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let letters = rest[digits..].bytes().take_while(u8::is_ascii_alphabetic).count();
+        let number: u64 = rest[..digits].parse().ok()?;
+        let unit = &rest[digits..digits + letters];
+        let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit)?;
+        micros = micros.checked_add(number.checked_mul(*scale)?)?;
+        rest = &rest[digits + letters..];
+    }
+    Some(Duration::from_micros(micros))
+}
+
+/// Writes a duration the way [`IntoDuration`] reads it, largest unit first.
+pub fn duration_text(duration: Duration) -> String {
+    let mut micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    if micros == 0 {
+        return "0s".into();
+    }
+    let mut text = String::new();
+    for (unit, scale) in UNITS.iter().rev().skip(1) {
+        if micros >= *scale {
+            text.push_str(&format!("{}{unit}", micros / scale));
+            micros %= scale;
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        for (text, millis) in [
+            ("30s", 30_000),
+            ("1h30m", 5_400_000),
+            ("3d", 259_200_000),
+            ("2w", 1_209_600_000),
+            ("0s", 0),
+            ("5ms", 5),
+        ] {
+            assert_eq!(text.into_duration(), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_duration_is_refused_with_the_remedy() {
+        for text in ["", "5", "s", "1 h", "-1s", "1.5h", "99999999999999999999d", "999999999999w", "1h½"] {
+            let error = text.into_duration().unwrap_err();
+            assert!(error.to_string().contains("such as `30s`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_written_duration_reads_back() {
+        for millis in [0, 1, 999, 61_000, 5_400_000, 90_061_001] {
+            let duration = Duration::from_millis(millis);
+            assert_eq!(duration_text(duration).as_str().into_duration(), Ok(duration));
+        }
+        assert_eq!(duration_text(Duration::from_secs(5_400)), "1h30m");
+    }
+}

@@ -1,0 +1,275 @@
+//! Events: the facts of a run's life, and how they are written.
+//!
+//! An event is stored as one JSON object, `kind` first. The form is frozen by `golden/`.
+
+mod json;
+
+use std::sync::Arc;
+
+use crate::failure::Failure;
+use crate::id::{MessageId, RunId};
+use crate::message::Headers;
+use crate::payload::Payload;
+use crate::time::Timestamp;
+
+pub use json::EventError;
+
+/// The version of the durable format that this build writes, and the highest it can read.
+pub const FORMAT: u32 = 1;
+
+/// The number of an operation: how many the run had created before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpNumber(pub u32);
+
+impl std::fmt::Display for OpNumber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One recorded fact in a run's life.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The run began.
+    RunStarted(RunStarted),
+    /// The workflow returned an output.
+    RunCompleted {
+        /// What it returned.
+        output: Payload,
+    },
+    /// The workflow returned an error.
+    RunFailed {
+        /// What it returned.
+        failure: Failure,
+    },
+    /// The workflow returned an error after a cancel.
+    RunCancelled {
+        /// What it returned.
+        failure: Failure,
+    },
+    /// The workflow asked for a step; it may be attempted from now on.
+    StepStarted {
+        /// The operation.
+        op: OpNumber,
+        /// The step's name.
+        name: Arc<str>,
+        /// Its input.
+        input: Payload,
+    },
+    /// An attempt succeeded.
+    StepCompleted {
+        /// The operation.
+        op: OpNumber,
+        /// What the step returned.
+        output: Payload,
+    },
+    /// The step failed for good.
+    StepFailed {
+        /// The operation.
+        op: OpNumber,
+        /// How the last attempt ended.
+        failure: Failure,
+    },
+    /// An attempt failed; the next one is due at `retry_at`.
+    StepRetried {
+        /// The operation.
+        op: OpNumber,
+        /// The number of the failed attempt, from 1.
+        attempt: u32,
+        /// How it ended.
+        failure: Failure,
+        /// When the next attempt is due.
+        retry_at: Timestamp,
+    },
+    /// The workflow dropped the step's operation: it is not attempted again, its outcome is discarded.
+    StepDropped {
+        /// The operation.
+        op: OpNumber,
+    },
+    /// The workflow asked for a timer.
+    TimerStarted {
+        /// The operation.
+        op: OpNumber,
+        /// When it is due.
+        fire_at: Timestamp,
+    },
+    /// A timer was due, or the timeout of a hook.
+    TimerFired {
+        /// The operation.
+        op: OpNumber,
+    },
+    /// The workflow dropped the timer.
+    TimerCancelled {
+        /// The operation.
+        op: OpNumber,
+    },
+    /// The workflow waits for a payload.
+    HookOpened {
+        /// The operation.
+        op: OpNumber,
+        /// The hook's name.
+        name: Arc<str>,
+        /// When the wait ends without one.
+        timeout_at: Option<Timestamp>,
+    },
+    /// A payload arrived for a hook name, awaited or not.
+    HookReceived {
+        /// The hook's name.
+        name: Arc<str>,
+        /// The message that brought it.
+        message: MessageId,
+        /// What it brought.
+        payload: Payload,
+    },
+    /// The workflow dropped the hook's operation; what it did not return stays buffered.
+    HookClosed {
+        /// The operation.
+        op: OpNumber,
+    },
+    /// Someone asked the run to stop.
+    CancelRequested {
+        /// The message that asked.
+        message: MessageId,
+        /// Why.
+        reason: String,
+        /// The steps that were between two attempts, and are not attempted again.
+        pauses: Vec<OpNumber>,
+    },
+}
+
+/// The facts a run begins with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunStarted {
+    /// The workflow's name.
+    pub workflow: Arc<str>,
+    /// The workflow's version, pinned for the run's life.
+    pub version: u32,
+    /// The version of the engine's semantics, pinned for the run's life.
+    pub format: u32,
+    /// The caller's key, if it gave one.
+    pub key: Option<String>,
+    /// What the workflow is called with.
+    pub input: Payload,
+    /// What travels with the run: trace context, the caller's identity.
+    pub headers: Headers,
+}
+
+impl Event {
+    /// The event's kind, as it is written.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::RunStarted(_) => "run_started",
+            Self::RunCompleted { .. } => "run_completed",
+            Self::RunFailed { .. } => "run_failed",
+            Self::RunCancelled { .. } => "run_cancelled",
+            Self::StepStarted { .. } => "step_started",
+            Self::StepCompleted { .. } => "step_completed",
+            Self::StepFailed { .. } => "step_failed",
+            Self::StepRetried { .. } => "step_retried",
+            Self::StepDropped { .. } => "step_dropped",
+            Self::TimerStarted { .. } => "timer_started",
+            Self::TimerFired { .. } => "timer_fired",
+            Self::TimerCancelled { .. } => "timer_cancelled",
+            Self::HookOpened { .. } => "hook_opened",
+            Self::HookReceived { .. } => "hook_received",
+            Self::HookClosed { .. } => "hook_closed",
+            Self::CancelRequested { .. } => "cancel_requested",
+        }
+    }
+
+    /// The operation the event belongs to, if it belongs to one.
+    pub fn op(&self) -> Option<OpNumber> {
+        match self {
+            Self::StepStarted { op, .. }
+            | Self::StepCompleted { op, .. }
+            | Self::StepFailed { op, .. }
+            | Self::StepRetried { op, .. }
+            | Self::StepDropped { op }
+            | Self::TimerStarted { op, .. }
+            | Self::TimerFired { op }
+            | Self::TimerCancelled { op }
+            | Self::HookOpened { op, .. }
+            | Self::HookClosed { op } => Some(*op),
+            _ => None,
+        }
+    }
+
+    /// Whether the event is something the workflow decided, rather than something it was told.
+    pub fn is_decision(&self) -> bool {
+        matches!(
+            self,
+            Self::StepStarted { .. }
+                | Self::StepDropped { .. }
+                | Self::TimerStarted { .. }
+                | Self::TimerCancelled { .. }
+                | Self::HookOpened { .. }
+                | Self::HookClosed { .. }
+                | Self::RunCompleted { .. }
+                | Self::RunFailed { .. }
+                | Self::RunCancelled { .. }
+        )
+    }
+
+    /// Appends the events to `out` as a JSON array.
+    pub fn write_all(events: &[Self], out: &mut String) {
+        json::write_all(events, out);
+    }
+
+    /// Reads a JSON array of events.
+    ///
+    /// # Errors
+    ///
+    /// [`EventError`] when the text is not an array of events, or holds a kind that this build does
+    /// not know. An unknown field is ignored.
+    pub fn read_all(text: &str) -> Result<Vec<Self>, EventError> {
+        json::read_all(text)
+    }
+}
+
+/// One turn as recorded: its id, time and build, and the events it added.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnRecord {
+    /// The turn.
+    pub id: crate::id::TurnId,
+    /// The number of its first event in the history, from 0.
+    pub seq: u64,
+    /// The turn's time.
+    pub at: Timestamp,
+    /// The build of the worker that computed it; empty for a start that no worker saw.
+    pub build: Arc<str>,
+    /// What it added.
+    pub events: Vec<Event>,
+}
+
+/// How a run ended, as its waiters learn it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ended {
+    /// The run.
+    pub run: RunId,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How an operation or run ended: an output, or a failure.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It returned this.
+    Completed(Payload),
+    /// It failed like this.
+    Failed(Failure),
+    /// It failed like this after it was told to stop.
+    Cancelled(Failure),
+}
+
+impl Outcome {
+    /// The outcome that a run's final event records; `None` when `event` is not final.
+    pub fn of_final(event: &Event) -> Option<Self> {
+        match event {
+            Event::RunCompleted { output } => Some(Self::Completed(output.clone())),
+            Event::RunFailed { failure } => Some(Self::Failed(failure.clone())),
+            Event::RunCancelled { failure } => Some(Self::Cancelled(failure.clone())),
+            _ => None,
+        }
+    }
+}

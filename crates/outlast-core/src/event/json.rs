@@ -1,0 +1,333 @@
+//! The JSON of events.
+//!
+//! Written by hand, because a payload is JSON already and must go in as it is; read through one flat
+//! struct of borrowed fields, because a tagged enum would copy every payload twice.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Event, OpNumber, RunStarted};
+use crate::failure::Failure;
+use crate::id::MessageId;
+use crate::payload::Payload;
+use crate::time::Timestamp;
+
+/// A stored event that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EventError {
+    /// The kind is not known to this build.
+    #[error("unknown event kind `{0}`; a newer build wrote this history, run that build or a later one")]
+    UnknownKind(String),
+    /// A field that the kind needs is not there.
+    #[error("event `{kind}` has no field `{field}`")]
+    MissingField {
+        /// The event's kind.
+        kind: String,
+        /// The field.
+        field: &'static str,
+    },
+    /// The text is not what a world wrote.
+    #[error("a stored event is damaged: {0}")]
+    Damaged(String),
+}
+
+pub(super) fn write_all(events: &[Event], out: &mut String) {
+    out.push('[');
+    for (index, event) in events.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        write(event, out);
+    }
+    out.push(']');
+}
+
+fn write(event: &Event, out: &mut String) {
+    let mut object = Object::begin(out, event.kind());
+    if let Some(op) = event.op() {
+        object.number("op", i64::from(op.0));
+    }
+    match event {
+        Event::RunStarted(started) => write_run_started(started, &mut object),
+        Event::RunCompleted { output } | Event::StepCompleted { output, .. } => {
+            object.payload("output", output)
+        }
+        Event::RunFailed { failure }
+        | Event::RunCancelled { failure }
+        | Event::StepFailed { failure, .. } => {
+            object.json("failure", failure);
+        }
+        Event::StepStarted { name, input, .. } => {
+            object.text("name", name);
+            object.payload("input", input);
+        }
+        Event::StepRetried { attempt, failure, retry_at, .. } => {
+            object.number("attempt", i64::from(*attempt));
+            object.json("failure", failure);
+            object.number("retry_at", retry_at.as_micros());
+        }
+        Event::TimerStarted { fire_at, .. } => object.number("fire_at", fire_at.as_micros()),
+        Event::HookOpened { name, timeout_at, .. } => {
+            object.text("name", name);
+            if let Some(at) = timeout_at {
+                object.number("timeout_at", at.as_micros());
+            }
+        }
+        Event::HookReceived { name, message, payload } => {
+            object.text("name", name);
+            object.json("message", message);
+            object.payload("payload", payload);
+        }
+        Event::CancelRequested { message, reason, pauses } => {
+            object.json("message", message);
+            object.text("reason", reason);
+            if !pauses.is_empty() {
+                object.json("pauses", &pauses.iter().map(|op| op.0).collect::<Vec<_>>());
+            }
+        }
+        Event::StepDropped { .. }
+        | Event::TimerFired { .. }
+        | Event::TimerCancelled { .. }
+        | Event::HookClosed { .. } => {}
+    }
+    object.end();
+}
+
+fn write_run_started(started: &RunStarted, object: &mut Object<'_>) {
+    object.text("workflow", &started.workflow);
+    object.number("version", i64::from(started.version));
+    object.number("format", i64::from(started.format));
+    if let Some(key) = &started.key {
+        object.text("key", key);
+    }
+    object.payload("input", &started.input);
+    if !started.headers.is_empty() {
+        object.json("headers", &started.headers);
+    }
+}
+
+/// A JSON object being written.
+struct Object<'a> {
+    out: &'a mut String,
+}
+
+impl<'a> Object<'a> {
+    /// Kinds are plain words, so they need no escaping.
+    fn begin(out: &'a mut String, kind: &str) -> Self {
+        out.push_str("{\"kind\":\"");
+        out.push_str(kind);
+        out.push('"');
+        Self { out }
+    }
+
+    fn field(&mut self, name: &str) {
+        self.out.push_str(",\"");
+        self.out.push_str(name);
+        self.out.push_str("\":");
+    }
+
+    fn number(&mut self, name: &str, value: i64) {
+        use std::fmt::Write;
+        self.field(name);
+        // Writing to a String cannot fail.
+        let _ = write!(self.out, "{value}");
+    }
+
+    fn text(&mut self, name: &str, value: &str) {
+        self.field(name);
+        if value.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\') {
+            self.out.push('"');
+            self.out.push_str(value);
+            self.out.push('"');
+        } else {
+            self.out.push_str(&serde_json::Value::from(value).to_string());
+        }
+    }
+
+    fn json(&mut self, name: &str, value: &impl serde::Serialize) {
+        self.field(name);
+        // Only types of this crate come here, and they all have JSON.
+        self.out.push_str(&serde_json::to_string(value).unwrap_or_else(|_| "null".into()));
+    }
+
+    fn payload(&mut self, name: &str, payload: &Payload) {
+        match (payload.codec(), std::str::from_utf8(payload.bytes())) {
+            (None, Ok(json)) => {
+                self.field(name);
+                self.out.push_str(json);
+            }
+            (codec, _) => {
+                self.text("codec", codec.unwrap_or_default());
+                self.field(name);
+                self.out.push('"');
+                hex_into(payload.bytes(), self.out);
+                self.out.push('"');
+            }
+        }
+    }
+
+    fn end(self) {
+        self.out.push('}');
+    }
+}
+
+/// Every field an event may have. Unknown fields are ignored: a later build may add some.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    op: Option<u32>,
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    codec: Option<Cow<'a, str>>,
+    // `default` without `Option`'s null-to-None: the payload `null` is a value.
+    #[serde(borrow, default, deserialize_with = "present")]
+    input: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    output: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    payload: Option<&'a RawValue>,
+    failure: Option<Failure>,
+    attempt: Option<u32>,
+    retry_at: Option<Timestamp>,
+    fire_at: Option<Timestamp>,
+    timeout_at: Option<Timestamp>,
+    message: Option<MessageId>,
+    #[serde(borrow)]
+    reason: Option<Cow<'a, str>>,
+    pauses: Option<Vec<u32>>,
+    #[serde(borrow)]
+    workflow: Option<Cow<'a, str>>,
+    version: Option<u32>,
+    format: Option<u32>,
+    key: Option<String>,
+    headers: Option<BTreeMap<String, String>>,
+}
+
+fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+pub(super) fn read_all(text: &str) -> Result<Vec<Event>, EventError> {
+    let fields: Vec<Fields<'_>> =
+        serde_json::from_str(text).map_err(|error| EventError::Damaged(error.to_string()))?;
+    fields.into_iter().map(read).collect()
+}
+
+fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
+    let kind = std::mem::take(&mut fields.kind);
+    let need = Need { kind: &kind };
+    Ok(match &*kind {
+        "run_started" => Event::RunStarted(read_run_started(fields, &need)?),
+        "run_completed" => {
+            Event::RunCompleted { output: need.payload("output", fields.output, &fields.codec)? }
+        }
+        "run_failed" => Event::RunFailed { failure: need.field("failure", fields.failure)? },
+        "run_cancelled" => Event::RunCancelled { failure: need.field("failure", fields.failure)? },
+        "step_started" => Event::StepStarted {
+            op: need.op(fields.op)?,
+            name: need.field("name", fields.name)?.into(),
+            input: need.payload("input", fields.input, &fields.codec)?,
+        },
+        "step_completed" => Event::StepCompleted {
+            op: need.op(fields.op)?,
+            output: need.payload("output", fields.output, &fields.codec)?,
+        },
+        "step_failed" => {
+            Event::StepFailed { op: need.op(fields.op)?, failure: need.field("failure", fields.failure)? }
+        }
+        "step_retried" => Event::StepRetried {
+            op: need.op(fields.op)?,
+            attempt: need.field("attempt", fields.attempt)?,
+            failure: need.field("failure", fields.failure)?,
+            retry_at: need.field("retry_at", fields.retry_at)?,
+        },
+        "step_dropped" => Event::StepDropped { op: need.op(fields.op)? },
+        "timer_started" => {
+            Event::TimerStarted { op: need.op(fields.op)?, fire_at: need.field("fire_at", fields.fire_at)? }
+        }
+        "timer_fired" => Event::TimerFired { op: need.op(fields.op)? },
+        "timer_cancelled" => Event::TimerCancelled { op: need.op(fields.op)? },
+        "hook_opened" => Event::HookOpened {
+            op: need.op(fields.op)?,
+            name: need.field("name", fields.name)?.into(),
+            timeout_at: fields.timeout_at,
+        },
+        "hook_received" => Event::HookReceived {
+            name: need.field("name", fields.name)?.into(),
+            message: need.field("message", fields.message)?,
+            payload: need.payload("payload", fields.payload, &fields.codec)?,
+        },
+        "hook_closed" => Event::HookClosed { op: need.op(fields.op)? },
+        "cancel_requested" => Event::CancelRequested {
+            message: need.field("message", fields.message)?,
+            reason: need.field("reason", fields.reason)?.into_owned(),
+            pauses: fields.pauses.unwrap_or_default().into_iter().map(OpNumber).collect(),
+        },
+        unknown => return Err(EventError::UnknownKind(unknown.into())),
+    })
+}
+
+fn read_run_started(fields: Fields<'_>, need: &Need<'_>) -> Result<RunStarted, EventError> {
+    Ok(RunStarted {
+        workflow: need.field("workflow", fields.workflow)?.into(),
+        version: need.field("version", fields.version)?,
+        format: need.field("format", fields.format)?,
+        key: fields.key,
+        input: need.payload("input", fields.input, &fields.codec)?,
+        headers: fields.headers.unwrap_or_default(),
+    })
+}
+
+/// Takes what a kind needs, or says what is missing.
+struct Need<'a> {
+    kind: &'a str,
+}
+
+impl Need<'_> {
+    fn field<T>(&self, field: &'static str, value: Option<T>) -> Result<T, EventError> {
+        value.ok_or_else(|| EventError::MissingField { kind: self.kind.into(), field })
+    }
+
+    fn op(&self, op: Option<u32>) -> Result<OpNumber, EventError> {
+        self.field("op", op).map(OpNumber)
+    }
+
+    fn payload(
+        &self,
+        field: &'static str,
+        raw: Option<&RawValue>,
+        codec: &Option<Cow<'_, str>>,
+    ) -> Result<Payload, EventError> {
+        let json = self.field(field, raw)?.get();
+        let Some(codec) = codec else {
+            return Ok(Payload::from_json_text(json.as_bytes().to_vec()));
+        };
+        let bytes = bytes_of_hex(json.trim_matches('"'))
+            .ok_or_else(|| EventError::Damaged(format!("`{field}` of `{}` is not hexadecimal", self.kind)))?;
+        Ok(Payload::coded(&**codec, bytes))
+    }
+}
+
+fn hex_into(bytes: &[u8], out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.reserve(bytes.len() * 2);
+    for byte in bytes {
+        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        out.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+}
+
+fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(2) || !text.is_ascii() {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
+}

@@ -1,0 +1,54 @@
+//! Hosts: the workers of this process, to which a start may hand its run without a claim.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::error::WorldError;
+use crate::run::{Start, Started};
+
+/// The answer to a start that a host has taken.
+pub type HostedStart = Pin<Box<dyn Future<Output = Result<Started, WorldError>> + Send>>;
+
+/// A worker of this process that may take a run at its start.
+pub trait Host: Send + Sync {
+    /// Takes the run, so that its start and first turn become one commit; gives the start back when
+    /// the worker has no room or not the code.
+    #[allow(clippy::result_large_err, reason = "the start is given back, not an error to carry around")]
+    fn take(&self, start: Start) -> Result<HostedStart, Start>;
+}
+
+/// The workers of this process that are joined to a world.
+#[derive(Default)]
+pub struct Hosts(Mutex<Vec<Weak<dyn Host>>>);
+
+impl Hosts {
+    /// Adds a worker; it leaves by being dropped.
+    pub fn add(&self, host: Weak<dyn Host>) {
+        let mut hosts = self.0.lock();
+        hosts.retain(|host| host.strong_count() > 0);
+        hosts.push(host);
+    }
+
+    /// Offers the run to each worker in turn; gives the start back when nobody takes it.
+    #[allow(clippy::result_large_err, reason = "the start is given back, not an error to carry around")]
+    pub fn take(&self, mut start: Start) -> Result<HostedStart, Start> {
+        let hosts: Vec<Arc<dyn Host>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        for host in hosts {
+            match host.take(start) {
+                Ok(answer) => return Ok(answer),
+                Err(returned) => start = returned,
+            }
+        }
+        Err(start)
+    }
+}
+
+impl fmt::Debug for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hosts({})", self.0.lock().len())
+    }
+}

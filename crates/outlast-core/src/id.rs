@@ -1,0 +1,163 @@
+//! Ids: 128 bits, time-ordered, written as a prefix and 26 characters.
+//!
+//! The text form is that of a ULID (Crockford's base 32), so ids sort by the time they were made,
+//! fit into a URL, and tell by their prefix what they name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::time::Timestamp;
+
+const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+const DIGITS: usize = 26;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(u128);
+
+        impl $name {
+            /// What every id of this kind begins with.
+            pub const PREFIX: &'static str = $prefix;
+
+            /// The id with these bits.
+            pub const fn from_bits(bits: u128) -> Self {
+                Self(bits)
+            }
+
+            /// The bits of the id.
+            pub const fn bits(self) -> u128 {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str($prefix)?;
+                let digits = encode(self.0);
+                f.write_str(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                text.strip_prefix($prefix)
+                    .and_then(decode)
+                    .map(Self)
+                    .ok_or_else(|| InvalidId { text: text.into(), prefix: $prefix })
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// Names a run.
+    RunId = "run_";
+    /// Names a turn; made before the turn is first committed, so that a repeat is recognised.
+    TurnId = "turn_";
+    /// Names a message to a run; made before it is first sent, so that a repeat is recognised.
+    MessageId = "msg_";
+    /// Names a worker's session.
+    SessionId = "wkr_";
+}
+
+/// A text that is not an id of the kind asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not an id; expected `{prefix}` and 26 characters of 0-9 and A-Z without I, L, O and U")]
+pub struct InvalidId {
+    text: String,
+    prefix: &'static str,
+}
+
+/// Makes bits for new ids: ordered by time, and strictly rising within one source.
+#[derive(Debug, Default)]
+pub struct IdSource {
+    last: u128,
+}
+
+impl IdSource {
+    /// A source that has made nothing yet.
+    pub const fn new() -> Self {
+        Self { last: 0 }
+    }
+
+    /// The bits of the next id, made at `now` from `entropy`.
+    pub fn next(&mut self, now: Timestamp, entropy: u128) -> u128 {
+        let millis = (now.as_micros().max(0) / 1_000) as u128;
+        let fresh = (millis << 80) | (entropy >> 48);
+        // In the same millisecond, or when the clock went back, count up from the last one.
+        self.last = if fresh > self.last { fresh } else { self.last + 1 };
+        self.last
+    }
+}
+
+fn encode(mut bits: u128) -> [u8; DIGITS] {
+    let mut digits = [b'0'; DIGITS];
+    for digit in digits.iter_mut().rev() {
+        *digit = ALPHABET[(bits & 31) as usize];
+        bits >>= 5;
+    }
+    digits
+}
+
+fn decode(text: &str) -> Option<u128> {
+    if text.len() != DIGITS || text.as_bytes()[0] > b'7' {
+        return None;
+    }
+    text.bytes().try_fold(0_u128, |bits, byte| {
+        let digit = ALPHABET.iter().position(|&letter| letter == byte)?;
+        Some((bits << 5) | digit as u128)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_survives_its_text() {
+        for bits in [0, 1, u128::MAX, 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef] {
+            let id = RunId::from_bits(bits);
+            assert_eq!(id.to_string().parse::<RunId>(), Ok(id));
+        }
+    }
+
+    #[test]
+    fn an_id_of_another_kind_is_refused_with_the_remedy() {
+        let error = "msg_00000000000000000000000001".parse::<RunId>().unwrap_err();
+        assert!(error.to_string().contains("expected `run_`"), "{error}");
+        assert!("run_8ZZZZZZZZZZZZZZZZZZZZZZZZZ".parse::<RunId>().is_err(), "more than 128 bits");
+    }
+
+    #[test]
+    fn ids_of_one_source_rise_even_when_the_clock_does_not() {
+        let mut source = IdSource::new();
+        let noon = Timestamp::from_micros(1_000_000_000);
+        let first = source.next(noon, u128::MAX);
+        let second = source.next(noon, 0);
+        let third = source.next(Timestamp::from_micros(0), 0);
+        assert!(first < second && second < third);
+    }
+}

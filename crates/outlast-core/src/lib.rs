@@ -1,0 +1,40 @@
+//! The words of Outlast: ids, events, history, inbox, turns, limits, and the [`World`] contract.
+//!
+//! This crate does no I/O, has no runtime and reads no clock. What can be computed from values is
+//! computed here, so that every world behaves the same.
+
+pub mod bell;
+pub mod duration;
+pub mod error;
+pub mod event;
+pub mod failure;
+pub mod host;
+pub mod id;
+pub mod limits;
+pub mod message;
+pub mod payload;
+pub mod retry;
+pub mod run;
+pub mod takeover;
+pub mod time;
+pub mod turn;
+pub mod work;
+pub mod world;
+
+pub use bell::{Bell, Waiters};
+pub use duration::IntoDuration;
+pub use error::WorldError;
+pub use event::{Ended, Event, OpNumber, Outcome, RunStarted, TurnRecord};
+pub use failure::{Failure, FailureKind};
+pub use host::{Host, Hosts};
+pub use id::{IdSource, MessageId, RunId, SessionId, TurnId};
+pub use message::{Headers, Message, MessageBody, NewMessage};
+pub use payload::{Codec, Payload, PayloadError, PlainJson};
+pub use retry::Policy;
+pub use run::{
+    Counts, Order, Page, RunQuery, RunView, Start, StartKey, Started, Status, Stuck, StuckReason, Wait,
+};
+pub use time::{Busy, Clock, Timestamp};
+pub use turn::{Committed, Held, Then, Turn};
+pub use work::{Beat, ClaimRequest, Claimed, Code, Join, Unread, Work, WorkerView};
+pub use world::{Description, World};

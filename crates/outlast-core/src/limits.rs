@@ -1,0 +1,73 @@
+//! Every limit of the engine, with its reason. Going past one is an error that names it.
+
+use std::time::Duration;
+
+/// Bytes of a workflow's, step's or hook's name. Names are index keys and appear in every event.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// Bytes of a start key. Keys are index keys, but callers build them from their own ids.
+pub const KEY_BYTES_MAX: usize = 256;
+
+/// Bytes of one payload. Larger things belong in a file store, with their address in the payload.
+pub const PAYLOAD_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Nesting of a payload. Readers of JSON refuse what is nested deeper than 128 levels, and events
+/// add some of their own.
+pub const PAYLOAD_DEPTH_MAX: usize = 64;
+
+/// Bytes of a failure's message, and of each cause; longer ones are cut.
+pub const FAILURE_TEXT_BYTES_MAX: usize = 8 * 1024;
+
+/// Causes kept of a failure.
+pub const FAILURE_CAUSES_MAX: usize = 16;
+
+/// Messages of one run that nobody has read yet. A sender that goes past it is far ahead of the run.
+pub const INBOX_MESSAGES_MAX: u64 = 10_000;
+
+/// Messages read of one run at a time; the rest is read by its next turn.
+pub const INBOX_READ_MAX: usize = 1_000;
+
+/// Payloads kept for one hook name that the workflow has not asked for yet.
+pub const HOOK_BUFFER_MAX: usize = 10_000;
+
+/// Operations of one run that are open at the same time.
+pub const OPEN_OPERATIONS_MAX: usize = 20_000;
+
+/// Polls of a workflow after one delivery, while it wakes itself. More is a loop.
+pub const POLLS_PER_DELIVERY_MAX: usize = 1_000;
+
+/// Turns committed in one call to the world.
+pub const BATCH_TURNS_MAX: usize = 1_000;
+
+/// Runs claimed in one call to the world.
+pub const CLAIM_RUNS_MAX: usize = 1_000;
+
+/// Runs that one page of a list holds.
+pub const PAGE_RUNS_MAX: usize = 1_000;
+
+/// Turns read of one history at a time.
+pub const HISTORY_TURNS_READ_MAX: usize = 10_000;
+
+/// Runs that a worker holds at the same time, unless its builder says otherwise.
+pub const LIVE_RUNS_DEFAULT: usize = 10_000;
+
+/// Futures of waiting runs that a worker keeps, unless its builder says otherwise.
+pub const CACHED_FUTURES_DEFAULT: usize = 10_000;
+
+/// Crashes with a run aboard after which it is a suspect, and travels alone.
+pub const SUSPECT_CRASHES: u32 = 2;
+
+/// Crashes with a run aboard after which it is stuck.
+pub const POISON_CRASHES: u32 = 5;
+
+/// How long a session lasts without a beat, unless the worker's builder says otherwise.
+pub const SESSION_DEFAULT: Duration = Duration::from_secs(10);
+
+/// The shortest session. A shorter one would expire by a busy machine's ordinary pauses.
+pub const SESSION_MIN: Duration = Duration::from_millis(500);
+
+/// How long a woken run waits for the worker that has its future, before others may take it.
+pub const PREFERENCE: Duration = Duration::from_millis(100);
+
+/// How long a worker or waiter goes without asking the world when no hint comes.
+pub const SLOW_POLL: Duration = Duration::from_millis(500);

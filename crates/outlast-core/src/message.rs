@@ -1,0 +1,69 @@
+//! The inbox: what the outside has told a run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::id::{MessageId, RunId};
+use crate::payload::Payload;
+use crate::time::Timestamp;
+
+/// A small map that travels with starts and messages: trace context, the caller's identity.
+pub type Headers = BTreeMap<String, String>;
+
+/// Something to tell a run. The id is made before the first try, so that a repeat is recognised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewMessage {
+    /// The message's id.
+    pub id: MessageId,
+    /// The run it is for.
+    pub run: RunId,
+    /// What it says.
+    pub body: MessageBody,
+    /// What travels with it.
+    pub headers: Headers,
+}
+
+/// What a message says.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum MessageBody {
+    /// A payload for a hook.
+    Hook {
+        /// The hook's name.
+        name: Arc<str>,
+        /// The payload.
+        payload: Payload,
+    },
+    /// The run should stop.
+    Cancel {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl MessageBody {
+    /// Whether the engine needs the message to keep its promises, so that a full inbox still takes it.
+    pub fn is_exempt_from_limit(&self) -> bool {
+        matches!(self, Self::Cancel { .. })
+    }
+
+    /// Whether a run that had no turn yet can obey without its workflow's code.
+    pub fn needs_no_code(&self) -> bool {
+        matches!(self, Self::Cancel { .. })
+    }
+}
+
+/// A message as a run reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// The message's id.
+    pub id: MessageId,
+    /// Its place in the run's inbox, from 1.
+    pub position: u64,
+    /// When the world accepted it.
+    pub at: Timestamp,
+    /// What it says.
+    pub body: MessageBody,
+    /// What travels with it.
+    pub headers: Headers,
+}

@@ -1,0 +1,162 @@
+//! The contract between the engine and the places where runs live.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::error::WorldError;
+use crate::event::{Ended, TurnRecord};
+use crate::host::Hosts;
+use crate::id::{RunId, SessionId};
+use crate::message::{Message, NewMessage};
+use crate::run::{Counts, Page, RunQuery, RunView, Start, Started};
+use crate::time::{Busy, Clock, Timestamp};
+use crate::turn::{Committed, Held, Turn};
+use crate::work::{Beat, ClaimRequest, Join, Work, WorkerView};
+
+/// One answer per element of a batch, or an error that concerns all of it.
+pub type Answers<T> = Result<Vec<Result<T, WorldError>>, WorldError>;
+
+/// Where runs live: history, inbox and ownership, which change together or not at all.
+///
+/// A world stores, it does not decide: it never looks into a payload, computes a retry or derives a
+/// status. The conformance suite in `outlast-testkit` is the final word on what each method does.
+///
+/// Every change that a method acknowledges survives `kill -9` of the process, as far as
+/// [`World::describe`] promises. A method that answers [`WorldError::Unavailable`] may or may not have
+/// done its work; all of them may be repeated with the same ids. Batches are limited by
+/// [`limits`](crate::limits); an element that is refused leaves its neighbours alone.
+///
+/// Futures of a world may be dropped before they complete; what was asked may then happen or not.
+/// `beat` must work outside any runtime, since it has a thread of its own.
+#[async_trait]
+pub trait World: Send + Sync + std::fmt::Debug {
+    // --- runs ---
+
+    /// Starts runs. Each start is atomic: the run's row, its first turn (made by
+    /// [`Start::first_turn`]) and its key.
+    ///
+    /// Repeating a start with the same run id returns the first answer. A start with a known key
+    /// returns the run of that key when workflow and digest are the same.
+    ///
+    /// Refuses with `Conflict` when the key names a run of another workflow or input, `Limit` when
+    /// the name or key is too long.
+    async fn start(&self, starts: Vec<Start>) -> Answers<Started>;
+
+    /// The run as it is now. Refuses with `NotFound`.
+    async fn run(&self, run: RunId) -> Result<RunView, WorldError>;
+
+    /// A page of runs, by id, so that equal times and rows added meanwhile change nothing.
+    async fn runs(&self, query: RunQuery) -> Result<Page, WorldError>;
+
+    /// How many runs are in each status. Maintained, not counted: the cost does not grow.
+    async fn counts(&self) -> Result<Counts, WorldError>;
+
+    /// Waits until the run has ended or the clock shows `until`, without polling per caller.
+    /// Answers `None` when `until` came first. Refuses with `NotFound`.
+    async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError>;
+
+    // --- history ---
+
+    /// The turns whose first event is number `from` or later, in order, at most `limit`
+    /// (and at most [`HISTORY_TURNS_READ_MAX`](crate::limits::HISTORY_TURNS_READ_MAX)). Turns
+    /// without events are not in the history. Refuses with `NotFound`.
+    async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError>;
+
+    // --- inbox ---
+
+    /// Appends messages to inboxes, and makes runs that nobody holds ready: one atomic change per
+    /// message. Messages of one call to one run keep their order. Answers each message's position.
+    ///
+    /// Repeating a message with the same id returns the first answer, even when the run has ended since.
+    ///
+    /// Refuses with `NotFound`, `Conflict` when the run has ended, `Limit` when the inbox is full (not
+    /// for messages [exempt](crate::MessageBody::is_exempt_from_limit) from it).
+    ///
+    /// A stuck run keeps its messages and stays stuck. A message that
+    /// [needs no code](crate::MessageBody::needs_no_code) makes a run that had no turn ready for
+    /// every worker.
+    async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64>;
+
+    /// The messages behind position `after`, in order, at most
+    /// [`INBOX_READ_MAX`](crate::limits::INBOX_READ_MAX). Refuses with `NotFound`.
+    async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError>;
+
+    // --- work ---
+
+    /// Opens a session. Runs stuck under another build whose code the worker has become ready for
+    /// this build (they stay `stuck` until claimed). Repeating it changes nothing.
+    async fn join(&self, join: Join) -> Result<(), WorldError>;
+
+    /// Renews the session. Refuses with `Fenced` when it is gone.
+    async fn beat(&self, session: SessionId) -> Result<Beat, WorldError>;
+
+    /// The runs that the session holds, in order of their ids. Refuses with `Fenced`.
+    async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError>;
+
+    /// Ends the session: the runs it still holds are ready for others. Repeating it changes nothing.
+    async fn leave(&self, session: SessionId) -> Result<(), WorldError>;
+
+    /// Ends every other session whose worker is gone (its lock is free) or whose time is over, makes
+    /// their runs ready and counts the crash by [`takeover`](crate::takeover). Answers how many runs that were.
+    async fn takeover(&self, session: SessionId) -> Result<u64, WorldError>;
+
+    /// Gives the session runs that are ready, the longest ready first, and the unread messages of
+    /// those it holds. Atomic.
+    ///
+    /// A run is ready when nobody holds it, it has not ended, is not stuck, and has unread messages,
+    /// or is due, or is new. Only runs whose code and format the request has are given, except those
+    /// that need no code. At most one suspect, and only when the request may carry one. A woken run
+    /// is offered for [`PREFERENCE`](crate::limits::PREFERENCE) only to the session that last held it,
+    /// while that one lives. A run that was stuck is not given to the build that left it so, unless resumed.
+    ///
+    /// Refuses with `Fenced` when the session is gone.
+    async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError>;
+
+    /// Commits turns, each all or nothing: events, inbox position, status, wake time, count.
+    ///
+    /// A turn is accepted only from the session that holds its run and only on the turn it was
+    /// computed from; repeating a committed turn that is still the run's last answers as before.
+    /// A turn [from a start](crate::turn::From::Start) also does what `start` does; the session
+    /// then holds the run, or nothing was written and the answer names the run that existed.
+    /// When a run waits or is released with unread messages, it is ready at once.
+    ///
+    /// Refuses with `Fenced`; with `Conflict` when `fired_until` passes over an unread message, or a
+    /// start's key is another run's.
+    async fn commit(&self, session: SessionId, turns: Vec<Turn>) -> Answers<Committed>;
+
+    /// The joined workers, in order of their sessions.
+    async fn workers(&self) -> Result<Vec<WorkerView>, WorldError>;
+
+    /// Makes a stuck run ready for every build. Refuses with `NotFound`, `Conflict` when it is not stuck.
+    async fn resume(&self, run: RunId) -> Result<(), WorldError>;
+
+    // --- wake-up ---
+
+    /// Completes when something may have become ready since `epoch` (of the last claim), or when the
+    /// clock shows `until`. A hint: the truth is in the next claim. The work that follows is under
+    /// way as long as the returned [`Busy`] lives.
+    async fn changed(&self, epoch: u64, until: Timestamp) -> Busy;
+
+    /// The workers of this process that are joined to this world.
+    fn hosts(&self) -> &Hosts;
+
+    // --- upkeep ---
+
+    /// The world's clock, the only one that counts.
+    fn clock(&self) -> Arc<dyn Clock>;
+
+    /// What this world is, and what it promises.
+    fn describe(&self) -> Description;
+}
+
+/// What a world is, and what it promises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// The kind of world: `memory`, `sqlite`.
+    pub kind: &'static str,
+    /// Where it is, without secrets.
+    pub place: String,
+    /// What an acknowledged change survives.
+    pub durability: String,
+}
