@@ -1,1 +1,46 @@
-//! Placeholder.
+//! The world of Outlast on one SQLite file: nothing to install, several processes may share it.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), outlast_core::WorldError> {
+//! # let clock: std::sync::Arc<dyn outlast_core::Clock> = unimplemented!();
+//! use outlast_sqlite::{SqliteOptions, SqliteWorld};
+//!
+//! let world = SqliteWorld::open("sqlite:shop.db", SqliteOptions::new(clock))?;
+//! # Ok(()) }
+//! ```
+//!
+//! Histories can be read with any SQLite tool:
+//! `SELECT * FROM events WHERE run = 'run_…' ORDER BY seq`.
+//!
+//! Beside the file `shop.db` there are `shop.db-wal` and `shop.db-shm`, which belong to SQLite, and the
+//! folder `shop.db-sessions` with one small locked file per joined worker.
+
+mod world;
+
+mod options;
+
+mod writer;
+mod tx;
+mod holdings;
+
+mod start;
+mod commit;
+mod send;
+mod session;
+mod claim;
+mod ready;
+
+mod readers;
+mod list;
+mod ends;
+mod lookout;
+
+mod file;
+mod locks;
+mod row;
+mod sql;
+mod error;
+mod thread;
+
+pub use options::{SqliteOptions, SqliteUrl, Sync};
+pub use world::SqliteWorld;

@@ -1,1 +1,12 @@
-//! Placeholder.
+//! For tests: a clock that the test moves, and the conformance suite for worlds.
+//!
+//! * [`TestClock`]: virtual time, which passes only when the test says so.
+//! * [`conformance!`]: one `#[test]` for every rule of the World contract.
+//! * [`model`]: random calls to a world, compared with a naive model.
+
+mod watchdog;
+
+pub mod clock;
+pub mod conformance;
+
+pub use clock::TestClock;

@@ -1,1 +1,88 @@
-//! Placeholder.
+//! Async Rust functions that outlast the process that started them.
+//!
+//! A user writes ordinary `async fn`s. Outlast records what they decided and what the world answered,
+//! so that a run goes on after a crash, a deploy or a year of sleep.
+//!
+//! ```
+//! use outlast::prelude::*;
+//!
+//! #[step(attempts = 5, timeout = "30s")]
+//! async fn charge(cents: u64) -> Result<String, StepError> {
+//!     Ok(format!("payment of {cents}"))
+//! }
+//!
+//! #[workflow]
+//! async fn checkout(ctx: Context, cents: u64) -> Result<String, Error> {
+//!     let payment = ctx.step(charge, &cents).await?;
+//!     ctx.sleep("10ms").await?; // or "3d": nothing is held in memory meanwhile
+//!     Ok(payment)
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Error> {
+//! let world = outlast::open("memory:").await?; // or "sqlite:shop.db"
+//! let worker = Worker::builder(world.clone()).register((checkout, charge)).start().await?;
+//! let run = Client::new(world).start(checkout, &4200).key("order-42").await?;
+//! assert_eq!(run.output().await?, "payment of 4200");
+//! worker.stop().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod client;
+mod clock;
+mod context;
+mod error;
+mod ids;
+mod open;
+mod operation;
+mod registry;
+mod replay;
+mod step;
+mod upkeep;
+mod worker;
+mod workflow;
+
+pub use outlast_core as core;
+pub use outlast_core::{
+    Codec, Counts, IntoDuration, Order, Page, Payload, PayloadError, Policy, RunId, RunQuery, RunView, Status, Stuck,
+    StuckReason, Timestamp, Wait, World, WorldError,
+};
+pub use outlast_macros::{select, step, workflow};
+pub use outlast_memory::MemoryWorld;
+
+pub use client::{Cancel, Client, RunHandle, StartCall};
+pub use clock::SystemClock;
+pub use context::Context;
+pub use error::{Error, ErrorKind, StepError};
+pub use open::{open, open_with_clock};
+pub use operation::{HookOperation, StepOperation, TimerOperation};
+pub use registry::{Register, Registry, StepMark, TupleMark, WorkflowMark};
+pub use step::{Attempt, ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
+pub use worker::{Worker, WorkerBuilder};
+pub use workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle};
+
+/// What `Result` a function returns, for the macros.
+#[doc(hidden)]
+pub trait ResultParts {
+    /// The output.
+    type Ok;
+    /// The error.
+    type Err;
+}
+
+impl<T, E> ResultParts for Result<T, E> {
+    type Ok = T;
+    type Err = E;
+}
+
+/// All that a workflow's module needs.
+///
+/// `join!` and `try_join!` are those of `futures-util`, which poll in order: they replay identically.
+pub mod prelude {
+    pub use crate::{
+        Client, Context, Error, RunHandle, Step, StepContext, StepError, Worker, Workflow, select, step, workflow,
+    };
+    pub use futures_util::stream::{FuturesUnordered, StreamExt};
+    pub use futures_util::{join, try_join};
+}

@@ -1,0 +1,264 @@
+//! `#[workflow]`: a function that outlasts its process.
+
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::quote;
+use syn::{FnArg, ItemFn, LitStr};
+
+use crate::errors::Errors;
+use crate::kind::Kind;
+use crate::names::Names;
+use crate::signature::Signature;
+use crate::{arguments, determinism, function};
+
+const KNOWN: [&str; 4] = ["name", "was", "version", "unchecked"];
+
+/// Expands `#[workflow(arguments)] function`. With errors in it the function is left so that the rest of the crate sees
+/// as few new ones as possible.
+pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (TokenStream, Errors) {
+    let mut errors = Errors::default();
+    let mut arguments = Arguments::read(arguments, &mut errors);
+    let names = Names::of(
+        &function.sig.ident,
+        arguments.name.take(),
+        std::mem::take(&mut arguments.was),
+        &mut errors,
+    );
+    if arguments.check == Check::Determinism {
+        determinism::check(function, &mut errors);
+    }
+    let expansion = match signature(function, &mut errors) {
+        Some(signature) => {
+            let marker = function::marker(function, Kind::Workflow);
+            let definition = definition(function, &signature, &names, arguments.version.unwrap_or(1));
+            let future_type = Ident::new("RunFuture", Span::call_site());
+            let wrapped = function::wrapped(function, &signature, Kind::Workflow, &future_type);
+            quote!(#marker #definition #wrapped)
+        }
+        None => quote!(#function),
+    };
+    (expansion, errors)
+}
+
+/// The arguments of `#[workflow]`.
+#[derive(Default)]
+struct Arguments {
+    name: Option<LitStr>,
+    was: Vec<LitStr>,
+    version: Option<u32>,
+    check: Check,
+}
+
+/// Whether the body is searched for calls that would not replay.
+#[derive(Debug, Default, PartialEq)]
+enum Check {
+    #[default]
+    Determinism,
+    Nothing,
+}
+
+impl Arguments {
+    fn read(tokens: TokenStream, errors: &mut Errors) -> Self {
+        let mut workflow = Self::default();
+        for argument in arguments::read(tokens, Kind::Workflow, &KNOWN, errors) {
+            match argument.name().as_str() {
+                "name" => workflow.name = errors.keep(argument.text()),
+                "was" => workflow.was = errors.keep(argument.texts()).unwrap_or_default(),
+                "version" => workflow.version = errors.keep(argument.count()),
+                _ => {
+                    workflow.check = Check::Nothing;
+                    let reason = errors.keep(argument.text());
+                    if reason.is_some_and(|reason| reason.value().trim().is_empty()) {
+                        errors
+                            .push(argument.error("say why the body replays the same way without the checks"));
+                    }
+                }
+            }
+        }
+        workflow
+    }
+}
+
+/// The signature, with the context that every workflow has.
+fn signature(function: &ItemFn, errors: &mut Errors) -> Option<Signature> {
+    let signature = Signature::of(function, Kind::Workflow, errors)?;
+    if signature.context.is_some() {
+        return Some(signature);
+    }
+    let message = "the first parameter of a workflow is `ctx: Context`";
+    match function.sig.inputs.first() {
+        Some(FnArg::Typed(first)) => errors.at(&first.ty, format!("{message}, before all others")),
+        _ => errors.at(&function.sig.ident, message),
+    }
+    None
+}
+
+/// `impl WorkflowDefinition`: what there is to know, and how to run it.
+fn definition(function: &ItemFn, signature: &Signature, names: &Names, version: u32) -> TokenStream {
+    let cfg = function::conditions(function);
+    let (name, marker) = (&function.sig.ident, Kind::Workflow.marker(&function.sig.ident));
+    let deprecated = function::deprecated_allowed(function);
+    let (ctx, argument) = (Ident::new("ctx", Span::mixed_site()), signature.input_name());
+    let arguments = signature.spread(&argument);
+    let types = signature.associated_types();
+    let (durable_name, was) = (&names.name, &names.was);
+    let version = Literal::u32_unsuffixed(version);
+    quote! {
+        #(#cfg)*
+        #[automatically_derived]
+        #deprecated
+        impl ::outlast::WorkflowDefinition for #marker {
+            #types
+            const NAME: &'static str = #durable_name;
+            const WAS: &'static [&'static str] = &[#(#was),*];
+            const VERSION: u32 = #version;
+            fn run(#ctx: ::outlast::Context, #argument: Self::Input) -> ::outlast::RunFuture<Self> {
+                #name(#ctx, #(#arguments),*)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    /// Checks the errors of functions with their attribute, given as written.
+    fn refused(items: &[&str], expected: Expect) {
+        let mut text = String::new();
+        for item in items {
+            let mut function: ItemFn = syn::parse_str(item).unwrap();
+            let arguments = match function.attrs.remove(0).meta {
+                syn::Meta::List(list) => list.tokens,
+                _ => TokenStream::new(),
+            };
+            text += &expand(arguments, &function).1.text();
+        }
+        expected.assert_eq(&text);
+    }
+
+    #[test]
+    fn the_expansion_is_small() {
+        let function = syn::parse_quote! {
+            /// Sells.
+            async fn checkout(ctx: Context, order: Order, note: String) -> anyhow::Result<Receipt> {
+                Ok(ctx.step(charge, &order).await?)
+            }
+        };
+        let (expansion, errors) = expand(quote!(version = 2, was = ["buy", "order"]), &function);
+        assert_eq!(errors.text(), "");
+        expect![[r##"
+            #[doc(hidden)]
+            #[allow(non_camel_case_types, unreachable_pub)]
+            #[derive(Debug)]
+            struct __workflow_checkout;
+            #[automatically_derived]
+            impl ::outlast::WorkflowDefinition for __workflow_checkout {
+                type Input = (Order, String);
+                type Output = <anyhow::Result<Receipt> as ::outlast::ResultParts>::Ok;
+                const NAME: &'static str = "checkout";
+                const WAS: &'static [&'static str] = &["buy", "order"];
+                const VERSION: u32 = 2;
+                fn run(ctx: ::outlast::Context, input: Self::Input) -> ::outlast::RunFuture<Self> {
+                    checkout(ctx, input.0, input.1)
+                }
+            }
+            /// Sells.
+            fn checkout(
+                ctx: Context,
+                order: Order,
+                note: String,
+            ) -> ::outlast::RunFuture<__workflow_checkout> {
+                #[allow(clippy::unused_async)]
+                async fn __outlast_body(
+                    ctx: Context,
+                    order: Order,
+                    note: String,
+                ) -> anyhow::Result<Receipt> {
+                    Ok(ctx.step(charge, &order).await?)
+                }
+                ::outlast::RunFuture::new(async move {
+                    ::core::result::Result::map_err(
+                        __outlast_body(ctx, order, note).await,
+                        ::core::convert::Into::into,
+                    )
+                })
+            }
+        "##]]
+        .assert_eq(&prettyplease::unparse(&syn::parse2(expansion).unwrap()));
+    }
+
+    #[test]
+    fn bad_arguments_are_refused_where_they_stand() {
+        refused(
+            &[
+                "#[workflow(version = 0)] async fn f(ctx: Context) {}",
+                r#"#[workflow(unchecked = " ")] async fn f(ctx: Context) { rand::random() }"#,
+                "#[workflow(unchecked)] async fn f(ctx: Context) {}",
+                "#[workflow(attempts = 3)] async fn f(ctx: Context) {}",
+            ],
+            expect![[r#"
+                0
+                    `version` is a whole number from 1 to 4294967295, such as `version = 5`
+                " "
+                    say why the body replays the same way without the checks
+                unchecked
+                    `unchecked` is a text in quotes: `unchecked = "…"`
+                attempts
+                    unknown argument `attempts`; `#[workflow]` knows `name`, `was`, `version`, `unchecked`
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_reason_turns_the_checks_off() {
+        refused(
+            &[r#"#[workflow(unchecked = "a test")] async fn f(ctx: Context) { rand::random() }"#],
+            expect![[""]],
+        );
+    }
+
+    #[test]
+    fn the_context_comes_first_and_by_value() {
+        refused(
+            &[
+                "#[workflow] async fn f() {}",
+                "#[workflow] async fn f(order: Order) {}",
+                "#[workflow] async fn f(ctx: &Context, order: Order) {}",
+                "#[workflow] async fn f(order: Order, ctx: Context) {}",
+                "#[workflow] async fn f(cx: StepContext<Bank>) {}",
+                "#[workflow] async fn f(_: outlast::Context) {}",
+            ],
+            expect![[r#"
+                f
+                    the first parameter of a workflow is `ctx: Context`
+                Order
+                    the first parameter of a workflow is `ctx: Context`, before all others
+                &Context
+                    `Context` is the first parameter, taken by value: `ctx: Context`
+                Context
+                    `Context` is the first parameter, taken by value: `ctx: Context`
+                StepContext<Bank>
+                    the first parameter of a workflow is `ctx: Context`, before all others
+            "#]],
+        );
+    }
+
+    #[test]
+    fn all_errors_are_shown_together() {
+        refused(
+            &["#[workflow(version = 0)] fn f(x: u8) { Uuid::new_v4(); rand::random() }"],
+            expect![[r#"
+            0
+                `version` is a whole number from 1 to 4294967295, such as `version = 5`
+            Uuid::new_v4
+                `Uuid::new_v4` differs on every replay; use `ctx.uuid()`
+            rand::random
+                `rand::random` draws other numbers on every replay; use `ctx.random()`
+            fn
+                `#[workflow]` goes on an `async fn`; write `async fn f`
+        "#]],
+        );
+    }
+}

@@ -1,0 +1,169 @@
+//! The lines of runs that are ready, or will be when their moment comes.
+//!
+//! A run stands in the lines of its code, or in those for every worker when it needs none. Runs that
+//! are told apart by who may have them stand in different lines, so that a claim takes from the front
+//! of a few lines and never looks at a run it may not give.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_core::event::FORMAT;
+use outlast_core::limits::PREFERENCE;
+use outlast_core::{ClaimRequest, Code, RunId, SessionId, Timestamp};
+
+/// Where a run stands in line.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The code that is needed; `None` when none is.
+    pub(crate) code: Option<Code>,
+    pub(crate) line: Line,
+    /// Since when it is ready, or when it will be.
+    pub(crate) at: Timestamp,
+}
+
+/// What runs of one line have in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Line {
+    pub(crate) is_suspect: bool,
+    /// The session that others let go first.
+    pub(crate) preferred: Option<SessionId>,
+    /// The build that may not have them.
+    pub(crate) not_for: Option<Arc<str>>,
+}
+
+type Lines = BTreeMap<Line, BTreeSet<(Timestamp, RunId)>>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Ready {
+    by_code: HashMap<Code, Lines>,
+    for_everyone: Lines,
+}
+
+/// The front of the lines that one claim may take from.
+pub(crate) struct Offers<'a>(Vec<Offer<'a>>);
+
+struct Offer<'a> {
+    is_suspect: bool,
+    latest: Timestamp,
+    runs: std::iter::Peekable<std::collections::btree_set::Iter<'a, (Timestamp, RunId)>>,
+}
+
+impl Ready {
+    /// Adds a run; tells whether that is news: it is ready now, or due before the others of its line.
+    pub(crate) fn insert(&mut self, place: &Place, run: RunId, now: Timestamp) -> bool {
+        let lines = match &place.code {
+            Some(code) => self.by_code.entry(code.clone()).or_default(),
+            None => &mut self.for_everyone,
+        };
+        let line = lines.entry(place.line.clone()).or_default();
+        line.insert((place.at, run));
+        place.at <= now || line.range(after(now)..).next() == Some(&(place.at, run))
+    }
+
+    pub(crate) fn remove(&mut self, place: &Place, run: RunId) {
+        let lines = match &place.code {
+            Some(code) => self.by_code.get_mut(code),
+            None => Some(&mut self.for_everyone),
+        };
+        let Some(lines) = lines else { return };
+        if let Some(line) = lines.get_mut(&place.line) {
+            line.remove(&(place.at, run));
+            if line.is_empty() {
+                lines.remove(&place.line);
+            }
+        }
+    }
+
+    /// The runs whose line prefers this session.
+    pub(crate) fn preferring(&self, session: SessionId) -> Vec<RunId> {
+        let lines = self.by_code.values().chain([&self.for_everyone]).flatten();
+        let preferring = lines.filter(|(line, _)| line.preferred == Some(session));
+        preferring.flat_map(|(_, runs)| runs.iter().map(|(_, run)| *run)).collect()
+    }
+
+    /// What the session may be given now.
+    pub(crate) fn offers<'a>(
+        &'a self,
+        session: SessionId,
+        request: &'a ClaimRequest,
+        now: Timestamp,
+    ) -> Offers<'a> {
+        let lines = self.lines_for(session, request, request.suspect).map(|(line, runs, head_start)| Offer {
+            is_suspect: line.is_suspect,
+            latest: now.minus(head_start),
+            runs: runs.iter().peekable(),
+        });
+        Offers(lines.collect())
+    }
+
+    /// When the next run is due, of those that the session may be given then.
+    pub(crate) fn next_due(
+        &self,
+        session: SessionId,
+        request: &ClaimRequest,
+        suspects: bool,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let due = self.lines_for(session, request, suspects).filter_map(|(_, runs, head_start)| {
+            let (at, _) = runs.range(after(now.minus(head_start))..).next()?;
+            Some(at.plus(head_start))
+        });
+        due.min()
+    }
+
+    /// The lines that the session may take from, and how long others go first.
+    fn lines_for<'a>(
+        &'a self,
+        session: SessionId,
+        request: &'a ClaimRequest,
+        suspects: bool,
+    ) -> impl Iterator<Item = (&'a Line, &'a BTreeSet<(Timestamp, RunId)>, Duration)> {
+        let can_read = request.format >= FORMAT;
+        let with_code =
+            request.code.iter().filter(move |_| can_read).filter_map(|code| self.by_code.get(code));
+        with_code
+            .chain([&self.for_everyone])
+            .flatten()
+            .filter(move |(line, _)| suspects || !line.is_suspect)
+            .filter(|(line, _)| line.not_for.as_ref() != Some(&request.build))
+            .map(move |(line, runs)| {
+                let others_first = line.preferred.is_some_and(|preferred| preferred != session);
+                (line, runs, if others_first { PREFERENCE } else { Duration::ZERO })
+            })
+    }
+}
+
+impl Iterator for Offers<'_> {
+    type Item = RunId;
+
+    /// The run that is ready the longest; at most one suspect in all.
+    fn next(&mut self) -> Option<RunId> {
+        let front = |offer: &mut Offer<'_>| {
+            offer.runs.peek().map(|entry| **entry).filter(|(at, _)| *at <= offer.latest)
+        };
+        let fronts = self.0.iter_mut().enumerate().filter_map(|(index, offer)| Some((front(offer)?, index)));
+        let ((_, run), index) = fronts.min()?;
+        self.0[index].runs.next();
+        if self.0[index].is_suspect {
+            self.0.retain(|offer| !offer.is_suspect);
+        }
+        Some(run)
+    }
+}
+
+/// The first entry a line could have after this moment.
+fn after(moment: Timestamp) -> (Timestamp, RunId) {
+    (Timestamp::from_micros(moment.as_micros().saturating_add(1)), RunId::from_bits(0))
+}
+
+trait Minus {
+    fn minus(self, duration: Duration) -> Self;
+}
+
+impl Minus for Timestamp {
+    fn minus(self, duration: Duration) -> Self {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        Self::from_micros(self.as_micros().saturating_sub(micros))
+    }
+}

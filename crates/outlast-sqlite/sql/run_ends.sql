@@ -1,0 +1,5 @@
+-- How the runs of a list ended: the last turn of those that did, nothing for those that did not.
+SELECT runs.id,
+    CASE WHEN runs.ended_at IS NOT NULL
+         THEN (SELECT events FROM turns WHERE run = runs.id ORDER BY seq DESC LIMIT 1) END
+FROM json_each(?1) AS asked JOIN runs ON runs.id = asked.value

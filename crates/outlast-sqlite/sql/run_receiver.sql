@@ -1,0 +1,2 @@
+-- What decides whether a run takes a message.
+SELECT status, sent, consumed FROM runs WHERE id = ?1

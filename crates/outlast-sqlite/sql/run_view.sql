@@ -1,0 +1,4 @@
+-- A run as the outside sees it.
+SELECT id, workflow, version, key, status, owner, created_at, updated_at, ended_at, wake_at, waits, sent,
+    consumed, crashes, stuck_reason, stuck_message, stuck_build
+FROM runs WHERE id = ?1

@@ -1,0 +1,2 @@
+-- Renews a session. No change means that it is gone.
+UPDATE sessions SET expires_at = ?2 + time WHERE id = ?1

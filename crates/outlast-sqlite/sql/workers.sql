@@ -1,0 +1,3 @@
+-- The joined workers, and how many runs each holds.
+SELECT id, host, pid, build, joined_at, expires_at, (SELECT count(*) FROM runs WHERE owner = sessions.id)
+FROM sessions ORDER BY id

@@ -1,0 +1,165 @@
+//! The file: opening it, telling whether it is ours, and bringing its schema up to date.
+
+use std::path::Path;
+use std::time::Duration;
+
+use outlast_core::WorldError;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::{is_busy, of_sqlite};
+use crate::options::Sync;
+
+/// "Outl" in ASCII: marks the file as ours.
+const APPLICATION_ID: i64 = 0x4f75_746c;
+
+/// Every schema there ever was, oldest first. Append only: files of each age are in use.
+const MIGRATIONS: [(&str, &str); 1] = [("0001_runs", include_str!("../migrations/0001_runs.sql"))];
+
+/// Earlier versions can corrupt a file when a WAL is reset while another process checkpoints.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+/// How long another process may write before we give up, in tries of [`BUSY_PAUSE`].
+const BUSY_TRIES_MAX: u32 = 5_000;
+
+/// SQLite's own busy handler waits longer and longer, so that late comers starve.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
+
+/// Statements that stay prepared; more than there are in `sql/`.
+const STATEMENTS_MAX: usize = 128;
+
+/// Opens the file, makes it if it is not there, and brings its schema up to date.
+pub(crate) fn open(path: &Path, sync: Sync) -> Result<Connection, WorldError> {
+    if rusqlite::version_number() < SQLITE_VERSION_MIN {
+        return Err(WorldError::Invalid(format!(
+            "SQLite {} can damage files; build with version 3.51.3 or later (the bundled one is)",
+            rusqlite::version()
+        )));
+    }
+    check_place(path)?;
+    let connection = connect(path, sync)?;
+    let refused = |error: rusqlite::Error| of_sqlite(&error, path);
+    if !check_ours(&connection, path)? {
+        retry_busy(|| migrate(&connection)).map_err(refused)?;
+    }
+    Ok(connection)
+}
+
+/// One more connection that reads a file which [`open`] has opened.
+pub(crate) fn open_reader(path: &Path, sync: Sync) -> Result<Connection, WorldError> {
+    let connection = connect(path, sync)?;
+    connection.pragma_update(None, "query_only", true).map_err(|error| of_sqlite(&error, path))?;
+    Ok(connection)
+}
+
+/// Tries again, for a while, as long as another process is in the way.
+pub(crate) fn retry_busy<T>(
+    mut attempt: impl FnMut() -> Result<T, rusqlite::Error>,
+) -> Result<T, rusqlite::Error> {
+    for _ in 1..BUSY_TRIES_MAX {
+        match attempt() {
+            Err(error) if is_busy(&error) => std::thread::park_timeout(BUSY_PAUSE),
+            other => return other,
+        }
+    }
+    attempt()
+}
+
+fn check_place(path: &Path) -> Result<(), WorldError> {
+    let file = path.display();
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    if !folder.is_dir() {
+        return Err(WorldError::Invalid(format!(
+            "the folder `{}` for `{file}` does not exist; create it first",
+            folder.display()
+        )));
+    }
+    let Ok(metadata) = path.metadata() else { return Ok(()) };
+    if metadata.is_dir() {
+        return Err(WorldError::Invalid(format!("`{file}` is a folder; give the path of a file in it")));
+    }
+    if metadata.permissions().readonly() {
+        return Err(WorldError::Invalid(format!("`{file}` is read-only; make it writable for this user")));
+    }
+    Ok(())
+}
+
+fn connect(path: &Path, sync: Sync) -> Result<Connection, WorldError> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(|error| of_sqlite(&error, path))?;
+    configure(&connection, sync).map_err(|error| of_sqlite(&error, path))?;
+    Ok(connection)
+}
+
+/// Sets what belongs to the connection; the file itself is not touched.
+fn configure(connection: &Connection, sync: Sync) -> Result<(), rusqlite::Error> {
+    connection.busy_timeout(Duration::ZERO)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    match sync {
+        Sync::Full => {
+            connection.pragma_update(None, "synchronous", "FULL")?;
+            connection.pragma_update(None, "fullfsync", true)?;
+        }
+        Sync::Normal => connection.pragma_update(None, "synchronous", "NORMAL")?,
+    }
+    connection.pragma_update(None, "cache_size", -32_768)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.pragma_update(None, "wal_autocheckpoint", 4_096)?;
+    connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)
+}
+
+/// Whether the file has the schema of this build. Another program's file is refused untouched.
+fn check_ours(connection: &Connection, path: &Path) -> Result<bool, WorldError> {
+    let refused = |error: rusqlite::Error| of_sqlite(&error, path);
+    let file = path.display();
+    let number = |pragma: &str| {
+        retry_busy(|| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)))
+            .map_err(refused)
+    };
+    let (application, version) = (number("application_id")?, number("user_version")?);
+    let known = MIGRATIONS.len() as i64;
+    if application == APPLICATION_ID && version > known {
+        return Err(WorldError::Conflict(format!(
+            "`{file}` has schema {version}, this build knows schema {known}; run the newer build that wrote it"
+        )));
+    }
+    let count = "SELECT count(*) FROM sqlite_schema";
+    let is_empty =
+        retry_busy(|| connection.query_row(count, [], |row| row.get::<_, i64>(0))).map_err(refused)? == 0;
+    if application != APPLICATION_ID && !(application == 0 && is_empty) {
+        return Err(WorldError::Conflict(format!(
+            "`{file}` is the SQLite file of another program; give the path of another file"
+        )));
+    }
+    set_wal(connection, path)?;
+    Ok(application == APPLICATION_ID && version == known)
+}
+
+fn set_wal(connection: &Connection, path: &Path) -> Result<(), WorldError> {
+    let mode = retry_busy(|| {
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))
+    })
+    .map_err(|error| of_sqlite(&error, path))?;
+    if mode == "wal" {
+        return Ok(());
+    }
+    Err(WorldError::Invalid(format!(
+        "`{}` is on a file system without shared memory (it stays in mode `{mode}`); put it on a local disk",
+        path.display()
+    )))
+}
+
+fn migrate(connection: &Connection) -> Result<(), rusqlite::Error> {
+    let transaction =
+        rusqlite::Transaction::new_unchecked(connection, rusqlite::TransactionBehavior::Immediate)?;
+    let done: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    for (_, sql) in MIGRATIONS.iter().skip(usize::try_from(done).unwrap_or(usize::MAX)) {
+        transaction.execute_batch(sql)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+    transaction.commit()
+}

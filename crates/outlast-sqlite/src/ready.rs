@@ -1,0 +1,188 @@
+//! Which runs a session could claim: the look that a claim begins with.
+
+use std::collections::HashMap;
+
+use outlast_core::limits::PREFERENCE;
+use outlast_core::takeover::is_suspect;
+use outlast_core::{ClaimRequest, RunId, SessionId, Status, Timestamp, TurnId};
+use rusqlite::{Connection, Error, Params, Row, params};
+
+use crate::row::{maybe_word, moment, number, word};
+use crate::sql;
+
+/// A run that could be claimed.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) run: RunId,
+    pub(crate) workflow: String,
+    pub(crate) version: u32,
+    pub(crate) turn: TurnId,
+    pub(crate) next_seq: u64,
+    pub(crate) turn_at: Timestamp,
+    pub(crate) sent: u64,
+    pub(crate) consumed: u64,
+    pub(crate) crashes: u32,
+    pub(crate) status: Status,
+    ready_at: Timestamp,
+}
+
+/// What a look found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Runs to claim, the longest ready first.
+    pub(crate) ready: Vec<Ready>,
+    /// When the next one could be claimed.
+    pub(crate) next_due: Option<Timestamp>,
+}
+
+/// Looks for at most `limit` runs that the session may have now.
+pub(crate) fn look(
+    connection: &Connection,
+    now: Timestamp,
+    session: SessionId,
+    request: &ClaimRequest,
+    limit: usize,
+) -> Result<Found, Error> {
+    let mut look = Look { connection, now, session, request, limit, alive: HashMap::new(), found: Found::default() };
+    for code in request.code.iter() {
+        let is_full = look.scan(sql::READY_BY_CODE, params![&*code.workflow, code.version], Needs::Code)?;
+        if is_full {
+            // What is ready is left for the next claim; only what will be is due.
+            let params = params![&*code.workflow, code.version, now.as_micros()];
+            look.scan_due(sql::DUE_BY_CODE, params)?;
+        }
+    }
+    look.scan(sql::READY_CODELESS, [], Needs::Nothing)?;
+    Ok(look.choose())
+}
+
+/// What a run needs of the worker that claims it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Code,
+    Nothing,
+}
+
+struct Look<'a> {
+    connection: &'a Connection,
+    now: Timestamp,
+    session: SessionId,
+    request: &'a ClaimRequest,
+    limit: usize,
+    alive: HashMap<SessionId, bool>,
+    found: Found,
+}
+
+impl Look<'_> {
+    /// Walks one index in order of readiness, until nothing earlier can come; `true` when there was
+    /// no room for all that is ready.
+    fn scan(&mut self, sql: &str, params: impl Params, needs: Needs) -> Result<bool, Error> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        let mut room = self.limit;
+        while let Some(row) = rows.next()? {
+            let ready_at = moment(row, 11)?;
+            if self.is_past_next_due(ready_at) {
+                break;
+            }
+            if !self.fits(row, needs)? {
+                continue;
+            }
+            let due = self.due(row, ready_at)?;
+            if due > self.now {
+                self.see(due);
+            } else if room == 0 {
+                return Ok(true);
+            } else {
+                room -= 1;
+                self.found.ready.push(ready(row)?);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Walks runs that are not ready yet, until nothing earlier can come.
+    fn scan_due(&mut self, sql: &str, params: impl Params) -> Result<(), Error> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        while let Some(row) = rows.next()? {
+            let ready_at = moment(row, 11)?;
+            if self.is_past_next_due(ready_at) {
+                break;
+            }
+            if self.fits(row, Needs::Code)? {
+                let due = self.due(row, ready_at)?;
+                self.see(due);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_past_next_due(&self, ready_at: Timestamp) -> bool {
+        ready_at > self.now && self.found.next_due.is_some_and(|due| due <= ready_at)
+    }
+
+    /// Whether this worker could ever have the run.
+    fn fits(&self, row: &Row<'_>, needs: Needs) -> Result<bool, Error> {
+        let format: u32 = number(row, 3)?;
+        if needs == Needs::Code && format > self.request.format {
+            return Ok(false);
+        }
+        if is_suspect(number(row, 10)?) && !self.request.suspect {
+            return Ok(false);
+        }
+        let barred = row.get_ref(12)?.as_str_or_null()?;
+        Ok(barred != Some(&*self.request.build))
+    }
+
+    /// When this worker may have the run: others wait for the one that has its future.
+    fn due(&mut self, row: &Row<'_>, ready_at: Timestamp) -> Result<Timestamp, Error> {
+        let preferred: Option<SessionId> = maybe_word(row, 4)?;
+        match preferred {
+            Some(other) if other != self.session && self.is_alive(other)? => Ok(ready_at.plus(PREFERENCE)),
+            _ => Ok(ready_at),
+        }
+    }
+
+    fn is_alive(&mut self, session: SessionId) -> Result<bool, Error> {
+        if let Some(alive) = self.alive.get(&session) {
+            return Ok(*alive);
+        }
+        let mut statement = self.connection.prepare_cached(sql::SESSION_ALIVE)?;
+        let alive = statement.query_row([session.to_string()], |row| row.get(0))?;
+        self.alive.insert(session, alive);
+        Ok(alive)
+    }
+
+    fn see(&mut self, due: Timestamp) {
+        self.found.next_due = Some(self.found.next_due.map_or(due, |earlier| earlier.min(due)));
+    }
+
+    /// Merges what the indexes gave: in order, each run once, one suspect, no more than asked for.
+    fn choose(mut self) -> Found {
+        let mut ready = std::mem::take(&mut self.found.ready);
+        ready.sort_by_key(|run| (run.ready_at, run.run));
+        ready.dedup_by_key(|run| run.run);
+        let mut has_suspect = false;
+        ready.retain(|run| !is_suspect(run.crashes) || !std::mem::replace(&mut has_suspect, true));
+        ready.truncate(self.limit);
+        self.found.ready = ready;
+        self.found
+    }
+}
+
+fn ready(row: &Row<'_>) -> Result<Ready, Error> {
+    Ok(Ready {
+        run: word(row, 0)?,
+        workflow: row.get(1)?,
+        version: number(row, 2)?,
+        turn: word(row, 5)?,
+        next_seq: number(row, 6)?,
+        turn_at: moment(row, 7)?,
+        sent: number(row, 8)?,
+        consumed: number(row, 9)?,
+        crashes: number(row, 10)?,
+        ready_at: moment(row, 11)?,
+        status: word(row, 13)?,
+    })
+}

@@ -1,0 +1,186 @@
+//! Sessions: joining, beating, leaving, and taking over from the dead.
+
+use std::fs::File;
+
+use outlast_core::takeover::{crashes_after, is_suspect, poison};
+use outlast_core::{Beat, Held, Join, RunId, SessionId, Status, Timestamp, TurnId, WorldError};
+use rusqlite::{Connection, params};
+
+use crate::error::{Refusal, no_run, session_gone};
+use crate::row::{moment, number, reason, stored, word};
+use crate::sql;
+use crate::tx::{Standing, Tx};
+
+/// Opens a session, and lets its build try what another one left stuck.
+pub(crate) fn join(tx: &mut Tx<'_>, join: &Join) -> Result<(), Refusal> {
+    let code: Vec<_> = join.code.iter().map(|code| (&*code.workflow, code.version)).collect();
+    let code_text = serde_json::to_string(&code).map_err(|error| WorldError::Invalid(error.to_string()))?;
+    let added = tx.execute(
+        sql::SESSION_INSERT,
+        params![
+            join.session.to_string(),
+            join.host,
+            join.pid,
+            &*join.build,
+            code_text,
+            i64::try_from(join.time.as_micros()).unwrap_or(i64::MAX),
+            tx.now.as_micros(),
+            tx.now.plus(join.time).as_micros(),
+        ],
+    )?;
+    if added == 0 {
+        return Ok(());
+    }
+    tx.changed_standing(join.session);
+    for (workflow, version) in code {
+        let params = params![workflow, version, &*join.build, tx.now.as_micros()];
+        tx.after.rings |= tx.execute(sql::STUCK_READY, params)? > 0;
+    }
+    Ok(())
+}
+
+/// Renews a session.
+pub(crate) fn beat(tx: &mut Tx<'_>, session: &SessionId) -> Result<Beat, Refusal> {
+    let id = session.to_string();
+    if tx.execute(sql::SESSION_BEAT, params![id, tx.now.as_micros()])? == 0 {
+        return Err(session_gone(*session).into());
+    }
+    let mut held = tx.connection.prepare_cached(sql::HELD_COUNT)?;
+    Ok(Beat { held: held.query_row([&id], |row| number(row, 0))? })
+}
+
+/// Ends a session; what it holds is ready for others.
+pub(crate) fn leave(tx: &mut Tx<'_>, session: &SessionId) -> Result<(), Refusal> {
+    if tx.execute(sql::SESSION_DELETE, [session.to_string()])? > 0 {
+        for held in held(tx.connection, *session)? {
+            free(tx, &held, held.crashes)?;
+        }
+        tx.after.rings = true;
+    }
+    tx.changed_standing(*session);
+    tx.after.left.push((*session, None));
+    Ok(())
+}
+
+/// Ends every other session whose worker is gone or whose time is over, and answers how many runs
+/// that made ready.
+pub(crate) fn takeover(tx: &mut Tx<'_>, session: &SessionId) -> Result<u64, Refusal> {
+    if tx.standing(*session)? == Standing::Gone {
+        return Err(session_gone(*session).into());
+    }
+    let mut runs = 0;
+    for (other, build, lock) in dead(tx, *session)? {
+        tx.execute(sql::SESSION_DELETE, [other.to_string()])?;
+        runs += take_runs(tx, other, &build)?;
+        tx.changed_standing(other);
+        tx.after.left.push((other, lock));
+        tx.after.rings = true;
+    }
+    Ok(runs)
+}
+
+/// The sessions to end, with their builds, and the locks that were free.
+fn dead(tx: &Tx<'_>, session: SessionId) -> Result<Vec<(SessionId, String, Option<File>)>, rusqlite::Error> {
+    let mut others = tx.connection.prepare_cached(sql::SESSION_OTHERS)?;
+    let others = others.query_map([session.to_string()], |row| {
+        Ok((word::<SessionId>(row, 0)?, row.get::<_, String>(1)?, moment(row, 2)?))
+    })?;
+    let mut dead = Vec::new();
+    for other in others {
+        let (other, build, expires_at) = other?;
+        let lock = tx.locks.take_abandoned(other);
+        if lock.is_some() || expires_at <= tx.now {
+            dead.push((other, build, lock));
+        }
+    }
+    Ok(dead)
+}
+
+fn take_runs(tx: &mut Tx<'_>, session: SessionId, build: &str) -> Result<u64, Refusal> {
+    let held = held(tx.connection, session)?;
+    let suspect_aboard = held.iter().any(|run| is_suspect(run.crashes));
+    for run in &held {
+        let crashes = crashes_after(run.crashes, suspect_aboard);
+        let Some(stuck) = poison(crashes, build) else {
+            free(tx, run, crashes)?;
+            continue;
+        };
+        tx.execute(
+            sql::RUN_STUCK,
+            params![
+                run.run.to_string(),
+                run.turn.to_string(),
+                stored(run.next_seq),
+                run.turn_at.as_micros(),
+                tx.now.as_micros(),
+                crashes,
+                reason(&stuck),
+                stuck.message,
+                stuck.build,
+            ],
+        )?;
+        tx.count_move(Status::Running, Status::Stuck);
+    }
+    Ok(held.len() as u64)
+}
+
+fn free(tx: &mut Tx<'_>, run: &HeldRun, crashes: u32) -> Result<(), Refusal> {
+    let status = Status::Pending;
+    let (turn_at, now) = (run.turn_at.as_micros(), tx.now.as_micros());
+    let (turn, next_seq) = (run.turn.to_string(), stored(run.next_seq));
+    let params = params![run.run.to_string(), status.as_str(), turn, next_seq, turn_at, now, crashes];
+    tx.execute(sql::RUN_FREE, params)?;
+    tx.count_move(Status::Running, status);
+    Ok(())
+}
+
+/// A held run with its last turn, which the history knows when the row does not.
+pub(crate) struct HeldRun {
+    run: RunId,
+    turn: TurnId,
+    next_seq: u64,
+    turn_at: Timestamp,
+    crashes: u32,
+}
+
+impl HeldRun {
+    pub(crate) fn into_held(self, session: SessionId) -> Held {
+        Held { run: self.run, turn: self.turn, session }
+    }
+}
+
+/// The runs that a session holds, in order of their ids.
+pub(crate) fn held(connection: &Connection, session: SessionId) -> Result<Vec<HeldRun>, rusqlite::Error> {
+    let mut statement = connection.prepare_cached(sql::HELD_LIST)?;
+    let rows = statement.query_map([session.to_string()], |row| {
+        let ahead: Option<i64> = row.get(6)?;
+        let is_ahead = ahead.is_some_and(|ahead| row.get(2).is_ok_and(|next_seq: i64| ahead > next_seq));
+        let (turn, next_seq, turn_at) = if is_ahead { (5, 6, 7) } else { (1, 2, 3) };
+        Ok(HeldRun {
+            run: word(row, 0)?,
+            turn: word(row, turn)?,
+            next_seq: number(row, next_seq)?,
+            turn_at: moment(row, turn_at)?,
+            crashes: number(row, 4)?,
+        })
+    })?;
+    rows.collect()
+}
+
+/// Makes a stuck run ready for every build.
+pub(crate) fn resume(tx: &mut Tx<'_>, run: &RunId) -> Result<(), Refusal> {
+    let id = run.to_string();
+    let mut statement = tx.connection.prepare_cached(sql::RUN_RECEIVER)?;
+    let status = statement.query_map([&id], |row| word::<Status>(row, 0))?.next().transpose()?;
+    match status {
+        None => Err(no_run(*run).into()),
+        Some(Status::Stuck) => {
+            tx.execute(sql::RUN_RESUME, params![id, tx.now.as_micros()])?;
+            tx.after.rings = true;
+            Ok(())
+        }
+        Some(status) => {
+            Err(WorldError::Conflict(format!("run {run} is {status}, not stuck; nothing to resume")).into())
+        }
+    }
+}

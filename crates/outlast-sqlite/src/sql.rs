@@ -1,0 +1,51 @@
+//! The statements, one file each, with their reasons.
+
+macro_rules! statements {
+    ($($name:ident = $file:literal;)*) => {$(
+        pub(crate) const $name: &str = include_str!(concat!("../sql/", $file, ".sql"));
+    )*};
+}
+
+statements! {
+    COUNTS = "counts";
+    COUNTS_ADD = "counts_add";
+    DUE_BY_CODE = "due_by_code";
+    FIRST_BUILD = "first_build";
+    HELD_COUNT = "held_count";
+    HELD_LIST = "held_list";
+    HISTORY = "history";
+    INBOX_BLANK = "inbox_blank";
+    INBOX_INSERT = "inbox_insert";
+    INBOX_MISSED = "inbox_missed";
+    INBOX_POSITION = "inbox_position";
+    INBOX_READ = "inbox_read";
+    READY_BY_CODE = "ready_by_code";
+    READY_CODELESS = "ready_codeless";
+    RUN_BY_KEY = "run_by_key";
+    RUN_CLAIM = "run_claim";
+    RUN_END = "run_end";
+    RUN_ENDS = "run_ends";
+    RUN_EXISTS = "run_exists";
+    RUN_FREE = "run_free";
+    RUN_HOLD = "run_hold";
+    RUN_INSERT = "run_insert";
+    RUN_RECEIVER = "run_receiver";
+    RUN_RESUME = "run_resume";
+    RUN_SENT = "run_sent";
+    RUN_STUCK = "run_stuck";
+    RUN_TIP = "run_tip";
+    RUN_VIEW = "run_view";
+    RUN_WAIT = "run_wait";
+    RUNS_PAGE = "runs_page";
+    SESSION_ALIVE = "session_alive";
+    SESSION_BEAT = "session_beat";
+    SESSION_DELETE = "session_delete";
+    SESSION_INSERT = "session_insert";
+    SESSION_OTHERS = "session_others";
+    SESSION_ROW = "session_row";
+    SESSION_STRANGER = "session_stranger";
+    STUCK_READY = "stuck_ready";
+    TURN_INSERT = "turn_insert";
+    UNREAD = "unread";
+    WORKERS = "workers";
+}

@@ -1,0 +1,160 @@
+//! Starting runs: the row, the first turn and the key, or the run that was there before.
+
+use outlast_core::event::FORMAT;
+use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX};
+use outlast_core::{Event, SessionId, Start, Started, Status, Stuck, Timestamp, TurnId, WorldError};
+use rusqlite::{OptionalExtension, params};
+
+use crate::error::Refusal;
+use crate::row::{reason, stored, word};
+use crate::sql;
+use crate::tx::Tx;
+
+/// A start, written out by the caller so that the writer does not have to.
+pub(crate) struct NewRun {
+    start: Start,
+    events: String,
+}
+
+/// How a new run's row begins, when not as a plain start.
+pub(crate) struct Birth<'a> {
+    pub(crate) status: Status,
+    pub(crate) owner: Option<SessionId>,
+    pub(crate) preferred: Option<SessionId>,
+    pub(crate) turn: TurnId,
+    pub(crate) next_seq: u64,
+    pub(crate) at: Timestamp,
+    pub(crate) ended_at: Option<Timestamp>,
+    pub(crate) wake_at: Option<Timestamp>,
+    pub(crate) waits: &'a str,
+    pub(crate) ready_at: Option<Timestamp>,
+    pub(crate) stuck: Option<&'a Stuck>,
+}
+
+/// What became of the row.
+pub(crate) enum Born {
+    New,
+    /// The run was there already, by its id.
+    Same,
+    /// Another run was there already, by its key.
+    Other(Started),
+}
+
+impl NewRun {
+    pub(crate) fn encode(start: Start) -> Self {
+        let mut events = String::new();
+        Event::write_all(&[start.event()], &mut events);
+        Self { start, events }
+    }
+}
+
+/// Starts a run that nobody holds.
+pub(crate) fn start(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Refusal> {
+    let start = &new.start;
+    let born = insert(
+        tx,
+        start,
+        &Birth {
+            status: Status::Pending,
+            owner: None,
+            preferred: None,
+            turn: start.turn,
+            next_seq: 1,
+            at: tx.now,
+            ended_at: None,
+            wake_at: None,
+            waits: "[]",
+            ready_at: Some(tx.now),
+            stuck: None,
+        },
+    )?;
+    match born {
+        Born::Same => Ok(Started { run: start.run, is_new: true }),
+        Born::Other(started) => Ok(started),
+        Born::New => {
+            let (run, turn) = (start.run.to_string(), start.turn.to_string());
+            tx.execute(sql::TURN_INSERT, params![run, 0, turn, tx.now.as_micros(), "", new.events])?;
+            tx.after.rings = true;
+            Ok(Started { run: start.run, is_new: true })
+        }
+    }
+}
+
+/// Inserts the row of a run, unless its id or key is taken.
+pub(crate) fn insert(tx: &mut Tx<'_>, start: &Start, birth: &Birth<'_>) -> Result<Born, Refusal> {
+    check(start)?;
+    let key = start.key.as_ref();
+    let created = tx.execute(
+        sql::RUN_INSERT,
+        params![
+            start.run.to_string(),
+            &*start.workflow,
+            start.version,
+            FORMAT,
+            key.map(|key| &*key.text),
+            key.map(|key| format!("{:032x}", key.digest)),
+            birth.status.as_str(),
+            birth.owner.map(|session| session.to_string()),
+            birth.preferred.map(|session| session.to_string()),
+            birth.turn.to_string(),
+            stored(birth.next_seq),
+            birth.at.as_micros(),
+            tx.now.as_micros(),
+            tx.now.as_micros(),
+            birth.ended_at.map(Timestamp::as_micros),
+            birth.wake_at.map(Timestamp::as_micros),
+            birth.waits,
+            birth.ready_at.map(Timestamp::as_micros),
+            birth.stuck.map(reason),
+            birth.stuck.map(|stuck| &*stuck.message),
+            birth.stuck.map(|stuck| &*stuck.build),
+        ],
+    )?;
+    if created == 0 {
+        return existing(tx, start);
+    }
+    tx.count_new(birth.status);
+    Ok(Born::New)
+}
+
+fn check(start: &Start) -> Result<(), WorldError> {
+    if start.workflow.len() > NAME_BYTES_MAX {
+        return Err(WorldError::Limit(format!(
+            "the workflow's name has {} bytes, the limit is {NAME_BYTES_MAX}; shorten it",
+            start.workflow.len()
+        )));
+    }
+    match &start.key {
+        Some(key) if key.text.len() > KEY_BYTES_MAX => Err(WorldError::Limit(format!(
+            "the key has {} bytes, the limit is {KEY_BYTES_MAX}; shorten it, for example to a digest",
+            key.text.len()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn existing(tx: &Tx<'_>, start: &Start) -> Result<Born, Refusal> {
+    let mut by_id = tx.connection.prepare_cached(sql::RUN_EXISTS)?;
+    if by_id.exists([start.run.to_string()])? {
+        return Ok(Born::Same);
+    }
+    let key = start.key.as_ref();
+    let mut by_key = tx.connection.prepare_cached(sql::RUN_BY_KEY)?;
+    let found = by_key
+        .query_row([key.map(|key| &*key.text)], |row| {
+            Ok((word(row, 0)?, row.get::<_, String>(1)?, row.get::<_, Option<String>>(2)?))
+        })
+        .optional()?;
+    let Some((run, workflow, digest)) = found else {
+        return Err(WorldError::Unavailable(format!("run {} was neither new nor there", start.run)).into());
+    };
+    if workflow == *start.workflow && digest == key.map(|key| format!("{:032x}", key.digest)) {
+        return Ok(Born::Other(Started { run, is_new: false }));
+    }
+    Err(WorldError::Conflict(format!(
+        "key `{}` belongs to run {run} of workflow `{workflow}`, started with another workflow or input; \
+         choose another key",
+        key.map_or("", |key| &key.text)
+    ))
+    .into())
+}

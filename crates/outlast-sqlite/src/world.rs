@@ -1,0 +1,291 @@
+//! [`SqliteWorld`]: the contract, method by method.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use async_trait::async_trait;
+use outlast_core::limits::{BATCH_TURNS_MAX, HISTORY_TURNS_READ_MAX};
+use outlast_core::world::Answers;
+use outlast_core::{
+    Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Hosts, Join, Message,
+    NewMessage, Page, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn, TurnRecord,
+    Waiters, Work, WorkerView, World, WorldError,
+};
+use outlast_core::turn::Held;
+
+use crate::claim::{Brought, Claim, claim, consumed, history, inbox};
+use crate::commit::{NewTurn, commit};
+use crate::ends::Ends;
+use crate::error::{no_run, session_gone};
+use crate::holdings::Holdings;
+use crate::locks::Locks;
+use crate::lookout::Lookout;
+use crate::options::{SqliteOptions, SqliteUrl, Sync};
+use crate::readers::Readers;
+use crate::send::{NewLetter, send};
+use crate::start::{NewRun, start};
+use crate::writer::{Desk, Writer};
+use crate::{file, list, session, sql};
+
+/// A world in one SQLite file.
+///
+/// Several processes may open the same file; each worker's death is noticed by the others at once.
+/// Dropping the world ends its threads, and frees the locks of sessions that have not left.
+#[derive(Debug)]
+pub struct SqliteWorld {
+    // In this order: the threads end before what they need.
+    writer: Writer,
+    lookout: Lookout,
+    readers: Readers,
+    ends: Ends,
+    locks: Arc<Locks>,
+    bell: Arc<Bell>,
+    waiters: Arc<Waiters>,
+    hosts: Hosts,
+    clock: Arc<dyn Clock>,
+    path: PathBuf,
+    sync: Sync,
+}
+
+impl SqliteWorld {
+    /// Opens the file that a path or a URL such as `sqlite:shop.db?sync=normal` names, and makes it if
+    /// it is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`WorldError::Invalid`] when the URL makes no sense, the folder is missing or the file is
+    /// read-only; [`WorldError::Conflict`] when the file is another program's or has a newer schema;
+    /// [`WorldError::Corrupt`] when it is not an SQLite file; [`WorldError::Unavailable`] when it
+    /// cannot be used now.
+    pub fn open(place: &str, options: SqliteOptions) -> Result<Self, WorldError> {
+        let url = SqliteUrl::parse(place)?;
+        let (path, sync, clock) = (url.path, url.sync.unwrap_or(options.sync), options.clock);
+        let connection = file::open(&path, sync)?;
+        let locks = Arc::new(Locks::beside(&path));
+        let bell = Arc::new(Bell::new(clock.clone()));
+        let waiters = Arc::new(Waiters::default());
+        let lookout = if clock.is_virtual() {
+            Lookout::asleep()
+        } else {
+            Lookout::start(&path, sync, bell.clone(), waiters.clone())?
+        };
+        let readers = Readers::start(&path, sync)?;
+        let writer = Writer::start(Desk {
+            path: path.clone(),
+            connection,
+            clock: clock.clone(),
+            locks: locks.clone(),
+            bell: bell.clone(),
+            waiters: waiters.clone(),
+            holdings: Holdings::default(),
+        })?;
+        let (ends, hosts) = (Ends::new(path.clone()), Hosts::default());
+        Ok(Self { writer, lookout, readers, ends, locks, bell, waiters, hosts, clock, path, sync })
+    }
+
+    /// Reads the histories that a claim left out to spare the writer. The runs are the session's, so
+    /// nobody adds to them meanwhile.
+    async fn read_long(&self, brought: &mut Brought) -> Result<(), WorldError> {
+        let long = std::mem::take(&mut brought.long);
+        if long.is_empty() {
+            return Ok(());
+        }
+        let runs: Vec<RunId> = long.iter().map(|&index| brought.claimed[index].run).collect();
+        let read = self.readers.read(move |view| {
+            runs.iter().map(|run| Ok(history(view, *run, 0, i64::MAX)?)).collect::<Result<Vec<_>, _>>()
+        });
+        for (index, history) in long.into_iter().zip(read.await?) {
+            brought.claimed[index].history = Some(history);
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl World for SqliteWorld {
+    async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
+        let _busy = self.clock.busy();
+        self.writer.write(starts.into_iter().map(NewRun::encode).collect(), start).await
+    }
+
+    async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
+        let _busy = self.clock.busy();
+        self.readers.read(move |view| list::run(view, run)).await
+    }
+
+    async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
+        let _busy = self.clock.busy();
+        self.readers.read(move |view| list::page(view, &query)).await
+    }
+
+    async fn counts(&self) -> Result<Counts, WorldError> {
+        let _busy = self.clock.busy();
+        self.readers.read(list::counts).await
+    }
+
+    async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
+        let _listening = self.lookout.listen();
+        let told = self.waiters.wait(run);
+        {
+            let _busy = self.clock.busy();
+            let found = self.ends.look(&self.readers, run).await?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(match first(told, self.clock.sleep_until(until)).await {
+            First::Event(ended) => Some(ended),
+            First::Time(_) => None,
+        })
+    }
+
+    async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
+        let _busy = self.clock.busy();
+        let limit = limit.min(HISTORY_TURNS_READ_MAX) as i64;
+        let read = self.readers.read(move |view| {
+            consumed(view, run)?.ok_or_else(|| no_run(run))?;
+            Ok(history(view, run, from, limit)?)
+        });
+        read.await
+    }
+
+    async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64> {
+        let _busy = self.clock.busy();
+        let letters: Result<Vec<_>, _> = messages.into_iter().map(NewLetter::encode).collect();
+        self.writer.write(letters?, send).await
+    }
+
+    async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
+        let _busy = self.clock.busy();
+        let read = self.readers.read(move |view| {
+            let consumed = consumed(view, run)?.ok_or_else(|| no_run(run))?;
+            // What is consumed has lost its body; the history has it.
+            Ok(inbox(view, run, after.max(consumed))?)
+        });
+        read.await
+    }
+
+    async fn join(&self, join: Join) -> Result<(), WorldError> {
+        let _busy = self.clock.busy();
+        self.locks.acquire(join.session)?;
+        self.writer.write_one(join, session::join).await
+    }
+
+    async fn beat(&self, session: SessionId) -> Result<Beat, WorldError> {
+        let _busy = self.clock.busy();
+        self.writer.write_one(session, session::beat).await
+    }
+
+    async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
+        let _busy = self.clock.busy();
+        let read = self.readers.read(move |view| {
+            if !view.prepare_cached(sql::SESSION_ROW)?.exists([session.to_string()])? {
+                return Err(session_gone(session).into());
+            }
+            let held = session::held(view, session)?.into_iter().map(|held| held.into_held(session));
+            Ok(held.collect())
+        });
+        read.await
+    }
+
+    async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
+        let _busy = self.clock.busy();
+        self.writer.write_one(session, session::leave).await
+    }
+
+    async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
+        let _busy = self.clock.busy();
+        self.writer.write_one(session, session::takeover).await
+    }
+
+    async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
+        let _busy = self.clock.busy();
+        // Before looking: what changes meanwhile rings behind this number.
+        let epoch = self.bell.epoch();
+        let now = self.clock.now();
+        let asked = Arc::new(Claim { session, request });
+        let looks = asked.clone();
+        let found = self.readers.read(move |view| looks.answer_without_write(view, now)).await?;
+        if let Some(brought) = found {
+            return Ok(brought.into_work(epoch));
+        }
+        let mut brought = self.writer.write_one(asked, |tx, asked| claim(tx, asked)).await?;
+        self.read_long(&mut brought).await?;
+        Ok(brought.into_work(epoch))
+    }
+
+    async fn commit(&self, session: SessionId, turns: Vec<Turn>) -> Answers<Committed> {
+        let _busy = self.clock.busy();
+        if turns.len() > BATCH_TURNS_MAX {
+            return Err(WorldError::Limit(format!(
+                "the batch has {} turns, the limit is {BATCH_TURNS_MAX}; commit it in parts",
+                turns.len()
+            )));
+        }
+        let turns = turns.into_iter().map(|turn| NewTurn::encode(session, turn)).collect();
+        self.writer.write(turns, commit).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
+        let _busy = self.clock.busy();
+        self.readers.read(list::workers).await
+    }
+
+    async fn resume(&self, run: RunId) -> Result<(), WorldError> {
+        let _busy = self.clock.busy();
+        self.writer.write_one(run, session::resume).await
+    }
+
+    async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
+        let _listening = self.lookout.listen();
+        match first(self.bell.rung_since(epoch), self.clock.sleep_until(until)).await {
+            First::Event(busy) | First::Time(busy) => busy,
+        }
+    }
+
+    fn hosts(&self) -> &Hosts {
+        &self.hosts
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
+    fn describe(&self) -> Description {
+        let durability = match self.sync {
+            Sync::Full => "survives the death of the process and the loss of power",
+            Sync::Normal => {
+                "survives the death of the process; the last commits before a loss of power may be lost"
+            }
+        };
+        Description {
+            kind: "sqlite",
+            place: self.path.display().to_string(),
+            durability: durability.into(),
+        }
+    }
+}
+
+/// What came first.
+enum First<T> {
+    Event(T),
+    Time(Busy),
+}
+
+/// Waits for an event or a moment; at the same time the event wins.
+async fn first<T>(
+    event: impl Future<Output = T>,
+    mut time: Pin<Box<dyn Future<Output = Busy> + Send>>,
+) -> First<T> {
+    let mut event = pin!(event);
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(happened) = event.as_mut().poll(cx) {
+            return Poll::Ready(First::Event(happened));
+        }
+        time.as_mut().poll(cx).map(First::Time)
+    })
+    .await
+}

@@ -1,0 +1,103 @@
+//! The conformance suite: what every world promises, one case per rule.
+//!
+//! A world's own test file opens it and calls [`conformance!`](crate::conformance!):
+//!
+//! ```ignore
+//! outlast_testkit::conformance!(open);
+//!
+//! async fn open(clock: TestClock) -> MySubject { … }
+//! ```
+//!
+//! A case is a plain function of a [`Case`]. Its name is the rule that it proves.
+
+#![allow(clippy::unwrap_used, reason = "a case fails by panicking")]
+
+mod case;
+mod cases;
+mod shape;
+mod subject;
+mod worker;
+
+pub mod changed;
+pub mod claim;
+pub mod codeless;
+pub mod commit;
+pub mod counts;
+pub mod ended;
+pub mod fencing;
+pub mod history;
+pub mod inbox;
+pub mod keys;
+pub mod lists;
+pub mod payloads;
+pub mod poison;
+pub mod preference;
+pub mod sessions;
+pub mod starts;
+pub mod stuck;
+pub mod takeover;
+pub mod time;
+pub mod waits;
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub use case::Case;
+pub use subject::Subject;
+pub use worker::Worker;
+
+use crate::TestClock;
+
+/// Runs one case against a fresh world, on an executor of its own.
+///
+/// # Panics
+///
+/// When the world does not keep the rule.
+pub fn check<S, O, C>(open: impl FnOnce(TestClock) -> O, case: impl FnOnce(Case) -> C)
+where
+    S: Subject + 'static,
+    O: Future<Output = S>,
+    C: Future<Output = ()>,
+{
+    block_on(async {
+        let clock = TestClock::new();
+        let subject = Box::new(open(clock.clone()).await);
+        case(Case::new(subject, clock)).await;
+    });
+}
+
+/// Runs a future on a runtime of its own, in this thread.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime for one thread starts").block_on(future)
+}
+
+/// What each of the futures gives; all of them are under way at the same time.
+pub(crate) async fn all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut futures: Vec<(Pin<Box<_>>, Option<T>)> =
+        futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|cx| {
+        for (future, answer) in futures.iter_mut().filter(|(_, answer)| answer.is_none()) {
+            if let std::task::Poll::Ready(ready) = future.as_mut().poll(cx) {
+                *answer = Some(ready);
+            }
+        }
+        let is_done = futures.iter().all(|(_, answer)| answer.is_some());
+        if is_done { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    futures.into_iter().filter_map(|(_, answer)| answer).collect()
+}
+
+/// Asserts that the world refused with this kind of [`WorldError`](outlast_core::WorldError).
+macro_rules! assert_refused {
+    ($answer:expr, $kind:ident) => {
+        let answer = $answer;
+        assert!(
+            matches!(&answer, Err(outlast_core::WorldError::$kind(_))),
+            "expected a refusal with {}, got {answer:?}",
+            stringify!($kind)
+        );
+    };
+}
+pub(crate) use assert_refused;

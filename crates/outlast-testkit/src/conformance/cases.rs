@@ -1,0 +1,226 @@
+//! The list of all cases, and the macro that makes tests of them.
+
+/// Makes one `#[test]` of every case of the suite, each against a fresh world.
+///
+/// `open` is the name of an `async fn(TestClock)` that opens an empty world on that clock, as a
+/// [`Subject`](crate::conformance::Subject).
+#[macro_export]
+macro_rules! conformance {
+    ($open:ident) => {
+        $crate::conformance! {
+            @cases $open
+            starts {
+                a_started_run_is_pending_and_its_history_begins,
+                a_repeated_start_returns_the_first_answer,
+                a_start_repeated_after_the_run_ended_changes_nothing,
+                a_refused_start_leaves_its_neighbours_alone,
+                a_name_past_its_limit_is_refused,
+                an_unknown_run_is_not_found,
+                a_turn_from_a_start_begins_a_run_that_its_session_holds,
+                a_repeated_turn_from_a_start_answers_as_before,
+                a_run_may_end_in_the_turn_that_starts_it,
+                a_run_that_is_stuck_in_the_turn_that_starts_it_has_begun,
+            }
+            keys {
+                the_same_key_returns_the_same_run,
+                a_key_names_its_run_after_the_end,
+                a_key_of_another_workflow_conflicts,
+                a_key_with_another_input_conflicts,
+                a_key_compares_digests_and_not_payloads,
+                a_key_returns_its_run_to_another_version,
+                keys_are_compared_exactly,
+                concurrent_starts_with_one_key_give_one_run,
+                one_key_twice_in_a_batch_gives_one_run,
+                a_turn_from_a_start_with_a_known_key_writes_nothing,
+                a_turn_from_a_start_with_another_workflows_key_conflicts,
+                a_key_past_its_limit_is_refused,
+            }
+            history {
+                a_history_is_gap_free_and_in_order,
+                a_history_is_read_in_pages,
+                a_turn_without_events_is_not_in_the_history,
+                a_claim_brings_the_whole_history,
+                a_claim_leaves_out_a_history_that_is_known,
+            }
+            payloads {
+                awkward_json_survives_exactly,
+                coded_payloads_survive_exactly,
+                a_large_payload_survives_exactly,
+                headers_of_a_start_survive,
+                failures_survive_exactly,
+            }
+            inbox {
+                messages_keep_their_order,
+                a_message_has_the_time_of_the_worlds_clock,
+                a_repeated_message_is_kept_once,
+                a_message_repeated_after_it_was_consumed_is_not_a_new_one,
+                a_message_repeated_after_the_end_answers_as_before,
+                a_message_to_an_ended_run_conflicts,
+                a_refused_message_leaves_its_neighbours_alone,
+                a_message_sent_before_anyone_waits_is_kept,
+                a_message_is_consumed_by_the_commit_that_says_so,
+                a_full_inbox_refuses_payloads_but_takes_a_cancel,
+                a_run_that_reads_can_be_sent_more_than_an_inbox_holds,
+                a_message_wakes_a_waiting_run,
+                a_message_keeps_its_headers,
+            }
+            waits {
+                a_message_between_the_read_and_the_wait_is_not_lost,
+                a_message_wakes_a_run_before_its_moment,
+                a_run_woken_early_can_wait_for_the_same_moment,
+                a_run_that_has_read_everything_waits,
+                a_run_that_left_a_part_unread_is_ready_at_once,
+                a_message_wakes_only_its_own_run,
+            }
+            time {
+                a_run_is_due_at_its_moment_and_not_before,
+                a_moment_that_has_passed_makes_a_run_ready_at_once,
+                a_claim_tells_when_the_next_run_is_due,
+                a_run_without_code_is_not_in_sight,
+                a_restart_honours_the_remaining_wait,
+                the_worlds_clock_is_the_only_one,
+            }
+            claim {
+                a_claimed_run_is_running_and_held,
+                the_longest_ready_comes_first,
+                equally_ready_runs_come_in_order_of_their_ids,
+                a_claim_brings_no_more_than_it_asks_for,
+                a_claim_has_a_limit,
+                a_claim_of_nothing_brings_only_unread_messages,
+                a_worker_without_the_code_leaves_a_run_alone,
+                another_version_is_other_code,
+                a_claim_brings_runs_of_all_the_workers_code,
+                a_worker_that_cannot_read_the_format_is_not_given_the_run,
+                a_held_run_is_not_given_again,
+                two_workers_never_hold_one_run,
+                unread_messages_are_brought_until_they_are_consumed,
+                messages_that_came_with_the_run_stay_unread,
+                unread_messages_are_brought_to_the_holder_only,
+            }
+            preference {
+                a_woken_run_is_given_to_its_last_holder_at_once,
+                a_woken_run_is_given_to_others_after_the_preference,
+                a_due_run_is_preferred_from_its_due_moment,
+                others_are_told_when_the_preference_is_over,
+                a_session_that_left_is_not_preferred,
+                a_session_that_was_taken_over_is_not_preferred,
+                a_new_run_is_anybodys,
+                a_released_run_is_anybodys,
+            }
+            commit {
+                a_turn_that_holds_on_keeps_the_run,
+                a_turn_that_waits_lets_the_run_go,
+                a_claimed_run_waits_for_nothing,
+                a_released_run_is_ready_at_once_and_counts_no_crash,
+                a_repeated_turn_answers_as_before,
+                a_turn_repeated_after_it_let_go_answers_as_before,
+                a_refused_turn_leaves_its_neighbours_alone,
+                a_refused_turn_writes_nothing,
+                a_timer_does_not_fire_over_an_answer_given_in_time,
+                a_timer_fires_before_an_answer_that_came_too_late,
+                the_end_is_final,
+                a_run_may_end_with_unread_messages,
+            }
+            fencing {
+                a_session_that_does_not_hold_the_run_is_fenced,
+                a_run_that_was_let_go_takes_no_turn,
+                a_turn_on_an_old_turn_is_fenced,
+                a_repeat_of_an_older_turn_is_fenced,
+                a_turn_without_events_makes_older_ones_stale,
+                a_session_that_left_is_fenced,
+                a_session_that_was_taken_over_is_fenced,
+                a_session_that_is_gone_starts_nothing,
+                an_unknown_session_is_fenced,
+            }
+            sessions {
+                the_joined_workers_are_listed,
+                a_repeated_join_changes_nothing,
+                a_beat_renews_the_session,
+                a_session_is_told_what_it_holds,
+                who_leaves_makes_its_runs_ready_without_a_crash,
+                expiry_alone_changes_nothing,
+                a_session_lasts_as_long_as_it_asked_for,
+            }
+            takeover {
+                the_runs_of_a_crashed_worker_are_taken_over,
+                an_expired_session_is_taken_over,
+                a_worker_does_not_take_itself_over,
+                a_living_worker_keeps_its_runs,
+                what_was_committed_before_the_crash_is_kept,
+                a_crash_does_not_touch_runs_that_wait,
+                a_session_that_is_gone_takes_nothing_over,
+                any_commit_clears_the_crashes,
+            }
+            poison {
+                a_suspect_is_given_only_to_a_worker_that_may_carry_one,
+                a_run_below_the_limit_is_no_suspect,
+                a_claim_brings_at_most_one_suspect,
+                a_crash_with_a_suspect_aboard_counts_only_the_suspect,
+                a_commit_clears_a_suspect,
+                a_run_that_kills_its_workers_becomes_stuck,
+                a_resumed_poison_run_is_still_a_suspect,
+            }
+            stuck {
+                a_stuck_turn_leaves_history_and_inbox_untouched,
+                the_same_build_is_not_given_a_stuck_run,
+                another_build_that_joins_is_given_a_stuck_run,
+                another_build_without_the_code_changes_nothing,
+                the_build_that_failed_is_not_given_the_run_after_another_went_on,
+                a_resumed_run_is_given_to_every_build,
+                only_a_stuck_run_is_resumed,
+                a_message_to_a_stuck_run_is_kept_and_changes_nothing,
+                a_run_stuck_again_is_kept_from_the_build_that_tried_last,
+            }
+            codeless {
+                a_fresh_run_that_is_cancelled_needs_no_code,
+                a_fresh_run_that_is_cancelled_is_given_to_its_own_worker_too,
+                a_fresh_run_that_was_sent_a_payload_needs_its_code,
+                a_run_that_had_a_turn_needs_its_code,
+                a_run_that_needs_no_code_needs_no_format,
+                a_cancel_that_came_while_held_counts_after_a_release,
+            }
+            lists {
+                a_list_is_sorted_both_ways,
+                a_listed_run_is_the_whole_view,
+                a_list_is_filtered_by_status,
+                a_list_is_filtered_by_workflow,
+                pages_bring_every_run_once,
+                pages_are_stable_while_runs_are_added,
+                a_filtered_list_is_paged,
+            }
+            counts {
+                counts_follow_every_change,
+                counts_tell_final_statuses_apart,
+                counts_are_true_after_sessions_end,
+                repeats_and_refusals_are_not_counted,
+            }
+            ended {
+                an_ended_run_answers_at_once,
+                who_waits_learns_every_final_status,
+                everyone_who_waits_learns_the_end,
+                patience_ends_at_its_moment,
+                who_stops_waiting_leaves_nothing_behind,
+                the_end_of_an_unknown_run_is_not_found,
+            }
+            changed {
+                a_start_is_a_change,
+                a_message_is_a_change,
+                a_run_that_is_let_go_is_a_change,
+                a_wait_that_ends_at_once_is_a_change,
+                a_change_between_claim_and_waiting_is_not_missed,
+                without_a_change_it_completes_at_its_moment,
+                the_work_that_follows_a_change_is_under_way_without_a_gap,
+            }
+        }
+    };
+    (@cases $open:ident $($module:ident { $($case:ident,)* })*) => {$(
+        mod $module {
+            $(
+                #[test]
+                fn $case() {
+                    $crate::conformance::check(super::$open, $crate::conformance::$module::$case);
+                }
+            )*
+        }
+    )*};
+}

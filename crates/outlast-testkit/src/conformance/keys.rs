@@ -1,0 +1,122 @@
+//! Keys: one run per key.
+
+use outlast_core::limits::KEY_BYTES_MAX;
+use outlast_core::turn::Committed;
+use outlast_core::{RunId, Started};
+
+use super::shape::Shape;
+use super::{Case, all, assert_refused};
+
+/// A second start with the same key, workflow and input returns the first run.
+pub async fn the_same_key_returns_the_same_run(case: Case) {
+    let first = case.try_start(case.new_keyed_start("wf", "order-1", "in")).await.unwrap();
+    let second = case.try_start(case.new_keyed_start("wf", "order-1", "in")).await.unwrap();
+    assert_eq!(second, Started { run: first.run, is_new: false });
+    assert_eq!(case.view(first.run).await.key.as_deref(), Some("order-1"));
+    assert_eq!(case.counts().await.values().sum::<u64>(), 1);
+}
+
+/// A key goes on naming its run after the run has ended.
+pub async fn a_key_names_its_run_after_the_end(case: Case) {
+    let first = case.try_start(case.new_keyed_start("wf", "k", "in")).await.unwrap();
+    let worker = case.join("wf").await;
+    let turn = case.turn(&worker.claim_one().await).completing("out");
+    worker.commit_done(turn).await;
+    let second = case.try_start(case.new_keyed_start("wf", "k", "in")).await.unwrap();
+    assert_eq!(second, Started { run: first.run, is_new: false });
+}
+
+/// A key that names a run of another workflow is refused.
+pub async fn a_key_of_another_workflow_conflicts(case: Case) {
+    case.try_start(case.new_keyed_start("a", "k", "in")).await.unwrap();
+    let other = case.new_keyed_start("b", "k", "in");
+    assert_refused!(case.try_start(other.clone()).await, Conflict);
+    assert_refused!(case.world.run(other.run).await, NotFound);
+}
+
+/// A key that names a run with another input is refused.
+pub async fn a_key_with_another_input_conflicts(case: Case) {
+    case.try_start(case.new_keyed_start("wf", "k", "one")).await.unwrap();
+    assert_refused!(case.try_start(case.new_keyed_start("wf", "k", "two")).await, Conflict);
+}
+
+/// The digest is compared, not the payload: a codec may write the same input differently.
+pub async fn a_key_compares_digests_and_not_payloads(case: Case) {
+    let mut first = case.new_keyed_start("wf", "k", "in");
+    first.input = outlast_core::Payload::coded("aes", vec![1]);
+    let mut second = case.new_keyed_start("wf", "k", "in");
+    second.input = outlast_core::Payload::coded("aes", vec![2]);
+    let run = case.try_start(first).await.unwrap().run;
+    assert_eq!(case.try_start(second).await, Ok(Started { run, is_new: false }));
+}
+
+/// A deploy does not make a key forget: another version of the workflow is the same workflow.
+pub async fn a_key_returns_its_run_to_another_version(case: Case) {
+    let first = case.try_start(case.new_keyed_start("wf", "k", "in")).await.unwrap();
+    let mut newer = case.new_keyed_start("wf", "k", "in");
+    newer.version = 2;
+    assert_eq!(case.try_start(newer).await, Ok(Started { run: first.run, is_new: false }));
+    assert_eq!(case.view(first.run).await.version, 1);
+}
+
+/// Keys are compared as they are: by case, by spaces, and none is no key.
+pub async fn keys_are_compared_exactly(case: Case) {
+    let mut runs = Vec::new();
+    for key in ["k", "K", "k ", "", "k\u{0}", "k\u{0}x", "ключ"] {
+        runs.push(case.try_start(case.new_keyed_start("wf", key, "in")).await.unwrap());
+    }
+    runs.push(case.try_start(case.new_start("wf")).await.unwrap());
+    runs.push(case.try_start(case.new_start("wf")).await.unwrap());
+    assert!(runs.iter().all(|started| started.is_new), "{runs:?}");
+}
+
+/// Many who start with one key at the same time, in two processes, get one run.
+pub async fn concurrent_starts_with_one_key_give_one_run(case: Case) {
+    let other = case.join_elsewhere("none").await;
+    let starts: Vec<_> = (0..16).map(|_| case.new_keyed_start("wf", "k", "in")).collect();
+    let answers = all(starts.into_iter().enumerate().map(|(index, start)| {
+        let world = if index % 2 == 0 { case.world.clone() } else { other.world.clone() };
+        async move { super::case::one(world.start(vec![start]).await).unwrap() }
+    }))
+    .await;
+    let runs: std::collections::BTreeSet<RunId> = answers.iter().map(|started| started.run).collect();
+    assert_eq!(runs.len(), 1, "{answers:?}");
+    assert_eq!(answers.iter().filter(|started| started.is_new).count(), 1);
+}
+
+/// Two starts with one key in one batch give one run.
+pub async fn one_key_twice_in_a_batch_gives_one_run(case: Case) {
+    let starts = vec![case.new_keyed_start("wf", "k", "in"), case.new_keyed_start("wf", "k", "in")];
+    let run = starts[0].run;
+    let answers = case.world.start(starts).await.unwrap();
+    assert_eq!(answers, [Ok(Started { run, is_new: true }), Ok(Started { run, is_new: false })]);
+}
+
+/// A turn from a start whose key is known writes nothing, and names the run that existed.
+pub async fn a_turn_from_a_start_with_a_known_key_writes_nothing(case: Case) {
+    let first = case.try_start(case.new_keyed_start("wf", "k", "in")).await.unwrap();
+    let worker = case.join("other").await;
+    let turn = case.starting_turn(case.new_keyed_start("wf", "k", "in")).steps(1);
+    let existed = Ok(Committed::Existed(Started { run: first.run, is_new: false }));
+    assert_eq!(worker.commit(turn.clone()).await, existed);
+    assert_eq!(worker.commit(turn.clone()).await, existed, "a repeat answers the same");
+    assert_refused!(case.world.run(turn.run).await, NotFound);
+    assert_eq!((worker.held().await, case.kinds(first.run).await), (0, vec!["run_started"]));
+}
+
+/// A turn from a start whose key is another workflow's is refused.
+pub async fn a_turn_from_a_start_with_another_workflows_key_conflicts(case: Case) {
+    case.try_start(case.new_keyed_start("a", "k", "in")).await.unwrap();
+    let worker = case.join("b").await;
+    let turn = case.starting_turn(case.new_keyed_start("b", "k", "in"));
+    assert_refused!(worker.commit(turn.clone()).await, Conflict);
+    assert_refused!(case.world.run(turn.run).await, NotFound);
+}
+
+/// A key may be as long as the limit, and not longer.
+pub async fn a_key_past_its_limit_is_refused(case: Case) {
+    let longest = case.new_keyed_start("wf", &"k".repeat(KEY_BYTES_MAX), "in");
+    assert!(case.try_start(longest).await.is_ok());
+    let longer = case.new_keyed_start("wf", &"k".repeat(KEY_BYTES_MAX + 1), "in");
+    assert_refused!(case.try_start(longer).await, Limit);
+}

@@ -1,0 +1,97 @@
+//! Short words for the shape of a turn.
+
+use outlast_core::{
+    Event, Failure, FailureKind, OpNumber, Status, Stuck, StuckReason, Then, Timestamp, Turn, Wait,
+};
+
+use super::case::{BUILD, text};
+
+/// Short words for the shape of a turn.
+pub(crate) trait Shape: Sized {
+    /// The turn also starts so many steps.
+    #[must_use]
+    fn steps(self, count: u32) -> Self;
+    /// The turn has consumed so many messages in all.
+    #[must_use]
+    fn consuming(self, consumed: u64) -> Self;
+    /// The turn ends like this.
+    #[must_use]
+    fn then(self, then: Then) -> Self;
+    /// The turn ends the run with an output.
+    #[must_use]
+    fn completing(self, output: &str) -> Self;
+    /// The turn ends the run with a failure.
+    #[must_use]
+    fn failing(self) -> Self;
+    /// The turn ends the run as cancelled.
+    #[must_use]
+    fn cancelling(self) -> Self;
+    /// The turn fires timers up to this moment.
+    #[must_use]
+    fn firing(self, until: Timestamp) -> Self;
+}
+
+impl Shape for Turn {
+    fn steps(mut self, count: u32) -> Self {
+        let first = self.seq as u32 + self.events.len() as u32;
+        self.events.extend((first..first + count).map(|number| Event::StepStarted {
+            op: OpNumber(number),
+            name: "step".into(),
+            input: text("in"),
+        }));
+        self
+    }
+
+    fn consuming(self, consumed: u64) -> Self {
+        Self { consumed, ..self }
+    }
+
+    fn then(self, then: Then) -> Self {
+        Self { then, ..self }
+    }
+
+    fn completing(mut self, output: &str) -> Self {
+        self.events.push(Event::RunCompleted { output: text(output) });
+        self.then(Then::End(Status::Completed))
+    }
+
+    fn failing(mut self) -> Self {
+        self.events.push(Event::RunFailed { failure: failure() });
+        self.then(Then::End(Status::Failed))
+    }
+
+    fn cancelling(mut self) -> Self {
+        self.events.push(Event::RunCancelled { failure: failure() });
+        self.then(Then::End(Status::Cancelled))
+    }
+
+    fn firing(self, until: Timestamp) -> Self {
+        Self { fired_until: Some(until), ..self }
+    }
+}
+
+/// The failure with which [`Shape::failing`] and [`Shape::cancelling`] end a run.
+pub(crate) fn failure() -> Failure {
+    Failure::new(FailureKind::Error, "it did not work")
+}
+
+/// Waits for a message.
+pub(crate) fn wait() -> Then {
+    Then::Wait { wake_at: None, waits: vec![Wait::Hook { op: 0, name: "h".into(), until: None }] }
+}
+
+/// Waits until a moment, or for a message.
+pub(crate) fn wait_until(at: Timestamp) -> Then {
+    Then::Wait { wake_at: Some(at), waits: vec![Wait::Timer { op: 0, until: at }] }
+}
+
+/// Stuck, as the usual build leaves it.
+pub(crate) fn stuck() -> Then {
+    stuck_by(BUILD)
+}
+
+/// Stuck, as this build leaves it.
+pub(crate) fn stuck_by(build: &str) -> Then {
+    let message = "history has a timer, code asked for a step".into();
+    Then::Stuck(Stuck { reason: StuckReason::Diverged, message, build: build.into() })
+}

@@ -1,0 +1,398 @@
+//! The client: starts, sends, cancels and looks.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_core::event::TurnRecord;
+use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX, PAGE_RUNS_MAX};
+use outlast_core::{
+    Codec, Counts, Headers, IntoDuration, MessageBody, NewMessage, Order, Outcome, Page, Payload, PlainJson, RunId,
+    RunQuery, RunView, Start, StartKey, Started, Status, Timestamp, WorkerView, World, WorldError,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::clock::pause;
+use crate::error::Error;
+use crate::ids;
+use crate::upkeep;
+use crate::workflow::WorkflowHandle;
+
+/// How often a call is repeated, with the same ids, when the world does not answer.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(50);
+
+type BoxedCall<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// Starts runs, sends to them, cancels them and looks at them. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Client {
+    world: Arc<dyn World>,
+    codec: Arc<dyn Codec>,
+}
+
+impl Client {
+    /// A client of a world.
+    pub fn new(world: Arc<dyn World>) -> Self {
+        Self { world, codec: Arc::new(PlainJson) }
+    }
+
+    /// The same client with a codec, which the workers of its runs need too.
+    #[must_use]
+    pub fn with_codec(mut self, codec: impl Codec + 'static) -> Self {
+        self.codec = Arc::new(codec);
+        self
+    }
+
+    /// Starts a run. Await the builder; when that returns, the start survives any crash.
+    ///
+    /// # Errors
+    ///
+    /// `Limit` when the input or key is too long, `Conflict` when the key names a run of another
+    /// workflow or input, `Unavailable` when the world does not answer.
+    pub fn start<H, M>(&self, workflow: H, input: impl Borrow<H::Input>) -> StartCall<'_, H::Output>
+    where
+        H: WorkflowHandle<M>,
+    {
+        let input = Payload::json(input.borrow()).map_err(Error::from);
+        StartCall {
+            client: self,
+            workflow: workflow.name(),
+            version: workflow.version(),
+            key: None,
+            input,
+            headers: Headers::new(),
+            output: PhantomData,
+        }
+    }
+
+    /// A run that was started before, by its id. It is not looked up: calls on it say if there is none.
+    pub fn handle<O: DeserializeOwned>(&self, run: RunId) -> RunHandle<O> {
+        RunHandle { client: self.clone(), run, is_new: false, output: PhantomData }
+    }
+
+    /// Sends a payload to a hook of a run. Await the call; when that returns, the payload is kept until
+    /// the run takes it, whether it waits for it already or not.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Conflict` when the run has ended, `Limit` when its inbox is full.
+    pub async fn send<T: Serialize + Sync>(&self, run: RunId, hook: &str, payload: &T) -> Result<(), Error> {
+        check_text("the hook's name", hook, NAME_BYTES_MAX)?;
+        let payload = self.codec.encode(Payload::json(payload)?)?;
+        self.post(run, MessageBody::Hook { name: hook.into(), payload }).await?;
+        Ok(())
+    }
+
+    /// Asks a run to stop. A run that has ended already stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn cancel(&self, run: RunId, reason: &str) -> Result<Cancel, Error> {
+        match self.post(run, MessageBody::Cancel { reason: reason.into() }).await {
+            Ok(()) => {}
+            Err(WorldError::Conflict(_)) => return Ok(Cancel::AlreadyEnded(self.run(run).await?.status)),
+            Err(error) => return Err(error.into()),
+        }
+        upkeep::cancel_unborn(&self.world, run).await?;
+        Ok(Cancel::Requested)
+    }
+
+    async fn post(&self, run: RunId, body: MessageBody) -> Result<(), WorldError> {
+        let message = NewMessage { id: ids::message(), run, body, headers: Headers::new() };
+        let sent = persist(|| self.world.send(vec![message.clone()])).await?;
+        first(sent).map(drop)
+    }
+
+    /// A run as it is now.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn run(&self, run: RunId) -> Result<RunView, Error> {
+        Ok(self.world.run(run).await?)
+    }
+
+    /// The whole history of a run, turn by turn.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn history(&self, run: RunId) -> Result<Vec<TurnRecord>, Error> {
+        Ok(upkeep::read_history(&*self.world, run).await?)
+    }
+
+    /// A page of runs. A limit of 0 is a page of the greatest size.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`.
+    pub async fn runs(&self, mut query: RunQuery) -> Result<Page, Error> {
+        if query.limit == 0 || query.limit > PAGE_RUNS_MAX {
+            query.limit = PAGE_RUNS_MAX;
+        }
+        Ok(self.world.runs(query).await?)
+    }
+
+    /// The newest runs in one of these statuses; of all when none is given.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`.
+    pub async fn newest(&self, statuses: &[Status], limit: usize) -> Result<Vec<RunView>, Error> {
+        let query =
+            RunQuery { statuses: statuses.to_vec(), order: Order::NewestFirst, limit, ..RunQuery::default() };
+        Ok(self.runs(query).await?.runs)
+    }
+
+    /// How many runs are in each status.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`.
+    pub async fn counts(&self) -> Result<Counts, Error> {
+        Ok(self.world.counts().await?)
+    }
+
+    /// The workers that are joined.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`.
+    pub async fn workers(&self) -> Result<Vec<WorkerView>, Error> {
+        Ok(self.world.workers().await?)
+    }
+
+    /// Lets a stuck run be tried again, by any build.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Conflict` when the run is not stuck.
+    pub async fn resume(&self, run: RunId) -> Result<(), Error> {
+        Ok(self.world.resume(run).await?)
+    }
+}
+
+/// What a cancel came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancel {
+    /// The run will be told.
+    Requested,
+    /// The run had ended before, like this.
+    AlreadyEnded(Status),
+}
+
+/// A start about to be made; await it.
+#[must_use = "nothing starts until the call is awaited"]
+#[derive(Debug)]
+pub struct StartCall<'a, O> {
+    client: &'a Client,
+    workflow: &'static str,
+    version: u32,
+    key: Option<String>,
+    input: Result<Payload, Error>,
+    headers: Headers,
+    output: PhantomData<fn() -> O>,
+}
+
+impl<O> StartCall<'_, O> {
+    /// Makes the start idempotent: a later start with this key returns the run of this one.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Something that travels with the run: trace context, the caller's identity.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.insert(name.into(), value.into());
+        self
+    }
+
+    async fn call(self) -> Result<RunHandle<O>, Error> {
+        check_text("the workflow's name", self.workflow, NAME_BYTES_MAX)?;
+        let plain = self.input?;
+        let key = match self.key {
+            Some(text) => {
+                check_text("the start key", &text, KEY_BYTES_MAX)?;
+                Some(StartKey { text, digest: plain.digest() })
+            }
+            None => None,
+        };
+        let start = Start {
+            run: ids::run(),
+            turn: ids::turn(),
+            workflow: self.workflow.into(),
+            version: self.version,
+            key,
+            input: self.client.codec.encode(plain)?,
+            headers: self.headers,
+        };
+        let started = self.client.start_run(start).await?;
+        Ok(RunHandle {
+            client: self.client.clone(),
+            run: started.run,
+            is_new: started.is_new,
+            output: PhantomData,
+        })
+    }
+}
+
+impl Client {
+    /// Hands the run to a worker of this process, or leaves it for any worker to claim.
+    async fn start_run(&self, start: Start) -> Result<Started, WorldError> {
+        match self.world.hosts().take(start.clone()) {
+            Ok(answer) => match answer.await {
+                // The worker stopped meanwhile; whether it committed is unknown, so repeat by id.
+                Err(WorldError::Unavailable(_) | WorldError::Fenced(_)) => {}
+                answered => return answered,
+            },
+            Err(_) => {}
+        }
+        first(persist(|| self.world.start(vec![start.clone()])).await?)
+    }
+}
+
+impl<'a, O: 'static> IntoFuture for StartCall<'a, O> {
+    type Output = Result<RunHandle<O>, Error>;
+    type IntoFuture = BoxedCall<'a, RunHandle<O>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.call())
+    }
+}
+
+/// One run, with the type of its output.
+pub struct RunHandle<O> {
+    client: Client,
+    run: RunId,
+    is_new: bool,
+    output: PhantomData<fn() -> O>,
+}
+
+impl<O> RunHandle<O> {
+    /// The run's id.
+    pub fn id(&self) -> RunId {
+        self.run
+    }
+
+    /// Whether the start that returned this handle began the run; false when its key was known.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// The run as it is now.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn view(&self) -> Result<RunView, Error> {
+        self.client.run(self.run).await
+    }
+
+    /// Sends a payload to one of its hooks; see [`Client::send`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::send`].
+    pub async fn send<T: Serialize + Sync>(&self, hook: &str, payload: &T) -> Result<(), Error> {
+        self.client.send(self.run, hook, payload).await
+    }
+
+    /// Asks the run to stop; see [`Client::cancel`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::cancel`].
+    pub async fn cancel(&self, reason: &str) -> Result<Cancel, Error> {
+        self.client.cancel(self.run, reason).await
+    }
+}
+
+impl<O: DeserializeOwned> RunHandle<O> {
+    /// Waits for the run's end, and returns the workflow's output.
+    ///
+    /// # Errors
+    ///
+    /// The workflow's own error when it failed; an error that [is cancelled](Error::is_cancelled)
+    /// when it was cancelled; `Invalid` when the output is not an `O`.
+    pub async fn output(&self) -> Result<O, Error> {
+        loop {
+            if let Some(outcome) = self.wait(Timestamp::NEVER).await? {
+                return self.decode(outcome);
+            }
+        }
+    }
+
+    /// Like [`output`](Self::output), but gives up after a time. The run goes on.
+    ///
+    /// # Errors
+    ///
+    /// An error that [is a timeout](Error::is_timeout) when the time is over, or those of `output`.
+    pub async fn output_within(&self, time: impl IntoDuration) -> Result<O, Error> {
+        let until = self.client.world.clock().now().plus(time.into_duration()?);
+        match self.wait(until).await? {
+            Some(outcome) => self.decode(outcome),
+            None => Err(Error::timeout(format!("run {} has not ended in time; it goes on", self.run))),
+        }
+    }
+
+    async fn wait(&self, until: Timestamp) -> Result<Option<Outcome>, Error> {
+        let ended = persist(|| self.client.world.ended(self.run, until)).await?;
+        Ok(ended.map(|ended| ended.outcome))
+    }
+
+    fn decode(&self, outcome: Outcome) -> Result<O, Error> {
+        match outcome {
+            Outcome::Completed(output) => Ok(self.client.codec.decode(output)?.decode()?),
+            Outcome::Failed(failure) | Outcome::Cancelled(failure) => Err(Error::of_failure(failure)),
+        }
+    }
+}
+
+impl<O> fmt::Debug for RunHandle<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RunHandle({})", self.run)
+    }
+}
+
+/// Repeats a call that the world did not answer. Its ids were made before, so nothing is doubled.
+async fn persist<T, F>(mut call: impl FnMut() -> F) -> Result<T, WorldError>
+where
+    F: Future<Output = Result<T, WorldError>>,
+{
+    let mut tries = 1;
+    loop {
+        match call().await {
+            Err(error) if error.is_transient() && tries < TRIES => {
+                pause(PAUSE * tries).await;
+                tries += 1;
+            }
+            answered => return answered,
+        }
+    }
+}
+
+fn first<T>(mut answers: Vec<Result<T, WorldError>>) -> Result<T, WorldError> {
+    if answers.len() == 1 {
+        answers.remove(0)
+    } else {
+        Err(WorldError::Corrupt(format!("the world gave {} answers to one question", answers.len())))
+    }
+}
+
+fn check_text(what: &str, text: &str, bytes_max: usize) -> Result<(), Error> {
+    if text.is_empty() {
+        return Err(Error::invalid(format!("{what} is empty; give it at least one character")));
+    }
+    if text.len() > bytes_max {
+        let error = format!("{what} has {} bytes, the limit is {bytes_max}; shorten it", text.len());
+        return Err(Error::of_world(&WorldError::Limit(error)));
+    }
+    Ok(())
+}

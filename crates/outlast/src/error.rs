@@ -1,0 +1,326 @@
+//! Errors: what workflows and clients see ([`Error`]), and what steps return ([`StepError`]).
+//!
+//! Both take any `std::error::Error` by `?`, as `anyhow::Error` does. So they are not themselves
+//! `std::error::Error`, but convert into `Box<dyn std::error::Error + Send + Sync>`.
+
+use std::fmt;
+use std::time::Duration;
+
+use outlast_core::duration::InvalidDuration;
+use outlast_core::{Failure, FailureKind, IntoDuration, PayloadError, WorldError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// What sort of error it is: what code that handles it can tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A step or workflow returned an error.
+    Error,
+    /// A step returned an error that must not be retried.
+    Fatal,
+    /// A step panicked.
+    Panic,
+    /// Time ran out.
+    Timeout,
+    /// The run was cancelled.
+    Cancelled,
+    /// A limit was passed; the message says which.
+    Limit,
+    /// A value does not fit: a payload of another type, a text that is not a duration.
+    Invalid,
+    /// There is no such run.
+    NotFound,
+    /// Something else is there already, or the run is in the wrong status.
+    Conflict,
+    /// The world does not answer; the same call may succeed later.
+    Unavailable,
+    /// The world holds what no world wrote.
+    Corrupt,
+}
+
+impl From<FailureKind> for ErrorKind {
+    fn from(kind: FailureKind) -> Self {
+        match kind {
+            FailureKind::Fatal => Self::Fatal,
+            FailureKind::Panic => Self::Panic,
+            FailureKind::Timeout => Self::Timeout,
+            FailureKind::Cancelled => Self::Cancelled,
+            FailureKind::Limit => Self::Limit,
+            FailureKind::Invalid => Self::Invalid,
+            _ => Self::Error,
+        }
+    }
+}
+
+/// What went wrong in a workflow or a call of the client.
+///
+/// ```
+/// use outlast::Error;
+///
+/// fn total(text: &str) -> Result<u32, Error> {
+///     let number: u32 = text.parse()?; // any std error
+///     if number == 0 {
+///         return Err(Error::msg("an order needs at least one item"));
+///     }
+///     Ok(number)
+/// }
+/// assert_eq!(total("0").unwrap_err().to_string(), "an order needs at least one item");
+/// ```
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    failure: Failure,
+}
+
+impl Error {
+    /// An error with a message.
+    pub fn msg(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Error, Failure::new(FailureKind::Error, message))
+    }
+
+    /// The same error with `details` for machines, which history keeps.
+    ///
+    /// Details that have no JSON are left out.
+    #[must_use]
+    pub fn with_details(mut self, details: impl Serialize) -> Self {
+        self.0.failure.details = serde_json::to_value(details).ok();
+        self
+    }
+
+    fn new(kind: ErrorKind, failure: Failure) -> Self {
+        Self(Box::new(Inner { kind, failure }))
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, Failure::new(FailureKind::Invalid, message))
+    }
+
+    pub(crate) fn timeout(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Timeout, Failure::new(FailureKind::Timeout, message))
+    }
+
+    pub(crate) fn of_failure(failure: Failure) -> Self {
+        Self::new(failure.kind.into(), failure)
+    }
+
+    pub(crate) fn of_world(error: &WorldError) -> Self {
+        let kind = match error {
+            WorldError::NotFound(_) => ErrorKind::NotFound,
+            WorldError::Conflict(_) | WorldError::Fenced(_) => ErrorKind::Conflict,
+            WorldError::Limit(_) => ErrorKind::Limit,
+            WorldError::Unavailable(_) => ErrorKind::Unavailable,
+            WorldError::Corrupt(_) => ErrorKind::Corrupt,
+            _ => ErrorKind::Invalid,
+        };
+        Self::new(kind, Failure::new(FailureKind::Error, error.to_string()))
+    }
+
+    pub(crate) fn into_failure(self) -> Failure {
+        self.0.failure
+    }
+
+    /// What sort of error it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether the run was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.kind == ErrorKind::Cancelled
+    }
+
+    /// Whether time ran out.
+    pub fn is_timeout(&self) -> bool {
+        self.0.kind == ErrorKind::Timeout
+    }
+
+    /// The message alone, without the step's name.
+    pub fn message(&self) -> &str {
+        &self.0.failure.message
+    }
+
+    /// The step that failed, when a step did.
+    pub fn step(&self) -> Option<&str> {
+        self.0.failure.step.as_deref()
+    }
+
+    /// How often the step was attempted, when a step failed.
+    pub fn attempts(&self) -> u32 {
+        self.0.failure.attempts
+    }
+
+    /// The chain of sources below the error, outermost first.
+    pub fn causes(&self) -> &[String] {
+        &self.0.failure.causes
+    }
+
+    /// What the author of the error added for machines, if it is a `T`.
+    pub fn details<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_value(self.0.failure.details.clone()?).ok()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_failure(&self.0.failure, f)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_failure(&self.0.failure, f)?;
+        for cause in &self.0.failure.causes {
+            write!(f, "\n  caused by: {cause}")?;
+        }
+        Ok(())
+    }
+}
+
+fn write_failure(failure: &Failure, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match &failure.step {
+        Some(step) if failure.attempts > 1 => {
+            write!(f, "step `{step}` failed after {} attempts: {}", failure.attempts, failure.message)
+        }
+        Some(step) => write!(f, "step `{step}` failed: {}", failure.message),
+        None => f.write_str(&failure.message),
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
+    fn from(error: E) -> Self {
+        let any: &(dyn std::error::Error + 'static) = &error;
+        let kind = if let Some(world) = any.downcast_ref::<WorldError>() {
+            return Self::of_world(world);
+        } else if let Some(payload) = any.downcast_ref::<PayloadError>() {
+            kind_of_payload(payload)
+        } else if any.is::<InvalidDuration>() {
+            FailureKind::Invalid
+        } else {
+            FailureKind::Error
+        };
+        Self::of_failure(Failure::of_error(kind, any))
+    }
+}
+
+pub(crate) fn kind_of_payload(error: &PayloadError) -> FailureKind {
+    match error {
+        PayloadError::TooLarge { .. } | PayloadError::TooDeep { .. } => FailureKind::Limit,
+        _ => FailureKind::Invalid,
+    }
+}
+
+impl From<Error> for Box<dyn std::error::Error + Send + Sync> {
+    fn from(error: Error) -> Self {
+        error.to_string().into()
+    }
+}
+
+impl From<Error> for Box<dyn std::error::Error> {
+    fn from(error: Error) -> Self {
+        error.to_string().into()
+    }
+}
+
+impl From<StepError> for Error {
+    fn from(error: StepError) -> Self {
+        Self::of_failure(error.failure)
+    }
+}
+
+/// Why an attempt failed. Any error is retried as the step's policy says, unless it is fatal.
+///
+/// ```
+/// use outlast::StepError;
+///
+/// fn check(cents: u64) -> Result<u64, StepError> {
+///     if cents == 0 {
+///         return Err(StepError::fatal("empty order")); // no retry
+///     }
+///     Ok("7".parse::<u64>()? + cents) // any std error: retry
+/// }
+/// assert!(check(0).unwrap_err().is_fatal());
+/// ```
+pub struct StepError {
+    failure: Failure,
+    retry_after: Option<Duration>,
+}
+
+impl StepError {
+    /// An error with a message; the step is attempted again.
+    pub fn msg(message: impl Into<String>) -> Self {
+        Self::of_failure(Failure::new(FailureKind::Error, message))
+    }
+
+    /// An error after which no other attempt is made.
+    pub fn fatal(message: impl Into<String>) -> Self {
+        Self::of_failure(Failure::new(FailureKind::Fatal, message))
+    }
+
+    /// An error after which the next attempt is due when `pause` has passed, whatever the policy
+    /// says about pauses.
+    ///
+    /// # Panics
+    ///
+    /// When `pause` is a text that is not a duration.
+    pub fn retry_after(message: impl Into<String>, pause: impl IntoDuration) -> Self {
+        let pause = pause.into_duration().unwrap_or_else(|error| panic!("{error}"));
+        Self { retry_after: Some(pause), ..Self::msg(message) }
+    }
+
+    /// The same error with `details` for machines, which history keeps and the workflow sees.
+    ///
+    /// Details that have no JSON are left out.
+    #[must_use]
+    pub fn with_details(mut self, details: impl Serialize) -> Self {
+        self.failure.details = serde_json::to_value(details).ok();
+        self
+    }
+
+    /// Whether no other attempt is made.
+    pub fn is_fatal(&self) -> bool {
+        !self.failure.kind.is_retryable()
+    }
+
+    /// The message.
+    pub fn message(&self) -> &str {
+        &self.failure.message
+    }
+
+    pub(crate) fn of_failure(failure: Failure) -> Self {
+        Self { failure, retry_after: None }
+    }
+
+    pub(crate) fn into_parts(self) -> (Failure, Option<Duration>) {
+        (self.failure, self.retry_after)
+    }
+}
+
+impl fmt::Display for StepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.failure.message)
+    }
+}
+
+impl fmt::Debug for StepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.failure.message)?;
+        for cause in &self.failure.causes {
+            write!(f, "\n  caused by: {cause}")?;
+        }
+        Ok(())
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for StepError {
+    fn from(error: E) -> Self {
+        Self::of_failure(Failure::of_error(FailureKind::Error, &error))
+    }
+}
+
+impl From<StepError> for Box<dyn std::error::Error + Send + Sync> {
+    fn from(error: StepError) -> Self {
+        error.failure.message.into()
+    }
+}

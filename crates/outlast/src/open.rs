@@ -1,0 +1,54 @@
+//! Opens a world by its URL.
+
+use std::sync::Arc;
+
+use outlast_core::{Clock, World};
+use outlast_memory::MemoryWorld;
+
+use crate::clock::SystemClock;
+use crate::error::Error;
+
+/// Opens the world that a URL names.
+///
+/// | URL | world |
+/// |---|---|
+/// | `memory:` | runs live as long as the returned world |
+/// | `sqlite:shop.db`, `sqlite:/var/lib/shop.db` | runs live in one file; `?sync=normal` trades the last commits before a power cut for speed |
+///
+/// # Errors
+///
+/// When the URL names no world that this build has, or the world cannot be opened.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), outlast::Error> {
+/// let world = outlast::open("memory:").await?;
+/// # drop(world); Ok(()) }
+/// ```
+pub async fn open(url: &str) -> Result<Arc<dyn World>, Error> {
+    open_with_clock(url, Arc::new(SystemClock)).await
+}
+
+/// Opens the world that a URL names, with another clock: a test's.
+///
+/// # Errors
+///
+/// As [`open`].
+pub async fn open_with_clock(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn World>, Error> {
+    match url.split_once(':') {
+        Some(("memory", "")) => Ok(Arc::new(MemoryWorld::new(clock))),
+        Some(("memory", _)) => Err(Error::invalid(format!("`{url}` is not a world; write `memory:`"))),
+        #[cfg(feature = "sqlite")]
+        Some(("sqlite", _)) => open_sqlite(url, clock),
+        #[cfg(not(feature = "sqlite"))]
+        Some(("sqlite", _)) => {
+            Err(Error::invalid(format!("`{url}` needs the feature `sqlite` of the crate `outlast`")))
+        }
+        _ => Err(Error::invalid(format!("`{url}` is not a world; write `memory:` or `sqlite:shop.db`"))),
+    }
+}
+
+#[cfg(feature = "sqlite")]
+fn open_sqlite(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn World>, Error> {
+    let world = outlast_sqlite::SqliteWorld::open(url, outlast_sqlite::SqliteOptions::new(clock))?;
+    Ok(Arc::new(world))
+}

@@ -1,0 +1,153 @@
+//! Operations: what a workflow awaits. Each is a named, `Unpin` future with builder methods.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use outlast_core::{Failure, FailureKind, IntoDuration, OpNumber, Payload};
+use serde::de::DeserializeOwned;
+
+use crate::error::Error;
+use crate::replay::RunState;
+
+/// The workflow's end of an operation; dropping it ends the interest in the outcome.
+pub(crate) struct OpHandle {
+    state: Arc<RunState>,
+    op: OpNumber,
+}
+
+impl OpHandle {
+    pub(crate) fn new(state: Arc<RunState>, op: OpNumber) -> Self {
+        Self { state, op }
+    }
+
+    fn poll(&self, cx: &TaskContext<'_>) -> Poll<Result<Payload, Error>> {
+        self.state.poll_op(self.op, cx.waker()).map_err(Error::of_failure)
+    }
+
+    fn decode<T: DeserializeOwned>(&self, stored: Payload) -> Result<T, Error> {
+        let decoded = self.state.codec().decode(stored).and_then(|plain| plain.decode());
+        decoded.map_err(|error| {
+            let what = self.state.run();
+            Error::of_failure(Failure::new(
+                FailureKind::Invalid,
+                format!("operation {} of {what}: {error}", self.op),
+            ))
+        })
+    }
+}
+
+impl Drop for OpHandle {
+    fn drop(&mut self) {
+        self.state.drop_op(self.op);
+    }
+}
+
+impl fmt::Debug for OpHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "operation {} of {}", self.op, self.state.run())
+    }
+}
+
+/// A step that a workflow asked for. Completes with the step's output or failure.
+#[must_use = "an operation that is dropped is not requested; await it, or keep it"]
+#[derive(Debug)]
+pub struct StepOperation<O> {
+    handle: OpHandle,
+    output: PhantomData<fn() -> O>,
+}
+
+impl<O> StepOperation<O> {
+    pub(crate) fn new(handle: OpHandle) -> Self {
+        Self { handle, output: PhantomData }
+    }
+
+    /// Attempts in all, the first included.
+    ///
+    /// # Panics
+    ///
+    /// When `attempts` is 0, or the operation was already requested: set it before the next await.
+    pub fn attempts(self, attempts: u32) -> Self {
+        assert!(attempts > 0, "a step needs at least one attempt");
+        self.handle.state.edit_policy(self.handle.op, |policy| policy.attempts = attempts);
+        self
+    }
+
+    /// How long one attempt may take.
+    ///
+    /// # Panics
+    ///
+    /// When the text is not a duration, or the operation was already requested.
+    pub fn timeout(self, timeout: impl IntoDuration) -> Self {
+        let timeout = timeout.into_duration().unwrap_or_else(|error| panic!("{error}"));
+        self.handle.state.edit_policy(self.handle.op, |policy| policy.timeout = Some(timeout));
+        self
+    }
+}
+
+impl<O: DeserializeOwned> Future for StepOperation<O> {
+    type Output = Result<O, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        let payload = ready!(self.handle.poll(cx))?;
+        Poll::Ready(self.handle.decode(payload))
+    }
+}
+
+/// A moment that a workflow waits for.
+#[must_use = "an operation that is dropped is not requested; await it, or keep it"]
+#[derive(Debug)]
+pub struct TimerOperation {
+    handle: OpHandle,
+}
+
+impl TimerOperation {
+    pub(crate) fn new(handle: OpHandle) -> Self {
+        Self { handle }
+    }
+}
+
+impl Future for TimerOperation {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        self.handle.poll(cx).map_ok(|_| ())
+    }
+}
+
+/// A payload that a workflow waits for.
+#[must_use = "an operation that is dropped is not requested; await it, or keep it"]
+#[derive(Debug)]
+pub struct HookOperation<T> {
+    handle: OpHandle,
+    payload: PhantomData<fn() -> T>,
+}
+
+impl<T> HookOperation<T> {
+    pub(crate) fn new(handle: OpHandle) -> Self {
+        Self { handle, payload: PhantomData }
+    }
+
+    /// How long to wait; then the operation fails with a timeout.
+    ///
+    /// # Panics
+    ///
+    /// When the text is not a duration, or the operation was already requested.
+    pub fn timeout(self, timeout: impl IntoDuration) -> Self {
+        let timeout = timeout.into_duration().unwrap_or_else(|error| panic!("{error}"));
+        self.handle.state.set_hook_timeout(self.handle.op, timeout);
+        self
+    }
+}
+
+impl<T: DeserializeOwned> Future for HookOperation<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        let payload = ready!(self.handle.poll(cx))?;
+        Poll::Ready(self.handle.decode(payload))
+    }
+}

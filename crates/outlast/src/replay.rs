@@ -1,0 +1,15 @@
+//! Replay: the pure engine that turns history and code into operations.
+//!
+//! It does no I/O, reads no clock and knows no world. A [`Machine`] is a run's future with what it
+//! shares with the engine. It is fed *deliveries* (events that the run was told) and answers with
+//! *decisions* (events that the run asked for). Live and in replay the same code runs, so what was
+//! decided once is decided again; where it is not, the run has diverged.
+
+mod cell;
+mod divergence;
+mod machine;
+pub(crate) mod state;
+mod waker;
+
+pub(crate) use machine::{Delivery, Machine, StepToAttempt, panic_text};
+pub(crate) use state::RunState;

@@ -1,0 +1,398 @@
+//! The operations of one run: created by the future, opened and ended by the engine.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use outlast_core::limits::{HOOK_BUFFER_MAX, OPEN_OPERATIONS_MAX};
+use outlast_core::{Event, Failure, FailureKind, OpNumber, Payload, Timestamp, Wait};
+
+use super::state::NewStep;
+
+/// Waits that a run's row shows; the rest is in its history.
+const WAITS_SHOWN_MAX: usize = 100;
+
+/// The part of a run's state behind the lock.
+pub(super) struct Cell {
+    /// Operations that are not over, by number.
+    pub(super) ops: BTreeMap<OpNumber, Op>,
+    pub(super) next_op: u32,
+    pub(super) now: Timestamp,
+    pub(super) random: u64,
+    /// How many operations existed when the cancel was delivered.
+    pub(super) cancelled_at: Option<u32>,
+    /// Steps below this number are in the history: their input need not be encoded again.
+    pub(super) known_ops: u32,
+    pub(super) inert: bool,
+    /// Whom to wake once the lock is free.
+    pub(super) wakers: Vec<Waker>,
+    /// Steps that may be attempted and have not been taken by the engine.
+    pub(super) startable: Vec<OpNumber>,
+    /// Steps that failed as they were requested: what they were given is not a payload.
+    pub(super) refused: Vec<(OpNumber, Failure)>,
+    /// How many operations are open.
+    pub(super) open: usize,
+    /// How many open steps are not between two attempts.
+    pub(super) active: usize,
+    /// When open timers, timeouts and retries are due.
+    pub(super) due: BTreeSet<(Timestamp, OpNumber)>,
+    /// What the future did since the engine last looked, in order.
+    decisions: Vec<Decision>,
+    buffers: BTreeMap<Arc<str>, VecDeque<Payload>>,
+    open_hooks: BTreeMap<Arc<str>, BTreeSet<OpNumber>>,
+}
+
+enum Decision {
+    Created(OpNumber),
+    Dropped(Event),
+}
+
+/// An operation that is not over.
+pub(super) struct Op {
+    pub(super) phase: Phase,
+    pub(super) kind: OpKind,
+    waker: Option<Waker>,
+}
+
+/// Where an operation is in its life.
+pub(super) enum Phase {
+    /// Numbered, but not requested yet.
+    Created,
+    /// Requested; history has it.
+    Open,
+    /// Its outcome is there, and not yet returned.
+    Ended(Result<Payload, Failure>),
+}
+
+/// What an operation waits for.
+pub(super) enum OpKind {
+    Step(Box<StepOp>),
+    Timer { duration: Duration, fire_at: Timestamp },
+    Hook { name: Arc<str>, timeout: Option<Duration>, timeout_at: Option<Timestamp> },
+}
+
+/// A step that was asked for.
+pub(super) struct StepOp {
+    pub(super) new: NewStep,
+    /// `None` while the history is known to have it.
+    pub(super) input: Option<Result<Payload, Failure>>,
+    /// Failed attempts so far.
+    pub(super) failed: u32,
+    /// When the next attempt is due, between two attempts.
+    pub(super) retry_at: Option<Timestamp>,
+    /// Whether an attempt is under way on this worker.
+    pub(super) attempting: bool,
+}
+
+impl Cell {
+    pub(super) fn new(now: Timestamp, random: u64) -> Self {
+        Self {
+            ops: BTreeMap::new(),
+            next_op: 0,
+            now,
+            random,
+            cancelled_at: None,
+            known_ops: 0,
+            inert: false,
+            wakers: Vec::new(),
+            startable: Vec::new(),
+            refused: Vec::new(),
+            open: 0,
+            active: 0,
+            due: BTreeSet::new(),
+            decisions: Vec::new(),
+            buffers: BTreeMap::new(),
+            open_hooks: BTreeMap::new(),
+        }
+    }
+
+    /// Numbers an operation. One that has a problem has failed before it was requested.
+    pub(super) fn create(&mut self, kind: OpKind, problem: Option<Failure>) -> OpNumber {
+        let op = OpNumber(self.next_op);
+        if self.inert {
+            return op;
+        }
+        self.next_op += 1;
+        let phase = match problem.or_else(|| self.too_many()) {
+            Some(failure) => Phase::Ended(Err(failure)),
+            None => {
+                self.decisions.push(Decision::Created(op));
+                Phase::Created
+            }
+        };
+        self.ops.insert(op, Op { phase, kind, waker: None });
+        op
+    }
+
+    fn too_many(&self) -> Option<Failure> {
+        (self.ops.len() >= OPEN_OPERATIONS_MAX).then(|| {
+            let message = format!(
+                "the run has {OPEN_OPERATIONS_MAX} operations open, which is the limit; \
+                 await some before asking for more"
+            );
+            Failure::new(FailureKind::Limit, message)
+        })
+    }
+
+    /// The outcome of an operation, if it is there; otherwise remembers whom to wake.
+    pub(super) fn take_outcome(&mut self, op: OpNumber, waker: &Waker) -> Poll<Result<Payload, Failure>> {
+        if let Some(payload) = self.take_buffered(op) {
+            self.close(op);
+            return Poll::Ready(Ok(payload));
+        }
+        match self.ops.get_mut(&op) {
+            Some(Op { phase: Phase::Ended(_), .. }) => {}
+            Some(slot) => {
+                match &mut slot.waker {
+                    Some(known) => known.clone_from(waker),
+                    empty => *empty = Some(waker.clone()),
+                }
+                return Poll::Pending;
+            }
+            None => return Poll::Pending,
+        }
+        match self.close(op).map(|slot| slot.phase) {
+            Some(Phase::Ended(outcome)) => Poll::Ready(outcome),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// The workflow lost interest in an operation.
+    pub(super) fn abandon(&mut self, op: OpNumber) -> Option<Op> {
+        let slot = self.close(op)?;
+        if matches!(slot.phase, Phase::Open) {
+            self.decisions.push(Decision::Dropped(match slot.kind {
+                OpKind::Step(_) => Event::StepDropped { op },
+                OpKind::Timer { .. } => Event::TimerCancelled { op },
+                OpKind::Hook { .. } => Event::HookClosed { op },
+            }));
+        }
+        Some(slot)
+    }
+
+    /// Requests what was created and is still wanted, and tells what was dropped, in order.
+    pub(super) fn take_decisions(&mut self, asked: &mut Vec<Event>) {
+        let mut decisions = std::mem::take(&mut self.decisions);
+        for decision in decisions.drain(..) {
+            match decision {
+                Decision::Dropped(event) => asked.push(event),
+                Decision::Created(op) => asked.extend(self.request(op)),
+            }
+        }
+        // Keep the allocation: this runs after every poll.
+        self.decisions = decisions;
+    }
+
+    /// Forgets what the future did in the poll that ended it: the final event says it all.
+    pub(super) fn forget_decisions(&mut self) {
+        self.decisions.clear();
+    }
+
+    fn request(&mut self, op: OpNumber) -> Option<Event> {
+        let now = self.now;
+        let slot = self.ops.get_mut(&op).filter(|slot| matches!(slot.phase, Phase::Created))?;
+        slot.phase = Phase::Open;
+        self.open += 1;
+        let event = match &mut slot.kind {
+            OpKind::Step(step) => {
+                self.active += 1;
+                self.startable.push(op);
+                let input = match &step.input {
+                    Some(Ok(input)) => input.clone(),
+                    Some(Err(failure)) => {
+                        self.refused.push((op, failure.clone()));
+                        Payload::null()
+                    }
+                    None => Payload::null(),
+                };
+                Event::StepStarted { op, name: step.new.name.clone(), input }
+            }
+            OpKind::Timer { duration, fire_at } => {
+                *fire_at = now.plus(*duration);
+                self.due.insert((*fire_at, op));
+                Event::TimerStarted { op, fire_at: *fire_at }
+            }
+            OpKind::Hook { name, timeout, timeout_at } => {
+                *timeout_at = timeout.map(|timeout| now.plus(timeout));
+                self.due.extend(timeout_at.map(|at| (at, op)));
+                let event = Event::HookOpened { op, name: name.clone(), timeout_at: *timeout_at };
+                let name = name.clone();
+                self.open_hooks.entry(name.clone()).or_default().insert(op);
+                self.wake_oldest_hook(&name);
+                event
+            }
+        };
+        Some(event)
+    }
+
+    /// Takes over what history has of a request: it is the truth, whatever the code says today.
+    pub(super) fn adopt(&mut self, event: &Event) {
+        let Some(slot) = event.op().and_then(|op| self.ops.get_mut(&op)) else { return };
+        match (event, &mut slot.kind) {
+            (Event::StepStarted { input, .. }, OpKind::Step(step)) => step.input = Some(Ok(input.clone())),
+            (Event::TimerStarted { op, fire_at: recorded }, OpKind::Timer { fire_at, .. }) => {
+                self.due.remove(&(*fire_at, *op));
+                self.due.insert((*recorded, *op));
+                *fire_at = *recorded;
+            }
+            (Event::HookOpened { op, timeout_at: recorded, .. }, OpKind::Hook { timeout_at, .. }) => {
+                if let Some(at) = timeout_at.take() {
+                    self.due.remove(&(at, *op));
+                }
+                self.due.extend(recorded.map(|at| (at, *op)));
+                *timeout_at = *recorded;
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends an open operation with an outcome, and wakes whoever awaits it. False when it is not open.
+    pub(super) fn end(&mut self, op: OpNumber, outcome: Result<Payload, Failure>) -> bool {
+        if !self.is_open(op) {
+            return false;
+        }
+        self.unlist(op);
+        if let Some(slot) = self.ops.get_mut(&op) {
+            slot.phase = Phase::Ended(outcome);
+            self.wakers.extend(slot.waker.take());
+        }
+        true
+    }
+
+    /// A payload arrived for a hook. False when the buffer is full.
+    pub(super) fn receive(&mut self, name: &Arc<str>, payload: Payload) -> bool {
+        let buffer = self.buffers.entry(name.clone()).or_default();
+        if buffer.len() >= HOOK_BUFFER_MAX {
+            return false;
+        }
+        buffer.push_back(payload);
+        self.wake_oldest_hook(name);
+        true
+    }
+
+    /// An attempt failed, and the next one is due at `retry_at`.
+    pub(super) fn pause(&mut self, op: OpNumber, attempt: u32, retry_at: Timestamp) -> bool {
+        let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(&op) else {
+            return false;
+        };
+        step.failed = attempt;
+        step.attempting = false;
+        step.retry_at = Some(retry_at);
+        self.active -= 1;
+        self.due.insert((retry_at, op));
+        true
+    }
+
+    /// The pause of a step is over: it may be attempted.
+    pub(super) fn resume(&mut self, op: OpNumber) {
+        let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(&op) else { return };
+        if let Some(at) = step.retry_at.take() {
+            self.due.remove(&(at, op));
+            self.active += 1;
+            self.startable.push(op);
+        }
+    }
+
+    pub(super) fn is_open(&self, op: OpNumber) -> bool {
+        matches!(self.ops.get(&op), Some(Op { phase: Phase::Open, .. }))
+    }
+
+    /// What the run waits for, for people to see.
+    pub(super) fn waits(&self) -> Vec<Wait> {
+        let open = self.ops.iter().filter(|(_, slot)| matches!(slot.phase, Phase::Open));
+        let wait = |(op, slot): (&OpNumber, &Op)| {
+            let op = op.0;
+            match &slot.kind {
+                OpKind::Step(step) => {
+                    step.retry_at.map(|until| Wait::Retry { op, name: step.new.name.to_string(), until })
+                }
+                OpKind::Timer { fire_at, .. } => Some(Wait::Timer { op, until: *fire_at }),
+                OpKind::Hook { name, timeout_at, .. } => {
+                    Some(Wait::Hook { op, name: name.to_string(), until: *timeout_at })
+                }
+            }
+        };
+        open.filter_map(wait).take(WAITS_SHOWN_MAX).collect()
+    }
+
+    /// Everything that two replays of one history must agree on, as text.
+    pub(super) fn summary(&self) -> String {
+        use std::fmt::Write;
+        let mut text = format!("next {} random {:x} cancelled {:?}\n", self.next_op, self.random, self.cancelled_at);
+        for (op, slot) in &self.ops {
+            let phase = match &slot.phase {
+                Phase::Created => "created".to_owned(),
+                Phase::Open => "open".to_owned(),
+                Phase::Ended(outcome) => format!("ended {outcome:?}"),
+            };
+            let kind = match &slot.kind {
+                OpKind::Step(step) => {
+                    format!("step {} failed {} retry {:?}", step.new.name, step.failed, step.retry_at)
+                }
+                OpKind::Timer { fire_at, .. } => format!("timer {fire_at}"),
+                OpKind::Hook { name, timeout_at, .. } => format!("hook {name} until {timeout_at:?}"),
+            };
+            let _ = writeln!(text, "{op} {kind}: {phase}");
+        }
+        for (name, buffer) in self.buffers.iter().filter(|(_, buffer)| !buffer.is_empty()) {
+            let _ = writeln!(text, "buffer {name}: {buffer:?}");
+        }
+        text
+    }
+
+    /// Removes an operation, whatever its phase.
+    fn close(&mut self, op: OpNumber) -> Option<Op> {
+        if self.is_open(op) {
+            self.unlist(op);
+        }
+        let slot = self.ops.remove(&op);
+        if let Some(Op { kind: OpKind::Hook { name, .. }, .. }) = &slot {
+            self.wake_oldest_hook(&name.clone());
+        }
+        slot
+    }
+
+    /// Takes an operation that stops being open out of every index.
+    fn unlist(&mut self, op: OpNumber) {
+        let Some(slot) = self.ops.get(&op) else { return };
+        self.open -= 1;
+        match &slot.kind {
+            OpKind::Step(step) => match step.retry_at {
+                Some(at) => drop(self.due.remove(&(at, op))),
+                None => self.active -= 1,
+            },
+            OpKind::Timer { fire_at, .. } => drop(self.due.remove(&(*fire_at, op))),
+            OpKind::Hook { name, timeout_at, .. } => {
+                if let Some(at) = timeout_at {
+                    self.due.remove(&(*at, op));
+                }
+                if let Some(open) = self.open_hooks.get_mut(name) {
+                    open.remove(&op);
+                }
+            }
+        }
+    }
+
+    /// The oldest open hook operation of a name takes the oldest payload kept for it.
+    fn take_buffered(&mut self, op: OpNumber) -> Option<Payload> {
+        let Some(Op { phase: Phase::Open, kind: OpKind::Hook { name, .. }, .. }) = self.ops.get(&op) else {
+            return None;
+        };
+        let is_oldest = self.open_hooks.get(name).and_then(BTreeSet::first) == Some(&op);
+        if !is_oldest {
+            return None;
+        }
+        self.buffers.get_mut(name)?.pop_front()
+    }
+
+    fn wake_oldest_hook(&mut self, name: &Arc<str>) {
+        if self.buffers.get(name).is_none_or(VecDeque::is_empty) {
+            return;
+        }
+        let oldest = self.open_hooks.get(name).and_then(BTreeSet::first).copied();
+        if let Some(slot) = oldest.and_then(|op| self.ops.get_mut(&op)) {
+            self.wakers.extend(slot.waker.take());
+        }
+    }
+}

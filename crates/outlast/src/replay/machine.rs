@@ -1,0 +1,526 @@
+//! The machine: one run's future, fed with deliveries, answering with decisions.
+
+use std::any::Any;
+use std::collections::HashSet;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+use outlast_core::limits::{HOOK_BUFFER_MAX, POLLS_PER_DELIVERY_MAX};
+use outlast_core::{
+    Codec, Event, Failure, FailureKind, MessageId, OpNumber, Payload, Policy, RunId, RunStarted, Status, Stuck,
+    StuckReason, Timestamp, TurnRecord, Wait,
+};
+use tokio::task::coop::{Unconstrained, unconstrained};
+
+use super::cell::{Op, OpKind, Phase};
+use super::divergence;
+use super::state::{RunState, wake_all};
+use crate::context::Context;
+use crate::error::Error;
+use crate::registry::{ErasedRun, Registered, StepCall};
+
+/// A run's future, and what it shares with the engine.
+pub(crate) struct Machine {
+    // Polling is a function of history: tokio's budget must not make a ready future pending.
+    future: Unconstrained<ErasedRun>,
+    state: Arc<RunState>,
+    waker: Waker,
+    ended: Option<Status>,
+}
+
+/// Something to tell a run, as the worker knows it.
+#[derive(Debug)]
+pub(crate) enum Delivery {
+    /// A payload for a hook.
+    Hook { name: Arc<str>, message: MessageId, payload: Payload },
+    /// Someone asked the run to stop.
+    Cancel { message: MessageId, reason: String },
+    /// A step is over.
+    StepEnded { op: OpNumber, outcome: Result<Payload, Failure> },
+    /// An attempt failed, and another one is due later.
+    StepRetried { op: OpNumber, attempt: u32, failure: Failure, retry_at: Timestamp },
+    /// A timer, or the timeout of a hook, is due.
+    Timer { op: OpNumber },
+}
+
+/// A step to attempt, as the worker needs it.
+pub(crate) struct StepToAttempt {
+    pub(crate) op: OpNumber,
+    pub(crate) name: Arc<str>,
+    pub(crate) input: Payload,
+    pub(crate) policy: Policy,
+    /// The number of the attempt, from 1.
+    pub(crate) attempt: u32,
+    /// The code, when it was written in place.
+    pub(crate) call: Option<StepCall>,
+}
+
+impl Machine {
+    /// The machine of a run that begins now, not polled yet.
+    pub(crate) fn new(
+        run: RunId,
+        started: &RunStarted,
+        code: &Registered,
+        codec: &Arc<dyn Codec>,
+        at: Timestamp,
+    ) -> Result<Self, Stuck> {
+        let state = Arc::new(RunState::new(run, codec.clone(), at));
+        let Some(workflow) = code.workflow(&started.workflow, started.version) else {
+            let message = format!("this worker does not have workflow `{}`", started.workflow);
+            return Err(stuck(StuckReason::Unreadable, message));
+        };
+        let ctx = Context::new(state.clone());
+        let begun = catch_unwind(AssertUnwindSafe(|| workflow(ctx, started.input.clone(), &**codec)))
+            .map_err(|panic| panicked(&*panic))?;
+        let future: ErasedRun = begun.unwrap_or_else(|error| Box::pin(std::future::ready(Err(error))));
+        let waker = Waker::from(state.waker.clone());
+        Ok(Self { future: unconstrained(future), state, waker, ended: None })
+    }
+
+    /// The machine of a run as it is after its whole history.
+    pub(crate) fn replay(
+        run: RunId,
+        history: Vec<TurnRecord>,
+        code: &Registered,
+        codec: &Arc<dyn Codec>,
+    ) -> Result<Self, Stuck> {
+        let known = history.iter().flat_map(|turn| &turn.events).filter_map(Event::op).max();
+        let mut cursor = Cursor::new(history);
+        let Some(Event::RunStarted(started)) = cursor.next() else {
+            let message = format!("the history of run {run} does not begin with `run_started`");
+            return Err(stuck(StuckReason::Unreadable, message));
+        };
+        let mut machine = Self::new(run, &started, code, codec, cursor.at)?;
+        machine.state.cell.lock().known_ops = known.map_or(0, |op| op.0 + 1);
+        let mut asked = Vec::new();
+        machine.settle(&mut asked)?;
+        machine.expect(&mut asked, &mut cursor)?;
+        while let Some(event) = cursor.next() {
+            machine.state.cell.lock().now = cursor.at;
+            if event.is_decision() {
+                return Err(machine.diverged(Some(&event), None));
+            }
+            machine.apply(&event, &mut asked)?;
+            machine.expect(&mut asked, &mut cursor)?;
+        }
+        let mut cell = machine.state.cell.lock();
+        cell.known_ops = 0;
+        cell.refused.clear();
+        let startable = std::mem::take(&mut cell.startable);
+        cell.startable = startable.into_iter().filter(|op| cell.is_open(*op)).collect();
+        drop(cell);
+        Ok(machine)
+    }
+
+    /// Polls for the first time, and adds what the run decided.
+    pub(crate) fn begin(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
+        self.settle(events)?;
+        self.fail_refused(events)
+    }
+
+    /// The time of the turn about to be computed.
+    pub(crate) fn set_time(&mut self, at: Timestamp) {
+        self.state.cell.lock().now = at;
+    }
+
+    /// Delivers one thing, polls, and adds what happened and what the run decided. Nothing is added
+    /// when the operation it is for is not open any more.
+    pub(crate) fn deliver(&mut self, delivery: Delivery, events: &mut Vec<Event>) -> Result<(), Stuck> {
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        let Some(event) = self.event_of(delivery) else { return Ok(()) };
+        events.push(event.clone());
+        self.apply(&event, events)?;
+        self.fail_refused(events)
+    }
+
+    fn event_of(&self, delivery: Delivery) -> Option<Event> {
+        let cell = self.state.cell.lock();
+        Some(match delivery {
+            Delivery::Hook { name, message, payload } => Event::HookReceived { name, message, payload },
+            Delivery::Cancel { message, reason } => {
+                let paused = cell.ops.iter().filter(|(_, slot)| {
+                    matches!((&slot.phase, &slot.kind), (Phase::Open, OpKind::Step(step)) if step.retry_at.is_some())
+                });
+                Event::CancelRequested { message, reason, pauses: paused.map(|(op, _)| *op).collect() }
+            }
+            Delivery::StepEnded { op, outcome } if cell.is_open(op) => match outcome {
+                Ok(output) => Event::StepCompleted { op, output },
+                Err(failure) => Event::StepFailed { op, failure },
+            },
+            Delivery::StepRetried { op, attempt, failure, retry_at } if cell.is_open(op) => {
+                Event::StepRetried { op, attempt, failure, retry_at }
+            }
+            Delivery::Timer { op } if cell.is_open(op) => Event::TimerFired { op },
+            _ => return None,
+        })
+    }
+
+    /// Steps whose input could not become a payload fail in the same turn.
+    fn fail_refused(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
+        loop {
+            let refused = std::mem::take(&mut self.state.cell.lock().refused);
+            if refused.is_empty() || self.ended.is_some() {
+                return Ok(());
+            }
+            for (op, failure) in refused {
+                if !self.state.cell.lock().is_open(op) {
+                    continue;
+                }
+                let event = Event::StepFailed { op, failure };
+                events.push(event.clone());
+                self.apply(&event, events)?;
+            }
+        }
+    }
+
+    /// Applies one delivery and polls. The only place where a run learns anything, live or in replay.
+    fn apply(&mut self, event: &Event, asked: &mut Vec<Event>) -> Result<(), Stuck> {
+        let mut cell = self.state.cell.lock();
+        let known = match event {
+            Event::StepCompleted { op, output } => cell.end(*op, Ok(output.clone())),
+            Event::StepFailed { op, failure } => cell.end(*op, Err(failure.clone())),
+            Event::TimerFired { op } => {
+                let outcome = match cell.ops.get(op).map(|slot| &slot.kind) {
+                    Some(OpKind::Hook { name, .. }) => Err(hook_timeout(name)),
+                    _ => Ok(Payload::null()),
+                };
+                cell.end(*op, outcome)
+            }
+            Event::StepRetried { op, attempt, retry_at, .. } => {
+                let known = cell.pause(*op, *attempt, *retry_at);
+                drop(cell);
+                return if known { Ok(()) } else { Err(self.diverged(Some(event), None)) };
+            }
+            Event::HookReceived { name, payload, .. } => {
+                if !cell.receive(name, payload.clone()) {
+                    drop(cell);
+                    self.overflow(name, asked);
+                    return Ok(());
+                }
+                true
+            }
+            Event::CancelRequested { reason, pauses, .. } => {
+                drop(cell);
+                return self.cancel(reason, pauses, asked);
+            }
+            _ => false,
+        };
+        if !known {
+            drop(cell);
+            return Err(self.diverged(Some(event), None));
+        }
+        self.state.waker.enter();
+        wake_all(cell);
+        self.settle(asked)
+    }
+
+    /// Ends the waits that are open now with a cancelled error, in operation order, one per poll.
+    fn cancel(&mut self, reason: &str, pauses: &[OpNumber], asked: &mut Vec<Event>) -> Result<(), Stuck> {
+        let mut cell = self.state.cell.lock();
+        if cell.cancelled_at.is_some() {
+            return Ok(());
+        }
+        cell.cancelled_at = Some(cell.next_op);
+        let is_wait = |(op, slot): &(&OpNumber, &Op)| {
+            matches!(slot.phase, Phase::Open)
+                && (!matches!(slot.kind, OpKind::Step(_)) || pauses.contains(*op))
+        };
+        let waits: Vec<_> = cell.ops.iter().filter(is_wait).map(|(op, _)| *op).collect();
+        drop(cell);
+        for op in waits {
+            let mut cell = self.state.cell.lock();
+            let failure = match cell.ops.get(&op).map(|slot| &slot.kind) {
+                Some(OpKind::Step(step)) => cancelled(reason).of_step(&*step.new.name, step.failed),
+                _ => cancelled(reason),
+            };
+            if cell.end(op, Err(failure)) {
+                self.state.waker.enter();
+                wake_all(cell);
+                self.settle(asked)?;
+            }
+            if self.ended.is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn overflow(&mut self, name: &str, asked: &mut Vec<Event>) {
+        let message = format!(
+            "hook `{name}` was sent more than {HOOK_BUFFER_MAX} payloads that the workflow did not ask for, \
+             which is the limit; send fewer, or take them in a loop"
+        );
+        self.state.make_inert();
+        self.ended = Some(Status::Failed);
+        asked.push(Event::RunFailed { failure: Failure::new(FailureKind::Limit, message) });
+    }
+
+    /// Polls until the run waits for something, and adds what it decided.
+    fn settle(&mut self, asked: &mut Vec<Event>) -> Result<(), Stuck> {
+        for _ in 0..POLLS_PER_DELIVERY_MAX {
+            match self.poll()? {
+                Poll::Ready(result) => {
+                    self.state.cell.lock().forget_decisions();
+                    self.finish(result, asked);
+                    return Ok(());
+                }
+                Poll::Pending => {
+                    self.state.waker.enter();
+                    let mut cell = self.state.cell.lock();
+                    cell.take_decisions(asked);
+                    wake_all(cell);
+                    self.state.waker.leave();
+                }
+            }
+            if self.state.waker.is_foreign() {
+                return Err(self.foreign("something that is not an operation woke it"));
+            }
+            if !self.state.waker.take_woken() {
+                return if self.state.cell.lock().open > 0 {
+                    Ok(())
+                } else {
+                    Err(self.foreign("it waits, and no operation is open"))
+                };
+            }
+        }
+        Err(self.foreign(&format!("it woke itself {POLLS_PER_DELIVERY_MAX} times in a row")))
+    }
+
+    fn poll(&mut self) -> Result<Poll<Result<Payload, Error>>, Stuck> {
+        let mut cx = TaskContext::from_waker(&self.waker);
+        self.state.waker.take_woken();
+        self.state.waker.enter();
+        let future = Pin::new(&mut self.future);
+        let polled = catch_unwind(AssertUnwindSafe(|| future.poll(&mut cx)));
+        self.state.waker.leave();
+        polled.map_err(|panic| panicked(&*panic))
+    }
+
+    fn finish(&mut self, result: Result<Payload, Error>, asked: &mut Vec<Event>) {
+        let is_cancelled = self.state.is_cancelled();
+        let event = match result {
+            Ok(output) => Event::RunCompleted { output },
+            Err(error) if is_cancelled => Event::RunCancelled { failure: error.into_failure() },
+            Err(error) => Event::RunFailed { failure: error.into_failure() },
+        };
+        self.ended = Status::of_final(&event);
+        self.state.make_inert();
+        asked.push(event);
+    }
+
+    /// Compares what the code asked for with what history has next.
+    fn expect(&mut self, asked: &mut Vec<Event>, cursor: &mut Cursor) -> Result<(), Stuck> {
+        for asked in asked.drain(..) {
+            let recorded = cursor.next();
+            let was = match &asked {
+                Event::StepStarted { op, .. } => self.names_before(*op),
+                _ => &[],
+            };
+            match recorded {
+                Some(recorded) if divergence::is_same(&recorded, &asked, was) => {
+                    self.state.cell.lock().adopt(&recorded);
+                }
+                recorded => return Err(self.diverged(recorded.as_ref(), Some(&asked))),
+            }
+        }
+        Ok(())
+    }
+
+    fn names_before(&self, op: OpNumber) -> &'static [&'static str] {
+        match self.state.cell.lock().ops.get(&op).map(|slot| &slot.kind) {
+            Some(OpKind::Step(step)) => step.new.was,
+            _ => &[],
+        }
+    }
+
+    fn diverged(&self, recorded: Option<&Event>, asked: Option<&Event>) -> Stuck {
+        let at = asked.and_then(Event::op).or_else(|| recorded.and_then(Event::op));
+        divergence::report(self.state.run(), at, recorded, asked, self.state.now())
+    }
+
+    fn foreign(&self, what: &str) -> Stuck {
+        let message = format!(
+            "run {} awaits something that is not an operation of its context: {what}; \
+             the usual suspects are tokio::time, channels, spawned tasks and I/O in workflow code. \
+             Move it into a step, or use ctx.sleep, ctx.hook or ctx.call",
+            self.state.run()
+        );
+        stuck(StuckReason::ForeignAwait, message)
+    }
+
+    /// Why the run is stuck after a foreign wake.
+    pub(crate) fn foreign_wake(&self) -> Stuck {
+        self.foreign("something that is not an operation woke it")
+    }
+
+    /// The waker, to learn of foreign wakes.
+    pub(crate) fn wakes(&self) -> Arc<super::waker::RunWaker> {
+        self.state.waker.clone()
+    }
+
+    /// How the run ended, if it has.
+    pub(crate) fn ended(&self) -> Option<Status> {
+        self.ended
+    }
+
+    /// Whether a step is being attempted, or may be.
+    pub(crate) fn is_active(&self) -> bool {
+        self.state.cell.lock().active > 0
+    }
+
+    /// The next moment at which a timer, timeout or retry is due.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.state.cell.lock().due.first().map(|(at, _)| *at)
+    }
+
+    /// Timers and timeouts that are due at `now`; steps whose pause is over become startable.
+    pub(crate) fn take_due(&mut self, now: Timestamp) -> Vec<(Timestamp, OpNumber)> {
+        let mut cell = self.state.cell.lock();
+        let due: Vec<_> = cell.due.iter().take_while(|(at, _)| *at <= now).copied().collect();
+        let mut timers = Vec::new();
+        for (at, op) in due {
+            match cell.ops.get(&op).map(|slot| &slot.kind) {
+                Some(OpKind::Step(_)) => cell.resume(op),
+                _ => timers.push((at, op)),
+            }
+        }
+        timers
+    }
+
+    /// Steps to attempt now. Each is given once.
+    pub(crate) fn take_startable(&mut self) -> Vec<StepToAttempt> {
+        let mut cell = self.state.cell.lock();
+        let startable = std::mem::take(&mut cell.startable);
+        let mut steps = Vec::with_capacity(startable.len());
+        for op in startable {
+            if let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = cell.ops.get_mut(&op)
+                && !step.attempting
+                && let Some(Ok(input)) = &step.input
+            {
+                step.attempting = true;
+                steps.push(StepToAttempt {
+                    op,
+                    name: step.new.name.clone(),
+                    input: input.clone(),
+                    policy: step.new.policy,
+                    attempt: step.failed + 1,
+                    call: step.new.call.clone(),
+                });
+            }
+        }
+        steps
+    }
+
+    /// The steps that are about to be attempted and that neither the worker nor the workflow has code for.
+    pub(crate) fn missing_step(&self, code: &Registered) -> Option<Stuck> {
+        let cell = self.state.cell.lock();
+        let missing = cell.startable.iter().find_map(|op| match cell.ops.get(op) {
+            Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. })
+                if step.new.call.is_none() && code.step(&step.new.name).is_none() =>
+            {
+                Some(step.new.name.clone())
+            }
+            _ => None,
+        })?;
+        let message = format!("step `{missing}` is not registered with this worker; add it to `.register((…))`");
+        Some(stuck(StuckReason::StepNotRegistered, message))
+    }
+
+    /// Whether a failed attempt at this step may be followed by another: not after a cancel.
+    pub(crate) fn may_retry(&self, op: OpNumber) -> bool {
+        self.state.cell.lock().cancelled_at.is_none_or(|before| op.0 >= before)
+    }
+
+    /// Which steps are being attempted: a replayed machine does not know.
+    pub(crate) fn set_attempting(&mut self, ops: &HashSet<OpNumber>) {
+        let mut cell = self.state.cell.lock();
+        for op in ops {
+            if let Some(Op { kind: OpKind::Step(step), .. }) = cell.ops.get_mut(op) {
+                step.attempting = true;
+            }
+        }
+        // A pause that is over leaves no event: whoever is being attempted is not between attempts.
+        for op in ops {
+            cell.resume(*op);
+        }
+    }
+
+    /// What the run waits for, for people to see.
+    pub(crate) fn waits(&self) -> Vec<Wait> {
+        self.state.cell.lock().waits()
+    }
+
+    /// Everything that two replays of one history must agree on, as text.
+    pub(crate) fn summary(&self) -> String {
+        self.state.cell.lock().summary()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.state.make_inert();
+    }
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Machine({})", self.state.run())
+    }
+}
+
+/// A place in a history.
+struct Cursor {
+    turns: std::vec::IntoIter<TurnRecord>,
+    events: std::vec::IntoIter<Event>,
+    at: Timestamp,
+}
+
+impl Cursor {
+    fn new(history: Vec<TurnRecord>) -> Self {
+        Self { turns: history.into_iter(), events: Vec::new().into_iter(), at: Timestamp::from_micros(0) }
+    }
+
+    fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.next() {
+                return Some(event);
+            }
+            let turn = self.turns.next()?;
+            self.at = turn.at;
+            self.events = turn.events.into_iter();
+        }
+    }
+}
+
+fn cancelled(reason: &str) -> Failure {
+    Failure::new(FailureKind::Cancelled, format!("cancelled: {reason}"))
+}
+
+fn hook_timeout(name: &str) -> Failure {
+    Failure::new(FailureKind::Timeout, format!("no payload arrived for hook `{name}` in time"))
+}
+
+fn stuck(reason: StuckReason, message: impl Into<String>) -> Stuck {
+    Stuck { reason, message: message.into(), build: String::new() }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Stuck {
+    let message = format!("the workflow's code panicked: {}; mend it and deploy", panic_text(panic));
+    stuck(StuckReason::Panicked, message)
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        (*text).to_owned()
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "no message".to_owned()
+    }
+}

@@ -1,0 +1,192 @@
+//! The state that a run's future and the engine share: operations, buffers, time.
+//!
+//! The future creates, polls and drops operations here; the engine opens what was created, sets
+//! outcomes, and reads what was decided. Both do so in the same order in every replay.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use outlast_core::duration::InvalidDuration;
+use outlast_core::limits::NAME_BYTES_MAX;
+use outlast_core::{Codec, Failure, FailureKind, OpNumber, Payload, Policy, RunId, Timestamp};
+use parking_lot::{Mutex, MutexGuard};
+use serde::Serialize;
+
+use super::cell::{Cell, Op, OpKind, Phase, StepOp};
+use super::waker::RunWaker;
+use crate::error::kind_of_payload;
+use crate::operation::OpHandle;
+use crate::registry::StepCall;
+
+/// What the future of one run and the engine share.
+pub(crate) struct RunState {
+    run: RunId,
+    codec: Arc<dyn Codec>,
+    pub(super) waker: Arc<RunWaker>,
+    pub(super) cell: Mutex<Cell>,
+}
+
+/// A step about to be asked for.
+pub(crate) struct NewStep {
+    pub(crate) name: Arc<str>,
+    pub(crate) was: &'static [&'static str],
+    pub(crate) policy: Policy,
+    pub(crate) call: Option<StepCall>,
+}
+
+impl RunState {
+    pub(crate) fn new(run: RunId, codec: Arc<dyn Codec>, now: Timestamp) -> Self {
+        let bits = run.bits();
+        let cell = Cell::new(now, (bits >> 64) as u64 ^ bits as u64);
+        Self { run, codec, waker: Arc::default(), cell: Mutex::new(cell) }
+    }
+
+    pub(crate) fn run(&self) -> RunId {
+        self.run
+    }
+
+    pub(crate) fn codec(&self) -> &Arc<dyn Codec> {
+        &self.codec
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.cell.lock().now
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cell.lock().cancelled_at.is_some()
+    }
+
+    /// SplitMix64: one addition and a mix, so the sequence depends on the run alone.
+    pub(crate) fn random(&self) -> u64 {
+        let mut cell = self.cell.lock();
+        cell.random = cell.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = cell.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn create_step<I: Serialize>(self: &Arc<Self>, new: NewStep, input: &I) -> OpHandle {
+        let problem = name_problem("step", &new.name);
+        let mut cell = self.cell.lock();
+        let input = (cell.next_op >= cell.known_ops).then(|| self.encode(input));
+        let step = Box::new(StepOp { new, input, failed: 0, retry_at: None, attempting: false });
+        let op = cell.create(OpKind::Step(step), problem);
+        OpHandle::new(self.clone(), op)
+    }
+
+    pub(crate) fn create_timer(self: &Arc<Self>, duration: Result<Duration, InvalidDuration>) -> OpHandle {
+        let problem = duration.as_ref().err().map(|error| Failure::of_error(FailureKind::Invalid, error));
+        let duration = duration.unwrap_or_default();
+        let op = self.cell.lock().create(OpKind::Timer { duration, fire_at: Timestamp::NEVER }, problem);
+        OpHandle::new(self.clone(), op)
+    }
+
+    pub(crate) fn create_hook(self: &Arc<Self>, name: &str) -> OpHandle {
+        let kind = OpKind::Hook { name: name.into(), timeout: None, timeout_at: None };
+        let op = self.cell.lock().create(kind, name_problem("hook", name));
+        OpHandle::new(self.clone(), op)
+    }
+
+    pub(crate) fn edit_policy(&self, op: OpNumber, edit: impl FnOnce(&mut Policy)) {
+        self.edit(op, |kind| {
+            if let OpKind::Step(step) = kind {
+                edit(&mut step.new.policy);
+            }
+        });
+    }
+
+    pub(crate) fn set_hook_timeout(&self, op: OpNumber, duration: Duration) {
+        self.edit(op, |kind| {
+            if let OpKind::Hook { timeout, .. } = kind {
+                *timeout = Some(duration);
+            }
+        });
+    }
+
+    fn edit(&self, op: OpNumber, edit: impl FnOnce(&mut OpKind)) {
+        let mut cell = self.cell.lock();
+        if cell.inert {
+            return;
+        }
+        match cell.ops.get_mut(&op) {
+            Some(Op { phase: Phase::Open, .. }) | None => {
+                drop(cell);
+                panic!("operation {op} was already requested; call builder methods before the next await");
+            }
+            Some(created) => edit(&mut created.kind),
+        }
+    }
+
+    /// The outcome of an operation, if it is there; otherwise remembers whom to wake.
+    pub(crate) fn poll_op(&self, op: OpNumber, waker: &Waker) -> Poll<Result<Payload, Failure>> {
+        let mut cell = self.cell.lock();
+        if cell.inert {
+            return Poll::Pending;
+        }
+        if !cell.ops.contains_key(&op) {
+            drop(cell);
+            panic!("operation {op} was polled after it completed");
+        }
+        let outcome = cell.take_outcome(op, waker);
+        wake_all(cell);
+        outcome
+    }
+
+    /// The workflow dropped its end of an operation.
+    pub(crate) fn drop_op(&self, op: OpNumber) {
+        let mut cell = self.cell.lock();
+        if cell.inert {
+            return;
+        }
+        let dropped = cell.abandon(op);
+        wake_all(cell);
+        // What the slot holds may belong to the user: let it go outside the lock.
+        drop(dropped);
+    }
+
+    /// Before any drop that is not the workflow's own doing: nothing it does counts from now on.
+    pub(super) fn make_inert(&self) {
+        self.waker.make_inert();
+        self.cell.lock().inert = true;
+    }
+
+    fn encode<I: Serialize>(&self, input: &I) -> Result<Payload, Failure> {
+        Payload::json(input)
+            .and_then(|plain| self.codec.encode(plain))
+            .map_err(|error| Failure::new(kind_of_payload(&error), error.to_string()))
+    }
+}
+
+impl fmt::Debug for RunState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RunState({})", self.run)
+    }
+}
+
+/// Wakes whom the cell wants woken, outside its lock: a waker may belong to the user.
+pub(super) fn wake_all(mut cell: MutexGuard<'_, Cell>) {
+    let wakers = std::mem::take(&mut cell.wakers);
+    drop(cell);
+    for waker in wakers {
+        waker.wake();
+    }
+}
+
+/// Why a name cannot be one.
+fn name_problem(what: &str, name: &str) -> Option<Failure> {
+    if name.is_empty() {
+        return Some(Failure::new(FailureKind::Invalid, format!("a {what} needs a name")));
+    }
+    (name.len() > NAME_BYTES_MAX).then(|| {
+        let message = format!(
+            "the name of {what} `{}…` has {} bytes, the limit is {NAME_BYTES_MAX}; shorten it",
+            name.chars().take(20).collect::<String>(),
+            name.len()
+        );
+        Failure::new(FailureKind::Limit, message)
+    })
+}

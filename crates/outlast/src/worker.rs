@@ -1,0 +1,345 @@
+//! The worker: claims runs and does their work.
+
+mod attempts;
+mod beat;
+mod cache;
+mod committer;
+mod fact;
+mod live;
+mod pump;
+mod session;
+mod task;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_core::host::HostedStart;
+use outlast_core::limits::{CACHED_FUTURES_DEFAULT, LIVE_RUNS_DEFAULT, SESSION_DEFAULT, SESSION_MIN};
+use outlast_core::{Codec, Host, IntoDuration, PlainJson, SessionId, Start, World, WorldError};
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use self::beat::Beating;
+use self::pump::{PumpEnd, pump};
+use self::session::{Session, Settings};
+use crate::clock::pause;
+use crate::error::Error;
+use crate::registry::{Register, Registry};
+
+const REJOIN_PAUSE: Duration = Duration::from_millis(200);
+const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
+
+/// A worker that has joined a world. It works until it is stopped or dropped.
+///
+/// ```
+/// # use outlast::prelude::*;
+/// # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String, Error> { Ok(format!("hello {name}")) }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+/// let world = outlast::open("memory:").await?;
+/// let worker = Worker::builder(world.clone()).register((greet,)).start().await?;
+/// let run = Client::new(world).start(greet, &"Ada".to_string()).await?;
+/// assert_eq!(run.output().await?, "hello Ada");
+/// worker.stop().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Worker {
+    current: Arc<Current>,
+    stopping: CancellationToken,
+    supervisor: Option<JoinHandle<()>>,
+}
+
+/// The session that the worker has now; after a loss it gets another one.
+#[derive(Debug)]
+struct Current(Mutex<Arc<Session>>);
+
+impl Current {
+    fn session(&self) -> Arc<Session> {
+        self.0.lock().clone()
+    }
+}
+
+impl Host for Current {
+    fn take(&self, start: Start) -> Result<HostedStart, Start> {
+        let answered = self.session().take(start)?;
+        Ok(Box::pin(async move {
+            let stopped = || WorldError::Unavailable("the worker stopped before the start was committed".into());
+            answered.await.unwrap_or_else(|_| Err(stopped()))
+        }))
+    }
+}
+
+impl Worker {
+    /// A worker for a world, to be given state and code.
+    pub fn builder(world: Arc<dyn World>) -> WorkerBuilder<()> {
+        WorkerBuilder {
+            world,
+            codec: Arc::new(PlainJson),
+            registry: Registry::new(Arc::new(()), Arc::new(PlainJson)),
+            has_code: false,
+            build: None,
+            live_max: LIVE_RUNS_DEFAULT,
+            cached_max: CACHED_FUTURES_DEFAULT,
+            session_time: SESSION_DEFAULT,
+            drain: DRAIN_DEFAULT,
+            is_paranoid: false,
+            problem: None,
+        }
+    }
+
+    /// The worker's session; after a loss it is another one.
+    pub fn session(&self) -> SessionId {
+        self.current.session().id
+    }
+
+    /// Stops: takes nothing new, lets attempts under way end (for at most the drain time), hands back
+    /// every run, and leaves the world.
+    ///
+    /// # Errors
+    ///
+    /// When the world does not take back the session; its runs then go on after its time is over.
+    pub async fn stop(mut self) -> Result<(), Error> {
+        self.stopping.cancel();
+        if let Some(supervisor) = self.supervisor.take() {
+            supervisor.await.map_err(|error| Error::msg(format!("the worker's task failed: {error}")))?;
+        }
+        let session = self.current.session();
+        session.world.leave(session.id).await?;
+        Ok(())
+    }
+
+    /// Vanishes as if the process had been killed: no drain, no good-bye. For tests.
+    #[doc(hidden)]
+    pub fn crash(mut self) {
+        if let Some(supervisor) = self.supervisor.take() {
+            supervisor.abort();
+        }
+        self.current.session().abandon();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let Some(supervisor) = self.supervisor.take() else { return };
+        supervisor.abort();
+        let session = self.current.session();
+        session.abandon();
+        let runtime = session.runtime.clone();
+        runtime.spawn(async move { session.world.leave(session.id).await });
+    }
+}
+
+/// Settles what a worker is, then starts it.
+#[derive(Debug)]
+pub struct WorkerBuilder<S> {
+    world: Arc<dyn World>,
+    codec: Arc<dyn Codec>,
+    registry: Registry<S>,
+    has_code: bool,
+    build: Option<String>,
+    live_max: usize,
+    cached_max: usize,
+    session_time: Duration,
+    drain: Duration,
+    is_paranoid: bool,
+    problem: Option<Error>,
+}
+
+impl WorkerBuilder<()> {
+    /// What steps reach through [`StepContext::state`](crate::StepContext::state). Comes before
+    /// [`register`](WorkerBuilder::register).
+    ///
+    /// # Panics
+    ///
+    /// When something was registered already.
+    pub fn state<S: Send + Sync + 'static>(self, state: S) -> WorkerBuilder<S> {
+        assert!(!self.has_code, "call `.state(…)` before `.register(…)`");
+        WorkerBuilder {
+            registry: Registry::new(Arc::new(state), self.codec.clone()),
+            world: self.world,
+            codec: self.codec,
+            has_code: false,
+            build: self.build,
+            live_max: self.live_max,
+            cached_max: self.cached_max,
+            session_time: self.session_time,
+            drain: self.drain,
+            is_paranoid: self.is_paranoid,
+            problem: self.problem,
+        }
+    }
+
+    /// The codec that all payloads pass; clients of the same runs need it too. Comes before
+    /// [`state`](Self::state) and [`register`](WorkerBuilder::register).
+    ///
+    /// # Panics
+    ///
+    /// When something was registered already.
+    #[must_use]
+    pub fn codec(mut self, codec: impl Codec + 'static) -> Self {
+        assert!(!self.has_code, "call `.codec(…)` before `.register(…)`");
+        self.codec = Arc::new(codec);
+        self.registry = Registry::new(Arc::new(()), self.codec.clone());
+        self
+    }
+}
+
+impl<S: Send + Sync + 'static> WorkerBuilder<S> {
+    /// Adds code: functions with `#[workflow]` or `#[step]`, or a tuple of them. May be called again.
+    #[must_use]
+    pub fn register<R: Register<S, M>, M>(mut self, code: R) -> Self {
+        code.register(&mut self.registry);
+        self.has_code = true;
+        self
+    }
+
+    /// What tells this code from other versions of it. Without it, the executable's size and time.
+    /// Runs that one build left stuck are tried again by another.
+    #[must_use]
+    pub fn build(mut self, build: impl Into<String>) -> Self {
+        self.build = Some(build.into());
+        self
+    }
+
+    /// How many runs are held at the same time; 10,000 unless set.
+    #[must_use]
+    pub fn live_runs(mut self, limit: usize) -> Self {
+        self.live_max = limit.max(1);
+        self
+    }
+
+    /// How many futures of waiting runs are kept, so that they go on without replay; 10,000 unless set.
+    #[must_use]
+    pub fn cached_futures(mut self, limit: usize) -> Self {
+        self.cached_max = limit;
+        self
+    }
+
+    /// How long the session lasts without a beat; 10 s unless set. A frozen worker's runs are taken
+    /// over after this time; a dead process's at once.
+    #[must_use]
+    pub fn session_time(mut self, time: impl IntoDuration) -> Self {
+        match time.into_duration() {
+            Ok(time) if time >= SESSION_MIN => self.session_time = time,
+            Ok(_) => self.problem = Some(Error::invalid("a session lasts at least 500ms")),
+            Err(error) => self.problem = Some(error.into()),
+        }
+        self
+    }
+
+    /// How long [`Worker::stop`] waits for attempts under way; 30 s unless set.
+    #[must_use]
+    pub fn drain(mut self, time: impl IntoDuration) -> Self {
+        match time.into_duration() {
+            Ok(time) => self.drain = time,
+            Err(error) => self.problem = Some(error.into()),
+        }
+        self
+    }
+
+    /// Evicts and replays every run after every turn, and compares. For tests: slow, and merciless
+    /// with code that is not deterministic.
+    #[must_use]
+    pub fn paranoid(mut self) -> Self {
+        self.is_paranoid = true;
+        self.cached_max = 0;
+        self
+    }
+
+    /// Joins the world and begins to work.
+    ///
+    /// # Errors
+    ///
+    /// When a setting makes no sense, a name is registered twice, nothing is registered, or the world
+    /// cannot be joined.
+    pub async fn start(self) -> Result<Worker, Error> {
+        if let Some(problem) = self.problem {
+            return Err(problem);
+        }
+        if !self.has_code {
+            return Err(Error::invalid("the worker has no code; add it with `.register((…))`"));
+        }
+        let settings = Arc::new(Settings {
+            build: self.build.unwrap_or_else(executable_build).into(),
+            code: self.registry.finish()?,
+            codec: self.codec,
+            live_max: self.live_max,
+            cached_max: self.cached_max,
+            session_time: self.session_time,
+            drain: self.drain,
+            is_paranoid: self.is_paranoid,
+        });
+        let stopping = CancellationToken::new();
+        let session = Session::join(self.world.clone(), settings.clone(), stopping.clone()).await?;
+        let current = Arc::new(Current(Mutex::new(session)));
+        let host: Arc<dyn Host> = current.clone();
+        self.world.hosts().add(Arc::downgrade(&host));
+        let supervisor = tokio::spawn(supervise(current.clone(), stopping.clone()));
+        Ok(Worker { current, stopping, supervisor: Some(supervisor) })
+    }
+}
+
+/// Works under one session after the other until the worker stops.
+async fn supervise(current: Arc<Current>, stopping: CancellationToken) {
+    loop {
+        let session = current.session();
+        let beating = begin_beating(&session);
+        let end = pump(&session).await;
+        if end == PumpEnd::Stopping {
+            session.wind_down();
+            tokio::select! {
+                () = session.drained() => {}
+                () = pause(session.settings.drain) => {
+                    tracing::warn!(session = %session.id, "the drain time is over; letting go of what still runs");
+                }
+            }
+            session.abandon();
+            return;
+        }
+        session.abandon();
+        drop(beating);
+        rejoin(&current, &session, &stopping).await;
+        if stopping.is_cancelled() {
+            return;
+        }
+    }
+}
+
+fn begin_beating(session: &Arc<Session>) -> Option<Beating> {
+    // Under a virtual clock nothing expires by itself.
+    if session.clock.is_virtual() {
+        return None;
+    }
+    Beating::begin(session.clone())
+        .map_err(|error| tracing::error!(%error, "cannot start the beat's thread; the session will expire"))
+        .ok()
+}
+
+/// Leaves the lost session, so that its runs are free at once, and joins anew.
+async fn rejoin(current: &Current, lost: &Arc<Session>, stopping: &CancellationToken) {
+    while !stopping.is_cancelled() {
+        let _ = lost.world.leave(lost.id).await;
+        match Session::join(lost.world.clone(), lost.settings.clone(), stopping.clone()).await {
+            Ok(session) => {
+                *current.0.lock() = session;
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot join the world again; trying on");
+                pause(REJOIN_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A build that changes when the executable does.
+fn executable_build() -> String {
+    let mut hash = DefaultHasher::new();
+    if let Ok(file) = std::env::current_exe().and_then(std::fs::metadata) {
+        file.len().hash(&mut hash);
+        file.modified().ok().hash(&mut hash);
+    }
+    format!("exe-{:016x}", hash.finish())
+}

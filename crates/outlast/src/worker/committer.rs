@@ -1,0 +1,112 @@
+//! Group commit without a timer: while one commit is under way, the next batch gathers.
+//!
+//! There is no task in between. The run that finds no commit under way commits at once and takes
+//! along whatever has gathered; the others wait for its answer. So an idle worker commits in two
+//! thread hops, and a busy one in large batches.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_core::limits::BATCH_TURNS_MAX;
+use outlast_core::{Committed, SessionId, Turn, World, WorldError};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::clock::pause;
+
+type Answer = Result<Committed, WorldError>;
+
+/// How many commits may be under way at the same time.
+const IN_FLIGHT_MAX: usize = 1;
+
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub(super) struct Committer {
+    world: Arc<dyn World>,
+    session: SessionId,
+    runtime: Handle,
+    gathered: Mutex<Gathered>,
+}
+
+#[derive(Debug, Default)]
+struct Gathered {
+    in_flight: usize,
+    turns: Vec<Turn>,
+    answers: Vec<oneshot::Sender<Answer>>,
+}
+
+impl Committer {
+    pub(super) fn new(world: Arc<dyn World>, session: SessionId, runtime: Handle) -> Self {
+        Self { world, session, runtime, gathered: Mutex::default() }
+    }
+
+    /// Commits a turn. A world that does not answer is asked again, with the same turn id, until it does.
+    pub(super) async fn commit(self: &Arc<Self>, turn: Turn) -> Answer {
+        let (answer, wait) = oneshot::channel();
+        let is_leader = {
+            let mut gathered = self.gathered.lock();
+            gathered.turns.push(turn);
+            gathered.answers.push(answer);
+            let is_leader = gathered.in_flight < IN_FLIGHT_MAX;
+            gathered.in_flight += usize::from(is_leader);
+            is_leader
+        };
+        if is_leader {
+            let leader = Leader(self.clone());
+            leader.lead_once().await;
+        }
+        wait.await.unwrap_or_else(|_| Err(WorldError::Fenced("the worker stopped".into())))
+    }
+
+    async fn commit_batch(&self, turns: Vec<Turn>) -> Vec<Answer> {
+        let mut wait = PAUSE_MIN;
+        let count = turns.len();
+        loop {
+            match self.world.commit(self.session, turns.clone()).await {
+                Ok(answers) => return answers,
+                Err(error) if error.is_transient() => {
+                    tracing::warn!(%error, turns = count, "the world does not answer; trying again");
+                    pause(wait).await;
+                    wait = (wait * 2).min(PAUSE_MAX);
+                }
+                Err(error) => return vec![Err(error); count],
+            }
+        }
+    }
+}
+
+/// The right and duty to commit what has gathered. If its task ends early, another takes over.
+struct Leader(Arc<Committer>);
+
+impl Leader {
+    async fn lead_once(self) {
+        let (turns, answers) = {
+            let mut gathered = self.0.gathered.lock();
+            let count = gathered.turns.len().min(BATCH_TURNS_MAX);
+            let turns: Vec<_> = gathered.turns.drain(..count).collect();
+            let answers: Vec<_> = gathered.answers.drain(..count).collect();
+            (turns, answers)
+        };
+        let results = self.0.commit_batch(turns).await;
+        for (answer, result) in answers.into_iter().zip(results) {
+            // Whoever asked may be gone; the turn is durable all the same.
+            let _ = answer.send(result);
+        }
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        let mut gathered = self.0.gathered.lock();
+        if gathered.turns.is_empty() {
+            gathered.in_flight -= 1;
+            return;
+        }
+        drop(gathered);
+        let next = Leader(self.0.clone());
+        self.0.runtime.spawn(next.lead_once());
+    }
+}

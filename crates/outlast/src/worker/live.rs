@@ -1,0 +1,419 @@
+//! A live run: held by this worker, turn by turn, until it waits, ends or is let go.
+//!
+//! The loop is: start what was announced, wait for something new, compute a turn, commit it. At most
+//! one commit of a run is under way; what arrives meanwhile forms the next turn.
+
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use outlast_core::limits::INBOX_READ_MAX;
+use outlast_core::turn::From;
+use outlast_core::{
+    Committed, Event, Message, MessageBody, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
+};
+
+use super::attempts::Attempts;
+use super::fact::{Fact, What};
+use super::session::Mail;
+use super::task::{Task, machine_from, read_history};
+use crate::ids;
+use crate::replay::Machine;
+
+/// A run that a task holds.
+pub(super) struct Live<'a> {
+    task: &'a mut Task,
+    machine: Machine,
+    place: Place,
+    attempts: Attempts,
+    /// Facts that came while a commit was under way.
+    early: Vec<Fact>,
+    /// The position of the last message that became a fact.
+    read: u64,
+    /// Up to when pauses and timers were looked at.
+    looked_at: Timestamp,
+    is_stopping: bool,
+}
+
+/// Where a run is in its history and inbox.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// The last committed turn.
+    pub(super) turn: TurnId,
+    /// Its time.
+    pub(super) at: Timestamp,
+    /// The number of the next event.
+    pub(super) seq: u64,
+    /// The position of the last consumed message.
+    pub(super) consumed: u64,
+    /// Whether the run's row remembers crashes.
+    pub(super) has_crashes: bool,
+}
+
+/// A turn as computed, before it is committed.
+struct Draft {
+    at: Timestamp,
+    events: Vec<Event>,
+    consumed: u64,
+    fired_until: Option<Timestamp>,
+    is_cancel: bool,
+}
+
+/// Why a task lets go of a run without a turn.
+#[derive(Debug)]
+pub(super) enum Gone {
+    /// It is someone else's, or the world does not say.
+    Lost(WorldError),
+    /// It cannot go on with this code.
+    Stuck(Stuck),
+}
+
+/// What a turn came to.
+enum Next {
+    /// The session goes on holding the run; these facts are left.
+    Hold(Vec<Fact>),
+    /// The session does not hold the run any more.
+    Over(End),
+}
+
+/// How a session's hold of a run ended.
+pub(super) enum End {
+    /// The run was released, and waits.
+    Released,
+    /// The run has ended, or never began.
+    Ended,
+}
+
+/// The machine to keep of a run that was released, and the turn it is at.
+pub(super) type Kept = Option<(TurnId, Machine)>;
+
+impl<'a> Live<'a> {
+    pub(super) fn new(task: &'a mut Task, machine: Machine, place: Place) -> Self {
+        let is_stopping = task.session.stopping.is_cancelled();
+        Self {
+            task,
+            machine,
+            place,
+            attempts: Attempts::default(),
+            early: Vec::new(),
+            read: place.consumed,
+            looked_at: Timestamp::from_micros(0),
+            is_stopping,
+        }
+    }
+
+    /// Begins the run with its first turn, whose events are computed already. `answer` learns what
+    /// the commit came to.
+    pub(super) async fn begin(
+        &mut self,
+        start: Start,
+        events: Vec<Event>,
+        answer: impl FnOnce(Result<Committed, WorldError>),
+    ) -> Result<End, Gone> {
+        let draft = Draft { at: self.place.at, events, consumed: 0, fired_until: None, is_cancel: false };
+        let (turn, then) = self.turn_of(draft, self.place.turn, From::Start(start));
+        let events = turn.events.len() as u64;
+        let committed = self.task.session.committer.commit(turn).await;
+        let is_done = matches!(committed, Ok(Committed::Done));
+        answer(committed);
+        if !is_done {
+            return Ok(End::Ended);
+        }
+        self.place.seq = events;
+        let next = self.follow(then).await?;
+        self.go_on(next).await
+    }
+
+    /// Goes on with a run that was claimed with these messages.
+    pub(super) async fn resume(&mut self, inbox: Vec<Message>, is_fresh: bool) -> Result<End, Gone> {
+        let may_fire = inbox.len() < INBOX_READ_MAX;
+        let mut facts = Vec::with_capacity(inbox.len());
+        self.accept(inbox, &mut facts);
+        if may_fire {
+            self.look_at_the_clock(&mut facts);
+        }
+        if !is_fresh && facts.is_empty() && self.machine.is_active() {
+            return self.go_on(Next::Hold(facts)).await;
+        }
+        let next = self.turn(facts, is_fresh).await?;
+        self.go_on(next).await
+    }
+
+    async fn go_on(&mut self, mut next: Next) -> Result<End, Gone> {
+        loop {
+            let mut facts = match next {
+                Next::Hold(facts) => facts,
+                Next::Over(end) => return Ok(end),
+            };
+            while facts.is_empty() && !(self.is_stopping && self.attempts.is_empty()) {
+                self.start_attempts();
+                facts = self.next_facts().await?;
+            }
+            next = self.turn(facts, false).await?;
+        }
+    }
+
+    /// Where the run is.
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The machine to keep of a run that was released.
+    pub(super) fn into_kept(self) -> Kept {
+        Some((self.place.turn, self.machine))
+    }
+
+    fn start_attempts(&mut self) {
+        if self.is_stopping {
+            return;
+        }
+        let session = &self.task.session;
+        let steps = self.machine.take_startable().into_iter().filter_map(|step| {
+            let call = step.call.clone().or_else(|| session.settings.code.step(&step.name).cloned())?;
+            Some((step, call))
+        });
+        self.attempts.start(self.task.run, steps.collect(), &session.clock, &session.runtime);
+    }
+
+    /// Waits for something new, then takes all that is there. May return without facts when a pause
+    /// is over or the worker stops.
+    async fn next_facts(&mut self) -> Result<Vec<Fact>, Gone> {
+        let wakes = self.machine.wakes();
+        let due = self.machine.next_due();
+        let clock = self.task.session.clock.clone();
+        let timer = async {
+            match due {
+                Some(due) => drop(clock.sleep_until(due).await),
+                None => std::future::pending().await,
+            }
+        };
+        let mut facts = Vec::new();
+        tokio::select! {
+            biased;
+            letter = self.task.mail.recv() => self.open(letter, &mut facts),
+            end = self.attempts.next() => facts.push(Fact::attempt(end)),
+            () = timer => {}
+            () = wakes.foreign() => return Err(Gone::Stuck(self.machine.foreign_wake())),
+        }
+        while let Ok(letter) = self.task.mail.try_recv() {
+            self.open(Some(letter), &mut facts);
+        }
+        while let Some(end) = self.attempts.try_next() {
+            facts.push(Fact::attempt(end));
+        }
+        if self.machine.next_due().is_some_and(|due| due <= self.task.session.clock.now()) {
+            // Before a timer fires, its owner has read the inbox.
+            let inbox = self.task.session.world.inbox(self.task.run, self.place.consumed);
+            let inbox = inbox.await.map_err(Gone::Lost)?;
+            let may_fire = inbox.len() < INBOX_READ_MAX;
+            self.accept(inbox, &mut facts);
+            if may_fire {
+                self.look_at_the_clock(&mut facts);
+            }
+        }
+        Ok(facts)
+    }
+
+    fn open(&mut self, letter: Option<Mail>, facts: &mut Vec<Fact>) {
+        match letter {
+            Some(Mail::Message(message)) => self.accept(vec![message], facts),
+            Some(Mail::Stop) | None => self.is_stopping = true,
+            // Only a run that was released can be claimed again.
+            Some(Mail::Claimed(_)) => {}
+        }
+    }
+
+    /// Makes messages facts, each once and in order.
+    fn accept(&mut self, messages: Vec<Message>, facts: &mut Vec<Fact>) {
+        for message in messages {
+            if message.position == self.read + 1 {
+                self.read = message.position;
+                facts.push(Fact::message(message));
+            }
+        }
+    }
+
+    fn look_at_the_clock(&mut self, facts: &mut Vec<Fact>) {
+        self.looked_at = self.task.session.clock.now();
+        facts.extend(self.machine.take_due(self.looked_at).into_iter().map(Fact::timer));
+    }
+
+    /// Computes a turn from what is new, and commits it.
+    async fn turn(&mut self, facts: Vec<Fact>, is_fresh: bool) -> Result<Next, Gone> {
+        let draft = self.draft(facts, is_fresh).map_err(Gone::Stuck)?;
+        let is_cancel = draft.is_cancel;
+        let consumed = draft.consumed;
+        let (turn, then) = self.turn_of(draft, ids::turn(), From::Turn(self.place.turn));
+        if turn.events.is_empty() && then == Then::Hold && !turn.clears_crashes {
+            return Ok(Next::Hold(Vec::new()));
+        }
+        let place = Place {
+            turn: turn.id,
+            at: turn.at,
+            seq: turn.seq + turn.events.len() as u64,
+            consumed,
+            has_crashes: false,
+        };
+        // Only a turn with timers can be refused and computed again.
+        let events = turn.fired_until.map(|_| turn.events.clone()).unwrap_or_default();
+        let at = turn.at;
+        match self.commit(turn).await {
+            Ok(_) => {}
+            Err(WorldError::Conflict(_)) => return self.again(events, at).await,
+            Err(error) => return Err(Gone::Lost(error)),
+        }
+        if self.place.has_crashes {
+            self.task.session.clear_suspect(self.task.run);
+        }
+        self.place = place;
+        if is_cancel {
+            self.attempts.tell_all_to_stop();
+        }
+        self.follow(then).await
+    }
+
+    fn draft(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Draft, Stuck> {
+        Fact::sort(&mut facts);
+        let at = self.task.session.clock.now().max(self.place.at);
+        let mut draft = Draft {
+            at,
+            events: Vec::new(),
+            consumed: self.place.consumed,
+            fired_until: None,
+            is_cancel: false,
+        };
+        self.machine.set_time(at);
+        if is_fresh {
+            self.machine.begin(&mut draft.events)?;
+        }
+        for fact in facts {
+            match &fact.what {
+                What::Message(message) => {
+                    draft.consumed = message.position;
+                    draft.is_cancel |= matches!(message.body, MessageBody::Cancel { .. });
+                }
+                What::Timer(_) => draft.fired_until = Some(fact.at),
+                What::Attempt(_) | What::Again(_) => {}
+            }
+            if let Some(delivery) = fact.what.into_delivery(&self.machine) {
+                self.machine.deliver(delivery, &mut draft.events)?;
+            }
+        }
+        match self.machine.missing_step(&self.task.session.settings.code) {
+            Some(stuck) => Err(stuck),
+            None => Ok(draft),
+        }
+    }
+
+    /// The turn that commits a draft, and what becomes of the run after it.
+    fn turn_of(&self, draft: Draft, id: TurnId, from: From) -> (Turn, Then) {
+        let then = if let Some(status) = self.machine.ended() {
+            Then::End(status)
+        } else if !self.machine.is_active() {
+            Then::Wait { wake_at: self.machine.next_due(), waits: self.machine.waits() }
+        } else if self.is_stopping && self.attempts.is_empty() {
+            Then::Release
+        } else {
+            Then::Hold
+        };
+        let turn = Turn {
+            run: self.task.run,
+            id,
+            from,
+            seq: self.place.seq,
+            at: draft.at,
+            build: self.task.session.settings.build.clone(),
+            events: draft.events,
+            consumed: draft.consumed,
+            fired_until: draft.fired_until,
+            clears_crashes: self.place.has_crashes,
+            then: then.clone(),
+        };
+        (turn, then)
+    }
+
+    /// Commits a turn, while attempts go on.
+    async fn commit(&mut self, turn: Turn) -> Result<Committed, WorldError> {
+        let committer = self.task.session.committer.clone();
+        let mut commit = pin!(committer.commit(turn));
+        while !self.attempts.is_empty() {
+            match select(commit.as_mut(), pin!(self.attempts.next())).await {
+                Either::Left((answer, _)) => return answer,
+                Either::Right((end, _)) => self.early.push(Fact::attempt(end)),
+            }
+        }
+        commit.await
+    }
+
+    /// What follows a commit.
+    async fn follow(&mut self, then: Then) -> Result<Next, Gone> {
+        if self.task.session.settings.is_paranoid && !matches!(then, Then::End(_)) {
+            self.verify().await?;
+        }
+        Ok(match then {
+            Then::Hold => Next::Hold(std::mem::take(&mut self.early)),
+            Then::End(_) => {
+                self.let_attempts_land();
+                Next::Over(End::Ended)
+            }
+            _ => {
+                self.let_attempts_land();
+                Next::Over(End::Released)
+            }
+        })
+    }
+
+    /// Attempts that nobody waits for may land, but do not keep the run.
+    fn let_attempts_land(&mut self) {
+        if let Some(orphans) = std::mem::take(&mut self.attempts).into_orphans() {
+            self.task.session.runtime.spawn(orphans);
+        }
+    }
+
+    /// After a refused commit: forgets the future, replays, and reads the inbox again.
+    async fn again(&mut self, events: Vec<Event>, at: Timestamp) -> Result<Next, Gone> {
+        self.machine = self.replayed().await?;
+        let inbox = self.task.session.world.inbox(self.task.run, self.place.consumed);
+        let inbox = inbox.await.map_err(Gone::Lost)?;
+        let mut facts = std::mem::take(&mut self.early);
+        facts.extend(Fact::attempts_of(events, at));
+        self.read = self.place.consumed;
+        self.accept(inbox, &mut facts);
+        self.look_at_the_clock(&mut facts);
+        Ok(Next::Hold(facts))
+    }
+
+    /// Replays the whole history, compares, and goes on with the replayed future.
+    async fn verify(&mut self) -> Result<(), Gone> {
+        let replayed = self.replayed().await?;
+        let (live, replay) = (self.machine.summary(), replayed.summary());
+        if live != replay {
+            let message = format!(
+                "run {} is not the same after a replay.\nlive:\n{live}\nreplayed:\n{replay}",
+                self.task.run
+            );
+            return Err(Gone::Stuck(Stuck { reason: StuckReason::Diverged, message, build: String::new() }));
+        }
+        self.machine = replayed;
+        Ok(())
+    }
+
+    async fn replayed(&mut self) -> Result<Machine, Gone> {
+        let history = read_history(&self.task.session, self.task.run).await.map_err(Gone::Lost)?;
+        let mut machine = machine_from(&self.task.session, self.task.run, history, false)?;
+        machine.set_attempting(&self.attempts.ops());
+        machine.take_due(self.looked_at);
+        machine.set_time(self.place.at);
+        Ok(machine)
+    }
+}
+
+/// The answer to a start, from what its commit came to.
+pub(super) fn start_answer(
+    started: Started,
+    committed: Result<Committed, WorldError>,
+) -> Result<Started, WorldError> {
+    committed.map(|committed| match committed {
+        Committed::Done => started,
+        Committed::Existed(existing) => existing,
+    })
+}

@@ -1,0 +1,92 @@
+//! The pump: claims runs while there is room, and passes messages on to live ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_core::event::FORMAT;
+use outlast_core::limits::{CLAIM_RUNS_MAX, SLOW_POLL};
+use outlast_core::work::Known;
+use outlast_core::{ClaimRequest, Timestamp, Work, WorldError};
+
+use super::session::Session;
+use crate::clock::pause;
+
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Why the pump stopped.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum PumpEnd {
+    /// The worker stops.
+    Stopping,
+    /// The session is lost.
+    Lost,
+}
+
+/// Claims until the worker stops or its session is lost.
+pub(super) async fn pump(session: &Arc<Session>) -> PumpEnd {
+    loop {
+        let busy = session.busy();
+        let room = session.room().min(CLAIM_RUNS_MAX);
+        let request = request(session, room);
+        let work = tokio::select! {
+            biased;
+            () = session.stopping.cancelled() => return PumpEnd::Stopping,
+            () = session.lost.cancelled() => return PumpEnd::Lost,
+            work = session.world.claim(session.id, request) => work,
+        };
+        let wait = match work {
+            Ok(work) => spread(session, work, room),
+            Err(WorldError::Fenced(reason)) => {
+                tracing::error!(session = %session.id, reason, "the session is lost");
+                return PumpEnd::Lost;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "nothing could be claimed; trying again");
+                pause(PAUSE).await;
+                continue;
+            }
+        };
+        drop(busy);
+        let Some((epoch, until)) = wait else { continue };
+        tokio::select! {
+            biased;
+            () = session.stopping.cancelled() => return PumpEnd::Stopping,
+            () = session.lost.cancelled() => return PumpEnd::Lost,
+            _busy = session.world.changed(epoch, until) => {}
+            () = session.freed.notified(), if room == 0 => {}
+        }
+    }
+}
+
+fn request(session: &Arc<Session>, limit: usize) -> ClaimRequest {
+    let known: Known = {
+        let session = session.clone();
+        Arc::new(move |run, turn| session.cache.lock().has(run, turn))
+    };
+    ClaimRequest {
+        limit,
+        code: session.settings.code.code(),
+        build: session.settings.build.clone(),
+        format: FORMAT,
+        suspect: !session.has_suspect(),
+        known,
+    }
+}
+
+/// Gives the work to live runs. Answers what to wait for; nothing when there may be more at once.
+fn spread(session: &Arc<Session>, work: Work, room: usize) -> Option<(u64, Timestamp)> {
+    let is_full = room > 0 && work.claimed.len() == room;
+    for unread in work.unread {
+        session.tell(unread.run, unread.messages);
+    }
+    for claimed in work.claimed {
+        session.go_on(claimed);
+    }
+    if is_full && session.room() > 0 {
+        return None;
+    }
+    let due = if room == 0 { None } else { work.next_due };
+    let due = due.unwrap_or(Timestamp::NEVER);
+    let until = if session.clock.is_virtual() { due } else { due.min(session.clock.now().plus(SLOW_POLL)) };
+    Some((work.epoch, until))
+}

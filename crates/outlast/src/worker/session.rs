@@ -1,0 +1,257 @@
+//! A session: a worker's right to hold runs, and all that depends on it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_core::takeover::is_suspect;
+use outlast_core::{
+    Busy, Claimed, Clock, Codec, Join, Message, RunId, SessionId, Start, Started, World, WorldError,
+};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::cache::Cache;
+use super::committer::Committer;
+use super::task::Task;
+use crate::ids;
+use crate::registry::Registered;
+
+/// What the builder settled, for every session of a worker.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) build: Arc<str>,
+    pub(super) code: Registered,
+    pub(super) codec: Arc<dyn Codec>,
+    pub(super) live_max: usize,
+    pub(super) cached_max: usize,
+    pub(super) session_time: Duration,
+    pub(super) drain: Duration,
+    pub(super) is_paranoid: bool,
+}
+
+/// One session of a worker.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: SessionId,
+    pub(super) world: Arc<dyn World>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) runtime: Handle,
+    pub(super) committer: Arc<Committer>,
+    pub(super) cache: Mutex<Cache>,
+    /// The worker stops: nothing new is taken.
+    pub(super) stopping: CancellationToken,
+    /// The session is lost: nothing may be started or written.
+    pub(super) lost: CancellationToken,
+    /// Told when a live run ends.
+    pub(super) freed: Notify,
+    live: Mutex<LiveRuns>,
+}
+
+#[derive(Debug, Default)]
+struct LiveRuns {
+    by_run: HashMap<RunId, LiveRun>,
+    suspects: usize,
+}
+
+#[derive(Debug)]
+struct LiveRun {
+    mail: mpsc::UnboundedSender<Mail>,
+    task: Option<AbortHandle>,
+    is_suspect: bool,
+}
+
+/// What a live run is told by its worker.
+#[derive(Debug)]
+pub(super) enum Mail {
+    /// A message that its inbox got.
+    Message(Message),
+    /// It was released and has been claimed again, before its task was done.
+    Claimed(Box<Claimed>),
+    /// The worker stops.
+    Stop,
+}
+
+impl Session {
+    /// Joins the world.
+    pub(super) async fn join(
+        world: Arc<dyn World>,
+        settings: Arc<Settings>,
+        stopping: CancellationToken,
+    ) -> Result<Arc<Self>, WorldError> {
+        let id = ids::session();
+        let join = Join {
+            session: id,
+            host: host_name(),
+            pid: std::process::id(),
+            build: settings.build.clone(),
+            code: settings.code.code(),
+            time: settings.session_time,
+        };
+        world.join(join).await?;
+        world.takeover(id).await?;
+        let runtime = Handle::current();
+        let (clock, cached_max) = (world.clock(), settings.cached_max);
+        Ok(Arc::new(Self {
+            id,
+            clock,
+            settings,
+            committer: Arc::new(Committer::new(world.clone(), id, runtime.clone())),
+            cache: Mutex::new(Cache::new(cached_max)),
+            stopping,
+            lost: CancellationToken::new(),
+            freed: Notify::new(),
+            live: Mutex::default(),
+            world,
+            runtime,
+        }))
+    }
+
+    /// How many more runs may be live.
+    pub(super) fn room(&self) -> usize {
+        self.settings.live_max.saturating_sub(self.live_count())
+    }
+
+    pub(super) fn live_count(&self) -> usize {
+        self.live.lock().by_run.len()
+    }
+
+    pub(super) fn is_live(&self, run: RunId) -> bool {
+        self.live.lock().by_run.contains_key(&run)
+    }
+
+    pub(super) fn has_suspect(&self) -> bool {
+        self.live.lock().suspects > 0
+    }
+
+    /// Goes on with a run that was claimed.
+    pub(super) fn go_on(self: &Arc<Self>, claimed: Claimed) {
+        let run = claimed.run;
+        let is_suspect = is_suspect(claimed.crashes);
+        let mut live = self.live.lock();
+        if let Some(before) = live.by_run.get(&run) {
+            // Its task has released it and is about to end: it will find this first.
+            let _ = before.mail.send(Mail::Claimed(Box::new(claimed)));
+            return;
+        }
+        let mail = self.enlist(&mut live, run, is_suspect);
+        let task = Task { session: self.clone(), run, mail, _busy: self.busy() };
+        let task = self.runtime.spawn(task.claimed(claimed));
+        self.set_task(&mut live, run, task.abort_handle());
+    }
+
+    /// Takes a run at its start, if there is room and the code.
+    #[allow(clippy::result_large_err, reason = "the start is given back, not an error to carry around")]
+    pub(super) fn take(
+        self: &Arc<Self>,
+        start: Start,
+    ) -> Result<oneshot::Receiver<Result<Started, WorldError>>, Start> {
+        let has_code = self.settings.code.workflow(&start.workflow, start.version).is_some();
+        if !has_code || self.stopping.is_cancelled() || self.lost.is_cancelled() {
+            return Err(start);
+        }
+        let mut live = self.live.lock();
+        if live.by_run.len() >= self.settings.live_max {
+            return Err(start);
+        }
+        let (answer, answered) = oneshot::channel();
+        let run = start.run;
+        let mail = self.enlist(&mut live, run, false);
+        let task = Task { session: self.clone(), run, mail, _busy: self.busy() };
+        let task = self.runtime.spawn(task.started(start, answer));
+        self.set_task(&mut live, run, task.abort_handle());
+        Ok(answered)
+    }
+
+    fn enlist(&self, live: &mut LiveRuns, run: RunId, is_suspect: bool) -> mpsc::UnboundedReceiver<Mail> {
+        let (mail, inbox) = mpsc::unbounded_channel();
+        live.suspects += usize::from(is_suspect);
+        live.by_run.insert(run, LiveRun { mail, task: None, is_suspect });
+        inbox
+    }
+
+    fn set_task(&self, live: &mut LiveRuns, run: RunId, task: AbortHandle) {
+        if let Some(entry) = live.by_run.get_mut(&run) {
+            entry.task = Some(task);
+        }
+    }
+
+    /// Passes messages on to a live run.
+    pub(super) fn tell(&self, run: RunId, messages: Vec<Message>) {
+        if let Some(entry) = self.live.lock().by_run.get(&run) {
+            for message in messages {
+                let _ = entry.mail.send(Mail::Message(message));
+            }
+        }
+    }
+
+    /// The run's task is done with it, unless it was claimed again meanwhile. `last` runs under the lock.
+    pub(super) fn delist(
+        &self,
+        run: RunId,
+        mail: &mut mpsc::UnboundedReceiver<Mail>,
+        last: impl FnOnce(),
+    ) -> Option<Box<Claimed>> {
+        let mut live = self.live.lock();
+        while let Ok(letter) = mail.try_recv() {
+            if let Mail::Claimed(claimed) = letter {
+                return Some(claimed);
+            }
+        }
+        if let Some(entry) = live.by_run.remove(&run) {
+            live.suspects -= usize::from(entry.is_suspect);
+        }
+        last();
+        drop(live);
+        self.freed.notify_one();
+        None
+    }
+
+    /// A suspect that has committed is none any more.
+    pub(super) fn clear_suspect(&self, run: RunId) {
+        let mut live = self.live.lock();
+        let Some(entry) = live.by_run.get_mut(&run).filter(|entry| entry.is_suspect) else { return };
+        entry.is_suspect = false;
+        live.suspects -= 1;
+        self.freed.notify_one();
+    }
+
+    /// Tells every live run that the worker stops.
+    pub(super) fn wind_down(&self) {
+        for entry in self.live.lock().by_run.values() {
+            let _ = entry.mail.send(Mail::Stop);
+        }
+    }
+
+    /// Drops everything at once: no code of a live run is polled again, its attempts are told to stop.
+    pub(super) fn abandon(&self) {
+        self.lost.cancel();
+        let live = std::mem::take(&mut *self.live.lock());
+        for entry in live.by_run.values() {
+            if let Some(task) = &entry.task {
+                task.abort();
+            }
+        }
+        *self.cache.lock() = Cache::new(self.settings.cached_max);
+        self.freed.notify_one();
+    }
+
+    /// Waits until no run is live.
+    pub(super) async fn drained(&self) {
+        while self.live_count() > 0 {
+            self.freed.notified().await;
+        }
+    }
+
+    pub(super) fn busy(&self) -> Busy {
+        self.clock.busy()
+    }
+}
+
+fn host_name() -> String {
+    std::fs::read_to_string("/etc/hostname").map_or_else(|_| "localhost".into(), |name| name.trim().to_owned())
+}

@@ -1,0 +1,240 @@
+//! The task of one live run: brings it to life, and sees it off.
+
+use std::sync::Arc;
+
+use outlast_core::event::TurnRecord;
+use outlast_core::turn::From;
+use outlast_core::{
+    Busy, Claimed, Codec, Event, Message, MessageBody, RunId, RunStarted, Start, Started,
+    Status, Stuck, StuckReason, Then, Timestamp, Turn, WorldError,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use super::live::{End, Gone, Kept, Live, Place, start_answer};
+use super::session::{Mail, Session};
+use crate::ids;
+use crate::replay::Machine;
+use crate::upkeep::{self, unborn_cancel};
+
+/// A task that holds one run.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) session: Arc<Session>,
+    pub(super) run: RunId,
+    pub(super) mail: mpsc::UnboundedReceiver<Mail>,
+    /// The run is being worked on as long as its task lives.
+    pub(super) _busy: Busy,
+}
+
+type StartAnswer = oneshot::Sender<Result<Started, WorldError>>;
+
+impl Task {
+    /// Holds a run from its start: the start and the first turn are one commit.
+    pub(super) async fn started(mut self, start: Start, answer: StartAnswer) {
+        let at = self.session.clock.now();
+        let kept = match self.first_turn(&start, at) {
+            Ok((machine, events)) => self.begin(machine, events, at, start, answer).await,
+            Err(_) => {
+                // The start is good, though its first turn is not: whoever claims the run finds out.
+                let started = self.session.world.start(vec![start]).await;
+                let _ = answer.send(started.and_then(|mut answers| answers.remove(0)));
+                None
+            }
+        };
+        let next = self.retire(kept);
+        self.hold(next).await;
+    }
+
+    /// Holds a run that was claimed.
+    pub(super) async fn claimed(self, claimed: Claimed) {
+        self.hold(Some(Box::new(claimed))).await;
+    }
+
+    async fn hold(mut self, mut next: Option<Box<Claimed>>) {
+        while let Some(claimed) = next {
+            let kept = self.hold_once(*claimed).await;
+            next = self.retire(kept);
+        }
+    }
+
+    /// Leaves the list of live runs, unless the run was claimed again meanwhile.
+    fn retire(&mut self, kept: Kept) -> Option<Box<Claimed>> {
+        let (session, run) = (self.session.clone(), self.run);
+        let mut evicted = None;
+        let next = session.delist(run, &mut self.mail, || {
+            evicted = kept.and_then(|(turn, machine)| session.cache.lock().put(run, turn, machine));
+        });
+        drop(evicted);
+        next
+    }
+
+    fn first_turn(&self, start: &Start, at: Timestamp) -> Result<(Machine, Vec<Event>), Stuck> {
+        let event = start.event();
+        let settings = &self.session.settings;
+        let mut machine = match &event {
+            Event::RunStarted(started) => Machine::new(self.run, started, &settings.code, &settings.codec, at)?,
+            _ => return Err(unreadable(self.run)),
+        };
+        let mut events = vec![event];
+        machine.begin(&mut events)?;
+        match machine.missing_step(&settings.code) {
+            Some(stuck) => Err(stuck),
+            None => Ok((machine, events)),
+        }
+    }
+
+    async fn begin(
+        &mut self,
+        machine: Machine,
+        events: Vec<Event>,
+        at: Timestamp,
+        start: Start,
+        answer: StartAnswer,
+    ) -> Kept {
+        let started = Started { run: self.run, is_new: true };
+        let place = Place { turn: start.turn, at, seq: 0, consumed: 0, has_crashes: false };
+        let mut live = Live::new(self, machine, place);
+        let ended = live.begin(start, events, |committed| {
+            // Whoever asked may be gone; the run is started all the same.
+            let _ = answer.send(start_answer(started, committed));
+        });
+        let ended = ended.await;
+        let seen_off = see_off(live, ended);
+        self.finish(seen_off).await
+    }
+
+    /// Keeps what is to be kept, and says why the rest was let go.
+    async fn finish(&mut self, seen_off: Result<Kept, (Place, Gone)>) -> Kept {
+        match seen_off {
+            Ok(kept) => kept,
+            Err((place, gone)) => {
+                self.let_go(place, gone).await;
+                None
+            }
+        }
+    }
+
+    async fn hold_once(&mut self, claimed: Claimed) -> Kept {
+        let place = Place {
+            turn: claimed.turn,
+            at: claimed.turn_at,
+            seq: claimed.seq,
+            consumed: claimed.consumed,
+            has_crashes: claimed.crashes > 0,
+        };
+        if claimed.is_fresh && claimed.inbox.iter().any(|message| is_cancel(&message.body)) {
+            self.cancel_unborn(place, claimed.inbox).await;
+            return None;
+        }
+        let (is_fresh, inbox) = (claimed.is_fresh, claimed.inbox.clone());
+        let seen_off = match self.machine_of(claimed).await {
+            Ok(machine) => {
+                let mut live = Live::new(self, machine, place);
+                let ended = live.resume(inbox, is_fresh).await;
+                see_off(live, ended)
+            }
+            Err(gone) => Err((place, gone)),
+        };
+        self.finish(seen_off).await
+    }
+
+    async fn machine_of(&self, claimed: Claimed) -> Result<Machine, Gone> {
+        if let Some(machine) = self.session.cache.lock().take(claimed.run, claimed.turn) {
+            return Ok(machine);
+        }
+        let history = match claimed.history {
+            Some(history) => history,
+            None => read_history(&self.session, claimed.run).await.map_err(Gone::Lost)?,
+        };
+        machine_from(&self.session, claimed.run, history, claimed.is_fresh)
+    }
+
+    /// A run that had no turn yet is cancelled without one: its code is not needed.
+    async fn cancel_unborn(&mut self, place: Place, inbox: Vec<Message>) {
+        let Some((events, consumed)) = unborn_cancel(inbox) else { return };
+        let turn = Turn { events, consumed, ..self.empty_turn(place, Then::End(Status::Cancelled)) };
+        if let Err(error) = self.session.committer.commit(turn).await {
+            tracing::warn!(run = %self.run, %error, "a run was not cancelled");
+        }
+    }
+
+    /// Lets go of a run that cannot go on here.
+    async fn let_go(&mut self, place: Place, gone: Gone) {
+        match gone {
+            Gone::Lost(error) => tracing::warn!(run = %self.run, %error, "let go of a run"),
+            Gone::Stuck(stuck) => {
+                tracing::error!(run = %self.run, reason = %stuck.reason, message = stuck.message, "a run is stuck");
+                let turn = self.empty_turn(place, Then::Stuck(self.signed(stuck)));
+                if let Err(error) = self.session.committer.commit(turn).await {
+                    tracing::warn!(run = %self.run, %error, "a stuck run was not marked");
+                }
+            }
+        }
+    }
+
+    fn signed(&self, stuck: Stuck) -> Stuck {
+        Stuck { build: self.session.settings.build.to_string(), ..stuck }
+    }
+
+    fn empty_turn(&self, place: Place, then: Then) -> Turn {
+        Turn {
+            run: self.run,
+            id: ids::turn(),
+            from: From::Turn(place.turn),
+            seq: place.seq,
+            at: self.session.clock.now().max(place.at),
+            build: self.session.settings.build.clone(),
+            events: Vec::new(),
+            consumed: place.consumed,
+            fired_until: None,
+            clears_crashes: false,
+            then,
+        }
+    }
+}
+
+fn see_off(live: Live<'_>, ended: Result<End, Gone>) -> Result<Kept, (Place, Gone)> {
+    match ended {
+        Ok(End::Released) => Ok(live.into_kept()),
+        Ok(End::Ended) => Ok(None),
+        Err(gone) => Err((live.place(), gone)),
+    }
+}
+
+fn is_cancel(body: &MessageBody) -> bool {
+    matches!(body, MessageBody::Cancel { .. })
+}
+
+fn unreadable(run: RunId) -> Stuck {
+    Stuck {
+        reason: StuckReason::Unreadable,
+        message: format!("the history of run {run} does not begin with `run_started`"),
+        build: String::new(),
+    }
+}
+
+/// The whole history of a run.
+pub(super) async fn read_history(session: &Session, run: RunId) -> Result<Vec<TurnRecord>, WorldError> {
+    upkeep::read_history(&*session.world, run).await
+}
+
+/// The machine of a run with this history; one that had no turn yet is not polled.
+pub(super) fn machine_from(
+    session: &Session,
+    run: RunId,
+    history: Vec<TurnRecord>,
+    is_fresh: bool,
+) -> Result<Machine, Gone> {
+    let (code, codec): (_, &Arc<dyn Codec>) = (&session.settings.code, &session.settings.codec);
+    if !is_fresh {
+        return Machine::replay(run, history, code, codec).map_err(Gone::Stuck);
+    }
+    let first = history.into_iter().next().ok_or_else(|| Gone::Stuck(unreadable(run)))?;
+    match first.events.into_iter().next() {
+        Some(Event::RunStarted(started)) => {
+            let started: RunStarted = started;
+            Machine::new(run, &started, code, codec, first.at).map_err(Gone::Stuck)
+        }
+        _ => Err(Gone::Stuck(unreadable(run))),
+    }
+}

@@ -1,0 +1,32 @@
+//! `cargo xtask ci`: everything a change has to pass.
+
+use std::path::Path;
+
+use crate::cargo::{cargo, run as run_command};
+use crate::error::{Error, Result};
+use crate::report::Report;
+use crate::test::{self, Request};
+
+/// What `help` says.
+pub(crate) const HELP: &str = "\
+ci
+    Everything a change has to pass: formatting, clippy, `test`, and documentation without warnings.";
+
+/// Runs all checks, the quick ones first.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
+    if !arguments.is_empty() {
+        return Err(Error::Usage(format!("`ci` takes no arguments: {}", arguments.join(" "))));
+    }
+    let mut report = Report::default();
+    report.stage("format", || run_command(cargo(root).args(["fmt", "--all", "--", "--check"])))?;
+    report.stage("clippy", || {
+        run_command(cargo(root).args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    })?;
+    test::stages(root, &Request::default(), &mut report)?;
+    report.stage("docs", || {
+        let mut command = cargo(root);
+        run_command(command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+    })?;
+    report.print();
+    Ok(())
+}

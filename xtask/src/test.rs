@@ -1,0 +1,222 @@
+//! `cargo xtask test`: set-up, then every test there is.
+
+use std::path::Path;
+
+use crate::cargo::{cargo, has_nextest, run as run_command};
+use crate::error::{Error, Result};
+use crate::report::Report;
+use crate::setup::Setup;
+use crate::tidy;
+
+/// What `help` says.
+pub(crate) const HELP: &str = "\
+test [--only STAGE] [CARGO TEST ARGUMENTS]
+    Set up what the tests need, then run all of them, in stages:
+      tidy      the checks of `cargo xtask tidy`
+      tests     unit and integration tests of the workspace
+      doctests  the code in the documentation
+      examples  the example programs
+    The first stage that fails ends the run. Arguments such as `-p outlast-core` or a part of a
+    test's name go to the stage of `--only`, or else to `tests`, and only that stage runs.";
+
+/// The examples that are executed, each with its arguments.
+const EXAMPLES: &[(&str, &[&str])] = &[];
+
+/// The package that holds the examples.
+const EXAMPLES_PACKAGE: &str = "outlast-examples";
+
+/// Runs the tests that the arguments ask for, and says how long each stage took.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
+    if matches!(arguments, [flag] if flag == "--help" || flag == "-h") {
+        println!("Usage: cargo xtask {HELP}");
+        return Ok(());
+    }
+    let request = Request::parse(arguments)?;
+    let mut report = Report::default();
+    stages(root, &request, &mut report)?;
+    report.print();
+    Ok(())
+}
+
+/// Runs the stages that the request wants.
+pub(crate) fn stages(root: &Path, request: &Request, report: &mut Report) -> Result<()> {
+    if request.wants(Stage::Tidy) {
+        report.stage(Stage::Tidy.name(), || tidy::check(root))?;
+    }
+    let setup = report.stage("set-up", Setup::begin)?;
+    if request.wants(Stage::Tests) {
+        report.stage(Stage::Tests.name(), || tests(root, &setup, &request.arguments))?;
+    }
+    if request.wants(Stage::Doctests) {
+        report.stage(Stage::Doctests.name(), || doctests(root, &setup, &request.arguments))?;
+    }
+    if request.wants(Stage::Examples) {
+        report.stage(Stage::Examples.name(), || examples(root, &setup))?;
+    }
+    Ok(())
+}
+
+fn tests(root: &Path, setup: &Setup, arguments: &[String]) -> Result<()> {
+    let mut command = cargo(root);
+    if has_nextest(root) {
+        command.args(["nextest", "run"]);
+    } else {
+        // Without the documentation, which is a stage of its own.
+        command.args(["test", "--tests"]);
+    }
+    if !chooses_packages(arguments) {
+        command.arg("--workspace");
+    }
+    if arguments.is_empty() {
+        // Whoever waits for the whole run wants to know of every failure in it.
+        command.arg("--no-fail-fast");
+    }
+    run_command(setup.apply(command.args(arguments)))
+}
+
+fn doctests(root: &Path, setup: &Setup, arguments: &[String]) -> Result<()> {
+    let mut command = cargo(root);
+    command.args(["test", "--doc"]);
+    if !chooses_packages(arguments) {
+        command.arg("--workspace");
+    }
+    run_command(setup.apply(command.args(arguments)))
+}
+
+fn examples(root: &Path, setup: &Setup) -> Result<()> {
+    for (name, arguments) in EXAMPLES {
+        let mut command = cargo(root);
+        command.args(["run", "--quiet", "--package", EXAMPLES_PACKAGE, "--example", name, "--"]);
+        run_command(setup.apply(command.args(*arguments)))?;
+    }
+    Ok(())
+}
+
+/// Whether the arguments say which packages to test, so that the whole workspace is not meant.
+fn chooses_packages(arguments: &[String]) -> bool {
+    let for_cargo = arguments.iter().take_while(|argument| *argument != "--");
+    for_cargo.into_iter().any(|argument| {
+        argument.starts_with("-p") || argument == "--package" || argument.starts_with("--package=")
+    })
+}
+
+/// A part of the tests that can be run alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Tidy,
+    Tests,
+    Doctests,
+    Examples,
+}
+
+impl Stage {
+    const ALL: [Self; 4] = [Self::Tidy, Self::Tests, Self::Doctests, Self::Examples];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tidy => "tidy",
+            Self::Tests => "tests",
+            Self::Doctests => "doctests",
+            Self::Examples => "examples",
+        }
+    }
+
+    fn parse(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|stage| stage.name() == name).ok_or_else(|| {
+            let known = Self::ALL.map(Self::name).join(", ");
+            Error::Usage(format!(
+                "unknown stage `{name}`; known are: {known}; to run the tests of that name, leave out `--only`"
+            ))
+        })
+    }
+
+    fn takes_arguments(self) -> bool {
+        matches!(self, Self::Tests | Self::Doctests)
+    }
+}
+
+/// Which tests to run.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Request {
+    only: Option<Stage>,
+    arguments: Vec<String>,
+}
+
+impl Request {
+    fn parse(arguments: &[String]) -> Result<Self> {
+        let mut request = Self::default();
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            if argument == "--only" {
+                let name = rest.next().ok_or_else(|| Error::Usage("`--only` needs a stage".into()))?;
+                request.only = Some(Stage::parse(name)?);
+            } else if let Some(name) = argument.strip_prefix("--only=") {
+                request.only = Some(Stage::parse(name)?);
+            } else if argument == "--" {
+                request.arguments.push(argument.clone());
+                request.arguments.extend(rest.by_ref().cloned());
+            } else {
+                request.arguments.push(argument.clone());
+            }
+        }
+        match request.only {
+            Some(stage) if !stage.takes_arguments() && !request.arguments.is_empty() => Err(Error::Usage(
+                format!("stage `{}` takes no arguments: {}", stage.name(), request.arguments.join(" ")),
+            )),
+            _ => Ok(request),
+        }
+    }
+
+    fn wants(&self, stage: Stage) -> bool {
+        match self.only {
+            Some(only) => only == stage,
+            None => self.arguments.is_empty() || stage == Stage::Tests,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Request> {
+        Request::parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    fn wanted(line: &str) -> Vec<&'static str> {
+        let request = parse(line).unwrap();
+        Stage::ALL.into_iter().filter(|stage| request.wants(*stage)).map(Stage::name).collect()
+    }
+
+    #[test]
+    fn without_arguments_everything_runs() {
+        assert_eq!(wanted(""), ["tidy", "tests", "doctests", "examples"]);
+    }
+
+    #[test]
+    fn arguments_narrow_the_run_to_one_stage() {
+        assert_eq!(wanted("-p outlast-core retry"), ["tests"]);
+        assert_eq!(wanted("--only doctests -p outlast"), ["doctests"]);
+        assert_eq!(wanted("--only=tidy"), ["tidy"]);
+        assert_eq!(parse("--only tests -- --only").unwrap().arguments, ["--", "--only"]);
+    }
+
+    #[test]
+    fn a_request_that_makes_no_sense_is_refused() {
+        for (line, reason) in [
+            ("--only", "needs a stage"),
+            ("--only retry", "known are: tidy, tests, doctests, examples"),
+            ("--only tidy -p outlast", "stage `tidy` takes no arguments: -p outlast"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert!(matches!(error, Error::Usage(_)) && error.to_string().contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn chosen_packages_replace_the_workspace() {
+        let chooses = |line: &str| chooses_packages(&parse(line).unwrap().arguments);
+        assert!(chooses("-p outlast") && chooses("-poutlast") && chooses("--package=outlast"));
+        assert!(!chooses("retry") && !chooses("retry -- -p"));
+    }
+}

@@ -1,0 +1,121 @@
+//! Links of documents to files of the project.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::Finding;
+
+/// Finds links to files that are not there.
+pub(super) fn check(root: &Path, path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (line, target) in targets(text) {
+        let Some(file) = file_of(path, &target) else { continue };
+        if !file.is_some_and(|file| root.join(file).exists()) {
+            findings.push((line, format!("the link `{target}` leads to no file of the project")));
+        }
+    }
+    findings
+}
+
+/// The targets of all links outside code, with their lines.
+fn targets(text: &str) -> Vec<(usize, String)> {
+    let mut targets = Vec::new();
+    let mut fence: Option<&str> = None;
+    for (index, line) in text.lines().enumerate() {
+        let begin = line.trim_start();
+        let mark = ["```", "~~~"].into_iter().find(|mark| begin.starts_with(mark));
+        match (fence, mark) {
+            (Some(open), Some(mark)) if open == mark => fence = None,
+            (Some(_), _) => {}
+            (None, Some(mark)) => fence = Some(mark),
+            (None, None) => {
+                targets.extend(targets_of_line(&without_code(line)).map(|target| (index + 1, target)));
+            }
+        }
+    }
+    targets
+}
+
+/// The line without its code spans.
+fn without_code(line: &str) -> String {
+    // Parts between backticks alternate; an odd backtick at the end opens nothing.
+    let parts: Vec<&str> = line.split('`').collect();
+    let kept = parts.iter().enumerate().filter(|(index, _)| index % 2 == 0 || index + 1 == parts.len());
+    kept.map(|(_, part)| *part).collect::<Vec<_>>().join("code")
+}
+
+/// The targets of `[text](target "title")` and of `[name]: target`.
+fn targets_of_line(line: &str) -> impl Iterator<Item = String> {
+    let inline = line.match_indices("](").filter_map(|(at, _)| {
+        let rest = &line[at + 2..];
+        rest.find(')').map(|end| &rest[..end])
+    });
+    let named = line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")).map(|(_, target)| target);
+    let targets: Vec<String> = inline
+        .chain(named)
+        .filter_map(|target| {
+            let target = target.trim().trim_start_matches('<');
+            target.split([' ', '>']).next().map(String::from)
+        })
+        .collect();
+    targets.into_iter()
+}
+
+/// The file below the root that a link means. The outer `None`: the link does not mean a file of the
+/// project; the inner one: it leads out of the project.
+fn file_of(from: &str, target: &str) -> Option<Option<PathBuf>> {
+    let file = target.split(['#', '?']).next().unwrap_or_default();
+    // Without a file it is a place in the same document; with a colon it is a URL or an item of code.
+    if file.is_empty() || file.contains(':') {
+        return None;
+    }
+    let joined = match file.strip_prefix('/') {
+        Some(from_root) => PathBuf::from(from_root),
+        None => Path::new(from).parent().unwrap_or(Path::new("")).join(file),
+    };
+    Some(normal(&joined))
+}
+
+/// The path without `.` and `..`; `None` when it leads above its beginning.
+fn normal(path: &Path) -> Option<PathBuf> {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir if !normal.pop() => return None,
+            Component::Normal(part) => normal.push(part),
+            _ => {}
+        }
+    }
+    Some(normal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(from: &str, text: &str) -> Vec<usize> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        check(root, from, text).into_iter().map(|(line, _)| line).collect()
+    }
+
+    #[test]
+    fn links_to_files_resolve_from_the_document() {
+        assert_eq!(found("a.md", "[x](Cargo.toml) [y](src/main.rs#L1) [z](./src \"title\")"), [0; 0]);
+        assert_eq!(
+            found("src/a.md", "[x](../Cargo.toml) [y](main.rs) [z](/Cargo.toml)\n[n]: main.rs"),
+            [0; 0]
+        );
+        assert_eq!(found("a.md", "\n[x](main.rs) and [y](Cargo.toml)"), [2]);
+        assert_eq!(found("a.md", "[x]: gone.md"), [1]);
+        assert_eq!(found("a.md", "[x](../xtask/Cargo.toml)"), [1]);
+    }
+
+    #[test]
+    fn what_is_no_link_to_a_file_is_left_alone() {
+        assert_eq!(
+            found("a.md", "[x](https://example.org/a.md) [y](#part) [z](mailto:a@example.org)"),
+            [0; 0]
+        );
+        assert_eq!(found("a.md", "[x](crate::World) `[y](gone.md)`\n```\n[z](gone.md)\n```"), [0; 0]);
+        assert_eq!(found("a.md", "```\n```\n[z](gone.md)"), [3]);
+    }
+}

@@ -1,0 +1,103 @@
+//! Words that no file should hold, and the comment that every SQL file begins with.
+
+use std::path::Path;
+
+use super::Finding;
+use super::source::Source;
+
+// Each in two parts, so that this file does not hold them itself.
+const UNFINISHED: &[&str] = &[concat!("FIX", "ME")];
+const UNFINISHED_CODE: &[&str] = &[concat!("todo", "!("), concat!("unimplemented", "!(")];
+const HOMES: &[&str] =
+    &[concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("/ro", "ot/"), concat!(r"C:\Us", "ers")];
+
+/// Finds marks of unfinished work and paths of one machine.
+pub(super) fn check_any(root: &Path, text: &str) -> Vec<Finding> {
+    let root = checkout(root);
+    let places: Vec<&str> = HOMES.iter().copied().chain(root.as_deref()).collect();
+    let mut findings = Vec::new();
+    for (line, text) in lines(text) {
+        for mark in UNFINISHED.iter().filter(|mark| text.contains(**mark)) {
+            findings.push((line, format!("`{mark}` marks unfinished work; finish it, or open an issue")));
+        }
+        if let Some(place) = places.iter().find(|place| holds_path(text, place)) {
+            findings
+                .push((line, format!("`{place}` is a path of one machine; use a relative or temporary one")));
+        }
+    }
+    findings
+}
+
+/// Finds code that panics because it was never written. Literals may name it.
+pub(super) fn check_rust(source: &Source) -> Vec<Finding> {
+    let text = source.without_literals();
+    let mut findings = Vec::new();
+    for (line, text) in lines(&text) {
+        for mark in UNFINISHED_CODE.iter().filter(|mark| text.contains(**mark)) {
+            findings.push((line, format!("`{mark}…)` is unfinished code; write it, or leave it out")));
+        }
+    }
+    findings
+}
+
+/// Finds an SQL file that does not begin by saying what it is for.
+pub(super) fn check_sql(text: &str) -> Option<Finding> {
+    let begins_well = text.starts_with("--") || text.starts_with("/*");
+    (!begins_well)
+        .then(|| (1, "the file does not start with a comment; say what the statement is for".into()))
+}
+
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().map(|(index, line)| (index + 1, line))
+}
+
+/// The place of this checkout. One directly below `/` is too common a word to search for.
+fn checkout(root: &Path) -> Option<String> {
+    let root = root.canonicalize().ok()?;
+    (root.components().count() > 2).then(|| root.to_string_lossy().into_owned())
+}
+
+/// Whether the line holds an absolute path that begins with `place`, and not a longer one that goes through it.
+fn holds_path(line: &str, place: &str) -> bool {
+    let continues = |c: char| c.is_alphanumeric() || "._-~*{}<>$/".contains(c);
+    line.match_indices(place).any(|(at, _)| !line[..at].ends_with(continues))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn any(text: &str) -> Vec<usize> {
+        check_any(Path::new("no such folder"), text).into_iter().map(|(line, _)| line).collect()
+    }
+
+    #[test]
+    fn marks_of_unfinished_work_are_found_in_any_text() {
+        assert_eq!(any(concat!("a\n# FIX", "ME later")), [2]);
+        assert_eq!(any("fix me"), [0; 0]);
+    }
+
+    #[test]
+    fn unfinished_code_is_found_but_may_be_spoken_of() {
+        let found = |text| check_rust(&Source::new(text)).len();
+        assert_eq!(found(concat!("fn f() { todo", "!() }")), 1);
+        assert_eq!(found(concat!("/// unimplemented", "!(\"x\")")), 1);
+        assert_eq!(found(concat!("\"todo", "!()\"")), 0);
+    }
+
+    #[test]
+    fn paths_of_one_machine_are_found() {
+        assert_eq!(any(concat!("see /ho", "me/ada/x")), [1]);
+        assert_eq!(any(concat!("\"/Us", "ers/ada\"")), [1]);
+        assert_eq!(any(concat!("https://example.org/ho", "me/x and $TMP/ro", "ot/")), [0; 0]);
+        let here = std::env::current_dir().unwrap();
+        let text = format!("(see {})", here.canonicalize().unwrap().display());
+        assert!(!check_any(&here, &text).is_empty());
+    }
+
+    #[test]
+    fn an_sql_file_begins_with_a_comment() {
+        assert_eq!(check_sql("-- Why.\nSELECT 1;"), None);
+        assert_eq!(check_sql("SELECT 1; -- Why.").unwrap().0, 1);
+    }
+}
