@@ -54,7 +54,8 @@ impl Claim {
         if !session.exists([self.session.to_string()])? {
             return Err(session_gone(self.session).into());
         }
-        let Found { ready, next_due } = look(connection, now, self.session, &self.request, self.limit().min(1))?;
+        let Found { ready, next_due } =
+            look(connection, now, self.session, &self.request, self.limit().min(1))?;
         if !ready.is_empty() {
             return Ok(None);
         }
@@ -71,7 +72,8 @@ pub(crate) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Brought, Refusal> 
     let unread = unread(tx.connection, claim.session)?;
     let Found { ready, next_due } =
         look(tx.connection, tx.now, claim.session, &claim.request, claim.limit())?;
-    let mut brought = Brought { claimed: Vec::with_capacity(ready.len()), unread, next_due, long: Vec::new() };
+    let mut brought =
+        Brought { claimed: Vec::with_capacity(ready.len()), unread, next_due, long: Vec::new() };
     for run in ready {
         let history = if (claim.request.known)(run.run, run.turn) {
             None

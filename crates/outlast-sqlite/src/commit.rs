@@ -2,8 +2,8 @@
 
 use outlast_core::turn::From;
 use outlast_core::{
-    Committed, Ended, Event, Outcome, SessionId, Start, Started, Status, Stuck, Then, Timestamp, Turn, TurnId,
-    Wait, WorldError,
+    Committed, Ended, Event, Outcome, SessionId, Start, Started, Status, Stuck, Then, Timestamp, Turn,
+    TurnId, Wait, WorldError,
 };
 use rusqlite::{OptionalExtension, params};
 
@@ -171,7 +171,11 @@ fn check_fired(tx: &Tx<'_>, new: &NewTurn, until: Timestamp) -> Result<(), Refus
 fn write(tx: &mut Tx<'_>, new: &NewTurn, holding: &Holding) -> Result<(), Refusal> {
     let turn = &new.turn;
     let changed = match &turn.then {
-        Then::Hold if turn.consumed == holding.consumed && !turn.clears_crashes && !turn.events.is_empty() => 1,
+        Then::Hold
+            if turn.consumed == holding.consumed && !turn.clears_crashes && !turn.events.is_empty() =>
+        {
+            1
+        }
         Then::Hold => tx.execute(
             sql::RUN_HOLD,
             params![new.run, stored(turn.consumed), new.id, stored(new.next_seq()), turn.at.as_micros()],

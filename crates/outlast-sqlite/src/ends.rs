@@ -70,10 +70,7 @@ fn answer_all(asked: Vec<Asked>, ends: Result<HashMap<RunId, Option<Ended>>, Wor
 }
 
 /// How each of the runs ended, `None` for those that have not; runs that are not there are left out.
-pub(crate) fn ends(
-    connection: &Connection,
-    runs: &[RunId],
-) -> Result<HashMap<RunId, Option<Ended>>, Error> {
+pub(crate) fn ends(connection: &Connection, runs: &[RunId]) -> Result<HashMap<RunId, Option<Ended>>, Error> {
     let asked: Vec<String> = runs.iter().map(|run| format!("\"{run}\"")).collect();
     let mut statement = connection.prepare_cached(sql::RUN_ENDS)?;
     let rows = statement.query_map([format!("[{}]", asked.join(","))], |row| {

@@ -19,27 +19,27 @@ mod world;
 
 mod options;
 
-mod writer;
-mod tx;
 mod holdings;
+mod tx;
+mod writer;
 
-mod start;
+mod claim;
 mod commit;
+mod ready;
 mod send;
 mod session;
-mod claim;
-mod ready;
+mod start;
 
-mod readers;
-mod list;
 mod ends;
+mod list;
 mod lookout;
+mod readers;
 
+mod error;
 mod file;
 mod locks;
 mod row;
 mod sql;
-mod error;
 mod thread;
 
 pub use options::{SqliteOptions, SqliteUrl, Sync};

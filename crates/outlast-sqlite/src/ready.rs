@@ -43,7 +43,8 @@ pub(crate) fn look(
     request: &ClaimRequest,
     limit: usize,
 ) -> Result<Found, Error> {
-    let mut look = Look { connection, now, session, request, limit, alive: HashMap::new(), found: Found::default() };
+    let mut look =
+        Look { connection, now, session, request, limit, alive: HashMap::new(), found: Found::default() };
     for code in request.code.iter() {
         let is_full = look.scan(sql::READY_BY_CODE, params![&*code.workflow, code.version], Needs::Code)?;
         if is_full {

@@ -8,13 +8,13 @@ use std::task::Poll;
 
 use async_trait::async_trait;
 use outlast_core::limits::{BATCH_TURNS_MAX, HISTORY_TURNS_READ_MAX};
+use outlast_core::turn::Held;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Hosts, Join, Message,
     NewMessage, Page, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn, TurnRecord,
     Waiters, Work, WorkerView, World, WorldError,
 };
-use outlast_core::turn::Held;
 
 use crate::claim::{Brought, Claim, claim, consumed, history, inbox};
 use crate::commit::{NewTurn, commit};
@@ -261,11 +261,7 @@ impl World for SqliteWorld {
                 "survives the death of the process; the last commits before a loss of power may be lost"
             }
         };
-        Description {
-            kind: "sqlite",
-            place: self.path.display().to_string(),
-            durability: durability.into(),
-        }
+        Description { kind: "sqlite", place: self.path.display().to_string(), durability: durability.into() }
     }
 }
 

@@ -14,7 +14,7 @@
 
 mod case;
 mod cases;
-mod shape;
+pub(crate) mod shape;
 mod subject;
 mod worker;
 
@@ -43,6 +43,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use case::Case;
+pub(crate) use case::one;
 pub use subject::Subject;
 pub use worker::Worker;
 

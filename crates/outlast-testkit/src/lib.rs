@@ -8,5 +8,6 @@ mod watchdog;
 
 pub mod clock;
 pub mod conformance;
+pub mod model;
 
 pub use clock::TestClock;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use outlast_core::event::TurnRecord;
 use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX, PAGE_RUNS_MAX};
 use outlast_core::{
-    Codec, Counts, Headers, IntoDuration, MessageBody, NewMessage, Order, Outcome, Page, Payload, PlainJson, RunId,
-    RunQuery, RunView, Start, StartKey, Started, Status, Timestamp, WorkerView, World, WorldError,
+    Codec, Counts, Headers, IntoDuration, MessageBody, NewMessage, Order, Outcome, Page, Payload, PlainJson,
+    RunId, RunQuery, RunView, Start, StartKey, Started, Status, Timestamp, WorkerView, World, WorldError,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -246,13 +246,12 @@ impl<O> StartCall<'_, O> {
 impl Client {
     /// Hands the run to a worker of this process, or leaves it for any worker to claim.
     async fn start_run(&self, start: Start) -> Result<Started, WorldError> {
-        match self.world.hosts().take(start.clone()) {
-            Ok(answer) => match answer.await {
+        if let Ok(answer) = self.world.hosts().take(start.clone()) {
+            match answer.await {
                 // The worker stopped meanwhile; whether it committed is unknown, so repeat by id.
                 Err(WorldError::Unavailable(_) | WorldError::Fenced(_)) => {}
                 answered => return answered,
-            },
-            Err(_) => {}
+            }
         }
         first(persist(|| self.world.start(vec![start.clone()])).await?)
     }

@@ -225,7 +225,7 @@ impl From<Error> for Box<dyn std::error::Error> {
 
 impl From<StepError> for Error {
     fn from(error: StepError) -> Self {
-        Self::of_failure(error.failure)
+        Self::of_failure(*error.failure)
     }
 }
 
@@ -243,7 +243,8 @@ impl From<StepError> for Error {
 /// assert!(check(0).unwrap_err().is_fatal());
 /// ```
 pub struct StepError {
-    failure: Failure,
+    // Boxed, so that a step's `Result` stays small.
+    failure: Box<Failure>,
     retry_after: Option<Duration>,
 }
 
@@ -289,11 +290,11 @@ impl StepError {
     }
 
     pub(crate) fn of_failure(failure: Failure) -> Self {
-        Self { failure, retry_after: None }
+        Self { failure: Box::new(failure), retry_after: None }
     }
 
     pub(crate) fn into_parts(self) -> (Failure, Option<Duration>) {
-        (self.failure, self.retry_after)
+        (*self.failure, self.retry_after)
     }
 }
 

@@ -45,8 +45,8 @@ mod workflow;
 
 pub use outlast_core as core;
 pub use outlast_core::{
-    Codec, Counts, IntoDuration, Order, Page, Payload, PayloadError, Policy, RunId, RunQuery, RunView, Status, Stuck,
-    StuckReason, Timestamp, Wait, World, WorldError,
+    Codec, Counts, IntoDuration, Order, Page, Payload, PayloadError, Policy, RunId, RunQuery, RunView,
+    Status, Stuck, StuckReason, Timestamp, Wait, World, WorldError,
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;
@@ -81,7 +81,8 @@ impl<T, E> ResultParts for Result<T, E> {
 /// `join!` and `try_join!` are those of `futures-util`, which poll in order: they replay identically.
 pub mod prelude {
     pub use crate::{
-        Client, Context, Error, RunHandle, Step, StepContext, StepError, Worker, Workflow, select, step, workflow,
+        Client, Context, Error, RunHandle, Step, StepContext, StepError, Worker, Workflow, select, step,
+        workflow,
     };
     pub use futures_util::stream::{FuturesUnordered, StreamExt};
     pub use futures_util::{join, try_join};

@@ -134,13 +134,20 @@ pub(crate) fn decode_input<T: serde::de::DeserializeOwned>(
         .map_err(|error| StepError::fatal(format!("the input of step `{step}` does not fit: {error}")))
 }
 
-pub(crate) fn encode_output<T: serde::Serialize>(output: &T, codec: &dyn Codec) -> Result<Payload, StepError> {
+pub(crate) fn encode_output<T: serde::Serialize>(
+    output: &T,
+    codec: &dyn Codec,
+) -> Result<Payload, StepError> {
     Payload::json(output).and_then(|plain| codec.encode(plain)).map_err(|error| {
         StepError::of_failure(outlast_core::Failure::new(kind_of_payload(&error), error.to_string()))
     })
 }
 
-fn erased<D: WorkflowDefinition>(ctx: Context, input: Payload, codec: &dyn Codec) -> Result<ErasedRun, Error> {
+fn erased<D: WorkflowDefinition>(
+    ctx: Context,
+    input: Payload,
+    codec: &dyn Codec,
+) -> Result<ErasedRun, Error> {
     let input = codec.decode(input)?.decode::<D::Input>().map_err(|error| {
         Error::invalid(format!("the input of workflow `{}` does not fit: {error}", D::NAME))
     })?;

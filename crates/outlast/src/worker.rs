@@ -65,7 +65,8 @@ impl Host for Current {
     fn take(&self, start: Start) -> Result<HostedStart, Start> {
         let answered = self.session().take(start)?;
         Ok(Box::pin(async move {
-            let stopped = || WorldError::Unavailable("the worker stopped before the start was committed".into());
+            let stopped =
+                || WorldError::Unavailable("the worker stopped before the start was committed".into());
             answered.await.unwrap_or_else(|_| Err(stopped()))
         }))
     }

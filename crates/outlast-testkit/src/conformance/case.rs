@@ -137,7 +137,12 @@ impl Case {
 
     /// A worker of another process, which can crash.
     pub async fn join_elsewhere(&self, workflow: &str) -> Worker {
-        self.join_with(self.subject.other_handle().await, self.new_join(&[(workflow, 1)])).await
+        self.join_with(self.other_handle().await, self.new_join(&[(workflow, 1)])).await
+    }
+
+    /// The world as another process would see it.
+    pub async fn other_handle(&self) -> Arc<dyn World> {
+        self.subject.other_handle().await
     }
 
     /// A join that nobody has asked for yet.

@@ -286,7 +286,9 @@ impl Cell {
 
     /// The pause of a step is over: it may be attempted.
     pub(super) fn resume(&mut self, op: OpNumber) {
-        let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(&op) else { return };
+        let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(&op) else {
+            return;
+        };
         if let Some(at) = step.retry_at.take() {
             self.due.remove(&(at, op));
             self.active += 1;
@@ -319,7 +321,8 @@ impl Cell {
     /// Everything that two replays of one history must agree on, as text.
     pub(super) fn summary(&self) -> String {
         use std::fmt::Write;
-        let mut text = format!("next {} random {:x} cancelled {:?}\n", self.next_op, self.random, self.cancelled_at);
+        let mut text =
+            format!("next {} random {:x} cancelled {:?}\n", self.next_op, self.random, self.cancelled_at);
         for (op, slot) in &self.ops {
             let phase = match &slot.phase {
                 Phase::Created => "created".to_owned(),

@@ -10,8 +10,8 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use outlast_core::limits::{HOOK_BUFFER_MAX, POLLS_PER_DELIVERY_MAX};
 use outlast_core::{
-    Codec, Event, Failure, FailureKind, MessageId, OpNumber, Payload, Policy, RunId, RunStarted, Status, Stuck,
-    StuckReason, Timestamp, TurnRecord, Wait,
+    Codec, Event, Failure, FailureKind, MessageId, OpNumber, Payload, Policy, RunId, RunStarted, Status,
+    Stuck, StuckReason, Timestamp, TurnRecord, Wait,
 };
 use tokio::task::coop::{Unconstrained, unconstrained};
 
@@ -427,7 +427,8 @@ impl Machine {
             }
             _ => None,
         })?;
-        let message = format!("step `{missing}` is not registered with this worker; add it to `.register((…))`");
+        let message =
+            format!("step `{missing}` is not registered with this worker; add it to `.register((…))`");
         Some(stuck(StuckReason::StepNotRegistered, message))
     }
 

@@ -36,7 +36,8 @@ impl AttemptEnd {
             Ok(output) => return Delivery::StepEnded { op, outcome: Ok(output) },
             Err(error) => error.into_parts(),
         };
-        let pause = self.policy.pause_after(self.attempt, failure.kind).map(|pause| retry_after.unwrap_or(pause));
+        let pause =
+            self.policy.pause_after(self.attempt, failure.kind).map(|pause| retry_after.unwrap_or(pause));
         let failure = failure.of_step(&*self.name, self.attempt);
         match pause {
             Some(pause) if machine.may_retry(op) => {

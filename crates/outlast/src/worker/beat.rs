@@ -8,12 +8,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-use outlast_core::turn::From;
-use outlast_core::{Held, Then, Turn, WorldError};
+use outlast_core::WorldError;
 
 use super::session::Session;
 use crate::clock::monotonic;
-use crate::ids;
 
 /// Beats per session time.
 const BEATS: u32 = 4;
@@ -48,63 +46,30 @@ impl Drop for Beating {
 
 fn beat_until_stopped(session: &Session, stopped: &Receiver<()>) {
     let time = session.settings.session_time;
-    // The last beat might have been acknowledged later than the world counted it.
-    let margin = time / BEATS;
+    let pause = time / BEATS;
+    // The world may have counted the last beat a little earlier than its answer came.
+    let patience = time.saturating_sub(pause);
     let mut acknowledged = monotonic();
-    let mut unknown = Vec::new();
-    while stopped.recv_timeout(time / BEATS) == Err(RecvTimeoutError::Timeout) {
+    while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let asked = monotonic();
-        match block_on(session.world.beat(session.id)) {
-            Ok(beat) => {
+        match block_on(session.world.beat(session.id), acknowledged + patience) {
+            Some(Ok(beat)) => {
                 acknowledged = asked;
-                unknown = hand_back_unknown(session, beat.held, unknown);
-                let _ = block_on(session.world.takeover(session.id));
+                session.compare_held(beat.held);
+                block_on(session.world.takeover(session.id), acknowledged + patience);
             }
-            Err(WorldError::Fenced(reason)) => {
+            Some(Err(WorldError::Fenced(reason))) => {
                 tracing::error!(session = %session.id, reason, "the session is lost");
                 return session.abandon();
             }
-            Err(error) => tracing::warn!(session = %session.id, %error, "a beat was not acknowledged"),
+            Some(Err(error)) => tracing::warn!(session = %session.id, %error, "a beat was not acknowledged"),
+            None => {}
         }
-        if monotonic() - acknowledged > time.saturating_sub(margin) {
+        if monotonic() > acknowledged + patience {
             tracing::error!(session = %session.id, "no beat was acknowledged in time: the session is given up");
             return session.abandon();
         }
     }
-}
-
-/// Hands back runs that the world says this session holds and that it does not know. What is unknown
-/// once may be on its way; what is unknown at two beats, at the same turn, is not.
-fn hand_back_unknown(session: &Session, held: u64, before: Vec<Held>) -> Vec<Held> {
-    if held == session.live_count() as u64 {
-        return Vec::new();
-    }
-    let Ok(held) = block_on(session.world.held(session.id)) else { return Vec::new() };
-    let unknown: Vec<_> = held.into_iter().filter(|held| !session.is_live(held.run)).collect();
-    for held in unknown.iter().filter(|held| before.contains(held)) {
-        tracing::warn!(run = %held.run, "handing back a run that this worker does not know");
-        let _ = block_on(hand_back(session, *held));
-    }
-    unknown
-}
-
-async fn hand_back(session: &Session, held: Held) -> Result<(), WorldError> {
-    let view = session.world.run(held.run).await?;
-    let turn = Turn {
-        run: held.run,
-        id: ids::turn(),
-        from: From::Turn(held.turn),
-        // A turn without events has no place in the history.
-        seq: 0,
-        at: session.clock.now(),
-        build: session.settings.build.clone(),
-        events: Vec::new(),
-        consumed: view.consumed,
-        fired_until: None,
-        clears_crashes: false,
-        then: Then::Release,
-    };
-    session.world.commit(session.id, vec![turn]).await.map(drop)
 }
 
 struct Unpark(Thread);
@@ -115,16 +80,18 @@ impl Wake for Unpark {
     }
 }
 
-/// Runs a future on this thread, without a runtime.
-pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
+/// Runs a future on this thread, without a runtime, until it completes or `deadline` has passed.
+fn block_on<T>(future: impl Future<Output = T>, deadline: Duration) -> Option<T> {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut cx = Context::from_waker(&waker);
     loop {
         match future.as_mut().poll(&mut cx) {
-            Poll::Ready(value) => return value,
-            // A limit, in case a wake got lost on the way: a beat must not hang for ever.
-            Poll::Pending => std::thread::park_timeout(Duration::from_secs(1)),
+            Poll::Ready(value) => return Some(value),
+            Poll::Pending => {
+                let left = deadline.checked_sub(monotonic())?;
+                std::thread::park_timeout(left);
+            }
         }
     }
 }

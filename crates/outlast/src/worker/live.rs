@@ -9,7 +9,8 @@ use futures_util::future::{Either, select};
 use outlast_core::limits::INBOX_READ_MAX;
 use outlast_core::turn::From;
 use outlast_core::{
-    Committed, Event, Message, MessageBody, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
+    Committed, Event, Message, MessageBody, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn,
+    TurnId, WorldError,
 };
 
 use super::attempts::Attempts;

@@ -1,15 +1,18 @@
 //! The pump: claims runs while there is room, and passes messages on to live ones.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use outlast_core::event::FORMAT;
 use outlast_core::limits::{CLAIM_RUNS_MAX, SLOW_POLL};
+use outlast_core::turn::From;
 use outlast_core::work::Known;
-use outlast_core::{ClaimRequest, Timestamp, Work, WorldError};
+use outlast_core::{ClaimRequest, Held, Then, Timestamp, Turn, Work, WorldError};
 
 use super::session::Session;
 use crate::clock::pause;
+use crate::ids;
 
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -26,6 +29,9 @@ pub(super) enum PumpEnd {
 pub(super) async fn pump(session: &Arc<Session>) -> PumpEnd {
     loop {
         let busy = session.busy();
+        if session.is_unsure.swap(false, Ordering::AcqRel) {
+            hand_back_unknown(session).await;
+        }
         let room = session.room().min(CLAIM_RUNS_MAX);
         let request = request(session, room);
         let work = tokio::select! {
@@ -41,7 +47,8 @@ pub(super) async fn pump(session: &Arc<Session>) -> PumpEnd {
                 return PumpEnd::Lost;
             }
             Err(error) => {
-                tracing::warn!(%error, "nothing could be claimed; trying again");
+                tracing::warn!(%error, "no answer to a claim; trying again");
+                session.is_unsure.store(true, Ordering::Release);
                 pause(PAUSE).await;
                 continue;
             }
@@ -54,8 +61,44 @@ pub(super) async fn pump(session: &Arc<Session>) -> PumpEnd {
             () = session.lost.cancelled() => return PumpEnd::Lost,
             _busy = session.world.changed(epoch, until) => {}
             () = session.freed.notified(), if room == 0 => {}
+            () = session.unsure.notified() => {}
         }
     }
+}
+
+/// Hands back runs that the session holds and does not know: their claim was not answered, or their
+/// task gave up. Only the pump claims, and a start is listed before it is committed, so what is held
+/// and not live here is unknown indeed; if it has moved on meanwhile, the turn is refused.
+async fn hand_back_unknown(session: &Arc<Session>) {
+    let held = match session.world.held(session.id).await {
+        Ok(held) => held,
+        Err(error) => return tracing::warn!(%error, "cannot ask which runs are held"),
+    };
+    for held in held.into_iter().filter(|held| !session.is_live(held.run)) {
+        tracing::warn!(run = %held.run, "handing back a run that this worker does not know");
+        if let Err(error) = hand_back(session, held).await {
+            tracing::warn!(run = %held.run, %error, "a run was not handed back");
+        }
+    }
+}
+
+async fn hand_back(session: &Session, held: Held) -> Result<(), WorldError> {
+    let view = session.world.run(held.run).await?;
+    let turn = Turn {
+        run: held.run,
+        id: ids::turn(),
+        from: From::Turn(held.turn),
+        // A turn without events has no place in the history.
+        seq: 0,
+        at: session.clock.now(),
+        build: session.settings.build.clone(),
+        events: Vec::new(),
+        consumed: view.consumed,
+        fired_until: None,
+        clears_crashes: false,
+        then: Then::Release,
+    };
+    session.committer.commit(turn).await.map(drop)
 }
 
 fn request(session: &Arc<Session>, limit: usize) -> ClaimRequest {

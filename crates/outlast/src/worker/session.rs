@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use outlast_core::takeover::is_suspect;
@@ -49,6 +50,10 @@ pub(super) struct Session {
     pub(super) lost: CancellationToken,
     /// Told when a live run ends.
     pub(super) freed: Notify,
+    /// The world may say that the session holds a run which it does not know.
+    pub(super) is_unsure: AtomicBool,
+    /// Told when that becomes so.
+    pub(super) unsure: Notify,
     live: Mutex<LiveRuns>,
 }
 
@@ -105,6 +110,8 @@ impl Session {
             stopping,
             lost: CancellationToken::new(),
             freed: Notify::new(),
+            is_unsure: AtomicBool::new(false),
+            unsure: Notify::new(),
             live: Mutex::default(),
             world,
             runtime,
@@ -220,6 +227,14 @@ impl Session {
         self.freed.notify_one();
     }
 
+    /// Compares what the world says the session holds with what it knows.
+    pub(super) fn compare_held(&self, held: u64) {
+        if held != self.live_count() as u64 {
+            self.is_unsure.store(true, Ordering::Release);
+            self.unsure.notify_one();
+        }
+    }
+
     /// Tells every live run that the worker stops.
     pub(super) fn wind_down(&self) {
         for entry in self.live.lock().by_run.values() {
@@ -253,5 +268,6 @@ impl Session {
 }
 
 fn host_name() -> String {
-    std::fs::read_to_string("/etc/hostname").map_or_else(|_| "localhost".into(), |name| name.trim().to_owned())
+    std::fs::read_to_string("/etc/hostname")
+        .map_or_else(|_| "localhost".into(), |name| name.trim().to_owned())
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use outlast_core::event::TurnRecord;
 use outlast_core::turn::From;
 use outlast_core::{
-    Busy, Claimed, Codec, Event, Message, MessageBody, RunId, RunStarted, Start, Started,
-    Status, Stuck, StuckReason, Then, Timestamp, Turn, WorldError,
+    Busy, Claimed, Codec, Event, Message, MessageBody, RunId, RunStarted, Start, Started, Status, Stuck,
+    StuckReason, Then, Timestamp, Turn, WorldError,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -72,7 +72,9 @@ impl Task {
         let event = start.event();
         let settings = &self.session.settings;
         let mut machine = match &event {
-            Event::RunStarted(started) => Machine::new(self.run, started, &settings.code, &settings.codec, at)?,
+            Event::RunStarted(started) => {
+                Machine::new(self.run, started, &settings.code, &settings.codec, at)?
+            }
             _ => return Err(unreadable(self.run)),
         };
         let mut events = vec![event];

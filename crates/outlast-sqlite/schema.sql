@@ -1,0 +1,92 @@
+-- Generated: the schema as the migrations leave it.
+
+CREATE UNIQUE INDEX inbox_id ON inbox (run, id);
+
+CREATE INDEX runs_by_status ON runs (status, id) WHERE status <> 'completed';
+
+CREATE INDEX runs_by_workflow ON runs (workflow, id);
+
+CREATE INDEX runs_codeless ON runs (ready_at) WHERE ready_at IS NOT NULL AND codeless = 1;
+
+CREATE INDEX runs_held ON runs (owner) WHERE owner IS NOT NULL;
+
+CREATE UNIQUE INDEX runs_key ON runs (key) WHERE key IS NOT NULL;
+
+CREATE INDEX runs_ready ON runs (workflow, version, ready_at) WHERE ready_at IS NOT NULL;
+
+CREATE INDEX runs_stuck ON runs (workflow, version) WHERE status = 'stuck';
+
+CREATE INDEX runs_unread ON runs (owner) WHERE owner IS NOT NULL AND sent > consumed;
+
+CREATE TABLE counts (
+    status TEXT    NOT NULL PRIMARY KEY,
+    n      INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE inbox (
+    run      TEXT    NOT NULL,
+    position INTEGER NOT NULL,
+    id       TEXT    NOT NULL,
+    at       INTEGER NOT NULL,
+    kind     TEXT    NOT NULL,
+    name     TEXT,
+    codec    TEXT,
+    body     ANY,
+    headers  TEXT,
+    PRIMARY KEY (run, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE runs (
+    id            TEXT    NOT NULL PRIMARY KEY,
+    workflow      TEXT    NOT NULL,
+    version       INTEGER NOT NULL,
+    format        INTEGER NOT NULL,
+    key           TEXT,
+    key_digest    TEXT,
+    status        TEXT    NOT NULL,
+    owner         TEXT,
+    preferred     TEXT,
+    turn          TEXT    NOT NULL,
+    next_seq      INTEGER NOT NULL,
+    turn_at       INTEGER NOT NULL,
+    created_at    INTEGER NOT NULL,
+    updated_at    INTEGER NOT NULL,
+    ended_at      INTEGER,
+    wake_at       INTEGER,
+    waits         TEXT    NOT NULL DEFAULT '[]',
+    ready_at      INTEGER,
+    codeless      INTEGER NOT NULL DEFAULT 0,
+    sent          INTEGER NOT NULL DEFAULT 0,
+    consumed      INTEGER NOT NULL DEFAULT 0,
+    crashes       INTEGER NOT NULL DEFAULT 0,
+    stuck_reason  TEXT,
+    stuck_message TEXT,
+    stuck_build   TEXT,
+    barred_build  TEXT
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE sessions (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    host       TEXT    NOT NULL,
+    pid        INTEGER NOT NULL,
+    build      TEXT    NOT NULL,
+    code       TEXT    NOT NULL,
+    time       INTEGER NOT NULL,
+    joined_at  INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    strangers  INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE turns (
+    run    TEXT    NOT NULL,
+    seq    INTEGER NOT NULL,
+    id     TEXT    NOT NULL,
+    at     INTEGER NOT NULL,
+    build  TEXT    NOT NULL,
+    events TEXT    NOT NULL,
+    PRIMARY KEY (run, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE VIEW events (run, seq, at, kind, op, body) AS
+SELECT turns.run, turns.seq + event.key, turns.at, event.value ->> 'kind', event.value ->> 'op', event.value
+FROM turns, json_each(turns.events) AS event;

@@ -1,0 +1,115 @@
+//! A file that cannot be used is refused with the remedy, and left as it was.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use common::Place;
+use outlast_core::WorldError;
+use rusqlite::Connection;
+
+#[track_caller]
+fn refusal(place: &Place) -> WorldError {
+    place.try_open().expect_err("the file cannot be used")
+}
+
+#[test]
+fn a_missing_folder_is_named() {
+    let place = Place::new();
+    let options = outlast_sqlite::SqliteOptions::new(std::sync::Arc::new(place.clock.clone()));
+    let path = place.path().with_file_name("nowhere").join("world.db");
+    let error = outlast_sqlite::SqliteWorld::open(path.to_str().unwrap(), options).unwrap_err();
+    assert!(matches!(&error, WorldError::Invalid(message) if message.contains("create it first")), "{error}");
+    assert!(!path.parent().unwrap().exists());
+}
+
+#[test]
+fn a_folder_is_no_file() {
+    let place = Place::new();
+    std::fs::create_dir(place.path()).unwrap();
+    let error = refusal(&place);
+    assert!(matches!(&error, WorldError::Invalid(message) if message.contains("is a folder")), "{error}");
+}
+
+#[test]
+fn a_file_that_is_not_sqlite_is_left_alone() {
+    let place = Place::new();
+    let text = "dear diary, ".repeat(100);
+    std::fs::write(place.path(), &text).unwrap();
+    let error = refusal(&place);
+    assert!(
+        matches!(&error, WorldError::Corrupt(message) if message.contains("not an SQLite file")),
+        "{error}"
+    );
+    assert_eq!(std::fs::read_to_string(place.path()).unwrap(), text);
+}
+
+#[test]
+fn the_file_of_another_program_is_left_alone() {
+    let place = Place::new();
+    let connection = Connection::open(place.path()).unwrap();
+    connection.execute_batch("CREATE TABLE diary (entry TEXT)").unwrap();
+    let before = std::fs::read(place.path()).unwrap();
+    let error = refusal(&place);
+    assert!(
+        matches!(&error, WorldError::Conflict(message) if message.contains("another program")),
+        "{error}"
+    );
+    assert_eq!(std::fs::read(place.path()).unwrap(), before);
+}
+
+#[test]
+fn a_file_with_another_programs_mark_is_left_alone() {
+    let place = Place::new();
+    Connection::open(place.path()).unwrap().pragma_update(None, "application_id", 7).unwrap();
+    let error = refusal(&place);
+    assert!(
+        matches!(&error, WorldError::Conflict(message) if message.contains("another program")),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_newer_schema_is_left_to_the_newer_build() {
+    let place = Place::new();
+    drop(place.open());
+    Connection::open(place.path()).unwrap().pragma_update(None, "user_version", 999).unwrap();
+    let error = refusal(&place);
+    assert!(matches!(&error, WorldError::Conflict(message) if message.contains("schema 999")), "{error}");
+}
+
+#[test]
+fn a_read_only_file_is_refused_at_once() {
+    let place = Place::new();
+    drop(place.open());
+    let mut permissions = std::fs::metadata(place.path()).unwrap().permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(place.path(), permissions).unwrap();
+    let error = refusal(&place);
+    assert!(
+        matches!(&error, WorldError::Invalid(message) if message.contains("make it writable")),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_empty_file_becomes_a_world() {
+    let place = Place::new();
+    std::fs::write(place.path(), "").unwrap();
+    place.open();
+    place.open();
+}
+
+#[test]
+fn a_file_that_is_being_written_is_awaited() {
+    let place = Place::new();
+    drop(place.open());
+    let other = Connection::open(place.path()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let world = place.open();
+    let writing = std::thread::spawn(move || common::block_on(outlast_core::World::leave(&world, ID)));
+    other.execute_batch("COMMIT").unwrap();
+    assert_eq!(writing.join().unwrap(), Ok(()));
+}
+
+const ID: outlast_core::SessionId = outlast_core::SessionId::from_bits(1);

@@ -1,0 +1,45 @@
+//! `SqliteWorld` keeps every rule of the suite.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::sync::Arc;
+
+use outlast_core::{SessionId, World};
+use outlast_sqlite::{SqliteOptions, SqliteWorld};
+use outlast_testkit::TestClock;
+use outlast_testkit::conformance::Subject;
+
+outlast_testkit::conformance!(open);
+
+async fn open(clock: TestClock) -> OnDisk {
+    let folder = tempfile::tempdir().unwrap();
+    let world = open_in(&folder, &clock);
+    OnDisk { world, clock, folder }
+}
+
+fn open_in(folder: &tempfile::TempDir, clock: &TestClock) -> Arc<dyn World> {
+    let path = folder.path().join("world.db");
+    let options = SqliteOptions::new(Arc::new(clock.clone()));
+    Arc::new(SqliteWorld::open(path.to_str().unwrap(), options).unwrap())
+}
+
+struct OnDisk {
+    world: Arc<dyn World>,
+    clock: TestClock,
+    folder: tempfile::TempDir,
+}
+
+#[async_trait::async_trait]
+impl Subject for OnDisk {
+    fn world(&self) -> Arc<dyn World> {
+        self.world.clone()
+    }
+
+    async fn other_handle(&self) -> Arc<dyn World> {
+        open_in(&self.folder, &self.clock)
+    }
+
+    async fn crash(&self, handle: Arc<dyn World>, _: SessionId) {
+        drop(handle);
+    }
+}

@@ -1,0 +1,117 @@
+//! What another process does is noticed without being asked for.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Place, block_on};
+use outlast_core::turn::From;
+use outlast_core::{
+    Busy, Clock, Event, Headers, Join, Outcome, Payload, RunId, SessionId, Start, Status, Then, Timestamp,
+    Turn, TurnId, World,
+};
+use outlast_sqlite::{SqliteOptions, SqliteWorld};
+
+/// Real enough that the lookout works; nothing here depends on the time.
+#[derive(Debug)]
+struct Noon;
+
+impl Clock for Noon {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(1_893_499_200_000_000)
+    }
+
+    fn sleep_until(&self, _: Timestamp) -> Pin<Box<dyn Future<Output = Busy> + Send>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn busy(&self) -> Busy {
+        Busy::uncounted()
+    }
+
+    fn is_virtual(&self) -> bool {
+        false
+    }
+}
+
+fn open(place: &Place) -> Arc<SqliteWorld> {
+    let options = SqliteOptions::new(Arc::new(Noon));
+    Arc::new(SqliteWorld::open(place.path().to_str().unwrap(), options).unwrap())
+}
+
+const RUN: RunId = RunId::from_bits(1);
+const SESSION: SessionId = SessionId::from_bits(2);
+
+fn start(world: &SqliteWorld) -> TurnId {
+    let turn = TurnId::from_bits(3);
+    let (workflow, input, headers) = ("w".into(), Payload::null(), Headers::new());
+    let start = Start { run: RUN, turn, workflow, version: 1, key: None, input, headers };
+    let join = Join {
+        session: SESSION,
+        host: "here".into(),
+        pid: 1,
+        build: "b".into(),
+        code: Arc::new([]),
+        time: Duration::from_secs(10),
+    };
+    block_on(world.join(join)).unwrap();
+    let first = Turn {
+        run: RUN,
+        id: turn,
+        seq: 0,
+        at: Noon.now(),
+        build: "b".into(),
+        events: vec![start.event()],
+        from: From::Start(start),
+        consumed: 0,
+        fired_until: None,
+        clears_crashes: false,
+        then: Then::Hold,
+    };
+    block_on(world.commit(SESSION, vec![first])).unwrap().remove(0).unwrap();
+    turn
+}
+
+fn end(world: &SqliteWorld, from: TurnId) {
+    let last = Turn {
+        run: RUN,
+        id: TurnId::from_bits(4),
+        from: From::Turn(from),
+        seq: 1,
+        at: Noon.now(),
+        build: "b".into(),
+        events: vec![Event::RunCompleted { output: Payload::null() }],
+        consumed: 0,
+        fired_until: None,
+        clears_crashes: false,
+        then: Then::End(Status::Completed),
+    };
+    block_on(world.commit(SESSION, vec![last])).unwrap().remove(0).unwrap();
+}
+
+#[test]
+fn the_end_of_a_run_in_another_process_is_told_to_those_who_wait() {
+    let place = Place::new();
+    let (here, there) = (open(&place), open(&place));
+    let turn = start(&there);
+    let waiting = here.clone();
+    let waiter = std::thread::spawn(move || block_on(waiting.ended(RUN, Timestamp::NEVER)));
+    end(&there, turn);
+    let ended = waiter.join().unwrap().unwrap().unwrap();
+    assert_eq!(ended.outcome, Outcome::Completed(Payload::null()));
+}
+
+#[test]
+fn a_change_in_another_process_wakes_those_who_listen() {
+    let place = Place::new();
+    let (here, there) = (open(&place), open(&place));
+    let listening = here.clone();
+    let listener = std::thread::spawn(move || block_on(listening.changed(0, Timestamp::NEVER)));
+    start(&there);
+    listener.join().unwrap();
+}

@@ -1,0 +1,60 @@
+//! `schema.sql` is what the migrations make, and histories can be read with SQL.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use common::{Place, block_on};
+use outlast_core::{Headers, Payload, RunId, Start, TurnId, World};
+
+#[test]
+fn the_dump_is_what_the_migrations_make() {
+    let place = Place::new();
+    drop(place.open());
+    let connection = rusqlite::Connection::open(place.path()).unwrap();
+    let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY type, name";
+    let mut statement = connection.prepare(sql).unwrap();
+    let statements = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let mut dump = "-- Generated: the schema as the migrations leave it.\n".to_owned();
+    for statement in statements {
+        dump.push('\n');
+        dump.push_str(&statement.unwrap());
+        dump.push_str(";\n");
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/schema.sql");
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        std::fs::write(file, &dump).unwrap();
+    }
+    let kept = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(kept == dump, "`schema.sql` is out of date; run this test with UPDATE_SCHEMA=1");
+}
+
+#[test]
+fn a_person_reads_a_history_with_sql() {
+    let place = Place::new();
+    let world = place.open();
+    let run = RunId::from_bits(1);
+    let start = Start {
+        run,
+        turn: TurnId::from_bits(2),
+        workflow: "checkout".into(),
+        version: 1,
+        key: None,
+        input: Payload::json(&42).unwrap(),
+        headers: Headers::new(),
+    };
+    block_on(world.start(vec![start])).unwrap().remove(0).unwrap();
+    let connection = rusqlite::Connection::open(place.path()).unwrap();
+    let sql = "SELECT seq, kind, op, body ->> 'input' FROM events WHERE run = ?1 ORDER BY seq";
+    let event = connection
+        .query_row(sql, [run.to_string()], |row| {
+            Ok((
+                row.get::<_, i64>(0)?,
+                row.get::<_, String>(1)?,
+                row.get::<_, Option<i64>>(2)?,
+                row.get::<_, i64>(3)?,
+            ))
+        })
+        .unwrap();
+    assert_eq!(event, (0, "run_started".into(), None, 42));
+}

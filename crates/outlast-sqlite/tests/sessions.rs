@@ -1,0 +1,184 @@
+//! A session's lock tells others whether its process lives.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Place, block_on};
+use outlast_core::event::FORMAT;
+use outlast_core::turn::From;
+use outlast_core::{
+    ClaimRequest, Claimed, Code, Event, Headers, Join, OpNumber, Payload, RunId, SessionId, Start, Status,
+    Then, Turn, TurnId, World, WorldError,
+};
+use outlast_sqlite::SqliteWorld;
+
+const FIRST: SessionId = SessionId::from_bits(1);
+const SECOND: SessionId = SessionId::from_bits(2);
+const RUN: RunId = RunId::from_bits(3);
+
+fn join(world: &SqliteWorld, session: SessionId) {
+    let join = Join {
+        session,
+        host: "here".into(),
+        pid: 1,
+        build: "b".into(),
+        code: Arc::new([Code { workflow: "w".into(), version: 1 }]),
+        time: Duration::from_secs(10),
+    };
+    block_on(world.join(join)).unwrap();
+}
+
+fn start(world: &SqliteWorld) {
+    let start = Start {
+        run: RUN,
+        turn: TurnId::from_bits(4),
+        workflow: "w".into(),
+        version: 1,
+        key: None,
+        input: Payload::null(),
+        headers: Headers::new(),
+    };
+    block_on(world.start(vec![start])).unwrap().remove(0).unwrap();
+}
+
+fn claim(world: &SqliteWorld, session: SessionId) -> Vec<Claimed> {
+    let request = ClaimRequest {
+        limit: 10,
+        code: Arc::new([Code { workflow: "w".into(), version: 1 }]),
+        build: "b".into(),
+        format: FORMAT,
+        suspect: true,
+        known: Arc::new(|_, _| false),
+    };
+    block_on(world.claim(session, request)).unwrap().claimed
+}
+
+fn step(place: &Place, from: TurnId, seq: u64, id: u128, then: Then) -> Turn {
+    let event = Event::StepDropped { op: OpNumber(seq as u32) };
+    Turn {
+        run: RUN,
+        id: TurnId::from_bits(id),
+        from: From::Turn(from),
+        seq,
+        at: place.clock.now(),
+        build: "b".into(),
+        events: vec![event],
+        consumed: 0,
+        fired_until: None,
+        clears_crashes: false,
+        then,
+    }
+}
+
+fn commit(world: &SqliteWorld, session: SessionId, turn: Turn) -> Result<(), WorldError> {
+    block_on(world.commit(session, vec![turn]))?.remove(0).map(|_| ())
+}
+
+fn lock_files(place: &Place) -> usize {
+    let folder = place.path().with_file_name("world.db-sessions");
+    std::fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
+#[test]
+fn a_session_is_taken_over_at_once_when_its_process_is_gone_and_not_before() {
+    let place = Place::new();
+    let (first, second) = (place.open(), place.open());
+    join(&first, FIRST);
+    join(&second, SECOND);
+    start(&first);
+    assert_eq!(claim(&first, FIRST).len(), 1);
+    assert_eq!(block_on(second.takeover(SECOND)), Ok(0), "the first world holds its lock");
+    assert!(claim(&second, SECOND).is_empty());
+
+    drop(first);
+    assert_eq!(block_on(second.takeover(SECOND)), Ok(1), "the lock is free");
+    assert_eq!(claim(&second, SECOND)[0].crashes, 1);
+    assert_eq!(lock_files(&place), 1);
+}
+
+#[test]
+fn a_taken_over_run_goes_on_from_turns_that_its_row_does_not_know() {
+    let place = Place::new();
+    let (first, second) = (place.open(), place.open());
+    join(&first, FIRST);
+    join(&second, SECOND);
+    start(&first);
+    let claimed = claim(&first, FIRST).remove(0);
+    commit(&first, FIRST, step(&place, claimed.turn, 1, 10, Then::Hold)).unwrap();
+    commit(&first, FIRST, step(&place, TurnId::from_bits(10), 2, 11, Then::Hold)).unwrap();
+    assert_eq!(block_on(first.held(FIRST)).unwrap()[0].turn, TurnId::from_bits(11));
+    drop(first);
+
+    block_on(second.takeover(SECOND)).unwrap();
+    let claimed = claim(&second, SECOND).remove(0);
+    assert_eq!((claimed.turn, claimed.seq, claimed.is_fresh), (TurnId::from_bits(11), 3, false));
+    assert_eq!(claimed.history.unwrap().len(), 3);
+}
+
+#[test]
+fn without_a_lock_file_only_the_sessions_time_counts() {
+    let place = Place::new();
+    let (first, second) = (place.open(), place.open());
+    join(&first, FIRST);
+    join(&second, SECOND);
+    start(&first);
+    claim(&first, FIRST);
+    drop(first);
+    std::fs::remove_file(place.path().with_file_name("world.db-sessions").join(FIRST.to_string())).unwrap();
+    assert_eq!(block_on(second.takeover(SECOND)), Ok(0), "a missing file says nothing");
+    place.clock.advance("10s");
+    block_on(second.beat(SECOND)).unwrap();
+    assert_eq!(block_on(second.takeover(SECOND)), Ok(1));
+}
+
+#[test]
+fn a_worker_that_was_taken_over_is_fenced_though_it_remembers_its_runs() {
+    let place = Place::new();
+    let (first, second) = (place.open(), place.open());
+    join(&first, FIRST);
+    start(&first);
+    let claimed = claim(&first, FIRST).remove(0);
+    place.clock.advance("10s");
+    join(&second, SECOND);
+    assert_eq!(block_on(second.takeover(SECOND)), Ok(1), "its time is over");
+    let refused = commit(&first, FIRST, step(&place, claimed.turn, 1, 10, Then::Hold));
+    assert!(matches!(refused, Err(WorldError::Fenced(_))), "{refused:?}");
+}
+
+#[test]
+fn what_another_process_does_for_a_session_is_not_overlooked() {
+    let place = Place::new();
+    let (first, second) = (place.open(), place.open());
+    join(&first, FIRST);
+    start(&first);
+    let claimed = claim(&first, FIRST).remove(0);
+    commit(&second, FIRST, step(&place, claimed.turn, 1, 10, Then::Release)).unwrap();
+    let refused = commit(&first, FIRST, step(&place, claimed.turn, 1, 11, Then::Hold));
+    assert!(matches!(refused, Err(WorldError::Fenced(_))), "{refused:?}");
+    assert_eq!(block_on(first.run(RUN)).unwrap().status, Status::Pending);
+}
+
+#[test]
+fn who_leaves_takes_its_lock_file_along() {
+    let place = Place::new();
+    let world = place.open();
+    join(&world, FIRST);
+    assert_eq!(lock_files(&place), 1);
+    block_on(world.leave(FIRST)).unwrap();
+    block_on(world.leave(FIRST)).unwrap();
+    assert_eq!(lock_files(&place), 0);
+}
+
+#[test]
+fn a_beat_needs_no_runtime() {
+    let place = Place::new();
+    let world = Arc::new(place.open());
+    join(&world, FIRST);
+    let beating = world.clone();
+    let beat = std::thread::spawn(move || block_on(beating.beat(FIRST))).join().unwrap();
+    assert_eq!(beat.unwrap().held, 0);
+}

@@ -1,0 +1,113 @@
+//! The model's inboxes and sessions.
+
+use outlast_core::takeover::{crashes_after, poison};
+use outlast_core::{Join, Message, NewMessage, RunId, SessionId, Status, Stuck, Timestamp};
+
+use super::runs::{Model, ModelRun, ModelSession, Refusal};
+
+impl Model {
+    pub(super) fn send(&mut self, message: NewMessage, now: Timestamp) -> Result<u64, Refusal> {
+        let run = self.find(message.run).ok_or(Refusal::NotFound)?;
+        if let Some(known) = run.inbox.iter().find(|known| known.id == message.id) {
+            return Ok(known.position);
+        }
+        if run.view.status.is_final() {
+            return Err(Refusal::Conflict);
+        }
+        let position = run.inbox.len() as u64 + 1;
+        run.view.sent = position;
+        run.inbox.push(Message {
+            id: message.id,
+            position,
+            at: now,
+            body: message.body,
+            headers: message.headers,
+        });
+        if run.view.owner.is_none() && run.view.status != Status::Stuck {
+            run.ready_at = Some(run.ready_at.map_or(now, |at| at.min(now)));
+        }
+        Ok(position)
+    }
+
+    pub(super) fn join(&mut self, join: Join, now: Timestamp) {
+        for run in &mut self.runs {
+            let by_another = run.not_for.as_ref().is_some_and(|build| **build != *join.build);
+            if run.view.status == Status::Stuck && by_another && join.code.contains(&run.code()) {
+                run.ready_at = Some(run.ready_at.unwrap_or(now));
+            }
+        }
+        let expires_at = now.plus(join.time);
+        self.sessions.push(ModelSession { join, expires_at, is_dead: false });
+        self.sessions.sort_by_key(|session| session.join.session);
+    }
+
+    pub(super) fn beat(&mut self, session: SessionId, now: Timestamp) -> Result<u64, Refusal> {
+        let held = self.held(session).len() as u64;
+        let session = self.sessions.iter_mut().find(|other| other.join.session == session);
+        let session = session.ok_or(Refusal::Fenced)?;
+        session.expires_at = now.plus(session.join.time);
+        Ok(held)
+    }
+
+    pub(super) fn leave(&mut self, session: SessionId, now: Timestamp) {
+        self.sessions.retain(|other| other.join.session != session);
+        for run in self.runs.iter_mut().filter(|run| run.view.owner == Some(session)) {
+            run.let_go(now);
+        }
+    }
+
+    pub(super) fn takeover(&mut self, by: SessionId, now: Timestamp) -> Result<u64, Refusal> {
+        if !self.lives(by) {
+            return Err(Refusal::Fenced);
+        }
+        let is_gone = |session: &ModelSession| {
+            session.join.session != by && (session.is_dead || session.expires_at <= now)
+        };
+        let (gone, alive) = std::mem::take(&mut self.sessions).into_iter().partition(is_gone);
+        self.sessions = alive;
+        let mut taken = 0;
+        let gone: Vec<ModelSession> = gone;
+        for dead in gone {
+            let is_its = |run: &ModelRun| run.view.owner == Some(dead.join.session);
+            let suspect_aboard = self.runs.iter().any(|run| is_its(run) && run.is_suspect());
+            for run in self.runs.iter_mut().filter(|run| is_its(run)) {
+                taken += 1;
+                run.view.crashes = crashes_after(run.view.crashes, suspect_aboard);
+                run.let_go(now);
+                if let Some(stuck) = poison(run.view.crashes, &dead.join.build) {
+                    run.get_stuck(stuck);
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    pub(super) fn resume(&mut self, run: RunId, now: Timestamp) -> Result<(), Refusal> {
+        let run = self.find(run).ok_or(Refusal::NotFound)?;
+        if run.view.status != Status::Stuck {
+            return Err(Refusal::Conflict);
+        }
+        run.not_for = None;
+        run.ready_at = Some(now);
+        Ok(())
+    }
+}
+
+impl ModelRun {
+    /// Nobody holds it any more, and anybody may have it.
+    pub(super) fn let_go(&mut self, now: Timestamp) {
+        self.view.owner = None;
+        self.view.status = Status::Pending;
+        self.last_holder = None;
+        self.ready_at = Some(now);
+    }
+
+    pub(super) fn get_stuck(&mut self, stuck: Stuck) {
+        self.view.owner = None;
+        self.view.status = Status::Stuck;
+        self.last_holder = None;
+        self.ready_at = None;
+        self.not_for = Some(stuck.build.clone());
+        self.view.stuck = Some(stuck);
+    }
+}

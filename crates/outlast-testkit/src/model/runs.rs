@@ -1,0 +1,173 @@
+//! The model: a list of runs and a list of sessions.
+
+use std::collections::BTreeMap;
+
+use outlast_core::takeover::is_suspect;
+use outlast_core::{
+    Code, Counts, Join, Message, RunId, RunView, SessionId, Start, Started, Status, Timestamp, TurnId,
+    TurnRecord, WorldError,
+};
+
+/// A refusal, by its kind alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    NotFound,
+    Conflict,
+    Fenced,
+    Limit,
+    Other,
+}
+
+impl From<WorldError> for Refusal {
+    fn from(error: WorldError) -> Self {
+        match error {
+            WorldError::NotFound(_) => Self::NotFound,
+            WorldError::Conflict(_) => Self::Conflict,
+            WorldError::Fenced(_) => Self::Fenced,
+            WorldError::Limit(_) => Self::Limit,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    pub(super) runs: Vec<ModelRun>,
+    pub(super) sessions: Vec<ModelSession>,
+}
+
+#[derive(Debug)]
+pub(super) struct ModelRun {
+    pub(super) start: Start,
+    pub(super) view: RunView,
+    pub(super) history: Vec<TurnRecord>,
+    pub(super) turn: TurnId,
+    pub(super) turn_at: Timestamp,
+    pub(super) inbox: Vec<Message>,
+    /// Since when it is ready, or when it will be.
+    pub(super) ready_at: Option<Timestamp>,
+    pub(super) last_holder: Option<SessionId>,
+    pub(super) not_for: Option<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct ModelSession {
+    pub(super) join: Join,
+    pub(super) expires_at: Timestamp,
+    pub(super) is_dead: bool,
+}
+
+impl ModelRun {
+    pub(super) fn new(start: Start, first: TurnRecord, now: Timestamp) -> Self {
+        let view = RunView {
+            id: start.run,
+            workflow: start.workflow.clone(),
+            version: start.version,
+            key: start.key.as_ref().map(|key| key.text.clone()),
+            status: Status::Pending,
+            owner: None,
+            created_at: now,
+            updated_at: now,
+            ended_at: None,
+            wake_at: None,
+            waits: Vec::new(),
+            sent: 0,
+            consumed: 0,
+            crashes: 0,
+            stuck: None,
+        };
+        Self {
+            start,
+            view,
+            turn: first.id,
+            turn_at: first.at,
+            history: vec![first],
+            inbox: Vec::new(),
+            ready_at: Some(now),
+            last_holder: None,
+            not_for: None,
+        }
+    }
+
+    pub(super) fn seq(&self) -> u64 {
+        self.history.iter().map(|turn| turn.events.len() as u64).sum()
+    }
+
+    pub(super) fn unread(&self) -> &[Message] {
+        &self.inbox[self.view.consumed as usize..]
+    }
+
+    pub(super) fn code(&self) -> Code {
+        Code { workflow: self.start.workflow.clone(), version: self.start.version }
+    }
+
+    pub(super) fn needs_no_code(&self) -> bool {
+        self.seq() == 1 && self.unread().iter().any(|message| message.body.needs_no_code())
+    }
+
+    pub(super) fn is_suspect(&self) -> bool {
+        is_suspect(self.view.crashes)
+    }
+}
+
+impl Model {
+    pub(super) fn find(&mut self, run: RunId) -> Option<&mut ModelRun> {
+        self.runs.iter_mut().find(|other| other.view.id == run)
+    }
+
+    pub(super) fn lives(&self, session: SessionId) -> bool {
+        self.sessions.iter().any(|other| other.join.session == session)
+    }
+
+    pub(super) fn held(&self, session: SessionId) -> Vec<RunId> {
+        let held = self.runs.iter().filter(|run| run.view.owner == Some(session));
+        held.map(|run| run.view.id).collect()
+    }
+
+    pub(super) fn start(&mut self, start: Start, now: Timestamp) -> Result<Started, Refusal> {
+        if let Some(existed) = self.started_before(&start)? {
+            return Ok(existed);
+        }
+        let run = start.run;
+        let first = start.first_turn(now);
+        self.runs.push(ModelRun::new(start, first, now));
+        Ok(Started { run, is_new: true })
+    }
+
+    pub(super) fn started_before(&self, start: &Start) -> Result<Option<Started>, Refusal> {
+        for run in &self.runs {
+            if run.view.id == start.run {
+                return Ok(Some(Started { run: start.run, is_new: true }));
+            }
+        }
+        let Some(key) = &start.key else { return Ok(None) };
+        for run in &self.runs {
+            let Some(known) = &run.start.key else { continue };
+            if known.text == key.text {
+                let is_same = known.digest == key.digest && run.start.workflow == start.workflow;
+                let existed = Started { run: run.view.id, is_new: false };
+                return if is_same { Ok(Some(existed)) } else { Err(Refusal::Conflict) };
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let mut counts = BTreeMap::new();
+        for run in &self.runs {
+            *counts.entry(run.view.status).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The runs as a list shows them; when a row last changed is not compared.
+    pub(super) fn views(&self) -> Vec<RunView> {
+        let mut views: Vec<_> = self.runs.iter().map(|run| timeless(run.view.clone())).collect();
+        views.sort_by_key(|view| view.id);
+        views
+    }
+}
+
+pub(super) fn timeless(view: RunView) -> RunView {
+    RunView { updated_at: view.created_at, ..view }
+}
