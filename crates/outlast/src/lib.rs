@@ -62,6 +62,11 @@ pub use step::{Attempt, ByName, Step, StepCode, StepContext, StepDefinition, Ste
 pub use worker::{Worker, WorkerBuilder};
 pub use workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle};
 
+/// Replay without a worker, for the benchmark program of this repository. Not a promise.
+#[cfg(feature = "bench")]
+#[doc(hidden)]
+pub use replay::bench as bench_support;
+
 /// What `Result` a function returns, for the macros.
 #[doc(hidden)]
 pub trait ResultParts {

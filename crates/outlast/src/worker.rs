@@ -6,6 +6,7 @@ mod cache;
 mod committer;
 mod fact;
 mod live;
+mod mailbox;
 mod pump;
 mod session;
 mod task;

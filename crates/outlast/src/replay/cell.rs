@@ -278,8 +278,11 @@ impl Cell {
         };
         step.failed = attempt;
         step.attempting = false;
-        step.retry_at = Some(retry_at);
-        self.active -= 1;
+        match step.retry_at.replace(retry_at) {
+            // That a pause was over leaves no event: in a replay one follows the other.
+            Some(over) => drop(self.due.remove(&(over, op))),
+            None => self.active -= 1,
+        }
         self.due.insert((retry_at, op));
         true
     }
@@ -294,6 +297,11 @@ impl Cell {
             self.active += 1;
             self.startable.push(op);
         }
+    }
+
+    /// Whether an operation is a step that may be attempted now: open, and not between two attempts.
+    pub(super) fn is_startable(&self, op: OpNumber) -> bool {
+        matches!(self.ops.get(&op), Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) if step.retry_at.is_none())
     }
 
     pub(super) fn is_open(&self, op: OpNumber) -> bool {

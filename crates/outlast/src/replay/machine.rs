@@ -110,7 +110,7 @@ impl Machine {
         cell.known_ops = 0;
         cell.refused.clear();
         let startable = std::mem::take(&mut cell.startable);
-        cell.startable = startable.into_iter().filter(|op| cell.is_open(*op)).collect();
+        cell.startable = startable.into_iter().filter(|op| cell.is_startable(*op)).collect();
         drop(cell);
         Ok(machine)
     }

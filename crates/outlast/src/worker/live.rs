@@ -15,7 +15,7 @@ use outlast_core::{
 
 use super::attempts::Attempts;
 use super::fact::{Fact, What};
-use super::session::Mail;
+use super::mailbox::Mail;
 use super::task::{Task, machine_from, read_history};
 use crate::ids;
 use crate::replay::Machine;
@@ -190,13 +190,13 @@ impl<'a> Live<'a> {
         let mut facts = Vec::new();
         tokio::select! {
             biased;
-            letter = self.task.mail.recv() => self.open(letter, &mut facts),
+            () = self.task.mail.filled() => {}
             end = self.attempts.next() => facts.push(Fact::attempt(end)),
             () = timer => {}
             () = wakes.foreign() => return Err(Gone::Stuck(self.machine.foreign_wake())),
         }
-        while let Ok(letter) = self.task.mail.try_recv() {
-            self.open(Some(letter), &mut facts);
+        for letter in self.task.mail.take() {
+            self.open(letter, &mut facts);
         }
         while let Some(end) = self.attempts.try_next() {
             facts.push(Fact::attempt(end));
@@ -214,12 +214,12 @@ impl<'a> Live<'a> {
         Ok(facts)
     }
 
-    fn open(&mut self, letter: Option<Mail>, facts: &mut Vec<Fact>) {
+    fn open(&mut self, letter: Mail, facts: &mut Vec<Fact>) {
         match letter {
-            Some(Mail::Message(message)) => self.accept(vec![message], facts),
-            Some(Mail::Stop) | None => self.is_stopping = true,
+            Mail::Message(message) => self.accept(vec![message], facts),
+            Mail::Stop => self.is_stopping = true,
             // Only a run that was released can be claimed again.
-            Some(Mail::Claimed(_)) => {}
+            Mail::Claimed(_) => {}
         }
     }
 

@@ -11,12 +11,13 @@ use outlast_core::{
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::cache::Cache;
 use super::committer::Committer;
+use super::mailbox::{Mail, Mailbox};
 use super::task::Task;
 use crate::ids;
 use crate::registry::Registered;
@@ -65,20 +66,9 @@ struct LiveRuns {
 
 #[derive(Debug)]
 struct LiveRun {
-    mail: mpsc::UnboundedSender<Mail>,
+    mail: Arc<Mailbox>,
     task: Option<AbortHandle>,
     is_suspect: bool,
-}
-
-/// What a live run is told by its worker.
-#[derive(Debug)]
-pub(super) enum Mail {
-    /// A message that its inbox got.
-    Message(Message),
-    /// It was released and has been claimed again, before its task was done.
-    Claimed(Box<Claimed>),
-    /// The worker stops.
-    Stop,
 }
 
 impl Session {
@@ -142,7 +132,7 @@ impl Session {
         let mut live = self.live.lock();
         if let Some(before) = live.by_run.get(&run) {
             // Its task has released it and is about to end: it will find this first.
-            let _ = before.mail.send(Mail::Claimed(Box::new(claimed)));
+            before.mail.put(Mail::Claimed(Box::new(claimed)));
             return;
         }
         let mail = self.enlist(&mut live, run, is_suspect);
@@ -174,11 +164,11 @@ impl Session {
         Ok(answered)
     }
 
-    fn enlist(&self, live: &mut LiveRuns, run: RunId, is_suspect: bool) -> mpsc::UnboundedReceiver<Mail> {
-        let (mail, inbox) = mpsc::unbounded_channel();
+    fn enlist(&self, live: &mut LiveRuns, run: RunId, is_suspect: bool) -> Arc<Mailbox> {
+        let mail = Arc::<Mailbox>::default();
         live.suspects += usize::from(is_suspect);
-        live.by_run.insert(run, LiveRun { mail, task: None, is_suspect });
-        inbox
+        live.by_run.insert(run, LiveRun { mail: mail.clone(), task: None, is_suspect });
+        mail
     }
 
     fn set_task(&self, live: &mut LiveRuns, run: RunId, task: AbortHandle) {
@@ -191,20 +181,15 @@ impl Session {
     pub(super) fn tell(&self, run: RunId, messages: Vec<Message>) {
         if let Some(entry) = self.live.lock().by_run.get(&run) {
             for message in messages {
-                let _ = entry.mail.send(Mail::Message(message));
+                entry.mail.put(Mail::Message(message));
             }
         }
     }
 
     /// The run's task is done with it, unless it was claimed again meanwhile. `last` runs under the lock.
-    pub(super) fn delist(
-        &self,
-        run: RunId,
-        mail: &mut mpsc::UnboundedReceiver<Mail>,
-        last: impl FnOnce(),
-    ) -> Option<Box<Claimed>> {
+    pub(super) fn delist(&self, run: RunId, mail: &Mailbox, last: impl FnOnce()) -> Option<Box<Claimed>> {
         let mut live = self.live.lock();
-        while let Ok(letter) = mail.try_recv() {
+        for letter in mail.take() {
             if let Mail::Claimed(claimed) = letter {
                 return Some(claimed);
             }
@@ -238,7 +223,7 @@ impl Session {
     /// Tells every live run that the worker stops.
     pub(super) fn wind_down(&self) {
         for entry in self.live.lock().by_run.values() {
-            let _ = entry.mail.send(Mail::Stop);
+            entry.mail.put(Mail::Stop);
         }
     }
 

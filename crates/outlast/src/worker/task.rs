@@ -8,10 +8,11 @@ use outlast_core::{
     Busy, Claimed, Codec, Event, Message, MessageBody, RunId, RunStarted, Start, Started, Status, Stuck,
     StuckReason, Then, Timestamp, Turn, WorldError,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::live::{End, Gone, Kept, Live, Place, start_answer};
-use super::session::{Mail, Session};
+use super::mailbox::Mailbox;
+use super::session::Session;
 use crate::ids;
 use crate::replay::Machine;
 use crate::upkeep::{self, unborn_cancel};
@@ -21,7 +22,7 @@ use crate::upkeep::{self, unborn_cancel};
 pub(super) struct Task {
     pub(super) session: Arc<Session>,
     pub(super) run: RunId,
-    pub(super) mail: mpsc::UnboundedReceiver<Mail>,
+    pub(super) mail: Arc<Mailbox>,
     /// The run is being worked on as long as its task lives.
     pub(super) _busy: Busy,
 }
@@ -61,7 +62,7 @@ impl Task {
     fn retire(&mut self, kept: Kept) -> Option<Box<Claimed>> {
         let (session, run) = (self.session.clone(), self.run);
         let mut evicted = None;
-        let next = session.delist(run, &mut self.mail, || {
+        let next = session.delist(run, &self.mail, || {
             evicted = kept.and_then(|(turn, machine)| session.cache.lock().put(run, turn, machine));
         });
         drop(evicted);

@@ -1,0 +1,9 @@
+//! Mistakes that the compiler finds, and what it says about each.
+//!
+//! `TRYBUILD=overwrite cargo test -p outlast --test compile_fail` writes the answers anew: read the
+//! difference, it is what a user will see.
+
+#[test]
+fn mistakes_do_not_compile_and_the_error_says_what_to_do() {
+    trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
+}

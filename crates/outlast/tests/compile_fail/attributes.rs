@@ -1,0 +1,29 @@
+//! Attributes say what they know, and want a reason where checks are left out.
+
+use outlast::prelude::*;
+
+#[workflow(unchecked)]
+async fn no_reason(ctx: Context) {}
+
+#[workflow(unchecked = "")]
+async fn empty_reason(ctx: Context) {}
+
+#[workflow(attempts = 3)]
+async fn of_steps(ctx: Context) {}
+
+#[step(attempts = 0)]
+async fn never() {}
+
+#[step(timeout = "30 parsecs")]
+async fn far() {}
+
+#[step(timeout = 30)]
+async fn no_unit() {}
+
+#[step(retries = 3)]
+async fn unknown() {}
+
+#[step(name = "")]
+async fn nameless() {}
+
+fn main() {}

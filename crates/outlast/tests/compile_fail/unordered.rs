@@ -1,0 +1,14 @@
+//! What iterates in another order each time is not for workflows, also not as an input.
+
+use std::collections::{HashMap, HashSet};
+
+use outlast::prelude::*;
+
+#[workflow]
+async fn totals(ctx: Context, prices: HashMap<String, u64>) -> Result<u64, Error> {
+    let seen: HashSet<u64> = prices.values().copied().collect();
+    let empty = std::collections::HashMap::<u64, u64>::new();
+    Ok(seen.len() as u64 + empty.len() as u64)
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//! A workflow cannot reach the worker's state.
+
+use outlast::prelude::*;
+
+#[workflow]
+async fn checkout(ctx: Context) -> Result<(), Error> {
+    let _ = ctx.state();
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,127 @@
+//! The plain files beside the database, in which children write what they did to the outside.
+//!
+//! Each note is one line and one `write`, so that whatever a process did before it died is there.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use outlast::{StepContext, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// What each run came to, by key.
+pub(crate) type Outputs = BTreeMap<String, String>;
+
+/// A folder with one database and the notes of the processes that used it.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    folder: PathBuf,
+}
+
+/// An attempt at a step, as the outside saw it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Effect {
+    pub(crate) key: String,
+    pub(crate) op: u32,
+    pub(crate) attempt: u32,
+    pub(crate) step: String,
+    pub(crate) pid: u32,
+}
+
+/// Something that a client was told is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Ack {
+    /// The run with this key is started.
+    Started(String),
+    /// The inbox of the run with this key has this many messages.
+    Sent(String, u64),
+    /// The run with this key has ended.
+    Ended(String),
+    /// The run with this key waits.
+    Waits(String),
+}
+
+/// What a child that ended by itself leaves behind.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) points: u64,
+    pub(crate) outputs: Outputs,
+}
+
+impl Place {
+    pub(crate) fn new(folder: &Path) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("sqlite:{}", self.database().display())
+    }
+
+    fn database(&self) -> PathBuf {
+        self.folder.join("runs.db")
+    }
+
+    /// A copy of the database as the dead left it. The original keeps its log, so that the next process
+    /// has to recover it by itself.
+    pub(crate) fn copy_database(&self, name: &str) -> Self {
+        let copy = Self { folder: self.folder.join(name) };
+        std::fs::create_dir(&copy.folder).unwrap();
+        std::fs::copy(self.database(), copy.database()).unwrap();
+        let log = self.folder.join("runs.db-wal");
+        if log.exists() {
+            std::fs::copy(log, copy.folder.join("runs.db-wal")).unwrap();
+        }
+        copy
+    }
+
+    /// Notes an attempt at a step.
+    pub(crate) fn note_effect<S>(&self, cx: &StepContext<S>, key: &str, step: &str) {
+        let op = cx.key().rsplit('.').next().unwrap().parse().unwrap();
+        let (key, step, pid) = (key.into(), step.into(), std::process::id());
+        self.note("effects", &Effect { key, op, attempt: cx.attempt(), step, pid });
+    }
+
+    pub(crate) fn effects(&self) -> Vec<Effect> {
+        self.notes("effects")
+    }
+
+    /// Notes what a client was told.
+    pub(crate) fn note_ack(&self, ack: &Ack) {
+        self.note("acks", ack);
+    }
+
+    pub(crate) fn acks(&self) -> Vec<Ack> {
+        self.notes("acks")
+    }
+
+    /// Notes when a child began.
+    pub(crate) fn note_life(&self, at: Timestamp) {
+        self.note("lives", &at);
+    }
+
+    /// When each child began.
+    pub(crate) fn lives(&self) -> Vec<Timestamp> {
+        self.notes("lives")
+    }
+
+    pub(crate) fn write_result(&self, points: u64, outputs: Outputs) {
+        self.note("reports", &Report { points, outputs });
+    }
+
+    /// What the last child that ended by itself left behind.
+    pub(crate) fn report(&self) -> Report {
+        self.notes("reports").pop().unwrap()
+    }
+
+    fn note(&self, file: &str, note: &impl Serialize) {
+        let mut file = File::options().create(true).append(true).open(self.folder.join(file)).unwrap();
+        let line = serde_json::to_string(note).unwrap() + "\n";
+        assert_eq!(file.write(line.as_bytes()).unwrap(), line.len(), "a line is written whole");
+    }
+
+    fn notes<T: for<'a> Deserialize<'a>>(&self, file: &str) -> Vec<T> {
+        let Ok(text) = std::fs::read_to_string(self.folder.join(file)) else { return Vec::new() };
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}

@@ -1,0 +1,251 @@
+//! A program with something of everything: sequential and parallel steps, timers, hooks, retries, a
+//! race and a cancel.
+
+use std::sync::Arc;
+
+use outlast::core::Clock;
+use outlast::prelude::*;
+use outlast::{RunView, SystemClock, Wait, World};
+use outlast_testkit::KillerWorld;
+use tokio::sync::Notify;
+
+use crate::ledger::{Ack, Outputs, Place};
+
+/// How many steps of each run may be under way at the same time.
+pub(crate) const BRANCHES: [(&str, usize); 7] =
+    [("sequence", 1), ("parallel", 3), ("nap", 1), ("review", 1), ("flaky", 1), ("race", 2), ("stopped", 1)];
+
+/// Starts all runs, answers and cancels those that want it, and waits until all have ended. It may be
+/// killed at any instant and run again.
+pub(crate) async fn play(
+    place: &Place,
+    world: Arc<KillerWorld>,
+    is_paranoid: bool,
+) -> Result<Outputs, Error> {
+    let world: Arc<dyn World> = world;
+    let state = Outside { place: place.clone(), loser_began: Notify::new() };
+    let mut builder = Worker::builder(world.clone())
+        .state(state)
+        .register((sequence, parallel, nap, review, flaky, race, stopped))
+        .register((mark, fail_twice, win, lose));
+    if is_paranoid {
+        builder = builder.paranoid();
+    }
+    let worker = builder.start().await?;
+    let player = Player { place: place.clone(), client: Client::new(world) };
+    let outputs = player.play().await?;
+    worker.stop().await?;
+    Ok(outputs)
+}
+
+struct Player {
+    place: Place,
+    client: Client,
+}
+
+/// Starts a run under the workflow's name as its key.
+macro_rules! start {
+    ($player:expr, $workflow:ident) => {{
+        let key = stringify!($workflow).to_owned();
+        let run = $player.client.start($workflow, &key).key(&key).await?;
+        $player.place.note_ack(&Ack::Started(key));
+        run
+    }};
+}
+
+impl Player {
+    async fn play(&self) -> Result<Outputs, Error> {
+        let review = start!(self, review);
+        self.answer_early(&review).await?;
+        let stopped = start!(self, stopped);
+        let others = [
+            start!(self, sequence),
+            start!(self, parallel),
+            start!(self, nap),
+            start!(self, flaky),
+            start!(self, race),
+        ];
+        try_join!(self.answer_late(&review), self.stop(&stopped))?;
+        let mut outputs = Outputs::new();
+        for run in others.iter().chain([&review, &stopped]) {
+            self.note_output(run, &mut outputs).await?;
+        }
+        Ok(outputs)
+    }
+
+    /// Sends the first payload before anyone waits for it, most of the time.
+    async fn answer_early(&self, review: &RunHandle<String>) -> Result<(), Error> {
+        if review.view().await?.sent == 0 {
+            review.send("early", &"early").await?;
+            self.place.note_ack(&Ack::Sent("review".into(), 1));
+        }
+        Ok(())
+    }
+
+    /// Sends the second payload when it is awaited.
+    async fn answer_late(&self, review: &RunHandle<String>) -> Result<(), Error> {
+        let view = self.when(review, |view| view.sent > 1 || waits_for(view, "late")).await?;
+        if view.sent == 1 {
+            review.send("late", &"late").await?;
+            self.place.note_ack(&Ack::Sent("review".into(), 2));
+        }
+        Ok(())
+    }
+
+    /// Cancels a run that waits.
+    async fn stop(&self, stopped: &RunHandle<String>) -> Result<(), Error> {
+        let view = self.when(stopped, |view| view.sent > 0 || waits_for(view, "never")).await?;
+        if view.sent == 0 {
+            stopped.cancel("enough").await?;
+            self.place.note_ack(&Ack::Sent("stopped".into(), 1));
+        }
+        Ok(())
+    }
+
+    async fn when(
+        &self,
+        run: &RunHandle<String>,
+        is_so: impl Fn(&RunView) -> bool,
+    ) -> Result<RunView, Error> {
+        loop {
+            let view = run.view().await?;
+            if is_so(&view) {
+                return Ok(view);
+            }
+            pass("2ms").await;
+        }
+    }
+
+    async fn note_output(&self, run: &RunHandle<String>, outputs: &mut Outputs) -> Result<(), Error> {
+        let output = run.output().await;
+        let key = run.view().await?.key.unwrap();
+        self.place.note_ack(&Ack::Ended(key.clone()));
+        outputs
+            .insert(key, output.unwrap_or_else(|error| format!("{:?}: {}", error.kind(), error.message())));
+        Ok(())
+    }
+}
+
+fn waits_for(view: &RunView, hook: &str) -> bool {
+    view.waits.iter().any(|wait| matches!(wait, Wait::Hook { name, .. } if name == hook))
+}
+
+/// Lets time pass in a child: the programs wait for real things.
+pub(crate) async fn pass(time: &str) {
+    let time = outlast::IntoDuration::into_duration(time).unwrap();
+    SystemClock.sleep_until(SystemClock.now().plus(time)).await;
+}
+
+// --- workflows ---
+
+#[workflow]
+async fn sequence(ctx: Context, key: String) -> Result<String, Error> {
+    let one = ctx.step(mark, &named(&key, "one")).await?;
+    let two = ctx.step(mark, &named(&key, "two")).await?;
+    let three = ctx.step(mark, &named(&key, "three")).await?;
+    Ok([one, two, three].join(" "))
+}
+
+#[workflow]
+async fn parallel(ctx: Context, key: String) -> Result<String, Error> {
+    let (left, right) =
+        try_join!(ctx.step(mark, &named(&key, "left")), ctx.step(mark, &named(&key, "right")))?;
+    let mut parts: FuturesUnordered<_> =
+        ["a", "b", "c"].into_iter().map(|part| ctx.step(mark, &named(&key, part))).collect();
+    let mut ended = vec![left, right];
+    while let Some(part) = parts.next().await {
+        ended.push(part?);
+    }
+    // The order in which they ended is not the same in every life of the program.
+    ended.sort();
+    Ok(ended.join(" "))
+}
+
+#[workflow]
+async fn nap(ctx: Context, key: String) -> Result<String, Error> {
+    let before = ctx.step(mark, &named(&key, "before")).await?;
+    ctx.sleep("10ms").await?;
+    let after = ctx.step(mark, &named(&key, "after")).await?;
+    Ok(format!("{before} {after}"))
+}
+
+#[workflow]
+async fn review(ctx: Context, key: String) -> Result<String, Error> {
+    ctx.step(mark, &named(&key, "ask")).await?;
+    let early = ctx.hook::<String>("early").timeout("1h").await?;
+    let late = ctx.hook::<String>("late").timeout("1h").await?;
+    let nobody = ctx.hook::<String>("nobody").timeout("5ms").await;
+    let silence = nobody.is_err_and(|error| error.is_timeout());
+    let told = ctx.step(mark, &named(&key, "tell")).await?;
+    Ok(format!("{early} {late} {silence} {told}"))
+}
+
+#[workflow]
+async fn flaky(ctx: Context, key: String) -> Result<String, Error> {
+    ctx.step(fail_twice, &key).await
+}
+
+#[workflow]
+async fn race(ctx: Context, key: String) -> Result<String, Error> {
+    let first = select! {
+        won = ctx.step(win, &key) => won?,
+        lost = ctx.step(lose, &key) => lost?,
+        late = ctx.sleep("1h") => {
+            late?;
+            "late".to_owned()
+        }
+    };
+    let prize = ctx.step(mark, &named(&key, "prize")).await?;
+    Ok(format!("{first} {prize}"))
+}
+
+#[workflow]
+async fn stopped(ctx: Context, key: String) -> Result<String, Error> {
+    ctx.step(mark, &named(&key, "reserve")).await?;
+    let answer = ctx.hook::<String>("never").await;
+    ctx.step(mark, &named(&key, "release")).await?;
+    answer
+}
+
+fn named(key: &str, name: &str) -> (String, String) {
+    (key.into(), name.into())
+}
+
+// --- steps ---
+
+#[derive(Debug)]
+struct Outside {
+    place: Place,
+    loser_began: Notify,
+}
+
+#[step]
+async fn mark(cx: StepContext<Outside>, key: String, name: String) -> Result<String, StepError> {
+    cx.state().place.note_effect(&cx, &key, &name);
+    Ok(name)
+}
+
+#[step]
+async fn fail_twice(cx: StepContext<Outside>, key: String) -> Result<String, StepError> {
+    cx.state().place.note_effect(&cx, &key, "fail_twice");
+    if cx.attempt() < 3 {
+        return Err(StepError::retry_after("not yet", "5ms"));
+    }
+    Ok(format!("attempt {}", cx.attempt()))
+}
+
+/// Wins when the loser is on its way, so that both have effects.
+#[step]
+async fn win(cx: StepContext<Outside>, key: String) -> Result<String, StepError> {
+    cx.state().place.note_effect(&cx, &key, "win");
+    cx.state().loser_began.notified().await;
+    Ok("won".into())
+}
+
+#[step]
+async fn lose(cx: StepContext<Outside>, key: String) -> Result<String, StepError> {
+    cx.state().place.note_effect(&cx, &key, "lose");
+    cx.state().loser_began.notify_one();
+    cx.cancelled().await;
+    Ok("lost".into())
+}

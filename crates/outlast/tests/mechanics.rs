@@ -1,0 +1,14 @@
+//! Each mechanic of the design has a test here, named after the rule it proves, on every world.
+//!
+//! Time is virtual: nothing sleeps. Workers replay after every turn, unless a test is about caching.
+
+#![allow(missing_docs, reason = "tests explain themselves by their names")]
+
+mod mechanics {
+    mod faulty;
+    mod rig;
+
+    mod inbox;
+    mod order;
+    mod unknown;
+}

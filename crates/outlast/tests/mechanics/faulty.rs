@@ -1,0 +1,315 @@
+//! A world that loses answers, refuses, or takes its time, as a test says.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use async_trait::async_trait;
+use outlast::core::world::Answers;
+use outlast::core::{
+    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Held, Hosts, Join, Message,
+    NewMessage, Page, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn, TurnRecord, Work,
+    WorkerView, World, WorldError,
+};
+use outlast_testkit::TestClock;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+/// A method of the world that can be disturbed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    Start,
+    Send,
+    Claim,
+    Commit,
+    Held,
+    Inbox,
+    Leave,
+}
+
+enum Fault {
+    /// Does it, then says that it is not available.
+    LoseAnswer,
+    /// Does nothing, and says that it is not available.
+    Refuse,
+    /// Does something else first.
+    Before(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
+struct Plan {
+    call: Call,
+    skip: usize,
+    concerns: fn(&[Turn]) -> bool,
+    fault: Fault,
+}
+
+#[derive(Default)]
+struct State {
+    plans: Vec<Plan>,
+    sizes: BTreeMap<Call, Vec<usize>>,
+}
+
+/// What is planned to go wrong, and what was called. Clones are handles on the same plan.
+#[derive(Clone)]
+pub struct Faults {
+    state: Arc<Mutex<State>>,
+    clock: Arc<Skewed>,
+}
+
+impl Faults {
+    /// Does the call after `skip` others, and loses its answer. A claim that brings nothing does not count.
+    pub fn lose_answer(&self, call: Call, skip: usize) {
+        self.plan(call, skip, |_| true, Fault::LoseAnswer);
+    }
+
+    /// Answers the call after `skip` others with `Unavailable`, and does nothing.
+    pub fn refuse(&self, call: Call, skip: usize) {
+        self.plan(call, skip, |_| true, Fault::Refuse);
+    }
+
+    /// Does `first` just before the next commit with a turn that fires a timer.
+    pub fn before_a_timer_fires(&self, first: impl Future<Output = ()> + Send + 'static) {
+        let fires = |turns: &[Turn]| turns.iter().any(|turn| turn.fired_until.is_some());
+        self.plan(Call::Commit, 0, fires, Fault::Before(Box::pin(first)));
+    }
+
+    /// Keeps the next call from happening until the gate is opened.
+    pub fn hold(&self, call: Call) -> Gate {
+        let gate = Gate::default();
+        let held = gate.clone();
+        self.plan(call, 0, |_| true, Fault::Before(Box::pin(async move { held.pass().await })));
+        gate
+    }
+
+    /// How often it was called.
+    pub fn count(&self, call: Call) -> usize {
+        self.sizes(call).len()
+    }
+
+    /// How many elements each call had.
+    pub fn sizes(&self, call: Call) -> Vec<usize> {
+        self.state.lock().sizes.get(&call).cloned().unwrap_or_default()
+    }
+
+    /// How many faults have not happened yet.
+    pub fn left(&self) -> usize {
+        self.state.lock().plans.len()
+    }
+
+    /// Puts the clock that workers and clients see back by so many seconds.
+    pub fn set_clock_back(&self, seconds: i64) {
+        self.clock.back.store(seconds * 1_000_000, Ordering::SeqCst);
+    }
+
+    fn plan(&self, call: Call, skip: usize, concerns: fn(&[Turn]) -> bool, fault: Fault) {
+        self.state.lock().plans.push(Plan { call, skip, concerns, fault });
+    }
+
+    fn next(&self, call: Call, size: usize, turns: &[Turn]) -> Option<Fault> {
+        let mut state = self.state.lock();
+        state.sizes.entry(call).or_default().push(size);
+        let concerns = |plan: &Plan| plan.call == call && (plan.concerns)(turns);
+        let place = state.plans.iter().position(concerns)?;
+        let plan = &mut state.plans[place];
+        if plan.skip > 0 {
+            plan.skip -= 1;
+            return None;
+        }
+        Some(state.plans.remove(place).fault)
+    }
+
+    /// Calls, with what is planned for it.
+    async fn call<T>(
+        &self,
+        call: Call,
+        size: usize,
+        turns: &[Turn],
+        answer: impl Future<Output = Result<T, WorldError>>,
+    ) -> Result<T, WorldError> {
+        match self.next(call, size, turns) {
+            None => answer.await,
+            Some(Fault::Refuse) => Err(unavailable()),
+            Some(Fault::LoseAnswer) => answer.await.and(Err(unavailable())),
+            Some(Fault::Before(first)) => {
+                first.await;
+                answer.await
+            }
+        }
+    }
+}
+
+fn unavailable() -> WorldError {
+    WorldError::Unavailable("the test lost the answer".into())
+}
+
+/// Where a call waits for the test.
+#[derive(Clone, Debug, Default)]
+pub struct Gate(watch::Sender<(bool, bool)>);
+
+impl Gate {
+    /// Waits until the call is there.
+    pub async fn arrived(&self) {
+        self.0.subscribe().wait_for(|(arrived, _)| *arrived).await.unwrap();
+    }
+
+    /// Lets the call happen.
+    pub fn open(&self) {
+        self.0.send_modify(|(_, open)| *open = true);
+    }
+
+    async fn pass(&self) {
+        self.0.send_modify(|(arrived, _)| *arrived = true);
+        self.0.subscribe().wait_for(|(_, open)| *open).await.unwrap();
+    }
+}
+
+/// The test's clock, perhaps put back.
+#[derive(Debug)]
+struct Skewed {
+    clock: TestClock,
+    back: AtomicI64,
+}
+
+impl Clock for Skewed {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.clock.now().as_micros() - self.back.load(Ordering::SeqCst))
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = Busy> + Send>> {
+        let at = at.as_micros().saturating_add(self.back.load(Ordering::SeqCst));
+        self.clock.sleep_until(Timestamp::from_micros(at))
+    }
+
+    fn busy(&self) -> Busy {
+        Clock::busy(&self.clock)
+    }
+
+    fn is_virtual(&self) -> bool {
+        true
+    }
+}
+
+/// A world that does what its [`Faults`] say, and otherwise what the one inside does.
+pub struct FaultyWorld {
+    inner: Arc<dyn World>,
+    faults: Faults,
+}
+
+impl FaultyWorld {
+    pub fn around(inner: Arc<dyn World>, clock: TestClock) -> (Arc<dyn World>, Faults) {
+        let clock = Arc::new(Skewed { clock, back: AtomicI64::new(0) });
+        let faults = Faults { state: Arc::default(), clock };
+        (Arc::new(Self { inner, faults: faults.clone() }), faults)
+    }
+}
+
+impl std::fmt::Debug for FaultyWorld {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FaultyWorld({:?})", self.inner)
+    }
+}
+
+#[async_trait]
+impl World for FaultyWorld {
+    async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
+        self.faults.call(Call::Start, starts.len(), &[], self.inner.start(starts)).await
+    }
+
+    async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
+        self.inner.run(run).await
+    }
+
+    async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
+        self.inner.runs(query).await
+    }
+
+    async fn counts(&self) -> Result<Counts, WorldError> {
+        self.inner.counts().await
+    }
+
+    async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
+        self.inner.ended(run, until).await
+    }
+
+    async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
+        self.inner.history(run, from, limit).await
+    }
+
+    async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64> {
+        self.faults.call(Call::Send, messages.len(), &[], self.inner.send(messages)).await
+    }
+
+    async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
+        self.faults.call(Call::Inbox, 1, &[], self.inner.inbox(run, after)).await
+    }
+
+    async fn join(&self, join: Join) -> Result<(), WorldError> {
+        self.inner.join(join).await
+    }
+
+    async fn beat(&self, session: SessionId) -> Result<Beat, WorldError> {
+        self.inner.beat(session).await
+    }
+
+    async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
+        self.faults.call(Call::Held, 1, &[], self.inner.held(session)).await
+    }
+
+    async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
+        self.faults.call(Call::Leave, 1, &[], self.inner.leave(session)).await
+    }
+
+    async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
+        self.inner.takeover(session).await
+    }
+
+    async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
+        match self.faults.next(Call::Claim, request.limit, &[]) {
+            None => self.inner.claim(session, request).await,
+            Some(Fault::Refuse) => Err(unavailable()),
+            Some(Fault::Before(first)) => {
+                first.await;
+                self.inner.claim(session, request).await
+            }
+            Some(Fault::LoseAnswer) => {
+                let work = self.inner.claim(session, request).await?;
+                if work.claimed.is_empty() {
+                    self.faults.lose_answer(Call::Claim, 0);
+                    return Ok(work);
+                }
+                Err(unavailable())
+            }
+        }
+    }
+
+    async fn commit(&self, session: SessionId, turns: Vec<Turn>) -> Answers<Committed> {
+        let commit = self.inner.commit(session, turns.clone());
+        self.faults.call(Call::Commit, turns.len(), &turns, commit).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
+        self.inner.workers().await
+    }
+
+    async fn resume(&self, run: RunId) -> Result<(), WorldError> {
+        self.inner.resume(run).await
+    }
+
+    async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
+        self.inner.changed(epoch, until).await
+    }
+
+    fn hosts(&self) -> &Hosts {
+        self.inner.hosts()
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.faults.clock.clone()
+    }
+
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+}

@@ -1,0 +1,248 @@
+//! Reading the inbox: every message becomes an event, and every payload reaches its hook.
+
+use outlast::Status;
+use outlast::prelude::*;
+
+use super::faulty::Call;
+use super::rig::{Ask, Rig, on_every_world};
+
+on_every_world! {
+    messages_become_events_in_arrival_order_awaited_or_not,
+    a_payload_sent_before_anyone_waits_is_kept,
+    payloads_are_taken_first_in_first_out,
+    the_oldest_open_hook_takes_the_payload,
+    two_hooks_of_one_name_in_a_join_take_one_payload_each,
+    a_payload_that_a_dropped_hook_did_not_return_stays,
+    a_hook_that_lost_its_race_leaves_later_payloads_to_the_next,
+    the_buffer_survives_a_crash,
+    a_message_that_arrives_between_check_and_park_wakes_the_run,
+    a_payload_while_a_sleep_is_pending_in_the_same_turn_is_delivered_and_the_sleep_goes_on,
+    messages_to_a_run_whose_step_is_under_way_are_read_at_once,
+    more_messages_than_one_read_are_all_delivered_in_order,
+}
+
+#[workflow]
+async fn take_one(ctx: Context) -> Result<u32, Error> {
+    ctx.hook::<u32>("x").await
+}
+
+async fn messages_become_events_in_arrival_order_awaited_or_not(rig: Rig) {
+    let run = rig.client.start(take_one, ()).await.unwrap();
+    for (hook, payload) in [("a", 1), ("b", 2), ("a", 3), ("x", 4)] {
+        rig.send(run.id(), hook, payload).await;
+    }
+    let _worker = rig.worker(take_one).await;
+    assert_eq!(run.output().await.unwrap(), 4);
+    rig.assert_history(
+        run.id(),
+        "0 hook_opened x
+         hook_received a 1
+         hook_received b 2
+         hook_received a 3
+         hook_received x 4
+         run_completed 4",
+    )
+    .await;
+    let view = rig.view(run.id()).await;
+    assert_eq!((view.sent, view.consumed), (4, 4));
+}
+
+#[workflow]
+async fn sleep_then_take(ctx: Context) -> Result<u32, Error> {
+    ctx.sleep("1h").await?;
+    ctx.hook::<u32>("x").await
+}
+
+async fn a_payload_sent_before_anyone_waits_is_kept(rig: Rig) {
+    let _worker = rig.worker(sleep_then_take).await;
+    let run = rig.client.start(sleep_then_take, ()).await.unwrap();
+    rig.send(run.id(), "x", 7).await;
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), 7);
+    rig.assert_history(
+        run.id(),
+        "0 timer_started 1h
+         hook_received x 7
+         0 timer_fired
+         1 hook_opened x
+         run_completed 7",
+    )
+    .await;
+}
+
+async fn payloads_are_taken_first_in_first_out(rig: Rig) {
+    #[workflow]
+    async fn take_three(ctx: Context) -> Result<Vec<u32>, Error> {
+        let mut taken = vec![ctx.hook::<u32>("x").await?];
+        ctx.note("between").await?;
+        taken.push(ctx.hook::<u32>("x").await?);
+        taken.push(ctx.hook::<u32>("x").await?);
+        Ok(taken)
+    }
+    let _worker = rig.worker(take_three).await;
+    let run = rig.client.start(take_three, ()).await.unwrap();
+    for payload in [1, 2, 3] {
+        rig.send(run.id(), "x", payload).await;
+    }
+    assert_eq!(run.output().await.unwrap(), [1, 2, 3]);
+}
+
+async fn the_oldest_open_hook_takes_the_payload(rig: Rig) {
+    #[workflow]
+    async fn take_reversed(ctx: Context) -> Result<(u32, u32), Error> {
+        let (older, younger) = (ctx.hook::<u32>("x"), ctx.hook::<u32>("x"));
+        let (younger, older) = try_join!(younger, older)?;
+        Ok((older, younger))
+    }
+    let _worker = rig.worker(take_reversed).await;
+    let run = rig.client.start(take_reversed, ()).await.unwrap();
+    rig.send(run.id(), "x", 1).await;
+    rig.settle().await;
+    rig.send(run.id(), "x", 2).await;
+    assert_eq!(run.output().await.unwrap(), (1, 2));
+}
+
+async fn two_hooks_of_one_name_in_a_join_take_one_payload_each(rig: Rig) {
+    #[workflow]
+    async fn take_both(ctx: Context) -> Result<(u32, u32), Error> {
+        try_join!(ctx.hook::<u32>("x"), ctx.hook::<u32>("x"))
+    }
+    let run = rig.client.start(take_both, ()).await.unwrap();
+    rig.send(run.id(), "x", 1).await;
+    rig.send(run.id(), "x", 2).await;
+    let _worker = rig.worker(take_both).await;
+    assert_eq!(run.output().await.unwrap(), (1, 2));
+}
+
+async fn a_payload_that_a_dropped_hook_did_not_return_stays(rig: Rig) {
+    #[workflow]
+    async fn change_mind(ctx: Context) -> Result<u32, Error> {
+        let unpolled = ctx.hook::<u32>("x");
+        ctx.hook::<u32>("go").await?;
+        drop(unpolled);
+        ctx.sleep("1h").await?;
+        ctx.hook::<u32>("x").await
+    }
+    let _worker = rig.worker(change_mind).await;
+    let run = rig.client.start(change_mind, ()).await.unwrap();
+    rig.send(run.id(), "x", 7).await;
+    rig.settle().await;
+    rig.send(run.id(), "go", 0).await;
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), 7);
+    rig.assert_history(
+        run.id(),
+        "0 hook_opened x
+         1 hook_opened go
+         hook_received x 7
+         hook_received go 0
+         0 hook_closed
+         2 timer_started 1h
+         2 timer_fired
+         3 hook_opened x
+         run_completed 7",
+    )
+    .await;
+}
+
+async fn a_hook_that_lost_its_race_leaves_later_payloads_to_the_next(rig: Rig) {
+    #[workflow]
+    async fn late(ctx: Context) -> Result<u32, Error> {
+        select! {
+            _ = ctx.hook::<u32>("x") => return Err(Error::msg("too early")),
+            slept = ctx.sleep("1h") => slept?,
+        }
+        ctx.sleep("1h").await?;
+        ctx.hook::<u32>("x").await
+    }
+    let _worker = rig.worker(late).await;
+    let run = rig.client.start(late, ()).await.unwrap();
+    rig.run_to("90m").await;
+    rig.send(run.id(), "x", 7).await;
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), 7);
+}
+
+async fn the_buffer_survives_a_crash(rig: Rig) {
+    #[workflow]
+    async fn wait_then_take(ctx: Context) -> Result<(u32, u32), Error> {
+        ctx.hook::<u32>("go").await?;
+        Ok((ctx.hook::<u32>("x").await?, ctx.hook::<u32>("x").await?))
+    }
+    let worker = rig.worker(wait_then_take).await;
+    let run = rig.client.start(wait_then_take, ()).await.unwrap();
+    rig.send(run.id(), "x", 1).await;
+    rig.send(run.id(), "x", 2).await;
+    rig.settle().await;
+    assert_eq!(rig.view(run.id()).await.consumed, 2);
+    rig.crash(worker);
+    let _worker = rig.worker(wait_then_take).await;
+    rig.send(run.id(), "go", 0).await;
+    assert_eq!(run.output().await.unwrap(), (1, 2));
+}
+
+async fn a_message_that_arrives_between_check_and_park_wakes_the_run(rig: Rig) {
+    let run = rig.client.start(take_one, ()).await.unwrap();
+    let park = rig.faults.hold(Call::Commit);
+    let _worker = rig.worker(take_one).await;
+    park.arrived().await;
+    rig.send(run.id(), "x", 7).await;
+    park.open();
+    assert_eq!(run.output().await.unwrap(), 7);
+    rig.assert_history(run.id(), "0 hook_opened x\n hook_received x 7\n run_completed 7").await;
+}
+
+async fn a_payload_while_a_sleep_is_pending_in_the_same_turn_is_delivered_and_the_sleep_goes_on(rig: Rig) {
+    #[workflow]
+    async fn both(ctx: Context) -> Result<u32, Error> {
+        let (payload, ()) = try_join!(ctx.hook::<u32>("x"), ctx.sleep("1h"))?;
+        Ok(payload)
+    }
+    let run = rig.client.start(both, ()).await.unwrap();
+    rig.send(run.id(), "x", 7).await;
+    let _worker = rig.worker(both).await;
+    rig.run_to("30m").await;
+    assert_eq!(rig.status(run.id()).await, Status::Waiting);
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), 7);
+    assert_eq!(rig.view(run.id()).await.ended_at, Some(rig.moment("1h")));
+}
+
+async fn messages_to_a_run_whose_step_is_under_way_are_read_at_once(rig: Rig) {
+    #[workflow]
+    async fn beside(ctx: Context) -> Result<u32, Error> {
+        let (_, payload) = try_join!(ctx.blocked("slow"), async {
+            let payload = ctx.hook::<u32>("x").await?;
+            ctx.note("heard").await?;
+            Ok(payload)
+        })?;
+        Ok(payload)
+    }
+    let _worker = rig.worker(beside).await;
+    let run = rig.client.start(beside, ()).await.unwrap();
+    rig.desk.until("began slow", 1).await;
+    rig.send(run.id(), "x", 7).await;
+    rig.desk.until("heard", 1).await;
+    assert_eq!(rig.desk.count("ended slow"), 0);
+    rig.desk.open("slow");
+    assert_eq!(run.output().await.unwrap(), 7);
+}
+
+async fn more_messages_than_one_read_are_all_delivered_in_order(rig: Rig) {
+    const MANY: u32 = 1_100; // more than `INBOX_READ_MAX`
+    #[workflow]
+    async fn take_many(ctx: Context) -> Result<bool, Error> {
+        for expected in 0..MANY {
+            if ctx.hook::<u32>("x").await? != expected {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+    let run = rig.client.start(take_many, ()).await.unwrap();
+    for payload in 0..MANY {
+        rig.send(run.id(), "x", payload).await;
+    }
+    let _worker = rig.worker(take_many).await;
+    assert!(run.output().await.unwrap());
+}

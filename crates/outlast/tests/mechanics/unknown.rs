@@ -1,0 +1,188 @@
+//! Unknown answers: what is repeated with its id is done once.
+
+use outlast::prelude::*;
+use outlast::{ErrorKind, RunQuery, Status};
+
+use super::faulty::Call;
+use super::rig::{Ask, Rig, on_every_world};
+
+on_every_world! {
+    a_commit_without_an_answer_is_repeated_and_doubles_nothing,
+    a_commit_that_was_not_done_is_repeated_and_loses_nothing,
+    a_handed_over_start_without_an_answer_is_one_run,
+    a_start_without_an_answer_is_one_run,
+    a_start_with_a_key_and_without_an_answer_is_new,
+    a_send_without_an_answer_is_delivered_once,
+    a_cancel_without_an_answer_is_delivered_once,
+    a_call_that_is_never_answered_is_an_error_and_not_a_hang,
+    runs_claimed_without_an_answer_are_found_and_go_on,
+    a_lost_inbox_does_not_lose_the_run,
+}
+
+#[workflow]
+async fn errands(ctx: Context) -> Result<u32, Error> {
+    ctx.note("one").await?;
+    ctx.flaky(1).await?;
+    ctx.note("two").await?;
+    let payload = ctx.hook::<u32>("x").timeout("1h").await?;
+    ctx.note("three").await?;
+    Ok(payload)
+}
+
+const HISTORY: &str = "
+    0 step_started note
+    0 step_completed \"one\"
+    1 step_started flaky
+    1 step_retried 1s
+    1 step_completed 2
+    2 step_started note
+    2 step_completed \"two\"
+    3 hook_opened x
+    hook_received x 7
+    4 step_started note
+    4 step_completed \"three\"
+    run_completed 7";
+
+/// Runs the errands, with faults planned before.
+async fn run_errands(rig: &Rig, faults: &str) {
+    let before = rig.desk.notes().len();
+    let run = rig.client.start(errands, ()).await.unwrap();
+    rig.run_to("1m").await;
+    rig.send(run.id(), "x", 7).await;
+    assert_eq!(run.output().await.unwrap(), 7, "{faults}");
+    rig.assert_history(run.id(), HISTORY).await;
+    assert_eq!(rig.desk.notes()[before..], ["one", "flaky", "flaky", "two", "three"], "{faults}");
+}
+
+async fn a_commit_without_an_answer_is_repeated_and_doubles_nothing(rig: Rig) {
+    let _worker = rig.worker(errands).await;
+    for skip in 0..6 {
+        rig.faults.lose_answer(Call::Commit, skip);
+        run_errands(&rig, &format!("the answer of commit {skip} is lost")).await;
+        assert_eq!(rig.faults.left(), 0, "there was a commit {skip}");
+    }
+}
+
+async fn a_commit_that_was_not_done_is_repeated_and_loses_nothing(rig: Rig) {
+    let _worker = rig.worker(errands).await;
+    for skip in 0..6 {
+        rig.faults.refuse(Call::Commit, skip);
+        rig.faults.refuse(Call::Commit, skip);
+        run_errands(&rig, &format!("commit {skip} is refused twice")).await;
+        assert_eq!(rig.faults.left(), 0, "there was a commit {skip}");
+    }
+}
+
+#[workflow]
+async fn greet(ctx: Context, name: String) -> Result<String, Error> {
+    ctx.note(&name).await
+}
+
+async fn count_runs(rig: &Rig) -> usize {
+    rig.client.runs(RunQuery::default()).await.unwrap().runs.len()
+}
+
+async fn a_handed_over_start_without_an_answer_is_one_run(rig: Rig) {
+    let _worker = rig.worker(greet).await;
+    rig.faults.lose_answer(Call::Commit, 0);
+    let run = rig.client.start(greet, "ada".to_owned()).key("k").await.unwrap();
+    assert!(run.is_new());
+    assert_eq!(run.output().await.unwrap(), "ada");
+    assert_eq!((rig.desk.notes().len(), count_runs(&rig).await), (1, 1));
+    assert_eq!(rig.faults.count(Call::Start), 0, "it was handed over");
+}
+
+async fn a_start_without_an_answer_is_one_run(rig: Rig) {
+    rig.faults.lose_answer(Call::Start, 0);
+    rig.faults.lose_answer(Call::Start, 0);
+    let run = rig.client.start(greet, "ada".to_owned()).await.unwrap();
+    assert_eq!(rig.faults.count(Call::Start), 3);
+    let _worker = rig.worker(greet).await;
+    assert_eq!(run.output().await.unwrap(), "ada");
+    assert_eq!((rig.desk.notes().len(), count_runs(&rig).await), (1, 1));
+}
+
+async fn a_start_with_a_key_and_without_an_answer_is_new(rig: Rig) {
+    rig.faults.lose_answer(Call::Start, 0);
+    let first = rig.client.start(greet, "ada".to_owned()).key("k").await.unwrap();
+    let second = rig.client.start(greet, "ada".to_owned()).key("k").await.unwrap();
+    assert_eq!(first.id(), second.id());
+    assert_eq!((first.is_new(), second.is_new()), (true, false));
+}
+
+#[workflow]
+async fn take_until_end(ctx: Context) -> Result<Vec<u32>, Error> {
+    let mut taken = Vec::new();
+    loop {
+        match ctx.hook::<u32>("x").timeout("1h").await {
+            Ok(payload) => taken.push(payload),
+            Err(error) if error.is_timeout() => return Ok(taken),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn a_send_without_an_answer_is_delivered_once(rig: Rig) {
+    let _worker = rig.worker(take_until_end).await;
+    let run = rig.client.start(take_until_end, ()).await.unwrap();
+    rig.faults.lose_answer(Call::Send, 0);
+    rig.faults.refuse(Call::Send, 0);
+    rig.send(run.id(), "x", 1).await;
+    rig.send(run.id(), "x", 2).await;
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), [1, 2]);
+}
+
+async fn a_cancel_without_an_answer_is_delivered_once(rig: Rig) {
+    let _worker = rig.worker(take_until_end).await;
+    let run = rig.client.start(take_until_end, ()).await.unwrap();
+    rig.settle().await;
+    rig.faults.lose_answer(Call::Send, 0);
+    run.cancel("enough").await.unwrap();
+    assert!(run.output().await.unwrap_err().is_cancelled());
+    let history = rig.history(run.id()).await;
+    assert_eq!(history.matches("cancel_requested").count(), 1, "{history}");
+}
+
+async fn a_call_that_is_never_answered_is_an_error_and_not_a_hang(rig: Rig) {
+    for _ in 0..10 {
+        rig.faults.refuse(Call::Start, 0);
+    }
+    let error = rig.client.start(greet, "ada".to_owned()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(count_runs(&rig).await, 0);
+}
+
+async fn runs_claimed_without_an_answer_are_found_and_go_on(rig: Rig) {
+    let mut runs = Vec::new();
+    for name in ["ada", "bob", "eve"] {
+        runs.push(rig.client.start(greet, name.to_owned()).await.unwrap());
+    }
+    rig.faults.lose_answer(Call::Claim, 0);
+    let _worker = rig.worker(greet).await;
+    for run in &runs {
+        run.output().await.unwrap();
+        assert_eq!(rig.status(run.id()).await, Status::Completed);
+    }
+    assert_eq!(rig.faults.left(), 0);
+    assert_eq!(rig.desk.notes().len(), 3);
+}
+
+async fn a_lost_inbox_does_not_lose_the_run(rig: Rig) {
+    #[workflow]
+    async fn beside(ctx: Context) -> Result<String, Error> {
+        let slow = ctx.blocked("slow");
+        ctx.sleep("1m").await?;
+        slow.await
+    }
+    let _worker = rig.worker(beside).await;
+    let run = rig.client.start(beside, ()).await.unwrap();
+    rig.desk.until("began slow", 1).await;
+    rig.faults.refuse(Call::Inbox, 0);
+    rig.clock.advance("1m");
+    while rig.faults.left() > 0 {
+        tokio::task::yield_now().await;
+    }
+    rig.desk.open("slow");
+    assert_eq!(run.output().await.unwrap(), "slow");
+}
