@@ -6,7 +6,7 @@ CREATE INDEX runs_by_status ON runs (status, id) WHERE status <> 'completed';
 
 CREATE INDEX runs_by_workflow ON runs (workflow, id);
 
-CREATE INDEX runs_codeless ON runs (ready_at) WHERE ready_at IS NOT NULL AND codeless = 1;
+CREATE INDEX runs_codeless ON runs (ready_at) WHERE ready_at IS NOT NULL AND codeless > 0;
 
 CREATE INDEX runs_held ON runs (owner) WHERE owner IS NOT NULL;
 
@@ -17,6 +17,8 @@ CREATE INDEX runs_ready ON runs (workflow, version, ready_at) WHERE ready_at IS 
 CREATE INDEX runs_stuck ON runs (workflow, version) WHERE status = 'stuck';
 
 CREATE INDEX runs_unread ON runs (owner) WHERE owner IS NOT NULL AND sent > consumed;
+
+CREATE UNIQUE INDEX turns_by_run ON turns (run, seq);
 
 CREATE TABLE counts (
     status TEXT    NOT NULL PRIMARY KEY,
@@ -83,9 +85,8 @@ CREATE TABLE turns (
     id     TEXT    NOT NULL,
     at     INTEGER NOT NULL,
     build  TEXT    NOT NULL,
-    events TEXT    NOT NULL,
-    PRIMARY KEY (run, seq)
-) STRICT, WITHOUT ROWID;
+    events TEXT    NOT NULL
+) STRICT;
 
 CREATE VIEW events (run, seq, at, kind, op, body) AS
 SELECT turns.run, turns.seq + event.key, turns.at, event.value ->> 'kind', event.value ->> 'op', event.value

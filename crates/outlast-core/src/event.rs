@@ -3,6 +3,8 @@
 //! An event is stored as one JSON object, `kind` first. The form is frozen by `golden/`.
 
 mod json;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -93,6 +93,8 @@ pub struct Held {
     pub run: RunId,
     /// Its last turn.
     pub turn: TurnId,
+    /// The number its next event gets.
+    pub seq: u64,
     /// The session that holds it.
     pub session: SessionId,
 }

@@ -1,7 +1,6 @@
 //! Claims: the longest ready first, and only to those who may have them.
 
 use outlast_core::limits::CLAIM_RUNS_MAX;
-use outlast_core::takeover::is_suspect;
 use outlast_core::{ClaimRequest, Claimed, RunId, SessionId, Status, Timestamp, Unread, Work, WorldError};
 
 use crate::state::State;
@@ -20,8 +19,7 @@ impl State {
         let offered: Vec<RunId> = self.ready.offers(session, request, now).take(limit).collect();
         let claimed: Vec<Claimed> =
             offered.into_iter().filter_map(|run| self.take(session, run, request, now)).collect();
-        let suspects = request.suspect && !claimed.iter().any(|run| is_suspect(run.crashes));
-        let next_due = self.ready.next_due(session, request, suspects, now);
+        let next_due = self.ready.next_due(session, request, now);
         Ok(Work { claimed, unread, next_due, epoch })
     }
 

@@ -89,7 +89,7 @@ impl Ready {
         request: &'a ClaimRequest,
         now: Timestamp,
     ) -> Offers<'a> {
-        let lines = self.lines_for(session, request, request.suspect).map(|(line, runs, head_start)| Offer {
+        let lines = self.lines_for(session, request).map(|(line, runs, head_start)| Offer {
             is_suspect: line.is_suspect,
             latest: now.minus(head_start),
             runs: runs.iter().peekable(),
@@ -102,10 +102,9 @@ impl Ready {
         &self,
         session: SessionId,
         request: &ClaimRequest,
-        suspects: bool,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        let due = self.lines_for(session, request, suspects).filter_map(|(_, runs, head_start)| {
+        let due = self.lines_for(session, request).filter_map(|(_, runs, head_start)| {
             let (at, _) = runs.range(after(now.minus(head_start))..).next()?;
             Some(at.plus(head_start))
         });
@@ -117,7 +116,6 @@ impl Ready {
         &'a self,
         session: SessionId,
         request: &'a ClaimRequest,
-        suspects: bool,
     ) -> impl Iterator<Item = (&'a Line, &'a BTreeSet<(Timestamp, RunId)>, Duration)> {
         let can_read = request.format >= FORMAT;
         let with_code =
@@ -125,7 +123,7 @@ impl Ready {
         with_code
             .chain([&self.for_everyone])
             .flatten()
-            .filter(move |(line, _)| suspects || !line.is_suspect)
+            .filter(|(line, _)| request.suspect || !line.is_suspect)
             .filter(|(line, _)| line.not_for.as_ref() != Some(&request.build))
             .map(move |(line, runs)| {
                 let others_first = line.preferred.is_some_and(|preferred| preferred != session);

@@ -53,7 +53,7 @@ impl State {
     pub(crate) fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
         let entry = self.sessions.get(&session).ok_or_else(|| gone(session))?;
         let held = entry.held.iter().filter_map(|run| Some((run, self.runs.get(run)?)));
-        Ok(held.map(|(&id, run)| Held { run: id, turn: run.turn, session }).collect())
+        Ok(held.map(|(&id, run)| Held { run: id, turn: run.turn, seq: run.seq, session }).collect())
     }
 
     pub(crate) fn leave(&mut self, session: SessionId, now: Timestamp, effects: &mut Effects) {

@@ -11,7 +11,7 @@ outlast_testkit::conformance!(open);
 
 #[test]
 fn the_world_is_like_the_model() {
-    outlast_testkit::model::check_world(open, 0..20000, 100);
+    outlast_testkit::model::check_world(open, 0..200, 60);
 }
 
 async fn open(clock: TestClock) -> InMemory {

@@ -4,7 +4,8 @@
 
 -- One row per run. It changes at start, claim, suspension, message and end, not with every turn:
 -- while a session holds the run, `turn`, `next_seq` and `turn_at` are those of the last such
--- change, and the truth is the last row of `turns` when that one is ahead.
+-- change, and the truth is the last row of `turns` when that one is ahead. `codeless` is the position
+-- of an unread message that a run without a turn can obey without its workflow's code, or 0.
 CREATE TABLE runs (
     id            TEXT    NOT NULL PRIMARY KEY,
     workflow      TEXT    NOT NULL,
@@ -41,7 +42,7 @@ CREATE UNIQUE INDEX runs_key ON runs (key) WHERE key IS NOT NULL;
 CREATE INDEX runs_ready ON runs (workflow, version, ready_at) WHERE ready_at IS NOT NULL;
 
 -- Runs that any worker may claim, because what they need takes no workflow code.
-CREATE INDEX runs_codeless ON runs (ready_at) WHERE ready_at IS NOT NULL AND codeless = 1;
+CREATE INDEX runs_codeless ON runs (ready_at) WHERE ready_at IS NOT NULL AND codeless > 0;
 
 -- What a session holds, and which of it has unread messages.
 CREATE INDEX runs_held ON runs (owner) WHERE owner IS NOT NULL;
@@ -54,16 +55,18 @@ CREATE INDEX runs_stuck ON runs (workflow, version) WHERE status = 'stuck';
 CREATE INDEX runs_by_status ON runs (status, id) WHERE status <> 'completed';
 CREATE INDEX runs_by_workflow ON runs (workflow, id);
 
--- Histories, one row per turn; `seq` is the number of the turn's first event.
+-- Histories, one row per turn; `seq` is the number of the turn's first event. Rows are appended, and
+-- found by an index: kept in order of runs instead, each turn of another run would write a page.
 CREATE TABLE turns (
     run    TEXT    NOT NULL,
     seq    INTEGER NOT NULL,
     id     TEXT    NOT NULL,
     at     INTEGER NOT NULL,
     build  TEXT    NOT NULL,
-    events TEXT    NOT NULL,
-    PRIMARY KEY (run, seq)
-) STRICT, WITHOUT ROWID;
+    events TEXT    NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX turns_by_run ON turns (run, seq);
 
 -- Histories, one row per event, for people: SELECT * FROM events WHERE run = 'run_…' ORDER BY seq.
 CREATE VIEW events (run, seq, at, kind, op, body) AS

@@ -2,5 +2,5 @@
 SELECT id, workflow, version, format, preferred, turn, next_seq, turn_at, sent, consumed, crashes, ready_at,
     barred_build, status
 FROM runs INDEXED BY runs_codeless
-WHERE ready_at IS NOT NULL AND codeless = 1
+WHERE ready_at IS NOT NULL AND codeless > 0
 ORDER BY ready_at

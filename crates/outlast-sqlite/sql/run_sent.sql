@@ -2,5 +2,5 @@
 UPDATE runs SET sent = ?2, updated_at = ?3,
     ready_at = CASE WHEN owner IS NULL AND status <> 'stuck' THEN min(coalesce(ready_at, ?3), ?3)
                     ELSE ready_at END,
-    codeless = codeless OR (?4 AND next_seq = 1)
+    codeless = iif(?4 AND next_seq = 1, ?2, codeless)
 WHERE id = ?1

@@ -156,10 +156,11 @@ fn migrate(connection: &Connection) -> Result<(), rusqlite::Error> {
     let transaction =
         rusqlite::Transaction::new_unchecked(connection, rusqlite::TransactionBehavior::Immediate)?;
     let done: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    for (_, sql) in MIGRATIONS.iter().skip(usize::try_from(done).unwrap_or(usize::MAX)) {
+    // Another process may have been faster, even one of a newer build.
+    for (version, (_name, sql)) in (1_i64..).zip(MIGRATIONS).filter(|(version, _)| *version > done) {
         transaction.execute_batch(sql)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", version)?;
     }
-    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
     transaction.commit()
 }

@@ -29,8 +29,8 @@ pub(crate) fn page(connection: &Connection, query: &RunQuery) -> Result<Page, Re
         read_page(connection, query, Some(status), limit, &mut runs)?;
     }
     match query.order {
-        Order::NewestFirst => runs.sort_by(|a, b| b.id.cmp(&a.id)),
-        Order::OldestFirst => runs.sort_by(|a, b| a.id.cmp(&b.id)),
+        Order::NewestFirst => runs.sort_by_key(|run| std::cmp::Reverse(run.id)),
+        Order::OldestFirst => runs.sort_by_key(|run| run.id),
     }
     let has_more = runs.len() > limit;
     runs.truncate(limit);

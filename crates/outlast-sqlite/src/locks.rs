@@ -35,10 +35,11 @@ impl Locks {
     /// Takes the session's lock, before its row says that it exists. Repeating it changes nothing.
     pub(crate) fn acquire(&self, session: SessionId) -> Result<(), WorldError> {
         let mut held = self.held.lock();
-        if held.contains_key(&session) {
+        let path = self.path(session);
+        // A takeover removes the file of a session, which may join again.
+        if held.contains_key(&session) && path.exists() {
             return Ok(());
         }
-        let path = self.path(session);
         let locked = std::fs::create_dir_all(&self.folder)
             .and_then(|()| OpenOptions::new().create(true).truncate(false).write(true).open(&path))
             .and_then(|file| file.try_lock().map(|()| file).map_err(io::Error::from));

@@ -33,6 +33,8 @@ struct Post {
 #[derive(Debug, Default)]
 struct State {
     listeners: usize,
+    /// The thread waits for someone to listen.
+    is_idle: bool,
     is_closed: bool,
 }
 
@@ -60,7 +62,7 @@ impl Lookout {
     pub(crate) fn listen(&self) -> Listening<'_> {
         let mut state = self.post.state.lock();
         state.listeners += 1;
-        if state.listeners == 1 {
+        if state.is_idle {
             self.post.changed.notify_one();
         }
         Listening(&self.post)
@@ -108,9 +110,10 @@ impl Post {
     fn wait(&self) -> bool {
         let mut state = self.state.lock();
         while state.listeners == 0 && !state.is_closed {
+            state.is_idle = true;
             self.changed.wait(&mut state);
         }
-        // Being notified meanwhile only makes it look early.
+        state.is_idle = false;
         if !state.is_closed {
             self.changed.wait_for(&mut state, SLOW_POLL);
         }

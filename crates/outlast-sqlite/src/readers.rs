@@ -110,7 +110,10 @@ pub(crate) fn in_view<T>(
     retry_busy(|| {
         connection.prepare_cached("BEGIN")?.execute([])?;
         let answer = query(connection);
-        connection.prepare_cached("COMMIT")?.execute([])?;
+        if let Err(error) = connection.prepare_cached("COMMIT")?.execute([]) {
+            connection.execute_batch("ROLLBACK")?;
+            return Err(error);
+        }
         match answer {
             Err(Refusal::Store(error)) if is_busy(&error) => Err(error),
             answer => Ok(answer),

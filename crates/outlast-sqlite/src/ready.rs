@@ -81,12 +81,14 @@ impl Look<'_> {
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query(params)?;
         let mut room = self.limit;
+        let mut has_suspect = false;
         while let Some(row) = rows.next()? {
             let ready_at = moment(row, 11)?;
             if self.is_past_next_due(ready_at) {
                 break;
             }
-            if !self.fits(row, needs)? {
+            let is_suspect = is_suspect(number(row, 10)?);
+            if !self.fits(row, needs)? || is_suspect && has_suspect {
                 continue;
             }
             let due = self.due(row, ready_at)?;
@@ -96,6 +98,7 @@ impl Look<'_> {
                 return Ok(true);
             } else {
                 room -= 1;
+                has_suspect |= is_suspect;
                 self.found.ready.push(ready(row)?);
             }
         }

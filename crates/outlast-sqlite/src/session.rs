@@ -23,7 +23,8 @@ pub(crate) fn join(tx: &mut Tx<'_>, join: &Join) -> Result<(), Refusal> {
             join.pid,
             &*join.build,
             code_text,
-            i64::try_from(join.time.as_micros()).unwrap_or(i64::MAX),
+            // Half of all time, so that adding it to a moment stays within time.
+            i64::try_from(join.time.as_micros()).unwrap_or(i64::MAX).min(i64::MAX / 2),
             tx.now.as_micros(),
             tx.now.plus(join.time).as_micros(),
         ],
@@ -145,7 +146,7 @@ pub(crate) struct HeldRun {
 
 impl HeldRun {
     pub(crate) fn into_held(self, session: SessionId) -> Held {
-        Held { run: self.run, turn: self.turn, session }
+        Held { run: self.run, turn: self.turn, seq: self.next_seq, session }
     }
 }
 

@@ -11,6 +11,11 @@ use outlast_testkit::conformance::Subject;
 
 outlast_testkit::conformance!(open);
 
+#[test]
+fn the_world_is_like_the_model() {
+    outlast_testkit::model::check_world(open, 0..40, 60);
+}
+
 async fn open(clock: TestClock) -> OnDisk {
     let folder = tempfile::tempdir().unwrap();
     let world = open_in(&folder, &clock);

@@ -39,8 +39,8 @@ pub mod takeover;
 pub mod time;
 pub mod waits;
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 
 pub use case::Case;
 pub(crate) use case::one;
@@ -48,6 +48,7 @@ pub use subject::Subject;
 pub use worker::Worker;
 
 use crate::TestClock;
+use crate::watchdog::{PATIENCE_SECONDS, Watched};
 
 /// Runs one case against a fresh world, on an executor of its own.
 ///
@@ -63,8 +64,20 @@ where
     block_on(async {
         let clock = TestClock::new();
         let subject = Box::new(open(clock.clone()).await);
-        case(Case::new(subject, clock)).await;
+        within_patience(case(Case::new(subject, clock))).await;
     });
+}
+
+/// What the future gives; panics when that takes longer than any case should.
+async fn within_patience<T>(future: impl Future<Output = T>) -> T {
+    let (mut future, watched) = (pin!(future), Watched::begin());
+    poll_fn(|cx| {
+        let poll = future.as_mut().poll(cx);
+        let hangs = poll.is_pending() && watched.is_overdue(cx.waker());
+        assert!(!hangs, "the case waits for something that has not come for {PATIENCE_SECONDS} s");
+        poll
+    })
+    .await
 }
 
 /// Runs a future on a runtime of its own, in this thread.
@@ -77,7 +90,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
 pub(crate) async fn all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut futures: Vec<(Pin<Box<_>>, Option<T>)> =
         futures.into_iter().map(|future| (Box::pin(future), None)).collect();
-    std::future::poll_fn(|cx| {
+    poll_fn(|cx| {
         for (future, answer) in futures.iter_mut().filter(|(_, answer)| answer.is_none()) {
             if let std::task::Poll::Ready(ready) = future.as_mut().poll(cx) {
                 *answer = Some(ready);

@@ -29,6 +29,10 @@
 //! # }
 //! ```
 
+// The macros name this crate by its path, in its own tests too.
+#[cfg(test)]
+extern crate self as outlast;
+
 mod client;
 mod clock;
 mod context;

@@ -159,8 +159,9 @@ fn erased<D: WorkflowDefinition>(
 /// What `.register(…)` takes: a workflow, a step, or a tuple of them. `M` is always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be registered with a worker whose state is `{S}`",
-    label = "expected functions with `#[workflow]` or `#[step]`, or a tuple of them",
-    note = "a step with `StepContext<T>` needs a worker with state `T`: call `.state(…)` before `.register(…)`"
+    label = "expected functions with `#[workflow]` or `#[step]`, or a tuple of up to 12 of them",
+    note = "a step with `StepContext<T>` needs a worker with state `T`: call `.state(…)` before `.register(…)`",
+    note = "to see which one of a tuple it is, register them one by one: `.register(a).register(b)`"
 )]
 pub trait Register<S, M> {
     /// Adds itself to the registry.
@@ -179,6 +180,7 @@ pub struct WorkflowMark<Args>(std::marker::PhantomData<Args>);
 #[derive(Debug)]
 pub struct TupleMark<Marks>(std::marker::PhantomData<Marks>);
 
+#[diagnostic::do_not_recommend]
 impl<S, F, Args> Register<S, StepMark<Args>> for F
 where
     S: Send + Sync + 'static,
@@ -190,6 +192,7 @@ where
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<S, F, Args> Register<S, WorkflowMark<Args>> for F
 where
     S: Send + Sync + 'static,
@@ -202,6 +205,7 @@ where
 
 macro_rules! tuples {
     ($(($($thing:ident $mark:ident),+))*) => {$(
+        #[diagnostic::do_not_recommend]
         impl<S, $($thing, $mark,)+> Register<S, TupleMark<($($mark,)+)>> for ($($thing,)+)
         where
             $($thing: Register<S, $mark>,)+

@@ -11,6 +11,8 @@ mod cell;
 mod divergence;
 mod machine;
 pub(crate) mod state;
+#[cfg(test)]
+mod tests;
 mod waker;
 
 pub(crate) use machine::{Delivery, Machine, StepToAttempt, panic_text};

@@ -112,6 +112,7 @@ pub trait StepHandle<M> {
     fn policy(&self) -> Policy;
 }
 
+#[diagnostic::do_not_recommend]
 impl<F, Args> StepHandle<Args> for F
 where
     F: StepFn<Args>,
@@ -174,6 +175,7 @@ impl<I, O> fmt::Debug for Step<I, O> {
 #[derive(Debug)]
 pub enum ByName {}
 
+#[diagnostic::do_not_recommend]
 impl<I: Serialize, O: DeserializeOwned> StepHandle<ByName> for Step<I, O> {
     type Input = I;
     type Output = O;

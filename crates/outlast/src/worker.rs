@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use outlast_core::host::HostedStart;
 use outlast_core::limits::{CACHED_FUTURES_DEFAULT, LIVE_RUNS_DEFAULT, SESSION_DEFAULT, SESSION_MIN};
-use outlast_core::{Codec, Host, IntoDuration, PlainJson, SessionId, Start, World, WorldError};
+use outlast_core::{Busy, Codec, Host, IntoDuration, PlainJson, SessionId, Start, World, WorldError};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -278,17 +278,18 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         let current = Arc::new(Current(Mutex::new(session)));
         let host: Arc<dyn Host> = current.clone();
         self.world.hosts().add(Arc::downgrade(&host));
-        let supervisor = tokio::spawn(supervise(current.clone(), stopping.clone()));
+        let starting = current.session().busy();
+        let supervisor = tokio::spawn(supervise(current.clone(), stopping.clone(), starting));
         Ok(Worker { current, stopping, supervisor: Some(supervisor) })
     }
 }
 
 /// Works under one session after the other until the worker stops.
-async fn supervise(current: Arc<Current>, stopping: CancellationToken) {
+async fn supervise(current: Arc<Current>, stopping: CancellationToken, mut starting: Busy) {
     loop {
         let session = current.session();
         let beating = begin_beating(&session);
-        let end = pump(&session).await;
+        let end = pump(&session, starting).await;
         if end == PumpEnd::Stopping {
             session.wind_down();
             tokio::select! {
@@ -300,6 +301,7 @@ async fn supervise(current: Arc<Current>, stopping: CancellationToken) {
             session.abandon();
             return;
         }
+        starting = session.busy();
         session.abandon();
         drop(beating);
         rejoin(&current, &session, &stopping).await;

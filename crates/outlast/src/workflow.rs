@@ -95,6 +95,7 @@ pub trait WorkflowHandle<M> {
     fn version(&self) -> u32;
 }
 
+#[diagnostic::do_not_recommend]
 impl<F, Args> WorkflowHandle<Args> for F
 where
     F: WorkflowFn<Args>,
@@ -150,6 +151,7 @@ impl<I, O> fmt::Debug for Workflow<I, O> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<I: Serialize, O: DeserializeOwned> WorkflowHandle<crate::step::ByName> for Workflow<I, O> {
     type Input = I;
     type Output = O;

@@ -176,7 +176,7 @@ impl<'a> Object<'a> {
 }
 
 /// Every field an event may have. Unknown fields are ignored: a later build may add some.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Fields<'a> {
     #[serde(borrow)]
     kind: Cow<'a, str>,
@@ -216,9 +216,21 @@ fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
 }
 
 pub(super) fn read_all(text: &str) -> Result<Vec<Event>, EventError> {
-    let fields: Vec<Fields<'_>> =
-        serde_json::from_str(text).map_err(|error| EventError::Damaged(error.to_string()))?;
+    let fields: Vec<Fields<'_>> = serde_json::from_str(text).map_err(|error| why(text, &error))?;
     fields.into_iter().map(read).collect()
+}
+
+/// Why a text cannot be read. A later kind may give a field another type: then the kind is the news.
+fn why(text: &str, error: &serde_json::Error) -> EventError {
+    #[derive(Deserialize)]
+    struct Kind {
+        kind: String,
+    }
+    let kinds: Vec<Kind> = serde_json::from_str(text).unwrap_or_default();
+    let bare = |Kind { kind }| read(Fields { kind: Cow::Owned(kind), ..Fields::default() });
+    let unknown = |error: &EventError| matches!(error, EventError::UnknownKind(_));
+    let damaged = || EventError::Damaged(error.to_string());
+    kinds.into_iter().filter_map(|kind| bare(kind).err()).find(unknown).unwrap_or_else(damaged)
 }
 
 fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
@@ -310,7 +322,9 @@ impl Need<'_> {
         let Some(codec) = codec else {
             return Ok(Payload::from_json_text(json.as_bytes().to_vec()));
         };
-        let bytes = bytes_of_hex(json.trim_matches('"'))
+        let hex = json.strip_prefix('"').and_then(|json| json.strip_suffix('"'));
+        let bytes = hex
+            .and_then(bytes_of_hex)
             .ok_or_else(|| EventError::Damaged(format!("`{field}` of `{}` is not hexadecimal", self.kind)))?;
         Ok(Payload::coded(&**codec, bytes))
     }
@@ -326,7 +340,8 @@ fn hex_into(bytes: &[u8], out: &mut String) {
 }
 
 fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
+    // `from_str_radix` would take a sign.
+    if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()

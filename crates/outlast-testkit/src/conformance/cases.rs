@@ -71,6 +71,7 @@ macro_rules! conformance {
                 a_run_that_has_read_everything_waits,
                 a_run_that_left_a_part_unread_is_ready_at_once,
                 a_message_wakes_only_its_own_run,
+                a_message_does_not_send_a_ready_run_back_in_line,
             }
             time {
                 a_run_is_due_at_its_moment_and_not_before,
@@ -140,6 +141,7 @@ macro_rules! conformance {
                 who_leaves_makes_its_runs_ready_without_a_crash,
                 expiry_alone_changes_nothing,
                 a_session_lasts_as_long_as_it_asked_for,
+                a_beat_works_outside_any_runtime,
             }
             takeover {
                 the_runs_of_a_crashed_worker_are_taken_over,
@@ -187,6 +189,7 @@ macro_rules! conformance {
                 pages_bring_every_run_once,
                 pages_are_stable_while_runs_are_added,
                 a_filtered_list_is_paged,
+                a_page_has_a_limit,
             }
             counts {
                 counts_follow_every_change,

@@ -14,7 +14,8 @@ pub async fn a_turn_that_holds_on_keeps_the_run(case: Case) {
     let view = case.view(run).await;
     assert_eq!((view.status, view.owner), (Status::Running, Some(worker.session)));
     let held = case.world.held(worker.session).await.unwrap();
-    assert_eq!(held, [outlast_core::Held { run, turn: turn.id, session: worker.session }]);
+    let seq = turn.seq + turn.events.len() as u64;
+    assert_eq!(held, [outlast_core::Held { run, turn: turn.id, seq, session: worker.session }]);
 }
 
 /// A turn that waits says what for, and lets the run go.

@@ -65,7 +65,9 @@ pub async fn a_turn_without_events_is_not_in_the_history(case: Case) {
 pub async fn a_claim_brings_the_whole_history(case: Case) {
     let worker = case.join("wf").await;
     case.start("wf").await;
+    case.clock.advance("1s");
     let turn = case.turn(&worker.claim_one().await).steps(3).then(Then::Release);
+    case.clock.advance("1s");
     worker.commit_done(turn.clone()).await;
     let claimed = worker.claim_one().await;
     let history = case.world.history(turn.run, 0, 100).await.unwrap();

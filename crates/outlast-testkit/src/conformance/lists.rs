@@ -1,5 +1,6 @@
 //! Lists of runs.
 
+use outlast_core::limits::PAGE_RUNS_MAX;
 use outlast_core::{Order, Page, RunId, RunQuery, Status};
 
 use super::Case;
@@ -123,4 +124,14 @@ pub async fn a_filtered_list_is_paged(case: Case) {
     assert_eq!((ids(&first), first.next), (waiting[..2].to_vec(), Some(waiting[1])));
     let second = list(&case, RunQuery { after: first.next, ..query }).await;
     assert_eq!((ids(&second), second.next), (waiting[2..].to_vec(), None));
+}
+
+/// However much is asked for, one page has a limit.
+pub async fn a_page_has_a_limit(case: Case) {
+    let starts = (0..=PAGE_RUNS_MAX).map(|_| case.new_start("wf")).collect();
+    case.world.start(starts).await.unwrap();
+    let query = RunQuery { limit: usize::MAX, ..RunQuery::default() };
+    let first = list(&case, query.clone()).await;
+    assert_eq!(first.runs.len(), PAGE_RUNS_MAX);
+    assert_eq!(list(&case, RunQuery { after: first.next, ..query }).await.runs.len(), 1);
 }

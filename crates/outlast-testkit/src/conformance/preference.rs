@@ -89,7 +89,8 @@ pub async fn a_new_run_is_anybodys(case: Case) {
 /// A run that was released because its worker stops is anybody's.
 pub async fn a_released_run_is_anybodys(case: Case) {
     let (last, other) = two_workers(&case).await;
-    let run = case.start("wf").await;
+    let run = case.parked(&last, wait()).await;
+    case.tell(run, "x").await;
     let turn = case.turn(&last.claim_one().await).then(Then::Release);
     last.commit_done(turn).await;
     assert_eq!(other.claim_one().await.run, run);

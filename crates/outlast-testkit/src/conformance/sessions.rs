@@ -1,5 +1,9 @@
 //! Sessions: joined, renewed, left.
 
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::Duration;
 
 use outlast_core::{Join, Status, Then};
@@ -104,4 +108,27 @@ pub async fn a_session_lasts_as_long_as_it_asked_for(case: Case) {
     let other = case.join("wf").await;
     other.takeover().await;
     assert_eq!(case.world.workers().await.unwrap().len(), 2, "only the ten-second session is gone");
+}
+
+/// A beat works in a thread of its own, outside any runtime.
+pub async fn a_beat_works_outside_any_runtime(case: Case) {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let worker = case.join("wf").await;
+    let world = case.world.clone();
+    let beat = std::thread::spawn(move || {
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut beat = std::pin::pin!(world.beat(worker.session));
+        loop {
+            match beat.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(beat) => return beat,
+                Poll::Pending => std::thread::park(),
+            }
+        }
+    });
+    assert_eq!(beat.join().unwrap().map(|beat| beat.held), Ok(0));
 }

@@ -11,7 +11,7 @@ pub async fn a_stuck_turn_leaves_history_and_inbox_untouched(case: Case) {
     let run = case.start("wf").await;
     case.tell(run, "a").await;
     let claimed = worker.claim_one().await;
-    worker.commit_done(case.turn(&claimed).consuming(0).then(stuck())).await;
+    worker.commit_done(case.turn(&claimed).steps(1).consuming(1).then(stuck())).await;
     let view = case.view(run).await;
     assert_eq!((view.status, view.owner), (Status::Stuck, None));
     assert_eq!((view.sent, view.consumed), (1, 0));
@@ -25,11 +25,13 @@ pub async fn a_stuck_turn_leaves_history_and_inbox_untouched(case: Case) {
 
 /// The build that left a run stuck is not given it again, however often it joins.
 pub async fn the_same_build_is_not_given_a_stuck_run(case: Case) {
-    let worker = case.join("wf").await;
+    let (worker, earlier) = (case.join("wf").await, case.join_build("wf", "build-2").await);
     case.parked(&worker, stuck()).await;
     case.clock.advance("1d");
     worker.claim_nothing().await;
     case.join("wf").await.claim_nothing().await;
+    // Only the join of another build makes it ready: two that both fail would pass it to and fro.
+    earlier.claim_nothing().await;
 }
 
 /// A worker of another build that joins with the code is given the run; until then it stays stuck.
@@ -46,10 +48,11 @@ pub async fn another_build_that_joins_is_given_a_stuck_run(case: Case) {
 
 /// Another build without the code does not make a stuck run ready.
 pub async fn another_build_without_the_code_changes_nothing(case: Case) {
-    let worker = case.join("wf").await;
+    let (worker, earlier) = (case.join("wf").await, case.join_build("wf", "build-2").await);
     let run = case.parked(&worker, stuck()).await;
-    let stranger = case.join_build("other", "build-2").await;
+    let stranger = case.join_build("other", "build-3").await;
     stranger.claim_nothing().await;
+    earlier.claim_nothing().await;
     worker.claim_nothing().await;
     assert_eq!(case.status(run).await, Status::Stuck);
 }
@@ -89,11 +92,12 @@ pub async fn only_a_stuck_run_is_resumed(case: Case) {
 
 /// A stuck run keeps what it is sent, and stays stuck.
 pub async fn a_message_to_a_stuck_run_is_kept_and_changes_nothing(case: Case) {
-    let worker = case.join("wf").await;
+    let (worker, other) = (case.join("wf").await, case.join_build("wf", "build-2").await);
     let run = case.parked(&worker, stuck()).await;
     case.tell(run, "a").await;
     case.cancel(run).await;
     worker.claim_nothing().await;
+    other.claim_nothing().await;
     assert_eq!(case.status(run).await, Status::Stuck);
     case.world.resume(run).await.unwrap();
     assert_eq!(worker.claim_one().await.inbox.len(), 2);

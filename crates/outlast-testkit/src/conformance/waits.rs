@@ -74,3 +74,17 @@ pub async fn a_message_wakes_only_its_own_run(case: Case) {
     assert_eq!(worker.claim_one().await.run, second);
     assert_eq!(case.status(first).await, Status::Waiting);
 }
+
+/// A message to a run that is due already does not send it back in line.
+pub async fn a_message_does_not_send_a_ready_run_back_in_line(case: Case) {
+    let worker = case.join("wf").await;
+    let due = case.parked(&worker, wait_until(case.clock.now().plus(Duration::from_secs(1)))).await;
+    case.clock.advance("1s");
+    let new = [case.start("wf").await, case.start("wf").await];
+    case.clock.advance("1s");
+    let newest = case.start("wf").await;
+    case.tell(due, "x").await;
+    case.tell(new[0], "x").await;
+    let order: Vec<_> = worker.claim().await.iter().map(|claimed| claimed.run).collect();
+    assert_eq!(order, [due, new[0], new[1], newest]);
+}

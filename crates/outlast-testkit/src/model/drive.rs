@@ -11,7 +11,7 @@ use outlast_core::{
 use super::op::{Mistake, Op, Shape, ThenKind};
 use super::runs::{Model, Refusal, timeless};
 use super::work::Brought;
-use crate::conformance::shape::{Shape as _, wait, wait_until};
+use crate::conformance::shape::{Shape as _, stuck_by, wait, wait_until};
 use crate::conformance::{Case, Worker, one};
 
 const WORKFLOWS: [&str; 2] = ["a", "b"];
@@ -141,17 +141,45 @@ async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done)
     }
 }
 
+/// Joins a worker that claims all it can get and crashes, and has another one take over.
+async fn drive_doom(
+    case: &Case,
+    code: usize,
+    taker: usize,
+    model: &mut Model,
+    done: &Done,
+) -> Result<(), String> {
+    let now = case.clock.now();
+    let join = case.new_join(&code_of(code));
+    model.join(join.clone(), now);
+    let doomed = case.join_with(case.other_handle().await, join).await;
+    let (id, request) = (doomed.session, doomed.request());
+    let expected = model.claim(id, &request, now);
+    let is_compared = expected.as_ref().is_ok_and(|brought| brought.next_due.is_some());
+    let work = doomed.world.claim(id, request).await.map(|work| brought(work, is_compared));
+    same("claim", work, expected)?;
+    let dead = model.sessions.iter_mut().find(|session| session.join.session == id);
+    dead.into_iter().for_each(|session| session.is_dead = true);
+    case.crash(doomed).await;
+    let Some((_, join, _)) = pick(&done.workers, taker) else { return Ok(()) };
+    same("takeover", case.world.takeover(join.session).await, model.takeover(join.session, now))
+}
+
+fn code_of(number: usize) -> Vec<(&'static str, u32)> {
+    [vec![("a", 1), ("b", 1)], vec![("a", 1)], vec![("b", 1)], vec![]][number].clone()
+}
+
 async fn drive_rest(case: &Case, op: &Op, model: &mut Model, done: &mut Done) -> Result<(), String> {
     let now = case.clock.now();
     match op {
         Op::Join { build, code, is_elsewhere } => {
-            let code = [vec![("a", 1)], vec![("b", 1)], vec![("a", 1), ("b", 1)], vec![]][*code].clone();
-            let join = Join { build: format!("build-{build}").into(), ..case.new_join(&code) };
+            let join = Join { build: format!("build-{build}").into(), ..case.new_join(&code_of(*code)) };
             model.join(join.clone(), now);
             let world = if *is_elsewhere { case.other_handle().await } else { case.world.clone() };
             let worker = case.join_with(world, join.clone()).await;
             done.workers.push((Some(worker), join, *is_elsewhere));
         }
+        Op::Doom { code, taker } => return drive_doom(case, *code, *taker, model, done).await,
         Op::Resume { run } => {
             let Some(run) = pick(&model.runs, *run).map(|run| run.view.id) else { return Ok(()) };
             return same("resume", case.world.resume(run).await, model.resume(run, now));
@@ -188,6 +216,9 @@ fn turn_of(
     };
     let build = &done.workers.iter().find(|(_, join, _)| join.session == session)?.1.build;
     let from = if mistake == Mistake::Stale { TurnId::from_bits(case.id()) } else { run.turn };
+    let consumes = shape.consumes.min(run.unread().len());
+    // Every message that is consumed becomes an event.
+    let shape = Shape { events: shape.events.max(consumes as u32), ..shape };
     let turn = Turn {
         run: run.view.id,
         id: TurnId::from_bits(case.id()),
@@ -196,7 +227,7 @@ fn turn_of(
         at: case.clock.now(),
         build: build.clone(),
         events: Vec::new(),
-        consumed: run.view.consumed + shape.consumes.min(run.unread().len()) as u64,
+        consumed: run.view.consumed + consumes as u64,
         fired_until: shape.fires_micros_ago.map(|ago| ago_of(case.clock.now(), ago)),
         clears_crashes: run.view.crashes > 0,
         then: Then::Hold,
@@ -216,7 +247,8 @@ fn shaped(case: &Case, turn: Turn, shape: Shape, build: &str) -> Turn {
         ThenKind::Complete => turn.steps(shape.events).completing("out"),
         ThenKind::Fail => turn.steps(shape.events).failing(),
         ThenKind::Cancel => turn.steps(shape.events).cancelling(),
-        ThenKind::Stuck => turn.then(crate::conformance::shape::stuck_by(build)),
+        // It came to no decision, so it fired nothing.
+        ThenKind::Stuck => Turn { fired_until: None, ..turn.steps(shape.events).then(stuck_by(build)) },
         ThenKind::Wait { wake_in_micros: None } => turn.steps(shape.events).then(wait()),
         ThenKind::Wait { wake_in_micros: Some(micros) } => {
             let at = case.clock.now().plus(Duration::from_micros(micros));

@@ -8,21 +8,68 @@ use fastrand::Rng;
 /// One call to the world, or one move of the clock.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    Start { workflow: usize, key: Option<usize>, input: usize },
-    RepeatStart { start: usize },
-    Send { run: usize, is_cancel: bool },
-    RepeatSend { message: usize },
-    Join { build: usize, code: usize, is_elsewhere: bool },
-    Beat { session: usize },
-    Claim { session: usize, limit: usize, suspect: bool },
-    Commit { run: usize, shape: Shape, mistake: Mistake },
-    CommitStart { session: usize, workflow: usize, key: Option<usize>, shape: Shape },
-    RepeatCommit { turn: usize },
-    Takeover { session: usize },
-    Leave { session: usize },
-    Crash { session: usize },
-    Resume { run: usize },
-    Advance { micros: u64 },
+    Start {
+        workflow: usize,
+        key: Option<usize>,
+        input: usize,
+    },
+    RepeatStart {
+        start: usize,
+    },
+    Send {
+        run: usize,
+        is_cancel: bool,
+    },
+    RepeatSend {
+        message: usize,
+    },
+    Join {
+        build: usize,
+        code: usize,
+        is_elsewhere: bool,
+    },
+    Beat {
+        session: usize,
+    },
+    Claim {
+        session: usize,
+        limit: usize,
+        suspect: bool,
+    },
+    Commit {
+        run: usize,
+        shape: Shape,
+        mistake: Mistake,
+    },
+    CommitStart {
+        session: usize,
+        workflow: usize,
+        key: Option<usize>,
+        shape: Shape,
+    },
+    RepeatCommit {
+        turn: usize,
+    },
+    Takeover {
+        session: usize,
+    },
+    Leave {
+        session: usize,
+    },
+    Crash {
+        session: usize,
+    },
+    /// A worker elsewhere joins, claims all it can get and crashes; another one takes over.
+    Doom {
+        code: usize,
+        taker: usize,
+    },
+    Resume {
+        run: usize,
+    },
+    Advance {
+        micros: u64,
+    },
 }
 
 /// What a turn looks like.
@@ -91,8 +138,9 @@ impl Op {
             80..83 => Self::RepeatCommit { turn: some(chance) },
             83..86 => Self::Takeover { session: some(chance) },
             86..88 => Self::Leave { session: some(chance) },
-            88..91 => Self::Crash { session: some(chance) },
-            91..93 => Self::Resume { run: some(chance) },
+            88..90 => Self::Crash { session: some(chance) },
+            90..92 => Self::Resume { run: some(chance) },
+            92..95 => Self::Doom { code: chance.usize(0..3), taker: some(chance) },
             _ => Self::Advance { micros: micros(chance) },
         }
     }

@@ -8,7 +8,7 @@ use outlast_core::event::FORMAT;
 use outlast_core::limits::{CLAIM_RUNS_MAX, SLOW_POLL};
 use outlast_core::turn::From;
 use outlast_core::work::Known;
-use outlast_core::{ClaimRequest, Held, Then, Timestamp, Turn, Work, WorldError};
+use outlast_core::{Busy, ClaimRequest, Held, Then, Timestamp, Turn, Work, WorldError};
 
 use super::session::Session;
 use crate::clock::pause;
@@ -25,10 +25,12 @@ pub(super) enum PumpEnd {
     Lost,
 }
 
-/// Claims until the worker stops or its session is lost.
-pub(super) async fn pump(session: &Arc<Session>) -> PumpEnd {
+/// Claims until the worker stops or its session is lost. `starting` is what keeps a virtual clock from
+/// passing over the first claim.
+pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
+    let mut starting = Some(starting);
     loop {
-        let busy = session.busy();
+        let busy = starting.take().unwrap_or_else(|| session.busy());
         if session.is_unsure.swap(false, Ordering::AcqRel) {
             hand_back_unknown(session).await;
         }
@@ -88,8 +90,7 @@ async fn hand_back(session: &Session, held: Held) -> Result<(), WorldError> {
         run: held.run,
         id: ids::turn(),
         from: From::Turn(held.turn),
-        // A turn without events has no place in the history.
-        seq: 0,
+        seq: held.seq,
         at: session.clock.now(),
         build: session.settings.build.clone(),
         events: Vec::new(),

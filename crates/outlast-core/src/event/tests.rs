@@ -1,0 +1,389 @@
+//! The durable format, frozen by the files in `golden/`: one per event kind and version.
+//!
+//! A file holds an array with an event per line. Without the line breaks it is what the writer writes.
+//! `UPDATE_EXPECT=1` writes the files anew, for a kind that no release has written yet.
+
+use std::path::PathBuf;
+
+use expect_test::{expect, expect_file};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::failure::FailureKind;
+
+/// One event of each kind at least, with and without what is optional.
+fn examples() -> Vec<Event> {
+    let mut examples = run_examples();
+    examples.extend(step_examples());
+    examples.extend(wait_examples());
+    examples
+}
+
+fn run_examples() -> Vec<Event> {
+    let started = RunStarted {
+        workflow: "checkout".into(),
+        version: 1,
+        format: FORMAT,
+        key: None,
+        input: Payload::null(),
+        headers: Headers::new(),
+    };
+    let headers = [("traceparent", "00-4bf9-00f0-01"), ("who", "Zoë \"z\" \u{1}")];
+    vec![
+        Event::RunStarted(started.clone()),
+        Event::RunStarted(RunStarted {
+            workflow: "naïve \"flow\"".into(),
+            version: 7,
+            key: Some("order-42/ü\\\n".into()),
+            input: plain(json!({"cents": 4200, "note": "a\u{0}b", "CamelCase": [null, false, 0, ""]})),
+            headers: headers.map(|(name, value)| (name.into(), value.into())).into(),
+            ..started.clone()
+        }),
+        Event::RunStarted(RunStarted { input: Payload::coded("aes-1", vec![0, 127, 255]), ..started }),
+        Event::RunCompleted { output: Payload::null() },
+        Event::RunCompleted { output: plain(json!({"receipt": "🦀"})) },
+        Event::RunCompleted { output: Payload::coded("aes-1", vec![]) },
+        Event::RunFailed { failure: Failure::new(FailureKind::Error, "not approved") },
+        Event::RunFailed { failure: full_failure() },
+        Event::RunCancelled { failure: Failure::new(FailureKind::Cancelled, "cancelled: too late") },
+    ]
+}
+
+fn step_examples() -> Vec<Event> {
+    let op = OpNumber(3);
+    let failed = |kind| Event::StepFailed { op, failure: Failure::new(kind, "no").of_step("charge", 1) };
+    let mut examples = vec![
+        Event::StepStarted { op: OpNumber(0), name: "charge".into(), input: Payload::null() },
+        Event::StepStarted { op: OpNumber(u32::MAX), name: "a\tb".into(), input: plain(json!([1, "two", {}])) },
+        Event::StepStarted { op, name: "charge".into(), input: Payload::coded("zip", vec![1, 2, 3]) },
+        Event::StepCompleted { op: OpNumber(0), output: plain(json!("paid")) },
+        Event::StepCompleted { op, output: Payload::coded("zip", vec![202, 254]) },
+        Event::StepFailed { op, failure: full_failure() },
+        Event::StepRetried {
+            op,
+            attempt: 2,
+            failure: Failure::new(FailureKind::Timeout, "the attempt took longer than its timeout of 30s")
+                .of_step("charge", 2),
+            retry_at: moment(),
+        },
+        Event::StepDropped { op },
+    ];
+    examples.extend(failure_kinds().map(failed));
+    examples
+}
+
+fn wait_examples() -> Vec<Event> {
+    let op = OpNumber(4);
+    let message = MessageId::from_bits(0x0190_0000_0000_0000_0000_0000_0000_002a);
+    vec![
+        Event::TimerStarted { op, fire_at: moment() },
+        Event::TimerStarted { op, fire_at: Timestamp::NEVER },
+        Event::TimerFired { op },
+        Event::TimerCancelled { op },
+        Event::HookOpened { op, name: "review".into(), timeout_at: None },
+        Event::HookOpened { op, name: "review".into(), timeout_at: Some(moment()) },
+        Event::HookReceived { name: "review".into(), message, payload: plain(json!({"ok": true})) },
+        Event::HookReceived { name: "review".into(), message, payload: Payload::null() },
+        Event::HookReceived { name: "review".into(), message, payload: Payload::coded("aes-1", vec![7]) },
+        Event::HookClosed { op },
+        Event::CancelRequested { message, reason: String::new(), pauses: vec![] },
+        Event::CancelRequested { message, reason: "the customer \"left\"".into(), pauses: vec![OpNumber(0), op] },
+    ]
+}
+
+fn full_failure() -> Failure {
+    Failure {
+        details: Some(json!({"code": 402, "nul": "\u{0}", "parts": [null, true]})),
+        causes: vec!["the bank said no".into(), "line\nbreak".into()],
+        ..Failure::new(FailureKind::Fatal, "no money").of_step("charge", 3)
+    }
+}
+
+fn plain(value: Value) -> Payload {
+    Payload::json(&value).unwrap()
+}
+
+fn moment() -> Timestamp {
+    Timestamp::from_micros(1_767_225_600_000_001)
+}
+
+fn written(events: &[Event]) -> String {
+    let mut text = String::new();
+    Event::write_all(events, &mut text);
+    text
+}
+
+/// The file of a kind. A kind without a line here does not compile.
+fn golden(event: &Event) -> PathBuf {
+    let file = match event {
+        Event::RunStarted(_) => "run_started",
+        Event::RunCompleted { .. } => "run_completed",
+        Event::RunFailed { .. } => "run_failed",
+        Event::RunCancelled { .. } => "run_cancelled",
+        Event::StepStarted { .. } => "step_started",
+        Event::StepCompleted { .. } => "step_completed",
+        Event::StepFailed { .. } => "step_failed",
+        Event::StepRetried { .. } => "step_retried",
+        Event::StepDropped { .. } => "step_dropped",
+        Event::TimerStarted { .. } => "timer_started",
+        Event::TimerFired { .. } => "timer_fired",
+        Event::TimerCancelled { .. } => "timer_cancelled",
+        Event::HookOpened { .. } => "hook_opened",
+        Event::HookReceived { .. } => "hook_received",
+        Event::HookClosed { .. } => "hook_closed",
+        Event::CancelRequested { .. } => "cancel_requested",
+    };
+    folder().join(file).with_extension("json")
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v{FORMAT}"))
+}
+
+/// Every kind of failure. One that is missing here does not compile.
+fn failure_kinds() -> impl Iterator<Item = FailureKind> {
+    let next = |kind: &FailureKind| {
+        Some(match kind {
+            FailureKind::Error => FailureKind::Fatal,
+            FailureKind::Fatal => FailureKind::Panic,
+            FailureKind::Panic => FailureKind::Timeout,
+            FailureKind::Timeout => FailureKind::Cancelled,
+            FailureKind::Cancelled => FailureKind::Limit,
+            FailureKind::Limit => FailureKind::Invalid,
+            FailureKind::Invalid => return None,
+        })
+    };
+    std::iter::successors(Some(FailureKind::Error), next)
+}
+
+#[test]
+fn the_writer_writes_what_the_golden_files_hold() {
+    let mut rest = examples();
+    while let Some(first) = rest.first() {
+        let path = golden(first);
+        let kind = first.kind();
+        let (events, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|event| event.kind() == kind);
+        rest = others;
+        let lines: Vec<_> = events.iter().map(|event| written(std::slice::from_ref(event))).collect();
+        let lines: Vec<_> = lines.iter().map(|line| &line[1..line.len() - 1]).collect();
+        let text = format!("[\n{}\n]\n", lines.join(",\n"));
+        assert_eq!(text.replace('\n', ""), written(&events), "line breaks stand between events alone");
+        expect_file![&path].assert_eq(&text);
+        assert_eq!(Event::read_all(&text), Ok(events), "{}", path.display());
+    }
+}
+
+#[test]
+fn every_kind_has_a_golden_file_and_every_file_a_kind() {
+    let mut files: Vec<_> = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let mut kinds: Vec<_> = examples().iter().map(golden).collect();
+    kinds.sort();
+    kinds.dedup();
+    assert_eq!(files, kinds);
+    for event in examples() {
+        assert!(golden(&event).ends_with(format!("{}.json", event.kind())));
+    }
+}
+
+#[test]
+fn an_unknown_field_is_ignored() {
+    for event in examples() {
+        let text = written(std::slice::from_ref(&event));
+        let first = text.replacen("{\"kind\"", "{\"since\":{\"v\":[9]},\"kind\"", 1);
+        let last = format!("{},\"until\":\"x\"}}]", &text[..text.len() - 2]);
+        for text in [first, last] {
+            assert_eq!(Event::read_all(&text).unwrap(), [event.clone()], "{text}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_kind_is_an_error_that_names_it() {
+    for text in [
+        r#"[{"kind":"child_started","op":0}]"#,
+        r#"[{"kind":"timer_fired","op":0},{"kind":"child_started"}]"#,
+        // A later kind may give the fields of today another type.
+        r#"[{"kind":"child_started","op":"first","message":"hello","failure":7}]"#,
+    ] {
+        let error = Event::read_all(text).unwrap_err();
+        assert_eq!(error, EventError::UnknownKind("child_started".into()), "{text}");
+        assert!(error.to_string().contains("`child_started`"), "{error}");
+    }
+}
+
+#[test]
+fn damaged_text_is_an_error_and_not_another_event() {
+    let coded = r#"[{"kind":"run_completed","codec":"aes","output":"OUTPUT"}]"#;
+    assert!(Event::read_all(&coded.replace("OUTPUT", "00ff")).is_ok());
+    let mut report = String::new();
+    for text in [
+        "",
+        "{}",
+        "[{}]",
+        r#"[{"kind":"timer_fired","op":-1}]"#,
+        r#"[{"kind":"timer_fired","op":0}"#,
+        r#"[{"kind":"cancel_requested","message":"run_00000000000000000000000001","reason":""}]"#,
+        r#"[{"kind":"run_failed","failure":{"kind":"tired","message":""}}]"#,
+        &coded.replace("OUTPUT", "00f"),
+        &coded.replace("OUTPUT", "0x"),
+        &coded.replace("OUTPUT", "+1+2"),
+        &coded.replace("\"OUTPUT\"", "1234"),
+    ] {
+        let error = Event::read_all(text).expect_err(text);
+        assert!(matches!(error, EventError::Damaged(_)), "{text}: {error}");
+        report += &format!("{error}\n");
+    }
+    expect![[r#"
+        a stored event is damaged: EOF while parsing a value at line 1 column 0
+        a stored event is damaged: invalid type: map, expected a sequence at line 1 column 0
+        a stored event is damaged: missing field `kind` at line 1 column 3
+        a stored event is damaged: invalid value: integer `-1`, expected u32 at line 1 column 30
+        a stored event is damaged: EOF while parsing a list at line 1 column 30
+        a stored event is damaged: `run_00000000000000000000000001` is not an id; expected `msg_` and 26 characters of 0-9 and A-Z without I, L, O and U at line 1 column 70
+        a stored event is damaged: unknown variant `tired`, expected one of `error`, `fatal`, `panic`, `timeout`, `cancelled`, `limit`, `invalid` at line 1 column 47
+        a stored event is damaged: `output` of `run_completed` is not hexadecimal
+        a stored event is damaged: `output` of `run_completed` is not hexadecimal
+        a stored event is damaged: `output` of `run_completed` is not hexadecimal
+        a stored event is damaged: `output` of `run_completed` is not hexadecimal
+    "#]].assert_eq(&report);
+}
+
+#[test]
+fn a_missing_field_is_an_error_that_names_it() {
+    let mut required = std::collections::BTreeMap::<&str, std::collections::BTreeSet<String>>::new();
+    for event in examples() {
+        let whole: Value = serde_json::from_str(&written(std::slice::from_ref(&event))).unwrap();
+        let fields: Vec<String> = whole[0].as_object().unwrap().keys().cloned().collect();
+        for field in fields.iter().filter(|field| *field != "kind") {
+            let mut cut = whole.clone();
+            cut[0].as_object_mut().unwrap().remove(field);
+            let Err(error) = Event::read_all(&cut.to_string()) else { continue };
+            let text = format!("event `{}` has no field `{field}`", event.kind());
+            assert_eq!(error.to_string(), text);
+            required.entry(event.kind()).or_default().insert(field.clone());
+        }
+    }
+    let report: String = required.iter().map(|(kind, fields)| format!("{kind}: {fields:?}\n")).collect();
+    expect![[r#"
+        cancel_requested: {"message", "reason"}
+        hook_closed: {"op"}
+        hook_opened: {"name", "op"}
+        hook_received: {"message", "name", "payload"}
+        run_cancelled: {"failure"}
+        run_completed: {"output"}
+        run_failed: {"failure"}
+        run_started: {"format", "input", "version", "workflow"}
+        step_completed: {"op", "output"}
+        step_dropped: {"op"}
+        step_failed: {"failure", "op"}
+        step_retried: {"attempt", "failure", "op", "retry_at"}
+        step_started: {"input", "name", "op"}
+        timer_cancelled: {"op"}
+        timer_fired: {"op"}
+        timer_started: {"fire_at", "op"}
+    "#]].assert_eq(&report);
+}
+
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-z_]{0,8}", any::<String>(), "[\\x00-\\x20\"\\\\/\\x7f\u{2028}\u{ffff}]{0,6}"]
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any_text().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(any_text(), inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+fn any_payload() -> impl Strategy<Value = Payload> {
+    prop_oneof![
+        3 => any_json().prop_map(plain),
+        1 => (any_text(), any::<Vec<u8>>()).prop_map(|(codec, bytes)| Payload::coded(codec, bytes)),
+    ]
+}
+
+fn any_failure() -> impl Strategy<Value = Failure> {
+    let kinds: Vec<_> = failure_kinds().collect();
+    let step = prop::option::of((any_text(), any::<u32>()));
+    // `null` as details is no details: both read back as none.
+    let details = prop::option::of(any_json().prop_filter("null", |json| !json.is_null()));
+    let causes = prop::collection::vec(any_text(), 0..3);
+    (prop::sample::select(kinds), any_text(), step, details, causes).prop_map(
+        |(kind, message, step, details, causes)| {
+            let (step, attempts) = step.map_or((None, 0), |(step, attempts)| (Some(step), attempts));
+            Failure { kind, message, step, attempts, details, causes }
+        },
+    )
+}
+
+/// Any event of the kind of `example`: each part that is not fixed is drawn.
+fn redrawn(example: &Event) -> BoxedStrategy<Event> {
+    let op = any::<u32>().prop_map(OpNumber);
+    let at = any::<i64>().prop_map(Timestamp::from_micros);
+    let name = any_text().prop_map(Arc::<str>::from);
+    let message = any::<u128>().prop_map(MessageId::from_bits);
+    match example {
+        Event::RunStarted(_) => {
+            let headers = prop::collection::btree_map(any_text(), any_text(), 0..3);
+            let numbers = (any::<u32>(), any::<u32>());
+            (name, numbers, prop::option::of(any_text()), any_payload(), headers)
+                .prop_map(|(workflow, (version, format), key, input, headers)| {
+                    Event::RunStarted(RunStarted { workflow, version, format, key, input, headers })
+                })
+                .boxed()
+        }
+        Event::RunCompleted { .. } => any_payload().prop_map(|output| Event::RunCompleted { output }).boxed(),
+        Event::RunFailed { .. } => any_failure().prop_map(|failure| Event::RunFailed { failure }).boxed(),
+        Event::RunCancelled { .. } => any_failure().prop_map(|failure| Event::RunCancelled { failure }).boxed(),
+        Event::StepStarted { .. } => (op, name, any_payload())
+            .prop_map(|(op, name, input)| Event::StepStarted { op, name, input })
+            .boxed(),
+        Event::StepCompleted { .. } => {
+            (op, any_payload()).prop_map(|(op, output)| Event::StepCompleted { op, output }).boxed()
+        }
+        Event::StepFailed { .. } => {
+            (op, any_failure()).prop_map(|(op, failure)| Event::StepFailed { op, failure }).boxed()
+        }
+        Event::StepRetried { .. } => (op, any::<u32>(), any_failure(), at)
+            .prop_map(|(op, attempt, failure, retry_at)| Event::StepRetried { op, attempt, failure, retry_at })
+            .boxed(),
+        Event::StepDropped { .. } => op.prop_map(|op| Event::StepDropped { op }).boxed(),
+        Event::TimerStarted { .. } => {
+            (op, at).prop_map(|(op, fire_at)| Event::TimerStarted { op, fire_at }).boxed()
+        }
+        Event::TimerFired { .. } => op.prop_map(|op| Event::TimerFired { op }).boxed(),
+        Event::TimerCancelled { .. } => op.prop_map(|op| Event::TimerCancelled { op }).boxed(),
+        Event::HookOpened { .. } => (op, name, prop::option::of(at))
+            .prop_map(|(op, name, timeout_at)| Event::HookOpened { op, name, timeout_at })
+            .boxed(),
+        Event::HookReceived { .. } => (name, message, any_payload())
+            .prop_map(|(name, message, payload)| Event::HookReceived { name, message, payload })
+            .boxed(),
+        Event::HookClosed { .. } => op.prop_map(|op| Event::HookClosed { op }).boxed(),
+        Event::CancelRequested { .. } => (message, any_text(), prop::collection::vec(op, 0..4))
+            .prop_map(|(message, reason, pauses)| Event::CancelRequested { message, reason, pauses })
+            .boxed(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_events_read_back_as_they_were_written(
+        events in prop::collection::vec(prop::sample::select(examples()).prop_flat_map(|event| redrawn(&event)), 0..6),
+    ) {
+        let text = written(&events);
+        prop_assert_eq!(Event::read_all(&text).unwrap(), events, "{}", text);
+    }
+}

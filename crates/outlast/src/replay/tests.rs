@@ -1,0 +1,200 @@
+//! Replay, tested with histories as text.
+//!
+//! A history is one event per line, `<operation> <kind> <rest>`; `run_started` goes without saying. The
+//! deliveries at its end, after the last decision, are delivered live, and what the run then asks for is
+//! what the case expects. All before them is replayed, and so is all of it once more at the end.
+
+mod cancel;
+mod clock;
+mod divergence;
+mod history;
+mod hooks;
+mod limits;
+mod programs;
+mod races;
+mod steps;
+mod stuck;
+
+use std::sync::Arc;
+
+use expect_test::Expect;
+use outlast_core::{
+    Codec, Event, OpNumber, Payload, PlainJson, RunId, RunStarted, Stuck, Timestamp, TurnId, TurnRecord, Wait,
+};
+use serde_json::Value;
+
+use super::{Delivery, Machine};
+use crate::registry::{Registered, Registry};
+use crate::{Register, WorkflowDefinition, WorkflowFn, WorkflowMark};
+
+/// When every run of the tests begins: 2026-01-01T00:00:00Z.
+const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
+const RUN: RunId = RunId::from_bits(0x019b_0000_0000_0000_0000_0000_0000_0001);
+
+/// What a workflow asks for when it was told what the history says, as text.
+fn check<F, Args>(workflow: F, history: &str, expected: Expect)
+where
+    F: WorkflowFn<Args>,
+{
+    check_with(workflow, Value::Null, history, expected);
+}
+
+/// The same, for a workflow with an input.
+fn check_with<F, Args>(workflow: F, input: Value, history: &str, expected: Expect)
+where
+    F: WorkflowFn<Args>,
+{
+    expected.assert_eq(&Case::new(workflow, input).go_on(history::parse(history)));
+}
+
+/// What a strict replay of a whole history comes to, as text.
+fn check_replay<F, Args>(workflow: F, history: &str, expected: Expect)
+where
+    F: WorkflowFn<Args>,
+{
+    let case = Case::new(workflow, Value::Null);
+    let mut turns = history::parse(history);
+    turns[0].events.insert(0, case.started());
+    let text = match case.replay(turns) {
+        Ok(mut machine) => state_text(&mut machine, START),
+        Err(stuck) => stuck_text(&stuck),
+    };
+    expected.assert_eq(&text);
+}
+
+/// A workflow, and what its runs begin with.
+struct Case {
+    code: Registered,
+    codec: Arc<dyn Codec>,
+    workflow: Arc<str>,
+    input: Payload,
+}
+
+impl Case {
+    fn new<F, Args>(workflow: F, input: Value) -> Self
+    where
+        F: WorkflowFn<Args>,
+    {
+        let codec: Arc<dyn Codec> = Arc::new(PlainJson);
+        let mut registry = Registry::new(Arc::new(()), codec.clone());
+        Register::<(), WorkflowMark<Args>>::register(workflow, &mut registry);
+        Self {
+            code: registry.finish().unwrap(),
+            codec,
+            workflow: <F::Definition as WorkflowDefinition>::NAME.into(),
+            input: Payload::json(&input).unwrap(),
+        }
+    }
+
+    fn started(&self) -> Event {
+        Event::RunStarted(RunStarted {
+            workflow: self.workflow.clone(),
+            version: 1,
+            format: 1,
+            key: None,
+            input: self.input.clone(),
+            headers: Default::default(),
+        })
+    }
+
+    fn replay(&self, history: Vec<TurnRecord>) -> Result<Machine, Stuck> {
+        Machine::replay(RUN, history, &self.code, &self.codec)
+    }
+
+    /// A machine that was not polled, and the first turn as far as it is known.
+    fn fresh(&self) -> Result<(Machine, TurnRecord), Stuck> {
+        let started = self.started();
+        let Event::RunStarted(facts) = &started else { unreachable!() };
+        let machine = Machine::new(RUN, facts, &self.code, &self.codec, START)?;
+        Ok((machine, turn(START, vec![started])))
+    }
+
+    /// Replays what was decided, delivers the rest, and tells what came of it.
+    fn go_on(&self, mut turns: Vec<TurnRecord>) -> String {
+        let told = history::split_told(&mut turns);
+        match self.go_on_from(turns, told) {
+            Ok(text) => text,
+            Err(stuck) => stuck_text(&stuck),
+        }
+    }
+
+    fn go_on_from(&self, mut turns: Vec<TurnRecord>, told: Vec<TurnRecord>) -> Result<String, Stuck> {
+        let mut asked = Vec::new();
+        let mut machine = if turns.iter().all(|turn| turn.events.is_empty()) {
+            let (mut machine, mut first) = self.fresh()?;
+            machine.begin(&mut first.events)?;
+            asked.extend(first.events[1..].iter().cloned());
+            turns = vec![first];
+            machine
+        } else {
+            turns[0].events.insert(0, self.started());
+            self.replay(turns.clone())?
+        };
+        let mut at = turns.last().map_or(START, |turn| turn.at);
+        for TurnRecord { at: then, events, .. } in told {
+            at = then;
+            let mut added = Vec::new();
+            machine.set_time(at);
+            for event in events {
+                let before = added.len();
+                machine.deliver(history::delivery(event), &mut added)?;
+                asked.extend(added.iter().skip(before + 1).cloned());
+            }
+            turns.push(turn(at, added));
+        }
+        self.verify(&machine, turns);
+        let asked = asked.iter().map(|event| history::line(event, at)).collect::<String>();
+        Ok(asked + &state_text(&mut machine, at))
+    }
+
+    /// A replay of all that happened comes to the same.
+    fn verify(&self, live: &Machine, turns: Vec<TurnRecord>) {
+        let replayed = self.replay(turns).unwrap_or_else(|stuck| panic!("{}", stuck.message));
+        assert_eq!(replayed.summary(), live.summary(), "the replay differs from the live run");
+        assert_eq!(replayed.ended(), live.ended());
+        if live.ended().is_none() {
+            assert_eq!(replayed.waits(), live.waits());
+            assert_eq!(replayed.next_due(), live.next_due());
+            assert_eq!(replayed.is_active(), live.is_active());
+        }
+    }
+}
+
+fn turn(at: Timestamp, events: Vec<Event>) -> TurnRecord {
+    TurnRecord { id: TurnId::from_bits(0), seq: 0, at, build: "test".into(), events }
+}
+
+/// What a run waits for and keeps; nothing when it has ended.
+fn state_text(machine: &mut Machine, now: Timestamp) -> String {
+    if machine.ended().is_some() {
+        return String::new();
+    }
+    let mut lines = Vec::new();
+    for step in machine.take_startable() {
+        let again = if step.attempt > 1 { format!(" attempt {}", step.attempt) } else { String::new() };
+        lines.push((step.op.0, format!("step {}{again}", step.name)));
+    }
+    for wait in machine.waits() {
+        lines.push(match wait {
+            Wait::Timer { op, until } => (op, format!("timer {}", history::text_of(until, now))),
+            Wait::Hook { op, name, until: None } => (op, format!("hook {name}")),
+            Wait::Hook { op, name, until: Some(until) } => {
+                (op, format!("hook {name} for {}", history::text_of(until, now)))
+            }
+            Wait::Retry { op, name, until } => {
+                (op, format!("retry of {name} in {}", history::text_of(until, now)))
+            }
+            _ => unreachable!(),
+        });
+    }
+    lines.sort();
+    let mut text: String = lines.iter().map(|(op, line)| format!("waits for {op} {line}\n")).collect();
+    for kept in machine.summary().lines().filter_map(|line| line.strip_prefix("buffer ")) {
+        text += &format!("keeps {kept}\n");
+    }
+    text
+}
+
+fn stuck_text(stuck: &Stuck) -> String {
+    format!("stuck, {}: {}\n", stuck.reason, stuck.message.replace(&RUN.to_string(), "R"))
+}

@@ -1,0 +1,152 @@
+//! Histories as text.
+//!
+//! ```text
+//! 0   step_started refund 4200        name, input (JSON, `null` if left out)
+//! 0   step_completed "paid"
+//! 0   step_failed fatal no money      kind, message
+//! 0   step_retried 1 30s bank closed  failed attempt, pause, message
+//! 1   timer_started 60s
+//! 2   hook_opened review 3d           name, timeout if any
+//! -   hook_received review {"ok":true}
+//! 0,3 cancel_requested too late       the pauses it ends, or `-`
+//! at 60s                              the turns from here on are this long after the start
+//! -   run_completed "done"
+//! ```
+//!
+//! Every delivery begins a turn.
+
+use outlast_core::duration::duration_text;
+use outlast_core::{Failure, FailureKind, IntoDuration, MessageId};
+
+use super::*;
+
+pub(super) fn parse(text: &str) -> Vec<TurnRecord> {
+    let mut turns = vec![turn(START, Vec::new())];
+    let mut names = std::collections::HashMap::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let now = turns[turns.len() - 1].at;
+        if let Some(after) = line.strip_prefix("at ") {
+            turns.push(turn(START.plus(after.into_duration().unwrap()), Vec::new()));
+            continue;
+        }
+        let event = event(line, now, &mut names);
+        let begins = !event.is_decision() && !turns[turns.len() - 1].events.is_empty();
+        if begins || (turns.len() == 1 && !event.is_decision()) {
+            turns.push(turn(now, Vec::new()));
+        }
+        turns.last_mut().unwrap().events.push(event);
+    }
+    turns
+}
+
+/// Takes what comes after the last decision.
+pub(super) fn split_told(turns: &mut Vec<TurnRecord>) -> Vec<TurnRecord> {
+    let decides = |turn: &TurnRecord| turn.events.iter().any(Event::is_decision);
+    let last = turns.iter().rposition(decides).unwrap_or(0);
+    turns.split_off(last + 1)
+}
+
+fn event(line: &str, now: Timestamp, names: &mut std::collections::HashMap<OpNumber, String>) -> Event {
+    let mut words = line.splitn(2, char::is_whitespace);
+    let ops = words.next().unwrap();
+    let (kind, rest) = cut(words.next().unwrap_or_default());
+    let numbers = || ops.split(',').filter(|op| *op != "-").map(|op| OpNumber(op.parse().unwrap()));
+    let op = numbers().next().unwrap_or(OpNumber(u32::MAX));
+    let at = |text: &str| now.plus(text.into_duration().unwrap());
+    let (first, more) = cut(rest);
+    let message = MessageId::from_bits(0);
+    let failed = |kind, message: &str, attempts| {
+        let step = names.get(&op).cloned().unwrap_or_default();
+        Failure::new(kind, message).of_step(step, attempts)
+    };
+    match kind {
+        "step_started" => {
+            names.insert(op, first.to_owned());
+            Event::StepStarted { op, name: first.into(), input: payload(more) }
+        }
+        "step_completed" => Event::StepCompleted { op, output: payload(rest) },
+        "step_failed" => Event::StepFailed { op, failure: failed(failure_kind(first), more, 1) },
+        "step_retried" => {
+            let (pause, message) = cut(more);
+            let attempt = first.parse().unwrap();
+            let failure = failed(FailureKind::Error, message, attempt);
+            Event::StepRetried { op, attempt, failure, retry_at: at(pause) }
+        }
+        "step_dropped" => Event::StepDropped { op },
+        "timer_started" => Event::TimerStarted { op, fire_at: at(rest) },
+        "timer_fired" => Event::TimerFired { op },
+        "timer_cancelled" => Event::TimerCancelled { op },
+        "hook_opened" => {
+            let timeout_at = Some(more).filter(|more| !more.is_empty()).map(at);
+            Event::HookOpened { op, name: first.into(), timeout_at }
+        }
+        "hook_received" => Event::HookReceived { name: first.into(), message, payload: payload(more) },
+        "hook_closed" => Event::HookClosed { op },
+        "cancel_requested" => {
+            Event::CancelRequested { message, reason: rest.into(), pauses: numbers().collect() }
+        }
+        "run_completed" => Event::RunCompleted { output: payload(rest) },
+        "run_failed" => Event::RunFailed { failure: Failure::new(failure_kind(first), more) },
+        "run_cancelled" => Event::RunCancelled { failure: Failure::new(failure_kind(first), more) },
+        unknown => panic!("unknown kind `{unknown}` in: {line}"),
+    }
+}
+
+/// An event as a line of history.
+pub(super) fn line(event: &Event, now: Timestamp) -> String {
+    let rest = match event {
+        Event::StepStarted { name, input, .. } => format!("{name} {input:?}"),
+        Event::StepCompleted { output, .. } | Event::RunCompleted { output } => format!("{output:?}"),
+        Event::StepFailed { failure, .. }
+        | Event::RunFailed { failure }
+        | Event::RunCancelled { failure } => failure_text(failure),
+        Event::TimerStarted { fire_at, .. } => text_of(*fire_at, now),
+        Event::HookOpened { name, timeout_at, .. } => {
+            format!("{name} {}", timeout_at.map_or(String::new(), |at| text_of(at, now)))
+        }
+        Event::HookReceived { name, payload, .. } => format!("{name} {payload:?}"),
+        Event::CancelRequested { reason, pauses, .. } => format!("{reason} {pauses:?}"),
+        _ => String::new(),
+    };
+    let op = event.op().map_or("-".to_owned(), |op| op.to_string());
+    format!("{op} {} {rest}", event.kind()).trim_end().to_owned() + "\n"
+}
+
+/// What a worker would have said for a delivery to become this event.
+pub(super) fn delivery(event: Event) -> Delivery {
+    match event {
+        Event::HookReceived { name, message, payload } => Delivery::Hook { name, message, payload },
+        Event::CancelRequested { message, reason, .. } => Delivery::Cancel { message, reason },
+        Event::StepCompleted { op, output } => Delivery::StepEnded { op, outcome: Ok(output) },
+        Event::StepFailed { op, failure } => Delivery::StepEnded { op, outcome: Err(failure) },
+        Event::StepRetried { op, attempt, failure, retry_at } => {
+            Delivery::StepRetried { op, attempt, failure, retry_at }
+        }
+        Event::TimerFired { op } => Delivery::Timer { op },
+        decision => panic!("`{}` is no delivery", decision.kind()),
+    }
+}
+
+pub(super) fn text_of(at: Timestamp, now: Timestamp) -> String {
+    duration_text(at.since(now))
+}
+
+fn failure_text(failure: &Failure) -> String {
+    let kind = serde_json::to_value(failure.kind).unwrap();
+    let step = failure.step.as_ref().map_or(String::new(), |step| format!(" (step {step} x{})", failure.attempts));
+    format!("{} {}{step}", kind.as_str().unwrap(), failure.message)
+}
+
+fn failure_kind(text: &str) -> FailureKind {
+    serde_json::from_value(text.into()).unwrap()
+}
+
+fn payload(text: &str) -> Payload {
+    let value: Value = if text.is_empty() { Value::Null } else { serde_json::from_str(text).unwrap() };
+    Payload::json(&value).unwrap()
+}
+
+fn cut(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    text.split_once(char::is_whitespace).map_or((text, ""), |(first, rest)| (first, rest.trim()))
+}

@@ -1,0 +1,270 @@
+//! Order: the first outcome in history is the first that the workflow sees.
+
+use expect_test::expect;
+
+use super::check;
+use crate::prelude::*;
+
+#[step]
+async fn refund(cents: u64) -> Result<String, StepError> {
+    Ok(format!("refunded {cents}"))
+}
+
+#[step]
+async fn ship() -> Result<String, StepError> {
+    Ok("shipped".into())
+}
+
+#[workflow]
+async fn refund_or_a_minute(ctx: Context) -> Result<String, Error> {
+    select! {
+        refund = ctx.step(refund, 4200) => refund,
+        late = ctx.sleep("60s") => late.map(|()| "too late".to_owned()),
+    }
+}
+
+#[test]
+fn operations_are_requested_in_the_order_of_their_numbers() {
+    check(refund_or_a_minute, "", expect![[""]]);
+}
+
+#[test]
+fn a_timer_that_fired_first_wins_the_race() {
+    check(
+        refund_or_a_minute,
+        "
+        0 step_started  refund
+        1 timer_started 60s
+        1 timer_fired
+        ",
+        expect![[""]],
+    );
+}
+
+#[test]
+fn an_outcome_that_came_first_wins_the_race() {
+    check(
+        refund_or_a_minute,
+        r#"
+        0 step_started   refund
+        1 timer_started  60s
+        0 step_completed "paid back"
+        1 timer_fired
+        "#,
+        expect![[""]],
+    );
+}
+
+#[test]
+fn the_loser_of_a_race_leaves_no_event_when_the_run_ends_with_it() {
+    check(
+        refund_or_a_minute,
+        r#"
+        0 step_started  refund
+        1 timer_started 60s
+        1 timer_fired
+        0 step_completed "after the end"
+        "#,
+        expect![[""]],
+    );
+}
+
+#[workflow]
+async fn either_then_a_nap(ctx: Context) -> Result<String, Error> {
+    let winner = select! {
+        answer = ctx.hook::<String>("review") => answer?,
+        refund = ctx.step(refund, 1) => refund?,
+        _ = ctx.sleep("1h") => "nobody".to_owned(),
+    };
+    ctx.sleep("1d").await?;
+    Ok(winner)
+}
+
+#[test]
+fn a_payload_that_came_first_wins_and_the_losers_are_dropped() {
+    check(
+        either_then_a_nap,
+        r#"
+        0 hook_opened   review
+        1 step_started  refund
+        2 timer_started 1h
+        - hook_received review "yes"
+        "#,
+        expect![[""]],
+    );
+}
+
+#[test]
+fn the_outcome_of_a_dropped_step_is_discarded() {
+    check(
+        either_then_a_nap,
+        r#"
+        0 hook_opened     review
+        1 step_started    refund
+        2 timer_started   1h
+        - hook_received   review "yes"
+        1 step_dropped
+        2 timer_cancelled
+        3 timer_started   1d
+        1 step_completed  "late"
+        2 timer_fired
+        3 timer_fired
+        "#,
+        expect![[""]],
+    );
+}
+
+#[test]
+fn a_dropped_step_is_not_attempted_again() {
+    check(
+        either_then_a_nap,
+        r#"
+        0 hook_opened     review
+        1 step_started    refund
+        2 timer_started   1h
+        1 step_retried    1 30s busy
+        - hook_received   review "yes"
+        1 step_dropped
+        2 timer_cancelled
+        3 timer_started   1d
+        "#,
+        expect![[""]],
+    );
+}
+
+#[workflow]
+async fn all_of_four(ctx: Context) -> Result<Vec<String>, Error> {
+    let mut steps: FuturesUnordered<_> = (0..4).map(|cents| ctx.step(refund, cents)).collect();
+    let mut seen = Vec::new();
+    while let Some(refund) = steps.next().await {
+        seen.push(refund.unwrap_or_else(|error| error.to_string()));
+    }
+    Ok(seen)
+}
+
+#[test]
+fn futures_unordered_yields_in_the_order_of_history() {
+    check(
+        all_of_four,
+        r#"
+        0 step_started   refund 0
+        1 step_started   refund 1
+        2 step_started   refund 2
+        3 step_started   refund 3
+        2 step_completed "two"
+        0 step_completed "zero"
+        3 step_failed    fatal no
+        1 step_completed "one"
+        "#,
+        expect![[""]],
+    );
+}
+
+#[workflow]
+async fn both(ctx: Context) -> Result<(String, String), Error> {
+    try_join!(ctx.step(refund, 1), ctx.step(ship, ()))
+}
+
+#[test]
+fn a_join_needs_both() {
+    check(
+        both,
+        r#"
+        0 step_started   refund 1
+        1 step_started   ship
+        1 step_completed "shipped"
+        "#,
+        expect![[""]],
+    );
+    check(
+        both,
+        r#"
+        0 step_started   refund 1
+        1 step_started   ship
+        1 step_completed "shipped"
+        0 step_completed "refunded"
+        "#,
+        expect![[""]],
+    );
+}
+
+#[test]
+fn a_try_join_ends_with_the_first_failure() {
+    check(
+        both,
+        r#"
+        0 step_started refund 1
+        1 step_started ship
+        1 step_failed  fatal no parcel
+        "#,
+        expect![[""]],
+    );
+}
+
+#[workflow]
+async fn drops_one_early(ctx: Context) -> Result<(), Error> {
+    let first = ctx.sleep("1h");
+    drop(ctx.step(refund, 7));
+    let kept = ctx.step(ship, ());
+    first.await?;
+    drop(kept);
+    ctx.sleep("2h").await
+}
+
+#[test]
+fn an_operation_dropped_before_it_was_requested_keeps_its_number_and_leaves_no_event() {
+    check(drops_one_early, "", expect![[""]]);
+}
+
+#[test]
+fn an_operation_that_ended_before_it_was_polled_keeps_its_outcome_and_drops_without_an_event() {
+    check(
+        drops_one_early,
+        r#"
+        0 timer_started  1h
+        2 step_started   ship
+        2 step_completed "shipped"
+        0 timer_fired
+        "#,
+        expect![[""]],
+    );
+}
+
+/// Gives way once, as `yield_now` does.
+async fn give_way() {
+    let mut gave = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut gave, true) {
+            return std::task::Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
+#[workflow]
+async fn gives_way(ctx: Context) -> Result<(), Error> {
+    let first = ctx.sleep("1h");
+    give_way().await;
+    let second = ctx.sleep("2h");
+    give_way().await;
+    drop(first);
+    give_way().await;
+    second.await
+}
+
+#[test]
+fn a_run_that_wakes_itself_is_polled_again_and_requests_at_each_suspension() {
+    check(gives_way, "", expect![[""]]);
+    check(
+        gives_way,
+        "
+        0 timer_started 1h
+        1 timer_started 2h
+        0 timer_cancelled
+        1 timer_fired
+        ",
+        expect![[""]],
+    );
+}

@@ -1,0 +1,171 @@
+//! Stuck: code that awaits what is not an operation, or panics.
+
+use std::task::Poll;
+
+use expect_test::expect;
+
+use super::{check, check_replay, check_with};
+use crate::prelude::*;
+
+#[workflow]
+async fn waits_for_ever(_ctx: Context) -> Result<(), Error> {
+    std::future::pending().await
+}
+
+#[test]
+fn waiting_with_nothing_open_is_a_foreign_await() {
+    check(waits_for_ever, "", expect![[""]]);
+}
+
+#[workflow]
+async fn loses_its_last_wait(ctx: Context) -> Result<(), Error> {
+    ctx.sleep("1h").await?;
+    std::future::pending().await
+}
+
+#[test]
+fn waiting_with_nothing_open_any_more_is_a_foreign_await() {
+    check(
+        loses_its_last_wait,
+        "
+        0 timer_started 1h
+        0 timer_fired
+        ",
+        expect![[""]],
+    );
+}
+
+async fn a_thread_wakes() {
+    std::future::poll_fn(|cx| {
+        let waker = cx.waker().clone();
+        std::thread::scope(|scope| drop(scope.spawn(move || waker.wake())));
+        Poll::<()>::Pending
+    })
+    .await;
+}
+
+#[workflow]
+async fn is_woken_by_a_thread(ctx: Context) -> Result<(), Error> {
+    let _timer = ctx.sleep("1h");
+    a_thread_wakes().await;
+    Ok(())
+}
+
+#[test]
+fn a_wake_by_another_thread_is_foreign_even_during_a_poll() {
+    check(is_woken_by_a_thread, "", expect![[""]]);
+}
+
+#[workflow]
+async fn spins(ctx: Context) -> Result<(), Error> {
+    let _timer = ctx.sleep("1h");
+    std::future::poll_fn(|cx| {
+        cx.waker().wake_by_ref();
+        Poll::<()>::Pending
+    })
+    .await;
+    Ok(())
+}
+
+#[test]
+fn a_run_that_wakes_itself_for_ever_is_stuck() {
+    check(spins, "", expect![[""]]);
+}
+
+#[workflow]
+async fn panics_late(ctx: Context) -> Result<(), Error> {
+    ctx.sleep("1h").await?;
+    let empty: [u32; 0] = [];
+    let index = empty.len() + usize::from(ctx.is_cancelled());
+    assert!(index > 0, "no {index}");
+    Ok(())
+}
+
+#[test]
+fn a_panic_in_the_workflows_code_is_stuck_with_what_it_said() {
+    check(
+        panics_late,
+        "
+        0 timer_started 1h
+        0 timer_fired
+        ",
+        expect![[""]],
+    );
+}
+
+#[test]
+fn a_panic_is_found_in_replay_too() {
+    check_replay(
+        panics_late,
+        "
+        0 timer_started 1h
+        0 timer_fired
+        - run_completed
+        ",
+        expect![[""]],
+    );
+}
+
+#[workflow]
+async fn builds_too_late(ctx: Context) -> Result<u32, Error> {
+    let answer = ctx.hook::<u32>("answer");
+    ctx.sleep("1h").await?;
+    answer.timeout("1h").await
+}
+
+#[test]
+fn a_builder_method_on_a_requested_operation_panics_with_the_remedy() {
+    check(
+        builds_too_late,
+        "
+        0 hook_opened   answer
+        1 timer_started 1h
+        1 timer_fired
+        ",
+        expect![[""]],
+    );
+}
+
+#[test]
+fn a_builder_method_on_a_requested_operation_panics_though_its_outcome_is_there() {
+    check(
+        builds_too_late,
+        "
+        0 hook_opened   answer
+        1 timer_started 1h
+        - hook_received answer 1
+        1 timer_fired
+        ",
+        expect![[""]],
+    );
+}
+
+#[workflow]
+async fn polls_twice(ctx: Context) -> Result<(), Error> {
+    let mut timer = ctx.sleep("1h");
+    (&mut timer).await?;
+    timer.await
+}
+
+#[test]
+fn an_operation_that_is_polled_after_it_completed_panics() {
+    check(
+        polls_twice,
+        "
+        0 timer_started 1h
+        0 timer_fired
+        ",
+        expect![[""]],
+    );
+}
+
+#[workflow]
+async fn doubles(_ctx: Context, number: u32) -> Result<u32, Error> {
+    Ok(number * 2)
+}
+
+#[test]
+fn an_input_that_does_not_fit_fails_the_run() {
+    check_with(doubles, 21.into(), "", expect![[""]]);
+    check_with(doubles, "x".into(), "", expect![[""]]);
+}
