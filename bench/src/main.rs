@@ -1,2 +1,43 @@
-//! Program.
-fn main() {}
+//! The benchmark program of Outlast: what the engine does, next to what the disk allows.
+//!
+//! Every figure that depends on the disk is compared with a raw limit measured in the same folder a
+//! moment before, and what counts is the median of the rounds' ratios. A missed target is not an
+//! error: this program measures.
+
+mod cli;
+mod rounds;
+
+mod env;
+mod raw;
+mod workload;
+
+mod report;
+
+mod machine;
+mod stats;
+mod stopwatch;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+/// The allocator that a program built for speed would choose.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What the parts of this program return: any error ends it with a message.
+type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
+
+fn main() -> ExitCode {
+    let (plan, child) = cli::parse();
+    let done = match child {
+        Some(cli::Child::B7(child)) => workload::b7_child(&child),
+        None => rounds::run(&plan),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -19,8 +19,9 @@ test [--only STAGE] [CARGO TEST ARGUMENTS]
     The first stage that fails ends the run. Arguments such as `-p outlast-core` or a part of a
     test's name go to the stage of `--only`, or else to `tests`, and only that stage runs.";
 
-/// The examples that are executed, each with its arguments.
-const EXAMPLES: &[(&str, &[&str])] = &[];
+/// The examples that are executed, each with its arguments. Those that write a file are executed, and
+/// killed, in temporary folders by the tests of their package.
+const EXAMPLES: &[(&str, &[&str])] = &[("hooks", &[]), ("quickstart", &["--help"])];
 
 /// The package that holds the examples.
 const EXAMPLES_PACKAGE: &str = "outlast-examples";

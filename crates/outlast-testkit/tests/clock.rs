@@ -1,5 +1,7 @@
 //! The rules of `TestClock`.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

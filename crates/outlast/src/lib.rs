@@ -96,3 +96,8 @@ pub mod prelude {
     pub use futures_util::stream::{FuturesUnordered, StreamExt};
     pub use futures_util::{join, try_join};
 }
+
+/// The code in the README, which is compiled with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

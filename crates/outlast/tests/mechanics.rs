@@ -8,7 +8,13 @@ mod mechanics {
     mod faulty;
     mod rig;
 
+    mod cancel;
+    mod drops;
     mod inbox;
     mod order;
+    mod polling;
+    mod release;
+    mod stuck;
+    mod takeover;
     mod unknown;
 }

@@ -55,7 +55,11 @@ fn step_examples() -> Vec<Event> {
     let failed = |kind| Event::StepFailed { op, failure: Failure::new(kind, "no").of_step("charge", 1) };
     let mut examples = vec![
         Event::StepStarted { op: OpNumber(0), name: "charge".into(), input: Payload::null() },
-        Event::StepStarted { op: OpNumber(u32::MAX), name: "a\tb".into(), input: plain(json!([1, "two", {}])) },
+        Event::StepStarted {
+            op: OpNumber(u32::MAX),
+            name: "a\tb".into(),
+            input: plain(json!([1, "two", {}])),
+        },
         Event::StepStarted { op, name: "charge".into(), input: Payload::coded("zip", vec![1, 2, 3]) },
         Event::StepCompleted { op: OpNumber(0), output: plain(json!("paid")) },
         Event::StepCompleted { op, output: Payload::coded("zip", vec![202, 254]) },
@@ -88,7 +92,11 @@ fn wait_examples() -> Vec<Event> {
         Event::HookReceived { name: "review".into(), message, payload: Payload::coded("aes-1", vec![7]) },
         Event::HookClosed { op },
         Event::CancelRequested { message, reason: String::new(), pauses: vec![] },
-        Event::CancelRequested { message, reason: "the customer \"left\"".into(), pauses: vec![OpNumber(0), op] },
+        Event::CancelRequested {
+            message,
+            reason: "the customer \"left\"".into(),
+            pauses: vec![OpNumber(0), op],
+        },
     ]
 }
 
@@ -283,7 +291,8 @@ fn a_missing_field_is_an_error_that_names_it() {
         timer_cancelled: {"op"}
         timer_fired: {"op"}
         timer_started: {"fire_at", "op"}
-    "#]].assert_eq(&report);
+    "#]]
+    .assert_eq(&report);
 }
 
 fn any_text() -> impl Strategy<Value = String> {
@@ -346,7 +355,9 @@ fn redrawn(example: &Event) -> BoxedStrategy<Event> {
         }
         Event::RunCompleted { .. } => any_payload().prop_map(|output| Event::RunCompleted { output }).boxed(),
         Event::RunFailed { .. } => any_failure().prop_map(|failure| Event::RunFailed { failure }).boxed(),
-        Event::RunCancelled { .. } => any_failure().prop_map(|failure| Event::RunCancelled { failure }).boxed(),
+        Event::RunCancelled { .. } => {
+            any_failure().prop_map(|failure| Event::RunCancelled { failure }).boxed()
+        }
         Event::StepStarted { .. } => (op, name, any_payload())
             .prop_map(|(op, name, input)| Event::StepStarted { op, name, input })
             .boxed(),
@@ -357,7 +368,12 @@ fn redrawn(example: &Event) -> BoxedStrategy<Event> {
             (op, any_failure()).prop_map(|(op, failure)| Event::StepFailed { op, failure }).boxed()
         }
         Event::StepRetried { .. } => (op, any::<u32>(), any_failure(), at)
-            .prop_map(|(op, attempt, failure, retry_at)| Event::StepRetried { op, attempt, failure, retry_at })
+            .prop_map(|(op, attempt, failure, retry_at)| Event::StepRetried {
+                op,
+                attempt,
+                failure,
+                retry_at,
+            })
             .boxed(),
         Event::StepDropped { .. } => op.prop_map(|op| Event::StepDropped { op }).boxed(),
         Event::TimerStarted { .. } => {

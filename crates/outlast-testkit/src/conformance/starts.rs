@@ -76,6 +76,7 @@ pub async fn a_turn_from_a_start_begins_a_run_that_its_session_holds(case: Case)
     assert_eq!((view.status, view.owner), (Status::Running, Some(worker.session)));
     let history = case.world.history(turn.run, 0, 10).await.unwrap();
     assert_eq!(history, [turn.record()]);
+    assert_eq!(worker.held().await, 1);
     rival.claim_nothing().await;
     worker.commit_done(case.turn_after(&turn).completing("out")).await;
     assert_eq!(case.kinds(turn.run).await, ["run_started", "step_started", "run_completed"]);
@@ -104,7 +105,7 @@ pub async fn a_run_may_end_in_the_turn_that_starts_it(case: Case) {
 /// A run whose first turn came to no decision has begun all the same.
 pub async fn a_run_that_is_stuck_in_the_turn_that_starts_it_has_begun(case: Case) {
     let worker = case.join("wf").await;
-    let turn = case.starting_turn(case.new_start("wf")).then(super::shape::stuck());
+    let turn = case.starting_turn(case.new_start("wf")).steps(1).then(super::shape::stuck());
     worker.commit_done(turn.clone()).await;
     assert_eq!(case.status(turn.run).await, Status::Stuck);
     let history = case.world.history(turn.run, 0, 10).await.unwrap();

@@ -52,6 +52,8 @@ enum Decision {
 pub(super) struct Op {
     pub(super) phase: Phase,
     pub(super) kind: OpKind,
+    /// Whether history has it: how it is asked for can no longer be changed.
+    pub(super) is_requested: bool,
     waker: Option<Waker>,
 }
 
@@ -121,7 +123,7 @@ impl Cell {
                 Phase::Created
             }
         };
-        self.ops.insert(op, Op { phase, kind, waker: None });
+        self.ops.insert(op, Op { phase, kind, is_requested: false, waker: None });
         op
     }
 
@@ -135,12 +137,8 @@ impl Cell {
         })
     }
 
-    /// The outcome of an operation, if it is there; otherwise remembers whom to wake.
-    pub(super) fn take_outcome(&mut self, op: OpNumber, waker: &Waker) -> Poll<Result<Payload, Failure>> {
-        if let Some(payload) = self.take_buffered(op) {
-            self.close(op);
-            return Poll::Ready(Ok(payload));
-        }
+    /// The operation, if its outcome is there; otherwise remembers whom to wake.
+    pub(super) fn take_ended(&mut self, op: OpNumber, waker: &Waker) -> Poll<Op> {
         match self.ops.get_mut(&op) {
             Some(Op { phase: Phase::Ended(_), .. }) => {}
             Some(slot) => {
@@ -152,21 +150,28 @@ impl Cell {
             }
             None => return Poll::Pending,
         }
-        match self.close(op).map(|slot| slot.phase) {
-            Some(Phase::Ended(outcome)) => Poll::Ready(outcome),
-            _ => Poll::Pending,
-        }
+        self.ops.remove(&op).map_or(Poll::Pending, Poll::Ready)
     }
 
     /// The workflow lost interest in an operation.
     pub(super) fn abandon(&mut self, op: OpNumber) -> Option<Op> {
-        let slot = self.close(op)?;
-        if matches!(slot.phase, Phase::Open) {
-            self.decisions.push(Decision::Dropped(match slot.kind {
+        if self.is_open(op) {
+            self.unlist(op);
+        }
+        let slot = self.ops.remove(&op)?;
+        match (&slot.phase, &slot.kind) {
+            (Phase::Open, kind) => self.decisions.push(Decision::Dropped(match kind {
                 OpKind::Step(_) => Event::StepDropped { op },
                 OpKind::Timer { .. } => Event::TimerCancelled { op },
                 OpKind::Hook { .. } => Event::HookClosed { op },
-            }));
+            })),
+            // What the hook was given and did not return is as if it had not been given.
+            (Phase::Ended(Ok(payload)), OpKind::Hook { name, .. }) => {
+                if let Some(payload) = self.give(name, payload.clone()) {
+                    self.buffers.entry(name.clone()).or_default().push_front(payload);
+                }
+            }
+            _ => {}
         }
         Some(slot)
     }
@@ -193,6 +198,7 @@ impl Cell {
         let now = self.now;
         let slot = self.ops.get_mut(&op).filter(|slot| matches!(slot.phase, Phase::Created))?;
         slot.phase = Phase::Open;
+        slot.is_requested = true;
         self.open += 1;
         let event = match &mut slot.kind {
             OpKind::Step(step) => {
@@ -217,9 +223,10 @@ impl Cell {
                 *timeout_at = timeout.map(|timeout| now.plus(timeout));
                 self.due.extend(timeout_at.map(|at| (at, op)));
                 let event = Event::HookOpened { op, name: name.clone(), timeout_at: *timeout_at };
-                let name = name.clone();
                 self.open_hooks.entry(name.clone()).or_default().insert(op);
-                self.wake_oldest_hook(&name);
+                if let Some(payload) = self.buffers.get_mut(name).and_then(VecDeque::pop_front) {
+                    self.end(op, Ok(payload));
+                }
                 event
             }
         };
@@ -240,8 +247,11 @@ impl Cell {
                 if let Some(at) = timeout_at.take() {
                     self.due.remove(&(at, *op));
                 }
-                self.due.extend(recorded.map(|at| (at, *op)));
                 *timeout_at = *recorded;
+                // A payload that was kept for it may have ended it already.
+                if matches!(slot.phase, Phase::Open) {
+                    self.due.extend(recorded.map(|at| (at, *op)));
+                }
             }
             _ => {}
         }
@@ -255,6 +265,10 @@ impl Cell {
         self.unlist(op);
         if let Some(slot) = self.ops.get_mut(&op) {
             slot.phase = Phase::Ended(outcome);
+            if let OpKind::Step(step) = &mut slot.kind {
+                // In a replay the last pause is still there: that it was over leaves no event.
+                step.retry_at = None;
+            }
             self.wakers.extend(slot.waker.take());
         }
         true
@@ -262,13 +276,25 @@ impl Cell {
 
     /// A payload arrived for a hook. False when the buffer is full.
     pub(super) fn receive(&mut self, name: &Arc<str>, payload: Payload) -> bool {
+        let Some(payload) = self.give(name, payload) else { return true };
         let buffer = self.buffers.entry(name.clone()).or_default();
         if buffer.len() >= HOOK_BUFFER_MAX {
             return false;
         }
         buffer.push_back(payload);
-        self.wake_oldest_hook(name);
         true
+    }
+
+    /// Ends the oldest open hook operation of a name with a payload; returns it when there is none.
+    ///
+    /// The operation has it from now on, polled or not: an answer given in time does not lose against
+    /// a timeout or a cancel because the workflow was looking elsewhere.
+    fn give(&mut self, name: &Arc<str>, payload: Payload) -> Option<Payload> {
+        let Some(oldest) = self.open_hooks.get(name).and_then(BTreeSet::first).copied() else {
+            return Some(payload);
+        };
+        self.end(oldest, Ok(payload));
+        None
     }
 
     /// An attempt failed, and the next one is due at `retry_at`.
@@ -302,6 +328,10 @@ impl Cell {
     /// Whether an operation is a step that may be attempted now: open, and not between two attempts.
     pub(super) fn is_startable(&self, op: OpNumber) -> bool {
         matches!(self.ops.get(&op), Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) if step.retry_at.is_none())
+    }
+
+    pub(super) fn is_step(&self, op: OpNumber) -> bool {
+        matches!(self.ops.get(&op), Some(Op { kind: OpKind::Step(_), .. }))
     }
 
     pub(super) fn is_open(&self, op: OpNumber) -> bool {
@@ -352,18 +382,6 @@ impl Cell {
         text
     }
 
-    /// Removes an operation, whatever its phase.
-    fn close(&mut self, op: OpNumber) -> Option<Op> {
-        if self.is_open(op) {
-            self.unlist(op);
-        }
-        let slot = self.ops.remove(&op);
-        if let Some(Op { kind: OpKind::Hook { name, .. }, .. }) = &slot {
-            self.wake_oldest_hook(&name.clone());
-        }
-        slot
-    }
-
     /// Takes an operation that stops being open out of every index.
     fn unlist(&mut self, op: OpNumber) {
         let Some(slot) = self.ops.get(&op) else { return };
@@ -382,28 +400,6 @@ impl Cell {
                     open.remove(&op);
                 }
             }
-        }
-    }
-
-    /// The oldest open hook operation of a name takes the oldest payload kept for it.
-    fn take_buffered(&mut self, op: OpNumber) -> Option<Payload> {
-        let Some(Op { phase: Phase::Open, kind: OpKind::Hook { name, .. }, .. }) = self.ops.get(&op) else {
-            return None;
-        };
-        let is_oldest = self.open_hooks.get(name).and_then(BTreeSet::first) == Some(&op);
-        if !is_oldest {
-            return None;
-        }
-        self.buffers.get_mut(name)?.pop_front()
-    }
-
-    fn wake_oldest_hook(&mut self, name: &Arc<str>) {
-        if self.buffers.get(name).is_none_or(VecDeque::is_empty) {
-            return;
-        }
-        let oldest = self.open_hooks.get(name).and_then(BTreeSet::first).copied();
-        if let Some(slot) = oldest.and_then(|op| self.ops.get_mut(&op)) {
-            self.wakers.extend(slot.waker.take());
         }
     }
 }

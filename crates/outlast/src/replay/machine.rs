@@ -93,14 +93,17 @@ impl Machine {
             let message = format!("the history of run {run} does not begin with `run_started`");
             return Err(stuck(StuckReason::Unreadable, message));
         };
-        let mut machine = Self::new(run, &started, code, codec, cursor.at)?;
+        // A run may have been started before a worker had it: it was first polled by the turn of its
+        // first decision.
+        let first_polled = cursor.next_at().unwrap_or(cursor.at);
+        let mut machine = Self::new(run, &started, code, codec, first_polled)?;
         machine.state.cell.lock().known_ops = known.map_or(0, |op| op.0 + 1);
         let mut asked = Vec::new();
         machine.settle(&mut asked)?;
         machine.expect(&mut asked, &mut cursor)?;
         while let Some(event) = cursor.next() {
             machine.state.cell.lock().now = cursor.at;
-            if event.is_decision() {
+            if event.is_decision() || machine.ended.is_some() {
                 return Err(machine.diverged(Some(&event), None));
             }
             machine.apply(&event, &mut asked)?;
@@ -182,8 +185,9 @@ impl Machine {
     fn apply(&mut self, event: &Event, asked: &mut Vec<Event>) -> Result<(), Stuck> {
         let mut cell = self.state.cell.lock();
         let known = match event {
-            Event::StepCompleted { op, output } => cell.end(*op, Ok(output.clone())),
-            Event::StepFailed { op, failure } => cell.end(*op, Err(failure.clone())),
+            Event::StepCompleted { op, output } => cell.is_step(*op) && cell.end(*op, Ok(output.clone())),
+            Event::StepFailed { op, failure } => cell.is_step(*op) && cell.end(*op, Err(failure.clone())),
+            Event::TimerFired { op } if cell.is_step(*op) => false,
             Event::TimerFired { op } => {
                 let outcome = match cell.ops.get(op).map(|slot| &slot.kind) {
                     Some(OpKind::Hook { name, .. }) => Err(hook_timeout(name)),
@@ -262,6 +266,10 @@ impl Machine {
 
     /// Polls until the run waits for something, and adds what it decided.
     fn settle(&mut self, asked: &mut Vec<Event>) -> Result<(), Stuck> {
+        // What woke it since the last poll may be ready by now, and would be taken for an answer.
+        if self.state.waker.is_foreign() {
+            return Err(self.foreign_wake());
+        }
         for _ in 0..POLLS_PER_DELIVERY_MAX {
             match self.poll()? {
                 Poll::Ready(result) => {
@@ -278,7 +286,7 @@ impl Machine {
                 }
             }
             if self.state.waker.is_foreign() {
-                return Err(self.foreign("something that is not an operation woke it"));
+                return Err(self.foreign_wake());
             }
             if !self.state.waker.take_woken() {
                 return if self.state.cell.lock().open > 0 {
@@ -484,6 +492,14 @@ struct Cursor {
 impl Cursor {
     fn new(history: Vec<TurnRecord>) -> Self {
         Self { turns: history.into_iter(), events: Vec::new().into_iter(), at: Timestamp::from_micros(0) }
+    }
+
+    /// The time of the turn that has the next event.
+    fn next_at(&self) -> Option<Timestamp> {
+        if !self.events.as_slice().is_empty() {
+            return Some(self.at);
+        }
+        self.turns.as_slice().iter().find(|turn| !turn.events.is_empty()).map(|turn| turn.at)
     }
 
     fn next(&mut self) -> Option<Event> {

@@ -113,7 +113,7 @@ impl RunState {
             return;
         }
         match cell.ops.get_mut(&op) {
-            Some(Op { phase: Phase::Open, .. }) | None => {
+            Some(Op { is_requested: true, .. }) | None => {
                 drop(cell);
                 panic!("operation {op} was already requested; call builder methods before the next await");
             }
@@ -131,9 +131,13 @@ impl RunState {
             drop(cell);
             panic!("operation {op} was polled after it completed");
         }
-        let outcome = cell.take_outcome(op, waker);
-        wake_all(cell);
-        outcome
+        let ended = cell.take_ended(op, waker);
+        // What the slot holds may belong to the user: let it go outside the lock.
+        drop(cell);
+        match ended {
+            Poll::Ready(Op { phase: Phase::Ended(outcome), .. }) => Poll::Ready(outcome),
+            _ => Poll::Pending,
+        }
     }
 
     /// The workflow dropped its end of an operation.

@@ -56,7 +56,7 @@ where
     let mut turns = history::parse(history);
     turns[0].events.insert(0, case.started());
     let text = match case.replay(turns) {
-        Ok(mut machine) => state_text(&mut machine, START),
+        Ok(machine) => state_text(&machine, START),
         Err(stuck) => stuck_text(&stuck),
     };
     expected.assert_eq(&text);
@@ -131,6 +131,7 @@ impl Case {
             self.replay(turns.clone())?
         };
         let mut at = turns.last().map_or(START, |turn| turn.at);
+        machine.take_startable();
         for TurnRecord { at: then, events, .. } in told {
             at = then;
             let mut added = Vec::new();
@@ -144,18 +145,22 @@ impl Case {
         }
         self.verify(&machine, turns);
         let asked = asked.iter().map(|event| history::line(event, at)).collect::<String>();
-        Ok(asked + &state_text(&mut machine, at))
+        Ok(asked + &state_text(&machine, at))
     }
 
     /// A replay of all that happened comes to the same.
     fn verify(&self, live: &Machine, turns: Vec<TurnRecord>) {
-        let replayed = self.replay(turns).unwrap_or_else(|stuck| panic!("{}", stuck.message));
+        let mut replayed = self.replay(turns).unwrap_or_else(|stuck| panic!("{}", stuck.message));
         assert_eq!(replayed.summary(), live.summary(), "the replay differs from the live run");
         assert_eq!(replayed.ended(), live.ended());
         if live.ended().is_none() {
             assert_eq!(replayed.waits(), live.waits());
             assert_eq!(replayed.next_due(), live.next_due());
             assert_eq!(replayed.is_active(), live.is_active());
+            let startable = replayed.take_startable().into_iter();
+            let startable: Vec<_> =
+                startable.map(|step| (step.op.0, step.name.to_string(), step.attempt)).collect();
+            assert_eq!(startable, open_steps(live));
         }
     }
 }
@@ -165,14 +170,14 @@ fn turn(at: Timestamp, events: Vec<Event>) -> TurnRecord {
 }
 
 /// What a run waits for and keeps; nothing when it has ended.
-fn state_text(machine: &mut Machine, now: Timestamp) -> String {
+fn state_text(machine: &Machine, now: Timestamp) -> String {
     if machine.ended().is_some() {
         return String::new();
     }
     let mut lines = Vec::new();
-    for step in machine.take_startable() {
-        let again = if step.attempt > 1 { format!(" attempt {}", step.attempt) } else { String::new() };
-        lines.push((step.op.0, format!("step {}{again}", step.name)));
+    for (op, name, attempt) in open_steps(machine) {
+        let again = if attempt > 1 { format!(" attempt {attempt}") } else { String::new() };
+        lines.push((op, format!("step {name}{again}")));
     }
     for wait in machine.waits() {
         lines.push(match wait {
@@ -193,6 +198,16 @@ fn state_text(machine: &mut Machine, now: Timestamp) -> String {
         text += &format!("keeps {kept}\n");
     }
     text
+}
+
+/// The steps that are open and not between two attempts: number, name, attempt.
+fn open_steps(machine: &Machine) -> Vec<(u32, String, u32)> {
+    let open = |line: &str| {
+        let words: Vec<_> = line.split(' ').collect();
+        let [op, "step", name, "failed", failed, "retry", "None:", "open"] = words[..] else { return None };
+        Some((op.parse().unwrap(), name.to_owned(), failed.parse::<u32>().unwrap() + 1))
+    };
+    machine.summary().lines().filter_map(open).collect()
 }
 
 fn stuck_text(stuck: &Stuck) -> String {

@@ -110,3 +110,21 @@ impl Drop for Leader {
         self.0.runtime.spawn(next.lead_once());
     }
 }
+
+/// Asks a world that does not answer again, until it does: a lost database pauses the work.
+pub(super) async fn patiently<T, F>(mut ask: impl FnMut() -> F) -> Result<T, WorldError>
+where
+    F: Future<Output = Result<T, WorldError>>,
+{
+    let mut wait = PAUSE_MIN;
+    loop {
+        match ask().await {
+            Err(error) if error.is_transient() => {
+                tracing::warn!(%error, "the world does not answer; trying again");
+                pause(wait).await;
+                wait = (wait * 2).min(PAUSE_MAX);
+            }
+            answered => return answered,
+        }
+    }
+}

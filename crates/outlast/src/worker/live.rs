@@ -9,13 +9,15 @@ use futures_util::future::{Either, select};
 use outlast_core::limits::INBOX_READ_MAX;
 use outlast_core::turn::From;
 use outlast_core::{
-    Committed, Event, Message, MessageBody, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn,
+    Committed, Event, Message, MessageBody, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn,
     TurnId, WorldError,
 };
 
 use super::attempts::Attempts;
+use super::committer::patiently;
 use super::fact::{Fact, What};
 use super::mailbox::Mail;
+use super::session::Session;
 use super::task::{Task, machine_from, read_history};
 use crate::ids;
 use crate::replay::Machine;
@@ -203,8 +205,7 @@ impl<'a> Live<'a> {
         }
         if self.machine.next_due().is_some_and(|due| due <= self.task.session.clock.now()) {
             // Before a timer fires, its owner has read the inbox.
-            let inbox = self.task.session.world.inbox(self.task.run, self.place.consumed);
-            let inbox = inbox.await.map_err(Gone::Lost)?;
+            let inbox = read_inbox(&self.task.session, self.task.run, self.place.consumed).await?;
             let may_fire = inbox.len() < INBOX_READ_MAX;
             self.accept(inbox, &mut facts);
             if may_fire {
@@ -373,13 +374,15 @@ impl<'a> Live<'a> {
     /// After a refused commit: forgets the future, replays, and reads the inbox again.
     async fn again(&mut self, events: Vec<Event>, at: Timestamp) -> Result<Next, Gone> {
         self.machine = self.replayed().await?;
-        let inbox = self.task.session.world.inbox(self.task.run, self.place.consumed);
-        let inbox = inbox.await.map_err(Gone::Lost)?;
+        let inbox = read_inbox(&self.task.session, self.task.run, self.place.consumed).await?;
+        let may_fire = inbox.len() < INBOX_READ_MAX;
         let mut facts = std::mem::take(&mut self.early);
         facts.extend(Fact::attempts_of(events, at));
         self.read = self.place.consumed;
         self.accept(inbox, &mut facts);
-        self.look_at_the_clock(&mut facts);
+        if may_fire {
+            self.look_at_the_clock(&mut facts);
+        }
         Ok(Next::Hold(facts))
     }
 
@@ -406,6 +409,11 @@ impl<'a> Live<'a> {
         machine.set_time(self.place.at);
         Ok(machine)
     }
+}
+
+/// The messages that a run has not consumed.
+async fn read_inbox(session: &Session, run: RunId, consumed: u64) -> Result<Vec<Message>, Gone> {
+    patiently(|| session.world.inbox(run, consumed)).await.map_err(Gone::Lost)
 }
 
 /// The answer to a start, from what its commit came to.

@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use outlast_core::event::FORMAT;
 use outlast_core::limits::{CLAIM_RUNS_MAX, SLOW_POLL};
-use outlast_core::turn::From;
 use outlast_core::work::Known;
-use outlast_core::{Busy, ClaimRequest, Held, Then, Timestamp, Turn, Work, WorldError};
+use outlast_core::{Busy, ClaimRequest, Held, Then, Timestamp, Work, WorldError};
 
 use super::session::Session;
 use crate::clock::pause;
-use crate::ids;
 
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -85,20 +83,7 @@ async fn hand_back_unknown(session: &Arc<Session>) {
 }
 
 async fn hand_back(session: &Session, held: Held) -> Result<(), WorldError> {
-    let view = session.world.run(held.run).await?;
-    let turn = Turn {
-        run: held.run,
-        id: ids::turn(),
-        from: From::Turn(held.turn),
-        seq: held.seq,
-        at: session.clock.now(),
-        build: session.settings.build.clone(),
-        events: Vec::new(),
-        consumed: view.consumed,
-        fired_until: None,
-        clears_crashes: false,
-        then: Then::Release,
-    };
+    let turn = session.letting_go(held, Then::Release).await?;
     session.committer.commit(turn).await.map(drop)
 }
 

@@ -1,13 +1,17 @@
 //! A session: a worker's right to hold runs, and all that depends on it.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use outlast_core::takeover::is_suspect;
+use outlast_core::turn::From;
 use outlast_core::{
-    Busy, Claimed, Clock, Codec, Join, Message, RunId, SessionId, Start, Started, World, WorldError,
+    Busy, Claimed, Clock, Codec, Held, Join, Message, RunId, SessionId, Start, Started, Stuck, StuckReason,
+    Then, Turn, World, WorldError,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -21,6 +25,7 @@ use super::mailbox::{Mail, Mailbox};
 use super::task::Task;
 use crate::ids;
 use crate::registry::Registered;
+use crate::replay::panic_text;
 
 /// What the builder settled, for every session of a worker.
 #[derive(Debug)]
@@ -137,7 +142,7 @@ impl Session {
         }
         let mail = self.enlist(&mut live, run, is_suspect);
         let task = Task { session: self.clone(), run, mail, _busy: self.busy() };
-        let task = self.runtime.spawn(task.claimed(claimed));
+        let task = self.runtime.spawn(guarded(self.clone(), run, task.claimed(claimed)));
         self.set_task(&mut live, run, task.abort_handle());
     }
 
@@ -159,7 +164,7 @@ impl Session {
         let run = start.run;
         let mail = self.enlist(&mut live, run, false);
         let task = Task { session: self.clone(), run, mail, _busy: self.busy() };
-        let task = self.runtime.spawn(task.started(start, answer));
+        let task = self.runtime.spawn(guarded(self.clone(), run, task.started(start, answer)));
         self.set_task(&mut live, run, task.abort_handle());
         Ok(answered)
     }
@@ -247,8 +252,50 @@ impl Session {
         }
     }
 
+    /// A run whose task panicked, outside the code that the engine guards: in a codec, say. It is
+    /// stuck, instead of held for ever by nobody.
+    async fn strand(&self, run: RunId, panic: String) -> Result<(), WorldError> {
+        tracing::error!(%run, panic, "the task of a run panicked");
+        self.delist(run, &Mailbox::default(), || {});
+        let held = self.world.held(self.id).await?;
+        let Some(held) = held.into_iter().find(|held| held.run == run) else { return Ok(()) };
+        let stuck = Stuck {
+            reason: StuckReason::Panicked,
+            message: format!("code that the run needs panicked: {panic}; mend it and deploy"),
+            build: self.settings.build.to_string(),
+        };
+        let turn = self.letting_go(held, Then::Stuck(stuck)).await?;
+        self.committer.commit(turn).await.map(drop)
+    }
+
+    /// A turn without events, which lets go of a run that the session holds.
+    pub(super) async fn letting_go(&self, held: Held, then: Then) -> Result<Turn, WorldError> {
+        let view = self.world.run(held.run).await?;
+        Ok(Turn {
+            run: held.run,
+            id: ids::turn(),
+            from: From::Turn(held.turn),
+            seq: held.seq,
+            at: self.clock.now(),
+            build: self.settings.build.clone(),
+            events: Vec::new(),
+            consumed: view.consumed,
+            fired_until: None,
+            clears_crashes: false,
+            then,
+        })
+    }
+
     pub(super) fn busy(&self) -> Busy {
         self.clock.busy()
+    }
+}
+
+async fn guarded(session: Arc<Session>, run: RunId, work: impl Future<Output = ()>) {
+    let Err(panic) = AssertUnwindSafe(work).catch_unwind().await else { return };
+    let text = panic_text(&*panic);
+    if let Err(error) = session.strand(run, text).await {
+        tracing::warn!(%run, %error, "a run whose task panicked was not marked");
     }
 }
 

@@ -10,6 +10,7 @@ use outlast_core::{
 };
 use tokio::sync::oneshot;
 
+use super::committer::patiently;
 use super::live::{End, Gone, Kept, Live, Place, start_answer};
 use super::mailbox::Mailbox;
 use super::session::Session;
@@ -218,7 +219,7 @@ fn unreadable(run: RunId) -> Stuck {
 
 /// The whole history of a run.
 pub(super) async fn read_history(session: &Session, run: RunId) -> Result<Vec<TurnRecord>, WorldError> {
-    upkeep::read_history(&*session.world, run).await
+    patiently(|| upkeep::read_history(&*session.world, run)).await
 }
 
 /// The machine of a run with this history; one that had no turn yet is not polled.

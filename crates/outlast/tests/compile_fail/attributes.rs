@@ -1,5 +1,7 @@
 //! Attributes say what they know, and want a reason where checks are left out.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 
 #[workflow(unchecked)]

@@ -1,5 +1,7 @@
 //! Nothing runs beside the history.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 
 #[workflow]

@@ -1,12 +1,13 @@
 //! An operation or a start that is not awaited is most likely a mistake.
 
+#![allow(unused)]
 #![deny(unused_must_use)]
 
 use outlast::prelude::*;
 
 #[step]
 async fn charge(cents: u64) {
-    drop(cents);
+    println!("{cents}");
 }
 
 #[workflow]

@@ -1,5 +1,7 @@
 //! The input has the type that the step or workflow takes, and the output the one that it returns.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 
 #[step]

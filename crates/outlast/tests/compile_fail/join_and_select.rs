@@ -1,5 +1,7 @@
 //! Operations are polled in the order in which they are written.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 
 mod futures {

@@ -1,5 +1,7 @@
 //! Futures of steps and workflows travel between threads.
 
+#![allow(unused)]
+
 use std::rc::Rc;
 
 use outlast::prelude::*;

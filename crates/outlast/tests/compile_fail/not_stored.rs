@@ -1,5 +1,7 @@
 //! Inputs and outputs are serde values, and errors are errors.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 
 struct Order;

@@ -1,5 +1,7 @@
 //! Files, the environment, processes and the network belong in steps.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 
 mod reqwest {

@@ -1,5 +1,7 @@
 //! Plain functions are neither steps nor workflows.
 
+#![allow(unused)]
+
 use std::sync::Arc;
 
 use outlast::prelude::*;

@@ -1,5 +1,7 @@
 //! Attributes go on free async functions of owned values, and a workflow's first parameter is its context.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 
 #[step]

@@ -1,5 +1,7 @@
 //! A step with a state is registered with a worker that has this state.
 
+#![allow(unused)]
+
 use std::sync::Arc;
 
 use outlast::prelude::*;

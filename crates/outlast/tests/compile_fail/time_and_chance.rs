@@ -1,5 +1,7 @@
 //! Time and chance come from the context.
 
+#![allow(unused)]
+
 use std::time::{Duration, Instant, SystemTime};
 
 use outlast::prelude::*;

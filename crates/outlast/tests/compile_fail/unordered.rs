@@ -1,5 +1,7 @@
 //! What iterates in another order each time is not for workflows, also not as an input.
 
+#![allow(unused)]
+
 use std::collections::{HashMap, HashSet};
 
 use outlast::prelude::*;

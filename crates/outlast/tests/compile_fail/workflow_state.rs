@@ -1,5 +1,7 @@
 //! A workflow cannot reach the worker's state.
 
+#![allow(unused)]
+
 use outlast::prelude::*;
 
 #[workflow]

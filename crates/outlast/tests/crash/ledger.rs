@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use outlast::{StepContext, Timestamp};
+use outlast::core::Clock;
+use outlast::{StepContext, SystemClock, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// What each run came to, by key.
@@ -27,6 +28,7 @@ pub(crate) struct Effect {
     pub(crate) attempt: u32,
     pub(crate) step: String,
     pub(crate) pid: u32,
+    pub(crate) at: Timestamp,
 }
 
 /// Something that a client was told is done.
@@ -38,7 +40,7 @@ pub(crate) enum Ack {
     Sent(String, u64),
     /// The run with this key has ended.
     Ended(String),
-    /// The run with this key waits.
+    /// The run with this key waits, or one of its steps does.
     Waits(String),
 }
 
@@ -75,11 +77,16 @@ impl Place {
         copy
     }
 
+    /// How many sessions have a lock, held or left behind.
+    pub(crate) fn session_locks(&self) -> usize {
+        std::fs::read_dir(self.folder.join("runs.db-sessions")).map_or(0, Iterator::count)
+    }
+
     /// Notes an attempt at a step.
     pub(crate) fn note_effect<S>(&self, cx: &StepContext<S>, key: &str, step: &str) {
         let op = cx.key().rsplit('.').next().unwrap().parse().unwrap();
         let (key, step, pid) = (key.into(), step.into(), std::process::id());
-        self.note("effects", &Effect { key, op, attempt: cx.attempt(), step, pid });
+        self.note("effects", &Effect { key, op, attempt: cx.attempt(), step, pid, at: SystemClock.now() });
     }
 
     pub(crate) fn effects(&self) -> Vec<Effect> {

@@ -3,6 +3,7 @@
 //! * [`sweep`]: a program killed at every commit point, one point per child.
 //! * [`loops`]: a program killed from outside at random instants, again and again.
 //! * [`sleeping`]: a run whose process dies while it sleeps.
+//! * [`pausing`]: a step whose process dies between two of its attempts.
 //! * [`sharing`]: two processes on one file, one of which dies.
 //!
 //! A child is this test binary again, told by its environment to be a program: [`child_program`]. What
@@ -16,6 +17,7 @@ mod chains;
 mod ledger;
 mod loops;
 mod medley;
+mod pausing;
 mod picture;
 mod process;
 mod sharing;

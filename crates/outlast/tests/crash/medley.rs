@@ -11,16 +11,51 @@ use tokio::sync::Notify;
 
 use crate::ledger::{Ack, Outputs, Place};
 
-/// How many steps of each run may be under way at the same time.
-pub(crate) const BRANCHES: [(&str, usize); 7] =
-    [("sequence", 1), ("parallel", 3), ("nap", 1), ("review", 1), ("flaky", 1), ("race", 2), ("stopped", 1)];
+/// The runs of the program, each under its workflow's name as its key.
+pub(crate) const RUNS: [Expected; 7] = [
+    Expected { key: "sequence", output: "one two three", branches: 1 },
+    Expected { key: "parallel", output: "a b c left right", branches: 3 },
+    Expected { key: "nap", output: "before after", branches: 1 },
+    Expected { key: "review", output: "early late true tell", branches: 1 },
+    Expected { key: "flaky", output: "attempt 3", branches: 1 },
+    Expected { key: "race", output: "won prize", branches: 2 },
+    Expected { key: "stopped", output: "Cancelled: cancelled: enough", branches: 1 },
+];
+
+/// What a run comes to.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    pub(crate) key: &'static str,
+    pub(crate) output: &'static str,
+    /// How many of its steps may be under way at the same time.
+    pub(crate) branches: usize,
+}
+
+/// When the runs are started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) enum Company {
+    /// Each when the one before it has ended: every turn is a commit of its own.
+    Alone,
+    /// All at once: turns share commits.
+    Together,
+}
+
+/// How the worker goes on after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) enum Replay {
+    /// With the future it has.
+    WhenNeeded,
+    /// With a replayed one.
+    EveryTurn,
+}
 
 /// Starts all runs, answers and cancels those that want it, and waits until all have ended. It may be
 /// killed at any instant and run again.
 pub(crate) async fn play(
     place: &Place,
     world: Arc<KillerWorld>,
-    is_paranoid: bool,
+    company: Company,
+    replay: Replay,
 ) -> Result<Outputs, Error> {
     let world: Arc<dyn World> = world;
     let state = Outside { place: place.clone(), loser_began: Notify::new() };
@@ -28,11 +63,15 @@ pub(crate) async fn play(
         .state(state)
         .register((sequence, parallel, nap, review, flaky, race, stopped))
         .register((mark, fail_twice, win, lose));
-    if is_paranoid {
+    if replay == Replay::EveryTurn {
         builder = builder.paranoid();
     }
+    if company == Company::Alone {
+        // So long that neither its end nor a beat can be what makes the next process take over.
+        builder = builder.session_time("60s");
+    }
     let worker = builder.start().await?;
-    let player = Player { place: place.clone(), client: Client::new(world) };
+    let player = Player { place: place.clone(), client: Client::new(world), company };
     let outputs = player.play().await?;
     worker.stop().await?;
     Ok(outputs)
@@ -41,6 +80,7 @@ pub(crate) async fn play(
 struct Player {
     place: Place,
     client: Client,
+    company: Company,
 }
 
 /// Starts a run under the workflow's name as its key.
@@ -55,6 +95,30 @@ macro_rules! start {
 
 impl Player {
     async fn play(&self) -> Result<Outputs, Error> {
+        match self.company {
+            Company::Alone => self.one_after_another().await,
+            Company::Together => self.all_at_once().await,
+        }
+    }
+
+    async fn one_after_another(&self) -> Result<Outputs, Error> {
+        let mut outputs = Outputs::new();
+        self.note_output(&start!(self, sequence), &mut outputs).await?;
+        self.note_output(&start!(self, parallel), &mut outputs).await?;
+        self.note_output(&start!(self, nap), &mut outputs).await?;
+        self.note_output(&start!(self, flaky), &mut outputs).await?;
+        self.note_output(&start!(self, race), &mut outputs).await?;
+        let review = start!(self, review);
+        self.answer_early(&review).await?;
+        self.answer_late(&review).await?;
+        self.note_output(&review, &mut outputs).await?;
+        let stopped = start!(self, stopped);
+        self.stop(&stopped).await?;
+        self.note_output(&stopped, &mut outputs).await?;
+        Ok(outputs)
+    }
+
+    async fn all_at_once(&self) -> Result<Outputs, Error> {
         let review = start!(self, review);
         self.answer_early(&review).await?;
         let stopped = start!(self, stopped);
@@ -140,18 +204,17 @@ pub(crate) async fn pass(time: &str) {
 
 #[workflow]
 async fn sequence(ctx: Context, key: String) -> Result<String, Error> {
-    let one = ctx.step(mark, &named(&key, "one")).await?;
-    let two = ctx.step(mark, &named(&key, "two")).await?;
-    let three = ctx.step(mark, &named(&key, "three")).await?;
+    let one = ctx.step(mark, named(&key, "one")).await?;
+    let two = ctx.step(mark, named(&key, "two")).await?;
+    let three = ctx.step(mark, named(&key, "three")).await?;
     Ok([one, two, three].join(" "))
 }
 
 #[workflow]
 async fn parallel(ctx: Context, key: String) -> Result<String, Error> {
-    let (left, right) =
-        try_join!(ctx.step(mark, &named(&key, "left")), ctx.step(mark, &named(&key, "right")))?;
+    let (left, right) = try_join!(ctx.step(mark, named(&key, "left")), ctx.step(mark, named(&key, "right")))?;
     let mut parts: FuturesUnordered<_> =
-        ["a", "b", "c"].into_iter().map(|part| ctx.step(mark, &named(&key, part))).collect();
+        ["a", "b", "c"].into_iter().map(|part| ctx.step(mark, named(&key, part))).collect();
     let mut ended = vec![left, right];
     while let Some(part) = parts.next().await {
         ended.push(part?);
@@ -163,20 +226,20 @@ async fn parallel(ctx: Context, key: String) -> Result<String, Error> {
 
 #[workflow]
 async fn nap(ctx: Context, key: String) -> Result<String, Error> {
-    let before = ctx.step(mark, &named(&key, "before")).await?;
+    let before = ctx.step(mark, named(&key, "before")).await?;
     ctx.sleep("10ms").await?;
-    let after = ctx.step(mark, &named(&key, "after")).await?;
+    let after = ctx.step(mark, named(&key, "after")).await?;
     Ok(format!("{before} {after}"))
 }
 
 #[workflow]
 async fn review(ctx: Context, key: String) -> Result<String, Error> {
-    ctx.step(mark, &named(&key, "ask")).await?;
+    ctx.step(mark, named(&key, "ask")).await?;
     let early = ctx.hook::<String>("early").timeout("1h").await?;
     let late = ctx.hook::<String>("late").timeout("1h").await?;
     let nobody = ctx.hook::<String>("nobody").timeout("5ms").await;
     let silence = nobody.is_err_and(|error| error.is_timeout());
-    let told = ctx.step(mark, &named(&key, "tell")).await?;
+    let told = ctx.step(mark, named(&key, "tell")).await?;
     Ok(format!("{early} {late} {silence} {told}"))
 }
 
@@ -195,15 +258,15 @@ async fn race(ctx: Context, key: String) -> Result<String, Error> {
             "late".to_owned()
         }
     };
-    let prize = ctx.step(mark, &named(&key, "prize")).await?;
+    let prize = ctx.step(mark, named(&key, "prize")).await?;
     Ok(format!("{first} {prize}"))
 }
 
 #[workflow]
 async fn stopped(ctx: Context, key: String) -> Result<String, Error> {
-    ctx.step(mark, &named(&key, "reserve")).await?;
+    ctx.step(mark, named(&key, "reserve")).await?;
     let answer = ctx.hook::<String>("never").await;
-    ctx.step(mark, &named(&key, "release")).await?;
+    ctx.step(mark, named(&key, "release")).await?;
     answer
 }
 

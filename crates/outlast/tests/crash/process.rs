@@ -12,7 +12,8 @@ use outlast::{Error, SystemClock};
 use outlast_testkit::KillerWorld;
 
 use crate::ledger::Place;
-use crate::{chains, medley, sleeping};
+use crate::medley::{Company, Replay};
+use crate::{chains, medley, pausing, sleeping};
 
 const SIGKILL: i32 = 9;
 
@@ -34,10 +35,8 @@ pub(crate) struct Orders {
 /// The programs that a child can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Program {
-    /// Something of everything, with a worker as users have it.
-    Medley,
-    /// The same, with a worker that replays after every turn.
-    ParanoidMedley,
+    /// Something of everything.
+    Medley(Company, Replay),
     /// Many runs of some slow steps.
     Chains {
         /// How many it starts.
@@ -47,6 +46,8 @@ pub(crate) enum Program {
     },
     /// A run that sleeps.
     Sleeper,
+    /// A run with one step under way and one between two attempts.
+    Pauser,
 }
 
 const PROGRAM: &str = "OUTLAST_CRASH_PROGRAM";
@@ -75,10 +76,10 @@ pub(crate) async fn obey(orders: Orders) -> Result<(), Error> {
         None => KillerWorld::harmless(world),
     });
     let outputs = match orders.program {
-        Program::Medley => medley::play(&place, world.clone(), false).await?,
-        Program::ParanoidMedley => medley::play(&place, world.clone(), true).await?,
+        Program::Medley(company, replay) => medley::play(&place, world.clone(), company, replay).await?,
         Program::Chains { starts, live } => chains::play(&place, world.clone(), starts, live).await?,
         Program::Sleeper => sleeping::play(&place, world.clone()).await?,
+        Program::Pauser => pausing::play(&place, world.clone()).await?,
     };
     place.write_result(world.points(), outputs);
     Ok(())

@@ -7,25 +7,40 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::ledger::{Outputs, Place};
-use crate::medley::BRANCHES;
+use crate::medley::{Company, RUNS, Replay};
 use crate::picture::{Picture, Tally, check_tally, tally};
 use crate::process::{Ending, Orders, Process, Program};
 
 /// Children at the same time.
 const LANES: usize = 3;
 
+/// How many points there are depends on how turns fall into batches. So the sweep goes on behind the
+/// last point of the reference until so many programs have ended before they reached theirs.
+const ENDED_MIN: u64 = 5;
+
 /// By when the next process has gone on with every run. Less than a session's 10 s, so that nobody
 /// waited for one to expire; far more than it takes.
 const TAKEOVER_MAX: Duration = Duration::from_secs(8);
 
 #[test]
-fn a_program_killed_at_any_commit_point_goes_on_and_ends_the_same() {
-    sweep(Program::Medley);
+fn runs_one_after_another_survive_a_kill_at_every_commit_point() {
+    sweep(Program::Medley(Company::Alone, Replay::WhenNeeded), |point, _| vec![point]);
 }
 
 #[test]
-fn a_paranoid_program_killed_at_any_commit_point_goes_on_and_ends_the_same() {
-    sweep(Program::ParanoidMedley);
+fn runs_at_the_same_time_survive_a_kill_at_every_commit_point() {
+    sweep(Program::Medley(Company::Together, Replay::WhenNeeded), |point, _| vec![point]);
+}
+
+#[test]
+fn runs_that_are_always_replayed_survive_a_kill_at_every_commit_point() {
+    sweep(Program::Medley(Company::Together, Replay::EveryTurn), |point, _| vec![point]);
+}
+
+#[test]
+fn a_process_that_takes_over_may_be_killed_at_every_commit_point_too() {
+    let program = Program::Medley(Company::Together, Replay::WhenNeeded);
+    sweep(program, |point, reference| vec![reference / 2, point]);
 }
 
 /// What a program does when nobody kills it.
@@ -35,29 +50,30 @@ struct Reference {
     tally: Tally,
 }
 
-fn sweep(program: Program) {
+/// Lets a program die at every point, in a fresh folder each; `kills` says at which points the lives
+/// before the last one end.
+fn sweep(program: Program, kills: impl Fn(u64, u64) -> Vec<u64> + Sync) {
     let reference = reference(program);
     let next = AtomicU64::new(1);
-    let (killed, extra) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (killed, ended, extra) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..LANES {
             scope.spawn(|| {
                 loop {
                     let point = next.fetch_add(1, Ordering::SeqCst);
-                    if point > reference.points {
+                    if point > reference.points && ended.load(Ordering::SeqCst) >= ENDED_MIN {
                         break;
                     }
-                    let seen = Trial::new(program, point).run(&reference);
-                    killed.fetch_add(u64::from(seen.was_killed), Ordering::SeqCst);
+                    let seen = Trial::new(program, kills(point, reference.points)).run(&reference);
+                    let count = if seen.was_killed { &killed } else { &ended };
+                    count.fetch_add(1, Ordering::SeqCst);
                     extra.fetch_add(seen.extra as u64, Ordering::SeqCst);
                 }
             });
         }
     });
-    let (killed, extra) = (killed.into_inner(), extra.into_inner());
-    println!("{program:?}: {} points, killed at {killed}, {extra} attempts made once more", reference.points);
-    // How many points there are depends on how turns fall into batches; few ends come before their point.
-    assert!(killed * 10 >= reference.points * 9, "only {killed} of {} points were reached", reference.points);
+    let (points, killed, extra) = (reference.points, killed.into_inner(), extra.into_inner());
+    println!("{program:?}: {points} points, killed at {killed}, {extra} attempts made once more");
 }
 
 fn reference(program: Program) -> Reference {
@@ -67,60 +83,54 @@ fn reference(program: Program) -> Reference {
     assert_eq!(ending, Ending::Done);
     Picture::take(&place).check_end(keys());
     let (report, tally) = (place.report(), tally(&place.effects()));
-    assert_eq!(report.outputs, expected_outputs());
+    let outputs: Outputs = RUNS.iter().map(|run| (run.key.into(), run.output.into())).collect();
+    assert_eq!(report.outputs, outputs);
     assert!(tally.values().all(|count| *count == 1), "without a crash every attempt is made once: {tally:?}");
-    Reference { points: report.points, outputs: report.outputs, tally }
+    Reference { points: report.points, outputs, tally }
 }
 
 fn keys() -> Vec<String> {
-    BRANCHES.map(|(key, _)| key.into()).into()
+    RUNS.iter().map(|run| run.key.into()).collect()
 }
 
-fn expected_outputs() -> Outputs {
-    let outputs = [
-        ("sequence", "one two three"),
-        ("parallel", "a b c left right"),
-        ("nap", "before after"),
-        ("review", "early late true tell"),
-        ("flaky", "attempt 3"),
-        ("race", "won prize"),
-        ("stopped", "Cancelled: cancelled: enough"),
-    ];
-    outputs.map(|(key, output)| (key.into(), output.into())).into()
-}
-
-/// One point: a life that ends there, and a second one.
+/// Lives that end at these points, and a last one that does not.
 struct Trial {
     program: Program,
-    point: u64,
+    points: Vec<u64>,
     folder: TempDir,
 }
 
 struct Seen {
+    /// Whether the last of the points was reached.
     was_killed: bool,
     extra: usize,
 }
 
 impl Trial {
-    fn new(program: Program, point: u64) -> Self {
-        Self { program, point, folder: tempfile::tempdir().unwrap() }
+    fn new(program: Program, points: Vec<u64>) -> Self {
+        Self { program, points, folder: tempfile::tempdir().unwrap() }
     }
 
     fn run(self, reference: &Reference) -> Seen {
         let place = Place::new(self.folder.path());
-        let ending = self.live(Some(self.point));
-        let crash = Picture::take(&place.copy_database("at-kill"));
-        crash.check_seen(&place.acks(), &place.effects());
+        let mut ending = Ending::Done;
+        let mut crashes = Vec::new();
+        for (life, point) in self.points.iter().enumerate() {
+            ending = self.live(Some(*point));
+            let crash = Picture::take(&place.copy_database(&format!("at-kill-{life}")));
+            crash.check_seen(&place.acks(), &place.effects());
+            crashes.push(crash);
+        }
         assert_eq!(self.live(None), Ending::Done);
 
         let end = Picture::take(&place);
         end.check_end(keys());
+        assert_eq!(place.session_locks(), 0, "no session's lock is left");
         assert_eq!(place.report().outputs, reference.outputs);
-        check_takeover(&crash, &end, &place);
+        check_takeover(crashes.last().unwrap(), &end, &place);
         let tally = tally(&place.effects());
-        let crashes = [crash];
         let extra = check_tally(&tally, &reference.tally, &crashes);
-        check_branches(&tally);
+        check_branches(&tally, crashes.len());
         Seen { was_killed: ending == Ending::Killed, extra }
     }
 
@@ -134,28 +144,32 @@ impl Drop for Trial {
         if std::thread::panicking() {
             self.folder.disable_cleanup(true);
             let folder = self.folder.path().display();
-            eprintln!("{:?} failed at point {}; its folder stays: {folder}", self.program, self.point);
+            eprintln!(
+                "{:?} failed when killed at {:?}; its folder stays: {folder}",
+                self.program, self.points
+            );
         }
     }
 }
 
-/// The second process went on at once with all that the first one left.
+/// The last process went on at once with all that the one before it left.
 fn check_takeover(crash: &Picture, end: &Picture, place: &Place) {
-    let second = place.lives()[1];
+    let began = *place.lives().last().unwrap();
     for (key, left) in crash.runs.iter().filter(|(_, run)| !run.view.status.is_final()) {
         let next = &end.runs[key].history[left.history.len()];
-        let waited = next.at.since(second);
-        assert!(waited < TAKEOVER_MAX, "run {key} went on {waited:?} after the second process began");
+        let waited = next.at.since(began);
+        assert!(waited < TAKEOVER_MAX, "run {key} went on {waited:?} after the next process began");
     }
 }
 
-/// At most one more attempt for each branch that was under way.
-fn check_branches(tally: &Tally) {
+/// At most one more attempt for each branch and crash.
+fn check_branches(tally: &Tally, crashes: usize) {
     let mut extra: BTreeMap<&str, usize> = BTreeMap::new();
     for ((key, _, _), count) in tally {
         *extra.entry(key).or_default() += count - 1;
     }
-    for (key, branches) in BRANCHES {
-        assert!(extra[key] <= branches, "{} attempts too many in {key}: {tally:?}", extra[key]);
+    for run in &RUNS {
+        let (extra, allowed) = (extra[run.key], run.branches * crashes);
+        assert!(extra <= allowed, "{extra} attempts too many in {}: {tally:?}", run.key);
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 /// A method of the world that can be disturbed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Call {
+pub(super) enum Call {
     Start,
     Send,
     Claim,
@@ -53,30 +53,30 @@ struct State {
 
 /// What is planned to go wrong, and what was called. Clones are handles on the same plan.
 #[derive(Clone)]
-pub struct Faults {
+pub(super) struct Faults {
     state: Arc<Mutex<State>>,
     clock: Arc<Skewed>,
 }
 
 impl Faults {
     /// Does the call after `skip` others, and loses its answer. A claim that brings nothing does not count.
-    pub fn lose_answer(&self, call: Call, skip: usize) {
+    pub(super) fn lose_answer(&self, call: Call, skip: usize) {
         self.plan(call, skip, |_| true, Fault::LoseAnswer);
     }
 
     /// Answers the call after `skip` others with `Unavailable`, and does nothing.
-    pub fn refuse(&self, call: Call, skip: usize) {
+    pub(super) fn refuse(&self, call: Call, skip: usize) {
         self.plan(call, skip, |_| true, Fault::Refuse);
     }
 
     /// Does `first` just before the next commit with a turn that fires a timer.
-    pub fn before_a_timer_fires(&self, first: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn before_a_timer_fires(&self, first: impl Future<Output = ()> + Send + 'static) {
         let fires = |turns: &[Turn]| turns.iter().any(|turn| turn.fired_until.is_some());
         self.plan(Call::Commit, 0, fires, Fault::Before(Box::pin(first)));
     }
 
     /// Keeps the next call from happening until the gate is opened.
-    pub fn hold(&self, call: Call) -> Gate {
+    pub(super) fn hold(&self, call: Call) -> Gate {
         let gate = Gate::default();
         let held = gate.clone();
         self.plan(call, 0, |_| true, Fault::Before(Box::pin(async move { held.pass().await })));
@@ -84,22 +84,22 @@ impl Faults {
     }
 
     /// How often it was called.
-    pub fn count(&self, call: Call) -> usize {
+    pub(super) fn count(&self, call: Call) -> usize {
         self.sizes(call).len()
     }
 
     /// How many elements each call had.
-    pub fn sizes(&self, call: Call) -> Vec<usize> {
+    pub(super) fn sizes(&self, call: Call) -> Vec<usize> {
         self.state.lock().sizes.get(&call).cloned().unwrap_or_default()
     }
 
     /// How many faults have not happened yet.
-    pub fn left(&self) -> usize {
+    pub(super) fn left(&self) -> usize {
         self.state.lock().plans.len()
     }
 
     /// Puts the clock that workers and clients see back by so many seconds.
-    pub fn set_clock_back(&self, seconds: i64) {
+    pub(super) fn set_clock_back(&self, seconds: i64) {
         self.clock.back.store(seconds * 1_000_000, Ordering::SeqCst);
     }
 
@@ -146,16 +146,16 @@ fn unavailable() -> WorldError {
 
 /// Where a call waits for the test.
 #[derive(Clone, Debug, Default)]
-pub struct Gate(watch::Sender<(bool, bool)>);
+pub(super) struct Gate(watch::Sender<(bool, bool)>);
 
 impl Gate {
     /// Waits until the call is there.
-    pub async fn arrived(&self) {
+    pub(super) async fn arrived(&self) {
         self.0.subscribe().wait_for(|(arrived, _)| *arrived).await.unwrap();
     }
 
     /// Lets the call happen.
-    pub fn open(&self) {
+    pub(super) fn open(&self) {
         self.0.send_modify(|(_, open)| *open = true);
     }
 
@@ -192,13 +192,13 @@ impl Clock for Skewed {
 }
 
 /// A world that does what its [`Faults`] say, and otherwise what the one inside does.
-pub struct FaultyWorld {
+pub(super) struct FaultyWorld {
     inner: Arc<dyn World>,
     faults: Faults,
 }
 
 impl FaultyWorld {
-    pub fn around(inner: Arc<dyn World>, clock: TestClock) -> (Arc<dyn World>, Faults) {
+    pub(super) fn around(inner: Arc<dyn World>, clock: TestClock) -> (Arc<dyn World>, Faults) {
         let clock = Arc::new(Skewed { clock, back: AtomicI64::new(0) });
         let faults = Faults { state: Arc::default(), clock };
         (Arc::new(Self { inner, faults: faults.clone() }), faults)

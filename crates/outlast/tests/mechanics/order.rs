@@ -12,6 +12,7 @@ on_every_world! {
     facts_are_delivered_in_the_order_in_which_the_world_knew_them,
     after_a_refused_commit_the_run_replays_and_the_message_wins,
     a_refused_commit_does_not_lose_the_attempts_it_was_told_of,
+    a_refused_commit_ends_though_more_messages_came_than_are_read_at_once,
     now_is_the_time_of_the_turn,
     timers_count_from_the_time_of_their_turn,
     the_time_of_a_run_never_goes_back,
@@ -128,6 +129,27 @@ async fn a_refused_commit_does_not_lose_the_attempts_it_was_told_of(rig: Rig) {
     assert_eq!((&*slow, &*approval), ("slow", "approved by 7"));
     assert_eq!(rig.desk.count("began slow"), 1);
     assert_eq!(rig.faults.left(), 0);
+}
+
+async fn a_refused_commit_ends_though_more_messages_came_than_are_read_at_once(rig: Rig) {
+    const MANY: u32 = 1_100; // more than `INBOX_READ_MAX`
+    let _worker = rig.worker(approval).await;
+    let run = rig.client.start(approval, ()).await.unwrap();
+    rig.settle().await;
+    let (client, id) = (rig.client.clone(), run.id());
+    rig.faults.before_a_timer_fires(async move {
+        for payload in 0..MANY {
+            client.send(id, "other", &payload).await.unwrap();
+        }
+    });
+    rig.run_to("1h").await;
+    assert_eq!(run.output().await.unwrap(), "too late");
+    let history = rig.history(run.id()).await;
+    assert_eq!(
+        history.matches("hook_received").count() as u32,
+        MANY,
+        "what came before the timeout is told before it"
+    );
 }
 
 async fn now_is_the_time_of_the_turn(rig: Rig) {

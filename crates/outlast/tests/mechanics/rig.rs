@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::faulty::{Faults, FaultyWorld};
 
 /// How long the session of a rig's worker lasts: a crash costs so much virtual time.
-pub const SESSION: Duration = Duration::from_secs(1);
+pub(super) const SESSION: Duration = Duration::from_secs(1);
 
 /// Makes each listed function a test on every world.
 ///
@@ -27,7 +27,7 @@ macro_rules! on_every_world {
         mod $name {
             #[tokio::test(flavor = $flavor)]
             async fn memory() {
-                $crate::mechanics::rig::within_a_minute(async {
+                $crate::mechanics::rig::in_time(async {
                     let rig = $crate::mechanics::rig::Rig::memory().await;
                     super::$name(rig).await;
                 })
@@ -37,7 +37,7 @@ macro_rules! on_every_world {
             #[cfg(feature = "sqlite")]
             #[tokio::test(flavor = $flavor)]
             async fn sqlite() {
-                $crate::mechanics::rig::within_a_minute(async {
+                $crate::mechanics::rig::in_time(async {
                     let rig = $crate::mechanics::rig::Rig::sqlite().await;
                     super::$name(rig).await;
                 })
@@ -49,28 +49,28 @@ macro_rules! on_every_world {
 pub(crate) use on_every_world;
 
 /// A test that hangs fails.
-pub async fn within_a_minute(test: impl Future<Output = ()>) {
-    let ended = tokio::time::timeout(Duration::from_secs(60), Box::pin(test)).await;
-    assert!(ended.is_ok(), "the test still waits after a minute of real time");
+pub(super) async fn in_time(test: impl Future<Output = ()>) {
+    let ended = tokio::time::timeout(Duration::from_secs(30), Box::pin(test)).await;
+    assert!(ended.is_ok(), "the test still waits after half a minute of real time");
 }
 
 /// A world, its clock, and a client of it.
-pub struct Rig {
-    pub clock: TestClock,
-    pub faults: Faults,
-    pub world: Arc<dyn World>,
-    pub client: Client,
-    pub desk: Desk,
+pub(super) struct Rig {
+    pub(super) clock: TestClock,
+    pub(super) faults: Faults,
+    pub(super) world: Arc<dyn World>,
+    pub(super) client: Client,
+    pub(super) desk: Desk,
     _folder: Option<TempDir>,
 }
 
 impl Rig {
-    pub async fn memory() -> Self {
+    pub(super) async fn memory() -> Self {
         Self::on("memory:", None).await
     }
 
     #[cfg(feature = "sqlite")]
-    pub async fn sqlite() -> Self {
+    pub(super) async fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}/runs.db", folder.path().display());
         Self::on(&url, Some(folder)).await
@@ -86,79 +86,86 @@ impl Rig {
     }
 
     /// A worker that replays after every turn, with the steps of this module.
-    pub fn builder(&self) -> WorkerBuilder<Desk> {
+    pub(super) fn builder(&self) -> WorkerBuilder<Desk> {
         self.caching().paranoid()
     }
 
     /// A worker as users have it, with the steps of this module.
-    pub fn caching(&self) -> WorkerBuilder<Desk> {
+    pub(super) fn caching(&self) -> WorkerBuilder<Desk> {
         Worker::builder(self.world.clone())
             .state(self.desk.clone())
             .register((note, blocked, stoppable, flaky))
             .session_time(SESSION)
     }
 
-    pub async fn worker<R: Register<Desk, M>, M>(&self, code: R) -> Worker {
+    pub(super) async fn worker<R: Register<Desk, M>, M>(&self, code: R) -> Worker {
         self.builder().register(code).start().await.unwrap()
     }
 
-    pub async fn worker_of_build<R: Register<Desk, M>, M>(&self, build: &str, code: R) -> Worker {
+    pub(super) async fn worker_of_build<R: Register<Desk, M>, M>(&self, build: &str, code: R) -> Worker {
         self.builder().build(build).register(code).start().await.unwrap()
     }
 
     /// The worker's process dies, and its session's time passes.
-    pub fn crash(&self, worker: Worker) {
+    pub(super) fn crash(&self, worker: Worker) {
         worker.crash();
         self.clock.advance(SESSION);
     }
 
     /// The moment so long after the test began.
-    pub fn moment(&self, after: &str) -> Timestamp {
+    pub(super) fn moment(&self, after: &str) -> Timestamp {
         TestClock::BEGIN.plus(outlast::IntoDuration::into_duration(after).unwrap())
     }
 
+    /// Lets so much time pass, through everything that happens meanwhile.
+    pub(super) async fn pass(&self, time: &str) {
+        let time = outlast::IntoDuration::into_duration(time).unwrap();
+        self.clock.run_until(self.clock.now().plus(time)).await;
+        self.clock.settle().await;
+    }
+
     /// Moves the clock to so long after the test began, through everything that happens until then.
-    pub async fn run_to(&self, after: &str) {
+    pub(super) async fn run_to(&self, after: &str) {
         self.clock.run_until(self.moment(after)).await;
         self.clock.settle().await;
     }
 
-    pub async fn settle(&self) {
+    pub(super) async fn settle(&self) {
         self.clock.settle().await;
     }
 
-    pub async fn view(&self, run: RunId) -> RunView {
+    pub(super) async fn view(&self, run: RunId) -> RunView {
         self.client.run(run).await.unwrap()
     }
 
-    pub async fn status(&self, run: RunId) -> Status {
+    pub(super) async fn status(&self, run: RunId) -> Status {
         self.view(run).await.status
     }
 
     /// Waits for a status that comes while steps are under way; otherwise settle and look.
-    pub async fn until(&self, run: RunId, status: Status) {
+    pub(super) async fn until(&self, run: RunId, status: Status) {
         self.until_view(run, |view| view.status == status).await;
     }
 
-    pub async fn until_view(&self, run: RunId, is_it: impl Fn(&RunView) -> bool) {
+    pub(super) async fn until_view(&self, run: RunId, is_it: impl Fn(&RunView) -> bool) {
         while !is_it(&self.view(run).await) {
             tokio::task::yield_now().await;
         }
     }
 
     /// Why the run is stuck; it must be.
-    pub async fn stuck(&self, run: RunId) -> Stuck {
+    pub(super) async fn stuck(&self, run: RunId) -> Stuck {
         let view = self.view(run).await;
         assert_eq!(view.status, Status::Stuck, "run {run}");
         view.stuck.expect("a stuck run says why")
     }
 
-    pub async fn turns(&self, run: RunId) -> Vec<TurnRecord> {
+    pub(super) async fn turns(&self, run: RunId) -> Vec<TurnRecord> {
         self.client.history(run).await.unwrap()
     }
 
     /// The run's history without its first event, one event per line.
-    pub async fn history(&self, run: RunId) -> String {
+    pub(super) async fn history(&self, run: RunId) -> String {
         let turns = self.turns(run).await;
         let mut seq = 0;
         for turn in &turns {
@@ -171,7 +178,7 @@ impl Rig {
 
     /// The run's history is this, whatever the indentation.
     #[track_caller]
-    pub fn assert_history(&self, run: RunId, expected: &str) -> impl Future<Output = ()> {
+    pub(super) fn assert_history(&self, run: RunId, expected: &str) -> impl Future<Output = ()> {
         let place = std::panic::Location::caller();
         let expected: Vec<_> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let expected = expected.join("\n");
@@ -182,7 +189,7 @@ impl Rig {
     }
 
     /// Sends a payload to a hook.
-    pub async fn send(&self, run: RunId, hook: &str, payload: u32) {
+    pub(super) async fn send(&self, run: RunId, hook: &str, payload: u32) {
         self.client.send(run, hook, &payload).await.unwrap();
     }
 }
@@ -206,7 +213,7 @@ fn line(event: &Event, at: Timestamp) -> String {
 
 /// Where steps leave traces and wait for the test: the state of the rig's workers.
 #[derive(Clone, Debug)]
-pub struct Desk {
+pub(super) struct Desk {
     clock: TestClock,
     state: watch::Sender<DeskState>,
 }
@@ -225,37 +232,39 @@ impl Desk {
     }
 
     /// Leaves a trace.
-    pub fn leave(&self, text: impl Into<String>) {
+    pub(super) fn leave(&self, text: impl Into<String>) {
         let note = (self.clock.now(), text.into());
         self.state.send_modify(|state| state.notes.push(note));
     }
 
     /// Traces so far.
-    pub fn notes(&self) -> Vec<String> {
+    pub(super) fn notes(&self) -> Vec<String> {
         self.state.borrow().notes.iter().map(|(_, text)| text.clone()).collect()
     }
 
-    pub fn count(&self, text: &str) -> usize {
+    pub(super) fn count(&self, text: &str) -> usize {
         self.state.borrow().notes.iter().filter(|(_, note)| note == text).count()
     }
 
     /// How long after the test's begin each trace of this text was left.
-    pub fn times(&self, text: &str) -> Vec<String> {
+    pub(super) fn times(&self, text: &str) -> Vec<String> {
         let state = self.state.borrow();
         let times = state.notes.iter().filter(|(_, note)| note == text);
         times.map(|(at, _)| duration_text(at.since(TestClock::BEGIN))).collect()
     }
 
     /// Waits until the trace was left so often.
-    pub async fn until(&self, text: &str, count: usize) {
+    pub(super) async fn until(&self, text: &str, count: usize) {
         let is_there =
             |state: &DeskState| state.notes.iter().filter(|(_, note)| note == text).count() >= count;
         self.state.subscribe().wait_for(is_there).await.unwrap();
     }
 
     /// Lets steps that are blocked at `gate` go on, now and later.
-    pub fn open(&self, gate: &str) {
-        self.state.send_modify(|state| drop(state.open.insert(gate.into())));
+    pub(super) fn open(&self, gate: &str) {
+        self.state.send_modify(|state| {
+            state.open.insert(gate.into());
+        });
     }
 
     async fn passed(&self, gate: &str) {
@@ -274,14 +283,14 @@ impl Desk {
     }
 
     /// The greatest number of `note` steps that were under way at the same time.
-    pub fn crowd(&self) -> usize {
+    pub(super) fn crowd(&self) -> usize {
         self.state.borrow().inside_max
     }
 }
 
 /// Leaves a trace and returns it.
 #[step]
-pub async fn note(cx: StepContext<Desk>, word: String) -> String {
+pub(super) async fn note(cx: StepContext<Desk>, word: String) -> String {
     cx.state().enter();
     cx.state().leave(&word);
     tokio::task::yield_now().await;
@@ -291,7 +300,7 @@ pub async fn note(cx: StepContext<Desk>, word: String) -> String {
 
 /// Begins, and ends when the test opens the gate of this name.
 #[step]
-pub async fn blocked(cx: StepContext<Desk>, gate: String) -> String {
+pub(super) async fn blocked(cx: StepContext<Desk>, gate: String) -> String {
     cx.state().leave(format!("began {gate}"));
     cx.state().passed(&gate).await;
     cx.state().leave(format!("ended {gate}"));
@@ -300,18 +309,21 @@ pub async fn blocked(cx: StepContext<Desk>, gate: String) -> String {
 
 /// As `blocked`, but stops when it is told to.
 #[step]
-pub async fn stoppable(cx: StepContext<Desk>, gate: String) -> String {
+pub(super) async fn stoppable(cx: StepContext<Desk>, gate: String) -> String {
     cx.state().leave(format!("began {gate}"));
     assert!(!cx.is_cancelled());
     select! {
-        () = cx.cancelled() => "stopped".to_owned(),
+        () = cx.cancelled() => {
+            cx.state().leave(format!("stopped {gate}"));
+            "stopped".to_owned()
+        }
         () = cx.state().passed(&gate) => "done".to_owned(),
     }
 }
 
 /// Fails so often, then returns the number of the attempt that succeeded.
 #[step(attempts = 4, initial = "1s", multiplier = 2.0)]
-pub async fn flaky(cx: StepContext<Desk>, fails: u32) -> Result<u32, StepError> {
+pub(super) async fn flaky(cx: StepContext<Desk>, fails: u32) -> Result<u32, StepError> {
     cx.state().leave("flaky");
     if cx.attempt() <= fails {
         return Err(StepError::msg(format!("failure {}", cx.attempt())));
@@ -320,7 +332,7 @@ pub async fn flaky(cx: StepContext<Desk>, fails: u32) -> Result<u32, StepError> 
 }
 
 /// The steps of this module, in few words.
-pub trait Ask {
+pub(super) trait Ask {
     fn note(&self, word: &str) -> StepOperation<String>;
     fn blocked(&self, gate: &str) -> StepOperation<String>;
     fn stoppable(&self, gate: &str) -> StepOperation<String>;
@@ -349,11 +361,11 @@ impl Ask for Context {
 static TRACES: Mutex<BTreeMap<(RunId, &'static str), u32>> = Mutex::new(BTreeMap::new());
 
 /// Counts something that workflow code did, replays included.
-pub fn trace(run: RunId, what: &'static str) {
+pub(super) fn trace(run: RunId, what: &'static str) {
     *TRACES.lock().entry((run, what)).or_default() += 1;
 }
 
 /// How often workflow code did it.
-pub fn traces(run: RunId, what: &'static str) -> u32 {
+pub(super) fn traces(run: RunId, what: &'static str) -> u32 {
     TRACES.lock().get(&(run, what)).copied().unwrap_or_default()
 }

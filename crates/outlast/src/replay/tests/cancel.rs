@@ -28,7 +28,9 @@ fn a_wait_ends_with_a_cancelled_error_and_the_run_is_cancelled() {
         0 timer_started 1h
         - cancel_requested the customer left
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_cancelled cancelled cancelled: the customer left
+        "#]],
     );
 }
 
@@ -59,7 +61,9 @@ fn waits_end_in_the_order_of_their_numbers_and_a_step_under_way_is_awaited() {
         2 step_started  work
         - cancel_requested stop
         ",
-        expect![[""]],
+        expect![[r#"
+            waits for 2 step work
+        "#]],
     );
     check(
         three_waits,
@@ -70,7 +74,9 @@ fn waits_end_in_the_order_of_their_numbers_and_a_step_under_way_is_awaited() {
         - cancel_requested stop
         2 step_completed "done all the same"
         "#,
-        expect![[""]],
+        expect![[r#"
+            - run_completed ["hook Err(\"cancelled: stop\")","timer Err(\"cancelled: stop\")","step Ok(\"done all the same\")"]
+        "#]],
     );
 }
 
@@ -85,7 +91,9 @@ fn a_pause_between_attempts_ends_with_the_cancel() {
         2 step_retried  1 30s busy
         - cancel_requested stop
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_completed ["hook Err(\"cancelled: stop\")","timer Err(\"cancelled: stop\")","step Err(\"step `work` failed: cancelled: stop\")"]
+        "#]],
     );
 }
 
@@ -109,7 +117,9 @@ fn a_cancel_with_nothing_to_end_is_seen_at_the_next_poll() {
         0 step_started work
         - cancel_requested stop
         ",
-        expect![[""]],
+        expect![[r#"
+            waits for 0 step work
+        "#]],
     );
 }
 
@@ -122,7 +132,10 @@ fn operations_after_a_cancel_work_normally() {
         - cancel_requested stop
         0 step_completed "worked"
         "#,
-        expect![[""]],
+        expect![[r#"
+            1 step_started clean_up "worked"
+            waits for 1 step clean_up
+        "#]],
     );
     check(
         cleans_up,
@@ -133,7 +146,9 @@ fn operations_after_a_cancel_work_normally() {
         1 step_started   clean_up "worked"
         1 step_retried   1 10s busy
         "#,
-        expect![[""]],
+        expect![[r#"
+            waits for 1 retry of clean_up in 10s
+        "#]],
     );
     check(
         cleans_up,
@@ -146,7 +161,9 @@ fn operations_after_a_cancel_work_normally() {
         2 timer_started  1m
         2 timer_fired
         "#,
-        expect![[""]],
+        expect![[r#"
+            - run_cancelled error clean
+        "#]],
     );
 }
 
@@ -162,7 +179,10 @@ fn a_pause_that_was_over_when_the_cancel_came_is_not_ended_in_replay_either() {
         1 step_started   clean_up "second attempt"
         1 step_completed "clean"
         "#,
-        expect![[""]],
+        expect![[r#"
+            2 timer_started 1m
+            waits for 2 timer 1m
+        "#]],
     );
     check(
         cleans_up,
@@ -173,7 +193,10 @@ fn a_pause_that_was_over_when_the_cancel_came_is_not_ended_in_replay_either() {
         1 step_started   clean_up "cancelled"
         1 step_completed "clean"
         "#,
-        expect![[""]],
+        expect![[r#"
+            2 timer_started 1m
+            waits for 2 timer 1m
+        "#]],
     );
 }
 
@@ -190,7 +213,9 @@ fn a_second_cancel_changes_nothing() {
         2 timer_started  1m
         - cancel_requested I said stop
         "#,
-        expect![[""]],
+        expect![[r#"
+            waits for 2 timer 1m
+        "#]],
     );
 }
 
@@ -208,7 +233,9 @@ fn a_run_that_returns_an_output_after_a_cancel_is_completed() {
         0 timer_started 1h
         - cancel_requested stop
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_completed "done anyway"
+        "#]],
     );
 }
 
@@ -229,6 +256,8 @@ fn an_answer_given_before_the_cancel_is_not_lost() {
         - hook_received answer 7
         - cancel_requested stop
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_completed 7
+        "#]],
     );
 }

@@ -28,7 +28,9 @@ fn now_is_the_time_of_the_turn() {
         at 1d
         - hook_received answer
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_completed ["2026-01-01T00:00:00.000000Z","2026-01-01T01:30:00.000000Z","2026-01-02T00:00:00.000000Z"]
+        "#]],
     );
 }
 
@@ -50,7 +52,9 @@ fn a_run_that_was_started_before_a_worker_had_it_begins_at_its_first_turn() {
     let mut replayed = case.replay(vec![first, turn(later, events)]).unwrap();
     for machine in [&mut live, &mut replayed] {
         let mut events = Vec::new();
-        machine.deliver(history::delivery(Event::TimerFired { op: outlast_core::OpNumber(0) }), &mut events).unwrap();
+        machine
+            .deliver(history::delivery(Event::TimerFired { op: outlast_core::OpNumber(0) }), &mut events)
+            .unwrap();
         assert_eq!(history::line(&events[1], START), "- run_completed \"2026-01-01T00:00:05.000000Z\"\n");
     }
 }
@@ -64,14 +68,24 @@ async fn tosses(ctx: Context) -> Result<(), Error> {
 
 #[test]
 fn chance_depends_on_the_run_alone() {
-    check(tosses, "", expect![[""]]);
+    check(
+        tosses,
+        "",
+        expect![[r#"
+        0 timer_started 5m9s
+        waits for 0 timer 5m9s
+    "#]],
+    );
     check(
         tosses,
         "
-        0 timer_started 161s
+        0 timer_started 309s
         0 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            1 hook_opened h680
+            waits for 1 hook h680
+        "#]],
     );
 }
 
@@ -83,6 +97,9 @@ fn a_duration_that_the_code_changed_is_no_divergence_and_history_has_the_last_wo
         0 timer_started 3h
         - hook_received other
         ",
-        expect![[""]],
+        expect![[r#"
+            waits for 0 timer 3h
+            keeps other: [null]
+        "#]],
     );
 }

@@ -23,12 +23,24 @@ async fn refund_then_ship(ctx: Context) -> Result<(), Error> {
 
 #[test]
 fn history_has_a_timer_and_the_code_asks_for_a_step() {
-    check_replay(refund_then_ship, "0 timer_started 24h", expect![[""]]);
+    check_replay(
+        refund_then_ship,
+        "0 timer_started 24h",
+        expect![[r#"
+        stuck, diverged: run R diverged at operation 0: history has timer 1d, code asked for step `refund`; deploy code that matches the history, then it goes on
+    "#]],
+    );
 }
 
 #[test]
 fn history_has_another_step() {
-    check_replay(refund_then_ship, "0 step_started charge", expect![[""]]);
+    check_replay(
+        refund_then_ship,
+        "0 step_started charge",
+        expect![[r#"
+        stuck, diverged: run R diverged at operation 0: history has step `charge`, code asked for step `refund`; deploy code that matches the history, then it goes on
+    "#]],
+    );
 }
 
 #[test]
@@ -39,7 +51,9 @@ fn history_has_a_step_and_the_code_asks_for_nothing_more() {
         0 step_started refund
         1 step_started ship
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, diverged: run R diverged at operation 1: history has step `ship`, code asked for nothing; deploy code that matches the history, then it goes on
+        "#]],
     );
 }
 
@@ -54,7 +68,9 @@ fn history_goes_on_where_the_code_has_ended() {
         1 step_completed
         2 step_started   thank
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, diverged: run R diverged at operation 2: history has step `thank`, code asked for the run's completion; deploy code that matches the history, then it goes on
+        "#]],
     );
 }
 
@@ -67,7 +83,9 @@ fn history_ended_and_the_code_goes_on() {
         0 step_completed
         - run_completed
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, diverged: run R diverged at operation 1: history has the run's completion, code asked for step `ship`; deploy code that matches the history, then it goes on
+        "#]],
     );
 }
 
@@ -82,7 +100,9 @@ fn history_failed_and_the_code_completes() {
         1 step_completed
         - run_failed     error no parcel
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, diverged: run R diverged at its end: history has the run's failure (no parcel), code asked for the run's completion; deploy code that matches the history, then it goes on
+        "#]],
     );
 }
 
@@ -94,7 +114,9 @@ fn history_is_told_an_outcome_of_an_operation_that_is_not_open() {
         0 step_started   refund
         1 step_completed
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, diverged: run R diverged at operation 1: history has `step_completed`, code asked for nothing; deploy code that matches the history, then it goes on
+        "#]],
     );
     check_replay(
         refund_then_ship,
@@ -104,7 +126,9 @@ fn history_is_told_an_outcome_of_an_operation_that_is_not_open() {
         1 step_started   ship
         0 step_completed
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, diverged: run R diverged at operation 0: history has `step_completed`, code asked for nothing; deploy code that matches the history, then it goes on
+        "#]],
     );
     check_replay(
         refund_then_ship,
@@ -114,7 +138,9 @@ fn history_is_told_an_outcome_of_an_operation_that_is_not_open() {
         1 step_started   ship
         0 step_retried   1 30s no
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, diverged: run R diverged at operation 0: history has `step_retried`, code asked for nothing; deploy code that matches the history, then it goes on
+        "#]],
     );
 }
 
@@ -126,7 +152,9 @@ fn an_outcome_of_another_kind_than_its_operation_is_a_divergence() {
         0 step_started refund
         0 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, diverged: run R diverged at operation 0: history has `timer_fired`, code asked for nothing; deploy code that matches the history, then it goes on
+        "#]],
     );
 }
 
@@ -141,7 +169,9 @@ fn nothing_comes_after_the_end() {
         - run_completed
         1 step_completed
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, diverged: run R diverged at operation 1: history has `step_completed`, code asked for nothing; deploy code that matches the history, then it goes on
+        "#]],
     );
     check_replay(
         naps_with_company,
@@ -152,7 +182,9 @@ fn nothing_comes_after_the_end() {
         - run_completed
         - cancel_requested too late
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, diverged: run R diverged at its end: history has `cancel_requested`, code asked for nothing; deploy code that matches the history, then it goes on
+        "#]],
     );
 }
 
@@ -177,20 +209,30 @@ fn the_order_of_operations_was_swapped() {
         0 step_started refund
         1 step_started ship
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, diverged: run R diverged at operation 0: history has step `refund`, code asked for step `ship`; deploy code that matches the history, then it goes on
+        "#]],
     );
 }
 
 #[test]
 fn the_code_asks_for_more_than_history_has() {
-    check_replay(both_at_once, "0 step_started ship", expect![[""]]);
+    check_replay(
+        both_at_once,
+        "0 step_started ship",
+        expect![[r#"
+        stuck, diverged: run R diverged at operation 1: history has nothing more, code asked for step `refund`; deploy code that matches the history, then it goes on
+    "#]],
+    );
     check_replay(
         both_at_once,
         "
         0 step_started   ship
         0 step_completed
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, diverged: run R diverged at operation 1: history has `step_completed`, code asked for step `refund`; deploy code that matches the history, then it goes on
+        "#]],
     );
 }
 
@@ -202,7 +244,13 @@ async fn ends_at_once(ctx: Context) -> Result<u32, Error> {
 
 #[test]
 fn the_code_completes_instead_of_asking() {
-    check_replay(ends_at_once, "0 step_started ship", expect![[""]]);
+    check_replay(
+        ends_at_once,
+        "0 step_started ship",
+        expect![[r#"
+        stuck, diverged: run R diverged at operation 0: history has step `ship`, code asked for the run's completion; deploy code that matches the history, then it goes on
+    "#]],
+    );
 }
 
 #[workflow]
@@ -213,7 +261,13 @@ async fn fails_at_once(ctx: Context) -> Result<u32, Error> {
 
 #[test]
 fn the_code_fails_instead_of_completing() {
-    check_replay(fails_at_once, "- run_completed 7", expect![[""]]);
+    check_replay(
+        fails_at_once,
+        "- run_completed 7",
+        expect![[r#"
+        stuck, diverged: run R diverged at its end: history has the run's completion, code asked for the run's failure (not today); deploy code that matches the history, then it goes on
+    "#]],
+    );
 }
 
 #[workflow]
@@ -235,7 +289,9 @@ fn a_hook_was_renamed() {
         0 hook_opened   approval
         1 timer_started 1h
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, diverged: run R diverged at operation 0: history has hook `approval`, code asked for hook `review`; deploy code that matches the history, then it goes on
+        "#]],
     );
 }
 
@@ -249,7 +305,9 @@ fn a_drop_is_a_decision_too() {
         1 timer_fired
         2 step_started  ship
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, diverged: run R diverged at operation 0: history has step `ship`, code asked for the drop of hook operation 0; deploy code that matches the history, then it goes on
+        "#]],
     );
     check_replay(
         waits_for_review,
@@ -258,7 +316,9 @@ fn a_drop_is_a_decision_too() {
         1 timer_started 1h
         1 timer_cancelled
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, diverged: run R diverged at operation 1: history has the drop of timer operation 1, code asked for nothing; deploy code that matches the history, then it goes on
+        "#]],
     );
 }
 
@@ -270,7 +330,10 @@ fn a_step_that_was_renamed_accepts_its_old_name() {
         0 step_started   refund_v1
         0 step_completed
         ",
-        expect![[""]],
+        expect![[r#"
+            1 step_started ship null
+            waits for 1 step ship
+        "#]],
     );
 }
 
@@ -289,14 +352,23 @@ fn a_workflow_that_was_renamed_accepts_its_old_runs() {
         case.replay(turns).map(|machine| machine.summary()).unwrap_or_else(|stuck| stuck_text(&stuck))
     };
     assert_eq!(replay_as("old_checkout"), replay_as("new_checkout"));
-    expect![[""]].assert_eq(&replay_as("another"));
+    expect![[r#"
+        stuck, unreadable: this worker does not have workflow `another`
+    "#]]
+    .assert_eq(&replay_as("another"));
 }
 
 #[test]
 fn a_history_without_a_beginning_is_unreadable() {
     let case = Case::new(new_checkout, serde_json::Value::Null);
     let stuck = case.replay(history::parse("0 step_started ship")).unwrap_err();
-    expect![[""]].assert_eq(&stuck_text(&stuck));
+    expect![[r#"
+        stuck, unreadable: the history of run R does not begin with `run_started`
+    "#]]
+    .assert_eq(&stuck_text(&stuck));
     let stuck = case.replay(Vec::new()).unwrap_err();
-    expect![[""]].assert_eq(&stuck_text(&stuck));
+    expect![[r#"
+        stuck, unreadable: the history of run R does not begin with `run_started`
+    "#]]
+    .assert_eq(&stuck_text(&stuck));
 }

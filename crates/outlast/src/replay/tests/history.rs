@@ -133,7 +133,8 @@ pub(super) fn text_of(at: Timestamp, now: Timestamp) -> String {
 
 fn failure_text(failure: &Failure) -> String {
     let kind = serde_json::to_value(failure.kind).unwrap();
-    let step = failure.step.as_ref().map_or(String::new(), |step| format!(" (step {step} x{})", failure.attempts));
+    let step =
+        failure.step.as_ref().map_or(String::new(), |step| format!(" (step {step} x{})", failure.attempts));
     format!("{} {}{step}", kind.as_str().unwrap(), failure.message)
 }
 

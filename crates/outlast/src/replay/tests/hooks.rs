@@ -25,7 +25,11 @@ fn a_payload_sent_before_anyone_waits_is_kept() {
         - hook_received other  9
         - hook_received answer 2
         ",
-        expect![[""]],
+        expect![[r#"
+            waits for 0 timer 1h
+            keeps answer: [1, 2]
+            keeps other: [9]
+        "#]],
     );
 }
 
@@ -39,7 +43,12 @@ fn kept_payloads_are_taken_in_the_order_they_came() {
         - hook_received answer 2
         0 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            1 hook_opened answer
+            2 hook_opened answer
+            3 hook_opened answer
+            waits for 3 hook answer
+        "#]],
     );
     check(
         three_answers,
@@ -53,7 +62,9 @@ fn kept_payloads_are_taken_in_the_order_they_came() {
         3 hook_opened   answer
         - hook_received answer 3
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_completed [1,2,3]
+        "#]],
     );
 }
 
@@ -73,7 +84,9 @@ fn of_two_hooks_with_one_name_the_older_takes_the_first_payload() {
         1 hook_opened   answer
         - hook_received answer 1
         ",
-        expect![[""]],
+        expect![[r#"
+            waits for 1 hook answer
+        "#]],
     );
     check(
         two_of_a_name,
@@ -83,7 +96,9 @@ fn of_two_hooks_with_one_name_the_older_takes_the_first_payload() {
         - hook_received answer 1
         - hook_received answer 2
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_completed [1,2]
+        "#]],
     );
 }
 
@@ -103,7 +118,9 @@ fn a_hook_that_nobody_polls_does_not_hold_up_the_next_one() {
         1 hook_opened   answer
         - hook_received answer 1
         ",
-        expect![[""]],
+        expect![[r#"
+            waits for 1 hook answer
+        "#]],
     );
     check(
         awaits_the_younger_first,
@@ -113,7 +130,9 @@ fn a_hook_that_nobody_polls_does_not_hold_up_the_next_one() {
         - hook_received answer 1
         - hook_received answer 2
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_completed [1,2]
+        "#]],
     );
 }
 
@@ -134,7 +153,9 @@ fn a_hook_ends_with_its_timeout() {
         at 3d
         0 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_completed "nobody: no payload arrived for hook `review` in time"
+        "#]],
     );
 }
 
@@ -146,7 +167,10 @@ fn a_timeout_that_the_code_changed_is_the_one_that_history_has() {
         0 hook_opened review 1w
         - hook_received other 1
         ",
-        expect![[""]],
+        expect![[r#"
+            waits for 0 hook review for 7d
+            keeps other: [1]
+        "#]],
     );
 }
 
@@ -171,7 +195,9 @@ fn an_answer_given_in_time_does_not_lose_because_nobody_looked() {
         at 2h
         1 timer_fired
         "#,
-        expect![[""]],
+        expect![[r#"
+            - run_completed "yes"
+        "#]],
     );
 }
 
@@ -186,7 +212,10 @@ fn an_answer_given_too_late_is_kept() {
         0 timer_fired
         - hook_received review "yes"
         "#,
-        expect![[""]],
+        expect![[r#"
+            waits for 1 timer 1h
+            keeps review: ["yes"]
+        "#]],
     );
 }
 
@@ -210,7 +239,11 @@ fn a_payload_that_a_dropped_hook_did_not_return_is_kept() {
         - hook_received answer 2
         1 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            2 timer_started 2h
+            waits for 2 timer 2h
+            keeps answer: [1, 2]
+        "#]],
     );
     check(
         gives_up_and_asks_again,
@@ -223,7 +256,10 @@ fn a_payload_that_a_dropped_hook_did_not_return_is_kept() {
         2 timer_started 2h
         2 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            3 hook_opened answer
+            - run_completed 1
+        "#]],
     );
 }
 
@@ -236,7 +272,11 @@ fn a_dropped_hook_that_got_nothing_is_closed() {
         1 timer_started 1h
         1 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            0 hook_closed
+            2 timer_started 2h
+            waits for 2 timer 2h
+        "#]],
     );
 }
 
@@ -260,7 +300,9 @@ fn the_payload_of_a_dropped_hook_goes_to_the_next_one_that_waits() {
         - hook_received answer 7
         2 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_completed 7
+        "#]],
     );
 }
 
@@ -274,7 +316,9 @@ fn a_payload_of_another_type_fails_the_operation_that_takes_it() {
         1 hook_opened   answer
         - hook_received answer "seven"
         "#,
-        expect![[""]],
+        expect![[r#"
+            - run_failed invalid operation 1 of run_01KC0000000000000000000001: the payload is not a `u32`: invalid type: string "seven", expected u32 at line 1 column 7
+        "#]],
     );
 }
 
@@ -300,6 +344,8 @@ fn many_hooks_of_one_name_see_each_payload_once_in_order() {
         - hook_received answer 2
         - hook_received answer 3
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_completed [1,2,3]
+        "#]],
     );
 }

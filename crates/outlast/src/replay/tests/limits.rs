@@ -11,25 +11,36 @@ async fn asks_for_too_much(ctx: Context) -> Result<String, Error> {
     let mut open: Vec<_> = (0..OPEN_OPERATIONS_MAX).map(|_| ctx.sleep("1h")).collect();
     let refused = ctx.sleep("2h").await.map_err(|error| error.to_string()).unwrap_err();
     open.truncate(1);
-    ctx.hook::<()>("room again").await?;
+    ctx.hook::<()>("room").await?;
     Ok(refused)
 }
 
 #[test]
 fn an_operation_past_the_limit_fails_by_itself() {
     // Those that were dropped before they were requested leave no event.
-    check(asks_for_too_much, "", expect![[""]]);
+    check(
+        asks_for_too_much,
+        "",
+        expect![[r#"
+        0 timer_started 1h
+        20001 hook_opened room
+        waits for 0 timer 1h
+        waits for 20001 hook room
+    "#]],
+    );
     check(
         asks_for_too_much,
         &format!(
             "
             0 timer_started 1h
-            {} hook_opened room again
+            {} hook_opened room
             - hook_received room
             ",
             OPEN_OPERATIONS_MAX + 1
         ),
-        expect![[""]],
+        expect![[r#"
+            - run_completed "the run has 20000 operations open, which is the limit; await some before asking for more"
+        "#]],
     );
 }
 
@@ -45,7 +56,9 @@ fn payloads_past_the_limit_of_a_hook_fail_the_run() {
     let kept = case.go_on(history::parse(&text));
     assert!(kept.starts_with("waits for 0 timer 1h\nkeeps spam: [1, 1,"), "{}", &kept[..80]);
     let overflown = case.go_on(history::parse(&(text + "- hook_received spam 2")));
-    expect![[""]].assert_eq(&overflown);
+    expect![[r#"
+        - run_failed limit hook `spam` was sent more than 10000 payloads that the workflow did not ask for, which is the limit; send fewer, or take them in a loop
+    "#]].assert_eq(&overflown);
 }
 
 #[workflow]
@@ -54,7 +67,9 @@ async fn bad_names(ctx: Context) -> Result<Vec<String>, Error> {
     let mut errors = Vec::new();
     for name in ["", &long] {
         errors.push(ctx.hook::<()>(name).timeout("1h").await.unwrap_err().to_string());
-        errors.push(ctx.call(name, (), async |()| Ok::<(), StepError>(())).attempts(2).await.unwrap_err().to_string());
+        errors.push(
+            ctx.call(name, (), async |()| Ok::<(), StepError>(())).attempts(2).await.unwrap_err().to_string(),
+        );
     }
     errors.push(ctx.sleep("soon").await.unwrap_err().to_string());
     ctx.sleep("1h").await?;
@@ -63,13 +78,22 @@ async fn bad_names(ctx: Context) -> Result<Vec<String>, Error> {
 
 #[test]
 fn what_cannot_be_asked_for_fails_by_itself_and_leaves_no_event() {
-    check(bad_names, "", expect![[""]]);
+    check(
+        bad_names,
+        "",
+        expect![[r#"
+        5 timer_started 1h
+        waits for 5 timer 1h
+    "#]],
+    );
     check(
         bad_names,
         "
         5 timer_started 1h
         5 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_completed ["a hook needs a name","a step needs a name","the name of hook `hhhhhhhhhhhhhhhhhhhh…` has 129 bytes, the limit is 128; shorten it","the name of step `hhhhhhhhhhhhhhhhhhhh…` has 129 bytes, the limit is 128; shorten it","`soon` is not a duration; write numbers with units us, ms, s, m, h, d or w, such as `30s` or `1h30m`"]
+        "#]],
     );
 }

@@ -1,1 +1,269 @@
-//! later
+//! Random programs: a live run and the replay of every prefix of its history are the same, and go on
+//! in the same way.
+//!
+//! A program is a tree that one workflow interprets. A driver plays worker and world: it tells the run
+//! random outcomes, timers, payloads and cancels, some per turn, and keeps what it told. `proptest`
+//! makes programs and seeds, and prints the smallest that fails.
+
+mod driver;
+
+use std::pin::Pin;
+use std::task::Poll;
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::{Case, history};
+use crate::prelude::*;
+use crate::{HookOperation, StepOperation, TimerOperation};
+use driver::{Life, live};
+
+/// One operation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Leaf {
+    Step(u8),
+    Call(u8),
+    Sleep(u32),
+    Hook(u8, Option<u32>),
+}
+
+/// What a workflow does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Program {
+    /// Awaits an operation.
+    Await(Leaf),
+    /// One after the other, until one fails.
+    Seq(Vec<Program>),
+    /// All at once, seen in the order written.
+    Join(Vec<Program>),
+    /// All at once, seen in the order in which they end.
+    Unordered(Vec<Program>),
+    /// The first to end, looked at in the order written; the others are dropped.
+    Race(Vec<Program>),
+    /// The first to end of a `FuturesUnordered`; the others are dropped.
+    RaceUnordered(Vec<Program>),
+    /// Asks for an operation and drops it before the next suspension.
+    Forget(Leaf),
+    /// Asks for an operation, does something else, and drops it.
+    DropAfter(Leaf, Box<Program>),
+    /// Asks for an operation, does something else, and awaits it.
+    AwaitAfter(Leaf, Box<Program>),
+    /// Does the second when the run was cancelled meanwhile.
+    CleanUp(Box<Program>, Box<Program>),
+    /// One by chance.
+    Toss(Vec<Program>),
+    /// One by the clock.
+    Clock(Vec<Program>),
+    /// Goes on when it fails.
+    Try(Box<Program>),
+    /// Wakes itself.
+    GiveWay,
+    Fail,
+}
+
+#[step(attempts = 3)]
+async fn work(number: u8) -> Result<u32, StepError> {
+    Ok(number.into())
+}
+
+/// An operation of any kind.
+enum Asked {
+    Step(StepOperation<u32>),
+    Timer(TimerOperation),
+    Hook(HookOperation<u32>),
+}
+
+impl Leaf {
+    fn ask(&self, ctx: &Context) -> Asked {
+        match self {
+            Self::Step(number) => Asked::Step(ctx.step(work, *number)),
+            Self::Call(number) => {
+                let call = async |number: u8| Ok::<_, StepError>(u32::from(number));
+                Asked::Step(ctx.call(&format!("call-{number}"), *number, call))
+            }
+            Self::Sleep(seconds) => Asked::Timer(ctx.sleep(format!("{seconds}s"))),
+            Self::Hook(name, None) => Asked::Hook(ctx.hook(&format!("hook-{name}"))),
+            Self::Hook(name, Some(seconds)) => {
+                Asked::Hook(ctx.hook(&format!("hook-{name}")).timeout(format!("{seconds}s")))
+            }
+        }
+    }
+}
+
+impl Asked {
+    async fn outcome(self) -> Result<String, Error> {
+        match self {
+            Self::Step(step) => step.await.map(|output| format!("s{output}")),
+            Self::Timer(timer) => timer.await.map(|()| "t".into()),
+            Self::Hook(hook) => hook.await.map(|payload| format!("h{payload}")),
+        }
+    }
+}
+
+type Interpreted<'a> = Pin<Box<dyn Future<Output = Result<String, Error>> + Send + 'a>>;
+
+/// Runs a program and returns a trace of what it saw.
+fn interpret<'a>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
+    let each = |programs: &'a [Program]| programs.iter().map(|program| interpret(ctx, program));
+    Box::pin(async move {
+        Ok(match program {
+            Program::Await(leaf) => leaf.ask(ctx).outcome().await?,
+            Program::Seq(programs) => {
+                let mut seen = Vec::new();
+                for program in programs {
+                    seen.push(interpret(ctx, program).await?);
+                }
+                format!("({})", seen.join(" "))
+            }
+            Program::Join(programs) => format!("join{:?}", join_all(each(programs)).await),
+            Program::Unordered(programs) => {
+                let ends: Vec<_> = each(programs).collect::<FuturesUnordered<_>>().collect().await;
+                format!("all{ends:?}")
+            }
+            Program::Race(programs) => format!("first{:?}", first(each(programs).collect()).await),
+            Program::RaceUnordered(programs) => {
+                let end = each(programs).collect::<FuturesUnordered<_>>().next().await;
+                format!("any{end:?}")
+            }
+            Program::Forget(leaf) => {
+                drop(leaf.ask(ctx));
+                "forgot".into()
+            }
+            Program::DropAfter(leaf, program) => {
+                let asked = leaf.ask(ctx);
+                let seen = interpret(ctx, program).await?;
+                drop(asked);
+                seen
+            }
+            Program::AwaitAfter(leaf, program) => {
+                let asked = leaf.ask(ctx);
+                let seen = interpret(ctx, program).await?;
+                format!("{seen} {}", asked.outcome().await?)
+            }
+            Program::CleanUp(program, clean_up) => {
+                let seen = interpret(ctx, program).await;
+                match seen {
+                    Err(_) if ctx.is_cancelled() => interpret(ctx, clean_up).await?,
+                    seen => seen?,
+                }
+            }
+            Program::Toss(programs) => one(ctx, programs, ctx.random()).await?,
+            Program::Clock(programs) => one(ctx, programs, ctx.now().as_micros().unsigned_abs()).await?,
+            Program::Try(program) => format!("try{:?}", interpret(ctx, program).await),
+            Program::GiveWay => give_way().await,
+            Program::Fail => return Err(Error::msg("as it was told")),
+        })
+    })
+}
+
+fn one<'a>(ctx: &'a Context, programs: &'a [Program], chance: u64) -> Interpreted<'a> {
+    match programs.get((chance % programs.len().max(1) as u64) as usize) {
+        Some(program) => interpret(ctx, program),
+        None => Box::pin(std::future::ready(Ok(String::new()))),
+    }
+}
+
+async fn first(mut racers: Vec<Interpreted<'_>>) -> Result<String, Error> {
+    std::future::poll_fn(|cx| {
+        if racers.is_empty() {
+            return Poll::Ready(Ok(String::new()));
+        }
+        let ready = racers.iter_mut().map(|racer| racer.as_mut().poll(cx)).find(Poll::is_ready);
+        ready.unwrap_or(Poll::Pending)
+    })
+    .await
+}
+
+async fn give_way() -> String {
+    let mut gave = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut gave, true) {
+            return Poll::Ready("gave way".into());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}
+
+#[workflow]
+async fn interpreter(ctx: Context, program: Program) -> Result<String, Error> {
+    interpret(&ctx, &program).await
+}
+
+fn any_leaf() -> impl Strategy<Value = Leaf> {
+    prop_oneof![
+        3 => (0..3_u8).prop_map(Leaf::Step),
+        1 => (0..3_u8).prop_map(Leaf::Call),
+        3 => (0..100_u32).prop_map(Leaf::Sleep),
+        4 => (0..2_u8, prop::option::of(1..100_u32)).prop_map(|(name, timeout)| Leaf::Hook(name, timeout)),
+    ]
+}
+
+/// Some parts after each other: with one alone most runs would be over in a turn.
+fn any_program() -> impl Strategy<Value = Program> {
+    (prop::collection::vec(any_part(), 1..7), any::<bool>()).prop_map(|(parts, goes_on)| {
+        let guard = |part| if goes_on { Program::Try(Box::new(part)) } else { part };
+        Program::Seq(parts.into_iter().map(guard).collect())
+    })
+}
+
+fn any_part() -> impl Strategy<Value = Program> {
+    let leaf = prop_oneof![
+        20 => any_leaf().prop_map(Program::Await),
+        1 => any_leaf().prop_map(Program::Forget),
+        1 => Just(Program::GiveWay),
+        1 => Just(Program::Fail),
+    ];
+    leaf.prop_recursive(4, 32, 4, |inner| {
+        let some = || prop::collection::vec(inner.clone(), 1..5);
+        let boxed = || inner.clone().prop_map(Box::new);
+        prop_oneof![
+            4 => some().prop_map(Program::Seq),
+            2 => some().prop_map(Program::Join),
+            2 => some().prop_map(Program::Unordered),
+            2 => some().prop_map(Program::Race),
+            2 => some().prop_map(Program::RaceUnordered),
+            1 => (any_leaf(), boxed()).prop_map(|(leaf, program)| Program::DropAfter(leaf, program)),
+            2 => (any_leaf(), boxed()).prop_map(|(leaf, program)| Program::AwaitAfter(leaf, program)),
+            2 => (boxed(), boxed()).prop_map(|(program, clean_up)| Program::CleanUp(program, clean_up)),
+            1 => some().prop_map(Program::Toss),
+            1 => some().prop_map(Program::Clock),
+            3 => boxed().prop_map(Program::Try),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_prefix_replays_to_what_the_live_run_was_and_goes_on_like_it(
+        program in any_program(),
+        seed in any::<u64>(),
+    ) {
+        let case = Case::new(interpreter, serde_json::to_value(&program).unwrap());
+        let life = live(&case, seed);
+        for turns in 1..=life.turns.len() {
+            life.replay_and_go_on(&case, turns);
+        }
+    }
+}
+
+#[test]
+fn the_random_programs_are_worth_running() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut kinds = std::collections::BTreeMap::<&str, u32>::new();
+    for seed in 0..200 {
+        let program = any_program().new_tree(&mut runner).unwrap().current();
+        let case = Case::new(interpreter, serde_json::to_value(&program).unwrap());
+        let Life { turns, .. } = live(&case, seed);
+        for event in turns.iter().flat_map(|turn| &turn.events) {
+            *kinds.entry(event.kind()).or_default() += 1;
+        }
+    }
+    let rare: Vec<_> = kinds.iter().filter(|(_, count)| **count < 10).collect();
+    assert!(kinds.len() == 16 && rare.is_empty(), "{kinds:?}");
+}

@@ -25,7 +25,16 @@ async fn refund_or_a_minute(ctx: Context) -> Result<String, Error> {
 
 #[test]
 fn operations_are_requested_in_the_order_of_their_numbers() {
-    check(refund_or_a_minute, "", expect![[""]]);
+    check(
+        refund_or_a_minute,
+        "",
+        expect![[r#"
+        0 step_started refund 4200
+        1 timer_started 1m
+        waits for 0 step refund
+        waits for 1 timer 1m
+    "#]],
+    );
 }
 
 #[test]
@@ -37,7 +46,9 @@ fn a_timer_that_fired_first_wins_the_race() {
         1 timer_started 60s
         1 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_completed "too late"
+        "#]],
     );
 }
 
@@ -51,7 +62,9 @@ fn an_outcome_that_came_first_wins_the_race() {
         0 step_completed "paid back"
         1 timer_fired
         "#,
-        expect![[""]],
+        expect![[r#"
+            - run_completed "paid back"
+        "#]],
     );
 }
 
@@ -65,7 +78,9 @@ fn the_loser_of_a_race_leaves_no_event_when_the_run_ends_with_it() {
         1 timer_fired
         0 step_completed "after the end"
         "#,
-        expect![[""]],
+        expect![[r#"
+            - run_completed "too late"
+        "#]],
     );
 }
 
@@ -90,7 +105,12 @@ fn a_payload_that_came_first_wins_and_the_losers_are_dropped() {
         2 timer_started 1h
         - hook_received review "yes"
         "#,
-        expect![[""]],
+        expect![[r#"
+            2 timer_cancelled
+            1 step_dropped
+            3 timer_started 1d
+            waits for 3 timer 1d
+        "#]],
     );
 }
 
@@ -103,14 +123,16 @@ fn the_outcome_of_a_dropped_step_is_discarded() {
         1 step_started    refund
         2 timer_started   1h
         - hook_received   review "yes"
-        1 step_dropped
         2 timer_cancelled
+        1 step_dropped
         3 timer_started   1d
         1 step_completed  "late"
         2 timer_fired
         3 timer_fired
         "#,
-        expect![[""]],
+        expect![[r#"
+            - run_completed "yes"
+        "#]],
     );
 }
 
@@ -124,11 +146,13 @@ fn a_dropped_step_is_not_attempted_again() {
         2 timer_started   1h
         1 step_retried    1 30s busy
         - hook_received   review "yes"
-        1 step_dropped
         2 timer_cancelled
+        1 step_dropped
         3 timer_started   1d
         "#,
-        expect![[""]],
+        expect![[r#"
+            waits for 3 timer 1d
+        "#]],
     );
 }
 
@@ -156,7 +180,9 @@ fn futures_unordered_yields_in_the_order_of_history() {
         3 step_failed    fatal no
         1 step_completed "one"
         "#,
-        expect![[""]],
+        expect![[r#"
+            - run_completed ["two","zero","step `refund` failed: no","one"]
+        "#]],
     );
 }
 
@@ -174,7 +200,9 @@ fn a_join_needs_both() {
         1 step_started   ship
         1 step_completed "shipped"
         "#,
-        expect![[""]],
+        expect![[r#"
+            waits for 0 step refund
+        "#]],
     );
     check(
         both,
@@ -184,7 +212,9 @@ fn a_join_needs_both() {
         1 step_completed "shipped"
         0 step_completed "refunded"
         "#,
-        expect![[""]],
+        expect![[r#"
+            - run_completed ["refunded","shipped"]
+        "#]],
     );
 }
 
@@ -197,7 +227,9 @@ fn a_try_join_ends_with_the_first_failure() {
         1 step_started ship
         1 step_failed  fatal no parcel
         "#,
-        expect![[""]],
+        expect![[r#"
+            - run_failed fatal no parcel (step ship x1)
+        "#]],
     );
 }
 
@@ -213,7 +245,16 @@ async fn drops_one_early(ctx: Context) -> Result<(), Error> {
 
 #[test]
 fn an_operation_dropped_before_it_was_requested_keeps_its_number_and_leaves_no_event() {
-    check(drops_one_early, "", expect![[""]]);
+    check(
+        drops_one_early,
+        "",
+        expect![[r#"
+        0 timer_started 1h
+        2 step_started ship null
+        waits for 0 timer 1h
+        waits for 2 step ship
+    "#]],
+    );
 }
 
 #[test]
@@ -226,7 +267,10 @@ fn an_operation_that_ended_before_it_was_polled_keeps_its_outcome_and_drops_with
         2 step_completed "shipped"
         0 timer_fired
         "#,
-        expect![[""]],
+        expect![[r#"
+            3 timer_started 2h
+            waits for 3 timer 2h
+        "#]],
     );
 }
 
@@ -256,7 +300,16 @@ async fn gives_way(ctx: Context) -> Result<(), Error> {
 
 #[test]
 fn a_run_that_wakes_itself_is_polled_again_and_requests_at_each_suspension() {
-    check(gives_way, "", expect![[""]]);
+    check(
+        gives_way,
+        "",
+        expect![[r#"
+        0 timer_started 1h
+        1 timer_started 2h
+        0 timer_cancelled
+        waits for 1 timer 2h
+    "#]],
+    );
     check(
         gives_way,
         "
@@ -265,6 +318,8 @@ fn a_run_that_wakes_itself_is_polled_again_and_requests_at_each_suspension() {
         0 timer_cancelled
         1 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_completed null
+        "#]],
     );
 }

@@ -29,7 +29,10 @@ fn a_failed_attempt_waits_for_its_pause() {
         1 step_started  charge 42
         1 step_retried  1 30s bank is closed
         ",
-        expect![[""]],
+        expect![[r#"
+            waits for 0 timer 1d
+            waits for 1 retry of charge in 30s
+        "#]],
     );
 }
 
@@ -42,7 +45,10 @@ fn a_replayed_step_between_two_attempts_is_not_attempted_before_its_time() {
         1 step_started  charge 42
         1 step_retried  1 30s bank is closed
         ",
-        expect![[""]],
+        expect![[r#"
+            waits for 0 timer 1d
+            waits for 1 retry of charge in 30s
+        "#]],
     );
 }
 
@@ -56,7 +62,10 @@ fn a_step_may_be_retried_again_and_again() {
         1 step_retried  1 30s bank is closed
         1 step_retried  2 60s bank is still closed
         ",
-        expect![[""]],
+        expect![[r#"
+            waits for 0 timer 1d
+            waits for 1 retry of charge in 1m
+        "#]],
     );
     check(
         checkout,
@@ -67,7 +76,9 @@ fn a_step_may_be_retried_again_and_again() {
         1 step_retried   2 60s bank is still closed
         1 step_completed "paid"
         "#,
-        expect![[""]],
+        expect![[r#"
+            waits for 0 timer 1d
+        "#]],
     );
 }
 
@@ -80,7 +91,9 @@ fn a_step_that_failed_for_good_is_an_error_that_knows_it() {
         1 step_started  charge 42
         1 step_failed   fatal no money
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_failed fatal no money (step charge x1)
+        "#]],
     );
 }
 
@@ -123,7 +136,9 @@ fn an_output_of_another_type_fails_the_operation() {
         0 step_started   count 1
         0 step_completed "one"
         "#,
-        expect![[""]],
+        expect![[r#"
+            - run_failed invalid operation 0 of run_01KC0000000000000000000001: the payload is not a `u64`: invalid type: string "one", expected u64 at line 1 column 5
+        "#]],
     );
 }
 
@@ -192,7 +207,16 @@ async fn tells(ctx: Context) -> Result<(), Error> {
 
 #[test]
 fn an_input_that_cannot_be_a_payload_is_a_recorded_failure_in_the_same_turn() {
-    check(tells, "", expect![[""]]);
+    check(
+        tells,
+        "",
+        expect![[r#"
+        0 step_started tell null
+        0 step_failed invalid the value cannot be written as JSON: it has no words
+        1 step_started take null
+        waits for 1 step take
+    "#]],
+    );
     check(
         tells,
         "
@@ -201,7 +225,9 @@ fn an_input_that_cannot_be_a_payload_is_a_recorded_failure_in_the_same_turn() {
         1 step_started take
         1 step_failed  error no
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_failed error no (step take x1)
+        "#]],
     );
 }
 
@@ -225,6 +251,10 @@ fn code_in_place_is_let_go_outside_the_lock_when_its_step_completes() {
         1 step_started   hold
         1 step_completed
         ",
-        expect![[""]],
+        expect![[r#"
+            0 timer_cancelled
+            2 timer_started 2h
+            waits for 2 timer 2h
+        "#]],
     );
 }

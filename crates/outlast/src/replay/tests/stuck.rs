@@ -14,7 +14,13 @@ async fn waits_for_ever(_ctx: Context) -> Result<(), Error> {
 
 #[test]
 fn waiting_with_nothing_open_is_a_foreign_await() {
-    check(waits_for_ever, "", expect![[""]]);
+    check(
+        waits_for_ever,
+        "",
+        expect![[r#"
+        stuck, foreign await: run R awaits something that is not an operation of its context: it waits, and no operation is open; the usual suspects are tokio::time, channels, spawned tasks and I/O in workflow code. Move it into a step, or use ctx.sleep, ctx.hook or ctx.call
+    "#]],
+    );
 }
 
 #[workflow]
@@ -31,7 +37,9 @@ fn waiting_with_nothing_open_any_more_is_a_foreign_await() {
         0 timer_started 1h
         0 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, foreign await: run R awaits something that is not an operation of its context: it waits, and no operation is open; the usual suspects are tokio::time, channels, spawned tasks and I/O in workflow code. Move it into a step, or use ctx.sleep, ctx.hook or ctx.call
+        "#]],
     );
 }
 
@@ -53,7 +61,13 @@ async fn is_woken_by_a_thread(ctx: Context) -> Result<(), Error> {
 
 #[test]
 fn a_wake_by_another_thread_is_foreign_even_during_a_poll() {
-    check(is_woken_by_a_thread, "", expect![[""]]);
+    check(
+        is_woken_by_a_thread,
+        "",
+        expect![[r#"
+        stuck, foreign await: run R awaits something that is not an operation of its context: something that is not an operation woke it; the usual suspects are tokio::time, channels, spawned tasks and I/O in workflow code. Move it into a step, or use ctx.sleep, ctx.hook or ctx.call
+    "#]],
+    );
 }
 
 #[workflow]
@@ -69,7 +83,13 @@ async fn spins(ctx: Context) -> Result<(), Error> {
 
 #[test]
 fn a_run_that_wakes_itself_for_ever_is_stuck() {
-    check(spins, "", expect![[""]]);
+    check(
+        spins,
+        "",
+        expect![[r#"
+        stuck, foreign await: run R awaits something that is not an operation of its context: it woke itself 1000 times in a row; the usual suspects are tokio::time, channels, spawned tasks and I/O in workflow code. Move it into a step, or use ctx.sleep, ctx.hook or ctx.call
+    "#]],
+    );
 }
 
 #[workflow]
@@ -89,7 +109,9 @@ fn a_panic_in_the_workflows_code_is_stuck_with_what_it_said() {
         0 timer_started 1h
         0 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, panicked: the workflow's code panicked: no 0; mend it and deploy
+        "#]],
     );
 }
 
@@ -102,7 +124,9 @@ fn a_panic_is_found_in_replay_too() {
         0 timer_fired
         - run_completed
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, panicked: the workflow's code panicked: no 0; mend it and deploy
+        "#]],
     );
 }
 
@@ -122,7 +146,9 @@ fn a_builder_method_on_a_requested_operation_panics_with_the_remedy() {
         1 timer_started 1h
         1 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, panicked: the workflow's code panicked: operation 0 was already requested; call builder methods before the next await; mend it and deploy
+        "#]],
     );
 }
 
@@ -136,7 +162,9 @@ fn a_builder_method_on_a_requested_operation_panics_though_its_outcome_is_there(
         - hook_received answer 1
         1 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, panicked: the workflow's code panicked: operation 0 was already requested; call builder methods before the next await; mend it and deploy
+        "#]],
     );
 }
 
@@ -155,7 +183,9 @@ fn an_operation_that_is_polled_after_it_completed_panics() {
         0 timer_started 1h
         0 timer_fired
         ",
-        expect![[""]],
+        expect![[r#"
+            stuck, panicked: the workflow's code panicked: operation 0 was polled after it completed; mend it and deploy
+        "#]],
     );
 }
 
@@ -166,6 +196,20 @@ async fn doubles(_ctx: Context, number: u32) -> Result<u32, Error> {
 
 #[test]
 fn an_input_that_does_not_fit_fails_the_run() {
-    check_with(doubles, 21.into(), "", expect![[""]]);
-    check_with(doubles, "x".into(), "", expect![[""]]);
+    check_with(
+        doubles,
+        21.into(),
+        "",
+        expect![[r#"
+        - run_completed 42
+    "#]],
+    );
+    check_with(
+        doubles,
+        "x".into(),
+        "",
+        expect![[r#"
+        - run_failed invalid the input of workflow `doubles` does not fit: the payload is not a `u32`: invalid type: string "x", expected u32 at line 1 column 3
+    "#]],
+    );
 }

@@ -1,0 +1,184 @@
+//! The report: a table for people, one JSON object for programs.
+
+use serde::Serialize;
+
+use crate::Result;
+use crate::env::WorldKind;
+use crate::machine::Machine;
+use crate::raw::Raw;
+use crate::stats::median;
+use crate::workload::{Measurement, Row};
+
+/// All rounds of one row.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    row: &'static Row,
+    /// What each round measured.
+    pub(crate) rounds: Vec<Measurement>,
+}
+
+impl Finding {
+    /// Nothing measured yet.
+    pub(crate) fn of(row: &'static Row) -> Self {
+        Self { row, rounds: Vec::new() }
+    }
+
+    /// Says on the standard error what was wrong with the work itself.
+    pub(crate) fn tell_faults(&self) {
+        for fault in self.rounds.iter().flat_map(|round| &round.faults) {
+            eprintln!("{}: {fault}", self.row.id);
+        }
+    }
+
+    fn entry(&self) -> Entry {
+        let of = |pick: fn(&Measurement) -> f64| median(&self.rounds.iter().map(pick).collect::<Vec<_>>());
+        let (value, ratio) = (of(|round| round.value), of(|round| round.ratio));
+        let is_right = self.rounds.iter().all(|round| round.faults.is_empty());
+        let target = self.row.target;
+        Entry {
+            id: self.row.id,
+            what: self.row.what,
+            value,
+            unit: self.row.unit,
+            ratio,
+            target: target.limit(),
+            ok: is_right && target.is_met_by(ratio),
+            wanted: target.to_string(),
+            verdict: match (is_right, target.is_met_by(ratio)) {
+                (false, _) => "WRONG",
+                (true, false) => "MISS",
+                (true, true) => "ok",
+            },
+        }
+    }
+}
+
+/// What was measured, where and how.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    world: String,
+    settings: Settings,
+    raw: RawLimits,
+    results: Vec<Entry>,
+}
+
+/// Under which conditions the figures were measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Settings {
+    /// How often each workload was measured.
+    pub(crate) rounds: u32,
+    /// Where the files were.
+    pub(crate) folder: String,
+    /// What a commit waits for.
+    pub(crate) sync: &'static str,
+    /// The machine.
+    #[serde(flatten)]
+    pub(crate) machine: Machine,
+}
+
+#[derive(Debug, Serialize)]
+struct RawLimits {
+    c1_us: f64,
+    r100_rows_s: f64,
+}
+
+/// One row of the report.
+#[derive(Debug, Serialize)]
+struct Entry {
+    id: &'static str,
+    what: &'static str,
+    value: f64,
+    unit: &'static str,
+    ratio: f64,
+    target: f64,
+    ok: bool,
+    #[serde(skip)]
+    wanted: String,
+    #[serde(skip)]
+    verdict: &'static str,
+}
+
+impl Report {
+    /// The medians of all rounds.
+    pub(crate) fn new(world: WorldKind, settings: Settings, raw: Raw, findings: &[Finding]) -> Self {
+        Self {
+            world: world.to_string(),
+            settings,
+            raw: RawLimits { c1_us: raw.c1_us, r100_rows_s: raw.r100_rows_s },
+            results: findings.iter().map(Finding::entry).collect(),
+        }
+    }
+
+    /// One JSON object on one line.
+    pub(crate) fn to_json(&self) -> Result<String> {
+        Ok(serde_json::to_string(self)?)
+    }
+
+    /// The machine, the raw limits, and an aligned table.
+    pub(crate) fn to_table(&self) -> String {
+        let Settings { rounds, folder, sync, machine } = &self.settings;
+        let raw = format!("C1 {} us, R100 {} rows/s", number(self.raw.c1_us), number(self.raw.r100_rows_s));
+        let mut text = format!(
+            "{machine}, mimalloc\nworld {}, sync {sync}, in {folder}\n\
+             median of {rounds} round(s); raw limits of the disk: {raw}\n\n",
+            self.world
+        );
+        let head = ["id", "what", "value", "ratio", "target", ""].map(str::to_owned);
+        let rows = self.results.iter().map(Entry::cells);
+        let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
+        for line in aligned(&rows) {
+            text.push_str(&line);
+            text.push('\n');
+        }
+        text
+    }
+}
+
+impl Entry {
+    fn cells(&self) -> [String; 6] {
+        let value = format!("{} {}", number(self.value), self.unit);
+        let ratio = number(self.ratio);
+        [self.id.into(), self.what.into(), value, ratio, self.wanted.clone(), self.verdict.into()]
+    }
+}
+
+/// Lines whose columns stand under each other; the columns with a number at their end are set right.
+fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+    const RIGHT: [usize; 2] = [2, 3];
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let cell = |column: usize, text: &str| match RIGHT.contains(&column) {
+        true => format!("{text:>0$}", widths[column]),
+        false => format!("{text:<0$}", widths[column]),
+    };
+    let line = |row: &[String; N]| {
+        let cells: [String; N] = std::array::from_fn(|column| cell(column, &row[column]));
+        cells.join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A number as people read it: three digits of it count, thousands stand apart.
+pub(crate) fn number(number: f64) -> String {
+    let decimals = match number.abs() {
+        large if large >= 100.0 => 0,
+        ten if ten >= 10.0 => 1,
+        one if one >= 1.0 => 2,
+        _ => 3,
+    };
+    let text = format!("{number:.decimals$}");
+    let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
+    let mut grouped = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        let left = whole.len() - at;
+        if at > 0 && left.is_multiple_of(3) && grouped.ends_with(|c: char| c.is_ascii_digit()) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    let part = part.trim_end_matches('0');
+    if part.is_empty() { grouped } else { format!("{grouped}.{part}") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,48 @@
+//! B5: how long a caller waits for the result of a small workflow.
+
+use outlast::prelude::*;
+
+use super::counting::{count_once, worker};
+use super::{Measurement, Row, Target, Workload};
+use crate::Result;
+use crate::env::{Env, WorldKind, block_on};
+use crate::stats::percentile;
+use crate::stopwatch::Stopwatch;
+
+const SAMPLES: usize = 1_000;
+
+/// Runs before, so that threads are up and statements prepared.
+const WARM_UP_RUNS: usize = 50;
+
+/// The time from start to result, as a multiple of a raw commit.
+pub(super) const WORKLOAD: Workload = Workload {
+    id: "B5",
+    what: "start to result, one step, idle, 1,000 samples; x C1",
+    worlds: &[WorldKind::Sqlite, WorldKind::Memory],
+    rows: &[
+        Row { id: "B5 p50", what: "start to result, p50; x C1", unit: "us", target: Target::AtMost(5.0) },
+        Row { id: "B5 p99", what: "start to result, p99; x C1", unit: "us", target: Target::AtMost(30.0) },
+    ],
+    run,
+};
+
+fn run(env: &Env) -> Result<Vec<Measurement>> {
+    let samples = block_on(async {
+        let world = env.open().await?;
+        let worker = worker(&world).await?;
+        let client = Client::new(world);
+        for _ in 0..WARM_UP_RUNS {
+            count_once(&client, 1).await?;
+        }
+        let mut samples = Vec::with_capacity(SAMPLES);
+        for _ in 0..SAMPLES {
+            let watch = Stopwatch::start();
+            count_once(&client, 1).await?;
+            samples.push(watch.micros());
+        }
+        worker.stop().await?;
+        Ok(samples)
+    })?;
+    let measured = [50, 99].map(|percent| percentile(&samples, percent));
+    Ok(measured.map(|micros| Measurement::relative(micros, micros / env.raw.c1_us)).to_vec())
+}

@@ -1,0 +1,76 @@
+//! The process of B7 that is killed, and started again with the same arguments.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use outlast::prelude::*;
+
+use super::effects::{EffectsFile, STEPS};
+use crate::Result;
+use crate::env::{block_on, sqlite_url};
+use crate::stopwatch::work;
+
+/// The hidden subcommand that runs it.
+pub(crate) const COMMAND: &str = "b7-child";
+
+/// What it says when every run has its output.
+pub(super) const DONE: &str = "done";
+
+/// How long a step takes.
+const STEP: Duration = Duration::from_millis(1);
+
+/// What the parent tells its child.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ChildPlan {
+    /// Where the world and the effects are.
+    folder: PathBuf,
+    /// How many runs to start.
+    runs: usize,
+}
+
+/// One effect, and a millisecond. The effect comes first, so that an attempt which is killed counts.
+#[step]
+async fn effect(cx: StepContext<EffectsFile>, run: usize, step: usize) -> Result<usize, StepError> {
+    cx.state().add(run, step)?;
+    work(STEP).await;
+    Ok(step)
+}
+
+/// The steps of one run, one after the other.
+#[workflow]
+async fn effects(ctx: Context, run: usize) -> Result<usize, Error> {
+    let mut done = 0;
+    for step in 0..STEPS {
+        done += usize::from(ctx.step(effect, (run, step)).await? == step);
+    }
+    Ok(done)
+}
+
+/// Starts the runs, or finds them by their keys, and waits for all outputs.
+pub(crate) fn run(plan: &ChildPlan) -> Result<()> {
+    block_on(async {
+        let world = outlast::open(&sqlite_url(&plan.folder)).await?;
+        let worker = Worker::builder(world.clone())
+            .state(EffectsFile::open(&plan.folder)?)
+            .register((effects, effect))
+            .start()
+            .await?;
+        let client = Client::new(world);
+        let mut tasks = tokio::task::JoinSet::new();
+        for run in 0..plan.runs {
+            let client = client.clone();
+            tasks.spawn(
+                async move { client.start(effects, run).key(format!("run-{run}")).await?.output().await },
+            );
+        }
+        while let Some(output) = tasks.join_next().await {
+            let done = output??;
+            if done != STEPS {
+                return Err(format!("a run of {STEPS} steps says that it did {done}").into());
+            }
+        }
+        println!("{DONE}");
+        worker.stop().await?;
+        Ok(())
+    })
+}

@@ -1,0 +1,264 @@
+//! Worker and world of a random run, without either: what it is told comes from a seed.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use outlast_core::{
+    Event, Failure, FailureKind, MessageId, OpNumber, Payload, Status, Timestamp, TurnRecord, Wait,
+};
+
+use super::{Case, history};
+use crate::replay::Machine;
+use crate::replay::tests::{START, turn};
+
+/// Turns after which a run that has not ended is left alone.
+const TURNS_MAX: usize = 30;
+
+/// A run as it was lived.
+pub(super) struct Life {
+    /// The start, when it was no worker's turn.
+    fresh: Option<TurnRecord>,
+    pub(super) turns: Vec<TurnRecord>,
+    /// What was told in each turn after the first.
+    told: Vec<Told>,
+    /// What was there after each turn.
+    after: Vec<After>,
+}
+
+/// What a turn is told, so that it can be told again.
+struct Told {
+    at: Timestamp,
+    /// Whether the worker looked at the clock before the turn, and the timers it found due.
+    due: Option<Vec<(Timestamp, OpNumber)>>,
+    /// What it delivered, as events.
+    events: Vec<Event>,
+}
+
+/// What two machines of one run must agree on.
+#[derive(Clone, Debug, PartialEq)]
+struct State {
+    summary: String,
+    ended: Option<Status>,
+    waits: Vec<Wait>,
+    next_due: Option<Timestamp>,
+    is_active: bool,
+}
+
+impl State {
+    fn of(machine: &Machine) -> Self {
+        let ended = machine.ended();
+        Self {
+            summary: machine.summary(),
+            ended,
+            // Nobody asks what a run waits for that has ended.
+            waits: if ended.is_some() { Vec::new() } else { machine.waits() },
+            next_due: machine.next_due().filter(|_| ended.is_none()),
+            is_active: machine.is_active() && ended.is_none(),
+        }
+    }
+}
+
+/// What was there after a turn.
+struct After {
+    state: State,
+    /// The steps that were being attempted.
+    attempting: HashSet<OpNumber>,
+    /// Up to when pauses and timers had been looked at.
+    looked_at: Timestamp,
+    /// The attempts that began after the turn: operation and number.
+    started: Vec<(OpNumber, u32)>,
+}
+
+struct Driver {
+    rng: fastrand::Rng,
+    machine: Machine,
+    now: Timestamp,
+    looked_at: Timestamp,
+    attempting: HashSet<OpNumber>,
+    /// The attempts under way, those of dropped operations too.
+    attempts: Vec<(OpNumber, u32)>,
+    messages: u128,
+    life: Life,
+}
+
+/// Lives a run of the case's workflow with a seed.
+pub(super) fn live(case: &Case, seed: u64) -> Life {
+    let rng = fastrand::Rng::with_seed(seed);
+    let (machine, first) = case.fresh().unwrap();
+    let life = Life { fresh: None, turns: vec![first], told: Vec::new(), after: Vec::new() };
+    let mut driver = Driver {
+        rng,
+        machine,
+        now: START,
+        looked_at: START,
+        attempting: HashSet::new(),
+        attempts: Vec::new(),
+        messages: 0,
+        life,
+    };
+    driver.begin();
+    while driver.machine.ended().is_none() && driver.life.turns.len() < TURNS_MAX {
+        driver.turn();
+    }
+    driver.life
+}
+
+impl Driver {
+    fn begin(&mut self) {
+        // The run may have been started before a worker had it.
+        let wait = Duration::from_micros(self.rng.u64(0..3));
+        self.now = self.now.plus(wait);
+        self.machine.set_time(self.now);
+        let mut events = Vec::new();
+        self.machine.begin(&mut events).unwrap();
+        if wait.is_zero() {
+            self.life.turns[0].events.append(&mut events);
+        } else {
+            self.life.fresh = Some(self.life.turns.remove(0));
+            self.life.turns.push(turn(self.now, events));
+        }
+        self.end_turn();
+    }
+
+    fn turn(&mut self) {
+        self.now = self.now.plus(Duration::from_micros(self.rng.u64(0..3_000_000)));
+        let mut events = Vec::new();
+        for _ in 0..self.rng.usize(0..4) {
+            events.extend(self.attempt_end());
+        }
+        for _ in 0..self.rng.usize(0..3) {
+            events.push(self.message());
+        }
+        let is_idle = events.is_empty();
+        if is_idle {
+            self.now = self.machine.next_due().unwrap_or(self.now).max(self.now);
+        }
+        let due = (is_idle || self.rng.bool()).then(|| self.look_at_the_clock());
+        events.extend(due.iter().flatten().map(|(_, op)| Event::TimerFired { op: *op }));
+        self.rng.shuffle(&mut events);
+        let told = Told { at: self.now, due, events };
+        let added = tell(&mut self.machine, &told);
+        self.life.turns.push(turn(self.now, added));
+        self.life.told.push(told);
+        self.end_turn();
+    }
+
+    /// Looks at what was decided, and begins the attempts it asks for.
+    fn end_turn(&mut self) {
+        let state = State::of(&self.machine);
+        let attempting = self.attempting.clone();
+        let ended = self.machine.ended().is_some();
+        let steps = if ended { Vec::new() } else { self.machine.take_startable() };
+        let mut started: Vec<_> = steps.iter().map(|step| (step.op, step.attempt)).collect();
+        started.sort();
+        self.attempting.extend(started.iter().map(|(op, _)| *op));
+        self.attempts.extend(&started);
+        self.life.after.push(After { state, attempting, looked_at: self.looked_at, started });
+    }
+
+    fn look_at_the_clock(&mut self) -> Vec<(Timestamp, OpNumber)> {
+        self.looked_at = self.now;
+        self.machine.take_due(self.now)
+    }
+
+    fn attempt_end(&mut self) -> Option<Event> {
+        if self.attempts.is_empty() {
+            return None;
+        }
+        let (op, attempt) = self.attempts.swap_remove(self.rng.usize(..self.attempts.len()));
+        self.attempting.remove(&op);
+        let failure = Failure::new(FailureKind::Error, "out of luck").of_step("work", attempt);
+        Some(match self.rng.u32(..4) {
+            0 if self.machine.may_retry(op) => {
+                let retry_at = self.now.plus(Duration::from_millis(self.rng.u64(1..5_000)));
+                Event::StepRetried { op, attempt, failure, retry_at }
+            }
+            1 => Event::StepFailed { op, failure },
+            // Not always the type that the workflow asks for.
+            2 if self.rng.u32(..8) == 0 => Event::StepCompleted { op, output: Payload::json("x").unwrap() },
+            _ => Event::StepCompleted { op, output: Payload::json(&self.rng.u32(..100)).unwrap() },
+        })
+    }
+
+    fn message(&mut self) -> Event {
+        self.messages += 1;
+        let message = MessageId::from_bits(self.messages);
+        if self.rng.u32(..12) == 0 {
+            return Event::CancelRequested { message, reason: "enough".into(), pauses: Vec::new() };
+        }
+        let name = format!("hook-{}", self.rng.u32(..3)).into();
+        Event::HookReceived { name, message, payload: Payload::json(&self.messages).unwrap() }
+    }
+}
+
+/// Tells a machine what a turn is told, and returns what the turn added.
+fn tell(machine: &mut Machine, told: &Told) -> Vec<Event> {
+    let mut added = Vec::new();
+    machine.set_time(told.at);
+    for event in &told.events {
+        machine.deliver(history::delivery(event.clone()), &mut added).unwrap_or_else(|stuck| {
+            panic!("{}", stuck.message);
+        });
+    }
+    added
+}
+
+impl Life {
+    /// Replays the first so many turns, compares, and goes on from there to the end.
+    pub(super) fn replay_and_go_on(&self, case: &Case, turns: usize) {
+        let place = turns - 1;
+        self.crash(case, turns);
+        let mut machine = self.replayed(case, turns);
+        machine.set_attempting(&self.after[place].attempting);
+        machine.take_due(self.after[place].looked_at);
+        self.compare(&mut machine, place);
+        for later in turns..self.turns.len() {
+            let told = &self.told[later - 1];
+            if let Some(due) = &told.due {
+                assert_eq!(&machine.take_due(told.at), due);
+            }
+            assert_eq!(tell(&mut machine, told), self.turns[later].events, "turn {later} from turn {place}");
+            self.compare(&mut machine, later);
+        }
+    }
+
+    /// After a crash nothing is being attempted: all that was begins anew, and nothing else.
+    fn crash(&self, case: &Case, turns: usize) {
+        let After { state, attempting, looked_at, started } = &self.after[turns - 1];
+        if state.ended.is_some() {
+            return;
+        }
+        let mut machine = self.replayed(case, turns);
+        machine.take_due(*looked_at);
+        let again: HashSet<_> = machine.take_startable().iter().map(|step| step.op).collect();
+        let open = |op: &&OpNumber| {
+            let line = format!("{op} step ");
+            state.summary.lines().any(|known| known.starts_with(&line) && known.ends_with(": open"))
+        };
+        let before: HashSet<_> = attempting.iter().filter(open).copied().collect();
+        let before = before.into_iter().chain(started.iter().map(|(op, _)| *op)).collect();
+        assert_eq!(again, before, "attempts after a crash at turn {}", turns - 1);
+    }
+
+    /// The machine after so many turns as a world gives them back.
+    fn replayed(&self, case: &Case, turns: usize) -> Machine {
+        let read = |turn: &TurnRecord| {
+            let mut text = String::new();
+            Event::write_all(&turn.events, &mut text);
+            TurnRecord { events: Event::read_all(&text).unwrap(), ..turn.clone() }
+        };
+        let history = self.fresh.iter().chain(&self.turns[..turns]).map(read).collect();
+        case.replay(history).unwrap_or_else(|stuck| panic!("at turn {}: {}", turns - 1, stuck.message))
+    }
+
+    fn compare(&self, machine: &mut Machine, place: usize) {
+        let After { state, started, .. } = &self.after[place];
+        assert_eq!(&State::of(machine), state, "after turn {place}");
+        if state.ended.is_none() {
+            let steps = machine.take_startable();
+            let mut steps: Vec<_> = steps.iter().map(|step| (step.op, step.attempt)).collect();
+            steps.sort();
+            assert_eq!(&steps, started, "attempts after turn {place}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Drop: the loser of a race ends quietly, and drops that are not the workflow's own mean nothing.
+
+use outlast::Status;
+use outlast::prelude::*;
+
+use super::rig::{Ask, Rig, on_every_world, trace, traces};
+
+on_every_world! {
+    the_loser_of_a_race_neither_blocks_the_end_nor_writes_after_it,
+    the_outcome_of_a_dropped_step_is_discarded,
+    a_dropped_step_is_not_attempted_again_after_a_crash,
+    a_step_dropped_between_two_attempts_is_not_attempted_again,
+    a_dropped_timer_does_not_wake_the_run,
+    an_operation_dropped_before_it_was_requested_keeps_its_number_and_leaves_no_event,
+    drops_at_eviction_mean_nothing,
+    drops_at_a_stop_mean_nothing,
+    after_the_final_event_nothing_is_appended,
+}
+
+#[workflow]
+async fn race_to_the_end(ctx: Context) -> Result<String, Error> {
+    select! {
+        word = ctx.blocked("slow") => { word }
+        slept = ctx.sleep("1m") => { slept.map(|()| "slept".to_owned()) }
+    }
+}
+
+async fn the_loser_of_a_race_neither_blocks_the_end_nor_writes_after_it(rig: Rig) {
+    let worker = rig.worker(race_to_the_end).await;
+    let run = rig.client.start(race_to_the_end, ()).await.unwrap();
+    rig.desk.until("began slow", 1).await;
+    rig.clock.advance("1m");
+    assert_eq!(run.output().await.unwrap(), "slept");
+    let before = rig.turns(run.id()).await;
+    rig.desk.open("slow");
+    rig.desk.until("ended slow", 1).await;
+    worker.stop().await.unwrap();
+    assert_eq!(rig.turns(run.id()).await, before);
+    rig.assert_history(
+        run.id(),
+        "0 step_started blocked\n 1 timer_started 1m\n 1 timer_fired\n run_completed \"slept\"",
+    )
+    .await;
+}
+
+#[workflow]
+async fn race_then_wait(ctx: Context) -> Result<u32, Error> {
+    select! {
+        _ = ctx.blocked("slow") => {}
+        _ = ctx.sleep("1m") => {}
+    }
+    ctx.hook::<u32>("x").await
+}
+
+async fn the_outcome_of_a_dropped_step_is_discarded(rig: Rig) {
+    let _worker = rig.worker(race_then_wait).await;
+    let run = rig.client.start(race_then_wait, ()).await.unwrap();
+    rig.desk.until("began slow", 1).await;
+    rig.clock.advance("1m");
+    rig.until(run.id(), Status::Waiting).await;
+    rig.desk.open("slow");
+    rig.desk.until("ended slow", 1).await;
+    rig.send(run.id(), "x", 7).await;
+    assert_eq!(run.output().await.unwrap(), 7);
+    rig.assert_history(
+        run.id(),
+        "0 step_started blocked
+         1 timer_started 1m
+         1 timer_fired
+         0 step_dropped
+         2 hook_opened x
+         hook_received x 7
+         run_completed 7",
+    )
+    .await;
+}
+
+async fn a_dropped_step_is_not_attempted_again_after_a_crash(rig: Rig) {
+    let worker = rig.worker(race_then_wait).await;
+    let run = rig.client.start(race_then_wait, ()).await.unwrap();
+    rig.desk.until("began slow", 1).await;
+    rig.clock.advance("1m");
+    rig.until(run.id(), Status::Waiting).await;
+    rig.crash(worker);
+    let _worker = rig.worker(race_then_wait).await;
+    rig.send(run.id(), "x", 7).await;
+    assert_eq!(run.output().await.unwrap(), 7);
+    assert_eq!(rig.desk.count("began slow"), 1);
+}
+
+async fn a_step_dropped_between_two_attempts_is_not_attempted_again(rig: Rig) {
+    #[workflow]
+    async fn impatient(ctx: Context) -> Result<(), Error> {
+        select! {
+            _ = ctx.flaky(9) => {}
+            _ = ctx.sleep("100ms") => {}
+        }
+        ctx.sleep("1h").await
+    }
+    let _worker = rig.worker(impatient).await;
+    let run = rig.client.start(impatient, ()).await.unwrap();
+    rig.clock.run_until_idle().await;
+    run.output().await.unwrap();
+    assert_eq!(rig.desk.count("flaky"), 1);
+}
+
+async fn a_dropped_timer_does_not_wake_the_run(rig: Rig) {
+    #[workflow]
+    async fn calm(ctx: Context) -> Result<u32, Error> {
+        select! {
+            _ = ctx.hook::<u32>("go") => {}
+            _ = ctx.sleep("1m") => {}
+        }
+        ctx.hook::<u32>("x").await
+    }
+    let _worker = rig.worker(calm).await;
+    let run = rig.client.start(calm, ()).await.unwrap();
+    rig.send(run.id(), "go", 1).await;
+    rig.settle().await;
+    assert_eq!(rig.view(run.id()).await.wake_at, None);
+    assert_eq!(rig.clock.next_sleeper(), None);
+}
+
+async fn an_operation_dropped_before_it_was_requested_keeps_its_number_and_leaves_no_event(rig: Rig) {
+    #[workflow]
+    async fn undecided(ctx: Context) -> Result<(), Error> {
+        drop(ctx.note("never"));
+        drop(ctx.sleep("1h"));
+        drop(ctx.hook::<u32>("x"));
+        ctx.note("a").await.map(drop)
+    }
+    let _worker = rig.worker(undecided).await;
+    let run = rig.client.start(undecided, ()).await.unwrap();
+    run.output().await.unwrap();
+    rig.assert_history(run.id(), "3 step_started note\n 3 step_completed \"a\"\n run_completed null").await;
+    assert_eq!(rig.desk.notes(), ["a"]);
+}
+
+/// Asks for operations when it is dropped.
+struct Guard(Context);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        trace(self.0.run(), "dropped");
+        std::mem::forget(self.0.note("from a drop"));
+        std::mem::forget(self.0.sleep("1h"));
+    }
+}
+
+#[workflow]
+async fn guarded(ctx: Context) -> Result<u32, Error> {
+    let _guard = Guard(ctx.clone());
+    let _open = ctx.hook::<u32>("never");
+    let first = ctx.hook::<u32>("x").await?;
+    Ok(first + ctx.hook::<u32>("x").await?)
+}
+
+const GUARDED: &str = "
+    0 hook_opened never
+    1 hook_opened x
+    hook_received x 1
+    2 hook_opened x
+    hook_received x 2
+    run_completed 3";
+
+async fn drops_at_eviction_mean_nothing(rig: Rig) {
+    let _worker = rig.worker(guarded).await;
+    let run = rig.client.start(guarded, ()).await.unwrap();
+    rig.settle().await;
+    rig.send(run.id(), "x", 1).await;
+    rig.settle().await;
+    assert!(traces(run.id(), "dropped") >= 2, "it was evicted after every turn");
+    rig.send(run.id(), "x", 2).await;
+    assert_eq!(run.output().await.unwrap(), 3);
+    rig.assert_history(run.id(), GUARDED).await;
+    assert_eq!(rig.desk.notes().len(), 0);
+}
+
+async fn drops_at_a_stop_mean_nothing(rig: Rig) {
+    let worker = rig.caching().register(guarded).start().await.unwrap();
+    let run = rig.client.start(guarded, ()).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    assert_eq!(traces(run.id(), "dropped"), 1);
+    let _worker = rig.worker(guarded).await;
+    rig.send(run.id(), "x", 1).await;
+    rig.send(run.id(), "x", 2).await;
+    assert_eq!(run.output().await.unwrap(), 3);
+    rig.assert_history(run.id(), GUARDED).await;
+}
+
+async fn after_the_final_event_nothing_is_appended(rig: Rig) {
+    #[workflow]
+    async fn hasty(ctx: Context) -> Result<u32, Error> {
+        let payload = ctx.hook::<u32>("x").await?;
+        let _open = (ctx.note("never"), ctx.sleep("1h"), ctx.hook::<u32>("x"));
+        Ok(payload)
+    }
+    let run = rig.client.start(hasty, ()).await.unwrap();
+    for payload in [1, 2, 3] {
+        rig.send(run.id(), "x", payload).await;
+    }
+    run.cancel("too late").await.unwrap_or(outlast::Cancel::Requested);
+    let run = match rig.status(run.id()).await {
+        // Without a turn, the cancel came first; then there is nothing to append to.
+        Status::Cancelled => rig.client.start(hasty, ()).await.unwrap(),
+        _ => run,
+    };
+    let worker = rig.worker(hasty).await;
+    for payload in [1, 2, 3] {
+        rig.client.send(run.id(), "x", &payload).await.unwrap_or_default();
+    }
+    assert_eq!(run.output().await.unwrap(), 1);
+    worker.stop().await.unwrap();
+    let history = rig.history(run.id()).await;
+    assert!(history.ends_with("run_completed 1"), "{history}");
+    assert_eq!(rig.desk.notes().len(), 0);
+}

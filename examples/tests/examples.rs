@@ -1,0 +1,161 @@
+//! The examples do what they say, also when they are killed.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use outlast::prelude::*;
+use outlast::{Status, Wait};
+use tempfile::TempDir;
+
+#[test]
+fn quickstart_sells_an_order_and_remembers_it() {
+    let folder = TempDir::new().unwrap();
+    let first = stdout(quickstart(folder.path(), &["--pause", "10ms"]).output().unwrap());
+    assert_lines(
+        &first,
+        &[
+            "start me again: I go on",
+            "42 is new",
+            "attempt 1: the bank does not answer",
+            "attempt 2: 42 EUR charged",
+        ],
+    );
+    assert_lines(&first, &["42 EUR charged", "receipt  parcel of order 42, payment run_", "sqlite3 shop.db"]);
+    assert!(first.contains("the parcel is on its way") && first.contains("mail sent"), "{first}");
+
+    let second = stdout(quickstart(folder.path(), &["--pause", "10ms"]).output().unwrap());
+    assert_lines(&second, &["42 is known", "charge   is recorded", "receipt  parcel of order 42"]);
+    assert!(!second.contains("attempt") && !second.contains("mail sent"), "{second}");
+
+    let other = stdout(quickstart(folder.path(), &["--pause", "10ms", "--order", "43"]).output().unwrap());
+    assert_lines(&other, &["43 is new", "EUR charged", "receipt  parcel of order 43"]);
+}
+
+#[test]
+fn a_killed_quickstart_goes_on_and_charges_once() {
+    let folder = TempDir::new().unwrap();
+    let (file, printed) = (folder.path().join("orders.db"), folder.path().join("printed.txt"));
+    let arguments = ["orders.db", "--order", "7", "--pause", "3s"];
+    let output = std::fs::File::create(&printed).unwrap();
+    let mut child = quickstart(folder.path(), &arguments).stdout(output).spawn().unwrap();
+    let asleep = until_asleep(&mut child, &printed, &file);
+    child.kill().unwrap(); // SIGKILL
+    assert!(!child.wait().unwrap().success());
+    asleep.unwrap();
+    let before = std::fs::read_to_string(&printed).unwrap();
+    assert!(!before.contains("receipt"), "{before}");
+
+    let after = stdout(quickstart(folder.path(), &arguments).output().unwrap());
+    assert_lines(
+        &after,
+        &["7 is known", "charge   is recorded, and does not run again", "receipt  parcel of order 7"],
+    );
+    let both = before + &after;
+    for effect in ["EUR charged", "the parcel is on its way", "mail sent"] {
+        assert_eq!(both.matches(effect).count(), 1, "{effect}:\n{both}");
+    }
+}
+
+#[test]
+fn quickstart_says_what_is_wrong_with_its_arguments() {
+    let folder = TempDir::new().unwrap();
+    let refused = |arguments: &[&str]| {
+        let output = quickstart(folder.path(), arguments).output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(refused(&["--order"]).contains("--order: a name is missing"));
+    assert!(refused(&["--fast"]).contains("--fast: there is no such option"));
+    assert!(refused(&["--pause", "soon"]).contains("`soon` is not a duration"));
+    assert!(refused(&["no-such-folder/shop.db"]).contains("no-such-folder"));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+
+    let help = stdout(quickstart(folder.path(), &["--help"]).output().unwrap());
+    assert!(help.contains("--pause DURATION"), "{help}");
+}
+
+#[test]
+fn hooks_shows_every_way_an_approval_ends() {
+    let shown = stdout(Command::new(built("hooks")).output().unwrap());
+    assert_lines(
+        &shown,
+        &[
+            "output   a new chair: approved by Ada",
+            "output   a yacht: refused by Grace",
+            "output   a day off: nobody answered in time",
+            "mail     never mind a fax machine",
+            "error    cancelled: we have e-mail",
+            "error    run run_",
+        ],
+    );
+}
+
+fn quickstart(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(built("quickstart"));
+    command.args(arguments).current_dir(folder);
+    command
+}
+
+/// Returns when the run that the child began sleeps, as a client of the same file sees it.
+fn until_asleep(child: &mut Child, printed: &Path, file: &Path) -> Result<(), Error> {
+    let mut still_alive = || match child.try_wait()? {
+        None => Ok(()),
+        Some(status) => Err(Error::msg(format!("quickstart ended too early: {status}"))),
+    };
+    while !std::fs::read_to_string(printed)?.contains("is new") {
+        still_alive()?;
+        std::thread::yield_now();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(async {
+        let client = Client::new(outlast::open(&format!("sqlite:{}", file.display())).await?);
+        loop {
+            let runs = client.newest(&[Status::Waiting], 1).await?;
+            if runs.iter().any(|run| matches!(run.waits[..], [Wait::Timer { .. }])) {
+                return Ok(());
+            }
+            still_alive()?;
+        }
+    })
+}
+
+/// The executable of an example. Tests alone do not make cargo build the examples, so it is asked to.
+fn built(example: &str) -> PathBuf {
+    static EXECUTABLES: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    let executables = EXECUTABLES.get_or_init(|| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
+        cargo.args(["build", "--quiet", "--examples", "--message-format=json-render-diagnostics"]);
+        if !cfg!(debug_assertions) {
+            cargo.arg("--release");
+        }
+        let messages = stdout(cargo.stderr(Stdio::inherit()).output().unwrap());
+        let executable = |line: &str| {
+            let message: serde_json::Value = serde_json::from_str(line).ok()?;
+            Some(PathBuf::from(message["executable"].as_str()?))
+        };
+        messages.lines().filter_map(executable).collect()
+    });
+    executables.iter().find(|path| path.file_stem().is_some_and(|stem| stem == example)).unwrap().clone()
+}
+
+/// What a program printed; panics when it failed.
+fn stdout(output: Output) -> String {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {error}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Asserts that the parts occur in the text, in this order.
+fn assert_lines(text: &str, parts: &[&str]) {
+    let mut rest = text;
+    for part in parts {
+        let Some((_, after)) = rest.split_once(part) else {
+            panic!("`{part}` is missing or misplaced in:\n{text}")
+        };
+        rest = after;
+    }
+}
