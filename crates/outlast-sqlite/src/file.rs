@@ -90,7 +90,8 @@ fn connect(path: &Path, sync: Sync) -> Result<Connection, WorldError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(|error| of_sqlite(&error, path))?;
-    configure(&connection, sync).map_err(|error| of_sqlite(&error, path))?;
+    // Another process may be making or recovering the file at this moment.
+    retry_busy(|| configure(&connection, sync)).map_err(|error| of_sqlite(&error, path))?;
     Ok(connection)
 }
 

@@ -1,12 +1,14 @@
 //! The world of Outlast on one SQLite file: nothing to install, several processes may share it.
 //!
 //! ```no_run
-//! # fn main() -> Result<(), outlast_core::WorldError> {
-//! # let clock: std::sync::Arc<dyn outlast_core::Clock> = unimplemented!();
+//! use std::sync::Arc;
+//!
+//! use outlast_core::{Clock, WorldError};
 //! use outlast_sqlite::{SqliteOptions, SqliteWorld};
 //!
-//! let world = SqliteWorld::open("sqlite:shop.db", SqliteOptions::new(clock))?;
-//! # Ok(()) }
+//! fn open_shop(clock: Arc<dyn Clock>) -> Result<SqliteWorld, WorldError> {
+//!     SqliteWorld::open("sqlite:shop.db", SqliteOptions::new(clock))
+//! }
 //! ```
 //!
 //! Histories can be read with any SQLite tool:

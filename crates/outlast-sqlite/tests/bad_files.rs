@@ -113,3 +113,19 @@ fn a_file_that_is_being_written_is_awaited() {
 }
 
 const ID: outlast_core::SessionId = outlast_core::SessionId::from_bits(1);
+
+#[test]
+fn a_new_file_may_be_opened_by_many_at_the_same_moment() {
+    for _ in 0..20 {
+        let place = Place::new();
+        let gate = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    gate.wait();
+                    place.open()
+                });
+            }
+        });
+    }
+}
