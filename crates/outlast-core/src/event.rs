@@ -265,6 +265,15 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The status of a run that ended like this.
+    pub fn status(&self) -> crate::run::Status {
+        match self {
+            Self::Completed(_) => crate::run::Status::Completed,
+            Self::Failed(_) => crate::run::Status::Failed,
+            Self::Cancelled(_) => crate::run::Status::Cancelled,
+        }
+    }
+
     /// The outcome that a run's final event records; `None` when `event` is not final.
     pub fn of_final(event: &Event) -> Option<Self> {
         match event {

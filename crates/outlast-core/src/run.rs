@@ -18,7 +18,7 @@ use crate::time::Timestamp;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Status {
-    /// Started; no worker has had it yet.
+    /// No worker has had it yet, or its worker let go of it: it waits for one to claim it.
     Pending,
     /// A worker holds it.
     Running,

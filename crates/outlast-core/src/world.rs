@@ -123,7 +123,7 @@ pub trait World: Send + Sync + std::fmt::Debug {
     ///
     /// Refuses with `Fenced`; with `Conflict` when `fired_until` passes over an unread message, or a
     /// start's key is another run's.
-    async fn commit(&self, session: SessionId, turns: Vec<Turn>) -> Answers<Committed>;
+    async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed>;
 
     /// The joined workers, in order of their sessions.
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError>;

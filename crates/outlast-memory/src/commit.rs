@@ -14,7 +14,7 @@ impl State {
     pub(crate) fn commit(
         &mut self,
         session: SessionId,
-        turns: Vec<Turn>,
+        turns: &[Turn],
         now: Timestamp,
         effects: &mut Effects,
     ) -> Answers<Committed> {
@@ -24,7 +24,7 @@ impl State {
                 turns.len()
             )));
         }
-        Ok(turns.into_iter().map(|turn| self.commit_turn(session, turn, now, effects)).collect())
+        Ok(turns.iter().map(|turn| self.commit_turn(session, turn.clone(), now, effects)).collect())
     }
 
     fn commit_turn(

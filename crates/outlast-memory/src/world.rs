@@ -138,7 +138,7 @@ impl World for MemoryWorld {
         })
     }
 
-    async fn commit(&self, session: SessionId, turns: Vec<Turn>) -> Answers<Committed> {
+    async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         self.change(|state, now, effects| state.commit(session, turns, now, effects))
     }
 

@@ -1,8 +1,10 @@
 //! Committing turns: the fence, the history, and what becomes of the run.
 
+use std::sync::Arc;
+
 use outlast_core::turn::From;
 use outlast_core::{
-    Committed, Ended, Event, Outcome, SessionId, Start, Started, Status, Stuck, Then, Timestamp, Turn,
+    Committed, Ended, Event, Outcome, RunId, SessionId, Start, Started, Status, Stuck, Then, Timestamp, Turn,
     TurnId, Wait, WorldError,
 };
 use rusqlite::{OptionalExtension, params};
@@ -14,36 +16,79 @@ use crate::sql;
 use crate::start::{Birth, Born, insert};
 use crate::tx::{Standing, Tx};
 
+/// Room for the events of an ordinary turn.
+const EVENTS_BYTES: usize = 256;
+
 /// A turn, written out by the caller so that the writer does not have to.
 pub(crate) struct NewTurn {
     session: SessionId,
-    turn: Turn,
+    turn: Terms,
     run: String,
     id: String,
+    /// How many events it adds, and their text.
+    added: u64,
     events: String,
     waits: String,
+    /// How the run ended, if the turn ends it.
+    outcome: Option<Outcome>,
+    begins: bool,
+}
+
+/// What a turn says, apart from its events.
+struct Terms {
+    run: RunId,
+    id: TurnId,
+    from: From,
+    seq: u64,
+    at: Timestamp,
+    build: Arc<str>,
+    consumed: u64,
+    fired_until: Option<Timestamp>,
+    clears_crashes: bool,
+    then: Then,
 }
 
 impl NewTurn {
-    pub(crate) fn encode(session: SessionId, mut turn: Turn) -> Self {
-        if let Then::Stuck(_) = turn.then {
+    pub(crate) fn encode(session: SessionId, turn: &Turn) -> Self {
+        let mut text = String::with_capacity(EVENTS_BYTES);
+        let added = match (&turn.then, &turn.from) {
             // A stuck turn adds nothing of its own; if it starts the run, that is all it records.
-            turn.events = match &turn.from {
-                From::Start(start) => vec![start.event()],
-                From::Turn(_) => Vec::new(),
-            };
-        }
-        let mut events = String::new();
-        Event::write_all(&turn.events, &mut events);
-        let waits = match &turn.then {
-            Then::Wait { waits, .. } => write_waits(waits),
-            _ => "[]".into(),
+            (Then::Stuck(_), From::Turn(_)) => 0,
+            (Then::Stuck(_), From::Start(start)) => write_events(&[start.event()], &mut text),
+            _ => write_events(&turn.events, &mut text),
         };
-        Self { session, run: turn.run.to_string(), id: turn.id.to_string(), turn, events, waits }
+        let (waits, then) = match &turn.then {
+            Then::Wait { wake_at, waits } => {
+                (write_waits(waits), Then::Wait { wake_at: *wake_at, waits: Vec::new() })
+            }
+            then => ("[]".into(), then.clone()),
+        };
+        Self {
+            session,
+            run: turn.run.to_string(),
+            id: turn.id.to_string(),
+            added,
+            events: text,
+            waits,
+            outcome: turn.events.last().and_then(Outcome::of_final),
+            begins: matches!(turn.events.first(), Some(Event::RunStarted(_))),
+            turn: Terms {
+                run: turn.run,
+                id: turn.id,
+                from: turn.from.clone(),
+                seq: turn.seq,
+                at: turn.at,
+                build: turn.build.clone(),
+                consumed: turn.consumed,
+                fired_until: turn.fired_until,
+                clears_crashes: turn.clears_crashes,
+                then,
+            },
+        }
     }
 
     fn next_seq(&self) -> u64 {
-        self.turn.seq + self.turn.events.len() as u64
+        self.turn.seq + self.added
     }
 
     fn fenced(&self, why: &str) -> Refusal {
@@ -54,6 +99,11 @@ impl NewTurn {
     fn invalid(&self, why: &str) -> Refusal {
         WorldError::Invalid(format!("turn {} of run {} makes no sense: {why}", self.id, self.run)).into()
     }
+}
+
+fn write_events(events: &[Event], text: &mut String) -> u64 {
+    Event::write_all(events, text);
+    events.len() as u64
 }
 
 /// Waits are plain numbers and names, so writing them cannot fail.
@@ -148,7 +198,7 @@ fn check(new: &NewTurn, holding: &Holding) -> Result<(), Refusal> {
 }
 
 fn check_end(new: &NewTurn, status: Status) -> Result<(), Refusal> {
-    if new.turn.events.last().and_then(Status::of_final) == Some(status) {
+    if new.outcome.as_ref().map(Outcome::status) == Some(status) {
         return Ok(());
     }
     Err(new.invalid(&format!("it ends as {status} and its last event does not say so")))
@@ -172,7 +222,7 @@ fn write(tx: &mut Tx<'_>, new: &NewTurn, holding: &Holding) -> Result<(), Refusa
     let turn = &new.turn;
     let changed = match &turn.then {
         Then::Hold
-            if turn.consumed == holding.consumed && !turn.clears_crashes && !turn.events.is_empty() =>
+            if turn.consumed == holding.consumed && !turn.clears_crashes && new.added > 0 =>
         {
             1
         }
@@ -193,7 +243,7 @@ fn write(tx: &mut Tx<'_>, new: &NewTurn, holding: &Holding) -> Result<(), Refusa
         let params = params![new.run, stored(holding.consumed), stored(turn.consumed)];
         tx.execute(sql::INBOX_BLANK, params)?;
     }
-    if !turn.events.is_empty() {
+    if new.added > 0 {
         insert_turn(tx, new)?;
     }
     settle(tx, new);
@@ -287,14 +337,13 @@ fn settle(tx: &mut Tx<'_>, new: &NewTurn) {
     };
     tx.let_go(turn.run);
     tx.count_move(Status::Running, status);
-    note_end(tx, turn);
+    note_end(tx, new);
 }
 
 /// Leaves it to be told after the commit that a turn ended its run.
-fn note_end(tx: &mut Tx<'_>, turn: &Turn) {
-    if let Then::End(_) = turn.then {
-        let outcome = turn.events.last().and_then(Outcome::of_final);
-        tx.after.ended.extend(outcome.map(|outcome| Ended { run: turn.run, outcome }));
+fn note_end(tx: &mut Tx<'_>, new: &NewTurn) {
+    if let (Then::End(_), Some(outcome)) = (&new.turn.then, &new.outcome) {
+        tx.after.ended.push(Ended { run: new.turn.run, outcome: outcome.clone() });
     }
 }
 
@@ -336,7 +385,7 @@ fn commit_start(tx: &mut Tx<'_>, new: &NewTurn, start: &Start) -> Result<Committ
         let next_seq = birth.next_seq;
         tx.hold(turn.run, Holding { session: new.session, turn: turn.id, next_seq, consumed: 0 });
     }
-    note_end(tx, turn);
+    note_end(tx, new);
     Ok(Committed::Done)
 }
 
@@ -348,9 +397,10 @@ fn check_start(new: &NewTurn, start: &Start) -> Result<(), Refusal> {
     if turn.seq != 0 || turn.consumed != 0 {
         return Err(new.invalid("a first turn begins with event 0 and has consumed nothing"));
     }
-    match (&turn.then, turn.events.first()) {
-        (Then::End(status), _) => check_end(new, *status),
-        (_, Some(Event::RunStarted(_))) => Ok(()),
+    match &turn.then {
+        Then::End(status) => check_end(new, *status),
+        Then::Stuck(_) => Ok(()),
+        _ if new.begins => Ok(()),
         _ => Err(new.invalid("a first turn begins with `run_started`")),
     }
 }

@@ -217,7 +217,7 @@ impl World for SqliteWorld {
         Ok(brought.into_work(epoch))
     }
 
-    async fn commit(&self, session: SessionId, turns: Vec<Turn>) -> Answers<Committed> {
+    async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         let _busy = self.clock.busy();
         if turns.len() > BATCH_TURNS_MAX {
             return Err(WorldError::Limit(format!(
@@ -225,7 +225,7 @@ impl World for SqliteWorld {
                 turns.len()
             )));
         }
-        let turns = turns.into_iter().map(|turn| NewTurn::encode(session, turn)).collect();
+        let turns = turns.iter().map(|turn| NewTurn::encode(session, turn)).collect();
         self.writer.write(turns, commit).await
     }
 

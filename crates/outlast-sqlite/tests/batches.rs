@@ -65,7 +65,7 @@ fn a_turn_that_sqlite_refuses_leaves_its_neighbours_alone() {
     };
     block_on(world.join(join)).unwrap();
     let firsts = vec![first_turn(&place, 1), first_turn(&place, 2), first_turn(&place, 3)];
-    for answer in block_on(world.commit(SESSION, firsts.clone())).unwrap() {
+    for answer in block_on(world.commit(SESSION, &firsts)).unwrap() {
         assert_eq!(answer, Ok(Committed::Done));
     }
     let vandal = rusqlite::Connection::open(place.path()).unwrap();
@@ -73,14 +73,14 @@ fn a_turn_that_sqlite_refuses_leaves_its_neighbours_alone() {
     vandal.execute(damage, [RunId::from_bits(2).to_string()]).unwrap();
 
     let seconds = vec![next_turn(&firsts[0], 11), next_turn(&firsts[1], 12), next_turn(&firsts[2], 13)];
-    let answers = block_on(world.commit(SESSION, seconds.clone())).unwrap();
+    let answers = block_on(world.commit(SESSION, &seconds)).unwrap();
     assert_eq!(answers[0], Ok(Committed::Done));
     assert!(matches!(answers[1], Err(WorldError::Corrupt(_))), "{:?}", answers[1]);
     assert_eq!(answers[2], Ok(Committed::Done));
 
     // What the writer forgot when it rolled back, it reads again.
     let third = next_turn(&seconds[2], 23);
-    assert_eq!(block_on(world.commit(SESSION, vec![third])).unwrap(), [Ok(Committed::Done)]);
+    assert_eq!(block_on(world.commit(SESSION, &[third])).unwrap(), [Ok(Committed::Done)]);
     assert_eq!(block_on(world.counts()).unwrap()[&Status::Running], 3);
 }
 

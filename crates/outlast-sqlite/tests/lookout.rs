@@ -73,7 +73,7 @@ fn start(world: &SqliteWorld) -> TurnId {
         clears_crashes: false,
         then: Then::Hold,
     };
-    block_on(world.commit(SESSION, vec![first])).unwrap().remove(0).unwrap();
+    block_on(world.commit(SESSION, &[first])).unwrap().remove(0).unwrap();
     turn
 }
 
@@ -91,7 +91,7 @@ fn end(world: &SqliteWorld, from: TurnId) {
         clears_crashes: false,
         then: Then::End(Status::Completed),
     };
-    block_on(world.commit(SESSION, vec![last])).unwrap().remove(0).unwrap();
+    block_on(world.commit(SESSION, &[last])).unwrap().remove(0).unwrap();
 }
 
 #[test]

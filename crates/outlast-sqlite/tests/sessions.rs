@@ -75,7 +75,7 @@ fn step(place: &Place, from: TurnId, seq: u64, id: u128, then: Then) -> Turn {
 }
 
 fn commit(world: &SqliteWorld, session: SessionId, turn: Turn) -> Result<(), WorldError> {
-    block_on(world.commit(session, vec![turn]))?.remove(0).map(|_| ())
+    block_on(world.commit(session, &[turn]))?.remove(0).map(|_| ())
 }
 
 fn lock_files(place: &Place) -> usize {

@@ -131,7 +131,7 @@ impl World for KillerWorld {
         answer
     }
 
-    async fn commit(&self, session: SessionId, turns: Vec<Turn>) -> Answers<Committed> {
+    async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         self.point();
         let answer = self.inner.commit(session, turns).await;
         self.point();

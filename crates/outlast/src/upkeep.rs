@@ -73,8 +73,9 @@ pub(crate) async fn cancel_unborn(world: &Arc<dyn World>, run: RunId) -> Result<
         known: Arc::new(|_, _| false),
     };
     let work = world.claim(session, request).await?;
-    let turns = work.claimed.into_iter().filter_map(|claimed| cancelling_turn(world, claimed)).collect();
-    world.commit(session, turns).await?;
+    let turns: Vec<_> =
+        work.claimed.into_iter().filter_map(|claimed| cancelling_turn(world, claimed)).collect();
+    world.commit(session, &turns).await?;
     world.leave(session).await
 }
 

@@ -96,7 +96,7 @@ pub async fn a_refused_turn_leaves_its_neighbours_alone(case: Case) {
     let turns: Vec<_> = worker.claim().await.iter().map(|claimed| case.turn(claimed).steps(1)).collect();
     let mut batch = turns.clone();
     batch[1].from = outlast_core::turn::From::Turn(outlast_core::TurnId::from_bits(case.id()));
-    let answers = case.world.commit(worker.session, batch).await.unwrap();
+    let answers = case.world.commit(worker.session, &batch).await.unwrap();
     assert_eq!((&answers[0], &answers[2]), (&Ok(Committed::Done), &Ok(Committed::Done)));
     assert_refused!(&answers[1], Fenced);
     assert_eq!(case.kinds(turns[1].run).await, ["run_started"]);

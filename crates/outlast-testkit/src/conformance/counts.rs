@@ -46,7 +46,7 @@ pub async fn counts_tell_final_statuses_apart(case: Case) {
         case.turn(&claimed[2]).cancelling(),
         case.turn(&claimed[3]).failing(),
     ];
-    case.world.commit(worker.session, turns).await.unwrap();
+    case.world.commit(worker.session, &turns).await.unwrap();
     assert_eq!(case.counts().await, [(Completed, 1), (Failed, 2), (Cancelled, 1)].into());
 }
 

@@ -101,7 +101,7 @@ pub async fn an_unknown_session_is_fenced(case: Case) {
     let turn = case.turn(&worker.claim_one().await).steps(1);
     let stranger = outlast_core::SessionId::from_bits(case.id());
     assert_refused!(case.world.claim(stranger, worker.request()).await, Fenced);
-    assert_refused!(super::case::one(case.world.commit(stranger, vec![turn]).await), Fenced);
+    assert_refused!(super::case::one(case.world.commit(stranger, &[turn]).await), Fenced);
     assert_refused!(case.world.beat(stranger).await, Fenced);
     assert_eq!(case.kinds(run).await, ["run_started"]);
 }

@@ -86,6 +86,7 @@ pub async fn pages_bring_every_run_once(case: Case) {
             let page = list(&case, query).await;
             listed.extend(ids(&page));
             pages += 1;
+            assert!(pages <= runs.len(), "the pages come to an end");
             after = page.next;
             if after.is_none() {
                 break;

@@ -58,7 +58,7 @@ impl Worker {
 
     /// Commits one turn.
     pub async fn commit(&self, turn: Turn) -> Result<Committed, WorldError> {
-        one(self.world.commit(self.session, vec![turn]).await)
+        one(self.world.commit(self.session, &[turn]).await)
     }
 
     /// Commits one turn, which the world accepts.

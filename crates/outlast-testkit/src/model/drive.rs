@@ -93,7 +93,7 @@ async fn drive_commit(case: &Case, op: &Op, model: &mut Model, done: &mut Done) 
     };
     done.turns.push((session, turn.clone()));
     let build = turn.build.to_string();
-    let answer = one(case.world.commit(session, vec![turn.clone()]).await);
+    let answer = one(case.world.commit(session, std::slice::from_ref(&turn)).await);
     same("commit", answer, model.commit(session, turn, &build, case.clock.now()))
 }
 

@@ -160,13 +160,12 @@ impl Cell {
         }
         let slot = self.ops.remove(&op)?;
         match (&slot.phase, &slot.kind) {
-            (Phase::Open, kind) => self.decisions.push(Decision::Dropped(match kind {
-                OpKind::Step(_) => Event::StepDropped { op },
-                OpKind::Timer { .. } => Event::TimerCancelled { op },
-                OpKind::Hook { .. } => Event::HookClosed { op },
-            })),
+            (Phase::Open, OpKind::Step(_)) => self.dropped(Event::StepDropped { op }),
+            (Phase::Open, OpKind::Timer { .. }) => self.dropped(Event::TimerCancelled { op }),
+            (Phase::Open, OpKind::Hook { .. }) => self.dropped(Event::HookClosed { op }),
             // What the hook was given and did not return is as if it had not been given.
             (Phase::Ended(Ok(payload)), OpKind::Hook { name, .. }) => {
+                self.dropped(Event::HookClosed { op });
                 if let Some(payload) = self.give(name, payload.clone()) {
                     self.buffers.entry(name.clone()).or_default().push_front(payload);
                 }
@@ -174,6 +173,10 @@ impl Cell {
             _ => {}
         }
         Some(slot)
+    }
+
+    fn dropped(&mut self, event: Event) {
+        self.decisions.push(Decision::Dropped(event));
     }
 
     /// Requests what was created and is still wanted, and tells what was dropped, in order.

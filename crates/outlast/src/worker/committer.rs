@@ -65,7 +65,7 @@ impl Committer {
         let mut wait = PAUSE_MIN;
         let count = turns.len();
         loop {
-            match self.world.commit(self.session, turns.clone()).await {
+            match self.world.commit(self.session, &turns).await {
                 Ok(answers) => return answers,
                 Err(error) if error.is_transient() => {
                     tracing::warn!(%error, turns = count, "the world does not answer; trying again");

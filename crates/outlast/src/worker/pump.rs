@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use outlast_core::event::FORMAT;
 use outlast_core::limits::{CLAIM_RUNS_MAX, SLOW_POLL};
+use outlast_core::takeover::is_suspect;
 use outlast_core::work::Known;
 use outlast_core::{Busy, ClaimRequest, Held, Then, Timestamp, Work, WorldError};
 
@@ -32,8 +33,10 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
         if session.is_unsure.swap(false, Ordering::AcqRel) {
             hand_back_unknown(session).await;
         }
+        let freed = session.freed.epoch();
         let room = session.room().min(CLAIM_RUNS_MAX);
         let request = request(session, room);
+        let has_suspect = !request.suspect;
         let work = tokio::select! {
             biased;
             () = session.stopping.cancelled() => return PumpEnd::Stopping,
@@ -41,7 +44,7 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
             work = session.world.claim(session.id, request) => work,
         };
         let wait = match work {
-            Ok(work) => spread(session, work, room),
+            Ok(work) => spread(session, work, room, has_suspect),
             Err(WorldError::Fenced(reason)) => {
                 tracing::error!(session = %session.id, reason, "the session is lost");
                 return PumpEnd::Lost;
@@ -54,13 +57,13 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
             }
         };
         drop(busy);
-        let Some((epoch, until)) = wait else { continue };
+        let Some(Wait { epoch, until, may_free_more }) = wait else { continue };
         tokio::select! {
             biased;
             () = session.stopping.cancelled() => return PumpEnd::Stopping,
             () = session.lost.cancelled() => return PumpEnd::Lost,
             _busy = session.world.changed(epoch, until) => {}
-            () = session.freed.notified(), if room == 0 => {}
+            _busy = session.freed.rung_since(freed), if may_free_more => {}
             () = session.unsure.notified() => {}
         }
     }
@@ -102,9 +105,19 @@ fn request(session: &Arc<Session>, limit: usize) -> ClaimRequest {
     }
 }
 
+/// What to wait for before the next claim.
+struct Wait {
+    epoch: u64,
+    until: Timestamp,
+    /// Whether there may be runs that this worker could not take: it was full, or carries a suspect.
+    may_free_more: bool,
+}
+
 /// Gives the work to live runs. Answers what to wait for; nothing when there may be more at once.
-fn spread(session: &Arc<Session>, work: Work, room: usize) -> Option<(u64, Timestamp)> {
+fn spread(session: &Arc<Session>, work: Work, room: usize, has_suspect: bool) -> Option<Wait> {
     let is_full = room > 0 && work.claimed.len() == room;
+    let carries_suspect = has_suspect || work.claimed.iter().any(|claimed| is_suspect(claimed.crashes));
+    let may_free_more = room == 0 || is_full || carries_suspect;
     for unread in work.unread {
         session.tell(unread.run, unread.messages);
     }
@@ -117,5 +130,5 @@ fn spread(session: &Arc<Session>, work: Work, room: usize) -> Option<(u64, Times
     let due = if room == 0 { None } else { work.next_due };
     let due = due.unwrap_or(Timestamp::NEVER);
     let until = if session.clock.is_virtual() { due } else { due.min(session.clock.now().plus(SLOW_POLL)) };
-    Some((work.epoch, until))
+    Some(Wait { epoch: work.epoch, until, may_free_more })
 }

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use outlast_core::takeover::is_suspect;
 use outlast_core::turn::From;
 use outlast_core::{
-    Busy, Claimed, Clock, Codec, Held, Join, Message, RunId, SessionId, Start, Started, Stuck, StuckReason,
+    Bell, Busy, Claimed, Clock, Codec, Held, Join, Message, RunId, SessionId, Start, Started, Stuck, StuckReason,
     Then, Turn, World, WorldError,
 };
 use parking_lot::Mutex;
@@ -55,7 +55,7 @@ pub(super) struct Session {
     /// The session is lost: nothing may be started or written.
     pub(super) lost: CancellationToken,
     /// Told when a live run ends.
-    pub(super) freed: Notify,
+    pub(super) freed: Bell,
     /// The world may say that the session holds a run which it does not know.
     pub(super) is_unsure: AtomicBool,
     /// Told when that becomes so.
@@ -104,7 +104,7 @@ impl Session {
             cache: Mutex::new(Cache::new(cached_max)),
             stopping,
             lost: CancellationToken::new(),
-            freed: Notify::new(),
+            freed: Bell::new(world.clock()),
             is_unsure: AtomicBool::new(false),
             unsure: Notify::new(),
             live: Mutex::default(),
@@ -204,7 +204,7 @@ impl Session {
         }
         last();
         drop(live);
-        self.freed.notify_one();
+        self.freed.ring();
         None
     }
 
@@ -214,7 +214,7 @@ impl Session {
         let Some(entry) = live.by_run.get_mut(&run).filter(|entry| entry.is_suspect) else { return };
         entry.is_suspect = false;
         live.suspects -= 1;
-        self.freed.notify_one();
+        self.freed.ring();
     }
 
     /// Compares what the world says the session holds with what it knows.
@@ -242,13 +242,17 @@ impl Session {
             }
         }
         *self.cache.lock() = Cache::new(self.settings.cached_max);
-        self.freed.notify_one();
+        self.freed.ring();
     }
 
     /// Waits until no run is live.
     pub(super) async fn drained(&self) {
-        while self.live_count() > 0 {
-            self.freed.notified().await;
+        loop {
+            let freed = self.freed.epoch();
+            if self.live_count() == 0 {
+                return;
+            }
+            self.freed.rung_since(freed).await;
         }
     }
 

@@ -49,6 +49,7 @@ struct Plan {
 struct State {
     plans: Vec<Plan>,
     sizes: BTreeMap<Call, Vec<usize>>,
+    fenced: usize,
 }
 
 /// What is planned to go wrong, and what was called. Clones are handles on the same plan.
@@ -93,6 +94,11 @@ impl Faults {
         self.state.lock().sizes.get(&call).cloned().unwrap_or_default()
     }
 
+    /// How many turns were refused because they came from a session that does not hold the run.
+    pub(super) fn fenced(&self) -> usize {
+        self.state.lock().fenced
+    }
+
     /// How many faults have not happened yet.
     pub(super) fn left(&self) -> usize {
         self.state.lock().plans.len()
@@ -125,17 +131,23 @@ impl Faults {
         &self,
         call: Call,
         size: usize,
-        turns: &[Turn],
-        answer: impl Future<Output = Result<T, WorldError>>,
+        calling: impl Future<Output = Result<T, WorldError>>,
     ) -> Result<T, WorldError> {
-        match self.next(call, size, turns) {
-            None => answer.await,
-            Some(Fault::Refuse) => Err(unavailable()),
-            Some(Fault::LoseAnswer) => answer.await.and(Err(unavailable())),
-            Some(Fault::Before(first)) => {
-                first.await;
-                answer.await
-            }
+        answer(self.next(call, size, &[]), calling).await
+    }
+}
+
+async fn answer<T>(
+    fault: Option<Fault>,
+    calling: impl Future<Output = Result<T, WorldError>>,
+) -> Result<T, WorldError> {
+    match fault {
+        None => calling.await,
+        Some(Fault::Refuse) => Err(unavailable()),
+        Some(Fault::LoseAnswer) => calling.await.and(Err(unavailable())),
+        Some(Fault::Before(first)) => {
+            first.await;
+            calling.await
         }
     }
 }
@@ -214,7 +226,7 @@ impl std::fmt::Debug for FaultyWorld {
 #[async_trait]
 impl World for FaultyWorld {
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
-        self.faults.call(Call::Start, starts.len(), &[], self.inner.start(starts)).await
+        self.faults.call(Call::Start, starts.len(), self.inner.start(starts)).await
     }
 
     async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
@@ -238,11 +250,11 @@ impl World for FaultyWorld {
     }
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64> {
-        self.faults.call(Call::Send, messages.len(), &[], self.inner.send(messages)).await
+        self.faults.call(Call::Send, messages.len(), self.inner.send(messages)).await
     }
 
     async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
-        self.faults.call(Call::Inbox, 1, &[], self.inner.inbox(run, after)).await
+        self.faults.call(Call::Inbox, 1, self.inner.inbox(run, after)).await
     }
 
     async fn join(&self, join: Join) -> Result<(), WorldError> {
@@ -254,11 +266,11 @@ impl World for FaultyWorld {
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
-        self.faults.call(Call::Held, 1, &[], self.inner.held(session)).await
+        self.faults.call(Call::Held, 1, self.inner.held(session)).await
     }
 
     async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
-        self.faults.call(Call::Leave, 1, &[], self.inner.leave(session)).await
+        self.faults.call(Call::Leave, 1, self.inner.leave(session)).await
     }
 
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
@@ -284,9 +296,25 @@ impl World for FaultyWorld {
         }
     }
 
-    async fn commit(&self, session: SessionId, turns: Vec<Turn>) -> Answers<Committed> {
-        let commit = self.inner.commit(session, turns.clone());
-        self.faults.call(Call::Commit, turns.len(), &turns, commit).await
+    async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
+        let (inner, faults, on_the_wire) = (self.inner.clone(), self.faults.clone(), turns.to_vec());
+        let commit = async move {
+            let answers = inner.commit(session, &on_the_wire).await;
+            let is_fenced = |answer: &&Result<_, _>| matches!(answer, Err(WorldError::Fenced(_)));
+            faults.state.lock().fenced += answers.iter().flatten().filter(is_fenced).count();
+            answers
+        };
+        match self.faults.next(Call::Commit, turns.len(), turns) {
+            Some(Fault::Before(first)) => {
+                // What is on the wire arrives, though whoever sent it is gone.
+                let arrives = tokio::spawn(async move {
+                    first.await;
+                    commit.await
+                });
+                arrives.await.unwrap()
+            }
+            fault => answer(fault, commit).await,
+        }
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {

@@ -159,9 +159,9 @@ async fn select_replays_the_same(rig: Rig) {
         let mut step = ctx.blocked("slow");
         for _ in 0..3 {
             won.push(select! {
-                word = &mut step => { word? }
-                payload = ctx.hook::<u32>("x") => { payload?.to_string() }
-                slept = ctx.sleep("1m") => { slept.map(|()| "slept".to_owned())? }
+                word = &mut step => word?,
+                payload = ctx.hook::<u32>("x") => payload?.to_string(),
+                slept = ctx.sleep("1m") => slept.map(|()| "slept".to_owned())?,
             });
             ctx.note("between").await?;
             if won.iter().any(|word| word == "slow") {
@@ -174,7 +174,7 @@ async fn select_replays_the_same(rig: Rig) {
     let run = rig.client.start(selecting, ()).await.unwrap();
     rig.desk.until("began slow", 1).await;
     rig.send(run.id(), "x", 7).await;
-    rig.desk.until("between", 1).await;
+    rig.until_history(run.id(), |history| history.matches("timer_started").count() == 2).await;
     rig.clock.advance("1m");
     rig.desk.until("between", 2).await;
     rig.desk.open("slow");
@@ -187,8 +187,8 @@ async fn of_two_ready_branches_the_first_wins(rig: Rig) {
         let (first, second) = (ctx.hook::<u32>("a"), ctx.hook::<u32>("b"));
         ctx.hook::<u32>("go").await?;
         select! {
-            payload = second => { payload }
-            payload = first => { payload }
+            payload = second => payload,
+            payload = first => payload,
         }
     }
     let _worker = rig.worker(race).await;

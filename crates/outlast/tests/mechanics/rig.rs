@@ -153,6 +153,13 @@ impl Rig {
         }
     }
 
+    /// Waits until the history is so, while steps are under way.
+    pub(super) async fn until_history(&self, run: RunId, is_it: impl Fn(&str) -> bool) {
+        while !is_it(&self.history(run).await) {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Why the run is stuck; it must be.
     pub(super) async fn stuck(&self, run: RunId) -> Stuck {
         let view = self.view(run).await;

@@ -101,7 +101,7 @@ fn a_pause_between_attempts_ends_with_the_cancel() {
 async fn cleans_up(ctx: Context) -> Result<String, Error> {
     let worked = ctx.step(work, ()).await;
     if ctx.is_cancelled() {
-        let how = worked.map_or_else(|error| error.to_string(), |output| output);
+        let how = worked.unwrap_or_else(|error| error.to_string());
         let cleaned = ctx.step(clean_up, how).await?;
         ctx.sleep("1m").await?;
         return Err(Error::msg(cleaned));

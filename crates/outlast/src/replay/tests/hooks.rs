@@ -240,6 +240,7 @@ fn a_payload_that_a_dropped_hook_did_not_return_is_kept() {
         1 timer_fired
         ",
         expect![[r#"
+            0 hook_closed
             2 timer_started 2h
             waits for 2 timer 2h
             keeps answer: [1, 2]
@@ -253,6 +254,7 @@ fn a_payload_that_a_dropped_hook_did_not_return_is_kept() {
         - hook_received answer 1
         - hook_received answer 2
         1 timer_fired
+        0 hook_closed
         2 timer_started 2h
         2 timer_fired
         ",
