@@ -18,7 +18,7 @@ pub struct Failure {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
     /// What the author of the error added for machines.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub details: Option<serde_json::Value>,
     /// The chain of sources below the error, outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -86,6 +86,11 @@ fn cut(mut text: String) -> String {
     text
 }
 
+/// Reads a field that is there as a value, `null` included.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<serde_json::Value>, D::Error> {
+    serde_json::Value::deserialize(deserializer).map(Some)
+}
+
 // serde's `skip_serializing_if` passes a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(number: &u32) -> bool {
@@ -105,6 +110,13 @@ mod tests {
         let failure = Failure::of_error(FailureKind::Error, &error);
         assert_eq!(failure.message, "the bank said no");
         assert_eq!(failure.causes, ["invalid digit found in string"]);
+    }
+
+    #[test]
+    fn details_that_are_null_stay_null() {
+        let failure = Failure { details: Some(serde_json::Value::Null), ..Failure::new(FailureKind::Error, "x") };
+        let json = serde_json::to_string(&failure).unwrap();
+        assert_eq!(serde_json::from_str::<Failure>(&json).unwrap(), failure);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub const INBOX_MESSAGES_MAX: u64 = 10_000;
 /// Messages read of one run at a time; the rest is read by its next turn.
 pub const INBOX_READ_MAX: usize = 1_000;
 
-/// Payloads kept for one hook name that the workflow has not asked for yet.
+/// Payloads kept for the hooks of one run that the workflow has not asked for yet.
 pub const HOOK_BUFFER_MAX: usize = 10_000;
 
 /// Operations of one run that are open at the same time.

@@ -197,11 +197,23 @@ mod tests {
     #[test]
     fn values_that_others_lose_survive() {
         let value = serde_json::json!({
-            "nul": "a\u{0}b", "null": null, "zero": 0, "empty": "", "no": false, "CamelCase": 1, "snake_case": 2,
+            "float": 0.1 + 0.2, "odd": 537.9460711205405_f64, "nul": "a\u{0}b", "null": null, "zero": 0, "empty": "", "no": false, "CamelCase": 1, "snake_case": 2,
             "date": "2026-02-30T25:00:00Z", "nested": [[], {}, [null]],
         });
         let payload = Payload::json(&value).unwrap();
         assert_eq!(payload.decode::<serde_json::Value>().unwrap(), value);
+    }
+
+    #[test]
+    fn every_float_comes_back_as_it_went() {
+        let mut bits = 1_u64;
+        for _ in 0..10_000 {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let float = f64::from_bits(bits);
+            if float.is_finite() {
+                assert_eq!(Payload::json(&float).unwrap().decode::<f64>().unwrap().to_bits(), float.to_bits());
+            }
+        }
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(super) struct Cell {
     /// What the future did since the engine last looked, in order.
     decisions: Vec<Decision>,
     buffers: BTreeMap<Arc<str>, VecDeque<Payload>>,
+    /// How many payloads all the buffers keep.
+    buffered: usize,
     open_hooks: BTreeMap<Arc<str>, BTreeSet<OpNumber>>,
 }
 
@@ -105,6 +107,7 @@ impl Cell {
             due: BTreeSet::new(),
             decisions: Vec::new(),
             buffers: BTreeMap::new(),
+            buffered: 0,
             open_hooks: BTreeMap::new(),
         }
     }
@@ -168,6 +171,7 @@ impl Cell {
                 self.dropped(Event::HookClosed { op });
                 if let Some(payload) = self.give(name, payload.clone()) {
                     self.buffers.entry(name.clone()).or_default().push_front(payload);
+                    self.buffered += 1;
                 }
             }
             _ => {}
@@ -228,6 +232,7 @@ impl Cell {
                 let event = Event::HookOpened { op, name: name.clone(), timeout_at: *timeout_at };
                 self.open_hooks.entry(name.clone()).or_default().insert(op);
                 if let Some(payload) = self.buffers.get_mut(name).and_then(VecDeque::pop_front) {
+                    self.buffered -= 1;
                     self.end(op, Ok(payload));
                 }
                 event
@@ -280,11 +285,11 @@ impl Cell {
     /// A payload arrived for a hook. False when the buffer is full.
     pub(super) fn receive(&mut self, name: &Arc<str>, payload: Payload) -> bool {
         let Some(payload) = self.give(name, payload) else { return true };
-        let buffer = self.buffers.entry(name.clone()).or_default();
-        if buffer.len() >= HOOK_BUFFER_MAX {
+        if self.buffered >= HOOK_BUFFER_MAX {
             return false;
         }
-        buffer.push_back(payload);
+        self.buffers.entry(name.clone()).or_default().push_back(payload);
+        self.buffered += 1;
         true
     }
 

@@ -256,8 +256,8 @@ impl Machine {
 
     fn overflow(&mut self, name: &str, asked: &mut Vec<Event>) {
         let message = format!(
-            "hook `{name}` was sent more than {HOOK_BUFFER_MAX} payloads that the workflow did not ask for, \
-             which is the limit; send fewer, or take them in a loop"
+            "hook `{name}` was sent one more payload, and the run keeps {HOOK_BUFFER_MAX} that it did not ask \
+             for, which is the limit; send fewer, or take them in a loop"
         );
         self.state.make_inert();
         self.ended = Some(Status::Failed);

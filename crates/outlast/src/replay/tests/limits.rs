@@ -57,7 +57,7 @@ fn payloads_past_the_limit_of_a_hook_fail_the_run() {
     assert!(kept.starts_with("waits for 0 timer 1h\nkeeps spam: [1, 1,"), "{}", &kept[..80]);
     let overflown = case.go_on(history::parse(&(text + "- hook_received spam 2")));
     expect![[r#"
-        - run_failed limit hook `spam` was sent more than 10000 payloads that the workflow did not ask for, which is the limit; send fewer, or take them in a loop
+        - run_failed limit hook `spam` was sent one more payload, and the run keeps 10000 that it did not ask for, which is the limit; send fewer, or take them in a loop
     "#]].assert_eq(&overflown);
 }
 
