@@ -114,7 +114,8 @@ mod tests {
 
     #[test]
     fn details_that_are_null_stay_null() {
-        let failure = Failure { details: Some(serde_json::Value::Null), ..Failure::new(FailureKind::Error, "x") };
+        let failure =
+            Failure { details: Some(serde_json::Value::Null), ..Failure::new(FailureKind::Error, "x") };
         let json = serde_json::to_string(&failure).unwrap();
         assert_eq!(serde_json::from_str::<Failure>(&json).unwrap(), failure);
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::error::WorldError;
+use crate::id::RunId;
 use crate::run::{Start, Started};
 
 /// The answer to a start that a host has taken.
@@ -19,6 +20,10 @@ pub trait Host: Send + Sync {
     /// the worker has no room or not the code.
     #[allow(clippy::result_large_err, reason = "the start is given back, not an error to carry around")]
     fn take(&self, start: Start) -> Result<HostedStart, Start>;
+
+    /// Whether the worker holds the run and has not begun to commit its end. Whoever is told of ends
+    /// in this process then need not ask the store.
+    fn holds(&self, run: RunId) -> bool;
 }
 
 /// The workers of this process that are joined to a world.
@@ -31,6 +36,11 @@ impl Hosts {
         let mut hosts = self.0.lock();
         hosts.retain(|host| host.strong_count() > 0);
         hosts.push(host);
+    }
+
+    /// Whether one of the workers holds the run; see [`Host::holds`].
+    pub fn hold(&self, run: RunId) -> bool {
+        self.0.lock().iter().filter_map(Weak::upgrade).any(|host| host.holds(run))
     }
 
     /// Offers the run to each worker in turn; gives the start back when nobody takes it.

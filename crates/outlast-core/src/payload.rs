@@ -211,7 +211,10 @@ mod tests {
             bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let float = f64::from_bits(bits);
             if float.is_finite() {
-                assert_eq!(Payload::json(&float).unwrap().decode::<f64>().unwrap().to_bits(), float.to_bits());
+                assert_eq!(
+                    Payload::json(&float).unwrap().decode::<f64>().unwrap().to_bits(),
+                    float.to_bits()
+                );
             }
         }
     }

@@ -221,11 +221,7 @@ fn check_fired(tx: &Tx<'_>, new: &NewTurn, until: Timestamp) -> Result<(), Refus
 fn write(tx: &mut Tx<'_>, new: &NewTurn, holding: &Holding) -> Result<(), Refusal> {
     let turn = &new.turn;
     let changed = match &turn.then {
-        Then::Hold
-            if turn.consumed == holding.consumed && !turn.clears_crashes && new.added > 0 =>
-        {
-            1
-        }
+        Then::Hold if turn.consumed == holding.consumed && !turn.clears_crashes && new.added > 0 => 1,
         Then::Hold => tx.execute(
             sql::RUN_HOLD,
             params![new.run, stored(turn.consumed), new.id, stored(new.next_seq()), turn.at.as_micros()],

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use outlast_core::limits::SLOW_POLL;
-use outlast_core::{Bell, Waiters, WorldError};
+use outlast_core::{Bell, Hosts, Waiters, WorldError};
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 
@@ -50,9 +50,10 @@ impl Lookout {
         sync: Sync,
         bell: Arc<Bell>,
         waiters: Arc<Waiters>,
+        hosts: Arc<Hosts>,
     ) -> Result<Self, WorldError> {
         let post = Arc::new(Post::default());
-        let view = View { path: path.into(), connection: open_reader(path, sync)?, bell, waiters };
+        let view = View { path: path.into(), connection: open_reader(path, sync)?, bell, waiters, hosts };
         let at_post = post.clone();
         let thread = Thread::spawn("outlast-lookout", move || at_post.watch(&view))?;
         Ok(Self { post, _thread: Some(thread) })
@@ -91,6 +92,7 @@ struct View {
     connection: Connection,
     bell: Arc<Bell>,
     waiters: Arc<Waiters>,
+    hosts: Arc<Hosts>,
 }
 
 impl Post {
@@ -129,7 +131,8 @@ impl View {
 
     /// Tells the waiters whose runs have ended. What fails now is tried at the next change.
     fn tell_ends(&self) {
-        let runs = self.waiters.runs();
+        let mut runs = self.waiters.runs();
+        runs.retain(|run| !self.hosts.hold(*run));
         if runs.is_empty() {
             return;
         }

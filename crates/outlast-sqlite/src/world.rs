@@ -44,7 +44,7 @@ pub struct SqliteWorld {
     locks: Arc<Locks>,
     bell: Arc<Bell>,
     waiters: Arc<Waiters>,
-    hosts: Hosts,
+    hosts: Arc<Hosts>,
     clock: Arc<dyn Clock>,
     path: PathBuf,
     sync: Sync,
@@ -67,10 +67,11 @@ impl SqliteWorld {
         let locks = Arc::new(Locks::beside(&path));
         let bell = Arc::new(Bell::new(clock.clone()));
         let waiters = Arc::new(Waiters::default());
+        let hosts = Arc::new(Hosts::default());
         let lookout = if clock.is_virtual() {
             Lookout::asleep()
         } else {
-            Lookout::start(&path, sync, bell.clone(), waiters.clone())?
+            Lookout::start(&path, sync, bell.clone(), waiters.clone(), hosts.clone())?
         };
         let readers = Readers::start(&path, sync)?;
         let writer = Writer::start(Desk {
@@ -82,7 +83,7 @@ impl SqliteWorld {
             waiters: waiters.clone(),
             holdings: Holdings::default(),
         })?;
-        let (ends, hosts) = (Ends::new(path.clone()), Hosts::default());
+        let ends = Ends::new(path.clone());
         Ok(Self { writer, lookout, readers, ends, locks, bell, waiters, hosts, clock, path, sync })
     }
 
@@ -129,7 +130,7 @@ impl World for SqliteWorld {
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
         let _listening = self.lookout.listen();
         let told = self.waiters.wait(run);
-        {
+        if !self.hosts.hold(run) {
             let _busy = self.clock.busy();
             let found = self.ends.look(&self.readers, run).await?;
             if found.is_some() {

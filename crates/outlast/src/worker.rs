@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use outlast_core::host::HostedStart;
 use outlast_core::limits::{CACHED_FUTURES_DEFAULT, LIVE_RUNS_DEFAULT, SESSION_DEFAULT, SESSION_MIN};
-use outlast_core::{Busy, Codec, Host, IntoDuration, PlainJson, SessionId, Start, World, WorldError};
+use outlast_core::{Busy, Codec, Host, IntoDuration, PlainJson, RunId, SessionId, Start, World, WorldError};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -70,6 +70,10 @@ impl Host for Current {
                 || WorldError::Unavailable("the worker stopped before the start was committed".into());
             answered.await.unwrap_or_else(|_| Err(stopped()))
         }))
+    }
+
+    fn holds(&self, run: RunId) -> bool {
+        self.session().holds(run)
     }
 }
 

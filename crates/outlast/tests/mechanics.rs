@@ -11,10 +11,14 @@ mod mechanics {
     mod cancel;
     mod drops;
     mod inbox;
+    mod operations;
     mod order;
     mod polling;
     mod release;
+    mod retries;
     mod stuck;
     mod takeover;
+    mod traps;
+    mod turns;
     mod unknown;
 }

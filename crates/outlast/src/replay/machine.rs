@@ -10,7 +10,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use outlast_core::limits::{HOOK_BUFFER_MAX, POLLS_PER_DELIVERY_MAX};
 use outlast_core::{
-    Codec, Event, Failure, FailureKind, MessageId, OpNumber, Payload, Policy, RunId, RunStarted, Status,
+    Codec, Event, Failure, FailureKind, MessageId, OpNumber, Payload, PayloadError, Policy, RunId, RunStarted, Status,
     Stuck, StuckReason, Timestamp, TurnRecord, Wait,
 };
 use tokio::task::coop::{Unconstrained, unconstrained};
@@ -75,7 +75,14 @@ impl Machine {
         let ctx = Context::new(state.clone());
         let begun = catch_unwind(AssertUnwindSafe(|| workflow(ctx, started.input.clone(), &**codec)))
             .map_err(|panic| panicked(&*panic))?;
-        let future: ErasedRun = begun.unwrap_or_else(|error| Box::pin(std::future::ready(Err(error))));
+        let future: ErasedRun = match begun {
+            Ok(future) => future,
+            // The worker lacks a codec: that is no fault of the run.
+            Err(error) if matches!(codec.decode(started.input.clone()), Err(PayloadError::Coded(_))) => {
+                return Err(stuck(StuckReason::Unreadable, error.message()));
+            }
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        };
         let waker = Waker::from(state.waker.clone());
         Ok(Self { future: unconstrained(future), state, waker, ended: None })
     }

@@ -309,6 +309,7 @@ impl<'a> Live<'a> {
     /// The turn that commits a draft, and what becomes of the run after it.
     fn turn_of(&self, draft: Draft, id: TurnId, from: From) -> (Turn, Then) {
         let then = if let Some(status) = self.machine.ended() {
+            self.task.session.set_ending(self.task.run);
             Then::End(status)
         } else if !self.machine.is_active() {
             Then::Wait { wake_at: self.machine.next_due(), waits: self.machine.waits() }

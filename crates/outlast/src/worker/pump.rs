@@ -56,7 +56,6 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
                 continue;
             }
         };
-        drop(busy);
         let Some(Wait { epoch, until, may_free_more }) = wait else { continue };
         tokio::select! {
             biased;
@@ -65,8 +64,15 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
             _busy = session.world.changed(epoch, until) => {}
             _busy = session.freed.rung_since(freed), if may_free_more => {}
             () = session.unsure.notified() => {}
+            () = rest(busy) => {}
         }
     }
+}
+
+/// Is polled last: a virtual clock goes on only when all that could wake the pump can be heard.
+async fn rest(busy: Busy) {
+    drop(busy);
+    std::future::pending().await
 }
 
 /// Hands back runs that the session holds and does not know: their claim was not answered, or their

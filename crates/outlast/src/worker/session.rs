@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use outlast_core::takeover::is_suspect;
 use outlast_core::turn::From;
 use outlast_core::{
-    Bell, Busy, Claimed, Clock, Codec, Held, Join, Message, RunId, SessionId, Start, Started, Stuck, StuckReason,
-    Then, Turn, World, WorldError,
+    Bell, Busy, Claimed, Clock, Codec, Held, Join, Message, RunId, SessionId, Start, Started, Stuck,
+    StuckReason, Then, Turn, World, WorldError,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -74,6 +74,8 @@ struct LiveRun {
     mail: Arc<Mailbox>,
     task: Option<AbortHandle>,
     is_suspect: bool,
+    /// Its end is being committed.
+    is_ending: bool,
 }
 
 impl Session {
@@ -126,6 +128,18 @@ impl Session {
         self.live.lock().by_run.contains_key(&run)
     }
 
+    /// Whether the run is live and its end is yet to be committed.
+    pub(super) fn holds(&self, run: RunId) -> bool {
+        self.live.lock().by_run.get(&run).is_some_and(|entry| !entry.is_ending)
+    }
+
+    /// The end of the run is about to be committed.
+    pub(super) fn set_ending(&self, run: RunId) {
+        if let Some(entry) = self.live.lock().by_run.get_mut(&run) {
+            entry.is_ending = true;
+        }
+    }
+
     pub(super) fn has_suspect(&self) -> bool {
         self.live.lock().suspects > 0
     }
@@ -172,7 +186,7 @@ impl Session {
     fn enlist(&self, live: &mut LiveRuns, run: RunId, is_suspect: bool) -> Arc<Mailbox> {
         let mail = Arc::<Mailbox>::default();
         live.suspects += usize::from(is_suspect);
-        live.by_run.insert(run, LiveRun { mail: mail.clone(), task: None, is_suspect });
+        live.by_run.insert(run, LiveRun { mail: mail.clone(), task: None, is_suspect, is_ending: false });
         mail
     }
 

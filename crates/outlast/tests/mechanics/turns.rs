@@ -1,0 +1,267 @@
+//! Turns and commits: what each records, how they gather, what passes the codec, and the hand-over.
+
+use futures_util::future::join_all;
+use outlast::core::{Event, Payload, PayloadError};
+use outlast::prelude::*;
+use outlast::{Codec, ErrorKind, RunId, Status, StuckReason};
+
+use super::faulty::Call;
+use super::rig::{Ask, Desk, Rig, note, on_every_world, trace, traces};
+
+on_every_world! {
+    each_turn_records_its_id_time_and_build,
+    a_sequential_step_costs_one_commit,
+    headers_survive,
+    payloads_pass_the_codec_and_no_plain_text_is_stored,
+    a_client_without_the_codec_is_told_which_it_needs,
+    a_worker_without_the_codec_does_not_end_the_run,
+    while_one_commit_is_under_way_the_next_batch_gathers,
+    a_bad_turn_does_not_fail_its_neighbours,
+    a_start_beside_a_worker_is_one_commit_with_the_first_step,
+    a_start_is_plain_when_the_worker_is_full,
+    a_start_is_plain_when_the_worker_has_not_the_code,
+    a_handed_over_start_with_a_known_key_returns_the_run_of_that_key,
+}
+
+#[workflow]
+async fn two_turns(ctx: Context) -> Result<(), Error> {
+    ctx.sleep("1h").await?;
+    ctx.hook::<u32>("x").await.map(drop)
+}
+
+async fn each_turn_records_its_id_time_and_build(rig: Rig) {
+    let first = rig.worker_of_build("one", two_turns).await;
+    let run = rig.client.start(two_turns, ()).await.unwrap();
+    rig.settle().await;
+    first.stop().await.unwrap();
+    let _second = rig.worker_of_build("two", two_turns).await;
+    rig.run_to("2h").await;
+    rig.send(run.id(), "x", 1).await;
+    run.output().await.unwrap();
+    let turns = rig.turns(run.id()).await;
+    let recorded: Vec<_> = turns.iter().map(|turn| (turn.seq, turn.at, &*turn.build)).collect();
+    let (begin, later, last) = (rig.moment("0s"), rig.moment("1h"), rig.moment("2h"));
+    assert_eq!(recorded, [(0, begin, "one"), (2, later, "two"), (4, last, "two")]);
+    assert!(turns.is_sorted_by(|a, b| a.id < b.id), "ids are unique and rise");
+}
+
+async fn a_sequential_step_costs_one_commit(rig: Rig) {
+    #[workflow]
+    async fn ten_steps(ctx: Context) -> Result<(), Error> {
+        for _ in 0..10 {
+            ctx.note("step").await?;
+        }
+        Ok(())
+    }
+    let _worker = rig.worker(ten_steps).await;
+    let run = rig.client.start(ten_steps, ()).await.unwrap();
+    run.output().await.unwrap();
+    assert_eq!(rig.faults.count(Call::Commit), 11);
+}
+
+async fn headers_survive(rig: Rig) {
+    let worker = rig.worker(two_turns).await;
+    let handed_over =
+        rig.client.start(two_turns, ()).header("trace", "abc").header("by", "ada").await.unwrap();
+    worker.stop().await.unwrap();
+    let plain = rig.client.start(two_turns, ()).header("trace", "def").await.unwrap();
+    for (run, trace) in [(handed_over.id(), "abc"), (plain.id(), "def")] {
+        let turns = rig.turns(run).await;
+        let Event::RunStarted(started) = &turns[0].events[0] else { panic!("{turns:?}") };
+        assert_eq!(started.headers["trace"], trace);
+    }
+}
+
+/// Turns every bit around, and says so.
+#[derive(Debug)]
+struct Xor;
+
+impl Codec for Xor {
+    fn encode(&self, plain: Payload) -> Result<Payload, PayloadError> {
+        let turned: Vec<u8> = plain.bytes().iter().map(|byte| byte ^ 0xff).collect();
+        Ok(Payload::coded("xor", turned))
+    }
+
+    fn decode(&self, stored: Payload) -> Result<Payload, PayloadError> {
+        match stored.codec() {
+            None => Ok(stored),
+            Some("xor") => {
+                let turned: Vec<u8> = stored.bytes().iter().map(|byte| byte ^ 0xff).collect();
+                Ok(Payload::from_json_text(turned))
+            }
+            Some(other) => Err(PayloadError::Coded(other.into())),
+        }
+    }
+}
+
+#[workflow]
+async fn secretive(ctx: Context, word: String) -> Result<String, Error> {
+    let noted = ctx.note(&word).await?;
+    let sent = ctx.hook::<String>("x").await?;
+    let called =
+        ctx.call("join", (noted, sent), async |(a, b): (String, String)| Ok::<_, StepError>(a + &b)).await?;
+    ctx.sleep("1m").await?;
+    Ok(called)
+}
+
+async fn secret_run(rig: &Rig) -> (Worker, RunHandle<String>) {
+    let worker = Worker::builder(rig.world.clone())
+        .codec(Xor)
+        .state(rig.desk.clone())
+        .register((secretive, note))
+        .build("xor")
+        .paranoid();
+    let worker = worker.start().await.unwrap();
+    let client = rig.client.clone().with_codec(Xor);
+    let run = client.start(secretive, "secret".to_owned()).key("k").await.unwrap();
+    run.send("x", "secret").await.unwrap();
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), "secretsecret");
+    let again = client.start(secretive, "secret".to_owned()).key("k").await.unwrap();
+    assert!(!again.is_new(), "a key compares the plain input");
+    (worker, run)
+}
+
+async fn payloads_pass_the_codec_and_no_plain_text_is_stored(rig: Rig) {
+    let (_worker, run) = secret_run(&rig).await;
+    let mut text = String::new();
+    for turn in rig.turns(run.id()).await {
+        Event::write_all(&turn.events, &mut text);
+    }
+    assert!(text.contains("xor") && !text.contains("secret\""), "{text}");
+    assert_eq!(rig.desk.notes(), ["secret"]);
+}
+
+async fn a_client_without_the_codec_is_told_which_it_needs(rig: Rig) {
+    let (_worker, run) = secret_run(&rig).await;
+    let error = rig.client.handle::<String>(run.id()).output().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.message().contains("codec `xor`"), "{error}");
+}
+
+async fn a_worker_without_the_codec_does_not_end_the_run(rig: Rig) {
+    let client = rig.client.clone().with_codec(Xor);
+    let run = client.start(secretive, "secret".to_owned()).await.unwrap();
+    let _without = rig.worker_of_build("plain", secretive).await;
+    rig.settle().await;
+    let stuck = rig.stuck(run.id()).await;
+    assert_eq!(stuck.reason, StuckReason::Unreadable);
+    assert!(stuck.message.contains("codec `xor`"), "{}", stuck.message);
+}
+
+/// Says that a run of this test's group has begun its first turn.
+#[workflow]
+async fn counted(ctx: Context, group: u64) -> Result<(), Error> {
+    trace(RunId::from_bits(group.into()), "began");
+    ctx.note("a").await.map(drop)
+}
+
+async fn while_one_commit_is_under_way_the_next_batch_gathers(rig: Rig) {
+    let group = fastrand::u64(..);
+    let _worker = rig.caching().register(counted).start().await.unwrap();
+    rig.settle().await;
+    let gate = rig.faults.hold(Call::Commit);
+    let starts = (0..5).map(|_| async { rig.client.start(counted, group).await.unwrap() });
+    let gathered = async {
+        while traces(RunId::from_bits(group.into()), "began") < 5 {
+            tokio::task::yield_now().await;
+        }
+        gate.arrived().await;
+        gate.open();
+    };
+    let (runs, ()) = join!(join_all(starts), gathered);
+    for run in runs {
+        run.output().await.unwrap();
+    }
+    assert_eq!(rig.faults.sizes(Call::Commit)[..2], [1, 4]);
+}
+
+async fn a_bad_turn_does_not_fail_its_neighbours(rig: Rig) {
+    // One of two starts in a batch has a key that another process took meanwhile.
+    let group = fastrand::u64(..);
+    let _worker = rig.caching().register(counted).start().await.unwrap();
+    rig.settle().await;
+    let gate = rig.faults.hold(Call::Commit);
+    let first = rig.client.start(counted, group).key("first");
+    let bad = rig.client.start(counted, group).key("same");
+    let good = rig.client.start(counted, group).key("other");
+    let gathered = async {
+        while traces(RunId::from_bits(group.into()), "began") < 3 {
+            tokio::task::yield_now().await;
+        }
+        rig.world.start(vec![taken("same")]).await.unwrap();
+        gate.open();
+    };
+    let (first, bad, good, ()) = join!(first.into_future(), bad.into_future(), good.into_future(), gathered);
+    assert_eq!(rig.faults.sizes(Call::Commit)[..2], [1, 2]);
+    assert_eq!(bad.unwrap_err().kind(), ErrorKind::Conflict);
+    first.unwrap().output().await.unwrap();
+    good.unwrap().output().await.unwrap();
+}
+
+/// A start of another workflow with this key, as another process would make it.
+fn taken(key: &str) -> outlast::core::Start {
+    let input = Payload::json(&1).unwrap();
+    outlast::core::Start {
+        run: RunId::from_bits(fastrand::u128(..)),
+        turn: outlast::core::TurnId::from_bits(fastrand::u128(..)),
+        workflow: "elsewhere".into(),
+        version: 1,
+        key: Some(outlast::core::StartKey { text: key.into(), digest: input.digest() }),
+        input,
+        headers: outlast::core::Headers::new(),
+    }
+}
+
+async fn a_start_beside_a_worker_is_one_commit_with_the_first_step(rig: Rig) {
+    #[workflow]
+    async fn one_step(ctx: Context) -> Result<String, Error> {
+        ctx.blocked("slow").await
+    }
+    let worker = rig.worker(one_step).await;
+    let run = rig.client.start(one_step, ()).await.unwrap();
+    assert_eq!((rig.faults.count(Call::Start), rig.faults.count(Call::Commit)), (0, 1));
+    rig.assert_history(run.id(), "0 step_started blocked").await;
+    assert_eq!(rig.turns(run.id()).await.len(), 1);
+    assert_eq!(rig.view(run.id()).await.owner, Some(worker.session()));
+    rig.desk.open("slow");
+    assert_eq!(run.output().await.unwrap(), "slow");
+}
+
+async fn a_start_is_plain_when_the_worker_is_full(rig: Rig) {
+    #[workflow]
+    async fn slow(ctx: Context) -> Result<String, Error> {
+        ctx.blocked("slow").await
+    }
+    let _worker = rig.builder().live_runs(1).register(slow).start().await.unwrap();
+    let first = rig.client.start(slow, ()).await.unwrap();
+    let second = rig.client.start(slow, ()).await.unwrap();
+    assert_eq!(rig.faults.count(Call::Start), 1);
+    assert_eq!(rig.status(second.id()).await, Status::Pending);
+    rig.desk.open("slow");
+    first.output().await.unwrap();
+    second.output().await.unwrap();
+}
+
+async fn a_start_is_plain_when_the_worker_has_not_the_code(rig: Rig) {
+    let _worker = rig.worker(two_turns).await;
+    let run = rig.client.start(Workflow::<(), ()>::new("elsewhere"), ()).await.unwrap();
+    assert_eq!(rig.faults.count(Call::Start), 1);
+    rig.settle().await;
+    assert_eq!(rig.status(run.id()).await, Status::Pending);
+}
+
+async fn a_handed_over_start_with_a_known_key_returns_the_run_of_that_key(rig: Rig) {
+    #[workflow]
+    async fn once(ctx: Context, word: String) -> Result<String, Error> {
+        ctx.note(&word).await
+    }
+    let _worker = rig.worker(once).await;
+    let starts = (0..5).map(|_| async { rig.client.start(once, "a".to_owned()).key("k").await.unwrap() });
+    let runs = join_all(starts).await;
+    assert_eq!(runs.iter().filter(|run| run.is_new()).count(), 1);
+    assert!(runs.iter().all(|run| run.id() == runs[0].id()));
+    rig.settle().await;
+    let desk: &Desk = &rig.desk;
+    assert_eq!(desk.count("a"), 1, "a start that was none has no effects");
+}
