@@ -27,14 +27,14 @@ pub(super) enum PumpEnd {
 /// Claims until the worker stops or its session is lost. `starting` is what keeps a virtual clock from
 /// passing over the first claim.
 pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
-    let mut starting = Some(starting);
+    // Carried from loop to loop: not for a moment does it look as if nothing was under way.
+    let mut busy = starting;
     loop {
-        let busy = starting.take().unwrap_or_else(|| session.busy());
         if session.is_unsure.swap(false, Ordering::AcqRel) {
             hand_back_unknown(session).await;
         }
         let freed = session.freed.epoch();
-        let room = session.room().min(CLAIM_RUNS_MAX);
+        let room = session.set_aside(CLAIM_RUNS_MAX);
         let request = request(session, room);
         let has_suspect = !request.suspect;
         let work = tokio::select! {
@@ -57,20 +57,20 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
             }
         };
         let Some(Wait { epoch, until, may_free_more }) = wait else { continue };
-        tokio::select! {
+        busy = tokio::select! {
             biased;
             () = session.stopping.cancelled() => return PumpEnd::Stopping,
             () = session.lost.cancelled() => return PumpEnd::Lost,
-            _busy = session.world.changed(epoch, until) => {}
-            _busy = session.freed.rung_since(freed), if may_free_more => {}
-            () = session.unsure.notified() => {}
-            () = rest(busy) => {}
-        }
+            busy = session.world.changed(epoch, until) => busy,
+            busy = session.freed.rung_since(freed), if may_free_more => busy,
+            () = session.unsure.notified() => session.busy(),
+            busy = rest(busy) => busy,
+        };
     }
 }
 
 /// Is polled last: a virtual clock goes on only when all that could wake the pump can be heard.
-async fn rest(busy: Busy) {
+async fn rest(busy: Busy) -> Busy {
     drop(busy);
     std::future::pending().await
 }
@@ -130,6 +130,7 @@ fn spread(session: &Arc<Session>, work: Work, room: usize, has_suspect: bool) ->
     for claimed in work.claimed {
         session.go_on(claimed);
     }
+    session.set_nothing_aside();
     if is_full && session.room() > 0 {
         return None;
     }

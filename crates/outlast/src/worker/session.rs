@@ -67,6 +67,8 @@ pub(super) struct Session {
 struct LiveRuns {
     by_run: HashMap<RunId, LiveRun>,
     suspects: usize,
+    /// Room that a claim under way may fill.
+    set_aside: usize,
 }
 
 #[derive(Debug)]
@@ -120,6 +122,18 @@ impl Session {
         self.settings.live_max.saturating_sub(self.live_count())
     }
 
+    /// Sets room aside for a claim, so that no start takes it meanwhile; answers how much.
+    pub(super) fn set_aside(&self, limit: usize) -> usize {
+        let mut live = self.live.lock();
+        live.set_aside = self.settings.live_max.saturating_sub(live.by_run.len()).min(limit);
+        live.set_aside
+    }
+
+    /// The claim is over, and what it brought is live.
+    pub(super) fn set_nothing_aside(&self) {
+        self.live.lock().set_aside = 0;
+    }
+
     pub(super) fn live_count(&self) -> usize {
         self.live.lock().by_run.len()
     }
@@ -171,7 +185,7 @@ impl Session {
             return Err(start);
         }
         let mut live = self.live.lock();
-        if live.by_run.len() >= self.settings.live_max {
+        if live.by_run.len() + live.set_aside >= self.settings.live_max {
             return Err(start);
         }
         let (answer, answered) = oneshot::channel();

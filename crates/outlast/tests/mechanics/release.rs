@@ -3,6 +3,7 @@
 use outlast::prelude::*;
 use outlast::{Status, Wait};
 
+use super::faulty::Call;
 use super::rig::{Ask, Rig, on_every_world, trace, traces};
 
 on_every_world! {
@@ -12,6 +13,7 @@ on_every_world! {
     an_evicted_run_goes_on_with_a_replay,
     the_run_used_least_recently_is_evicted_first,
     no_more_runs_are_held_than_the_limit,
+    no_more_runs_are_held_than_the_limit_though_one_starts_during_a_claim,
     a_woken_run_is_offered_first_to_the_worker_that_has_its_future,
     a_woken_run_is_taken_by_another_worker_when_its_own_is_gone,
 }
@@ -104,11 +106,12 @@ async fn the_run_used_least_recently_is_evicted_first(rig: Rig) {
     assert_eq!(began, [2, 2, 1]);
 }
 
+#[workflow]
+async fn slow(ctx: Context) -> Result<(), Error> {
+    ctx.blocked("slow").await.map(drop)
+}
+
 async fn no_more_runs_are_held_than_the_limit(rig: Rig) {
-    #[workflow]
-    async fn slow(ctx: Context) -> Result<(), Error> {
-        ctx.blocked("slow").await.map(drop)
-    }
     let worker = rig.builder().live_runs(2).register(slow).start().await.unwrap();
     let mut runs = Vec::new();
     for _ in 0..5 {
@@ -124,6 +127,21 @@ async fn no_more_runs_are_held_than_the_limit(rig: Rig) {
         run.output().await.unwrap();
     }
     worker.stop().await.unwrap();
+}
+
+async fn no_more_runs_are_held_than_the_limit_though_one_starts_during_a_claim(rig: Rig) {
+    let first = rig.client.start(slow, ()).await.unwrap();
+    let claim = rig.faults.hold(Call::Claim);
+    let _worker = rig.builder().live_runs(1).register(slow).start().await.unwrap();
+    claim.arrived().await;
+    let second = rig.client.start(slow, ()).await.unwrap();
+    claim.open();
+    rig.desk.until("began slow", 1).await;
+    rig.until(first.id(), Status::Running).await;
+    assert_eq!(rig.status(second.id()).await, Status::Pending);
+    rig.desk.open("slow");
+    first.output().await.unwrap();
+    second.output().await.unwrap();
 }
 
 async fn a_woken_run_is_offered_first_to_the_worker_that_has_its_future(rig: Rig) {
