@@ -10,6 +10,7 @@ pub mod bench;
 mod cell;
 mod divergence;
 mod machine;
+mod ops;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 //! Time is virtual: nothing sleeps. Workers replay after every turn, unless a test is about caching.
 
 #![allow(missing_docs, reason = "tests explain themselves by their names")]
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
 mod mechanics {
     mod faulty;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use outlast_core::limits::{HOOK_BUFFER_MAX, OPEN_OPERATIONS_MAX};
 use outlast_core::{Event, Failure, FailureKind, OpNumber, Payload, Timestamp, Wait};
 
+use super::ops::Ops;
 use super::state::NewStep;
 
 /// Waits that a run's row shows; the rest is in its history.
@@ -16,7 +17,7 @@ const WAITS_SHOWN_MAX: usize = 100;
 /// The part of a run's state behind the lock.
 pub(super) struct Cell {
     /// Operations that are not over, by number.
-    pub(super) ops: BTreeMap<OpNumber, Op>,
+    pub(super) ops: Ops,
     pub(super) next_op: u32,
     pub(super) now: Timestamp,
     pub(super) random: u64,
@@ -92,7 +93,7 @@ pub(super) struct StepOp {
 impl Cell {
     pub(super) fn new(now: Timestamp, random: u64) -> Self {
         Self {
-            ops: BTreeMap::new(),
+            ops: Ops::default(),
             next_op: 0,
             now,
             random,
@@ -142,7 +143,7 @@ impl Cell {
 
     /// The operation, if its outcome is there; otherwise remembers whom to wake.
     pub(super) fn take_ended(&mut self, op: OpNumber, waker: &Waker) -> Poll<Op> {
-        match self.ops.get_mut(&op) {
+        match self.ops.get_mut(op) {
             Some(Op { phase: Phase::Ended(_), .. }) => {}
             Some(slot) => {
                 match &mut slot.waker {
@@ -153,7 +154,7 @@ impl Cell {
             }
             None => return Poll::Pending,
         }
-        self.ops.remove(&op).map_or(Poll::Pending, Poll::Ready)
+        self.ops.remove(op).map_or(Poll::Pending, Poll::Ready)
     }
 
     /// The workflow lost interest in an operation.
@@ -161,7 +162,7 @@ impl Cell {
         if self.is_open(op) {
             self.unlist(op);
         }
-        let slot = self.ops.remove(&op)?;
+        let slot = self.ops.remove(op)?;
         match (&slot.phase, &slot.kind) {
             (Phase::Open, OpKind::Step(_)) => self.dropped(Event::StepDropped { op }),
             (Phase::Open, OpKind::Timer { .. }) => self.dropped(Event::TimerCancelled { op }),
@@ -203,7 +204,7 @@ impl Cell {
 
     fn request(&mut self, op: OpNumber) -> Option<Event> {
         let now = self.now;
-        let slot = self.ops.get_mut(&op).filter(|slot| matches!(slot.phase, Phase::Created))?;
+        let slot = self.ops.get_mut(op).filter(|slot| matches!(slot.phase, Phase::Created))?;
         slot.phase = Phase::Open;
         slot.is_requested = true;
         self.open += 1;
@@ -243,7 +244,7 @@ impl Cell {
 
     /// Takes over what history has of a request: it is the truth, whatever the code says today.
     pub(super) fn adopt(&mut self, event: &Event) {
-        let Some(slot) = event.op().and_then(|op| self.ops.get_mut(&op)) else { return };
+        let Some(slot) = event.op().and_then(|op| self.ops.get_mut(op)) else { return };
         match (event, &mut slot.kind) {
             (Event::StepStarted { input, .. }, OpKind::Step(step)) => step.input = Some(Ok(input.clone())),
             (Event::TimerStarted { op, fire_at: recorded }, OpKind::Timer { fire_at, .. }) => {
@@ -271,7 +272,7 @@ impl Cell {
             return false;
         }
         self.unlist(op);
-        if let Some(slot) = self.ops.get_mut(&op) {
+        if let Some(slot) = self.ops.get_mut(op) {
             slot.phase = Phase::Ended(outcome);
             if let OpKind::Step(step) = &mut slot.kind {
                 // In a replay the last pause is still there: that it was over leaves no event.
@@ -307,7 +308,7 @@ impl Cell {
 
     /// An attempt failed, and the next one is due at `retry_at`.
     pub(super) fn pause(&mut self, op: OpNumber, attempt: u32, retry_at: Timestamp) -> bool {
-        let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(&op) else {
+        let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) else {
             return false;
         };
         step.failed = attempt;
@@ -323,7 +324,7 @@ impl Cell {
 
     /// The pause of a step is over: it may be attempted.
     pub(super) fn resume(&mut self, op: OpNumber) {
-        let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(&op) else {
+        let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) else {
             return;
         };
         if let Some(at) = step.retry_at.take() {
@@ -335,21 +336,21 @@ impl Cell {
 
     /// Whether an operation is a step that may be attempted now: open, and not between two attempts.
     pub(super) fn is_startable(&self, op: OpNumber) -> bool {
-        matches!(self.ops.get(&op), Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) if step.retry_at.is_none())
+        matches!(self.ops.get(op), Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) if step.retry_at.is_none())
     }
 
     pub(super) fn is_step(&self, op: OpNumber) -> bool {
-        matches!(self.ops.get(&op), Some(Op { kind: OpKind::Step(_), .. }))
+        matches!(self.ops.get(op), Some(Op { kind: OpKind::Step(_), .. }))
     }
 
     pub(super) fn is_open(&self, op: OpNumber) -> bool {
-        matches!(self.ops.get(&op), Some(Op { phase: Phase::Open, .. }))
+        matches!(self.ops.get(op), Some(Op { phase: Phase::Open, .. }))
     }
 
     /// What the run waits for, for people to see.
     pub(super) fn waits(&self) -> Vec<Wait> {
         let open = self.ops.iter().filter(|(_, slot)| matches!(slot.phase, Phase::Open));
-        let wait = |(op, slot): (&OpNumber, &Op)| {
+        let wait = |(op, slot): (OpNumber, &Op)| {
             let op = op.0;
             match &slot.kind {
                 OpKind::Step(step) => {
@@ -369,7 +370,7 @@ impl Cell {
         use std::fmt::Write;
         let mut text =
             format!("next {} random {:x} cancelled {:?}\n", self.next_op, self.random, self.cancelled_at);
-        for (op, slot) in &self.ops {
+        for (op, slot) in self.ops.iter() {
             let phase = match &slot.phase {
                 Phase::Created => "created".to_owned(),
                 Phase::Open => "open".to_owned(),
@@ -392,7 +393,7 @@ impl Cell {
 
     /// Takes an operation that stops being open out of every index.
     fn unlist(&mut self, op: OpNumber) {
-        let Some(slot) = self.ops.get(&op) else { return };
+        let Some(slot) = self.ops.get(op) else { return };
         self.open -= 1;
         match &slot.kind {
             OpKind::Step(step) => match step.retry_at {

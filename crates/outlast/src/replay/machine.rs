@@ -10,8 +10,8 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use outlast_core::limits::{HOOK_BUFFER_MAX, POLLS_PER_DELIVERY_MAX};
 use outlast_core::{
-    Codec, Event, Failure, FailureKind, MessageId, OpNumber, Payload, PayloadError, Policy, RunId, RunStarted, Status,
-    Stuck, StuckReason, Timestamp, TurnRecord, Wait,
+    Codec, Event, Failure, FailureKind, MessageId, OpNumber, Payload, PayloadError, Policy, RunId,
+    RunStarted, Status, Stuck, StuckReason, Timestamp, TurnRecord, Wait,
 };
 use tokio::task::coop::{Unconstrained, unconstrained};
 
@@ -156,7 +156,7 @@ impl Machine {
                 let paused = cell.ops.iter().filter(|(_, slot)| {
                     matches!((&slot.phase, &slot.kind), (Phase::Open, OpKind::Step(step)) if step.retry_at.is_some())
                 });
-                Event::CancelRequested { message, reason, pauses: paused.map(|(op, _)| *op).collect() }
+                Event::CancelRequested { message, reason, pauses: paused.map(|(op, _)| op).collect() }
             }
             Delivery::StepEnded { op, outcome } if cell.is_open(op) => match outcome {
                 Ok(output) => Event::StepCompleted { op, output },
@@ -196,7 +196,7 @@ impl Machine {
             Event::StepFailed { op, failure } => cell.is_step(*op) && cell.end(*op, Err(failure.clone())),
             Event::TimerFired { op } if cell.is_step(*op) => false,
             Event::TimerFired { op } => {
-                let outcome = match cell.ops.get(op).map(|slot| &slot.kind) {
+                let outcome = match cell.ops.get(*op).map(|slot| &slot.kind) {
                     Some(OpKind::Hook { name, .. }) => Err(hook_timeout(name)),
                     _ => Ok(Payload::null()),
                 };
@@ -237,15 +237,15 @@ impl Machine {
             return Ok(());
         }
         cell.cancelled_at = Some(cell.next_op);
-        let is_wait = |(op, slot): &(&OpNumber, &Op)| {
+        let is_wait = |(op, slot): &(OpNumber, &Op)| {
             matches!(slot.phase, Phase::Open)
-                && (!matches!(slot.kind, OpKind::Step(_)) || pauses.contains(*op))
+                && (!matches!(slot.kind, OpKind::Step(_)) || pauses.contains(op))
         };
-        let waits: Vec<_> = cell.ops.iter().filter(is_wait).map(|(op, _)| *op).collect();
+        let waits: Vec<_> = cell.ops.iter().filter(is_wait).map(|(op, _)| op).collect();
         drop(cell);
         for op in waits {
             let mut cell = self.state.cell.lock();
-            let failure = match cell.ops.get(&op).map(|slot| &slot.kind) {
+            let failure = match cell.ops.get(op).map(|slot| &slot.kind) {
                 Some(OpKind::Step(step)) => cancelled(reason).of_step(&*step.new.name, step.failed),
                 _ => cancelled(reason),
             };
@@ -347,7 +347,7 @@ impl Machine {
     }
 
     fn names_before(&self, op: OpNumber) -> &'static [&'static str] {
-        match self.state.cell.lock().ops.get(&op).map(|slot| &slot.kind) {
+        match self.state.cell.lock().ops.get(op).map(|slot| &slot.kind) {
             Some(OpKind::Step(step)) => step.new.was,
             _ => &[],
         }
@@ -399,7 +399,7 @@ impl Machine {
         let due: Vec<_> = cell.due.iter().take_while(|(at, _)| *at <= now).copied().collect();
         let mut timers = Vec::new();
         for (at, op) in due {
-            match cell.ops.get(&op).map(|slot| &slot.kind) {
+            match cell.ops.get(op).map(|slot| &slot.kind) {
                 Some(OpKind::Step(_)) => cell.resume(op),
                 _ => timers.push((at, op)),
             }
@@ -413,7 +413,7 @@ impl Machine {
         let startable = std::mem::take(&mut cell.startable);
         let mut steps = Vec::with_capacity(startable.len());
         for op in startable {
-            if let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = cell.ops.get_mut(&op)
+            if let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = cell.ops.get_mut(op)
                 && !step.attempting
                 && let Some(Ok(input)) = &step.input
             {
@@ -434,7 +434,7 @@ impl Machine {
     /// The steps that are about to be attempted and that neither the worker nor the workflow has code for.
     pub(crate) fn missing_step(&self, code: &Registered) -> Option<Stuck> {
         let cell = self.state.cell.lock();
-        let missing = cell.startable.iter().find_map(|op| match cell.ops.get(op) {
+        let missing = cell.startable.iter().find_map(|op| match cell.ops.get(*op) {
             Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. })
                 if step.new.call.is_none() && code.step(&step.new.name).is_none() =>
             {
@@ -456,7 +456,7 @@ impl Machine {
     pub(crate) fn set_attempting(&mut self, ops: &HashSet<OpNumber>) {
         let mut cell = self.state.cell.lock();
         for op in ops {
-            if let Some(Op { kind: OpKind::Step(step), .. }) = cell.ops.get_mut(op) {
+            if let Some(Op { kind: OpKind::Step(step), .. }) = cell.ops.get_mut(*op) {
                 step.attempting = true;
             }
         }

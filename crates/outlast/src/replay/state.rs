@@ -112,7 +112,7 @@ impl RunState {
         if cell.inert {
             return;
         }
-        match cell.ops.get_mut(&op) {
+        match cell.ops.get_mut(op) {
             Some(Op { is_requested: true, .. }) | None => {
                 drop(cell);
                 panic!("operation {op} was already requested; call builder methods before the next await");
@@ -127,7 +127,7 @@ impl RunState {
         if cell.inert {
             return Poll::Pending;
         }
-        if !cell.ops.contains_key(&op) {
+        if !cell.ops.contains(op) {
             drop(cell);
             panic!("operation {op} was polled after it completed");
         }

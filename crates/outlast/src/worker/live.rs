@@ -260,7 +260,7 @@ impl<'a> Live<'a> {
         let at = turn.at;
         match self.commit(turn).await {
             Ok(_) => {}
-            Err(WorldError::Conflict(_)) => return self.again(events, at).await,
+            Err(WorldError::Conflict(_)) => return Box::pin(self.again(events, at)).await,
             Err(error) => return Err(Gone::Lost(error)),
         }
         if self.place.has_crashes {
@@ -350,7 +350,7 @@ impl<'a> Live<'a> {
     /// What follows a commit.
     async fn follow(&mut self, then: Then) -> Result<Next, Gone> {
         if self.task.session.settings.is_paranoid && !matches!(then, Then::End(_)) {
-            self.verify().await?;
+            Box::pin(self.verify()).await?;
         }
         Ok(match then {
             Then::Hold => Next::Hold(std::mem::take(&mut self.early)),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::Either;
 use outlast_core::takeover::is_suspect;
 use outlast_core::turn::From;
 use outlast_core::{
@@ -323,12 +324,24 @@ impl Session {
     }
 }
 
-async fn guarded(session: Arc<Session>, run: RunId, work: impl Future<Output = ()>) {
-    let Err(panic) = AssertUnwindSafe(work).catch_unwind().await else { return };
-    let text = panic_text(&*panic);
-    if let Err(error) = session.strand(run, text).await {
-        tracing::warn!(%run, %error, "a run whose task panicked was not marked");
-    }
+/// Work on a run that leaves it stuck if it panics. Not an async function: that would keep the work's
+/// state twice, and there is one for each live run.
+fn guarded(
+    session: Arc<Session>,
+    run: RunId,
+    work: impl Future<Output = ()> + Send + 'static,
+) -> impl Future<Output = ()> + Send + 'static {
+    AssertUnwindSafe(work).catch_unwind().then(move |ended| match ended {
+        Ok(()) => Either::Left(std::future::ready(())),
+        Err(panic) => {
+            let text = panic_text(&*panic);
+            Either::Right(Box::pin(async move {
+                if let Err(error) = session.strand(run, text).await {
+                    tracing::warn!(%run, %error, "a run whose task panicked was not marked");
+                }
+            }))
+        }
+    })
 }
 
 fn host_name() -> String {

@@ -43,16 +43,15 @@ impl Task {
                 None
             }
         };
-        let next = self.retire(kept);
-        self.hold(next).await;
+        if let Some(claimed) = self.retire(kept) {
+            // Rare, and large: not in the state of every run.
+            Box::pin(self.claimed(*claimed)).await;
+        }
     }
 
     /// Holds a run that was claimed.
-    pub(super) async fn claimed(self, claimed: Claimed) {
-        self.hold(Some(Box::new(claimed))).await;
-    }
-
-    async fn hold(mut self, mut next: Option<Box<Claimed>>) {
+    pub(super) async fn claimed(mut self, claimed: Claimed) {
+        let mut next = Some(Box::new(claimed));
         while let Some(claimed) = next {
             let kept = self.hold_once(*claimed).await;
             next = self.retire(kept);

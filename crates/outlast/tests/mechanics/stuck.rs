@@ -143,6 +143,7 @@ async fn panics_no_more(ctx: Context) -> Result<u32, Error> {
 async fn a_panic_in_workflow_code_is_stuck_and_a_mended_build_goes_on(rig: Rig) {
     let worker = rig.worker_of_build("a", panics_late).await;
     let run = rig.client.start(panics_late, ()).await.unwrap();
+    rig.settle().await;
     rig.send(run.id(), "x", 7).await;
     rig.settle().await;
     let stuck = rig.stuck(run.id()).await;
