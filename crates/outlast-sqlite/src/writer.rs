@@ -68,7 +68,10 @@ impl Writer {
         let answers = elements.iter().map(|_| None).collect();
         let change = Batch { elements, apply, answers, reply };
         self.changes.send(Box::new(change)).map_err(|_| closed())?;
-        answer.await.map_err(|_| closed())
+        let (answers, elements) = answer.await.map_err(|_| closed())?;
+        // Freed where they were made: the writer has better things to do.
+        drop(elements);
+        Ok(answers)
     }
 
     /// Applies one element, and answers after the commit.
@@ -98,8 +101,11 @@ struct Batch<E, A> {
     elements: Vec<E>,
     apply: fn(&mut Tx<'_>, &E) -> Result<A, Refusal>,
     answers: Vec<Option<Result<A, WorldError>>>,
-    reply: oneshot::Sender<Vec<Result<A, WorldError>>>,
+    reply: oneshot::Sender<Reply<E, A>>,
 }
+
+/// The answers, and the elements that they belong to.
+type Reply<E, A> = (Vec<Result<A, WorldError>>, Vec<E>);
 
 impl<E: Send, A: Send> Change for Batch<E, A> {
     fn len(&self) -> usize {
@@ -126,7 +132,7 @@ impl<E: Send, A: Send> Change for Batch<E, A> {
     fn answer(self: Box<Self>) {
         let answers = self.answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(closed())));
         // Nobody listens any more when the caller's future was dropped.
-        let _ = self.reply.send(answers.collect());
+        let _ = self.reply.send((answers.collect(), self.elements));
     }
 }
 

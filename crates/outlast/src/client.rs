@@ -82,7 +82,12 @@ impl Client {
     /// # Errors
     ///
     /// `NotFound`, `Conflict` when the run has ended, `Limit` when its inbox is full.
-    pub async fn send<T: Serialize + Sync + ?Sized>(&self, run: RunId, hook: &str, payload: &T) -> Result<(), Error> {
+    pub async fn send<T: Serialize + Sync + ?Sized>(
+        &self,
+        run: RunId,
+        hook: &str,
+        payload: &T,
+    ) -> Result<(), Error> {
         check_text("the hook's name", hook, NAME_BYTES_MAX)?;
         let payload = self.codec.encode(Payload::json(payload)?)?;
         self.post(run, MessageBody::Hook { name: hook.into(), payload }).await?;

@@ -1,0 +1,42 @@
+//! The operations of one run that are not over, by number.
+
+use std::collections::BTreeMap;
+
+use outlast_core::OpNumber;
+
+use super::cell::Op;
+
+/// Operations by number. Boxed: most runs have one at a time, and a tree's leaf has room for eleven.
+#[derive(Default)]
+pub(super) struct Ops(BTreeMap<OpNumber, Box<Op>>);
+
+impl Ops {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn contains(&self, op: OpNumber) -> bool {
+        self.0.contains_key(&op)
+    }
+
+    pub(super) fn get(&self, op: OpNumber) -> Option<&Op> {
+        self.0.get(&op).map(|slot| &**slot)
+    }
+
+    pub(super) fn get_mut(&mut self, op: OpNumber) -> Option<&mut Op> {
+        self.0.get_mut(&op).map(|slot| &mut **slot)
+    }
+
+    pub(super) fn insert(&mut self, op: OpNumber, slot: Op) {
+        self.0.insert(op, Box::new(slot));
+    }
+
+    pub(super) fn remove(&mut self, op: OpNumber) -> Option<Op> {
+        self.0.remove(&op).map(|slot| *slot)
+    }
+
+    /// All of them, in order of their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (OpNumber, &Op)> {
+        self.0.iter().map(|(op, slot)| (*op, &**slot))
+    }
+}
