@@ -2,7 +2,7 @@
 //!
 //! A world's own test file opens it and calls [`conformance!`](crate::conformance!):
 //!
-//! ```ignore
+//! ```text
 //! outlast_testkit::conformance!(open);
 //!
 //! async fn open(clock: TestClock) -> MySubject { … }

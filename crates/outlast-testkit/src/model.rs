@@ -1,6 +1,6 @@
 //! Random calls to a world, compared with a model of it.
 //!
-//! The [conformance suite](crate::conformance) proves one rule at a time; this finds the rules that
+//! The [conformance suite](mod@crate::conformance) proves one rule at a time; this finds the rules that
 //! break each other. The model is a list of runs and a list of sessions, and looks at all of them for
 //! every answer: too slow for anything else, and too plain to be wrong in the same way as a world.
 

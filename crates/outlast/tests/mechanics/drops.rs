@@ -14,6 +14,7 @@ on_every_world! {
     an_operation_dropped_before_it_was_requested_keeps_its_number_and_leaves_no_event,
     drops_at_eviction_mean_nothing,
     drops_at_a_stop_mean_nothing,
+    operations_of_an_evicted_run_are_inert,
     after_the_final_event_nothing_is_appended,
 }
 
@@ -187,6 +188,30 @@ async fn drops_at_a_stop_mean_nothing(rig: Rig) {
     rig.send(run.id(), "x", 2).await;
     assert_eq!(run.output().await.unwrap(), 3);
     rig.assert_history(run.id(), GUARDED).await;
+}
+
+/// Calls a builder method when it is dropped: on a requested operation of a live run, that panics.
+struct Late(Option<outlast::HookOperation<u32>>);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        drop(self.0.take().map(|hook| hook.timeout("1h")));
+    }
+}
+
+async fn operations_of_an_evicted_run_are_inert(rig: Rig) {
+    #[workflow]
+    async fn late(ctx: Context) -> Result<u32, Error> {
+        let late = Late(Some(ctx.hook::<u32>("never")));
+        let payload = ctx.hook::<u32>("x").await?;
+        std::mem::forget(late);
+        Ok(payload)
+    }
+    let _worker = rig.worker(late).await;
+    let run = rig.client.start(late, ()).await.unwrap();
+    rig.settle().await;
+    rig.send(run.id(), "x", 7).await;
+    assert_eq!(run.output().await.unwrap(), 7);
 }
 
 async fn after_the_final_event_nothing_is_appended(rig: Rig) {

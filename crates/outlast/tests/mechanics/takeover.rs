@@ -17,6 +17,7 @@ on_every_world! {
     a_second_worker_does_not_run_a_live_step_again,
     a_run_that_crashes_its_worker_again_and_again_becomes_stuck_and_others_do_not,
     a_commit_clears_the_suspicion,
+    a_worker_carries_one_suspect_at_a_time,
 }
 
 #[workflow]
@@ -225,4 +226,31 @@ async fn a_commit_clears_the_suspicion(rig: Rig) {
     let _worker = rig.worker(many_blocks).await;
     run.output().await.unwrap();
     assert_eq!(rig.view(run.id()).await.crashes, 0);
+}
+
+async fn a_worker_carries_one_suspect_at_a_time(rig: Rig) {
+    #[workflow]
+    async fn two_blocks(ctx: Context) -> Result<(), Error> {
+        ctx.blocked("first").await?;
+        ctx.blocked("second").await.map(drop)
+    }
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        runs.push(rig.client.start(two_blocks, ()).await.unwrap());
+    }
+    for crash in 1..=2 {
+        let worker = rig.worker(two_blocks).await;
+        rig.desk.until("began first", 2 * crash).await;
+        rig.crash(worker);
+    }
+    let _worker = rig.worker(two_blocks).await;
+    rig.desk.until("began first", 5).await;
+    assert_eq!(rig.client.counts().await.unwrap()[&Status::Running], 1);
+    // The first is no suspect any more when it has committed, though it goes on.
+    rig.desk.open("first");
+    rig.desk.until("began second", 2).await;
+    rig.desk.open("second");
+    for run in runs {
+        run.output().await.unwrap();
+    }
 }
