@@ -129,6 +129,20 @@ pub enum Event {
         /// The operation.
         op: OpNumber,
     },
+    /// The workflow computed a value once, for all replays.
+    ValueRecorded {
+        /// The operation.
+        op: OpNumber,
+        /// The value's name.
+        name: Arc<str>,
+        /// The value, or why it cannot be kept.
+        value: Result<Payload, Failure>,
+    },
+    /// The workflow took the new side of a patch.
+    VersionChosen {
+        /// The patch's name.
+        name: Arc<str>,
+    },
     /// Someone asked the run to stop.
     CancelRequested {
         /// The message that asked.
@@ -176,6 +190,8 @@ impl Event {
             Self::HookOpened { .. } => "hook_opened",
             Self::HookReceived { .. } => "hook_received",
             Self::HookClosed { .. } => "hook_closed",
+            Self::ValueRecorded { .. } => "value_recorded",
+            Self::VersionChosen { .. } => "version_chosen",
             Self::CancelRequested { .. } => "cancel_requested",
         }
     }
@@ -192,7 +208,8 @@ impl Event {
             | Self::TimerFired { op }
             | Self::TimerCancelled { op }
             | Self::HookOpened { op, .. }
-            | Self::HookClosed { op } => Some(*op),
+            | Self::HookClosed { op }
+            | Self::ValueRecorded { op, .. } => Some(*op),
             _ => None,
         }
     }
@@ -207,6 +224,8 @@ impl Event {
                 | Self::TimerCancelled { .. }
                 | Self::HookOpened { .. }
                 | Self::HookClosed { .. }
+                | Self::ValueRecorded { .. }
+                | Self::VersionChosen { .. }
                 | Self::RunCompleted { .. }
                 | Self::RunFailed { .. }
                 | Self::RunCancelled { .. }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX};
+use crate::limits::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX, NAME_BYTES_MAX};
 
 /// An error as written in history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -11,12 +11,21 @@ pub struct Failure {
     pub kind: FailureKind,
     /// What happened, for a person.
     pub message: String,
+    /// The author's durable name for this very error, such as `card_declined`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Where the fault lies, when that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<ErrorClass>,
     /// The step that failed, when a step did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// How often the step was attempted, when a step failed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
+    /// Whether no attempt was left, so that another might have ended better.
+    #[serde(default, rename = "exhausted", skip_serializing_if = "is_false")]
+    pub is_exhausted: bool,
     /// What the author of the error added for machines.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub details: Option<serde_json::Value>,
@@ -46,6 +55,64 @@ pub enum FailureKind {
     Invalid,
 }
 
+/// Where the fault for an error lies, as far as it says when another attempt may end better.
+///
+/// An attempt's error has the class that its author set, or that of the first `std::io::Error` among
+/// its sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ErrorClass {
+    /// The way to the other side: refused, reset, unreachable, too slow.
+    Network,
+    /// The other side wants fewer requests.
+    RateLimit,
+    /// The other side itself: overloaded, broken, restarting.
+    Server,
+    /// Something that passes. Where classes are chosen it stands for all of them.
+    Transient,
+}
+
+impl ErrorClass {
+    /// The class of an error: that of the first `std::io::Error` among it and its sources.
+    ///
+    /// ```
+    /// use outlast_core::ErrorClass;
+    /// use std::io::{Error, ErrorKind};
+    ///
+    /// let error = Error::new(ErrorKind::ConnectionReset, "gone");
+    /// assert_eq!(ErrorClass::of(&error), Some(ErrorClass::Network));
+    /// assert_eq!(ErrorClass::of(&Error::new(ErrorKind::NotFound, "no such file")), None);
+    /// ```
+    pub fn of(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        let mut chain = std::iter::successors(Some(error), |error| error.source());
+        chain.find_map(|error| {
+            let io = error.downcast_ref::<std::io::Error>()?;
+            // What an I/O error wraps is not its source: it stands in its place.
+            Self::of_io(io.kind()).or_else(|| Self::of(io.get_ref()?))
+        })
+    }
+
+    fn of_io(kind: std::io::ErrorKind) -> Option<Self> {
+        use std::io::ErrorKind as Io;
+        Some(match kind {
+            Io::ConnectionRefused
+            | Io::ConnectionReset
+            | Io::ConnectionAborted
+            | Io::NotConnected
+            | Io::HostUnreachable
+            | Io::NetworkUnreachable
+            | Io::NetworkDown
+            | Io::AddrNotAvailable
+            | Io::BrokenPipe
+            | Io::UnexpectedEof
+            | Io::TimedOut => Self::Network,
+            Io::Interrupted | Io::WouldBlock | Io::ResourceBusy | Io::Deadlock => Self::Transient,
+            _ => return None,
+        })
+    }
+}
+
 impl FailureKind {
     /// Whether another attempt could end better.
     pub fn is_retryable(self) -> bool {
@@ -57,15 +124,38 @@ impl Failure {
     /// A failure of this kind with this message.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         let message = cut(message.into());
-        Self { kind, message, step: None, attempts: 0, details: None, causes: Vec::new() }
+        Self {
+            kind,
+            message,
+            code: None,
+            class: None,
+            step: None,
+            attempts: 0,
+            is_exhausted: false,
+            details: None,
+            causes: Vec::new(),
+        }
     }
 
-    /// The failure of a Rust error: its message, and those of its sources.
+    /// The failure of a Rust error: its message, those of its sources, and its class.
     pub fn of_error(kind: FailureKind, error: &(dyn std::error::Error + 'static)) -> Self {
         let causes = std::iter::successors(error.source(), |cause| cause.source());
         let mut failure = Self::new(kind, error.to_string());
         failure.causes = causes.take(FAILURE_CAUSES_MAX).map(|cause| cut(cause.to_string())).collect();
+        failure.class = ErrorClass::of(error);
         failure
+    }
+
+    /// This failure with its author's name for it, cut to the length of a name.
+    #[must_use]
+    pub fn with_code(mut self, code: impl Into<String>) -> Self {
+        self.code = Some(cut_to(code.into(), NAME_BYTES_MAX));
+        self
+    }
+
+    /// Where the fault lies; an attempt that took too long is transient.
+    pub fn class(&self) -> Option<ErrorClass> {
+        self.class.or_else(|| (self.kind == FailureKind::Timeout).then_some(ErrorClass::Transient))
     }
 
     /// This failure as that of `step` after so many attempts.
@@ -77,10 +167,14 @@ impl Failure {
     }
 }
 
-/// Cuts a text to the limit, at a character's border.
-fn cut(mut text: String) -> String {
-    if text.len() > FAILURE_TEXT_BYTES_MAX {
-        let end = (0..=FAILURE_TEXT_BYTES_MAX).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+fn cut(text: String) -> String {
+    cut_to(text, FAILURE_TEXT_BYTES_MAX)
+}
+
+/// Cuts a text to a limit, at a character's border.
+fn cut_to(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        let end = (0..=limit).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
         text.truncate(end);
     }
     text
@@ -97,6 +191,11 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +209,21 @@ mod tests {
         let failure = Failure::of_error(FailureKind::Error, &error);
         assert_eq!(failure.message, "the bank said no");
         assert_eq!(failure.causes, ["invalid digit found in string"]);
+    }
+
+    #[test]
+    fn the_class_of_an_error_is_that_of_the_io_error_below_it() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("the bank does not answer")]
+        struct Silent(#[source] std::io::Error);
+        let class = |kind: std::io::ErrorKind| {
+            Failure::of_error(FailureKind::Error, &Silent(std::io::Error::new(kind, "x"))).class
+        };
+        assert_eq!(class(std::io::ErrorKind::ConnectionRefused), Some(ErrorClass::Network));
+        assert_eq!(class(std::io::ErrorKind::Interrupted), Some(ErrorClass::Transient));
+        assert_eq!(class(std::io::ErrorKind::PermissionDenied), None);
+        let wrapped = std::io::Error::other(Silent(std::io::ErrorKind::ConnectionReset.into()));
+        assert_eq!(ErrorClass::of(&wrapped), Some(ErrorClass::Network));
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod id;
 pub mod limits;
 pub mod message;
 pub mod payload;
+pub mod refusal;
 pub mod retry;
 pub mod run;
 pub mod takeover;
@@ -25,12 +26,12 @@ pub use bell::{Bell, Waiters};
 pub use duration::IntoDuration;
 pub use error::WorldError;
 pub use event::{Ended, Event, OpNumber, Outcome, RunStarted, TurnRecord};
-pub use failure::{Failure, FailureKind};
+pub use failure::{ErrorClass, Failure, FailureKind};
 pub use host::{Host, Hosts};
 pub use id::{IdSource, MessageId, RunId, SessionId, TurnId};
 pub use message::{Headers, Message, MessageBody, NewMessage};
 pub use payload::{Codec, Payload, PayloadError, PlainJson};
-pub use retry::Policy;
+pub use retry::{Policy, Retry};
 pub use run::{
     Counts, Order, Page, RunQuery, RunView, Start, StartKey, Started, Status, Stuck, StuckReason, Wait,
 };

@@ -21,6 +21,9 @@ pub const FAILURE_TEXT_BYTES_MAX: usize = 8 * 1024;
 /// Causes kept of a failure.
 pub const FAILURE_CAUSES_MAX: usize = 16;
 
+/// The largest part by which jitter makes a pause longer. More would make pauses unlike what was set.
+pub const JITTER_MAX: f64 = 0.10;
+
 /// Messages of one run that nobody has read yet. A sender that goes past it is far ahead of the run.
 pub const INBOX_MESSAGES_MAX: u64 = 10_000;
 

@@ -83,10 +83,11 @@ impl<'ast> Visit<'ast> for Search<'_> {
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 
     fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
-        if call.method != "call" {
+        if call.method != "call" && call.method != "record" {
             return visit::visit_expr_method_call(self, call);
         }
-        // A closure given to `ctx.call` is a step: its outcome is recorded, so it may do anything.
+        // A closure given to `ctx.call` is a step, and one given to `ctx.record` is not called by a replay:
+        // what they return is recorded.
         self.visit_expr(&call.receiver);
         for argument in call.args.iter().filter(|argument| !matches!(argument, Expr::Closure(_))) {
             self.visit_expr(argument);

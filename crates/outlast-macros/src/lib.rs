@@ -51,6 +51,7 @@ use kind::Kind;
 /// |---|---|
 /// | `attempts = 5` | attempts in all, from 1 |
 /// | `timeout = "30s"` | how long one attempt may take |
+/// | `retry = "api"` | where the rest begins: `exponential` (the default), `linear`, `constant`, or a preset, `api`, `database`, `network`, `none` |
 /// | `initial = "200ms"` | the pause after the first failed attempt |
 /// | `multiplier = 2.0` | by how much each pause is longer than the one before, from 1 |
 /// | `pause_max = "1m"` | the longest pause |

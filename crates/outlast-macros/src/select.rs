@@ -95,7 +95,9 @@ impl Select {
             quote_spanned!(into=> ::core::future::IntoFuture::into_future(#future))
         });
         let arms = self.branches.iter().zip(&variants).map(|(Branch { pattern, body, .. }, variant)| {
+            // A body in braces is how a branch without a comma is written, not a slip.
             quote! {
+                #[allow(unused_braces)]
                 #selected::#variant(#value) => {
                     let #pattern = #value;
                     #body
@@ -184,10 +186,12 @@ mod tests {
                     }
                 };
                 match __outlast_value {
+                    #[allow(unused_braces)]
                     __OutlastSelected::Branch0(__outlast_value) => {
                         let paid = __outlast_value;
                         { paid? }
                     }
+                    #[allow(unused_braces)]
                     __OutlastSelected::Branch1(__outlast_value) => {
                         let _ = __outlast_value;
                         return Err(late);

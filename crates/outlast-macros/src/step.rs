@@ -12,7 +12,14 @@ use crate::names::Names;
 use crate::signature::{Context, Signature};
 use crate::{arguments, duration, function};
 
-const KNOWN: [&str; 7] = ["attempts", "timeout", "initial", "multiplier", "pause_max", "name", "was"];
+const KNOWN: [&str; 8] =
+    ["attempts", "timeout", "retry", "initial", "multiplier", "pause_max", "name", "was"];
+
+/// What `retry = "…"` may name: the functions of `Retry` without parameters.
+const RETRIES: [&str; 7] = ["exponential", "linear", "constant", "api", "database", "network", "none"];
+
+/// Those of them whose pauses do not grow by a factor.
+const WITHOUT_MULTIPLIER: [&str; 2] = ["linear", "constant"];
 
 /// Expands `#[step(arguments)] function`. With errors in it the function is left so that the rest of the crate sees
 /// as few new ones as possible.
@@ -44,6 +51,7 @@ pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (TokenStream,
 struct Arguments {
     attempts: Option<u32>,
     timeout: Option<Duration>,
+    retry: Option<Ident>,
     initial: Option<Duration>,
     multiplier: Option<f64>,
     pause_max: Option<Duration>,
@@ -66,6 +74,7 @@ impl Arguments {
                         );
                     }
                 }
+                "retry" => step.retry = errors.keep(retry(argument)),
                 "initial" => step.initial = errors.keep(argument.duration()),
                 "multiplier" => step.multiplier = errors.keep(argument.factor()),
                 "pause_max" => step.pause_max = errors.keep(argument.duration()),
@@ -73,10 +82,15 @@ impl Arguments {
                 _ => step.was = errors.keep(argument.texts()).unwrap_or_default(),
             }
         }
+        let find = |name: &str| arguments.iter().find(|argument| argument.name() == name);
         if step.pause_max.is_some() && step.initial > step.pause_max {
-            let initial = arguments.iter().find(|argument| argument.name() == "initial");
-            if let Some(initial) = initial {
+            if let Some(initial) = find("initial") {
                 errors.push(initial.error("the first pause is longer than `pause_max`; raise `pause_max`"));
+            }
+        }
+        if step.retry.as_ref().is_some_and(|retry| WITHOUT_MULTIPLIER.iter().any(|name| retry == name)) {
+            if let Some(multiplier) = find("multiplier") {
+                errors.push(multiplier.error("only exponential pauses have a `multiplier`; remove it"));
             }
         }
         step
@@ -84,30 +98,56 @@ impl Arguments {
 
     /// The statements and the expression that make the policy.
     fn policy(&self) -> TokenStream {
-        let some = |duration| {
-            let duration = duration::tokens(duration);
-            quote!(::core::option::Option::Some(#duration))
-        };
-        let given: Vec<(&str, TokenStream)> = [
-            ("attempts", self.attempts.map(|attempts| Literal::u32_unsuffixed(attempts).into_token_stream())),
-            ("timeout", self.timeout.map(some)),
-            ("initial", self.initial.map(duration::tokens)),
-            ("multiplier", self.multiplier.map(|factor| Literal::f64_unsuffixed(factor).into_token_stream())),
-            ("pause_max", self.pause_max.map(duration::tokens)),
-        ]
-        .into_iter()
-        .filter_map(|(field, value)| Some((field, value?)))
-        .collect();
-        if given.is_empty() {
+        let mut statements = TokenStream::new();
+        let policy = Ident::new("policy", Span::mixed_site());
+        if let Some(retry) = self.retry() {
+            statements.extend(quote!(#policy.retry = #retry;));
+        }
+        if let Some(timeout) = self.timeout.map(duration::tokens) {
+            statements.extend(quote!(#policy.timeout = ::core::option::Option::Some(#timeout);));
+        }
+        if statements.is_empty() {
             return quote!(::outlast::Policy::DEFAULT);
         }
-        let policy = Ident::new("policy", Span::mixed_site());
-        let fields = given.iter().map(|(field, _)| Ident::new(field, Span::call_site()));
-        let values = given.iter().map(|(_, value)| value);
         quote! {
             let mut #policy = ::outlast::Policy::DEFAULT;
-            #(#policy.#fields = #values;)*
+            #statements
             #policy
+        }
+    }
+
+    /// The expression that makes the retry, where anything is said about it.
+    fn retry(&self) -> Option<TokenStream> {
+        let calls: Vec<(&str, TokenStream)> = [
+            ("attempts", self.attempts.map(|attempts| Literal::u32_unsuffixed(attempts).into_token_stream())),
+            ("initial", self.initial.map(duration::tokens)),
+            ("multiplier", self.multiplier.map(|factor| Literal::f64_unsuffixed(factor).into_token_stream())),
+            ("max", self.pause_max.map(duration::tokens)),
+        ]
+        .into_iter()
+        .filter_map(|(method, value)| Some((method, value?)))
+        .collect();
+        if calls.is_empty() && self.retry.is_none() {
+            return None;
+        }
+        let begin = match &self.retry {
+            Some(name) => quote!(::outlast::Retry::#name()),
+            None => quote!(::outlast::Retry::DEFAULT),
+        };
+        let methods = calls.iter().map(|(method, _)| Ident::new(method, Span::call_site()));
+        let values = calls.iter().map(|(_, value)| value);
+        Some(quote!(#begin #(.#methods(#values))*))
+    }
+}
+
+/// The function of `Retry` that an argument names.
+fn retry(argument: &arguments::Argument) -> syn::Result<Ident> {
+    let name = argument.text().ok().map(|text| text.value());
+    match name.filter(|name| RETRIES.contains(&name.as_str())) {
+        Some(name) => Ok(Ident::new(&name, Span::call_site())),
+        None => {
+            let known = RETRIES.join("\"`, `\"");
+            Err(argument.error(format!("`retry` is one of `\"{known}\"`")))
         }
     }
 }
@@ -212,7 +252,7 @@ mod tests {
                 const WAS: &'static [&'static str] = &["pay"];
                 fn policy() -> ::outlast::Policy {
                     let mut policy = ::outlast::Policy::DEFAULT;
-                    policy.attempts = 3;
+                    policy.retry = ::outlast::Retry::DEFAULT.attempts(3);
                     policy.timeout = ::core::option::Option::Some(
                         ::core::time::Duration::from_secs(30),
                     );
@@ -302,9 +342,13 @@ mod tests {
             policy(
                 "attempts = 1, timeout = \"1h30m\", initial = \"0s\", multiplier = 1, pause_max = \"90ms\""
             ),
-            "letmutpolicy=::outlast::Policy::DEFAULT;policy.attempts=1;\
-             policy.timeout=::core::option::Option::Some(from_secs(5400));policy.initial=from_secs(0);\
-             policy.multiplier=1.0;policy.pause_max=from_millis(90);policy"
+            "letmutpolicy=::outlast::Policy::DEFAULT;policy.retry=::outlast::Retry::DEFAULT.attempts(1)\
+             .initial(from_secs(0)).multiplier(1.0).max(from_millis(90));\
+             policy.timeout=::core::option::Option::Some(from_secs(5400));policy"
+        );
+        assert_eq!(
+            policy("retry = \"api\", attempts = 2"),
+            "letmutpolicy=::outlast::Policy::DEFAULT;policy.retry=::outlast::Retry::api().attempts(2);policy"
         );
     }
 
@@ -318,6 +362,8 @@ mod tests {
                 r#"#[step(initial = "2m", pause_max = "1m")] async fn f() {}"#,
                 "#[step(multiplier = 0.5)] async fn f() {}",
                 "#[step(retries = 5)] async fn f() {}",
+                r#"#[step(retry = "apis")] async fn f() {}"#,
+                r#"#[step(retry = "linear", multiplier = 2.0)] async fn f() {}"#,
                 "#[step(timeout)] async fn f() {}",
                 "#[step(attempts: 5)] async fn f() {}",
             ],
@@ -339,7 +385,11 @@ mod tests {
                 0.5
                     `multiplier` is a number of at least 1, such as `multiplier = 2.0`
                 retries
-                    unknown argument `retries`; `#[step]` knows `attempts`, `timeout`, `initial`, `multiplier`, `pause_max`, `name`, `was`
+                    unknown argument `retries`; `#[step]` knows `attempts`, `timeout`, `retry`, `initial`, `multiplier`, `pause_max`, `name`, `was`
+                "apis"
+                    `retry` is one of `"exponential"`, `"linear"`, `"constant"`, `"api"`, `"database"`, `"network"`, `"none"`
+                2.0
+                    only exponential pauses have a `multiplier`; remove it
                 timeout
                     `timeout` is a duration in quotes, such as `timeout = "30s"`
                 :

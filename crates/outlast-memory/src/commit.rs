@@ -1,6 +1,6 @@
 //! Commits: a turn is checked whole, then applied whole.
 
-use outlast_core::limits::BATCH_TURNS_MAX;
+use outlast_core::refusal::check_batch;
 use outlast_core::turn::From;
 use outlast_core::world::Answers;
 use outlast_core::{
@@ -18,12 +18,7 @@ impl State {
         now: Timestamp,
         effects: &mut Effects,
     ) -> Answers<Committed> {
-        if turns.len() > BATCH_TURNS_MAX {
-            return Err(WorldError::Limit(format!(
-                "{} turns in one commit, the limit is {BATCH_TURNS_MAX}; commit them in parts",
-                turns.len()
-            )));
-        }
+        check_batch(turns.len())?;
         Ok(turns.iter().map(|turn| self.commit_turn(session, turn.clone(), now, effects)).collect())
     }
 

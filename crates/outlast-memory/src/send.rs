@@ -1,9 +1,9 @@
 //! Sending: messages enter the inbox once, in order, and wake a run that nobody holds.
 
-use outlast_core::limits::INBOX_MESSAGES_MAX;
+use outlast_core::refusal::{check_send, no_run};
 use outlast_core::{Message, NewMessage, Status, Timestamp, WorldError};
 
-use crate::state::{Effects, State, unknown_run};
+use crate::state::{Effects, State};
 
 impl State {
     pub(crate) fn send(
@@ -13,21 +13,11 @@ impl State {
         effects: &mut Effects,
     ) -> Result<u64, WorldError> {
         let id = message.run;
-        let run = self.runs.get_mut(&id).ok_or_else(|| unknown_run(id))?;
+        let run = self.runs.get_mut(&id).ok_or_else(|| no_run(id))?;
         if let Some(position) = run.positions.get(&message.id) {
             return Ok(*position);
         }
-        if run.status.is_final() {
-            return Err(WorldError::Conflict(format!(
-                "run {id} has {}; it takes no more messages",
-                run.status
-            )));
-        }
-        if run.sent() - run.consumed >= INBOX_MESSAGES_MAX && !message.body.is_exempt_from_limit() {
-            return Err(WorldError::Limit(format!(
-                "the inbox of run {id} is full: {INBOX_MESSAGES_MAX} messages are unread; wait until it reads them"
-            )));
-        }
+        check_send(id, run.status, run.sent() - run.consumed, &message.body)?;
         let position = run.sent() + 1;
         run.positions.insert(message.id, position);
         let NewMessage { id: message, body, headers, .. } = message;

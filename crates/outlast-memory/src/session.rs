@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use outlast_core::refusal::{not_stuck, session_gone};
 use outlast_core::takeover::{crashes_after, is_suspect, poison};
 use outlast_core::{
     Beat, Held, Join, RunId, SessionId, Status, Stuck, StuckReason, Timestamp, WorkerView, WorldError,
@@ -45,13 +46,13 @@ impl State {
     }
 
     pub(crate) fn beat(&mut self, session: SessionId, now: Timestamp) -> Result<Beat, WorldError> {
-        let entry = self.sessions.get_mut(&session).ok_or_else(|| gone(session))?;
+        let entry = self.sessions.get_mut(&session).ok_or_else(|| session_gone(session))?;
         entry.expires_at = now.plus(entry.join.time);
         Ok(Beat { held: entry.held.len() as u64 })
     }
 
     pub(crate) fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
-        let entry = self.sessions.get(&session).ok_or_else(|| gone(session))?;
+        let entry = self.sessions.get(&session).ok_or_else(|| session_gone(session))?;
         let held = entry.held.iter().filter_map(|run| Some((run, self.runs.get(run)?)));
         Ok(held.map(|(&id, run)| Held { run: id, turn: run.turn, seq: run.seq, session }).collect())
     }
@@ -116,7 +117,7 @@ impl State {
     ) -> Result<(), WorldError> {
         let status = self.get(id)?.status;
         if status != Status::Stuck {
-            return Err(WorldError::Conflict(format!("run {id} is {status}, not stuck; nothing to resume")));
+            return Err(not_stuck(id, status));
         }
         if let Some(run) = self.runs.get_mut(&id) {
             run.stuck_build = None;
@@ -126,7 +127,7 @@ impl State {
     }
 
     pub(crate) fn check_session(&self, session: SessionId) -> Result<(), WorldError> {
-        if self.sessions.contains_key(&session) { Ok(()) } else { Err(gone(session)) }
+        if self.sessions.contains_key(&session) { Ok(()) } else { Err(session_gone(session)) }
     }
 
     /// Lets a run go that its worker had to give up: it is ready at once, for everyone.
@@ -163,8 +164,4 @@ impl State {
         }
         ended.held
     }
-}
-
-pub(crate) fn gone(session: SessionId) -> WorldError {
-    WorldError::Fenced(format!("session {session} is gone: it left or was taken over; join again"))
 }

@@ -1,7 +1,7 @@
 //! Starts: one run per id, one run per key.
 
-use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX};
-use outlast_core::{RunId, Start, Started, Status, Timestamp, TurnRecord, WorldError};
+use outlast_core::refusal::{check_start, key_taken};
+use outlast_core::{Start, Started, Status, Timestamp, TurnRecord, WorldError};
 
 use crate::run::Run;
 use crate::state::{Effects, State};
@@ -24,7 +24,7 @@ impl State {
 
     /// The run that an earlier start with this id or key began; refuses what may not start.
     pub(crate) fn started_before(&self, start: &Start) -> Result<Option<Started>, WorldError> {
-        check_limits(start)?;
+        check_start(start)?;
         if self.runs.contains_key(&start.run) {
             return Ok(Some(Started { run: start.run, is_new: true }));
         }
@@ -36,7 +36,7 @@ impl State {
         if asks_for_the_same {
             Ok(Some(Started { run, is_new: false }))
         } else {
-            Err(key_conflict(run, existing))
+            Err(key_taken(start, run, &existing.code.workflow))
         }
     }
 
@@ -50,29 +50,4 @@ impl State {
         self.order.insert(id);
         *self.counts.entry(Status::Pending).or_default() += 1;
     }
-}
-
-fn check_limits(start: &Start) -> Result<(), WorldError> {
-    let name = start.workflow.len();
-    if name > NAME_BYTES_MAX {
-        return Err(WorldError::Limit(format!(
-            "the workflow's name has {name} bytes, the limit is {NAME_BYTES_MAX}; give it a shorter one"
-        )));
-    }
-    let key = start.key.as_ref().map_or(0, |key| key.text.len());
-    if key > KEY_BYTES_MAX {
-        return Err(WorldError::Limit(format!(
-            "the key has {key} bytes, the limit is {KEY_BYTES_MAX}; use a shorter one, such as a hash"
-        )));
-    }
-    Ok(())
-}
-
-fn key_conflict(run: RunId, existing: &Run) -> WorldError {
-    let key = existing.key.as_ref().map_or("", |key| &key.text);
-    WorldError::Conflict(format!(
-        "key `{key}` names run {run} of workflow `{}`, which was started with another workflow or input; \
-         use another key",
-        existing.code.workflow
-    ))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use outlast_core::refusal::no_run;
 use outlast_core::{Counts, Ended, RunId, SessionId, Status, Timestamp, WorldError};
 
 use crate::ready::Ready;
@@ -32,7 +33,7 @@ pub(crate) struct Effects {
 
 impl State {
     pub(crate) fn get(&self, run: RunId) -> Result<&Run, WorldError> {
-        self.runs.get(&run).map(Box::as_ref).ok_or_else(|| unknown_run(run))
+        self.runs.get(&run).map(Box::as_ref).ok_or_else(|| no_run(run))
     }
 
     /// Gives the run a status, and keeps the counts and the list of stuck runs true.
@@ -81,8 +82,4 @@ impl State {
             session.unread.remove(&id);
         }
     }
-}
-
-pub(crate) fn unknown_run(run: RunId) -> WorldError {
-    WorldError::NotFound(format!("there is no run {run}; look at the list of runs"))
 }

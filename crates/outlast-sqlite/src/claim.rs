@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use outlast_core::limits::{CLAIM_RUNS_MAX, INBOX_READ_MAX};
+use outlast_core::refusal::session_gone;
 use outlast_core::{
     ClaimRequest, Claimed, Message, RunId, SessionId, Status, Timestamp, TurnRecord, Unread, Work,
 };
 use rusqlite::{Connection, Error, OptionalExtension, params};
 
-use crate::error::{Refusal, session_gone};
+use crate::error::Refusal;
 use crate::holdings::Holding;
 use crate::ready::{Found, Ready, look};
 use crate::row::{message, number, stored, turn, word};

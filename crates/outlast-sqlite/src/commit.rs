@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use outlast_core::refusal::session_gone;
 use outlast_core::turn::From;
 use outlast_core::{
     Committed, Ended, Event, Outcome, RunId, SessionId, Start, Started, Status, Stuck, Then, Timestamp, Turn,
@@ -9,7 +10,7 @@ use outlast_core::{
 };
 use rusqlite::{OptionalExtension, params};
 
-use crate::error::{Refusal, session_gone};
+use crate::error::Refusal;
 use crate::holdings::Holding;
 use crate::row::{maybe_word, number, reason, stored, word};
 use crate::sql;

@@ -7,12 +7,13 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use outlast_core::refusal::no_run;
 use outlast_core::{Ended, Event, Outcome, RunId, WorldError};
 use parking_lot::Mutex;
 use rusqlite::{Connection, Error};
 use tokio::sync::oneshot;
 
-use crate::error::{Refusal, closed, no_run};
+use crate::error::{Refusal, closed};
 use crate::readers::{Readers, in_view};
 use crate::row::word;
 use crate::sql;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use outlast_core::{RunId, SessionId, WorldError};
+use outlast_core::WorldError;
 use rusqlite::{Error, ErrorCode};
 
 /// Why a change was not made: the world refuses it, or SQLite does.
@@ -76,16 +76,6 @@ pub(crate) fn of_sqlite(error: &Error, path: &Path) -> WorldError {
         Some(_) => WorldError::Unavailable(format!("SQLite refused to work with `{file}`: {error}")),
         None => WorldError::Corrupt(format!("`{file}` holds a row that no world wrote: {error}")),
     }
-}
-
-/// The refusal of everything a session asks for after it is gone.
-pub(crate) fn session_gone(session: SessionId) -> WorldError {
-    WorldError::Fenced(format!("session {session} is gone; join again with a new one"))
-}
-
-/// The refusal of a run that is not there.
-pub(crate) fn no_run(run: RunId) -> WorldError {
-    WorldError::NotFound(format!("there is no run {run}; check the id and the world's URL"))
 }
 
 /// The answer when the world's threads have ended, or one of them panicked.

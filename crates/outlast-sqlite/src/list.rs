@@ -1,10 +1,11 @@
 //! Looking at runs: one, a page, the counts, the workers.
 
 use outlast_core::limits::PAGE_RUNS_MAX;
+use outlast_core::refusal::no_run;
 use outlast_core::{Counts, Order, Page, RunId, RunQuery, RunView, Status, WorkerView};
 use rusqlite::{Connection, Error, OptionalExtension, params};
 
-use crate::error::{Refusal, no_run};
+use crate::error::Refusal;
 use crate::row::{moment, number, run_view, word};
 use crate::sql;
 

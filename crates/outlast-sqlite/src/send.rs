@@ -1,11 +1,11 @@
 //! Sending messages: the inbox row, the count, and the wake-up, together.
 
-use outlast_core::limits::INBOX_MESSAGES_MAX;
+use outlast_core::refusal::{check_send, no_run};
 use outlast_core::{MessageBody, NewMessage, Status, WorldError};
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params};
 
-use crate::error::{Refusal, no_run};
+use crate::error::Refusal;
 use crate::row::{number, stored, word};
 use crate::sql;
 use crate::tx::Tx;
@@ -59,7 +59,8 @@ pub(crate) fn send(tx: &mut Tx<'_>, letter: &NewLetter) -> Result<u64, Refusal> 
     let Some((status, sent, consumed)) = receiver.optional()? else {
         return Err(no_run(letter.message.run).into());
     };
-    if let Some(refusal) = refusal(letter, status, sent - consumed) {
+    let message = &letter.message;
+    if let Err(refusal) = check_send(message.run, status, sent - consumed, &message.body) {
         return repeated(tx, letter)?.ok_or(refusal.into());
     }
     let position = sent + 1;
@@ -86,22 +87,6 @@ pub(crate) fn send(tx: &mut Tx<'_>, letter: &NewLetter) -> Result<u64, Refusal> 
     tx.execute(sql::RUN_SENT, params![letter.run, stored(position), tx.now.as_micros(), needs_no_code])?;
     tx.after.rings = true;
     Ok(position)
-}
-
-fn refusal(letter: &NewLetter, status: Status, unread: u64) -> Option<WorldError> {
-    if status.is_final() {
-        return Some(WorldError::Conflict(format!(
-            "run {} has ended ({status}); it takes no more messages",
-            letter.run
-        )));
-    }
-    (unread >= INBOX_MESSAGES_MAX && !letter.message.body.is_exempt_from_limit()).then(|| {
-        WorldError::Limit(format!(
-            "the inbox of run {} is full ({unread} unread messages, the limit is {INBOX_MESSAGES_MAX}); \
-             wait until the run has read some",
-            letter.run
-        ))
-    })
 }
 
 /// The position of a message that was sent before.

@@ -2,11 +2,12 @@
 
 use std::fs::File;
 
+use outlast_core::refusal::{no_run, not_stuck, session_gone};
 use outlast_core::takeover::{crashes_after, is_suspect, poison};
 use outlast_core::{Beat, Held, Join, RunId, SessionId, Status, Timestamp, TurnId, WorldError};
 use rusqlite::{Connection, params};
 
-use crate::error::{Refusal, no_run, session_gone};
+use crate::error::Refusal;
 use crate::row::{moment, number, reason, stored, word};
 use crate::sql;
 use crate::tx::{Standing, Tx};
@@ -180,8 +181,6 @@ pub(crate) fn resume(tx: &mut Tx<'_>, run: &RunId) -> Result<(), Refusal> {
             tx.after.rings = true;
             Ok(())
         }
-        Some(status) => {
-            Err(WorldError::Conflict(format!("run {run} is {status}, not stuck; nothing to resume")).into())
-        }
+        Some(status) => Err(not_stuck(*run, status).into()),
     }
 }

@@ -1,7 +1,7 @@
 //! Starting runs: the row, the first turn and the key, or the run that was there before.
 
 use outlast_core::event::FORMAT;
-use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX};
+use outlast_core::refusal::{check_start, key_taken};
 use outlast_core::{Event, SessionId, Start, Started, Status, Stuck, Timestamp, TurnId, WorldError};
 use rusqlite::{OptionalExtension, params};
 
@@ -82,7 +82,7 @@ pub(crate) fn start(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Refusal> {
 
 /// Inserts the row of a run, unless its id or key is taken.
 pub(crate) fn insert(tx: &mut Tx<'_>, start: &Start, birth: &Birth<'_>) -> Result<Born, Refusal> {
-    check(start)?;
+    check_start(start)?;
     let key = start.key.as_ref();
     let created = tx.execute(
         sql::RUN_INSERT,
@@ -117,22 +117,6 @@ pub(crate) fn insert(tx: &mut Tx<'_>, start: &Start, birth: &Birth<'_>) -> Resul
     Ok(Born::New)
 }
 
-fn check(start: &Start) -> Result<(), WorldError> {
-    if start.workflow.len() > NAME_BYTES_MAX {
-        return Err(WorldError::Limit(format!(
-            "the workflow's name has {} bytes, the limit is {NAME_BYTES_MAX}; shorten it",
-            start.workflow.len()
-        )));
-    }
-    match &start.key {
-        Some(key) if key.text.len() > KEY_BYTES_MAX => Err(WorldError::Limit(format!(
-            "the key has {} bytes, the limit is {KEY_BYTES_MAX}; shorten it, for example to a digest",
-            key.text.len()
-        ))),
-        _ => Ok(()),
-    }
-}
-
 fn existing(tx: &Tx<'_>, start: &Start) -> Result<Born, Refusal> {
     let mut by_id = tx.connection.prepare_cached(sql::RUN_EXISTS)?;
     if by_id.exists([start.run.to_string()])? {
@@ -151,10 +135,5 @@ fn existing(tx: &Tx<'_>, start: &Start) -> Result<Born, Refusal> {
     if workflow == *start.workflow && digest == key.map(|key| format!("{:032x}", key.digest)) {
         return Ok(Born::Other(Started { run, is_new: false }));
     }
-    Err(WorldError::Conflict(format!(
-        "key `{}` belongs to run {run} of workflow `{workflow}`, started with another workflow or input; \
-         choose another key",
-        key.map_or("", |key| &key.text)
-    ))
-    .into())
+    Err(key_taken(start, run, &workflow).into())
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use async_trait::async_trait;
-use outlast_core::limits::{BATCH_TURNS_MAX, HISTORY_TURNS_READ_MAX};
+use outlast_core::limits::HISTORY_TURNS_READ_MAX;
+use outlast_core::refusal::{check_batch, no_run, session_gone};
 use outlast_core::turn::Held;
 use outlast_core::world::Answers;
 use outlast_core::{
@@ -19,7 +20,6 @@ use outlast_core::{
 use crate::claim::{Brought, Claim, claim, consumed, history, inbox};
 use crate::commit::{NewTurn, commit};
 use crate::ends::Ends;
-use crate::error::{no_run, session_gone};
 use crate::holdings::Holdings;
 use crate::locks::Locks;
 use crate::lookout::Lookout;
@@ -220,12 +220,7 @@ impl World for SqliteWorld {
 
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         let _busy = self.clock.busy();
-        if turns.len() > BATCH_TURNS_MAX {
-            return Err(WorldError::Limit(format!(
-                "the batch has {} turns, the limit is {BATCH_TURNS_MAX}; commit it in parts",
-                turns.len()
-            )));
-        }
+        check_batch(turns.len())?;
         let turns = turns.iter().map(|turn| NewTurn::encode(session, turn)).collect();
         self.writer.write(turns, commit).await
     }

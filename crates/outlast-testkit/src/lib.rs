@@ -1,11 +1,15 @@
-//! For tests: a clock that the test moves, and the conformance suite for worlds.
+//! For tests: rehearsals of workflows, worlds under virtual time, and the conformance suite for worlds.
 //!
+//! * [`Rehearsal`]: one workflow function, driven by the test, with no world and no runtime.
+//! * [`TestWorld`]: a world under virtual time with a worker, in which steps can be mocked.
 //! * [`TestClock`]: virtual time, which passes only when the test says so.
 //! * `KillerWorld`: a world that kills its own process at a chosen point, for crash tests.
 //! * [`conformance!`]: one `#[test]` for every rule of the World contract.
 //! * [`model`]: random calls to a world, compared with a naive model.
 
+mod rehearsal;
 mod watchdog;
+mod world;
 
 pub mod clock;
 pub mod conformance;
@@ -17,3 +21,5 @@ mod killer;
 pub use clock::TestClock;
 #[cfg(unix)]
 pub use killer::KillerWorld;
+pub use rehearsal::Rehearsal;
+pub use world::{TestWorld, TestWorldBuilder};

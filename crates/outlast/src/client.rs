@@ -27,6 +27,10 @@ use crate::workflow::WorkflowHandle;
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// When a waiter first looks whether the run is stuck, and how often then.
+const STUCK_LOOK_FIRST: Duration = Duration::from_secs(1);
+const STUCK_LOOK: Duration = Duration::from_secs(10);
+
 type BoxedCall<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// Starts runs, sends to them, cancels them and looks at them. Cheap to clone.
@@ -79,6 +83,10 @@ impl Client {
     /// Sends a payload to a hook of a run. Await the call; when that returns, the payload is kept until
     /// the run takes it, whether it waits for it already or not.
     ///
+    /// Which hooks a run will ask for, and of what type, only its code knows. A payload for a name that
+    /// it never asks for stays where it is; one of another type is an error in the workflow, which may
+    /// wait again and gets the next one.
+    ///
     /// # Errors
     ///
     /// `NotFound`, `Conflict` when the run has ended, `Limit` when its inbox is full.
@@ -95,6 +103,15 @@ impl Client {
     }
 
     /// Asks a run to stop. A run that has ended already stays as it is.
+    ///
+    /// The workflow is told once: timers, hooks and pauses between attempts that are open at that moment
+    /// fail with an error that [is cancelled](Error::is_cancelled), one after the other. A step that is
+    /// being attempted is told through [its context](crate::StepContext::cancelled), and its real
+    /// outcome is awaited. What the workflow asks for afterwards works as always, so it can clean up.
+    /// If it then returns an error the run is `cancelled`; if it returns an output, `completed`.
+    ///
+    /// A run that no worker has begun is cancelled at once, whether its code is there or not. A stuck
+    /// run keeps the message until it can go on. Further cancels of a run that was told change nothing.
     ///
     /// # Errors
     ///
@@ -321,28 +338,53 @@ impl<O> RunHandle<O> {
 impl<O: DeserializeOwned> RunHandle<O> {
     /// Waits for the run's end, and returns the workflow's output.
     ///
+    /// A run that is stuck is not over, and may go on later: with mended code, or when it is
+    /// [resumed](Client::resume). But nobody should wait for that in silence, so it is an error here.
+    ///
     /// # Errors
     ///
     /// The workflow's own error when it failed; an error that [is cancelled](Error::is_cancelled)
-    /// when it was cancelled; `Invalid` when the output is not an `O`.
+    /// when it was cancelled; one that [is stuck](Error::is_stuck), with the reason, when the run is
+    /// found stuck; `Invalid` when the output is not an `O`.
     pub async fn output(&self) -> Result<O, Error> {
+        let clock = self.client.world.clock();
+        let mut patience = STUCK_LOOK_FIRST;
         loop {
-            if let Some(outcome) = self.wait(Timestamp::NEVER).await? {
+            // A virtual clock does not move by itself, so the time to look is now.
+            let until = if clock.is_virtual() {
+                self.check_not_stuck().await?;
+                Timestamp::NEVER
+            } else {
+                clock.now().plus(patience)
+            };
+            if let Some(outcome) = self.wait(until).await? {
                 return self.decode(outcome);
             }
+            self.check_not_stuck().await?;
+            patience = STUCK_LOOK;
         }
     }
 
-    /// Like [`output`](Self::output), but gives up after a time. The run goes on.
+    /// Like [`output`](Self::output), but gives up after a time.
     ///
     /// # Errors
     ///
-    /// An error that [is a timeout](Error::is_timeout) when the time is over, or those of `output`.
+    /// An error that [is a timeout](Error::is_timeout) when the time is over and the run goes on, or
+    /// those of `output`.
     pub async fn output_within(&self, time: impl IntoDuration) -> Result<O, Error> {
         let until = self.client.world.clock().now().plus(time.into_duration()?);
-        match self.wait(until).await? {
-            Some(outcome) => self.decode(outcome),
-            None => Err(Error::timeout(format!("run {} has not ended in time; it goes on", self.run))),
+        if let Some(outcome) = self.wait(until).await? {
+            return self.decode(outcome);
+        }
+        let status = self.check_not_stuck().await?;
+        Err(Error::timeout(format!("run {} has not ended in time; it is {status}, and goes on", self.run)))
+    }
+
+    async fn check_not_stuck(&self) -> Result<Status, Error> {
+        let view = self.view().await?;
+        match view.stuck.filter(|_| view.status == Status::Stuck) {
+            None => Ok(view.status),
+            Some(stuck) => Err(Error::stuck(format!("run {} is stuck: {}", self.run, stuck.message))),
         }
     }
 

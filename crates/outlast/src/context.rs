@@ -4,11 +4,11 @@ use std::borrow::Borrow;
 use std::future::Future;
 use std::sync::Arc;
 
-use outlast_core::{Codec, IntoDuration, Policy, RunId, Timestamp};
+use outlast_core::{Codec, Headers, IntoDuration, Policy, RunId, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::StepError;
+use crate::error::{Error, StepError};
 use crate::operation::{HookOperation, StepOperation, TimerOperation};
 use crate::registry::{StepCall, decode_input, encode_output};
 use crate::replay::RunState;
@@ -47,6 +47,7 @@ impl Context {
     ///     Ok(ctx.step(charge, &cents).timeout("30s").await?)
     /// }
     /// ```
+    #[track_caller]
     pub fn step<H, M>(&self, step: H, input: impl Borrow<H::Input>) -> StepOperation<H::Output>
     where
         H: StepHandle<M>,
@@ -65,6 +66,7 @@ impl Context {
     ///     ctx.call("fetch-user", id, async |id| fetch(id).await).await
     /// }
     /// ```
+    #[track_caller]
     pub fn call<A, O, E, F, Fut>(&self, name: &str, input: A, call: F) -> StepOperation<O>
     where
         A: Serialize + DeserializeOwned + Send + 'static,
@@ -96,8 +98,86 @@ impl Context {
     ///     Ok(())
     /// }
     /// ```
+    #[track_caller]
     pub fn sleep(&self, duration: impl IntoDuration) -> TimerOperation {
         TimerOperation::new(self.state.create_timer(duration.into_duration()))
+    }
+
+    /// Waits for a moment of the world's clock, through crashes and deploys. One that is past is there
+    /// at once.
+    ///
+    /// ```
+    /// # use outlast::{Timestamp, prelude::*};
+    /// #[workflow]
+    /// async fn publish(ctx: Context, embargo: Timestamp) -> Result<(), Error> {
+    ///     ctx.sleep_until(embargo).await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn sleep_until(&self, moment: Timestamp) -> TimerOperation {
+        TimerOperation::new(self.state.create_timer_at(moment))
+    }
+
+    /// Computes a value once, and records it: every replay returns what the first call returned, whatever
+    /// the closure would return by then.
+    ///
+    /// For what is quick, has no effects and need not be attempted again: a reading of the clock, a draw
+    /// of another generator, a configured rate. The value is there at once, and history has it before
+    /// anything that follows from it happens. What can fail or has effects is a [step](Self::call).
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # fn rate_of_the_day() -> f64 { 0.93 }
+    /// #[workflow]
+    /// async fn quote(ctx: Context, cents: u64) -> Result<f64, Error> {
+    ///     let rate: f64 = ctx.record("rate", || rate_of_the_day())?;
+    ///     ctx.sleep("3d").await?;
+    ///     Ok(cents as f64 * rate) // the rate of the day on which the run began
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Limit` when the value or its name is past a limit, `Invalid` when the value has no JSON or what
+    /// history has is not a `T`. They are the same in every replay.
+    ///
+    /// # Panics
+    ///
+    /// When the closure uses the context: a replay does not call it.
+    #[track_caller]
+    pub fn record<T, F>(&self, name: &str, compute: F) -> Result<T, Error>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce() -> T,
+    {
+        self.state.record(name, compute)
+    }
+
+    /// Whether the run takes the new side of a change to its workflow's code.
+    ///
+    /// True for a run that comes here for the first time with this code, and recorded then; false for
+    /// one that passed here before the change. Each run has one answer per name, wherever and however
+    /// often it asks. When no run is left that passed here before, remove the question and the old side.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[step] async fn charge(cents: u64) -> Result<(), StepError> { Ok(()) }
+    /// # #[step] async fn check_limit(cents: u64) -> Result<(), StepError> { Ok(()) }
+    /// #[workflow]
+    /// async fn checkout(ctx: Context, cents: u64) -> Result<(), Error> {
+    ///     if ctx.patched("check the limit first") {
+    ///         ctx.step(check_limit, &cents).await?;
+    ///     }
+    ///     ctx.step(charge, &cents).await
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the name is empty or longer than 128 bytes.
+    pub fn patched(&self, name: &str) -> bool {
+        self.state.patched(name)
     }
 
     /// Waits for a payload that the outside sends to this run by the hook's name.
@@ -111,6 +191,7 @@ impl Context {
     ///     ctx.hook::<bool>("review").timeout("3d").await
     /// }
     /// ```
+    #[track_caller]
     pub fn hook<T: DeserializeOwned>(&self, name: &str) -> HookOperation<T> {
         HookOperation::new(self.state.create_hook(name))
     }
@@ -137,6 +218,36 @@ impl Context {
     /// The run.
     pub fn run(&self) -> RunId {
         self.state.run()
+    }
+
+    /// The name under which the run was started: the workflow's, or one that it [had](macro@crate::workflow).
+    pub fn workflow(&self) -> &str {
+        self.state.workflow()
+    }
+
+    /// The version of the workflow that the run was started with. It keeps that version for life.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[workflow(name = "greet")]
+    /// async fn greet_v1(ctx: Context) -> Result<u32, Error> {
+    ///     Ok(ctx.version()) // 1
+    /// }
+    ///
+    /// #[workflow(name = "greet", version = 2)]
+    /// async fn greet(ctx: Context) -> Result<u32, Error> {
+    ///     Ok(ctx.version()) // 2
+    /// }
+    /// // Register both, `.register((greet, greet_v1))`: each run goes on with its own.
+    /// ```
+    pub fn version(&self) -> u32 {
+        self.state.version()
+    }
+
+    /// What travels with the run: trace context, the caller's identity; see
+    /// [`header`](crate::StartCall::header).
+    pub fn headers(&self) -> &Headers {
+        self.state.headers()
     }
 
     /// Whether the run was told to stop.

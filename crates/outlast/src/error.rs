@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use outlast_core::duration::InvalidDuration;
-use outlast_core::{Failure, FailureKind, IntoDuration, PayloadError, WorldError};
+use outlast_core::{ErrorClass, Failure, FailureKind, IntoDuration, PayloadError, Timestamp, WorldError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -33,6 +33,8 @@ pub enum ErrorKind {
     NotFound,
     /// Something else is there already, or the run is in the wrong status.
     Conflict,
+    /// The run is stuck: it cannot go on with the code that its worker has.
+    Stuck,
     /// The world does not answer; the same call may succeed later.
     Unavailable,
     /// The world holds what no world wrote.
@@ -89,6 +91,15 @@ impl Error {
         self
     }
 
+    /// The same error with a durable name of its own, such as `"card_declined"`, which history keeps.
+    ///
+    /// A code longer than 128 bytes is cut.
+    #[must_use]
+    pub fn with_code(mut self, code: impl Into<String>) -> Self {
+        self.0.failure = self.0.failure.with_code(code);
+        self
+    }
+
     fn new(kind: ErrorKind, failure: Failure) -> Self {
         Self(Box::new(Inner { kind, failure }))
     }
@@ -99,6 +110,10 @@ impl Error {
 
     pub(crate) fn timeout(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Timeout, Failure::new(FailureKind::Timeout, message))
+    }
+
+    pub(crate) fn stuck(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Stuck, Failure::new(FailureKind::Error, message))
     }
 
     pub(crate) fn of_failure(failure: Failure) -> Self {
@@ -131,9 +146,35 @@ impl Error {
         self.0.kind == ErrorKind::Cancelled
     }
 
+    /// Whether the run is stuck, and waits for mended code.
+    pub fn is_stuck(&self) -> bool {
+        self.0.kind == ErrorKind::Stuck
+    }
+
     /// Whether time ran out.
     pub fn is_timeout(&self) -> bool {
         self.0.kind == ErrorKind::Timeout
+    }
+
+    /// Whether a step failed as often as it may: every attempt ended with an error, a panic or a
+    /// timeout, and none is left. The kind is that of the last one.
+    ///
+    /// An error that is not retried, because it is fatal or of a class that the step's [`Retry`]
+    /// leaves out, exhausts nothing.
+    ///
+    /// [`Retry`]: crate::Retry
+    pub fn is_exhausted(&self) -> bool {
+        self.0.failure.is_exhausted
+    }
+
+    /// The author's durable name for this very error, if it has one.
+    pub fn code(&self) -> Option<&str> {
+        self.0.failure.code.as_deref()
+    }
+
+    /// Where the fault lies, when that is known.
+    pub fn class(&self) -> Option<ErrorClass> {
+        self.0.failure.class()
     }
 
     /// The message alone, without the step's name.
@@ -245,7 +286,24 @@ impl From<StepError> for Error {
 pub struct StepError {
     // Boxed, so that a step's `Result` stays small.
     failure: Box<Failure>,
-    retry_after: Option<Duration>,
+    next: Option<NextAttempt>,
+}
+
+/// When an error wants the next attempt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NextAttempt {
+    After(Duration),
+    At(Timestamp),
+}
+
+impl NextAttempt {
+    /// The moment, for an attempt that ended at `ended`.
+    pub(crate) fn moment(self, ended: Timestamp) -> Timestamp {
+        match self {
+            Self::After(pause) => ended.plus(pause),
+            Self::At(moment) => moment.max(ended),
+        }
+    }
 }
 
 impl StepError {
@@ -267,7 +325,46 @@ impl StepError {
     /// When `pause` is a text that is not a duration.
     pub fn retry_after(message: impl Into<String>, pause: impl IntoDuration) -> Self {
         let pause = pause.into_duration().unwrap_or_else(|error| panic!("{error}"));
-        Self { retry_after: Some(pause), ..Self::msg(message) }
+        Self { next: Some(NextAttempt::After(pause)), ..Self::msg(message) }
+    }
+
+    /// As [`retry_after`](Self::retry_after), but the next attempt is due at a moment of the world's
+    /// clock; one that has passed is now.
+    ///
+    /// ```
+    /// # use outlast::{StepError, Timestamp};
+    /// let midnight = Timestamp::from_micros(1_893_456_000_000_000);
+    /// let error = StepError::retry_at("the quota is used up", midnight);
+    /// # assert!(!error.is_fatal());
+    /// ```
+    pub fn retry_at(message: impl Into<String>, moment: Timestamp) -> Self {
+        Self { next: Some(NextAttempt::At(moment)), ..Self::msg(message) }
+    }
+
+    /// The same error with a durable name of its own, such as `"card_declined"`, which history keeps
+    /// and the workflow sees as [`Error::code`].
+    ///
+    /// A code longer than 128 bytes is cut.
+    #[must_use]
+    pub fn with_code(mut self, code: impl Into<String>) -> Self {
+        *self.failure = self.failure.with_code(code);
+        self
+    }
+
+    /// The same error with its class, by which a [`Retry`](crate::Retry) may choose.
+    ///
+    /// An error made by `?` has the class of the first `std::io::Error` among its sources already.
+    ///
+    /// ```
+    /// use outlast::{ErrorClass, Retry, StepError};
+    ///
+    /// let error = StepError::msg("429 too many requests").class(ErrorClass::RateLimit);
+    /// let picky = Retry::api().only(&[ErrorClass::Network, ErrorClass::RateLimit]);
+    /// ```
+    #[must_use]
+    pub fn class(mut self, class: ErrorClass) -> Self {
+        self.failure.class = Some(class);
+        self
     }
 
     /// The same error with `details` for machines, which history keeps and the workflow sees.
@@ -290,11 +387,11 @@ impl StepError {
     }
 
     pub(crate) fn of_failure(failure: Failure) -> Self {
-        Self { failure: Box::new(failure), retry_after: None }
+        Self { failure: Box::new(failure), next: None }
     }
 
-    pub(crate) fn into_parts(self) -> (Failure, Option<Duration>) {
-        (*self.failure, self.retry_after)
+    pub(crate) fn into_parts(self) -> (Failure, Option<NextAttempt>) {
+        (*self.failure, self.next)
     }
 }
 

@@ -1,4 +1,4 @@
-//! New ids: time-ordered, unguessable enough, strictly rising within the process.
+//! New ids: time-ordered, unguessable enough, strictly rising within the process. And chance itself.
 
 use outlast_core::{Clock, IdSource, MessageId, RunId, SessionId, TurnId};
 use parking_lot::Mutex;
@@ -26,4 +26,9 @@ pub(crate) fn message() -> MessageId {
 
 pub(crate) fn session() -> SessionId {
     SessionId::from_bits(bits())
+}
+
+/// A number from 0 to 1, at random. What depends on it must be recorded.
+pub(crate) fn chance() -> f64 {
+    fastrand::f64()
 }

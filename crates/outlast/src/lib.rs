@@ -41,7 +41,10 @@ mod ids;
 mod open;
 mod operation;
 mod registry;
+#[doc(hidden)]
+pub mod rehearse;
 mod replay;
+mod retry;
 mod step;
 mod upkeep;
 mod worker;
@@ -49,8 +52,8 @@ mod workflow;
 
 pub use outlast_core as core;
 pub use outlast_core::{
-    Codec, Counts, IntoDuration, Order, Page, Payload, PayloadError, Policy, RunId, RunQuery, RunView,
-    Status, Stuck, StuckReason, Timestamp, Wait, World, WorldError,
+    Codec, Counts, ErrorClass, IntoDuration, Order, Page, Payload, PayloadError, Policy, Retry, RunId, RunQuery,
+    RunView, Status, Stuck, StuckReason, Timestamp, Wait, World, WorldError,
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;
@@ -62,8 +65,9 @@ pub use error::{Error, ErrorKind, StepError};
 pub use open::{open, open_with_clock};
 pub use operation::{HookOperation, StepOperation, TimerOperation};
 pub use registry::{Register, Registry, StepMark, TupleMark, WorkflowMark};
+pub use retry::{retry, retry_with_clock};
 pub use step::{Attempt, ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
-pub use worker::{Worker, WorkerBuilder};
+pub use worker::{RetryNotice, Worker, WorkerBuilder};
 pub use workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle};
 
 /// Replay without a worker, for the benchmark program of this repository. Not a promise.
@@ -90,7 +94,7 @@ impl<T, E> ResultParts for Result<T, E> {
 /// `join!` and `try_join!` are those of `futures-util`, which poll in order: they replay identically.
 pub mod prelude {
     pub use crate::{
-        Client, Context, Error, RunHandle, Step, StepContext, StepError, Worker, Workflow, select, step,
+        Client, Context, Error, ErrorClass, Retry, RunHandle, Step, StepContext, StepError, Worker, Workflow, select, step,
         workflow,
     };
     pub use futures_util::stream::{FuturesUnordered, StreamExt};

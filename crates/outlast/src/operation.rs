@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use outlast_core::{Failure, FailureKind, IntoDuration, OpNumber, Payload};
+use outlast_core::{Failure, FailureKind, IntoDuration, OpNumber, Payload, Retry};
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
@@ -71,8 +71,28 @@ impl<O> StepOperation<O> {
     ///
     /// When `attempts` is 0, or the operation was already requested: set it before the next await.
     pub fn attempts(self, attempts: u32) -> Self {
-        assert!(attempts > 0, "a step needs at least one attempt");
-        self.handle.state.edit_policy(self.handle.op, |policy| policy.attempts = attempts);
+        self.handle
+            .state
+            .edit_policy(self.handle.op, |policy| policy.retry = policy.retry.attempts(attempts));
+        self
+    }
+
+    /// When a failed attempt is followed by another, instead of what the step itself says.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[step] async fn fetch(id: u64) -> Result<String, StepError> { Ok(id.to_string()) }
+    /// #[workflow]
+    /// async fn patient(ctx: Context, id: u64) -> Result<String, Error> {
+    ///     ctx.step(fetch, &id).retry(Retry::linear().attempts(10).initial("1m").max("10m")).await
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the operation was already requested: set it before the next await.
+    pub fn retry(self, retry: Retry) -> Self {
+        self.handle.state.edit_policy(self.handle.op, |policy| policy.retry = retry);
         self
     }
 

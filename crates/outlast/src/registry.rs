@@ -30,6 +30,8 @@ pub struct Registry<S> {
     codec: Arc<dyn Codec>,
     code: Registered,
     twice: Vec<String>,
+    /// What stands in for the code of steps, in tests.
+    mocks: HashMap<Arc<str>, StepCall>,
 }
 
 /// The code of a worker, by durable name.
@@ -57,16 +59,42 @@ impl Registered {
 
 impl<S: Send + Sync + 'static> Registry<S> {
     pub(crate) fn new(state: Arc<S>, codec: Arc<dyn Codec>) -> Self {
-        Self { state, codec, code: Registered::default(), twice: Vec::new() }
+        Self { state, codec, code: Registered::default(), twice: Vec::new(), mocks: HashMap::new() }
     }
 
     /// The code, or the names that were registered twice.
-    pub(crate) fn finish(self) -> Result<Registered, Error> {
+    pub(crate) fn finish(mut self) -> Result<Registered, Error> {
+        self.code.steps.extend(self.mocks);
         match self.twice.first() {
             None => Ok(self.code),
             Some(name) => Err(Error::invalid(format!(
-                "{name} is registered twice; give one of them another name with `name = \"…\"`"
+                "{name} is registered twice; register it once, or give one of the two another name with `name = \"…\"`"
             ))),
+        }
+    }
+
+    /// Lets `code` stand in for that of a step, registered or not, before or after.
+    pub(crate) fn replace<I, O>(
+        &mut self,
+        names: impl Iterator<Item = &'static str>,
+        code: impl Fn(I) -> Result<O, StepError> + Send + Sync + 'static,
+    ) where
+        I: serde::de::DeserializeOwned,
+        O: serde::Serialize,
+    {
+        let codec = self.codec.clone();
+        let code = Arc::new(code);
+        for name in names {
+            let (codec, code) = (codec.clone(), code.clone());
+            let call: StepCall = Arc::new(move |_about, input| {
+                let (codec, code) = (codec.clone(), code.clone());
+                // Inside the future, so that a panic of the code is one of the attempt.
+                Box::pin(async move {
+                    let input = decode_input::<I>(input, &*codec, name)?;
+                    encode_output(&code(input)?, &*codec)
+                })
+            });
+            self.mocks.insert(name.into(), call);
         }
     }
 

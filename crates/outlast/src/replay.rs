@@ -9,6 +9,7 @@
 pub mod bench;
 mod cell;
 mod divergence;
+mod known;
 mod machine;
 mod ops;
 pub(crate) mod state;

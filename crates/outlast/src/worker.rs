@@ -7,6 +7,7 @@ mod committer;
 mod fact;
 mod live;
 mod mailbox;
+mod notice;
 mod pump;
 mod session;
 mod task;
@@ -23,11 +24,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::beat::Beating;
+use self::notice::OnRetry;
+pub use self::notice::RetryNotice;
 use self::pump::{PumpEnd, pump};
 use self::session::{Session, Settings};
 use crate::clock::pause;
-use crate::error::Error;
+use crate::error::{Error, StepError};
 use crate::registry::{Register, Registry};
+use crate::step::StepHandle;
 
 const REJOIN_PAUSE: Duration = Duration::from_millis(200);
 const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
@@ -91,6 +95,7 @@ impl Worker {
             session_time: SESSION_DEFAULT,
             drain: DRAIN_DEFAULT,
             is_paranoid: false,
+            on_retry: None,
             problem: None,
         }
     }
@@ -150,6 +155,7 @@ pub struct WorkerBuilder<S> {
     session_time: Duration,
     drain: Duration,
     is_paranoid: bool,
+    on_retry: Option<OnRetry>,
     problem: Option<Error>,
 }
 
@@ -173,6 +179,7 @@ impl WorkerBuilder<()> {
             session_time: self.session_time,
             drain: self.drain,
             is_paranoid: self.is_paranoid,
+            on_retry: self.on_retry,
             problem: self.problem,
         }
     }
@@ -201,6 +208,32 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
+    /// Lets `code` stand in for that of a step. For the test world of `outlast-testkit`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn mock<H, M>(
+        mut self,
+        step: H,
+        code: impl Fn(H::Input) -> Result<H::Output, StepError> + Send + Sync + 'static,
+    ) -> Self
+    where
+        H: StepHandle<M>,
+        H::Input: serde::de::DeserializeOwned,
+        H::Output: serde::Serialize,
+    {
+        self.registry.replace(std::iter::once(step.name()).chain(step.was().iter().copied()), code);
+        self.has_code = true;
+        self
+    }
+
+    /// The same worker for another world. For the test world of `outlast-testkit`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn on(mut self, world: Arc<dyn World>) -> Self {
+        self.world = world;
+        self
+    }
+
     /// What tells this code from other versions of it. Without it, the executable's size and time.
     /// Runs that one build left stuck are tried again by another.
     #[must_use]
@@ -212,7 +245,10 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     /// How many runs are held at the same time; 10,000 unless set.
     #[must_use]
     pub fn live_runs(mut self, limit: usize) -> Self {
-        self.live_max = limit.max(1);
+        if limit == 0 {
+            self.problem = Some(Error::invalid("`live_runs` is 0; a worker needs room for at least one run"));
+        }
+        self.live_max = limit;
         self
     }
 
@@ -229,7 +265,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     pub fn session_time(mut self, time: impl IntoDuration) -> Self {
         match time.into_duration() {
             Ok(time) if time >= SESSION_MIN => self.session_time = time,
-            Ok(_) => self.problem = Some(Error::invalid("a session lasts at least 500ms")),
+            Ok(_) => self.problem = Some(Error::invalid("`session_time` is too short; a session lasts at least 500ms")),
             Err(error) => self.problem = Some(error.into()),
         }
         self
@@ -251,6 +287,29 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     pub fn paranoid(mut self) -> Self {
         self.is_paranoid = true;
         self.cached_max = 0;
+        self
+    }
+
+    /// Calls `told` whenever an attempt failed and another will follow, once that is recorded: for
+    /// logs and counters. It is called where the run is worked on, so it must not block. If it panics,
+    /// that is logged and changes nothing.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String, Error> { Ok(name) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// let worker = Worker::builder(world)
+    ///     .register(greet)
+    ///     .on_retry(|about| eprintln!("{} again in {:?}: {}", about.step, about.pause, about.message))
+    ///     .start()
+    ///     .await?;
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn on_retry(mut self, told: impl Fn(&RetryNotice) + Send + Sync + 'static) -> Self {
+        self.on_retry = Some(OnRetry::new(told));
         self
     }
 
@@ -276,6 +335,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             session_time: self.session_time,
             drain: self.drain,
             is_paranoid: self.is_paranoid,
+            on_retry: self.on_retry,
         });
         let stopping = CancellationToken::new();
         let session = Session::join(self.world.clone(), settings.clone(), stopping.clone()).await?;

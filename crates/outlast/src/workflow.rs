@@ -131,6 +131,12 @@ impl<I, O> Workflow<I, O> {
         Self { name, version: 1, types: PhantomData }
     }
 
+    /// The same workflow, for runs of another version.
+    #[must_use]
+    pub const fn at_version(self, version: u32) -> Self {
+        Self { version, ..self }
+    }
+
     /// The durable name.
     pub const fn name(&self) -> &'static str {
         self.name

@@ -14,6 +14,7 @@ mod mechanics {
     mod inbox;
     mod operations;
     mod order;
+    mod policies;
     mod polling;
     mod release;
     mod retries;

@@ -106,3 +106,20 @@ async fn a_checkout_runs_on_sqlite() {
     let folder = tempfile::tempdir().unwrap();
     checkout_on(&format!("sqlite:{}/shop.db", folder.path().display())).await.unwrap();
 }
+
+#[workflow]
+async fn forgetful(ctx: Context) -> Result<(), Error> {
+    ctx.step(thank, "ada@example.org".to_owned()).await
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_stuck_run_is_told_why() {
+    let clock = TestClock::new();
+    let world = outlast::open_with_clock("memory:", Arc::new(clock.clone())).await.unwrap();
+    let _worker = Worker::builder(world.clone()).register((forgetful,)).start().await.unwrap();
+    let run = Client::new(world).start(forgetful, ()).await.unwrap();
+    clock.run_until_idle().await;
+    for error in [run.output().await.unwrap_err(), run.output_within("0s").await.unwrap_err()] {
+        assert!(error.is_stuck() && error.to_string().contains("step `thank` is not registered"), "{error}");
+    }
+}

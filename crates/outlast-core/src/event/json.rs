@@ -82,6 +82,14 @@ fn write(event: &Event, out: &mut String) {
             object.json("message", message);
             object.payload("payload", payload);
         }
+        Event::ValueRecorded { name, value, .. } => {
+            object.text("name", name);
+            match value {
+                Ok(value) => object.payload("value", value),
+                Err(failure) => object.json("failure", failure),
+            }
+        }
+        Event::VersionChosen { name } => object.text("name", name),
         Event::CancelRequested { message, reason, pauses } => {
             object.json("message", message);
             object.text("reason", reason);
@@ -192,6 +200,8 @@ struct Fields<'a> {
     output: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     payload: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    value: Option<&'a RawValue>,
     failure: Option<Failure>,
     attempt: Option<u32>,
     retry_at: Option<Timestamp>,
@@ -278,6 +288,15 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
             payload: need.payload("payload", fields.payload, &fields.codec)?,
         },
         "hook_closed" => Event::HookClosed { op: need.op(fields.op)? },
+        "value_recorded" => Event::ValueRecorded {
+            op: need.op(fields.op)?,
+            name: need.field("name", fields.name)?.into(),
+            value: match fields.failure {
+                Some(failure) => Err(failure),
+                None => Ok(need.payload("value", fields.value, &fields.codec)?),
+            },
+        },
+        "version_chosen" => Event::VersionChosen { name: need.field("name", fields.name)?.into() },
         "cancel_requested" => Event::CancelRequested {
             message: need.field("message", fields.message)?,
             reason: need.field("reason", fields.reason)?.into_owned(),

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::failure::FailureKind;
+use crate::failure::{ErrorClass, FailureKind};
 
 /// One event of each kind at least, with and without what is optional.
 fn examples() -> Vec<Event> {
@@ -74,6 +74,10 @@ fn step_examples() -> Vec<Event> {
         Event::StepDropped { op },
     ];
     examples.extend(failure_kinds().map(failed));
+    examples.extend(error_classes().map(|class| {
+        let failure = Failure::new(FailureKind::Error, "no").with_code("bank_closed").of_step("charge", 3);
+        Event::StepFailed { op, failure: Failure { class: Some(class), is_exhausted: true, ..failure } }
+    }));
     examples
 }
 
@@ -91,6 +95,15 @@ fn wait_examples() -> Vec<Event> {
         Event::HookReceived { name: "review".into(), message, payload: Payload::null() },
         Event::HookReceived { name: "review".into(), message, payload: Payload::coded("aes-1", vec![7]) },
         Event::HookClosed { op },
+        Event::ValueRecorded { op, name: "quote".into(), value: Ok(plain(json!({"cents": 4200}))) },
+        Event::ValueRecorded { op, name: "quote".into(), value: Ok(Payload::null()) },
+        Event::ValueRecorded { op, name: "quote".into(), value: Ok(Payload::coded("aes-1", vec![7])) },
+        Event::ValueRecorded {
+            op,
+            name: "quote".into(),
+            value: Err(Failure::new(FailureKind::Limit, "the payload is nested 65 levels deep")),
+        },
+        Event::VersionChosen { name: "new \"tax\"".into() },
         Event::CancelRequested { message, reason: String::new(), pauses: vec![] },
         Event::CancelRequested {
             message,
@@ -140,6 +153,8 @@ fn golden(event: &Event) -> PathBuf {
         Event::HookOpened { .. } => "hook_opened",
         Event::HookReceived { .. } => "hook_received",
         Event::HookClosed { .. } => "hook_closed",
+        Event::ValueRecorded { .. } => "value_recorded",
+        Event::VersionChosen { .. } => "version_chosen",
         Event::CancelRequested { .. } => "cancel_requested",
     };
     folder().join(file).with_extension("json")
@@ -163,6 +178,19 @@ fn failure_kinds() -> impl Iterator<Item = FailureKind> {
         })
     };
     std::iter::successors(Some(FailureKind::Error), next)
+}
+
+/// Every class of errors. One that is missing here does not compile.
+fn error_classes() -> impl Iterator<Item = ErrorClass> {
+    let next = |class: &ErrorClass| {
+        Some(match class {
+            ErrorClass::Network => ErrorClass::RateLimit,
+            ErrorClass::RateLimit => ErrorClass::Server,
+            ErrorClass::Server => ErrorClass::Transient,
+            ErrorClass::Transient => return None,
+        })
+    };
+    std::iter::successors(Some(ErrorClass::Network), next)
 }
 
 #[test]
@@ -268,9 +296,12 @@ fn a_missing_field_is_an_error_that_names_it() {
             let mut cut = whole.clone();
             cut[0].as_object_mut().unwrap().remove(field);
             let Err(error) = Event::read_all(&cut.to_string()) else { continue };
-            let text = format!("event `{}` has no field `{field}`", event.kind());
+            // A recorded value is there, or the failure that stands for it.
+            let missing =
+                if field == "failure" && event.kind() == "value_recorded" { "value" } else { field };
+            let text = format!("event `{}` has no field `{missing}`", event.kind());
             assert_eq!(error.to_string(), text);
-            required.entry(event.kind()).or_default().insert(field.clone());
+            required.entry(event.kind()).or_default().insert(missing.to_owned());
         }
     }
     let report: String = required.iter().map(|(kind, fields)| format!("{kind}: {fields:?}\n")).collect();
@@ -291,6 +322,8 @@ fn a_missing_field_is_an_error_that_names_it() {
         timer_cancelled: {"op"}
         timer_fired: {"op"}
         timer_started: {"fire_at", "op"}
+        value_recorded: {"name", "op", "value"}
+        version_chosen: {"name"}
     "#]]
     .assert_eq(&report);
 }
@@ -329,10 +362,12 @@ fn any_failure() -> impl Strategy<Value = Failure> {
     // `null` as details is no details: both read back as none.
     let details = prop::option::of(any_json().prop_filter("null", |json| !json.is_null()));
     let causes = prop::collection::vec(any_text(), 0..3);
-    (prop::sample::select(kinds), any_text(), step, details, causes).prop_map(
-        |(kind, message, step, details, causes)| {
+    let classes = prop::sample::select(error_classes().collect::<Vec<_>>());
+    let marks = (prop::option::of(any_text()), prop::option::of(classes), any::<bool>());
+    (prop::sample::select(kinds), any_text(), step, details, causes, marks).prop_map(
+        |(kind, message, step, details, causes, (code, class, is_exhausted))| {
             let (step, attempts) = step.map_or((None, 0), |(step, attempts)| (Some(step), attempts));
-            Failure { kind, message, step, attempts, details, causes }
+            Failure { kind, message, code, class, step, attempts, is_exhausted, details, causes }
         },
     )
 }
@@ -388,6 +423,13 @@ fn redrawn(example: &Event) -> BoxedStrategy<Event> {
             .prop_map(|(name, message, payload)| Event::HookReceived { name, message, payload })
             .boxed(),
         Event::HookClosed { .. } => op.prop_map(|op| Event::HookClosed { op }).boxed(),
+        Event::ValueRecorded { value: Ok(_), .. } => (op, name, any_payload())
+            .prop_map(|(op, name, value)| Event::ValueRecorded { op, name, value: Ok(value) })
+            .boxed(),
+        Event::ValueRecorded { value: Err(_), .. } => (op, name, any_failure())
+            .prop_map(|(op, name, failure)| Event::ValueRecorded { op, name, value: Err(failure) })
+            .boxed(),
+        Event::VersionChosen { .. } => name.prop_map(|name| Event::VersionChosen { name }).boxed(),
         Event::CancelRequested { .. } => (message, any_text(), prop::collection::vec(op, 0..4))
             .prop_map(|(message, reason, pauses)| Event::CancelRequested { message, reason, pauses })
             .boxed(),

@@ -84,21 +84,45 @@ impl<T, E> ResultParts for Result<T, E> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    pub attempts: u32,
+    pub retry: Retry,
     pub timeout: Option<Duration>,
-    pub initial: Duration,
-    pub multiplier: f64,
-    pub pause_max: Duration,
 }
 
 impl Policy {
+    pub const DEFAULT: Self = Self { retry: Retry::DEFAULT, timeout: None };
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Retry {
+    pub attempts: u32,
+    pub initial: Duration,
+    pub multiplier: f64,
+    pub max: Duration,
+}
+
+impl Retry {
     pub const DEFAULT: Self = Self {
         attempts: 5,
-        timeout: None,
         initial: Duration::from_millis(200),
         multiplier: 2.0,
-        pause_max: Duration::from_secs(60),
+        max: Duration::from_mins(1),
     };
+
+    pub fn attempts(self, attempts: u32) -> Self {
+        Self { attempts, ..self }
+    }
+
+    pub fn initial(self, initial: Duration) -> Self {
+        Self { initial, ..self }
+    }
+
+    pub fn multiplier(self, multiplier: f64) -> Self {
+        Self { multiplier, ..self }
+    }
+
+    pub fn max(self, max: Duration) -> Self {
+        Self { max, ..self }
+    }
 }
 
 #[derive(Debug)]

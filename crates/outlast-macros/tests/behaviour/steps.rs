@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outlast_macros::step;
 
-use crate::sdk::{Attempt, Policy, StepCode, StepContext, StepDefinition, StepError, now};
+use crate::sdk::{Attempt, Policy, Retry, StepCode, StepContext, StepDefinition, StepError, now};
 
 /// The state of some workers.
 #[derive(Debug)]
@@ -47,13 +47,13 @@ where
 
 #[test]
 fn a_step_carries_its_definition() {
-    let policy = Policy {
+    let retry = Retry {
         attempts: 3,
-        timeout: Some(Duration::from_mins(90)),
         initial: Duration::from_millis(5),
         multiplier: 1.5,
-        pause_max: Duration::from_mins(2),
+        max: Duration::from_mins(2),
     };
+    let policy = Policy { retry, timeout: Some(Duration::from_mins(90)) };
     assert_eq!(definition(charge), ("charge-card", &["pay", "charge"][..], policy));
     assert_eq!(<__step_loop as StepDefinition>::NAME, "loop");
     assert_eq!(__step_loop::policy(), Policy::DEFAULT);

@@ -1,6 +1,7 @@
 //! The operations of one run: created by the future, opened and ended by the engine.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::Location;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use outlast_core::limits::{HOOK_BUFFER_MAX, OPEN_OPERATIONS_MAX};
 use outlast_core::{Event, Failure, FailureKind, OpNumber, Payload, Timestamp, Wait};
 
+use super::known::Known;
 use super::ops::Ops;
 use super::state::NewStep;
 
@@ -25,6 +27,10 @@ pub(super) struct Cell {
     pub(super) cancelled_at: Option<u32>,
     /// Steps below this number are in the history: their input need not be encoded again.
     pub(super) known_ops: u32,
+    /// What the history holds that is replayed now; `None` in a live run.
+    pub(super) known: Option<Box<Known>>,
+    /// The answers that patches got.
+    patches: BTreeMap<Arc<str>, bool>,
     pub(super) inert: bool,
     /// Whom to wake once the lock is free.
     pub(super) wakers: Vec<Waker>,
@@ -49,6 +55,21 @@ pub(super) struct Cell {
 enum Decision {
     Created(OpNumber),
     Dropped(Event),
+    /// A value or a patch, which holds even when the run ends in the same poll.
+    Recorded(Event),
+}
+
+/// A place in the workflow's source.
+pub(super) type Place = &'static Location<'static>;
+
+/// What becomes of a value that the workflow wants recorded.
+pub(super) enum Recording {
+    /// It is to be computed, and recorded for this operation.
+    New(OpNumber),
+    /// History has it.
+    Known(OpNumber, Result<Payload, Failure>),
+    /// There is none.
+    Never(Failure),
 }
 
 /// An operation that is not over.
@@ -57,6 +78,8 @@ pub(super) struct Op {
     pub(super) kind: OpKind,
     /// Whether history has it: how it is asked for can no longer be changed.
     pub(super) is_requested: bool,
+    /// Where the workflow asked for it.
+    place: Place,
     waker: Option<Waker>,
 }
 
@@ -73,8 +96,26 @@ pub(super) enum Phase {
 /// What an operation waits for.
 pub(super) enum OpKind {
     Step(Box<StepOp>),
-    Timer { duration: Duration, fire_at: Timestamp },
+    Timer { due: Due, fire_at: Timestamp },
     Hook { name: Arc<str>, timeout: Option<Duration>, timeout_at: Option<Timestamp> },
+}
+
+/// When a timer is due.
+#[derive(Clone, Copy)]
+pub(super) enum Due {
+    /// So long after it was started.
+    After(Duration),
+    /// At a moment; at once when that is past.
+    At(Timestamp),
+}
+
+impl Due {
+    fn from(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::After(duration) => now.plus(duration),
+            Self::At(moment) => moment.max(now),
+        }
+    }
 }
 
 /// A step that was asked for.
@@ -99,6 +140,8 @@ impl Cell {
             random,
             cancelled_at: None,
             known_ops: 0,
+            known: None,
+            patches: BTreeMap::new(),
             inert: false,
             wakers: Vec::new(),
             startable: Vec::new(),
@@ -113,7 +156,68 @@ impl Cell {
         }
     }
 
+    /// Numbers a value to record, and looks whether history has it.
+    #[track_caller]
+    pub(super) fn record(&mut self, name: &str, problem: Option<Failure>) -> Recording {
+        let op = OpNumber(self.next_op);
+        if self.inert {
+            return Recording::Never(Failure::new(FailureKind::Invalid, "the run is not here any more"));
+        }
+        self.next_op += 1;
+        if let Some(failure) = problem {
+            return Recording::Never(failure);
+        }
+        let Some(known) = &mut self.known else { return Recording::New(op) };
+        let value = known.value(op, name, Location::caller());
+        let astray = || Failure::new(FailureKind::Invalid, format!("history has no value `{name}` here"));
+        // Replay compares the name and the place in the history; the value itself is history's.
+        let asked = value.clone().unwrap_or_else(|| Err(astray()));
+        self.recorded(Event::ValueRecorded { op, name: name.into(), value: asked });
+        value.map_or_else(|| Recording::Never(astray()), |value| Recording::Known(op, value))
+    }
+
+    /// Adds an event that the workflow need not wait for.
+    pub(super) fn recorded(&mut self, event: Event) {
+        if !self.inert {
+            self.decisions.push(Decision::Recorded(event));
+        }
+    }
+
+    /// Whether the run takes the new side of a patch: one answer per name.
+    pub(super) fn patched(&mut self, name: &str) -> bool {
+        if let Some(answer) = self.patches.get(name) {
+            return *answer;
+        }
+        let name = Arc::from(name);
+        let answer = match &self.known {
+            Some(known) => known.is_patched(&name),
+            None => {
+                self.recorded(Event::VersionChosen { name: Arc::clone(&name) });
+                true
+            }
+        };
+        self.patches.insert(name, answer);
+        answer
+    }
+
+    /// Whether the code asked for a value that its history does not have.
+    pub(super) fn is_astray(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| known.is_astray)
+    }
+
+    /// What a closure that only computes a value leaves as it was.
+    pub(super) fn traces(&self) -> (u32, u64, usize) {
+        (self.next_op, self.random, self.decisions.len())
+    }
+
+    /// Where the workflow asked for an operation, as long as that is known.
+    pub(super) fn place(&self, op: OpNumber) -> Option<Place> {
+        let known = || self.known.as_ref().and_then(|known| known.place(op));
+        self.ops.get(op).map(|slot| slot.place).or_else(known)
+    }
+
     /// Numbers an operation. One that has a problem has failed before it was requested.
+    #[track_caller]
     pub(super) fn create(&mut self, kind: OpKind, problem: Option<Failure>) -> OpNumber {
         let op = OpNumber(self.next_op);
         if self.inert {
@@ -127,7 +231,7 @@ impl Cell {
                 Phase::Created
             }
         };
-        self.ops.insert(op, Op { phase, kind, is_requested: false, waker: None });
+        self.ops.insert(op, Op { phase, kind, is_requested: false, place: Location::caller(), waker: None });
         op
     }
 
@@ -189,7 +293,7 @@ impl Cell {
         let mut decisions = std::mem::take(&mut self.decisions);
         for decision in decisions.drain(..) {
             match decision {
-                Decision::Dropped(event) => asked.push(event),
+                Decision::Dropped(event) | Decision::Recorded(event) => asked.push(event),
                 Decision::Created(op) => asked.extend(self.request(op)),
             }
         }
@@ -197,9 +301,13 @@ impl Cell {
         self.decisions = decisions;
     }
 
-    /// Forgets what the future did in the poll that ended it: the final event says it all.
-    pub(super) fn forget_decisions(&mut self) {
-        self.decisions.clear();
+    /// Tells what was recorded in the poll that ended the future, and forgets what else it did: the
+    /// final event says it all.
+    pub(super) fn take_last_decisions(&mut self, asked: &mut Vec<Event>) {
+        asked.extend(self.decisions.drain(..).filter_map(|decision| match decision {
+            Decision::Recorded(event) => Some(event),
+            Decision::Created(_) | Decision::Dropped(_) => None,
+        }));
     }
 
     fn request(&mut self, op: OpNumber) -> Option<Event> {
@@ -222,8 +330,8 @@ impl Cell {
                 };
                 Event::StepStarted { op, name: step.new.name.clone(), input }
             }
-            OpKind::Timer { duration, fire_at } => {
-                *fire_at = now.plus(*duration);
+            OpKind::Timer { due, fire_at } => {
+                *fire_at = due.from(now);
                 self.due.insert((*fire_at, op));
                 Event::TimerStarted { op, fire_at: *fire_at }
             }
@@ -384,6 +492,9 @@ impl Cell {
                 OpKind::Hook { name, timeout_at, .. } => format!("hook {name} until {timeout_at:?}"),
             };
             let _ = writeln!(text, "{op} {kind}: {phase}");
+        }
+        if !self.patches.is_empty() {
+            let _ = writeln!(text, "patches {:?}", self.patches);
         }
         for (name, buffer) in self.buffers.iter().filter(|(_, buffer)| !buffer.is_empty()) {
             let _ = writeln!(text, "buffer {name}: {buffer:?}");

@@ -12,7 +12,8 @@ pub(super) fn is_same(recorded: &Event, asked: &Event, was: &[&str]) -> bool {
         (Event::StepStarted { name: then, .. }, Event::StepStarted { name: today, .. }) => {
             then == today || was.contains(&&**then)
         }
-        (Event::HookOpened { name: then, .. }, Event::HookOpened { name: today, .. }) => then == today,
+        (Event::HookOpened { name: then, .. }, Event::HookOpened { name: today, .. })
+        | (Event::ValueRecorded { name: then, .. }, Event::ValueRecorded { name: today, .. }) => then == today,
         _ => true,
     }
 }
@@ -47,6 +48,7 @@ fn words(event: &Event, now: Timestamp) -> String {
         Event::TimerCancelled { op } => format!("the drop of timer operation {op}"),
         Event::HookOpened { name, .. } => format!("hook `{name}`"),
         Event::HookClosed { op } => format!("the drop of hook operation {op}"),
+        Event::ValueRecorded { name, .. } => format!("value `{name}`"),
         Event::RunCompleted { .. } => "the run's completion".into(),
         Event::RunFailed { failure } => format!("the run's failure ({})", failure.message),
         Event::RunCancelled { .. } => "the run's cancellation".into(),

@@ -17,6 +17,7 @@ use tokio::task::coop::{Unconstrained, unconstrained};
 
 use super::cell::{Op, OpKind, Phase};
 use super::divergence;
+use super::known::Known;
 use super::state::{RunState, wake_all};
 use crate::context::Context;
 use crate::error::Error;
@@ -67,9 +68,10 @@ impl Machine {
         codec: &Arc<dyn Codec>,
         at: Timestamp,
     ) -> Result<Self, Stuck> {
-        let state = Arc::new(RunState::new(run, codec.clone(), at));
+        let state = Arc::new(RunState::new(run, started, codec.clone(), at));
         let Some(workflow) = code.workflow(&started.workflow, started.version) else {
-            let message = format!("this worker does not have workflow `{}`", started.workflow);
+            let RunStarted { workflow, version, .. } = started;
+            let message = format!("this worker does not have version {version} of workflow `{workflow}`");
             return Err(stuck(StuckReason::Unreadable, message));
         };
         let ctx = Context::new(state.clone());
@@ -94,7 +96,7 @@ impl Machine {
         code: &Registered,
         codec: &Arc<dyn Codec>,
     ) -> Result<Self, Stuck> {
-        let known = history.iter().flat_map(|turn| &turn.events).filter_map(Event::op).max();
+        let known = Known::of(&history);
         let mut cursor = Cursor::new(history);
         let Some(Event::RunStarted(started)) = cursor.next() else {
             let message = format!("the history of run {run} does not begin with `run_started`");
@@ -104,7 +106,10 @@ impl Machine {
         // first decision.
         let first_polled = cursor.next_at().unwrap_or(cursor.at);
         let mut machine = Self::new(run, &started, code, codec, first_polled)?;
-        machine.state.cell.lock().known_ops = known.map_or(0, |op| op.0 + 1);
+        let mut cell = machine.state.cell.lock();
+        cell.known_ops = known.ops;
+        cell.known = Some(Box::new(known));
+        drop(cell);
         let mut asked = Vec::new();
         machine.settle(&mut asked)?;
         machine.expect(&mut asked, &mut cursor)?;
@@ -118,6 +123,7 @@ impl Machine {
         }
         let mut cell = machine.state.cell.lock();
         cell.known_ops = 0;
+        cell.known = None;
         cell.refused.clear();
         let startable = std::mem::take(&mut cell.startable);
         cell.startable = startable.into_iter().filter(|op| cell.is_startable(*op)).collect();
@@ -254,7 +260,7 @@ impl Machine {
                 wake_all(cell);
                 self.settle(asked)?;
             }
-            if self.ended.is_some() {
+            if self.ended.is_some() || self.state.cell.lock().is_astray() {
                 break;
             }
         }
@@ -278,15 +284,22 @@ impl Machine {
             return Err(self.foreign_wake());
         }
         for _ in 0..POLLS_PER_DELIVERY_MAX {
-            match self.poll()? {
+            let polled = self.poll()?;
+            let mut cell = self.state.cell.lock();
+            if cell.is_astray() {
+                // What it did since is of no use: the value it asked for is not what history has next.
+                cell.take_decisions(asked);
+                return Ok(());
+            }
+            match polled {
                 Poll::Ready(result) => {
-                    self.state.cell.lock().forget_decisions();
+                    cell.take_last_decisions(asked);
+                    drop(cell);
                     self.finish(result, asked);
                     return Ok(());
                 }
                 Poll::Pending => {
                     self.state.waker.enter();
-                    let mut cell = self.state.cell.lock();
                     cell.take_decisions(asked);
                     wake_all(cell);
                     self.state.waker.leave();
@@ -511,8 +524,11 @@ impl Cursor {
 
     fn next(&mut self) -> Option<Event> {
         loop {
-            if let Some(event) = self.events.next() {
-                return Some(event);
+            match self.events.next() {
+                // A patch has no place among the operations: its answer is known before the replay.
+                Some(Event::VersionChosen { .. }) => continue,
+                Some(event) => return Some(event),
+                None => {}
             }
             let turn = self.turns.next()?;
             self.at = turn.at;

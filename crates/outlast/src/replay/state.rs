@@ -10,19 +10,25 @@ use std::time::Duration;
 
 use outlast_core::duration::InvalidDuration;
 use outlast_core::limits::NAME_BYTES_MAX;
-use outlast_core::{Codec, Failure, FailureKind, OpNumber, Payload, Policy, RunId, Timestamp};
+use outlast_core::{
+    Codec, Event, Failure, FailureKind, Headers, OpNumber, Payload, Policy, RunId, RunStarted, Timestamp,
+};
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::cell::{Cell, Op, OpKind, Phase, StepOp};
+use super::cell::{Cell, Due, Op, OpKind, Phase, Recording, StepOp};
 use super::waker::RunWaker;
-use crate::error::kind_of_payload;
+use crate::error::{Error, kind_of_payload};
 use crate::operation::OpHandle;
 use crate::registry::StepCall;
 
 /// What the future of one run and the engine share.
 pub(crate) struct RunState {
     run: RunId,
+    workflow: Arc<str>,
+    version: u32,
+    headers: Headers,
     codec: Arc<dyn Codec>,
     pub(super) waker: Arc<RunWaker>,
     pub(super) cell: Mutex<Cell>,
@@ -37,14 +43,34 @@ pub(crate) struct NewStep {
 }
 
 impl RunState {
-    pub(crate) fn new(run: RunId, codec: Arc<dyn Codec>, now: Timestamp) -> Self {
+    pub(crate) fn new(run: RunId, started: &RunStarted, codec: Arc<dyn Codec>, now: Timestamp) -> Self {
         let bits = run.bits();
         let cell = Cell::new(now, (bits >> 64) as u64 ^ bits as u64);
-        Self { run, codec, waker: Arc::default(), cell: Mutex::new(cell) }
+        Self {
+            run,
+            workflow: started.workflow.clone(),
+            version: started.version,
+            headers: started.headers.clone(),
+            codec,
+            waker: Arc::default(),
+            cell: Mutex::new(cell),
+        }
     }
 
     pub(crate) fn run(&self) -> RunId {
         self.run
+    }
+
+    pub(crate) fn workflow(&self) -> &str {
+        &self.workflow
+    }
+
+    pub(crate) fn version(&self) -> u32 {
+        self.version
+    }
+
+    pub(crate) fn headers(&self) -> &Headers {
+        &self.headers
     }
 
     pub(crate) fn codec(&self) -> &Arc<dyn Codec> {
@@ -69,6 +95,7 @@ impl RunState {
         mixed ^ (mixed >> 31)
     }
 
+    #[track_caller]
     pub(crate) fn create_step<I: Serialize>(self: &Arc<Self>, new: NewStep, input: &I) -> OpHandle {
         let problem = name_problem("step", &new.name);
         let mut cell = self.cell.lock();
@@ -78,13 +105,61 @@ impl RunState {
         OpHandle::new(self.clone(), op)
     }
 
+    #[track_caller]
     pub(crate) fn create_timer(self: &Arc<Self>, duration: Result<Duration, InvalidDuration>) -> OpHandle {
         let problem = duration.as_ref().err().map(|error| Failure::of_error(FailureKind::Invalid, error));
-        let duration = duration.unwrap_or_default();
-        let op = self.cell.lock().create(OpKind::Timer { duration, fire_at: Timestamp::NEVER }, problem);
+        let due = Due::After(duration.unwrap_or_default());
+        let op = self.cell.lock().create(OpKind::Timer { due, fire_at: Timestamp::NEVER }, problem);
         OpHandle::new(self.clone(), op)
     }
 
+    #[track_caller]
+    pub(crate) fn create_timer_at(self: &Arc<Self>, moment: Timestamp) -> OpHandle {
+        let kind = OpKind::Timer { due: Due::At(moment), fire_at: Timestamp::NEVER };
+        let op = self.cell.lock().create(kind, None);
+        OpHandle::new(self.clone(), op)
+    }
+
+    /// The value that history has; live, what `compute` returns, as a replay will read it.
+    #[track_caller]
+    pub(crate) fn record<T, F>(&self, name: &str, compute: F) -> Result<T, Error>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce() -> T,
+    {
+        let recording = self.cell.lock().record(name, name_problem("value", name));
+        let (op, value) = match recording {
+            Recording::Never(failure) => return Err(Error::of_failure(failure)),
+            Recording::Known(op, value) => (op, value),
+            Recording::New(op) => {
+                let before = self.cell.lock().traces();
+                let value = compute();
+                assert!(
+                    self.cell.lock().traces() == before,
+                    "the closure of value `{name}` uses the context, which a replay would not do; \
+                     ask for what it needs before `ctx.record`"
+                );
+                let value = self.encode(&value);
+                let event = Event::ValueRecorded { op, name: name.into(), value: value.clone() };
+                self.cell.lock().recorded(event);
+                (op, value)
+            }
+        };
+        let decoded = self.codec.decode(value.map_err(Error::of_failure)?).and_then(|plain| plain.decode());
+        decoded.map_err(|error| {
+            let message = format!("value `{name}`, operation {op} of {}: {error}", self.run);
+            Error::of_failure(Failure::new(FailureKind::Invalid, message))
+        })
+    }
+
+    pub(crate) fn patched(&self, name: &str) -> bool {
+        if let Some(problem) = name_problem("patch", name) {
+            panic!("{}", problem.message);
+        }
+        self.cell.lock().patched(name)
+    }
+
+    #[track_caller]
     pub(crate) fn create_hook(self: &Arc<Self>, name: &str) -> OpHandle {
         let kind = OpKind::Hook { name: name.into(), timeout: None, timeout_at: None };
         let op = self.cell.lock().create(kind, name_problem("hook", name));

@@ -10,10 +10,12 @@ mod divergence;
 mod history;
 mod hooks;
 mod limits;
+mod patches;
 mod programs;
 mod races;
 mod steps;
 mod stuck;
+mod values;
 
 use std::sync::Arc;
 

@@ -12,7 +12,8 @@ use futures_util::{FutureExt, future::BoxFuture};
 use outlast_core::{Clock, Failure, FailureKind, OpNumber, Payload, Policy, RunId, Timestamp};
 use tokio_util::sync::CancellationToken;
 
-use crate::error::StepError;
+use crate::error::{NextAttempt, StepError};
+use crate::ids::chance;
 use crate::registry::StepCall;
 use crate::replay::{Delivery, Machine, StepToAttempt};
 use crate::step::About;
@@ -32,16 +33,18 @@ impl AttemptEnd {
     /// What the run is told: the outcome, or that another attempt follows.
     pub(super) fn into_delivery(self, machine: &Machine) -> Delivery {
         let op = self.op;
-        let (failure, retry_after) = match self.result {
+        let (failure, next) = match self.result {
             Ok(output) => return Delivery::StepEnded { op, outcome: Ok(output) },
             Err(error) => error.into_parts(),
         };
-        let pause =
-            self.policy.pause_after(self.attempt, failure.kind).map(|pause| retry_after.unwrap_or(pause));
-        let failure = failure.of_step(&*self.name, self.attempt);
-        match pause {
-            Some(pause) if machine.may_retry(op) => {
-                Delivery::StepRetried { op, attempt: self.attempt, failure, retry_at: self.at.plus(pause) }
+        let retry = self.policy.retry;
+        let pause = retry.pause_after(self.attempt, &failure, chance());
+        let retry_at = pause.map(|pause| next.unwrap_or(NextAttempt::After(pause)).moment(self.at));
+        let is_exhausted = failure.kind.is_retryable() && retry.is_exhausted(self.attempt);
+        let failure = Failure { is_exhausted, ..failure.of_step(&*self.name, self.attempt) };
+        match retry_at {
+            Some(retry_at) if machine.may_retry(op) => {
+                Delivery::StepRetried { op, attempt: self.attempt, failure, retry_at }
             }
             _ => Delivery::StepEnded { op, outcome: Err(failure) },
         }

@@ -17,6 +17,7 @@ use super::attempts::Attempts;
 use super::committer::patiently;
 use super::fact::{Fact, What};
 use super::mailbox::Mail;
+use super::notice::RetryNotice;
 use super::session::Session;
 use super::task::{Task, machine_from, read_history};
 use crate::ids;
@@ -258,6 +259,8 @@ impl<'a> Live<'a> {
         // Only a turn with timers can be refused and computed again.
         let events = turn.fired_until.map(|_| turn.events.clone()).unwrap_or_default();
         let at = turn.at;
+        let on_retry = self.task.session.settings.on_retry.clone();
+        let notices = if on_retry.is_some() { RetryNotice::all_of(&turn) } else { Vec::new() };
         match self.commit(turn).await {
             Ok(_) => {}
             Err(WorldError::Conflict(_)) => return Box::pin(self.again(events, at)).await,
@@ -267,6 +270,9 @@ impl<'a> Live<'a> {
             self.task.session.clear_suspect(self.task.run);
         }
         self.place = place;
+        if let Some(on_retry) = on_retry {
+            on_retry.tell(&notices);
+        }
         if is_cancel {
             self.attempts.tell_all_to_stop();
         }
@@ -390,6 +396,8 @@ impl<'a> Live<'a> {
     /// Replays the whole history, compares, and goes on with the replayed future.
     async fn verify(&mut self) -> Result<(), Gone> {
         let replayed = self.replayed().await?;
+        // A pause that was over when it began: the replayed machine has found that out already.
+        self.machine.take_due(self.looked_at);
         let (live, replay) = (self.machine.summary(), replayed.summary());
         if live != replay {
             let message = format!(

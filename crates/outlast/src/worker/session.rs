@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::cache::Cache;
 use super::committer::Committer;
 use super::mailbox::{Mail, Mailbox};
+use super::notice::OnRetry;
 use super::task::Task;
 use crate::ids;
 use crate::registry::Registered;
@@ -39,6 +40,7 @@ pub(super) struct Settings {
     pub(super) session_time: Duration,
     pub(super) drain: Duration,
     pub(super) is_paranoid: bool,
+    pub(super) on_retry: Option<OnRetry>,
 }
 
 /// One session of a worker.

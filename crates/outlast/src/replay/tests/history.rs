@@ -7,6 +7,8 @@
 //! 0   step_retried 1 30s bank closed  failed attempt, pause, message
 //! 1   timer_started 60s
 //! 2   hook_opened review 3d           name, timeout if any
+//! 3   value_recorded quote 4200
+//! -   version_chosen new tax
 //! -   hook_received review {"ok":true}
 //! 0,3 cancel_requested too late       the pauses it ends, or `-`
 //! at 60s                              the turns from here on are this long after the start
@@ -82,6 +84,8 @@ fn event(line: &str, now: Timestamp, names: &mut std::collections::HashMap<OpNum
         }
         "hook_received" => Event::HookReceived { name: first.into(), message, payload: payload(more) },
         "hook_closed" => Event::HookClosed { op },
+        "value_recorded" => Event::ValueRecorded { op, name: first.into(), value: Ok(payload(more)) },
+        "version_chosen" => Event::VersionChosen { name: rest.into() },
         "cancel_requested" => {
             Event::CancelRequested { message, reason: rest.into(), pauses: numbers().collect() }
         }
@@ -105,6 +109,11 @@ pub(super) fn line(event: &Event, now: Timestamp) -> String {
             format!("{name} {}", timeout_at.map_or(String::new(), |at| text_of(at, now)))
         }
         Event::HookReceived { name, payload, .. } => format!("{name} {payload:?}"),
+        Event::ValueRecorded { name, value: Ok(value), .. } => format!("{name} {value:?}"),
+        Event::ValueRecorded { name, value: Err(failure), .. } => {
+            format!("{name} failed: {}", failure_text(failure))
+        }
+        Event::VersionChosen { name } => name.to_string(),
         Event::CancelRequested { reason, pauses, .. } => format!("{reason} {pauses:?}"),
         _ => String::new(),
     };

@@ -1,0 +1,273 @@
+//! A rehearsal: one workflow function, driven by a test that plays everybody else.
+
+mod open;
+mod report;
+
+use std::borrow::Borrow;
+use std::marker::PhantomData;
+
+use outlast::rehearse::LoneRun;
+use outlast::{Error, StepError, StepHandle, WorkflowDefinition, WorkflowFn};
+use outlast_core::{IntoDuration, Payload, Status, Stuck, Timestamp, TurnRecord};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use self::open::OpenStep;
+use crate::TestClock;
+
+/// One workflow function on its own: no world, no worker, no runtime, no waiting.
+///
+/// The test plays everybody else. It says how steps end, what hooks receive and how much time passes,
+/// and asserts what the workflow asked for. No code of a step runs, and steps need no registration.
+/// After everything that the workflow is told, its whole history is replayed and compared. So a
+/// rehearsal also proves that the workflow is deterministic.
+///
+/// Time begins at [`TestClock::BEGIN`], and `ctx.random()` gives the same numbers in every rehearsal.
+///
+/// Steps are named by their functions. A step in place, `ctx.call("fetch-user", …)`, is named by a
+/// [`Step`](outlast::Step) constant with that name.
+///
+/// ```
+/// use outlast::prelude::*;
+/// use outlast_testkit::Rehearsal;
+///
+/// #[step]
+/// async fn charge(cents: u64) -> Result<String, StepError> {
+///     Err(StepError::msg(format!("there is no bank to pay {cents} to"))) // does not run here
+/// }
+///
+/// #[workflow]
+/// async fn checkout(ctx: Context, cents: u64) -> Result<String, Error> {
+///     let payment = ctx.step(charge, cents).await?;
+///     let approved = ctx.hook::<bool>("review").timeout("3d").await?;
+///     ctx.sleep("1h").await?;
+///     Ok(format!("{payment}, approved: {approved}"))
+/// }
+///
+/// let mut run = Rehearsal::of(checkout, 4200);
+/// run.asks_for(charge, 4200);
+/// run.completes(charge, "payment 7".to_owned());
+/// run.waits_for_hook("review");
+/// run.receives("review", &true);
+/// run.advances("1h");
+/// assert_eq!(run.output().unwrap(), "payment 7, approved: true");
+///
+/// // The same workflow, and nobody answers:
+/// let mut run = Rehearsal::of(checkout, 4200);
+/// run.completes(charge, "payment 7".to_owned());
+/// run.advances("3d");
+/// assert!(run.output().unwrap_err().is_timeout());
+/// ```
+///
+/// Every method panics, with a report of what the workflow asked for so far and what is open, when the
+/// run is not where the test thinks it is, and when the workflow diverges, panics or awaits something
+/// foreign.
+#[derive(Debug)]
+pub struct Rehearsal<O> {
+    run: LoneRun,
+    workflow: &'static str,
+    output: PhantomData<fn() -> O>,
+}
+
+impl<O: DeserializeOwned> Rehearsal<O> {
+    /// The run that `workflow` begins with `input`, as it is when it waits for the first time.
+    #[track_caller]
+    pub fn of<F, Args>(workflow: F, input: impl Borrow<<F::Definition as WorkflowDefinition>::Input>) -> Self
+    where
+        F: WorkflowFn<Args>,
+        F::Definition: WorkflowDefinition<Output = O>,
+    {
+        let name = <F::Definition as WorkflowDefinition>::NAME;
+        match LoneRun::begin(workflow, payload(input.borrow()), TestClock::BEGIN) {
+            Ok(run) => Self { run, workflow: name, output: PhantomData },
+            Err(stuck) => panic!("workflow `{name}` cannot go on: {}", stuck.message),
+        }
+    }
+
+    /// Asserts that a step with this input was asked for and has not ended.
+    #[track_caller]
+    pub fn asks_for<H, M>(&self, step: H, input: impl Borrow<H::Input>)
+    where
+        H: StepHandle<M>,
+    {
+        self.step_with(step.name(), input.borrow());
+    }
+
+    /// Ends a step with an output: the one of this name that was asked for first and is still open.
+    #[track_caller]
+    pub fn completes<H, M>(&mut self, step: H, output: impl Borrow<H::Output>)
+    where
+        H: StepHandle<M>,
+        H::Output: Serialize,
+    {
+        let open = self.first_step(step.name());
+        self.end(&open, Ok(payload(output.borrow())));
+    }
+
+    /// Ends the step that was asked for with this input, where several of one name are open.
+    #[track_caller]
+    pub fn completes_for<H, M>(
+        &mut self,
+        step: H,
+        input: impl Borrow<H::Input>,
+        output: impl Borrow<H::Output>,
+    ) where
+        H: StepHandle<M>,
+        H::Output: Serialize,
+    {
+        let open = self.step_with(step.name(), input.borrow());
+        self.end(&open, Ok(payload(output.borrow())));
+    }
+
+    /// Ends a step with an error, for good: it was fatal, or the step's attempts are used up. It is the
+    /// step of this name that was asked for first and is still open.
+    #[track_caller]
+    pub fn fails<H, M>(&mut self, step: H, error: impl Into<StepError>)
+    where
+        H: StepHandle<M>,
+    {
+        let open = self.first_step(step.name());
+        self.end(&open, Err(error.into()));
+    }
+
+    /// As [`fails`](Self::fails), for the step that was asked for with this input.
+    #[track_caller]
+    pub fn fails_for<H, M>(&mut self, step: H, input: impl Borrow<H::Input>, error: impl Into<StepError>)
+    where
+        H: StepHandle<M>,
+    {
+        let open = self.step_with(step.name(), input.borrow());
+        self.end(&open, Err(error.into()));
+    }
+
+    /// Asserts that the run waits for a payload for this hook.
+    #[track_caller]
+    pub fn waits_for_hook(&self, hook: &str) {
+        if !open::hooks(&self.run).iter().any(|open| open == hook) {
+            self.fail(&format!("it does not wait for hook `{hook}`"));
+        }
+    }
+
+    /// Sends a payload to a hook. As in a world, one that nobody waits for yet is kept.
+    #[track_caller]
+    pub fn receives<T: Serialize + ?Sized>(&mut self, hook: &str, value: &T) {
+        self.must_go_on(&format!("hook `{hook}` cannot receive anything"));
+        let told = self.run.receive(hook, payload(value));
+        self.check(told);
+    }
+
+    /// Asserts that a timer is open that is due after this time, from now.
+    #[track_caller]
+    pub fn sleeps_for(&self, time: impl IntoDuration) {
+        let until = self.moment_after(time);
+        if !open::timers(&self.run).contains(&until) {
+            let time = report::time_until(until, self.run.now());
+            self.fail(&format!("it does not sleep for {time}"));
+        }
+    }
+
+    /// Lets time pass: timers and timeouts that are due meanwhile fire, in their order.
+    #[track_caller]
+    pub fn advances(&mut self, time: impl IntoDuration) {
+        self.must_go_on("time does not matter to it");
+        let told = self.run.advance_to(self.moment_after(time));
+        self.check(told);
+    }
+
+    /// Asks the run to stop. Open hooks and timers end as cancelled; open steps go on until the test
+    /// says how they end.
+    #[track_caller]
+    pub fn cancels(&mut self, reason: &str) {
+        self.must_go_on("it cannot be cancelled");
+        let told = self.run.cancel(reason);
+        self.check(told);
+    }
+
+    /// What the workflow returned.
+    ///
+    /// # Errors
+    ///
+    /// The workflow's own error. Whether it ended as failed or as cancelled says
+    /// [`status`](Self::status).
+    ///
+    /// # Panics
+    ///
+    /// When it has not ended; the report says what it waits for.
+    #[track_caller]
+    pub fn output(&self) -> Result<O, Error> {
+        self.run.output().unwrap_or_else(|| self.fail("it has not ended"))
+    }
+
+    /// How the run ended: `Completed`, `Failed` or `Cancelled`; nothing while it goes on.
+    pub fn status(&self) -> Option<Status> {
+        self.run.ended()
+    }
+
+    /// What is open now, in the order in which it was asked for, one text for each operation.
+    pub fn open(&self) -> Vec<String> {
+        report::open(&self.run)
+    }
+
+    /// The time now, as the workflow would see it.
+    pub fn now(&self) -> Timestamp {
+        self.run.now()
+    }
+
+    /// All that happened so far, as a worker would have recorded it.
+    pub fn history(&self) -> &[TurnRecord] {
+        self.run.history()
+    }
+
+    #[track_caller]
+    fn end(&mut self, step: &OpenStep, outcome: Result<Payload, StepError>) {
+        let told = self.run.end_step(step.op, &step.name, outcome);
+        self.check(told);
+    }
+
+    #[track_caller]
+    fn first_step(&self, name: &str) -> OpenStep {
+        let found = open::steps(self.run.history()).into_iter().find(|open| *open.name == *name);
+        found.unwrap_or_else(|| self.fail(&format!("step `{name}` is not open")))
+    }
+
+    #[track_caller]
+    fn step_with<T: Serialize>(&self, name: &str, input: &T) -> OpenStep {
+        let input = payload(input);
+        let wanted: Value = input.decode().unwrap_or_default();
+        let is_it =
+            |open: &OpenStep| *open.name == *name && open.input.decode().is_ok_and(|it: Value| it == wanted);
+        let found = open::steps(self.run.history()).into_iter().find(is_it);
+        found.unwrap_or_else(|| self.fail(&format!("step `{name}` with {input:?} is not open")))
+    }
+
+    #[track_caller]
+    fn moment_after(&self, time: impl IntoDuration) -> Timestamp {
+        let time = time.into_duration().unwrap_or_else(|error| panic!("{error}"));
+        self.run.now().plus(time)
+    }
+
+    #[track_caller]
+    fn must_go_on(&self, otherwise: &str) {
+        if self.run.ended().is_some() {
+            self.fail(otherwise);
+        }
+    }
+
+    #[track_caller]
+    fn check(&self, told: Result<(), Stuck>) {
+        if let Err(stuck) = told {
+            self.fail(&format!("it cannot go on: {}", stuck.message));
+        }
+    }
+
+    #[track_caller]
+    fn fail(&self, what: &str) -> ! {
+        panic!("workflow `{}`: {what}\n{}", self.workflow, report::report(&self.run))
+    }
+}
+
+#[track_caller]
+fn payload<T: Serialize + ?Sized>(value: &T) -> Payload {
+    Payload::json(value).unwrap_or_else(|error| panic!("{error}"))
+}

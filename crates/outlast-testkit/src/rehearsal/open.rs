@@ -1,0 +1,49 @@
+//! What a rehearsed run has asked for and does not have yet.
+
+use std::sync::Arc;
+
+use outlast::rehearse::LoneRun;
+use outlast_core::{Event, OpNumber, Payload, Timestamp, TurnRecord, Wait};
+
+/// A step that was asked for and has not ended.
+#[derive(Clone, Debug)]
+pub(super) struct OpenStep {
+    pub(super) op: OpNumber,
+    pub(super) name: Arc<str>,
+    pub(super) input: Payload,
+}
+
+/// The steps that are open, in the order in which they were asked for.
+pub(super) fn steps(history: &[TurnRecord]) -> Vec<OpenStep> {
+    let mut open: Vec<OpenStep> = Vec::new();
+    for event in history.iter().flat_map(|turn| &turn.events) {
+        match event {
+            Event::StepStarted { op, name, input } => {
+                open.push(OpenStep { op: *op, name: name.clone(), input: input.clone() });
+            }
+            Event::StepCompleted { op: over, .. }
+            | Event::StepFailed { op: over, .. }
+            | Event::StepDropped { op: over } => open.retain(|step| step.op != *over),
+            Event::RunCompleted { .. } | Event::RunFailed { .. } | Event::RunCancelled { .. } => open.clear(),
+            _ => {}
+        }
+    }
+    open
+}
+
+/// The hooks that are open, by name.
+pub(super) fn hooks(run: &LoneRun) -> Vec<String> {
+    let name = |wait| if let Wait::Hook { name, .. } = wait { Some(name) } else { None };
+    waits(run).into_iter().filter_map(name).collect()
+}
+
+/// When the open timers are due.
+pub(super) fn timers(run: &LoneRun) -> Vec<Timestamp> {
+    let due = |wait| if let Wait::Timer { until, .. } = wait { Some(until) } else { None };
+    waits(run).into_iter().filter_map(due).collect()
+}
+
+/// The timers and hooks that are open; none when the run has ended.
+pub(super) fn waits(run: &LoneRun) -> Vec<Wait> {
+    if run.ended().is_some() { Vec::new() } else { run.waits() }
+}

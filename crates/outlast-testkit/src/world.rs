@@ -1,0 +1,293 @@
+//! A world for tests of whole workflows: virtual time, a worker, and mocks of steps.
+
+use std::fmt;
+use std::sync::Arc;
+
+use outlast::{
+    Client, Error, MemoryWorld, Register, RunHandle, RunView, Status, StepError, StepHandle, Wait, Worker,
+    WorkerBuilder,
+};
+use outlast_core::duration::duration_text;
+use outlast_core::{IntoDuration, Timestamp, World};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tempfile::TempDir;
+
+use crate::TestClock;
+
+/// A world under virtual time, with a worker and a client: a workflow that sleeps for a year is tested
+/// in a moment.
+///
+/// Unlike in a [`Rehearsal`](crate::Rehearsal) everything is real but the time: steps run, are retried
+/// and time out, runs wait in a world and are replayed. Steps that must not run in a test are mocked.
+///
+/// The worker replays each run after every turn and compares, so code that is not deterministic is
+/// found out; see [`trusting`](TestWorldBuilder::trusting).
+///
+/// ```
+/// use outlast::prelude::*;
+/// use outlast_testkit::TestWorld;
+///
+/// #[step]
+/// async fn charge(cents: u64) -> Result<String, StepError> {
+///     Err(StepError::msg(format!("there is no bank to pay {cents} to")))
+/// }
+///
+/// #[workflow]
+/// async fn checkout(ctx: Context, cents: u64) -> Result<String, Error> {
+///     let payment = ctx.step(charge, cents).await?;
+///     let approved = ctx.hook::<bool>("review").timeout("3d").await?;
+///     ctx.sleep("365d").await?;
+///     Ok(format!("{payment}, approved: {approved}"))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// let world = TestWorld::builder()
+///     .register((checkout, charge))
+///     .mock(charge, |cents| Ok(format!("payment of {cents}")))
+///     .start()
+///     .await;
+/// let run = world.client().start(checkout, 4200).await?;
+/// world.wait_for_hook(&run, "review").await;
+/// run.send("review", &true).await?;
+/// assert_eq!(world.run_until_done(&run).await?, "payment of 4200, approved: true");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct TestWorld {
+    clock: TestClock,
+    world: Arc<dyn World>,
+    client: Client,
+    worker: Worker,
+    // Deleted when the test is over.
+    _folder: Option<TempDir>,
+}
+
+impl TestWorld {
+    /// A world in memory, to be given state, code and mocks.
+    pub fn builder() -> TestWorldBuilder<()> {
+        let clock = TestClock::new();
+        let world = Arc::new(MemoryWorld::new(Arc::new(clock.clone())));
+        TestWorldBuilder { clock, worker: Worker::builder(world), is_trusting: false, folder: None }
+    }
+
+    /// Starts runs, sends to them, cancels them and looks at them.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The clock that the test moves.
+    pub fn clock(&self) -> &TestClock {
+        &self.clock
+    }
+
+    /// The world itself, for a second client or worker.
+    pub fn world(&self) -> Arc<dyn World> {
+        self.world.clone()
+    }
+
+    /// The moment now.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Waits until nothing more happens unless time passes. Time does not pass.
+    pub async fn settle(&self) {
+        self.clock.settle().await;
+    }
+
+    /// Lets so much time pass, and everything happen that is due meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// When `time` is a text that is not a duration.
+    pub async fn advance(&self, time: impl IntoDuration) {
+        let time = time.into_duration().unwrap_or_else(|error| panic!("{error}"));
+        // What was asked for before comes first: it belongs to the time before.
+        self.settle().await;
+        self.advance_to(self.now().plus(time)).await;
+    }
+
+    /// Lets time pass until `moment`, and everything happen that is due until then.
+    pub async fn advance_to(&self, moment: Timestamp) {
+        self.clock.run_until(moment).await;
+        self.settle().await;
+    }
+
+    /// Lets time pass until nothing is due any more. With a workflow that sleeps in an endless loop
+    /// this never returns.
+    pub async fn run_until_idle(&self) {
+        self.clock.run_until_idle().await;
+    }
+
+    /// Lets time pass until the run has ended, and returns its output.
+    ///
+    /// # Errors
+    ///
+    /// The workflow's own error when it failed or was cancelled.
+    ///
+    /// # Panics
+    ///
+    /// When the run is stuck, or waits for something that time does not bring; the message says what.
+    pub async fn run_until_done<O: DeserializeOwned>(&self, run: &RunHandle<O>) -> Result<O, Error> {
+        self.run_until(run, "its end", |view| view.status.is_final().then_some(())).await;
+        run.output().await
+    }
+
+    /// Lets time pass until the run waits for a payload for this hook. When it waits for it already, no
+    /// time passes.
+    ///
+    /// # Panics
+    ///
+    /// When the run ends without that, is stuck, or waits for something that time does not bring.
+    pub async fn wait_for_hook<O>(&self, run: &RunHandle<O>, hook: &str) {
+        let is_open = |wait: &Wait| matches!(wait, Wait::Hook { name, .. } if name == hook);
+        let wanted = format!("hook `{hook}`");
+        self.run_until(run, &wanted, |view| view.waits.iter().any(is_open).then_some(())).await;
+    }
+
+    /// Lets time pass until the run sleeps, and returns the moment until which it does. When it sleeps
+    /// already, no time passes.
+    ///
+    /// # Panics
+    ///
+    /// As [`wait_for_hook`](Self::wait_for_hook).
+    pub async fn wait_for_sleep<O>(&self, run: &RunHandle<O>) -> Timestamp {
+        let due = |wait: &Wait| if let Wait::Timer { until, .. } = wait { Some(*until) } else { None };
+        self.run_until(run, "a timer", |view| view.waits.iter().find_map(due)).await
+    }
+
+    /// Stops the worker.
+    ///
+    /// # Errors
+    ///
+    /// As [`Worker::stop`].
+    pub async fn stop(self) -> Result<(), Error> {
+        self.worker.stop().await
+    }
+
+    /// Goes from one moment at which something is due to the next, until the run is as wanted.
+    async fn run_until<O, T>(
+        &self,
+        run: &RunHandle<O>,
+        wanted: &str,
+        is_there: impl Fn(&RunView) -> Option<T>,
+    ) -> T {
+        loop {
+            self.settle().await;
+            let view = run.view().await.unwrap_or_else(|error| panic!("run {}: {error}", run.id()));
+            if let Some(found) = is_there(&view) {
+                return found;
+            }
+            let is_over = view.status.is_final() || view.status == Status::Stuck;
+            match self.clock.next_sleeper() {
+                Some(next) if !is_over => self.clock.advance_to(next),
+                _ => panic!("run {} does not come to {wanted}: {}", run.id(), self.describe(&view)),
+            }
+        }
+    }
+
+    /// Why the run does not go on.
+    fn describe(&self, view: &RunView) -> String {
+        let mut text = format!("it is {}", view.status);
+        if let Some(stuck) = &view.stuck {
+            text += &format!(", {}: {}", stuck.reason, stuck.message);
+        }
+        for wait in &view.waits {
+            text += &match wait {
+                Wait::Hook { name, .. } => format!(", for hook `{name}`"),
+                Wait::Timer { until, .. } => {
+                    format!(", for a timer due in {}", duration_text(until.since(self.now())))
+                }
+                other => format!(", for {other:?}"),
+            };
+        }
+        text
+    }
+}
+
+/// A [`TestWorld`] about to be started.
+#[must_use = "nothing runs until the world is started"]
+pub struct TestWorldBuilder<S> {
+    clock: TestClock,
+    worker: WorkerBuilder<S>,
+    is_trusting: bool,
+    folder: Option<TempDir>,
+}
+
+impl TestWorldBuilder<()> {
+    /// The state that steps reach by `cx.state()`. Comes before [`register`](TestWorldBuilder::register).
+    pub fn state<S: Send + Sync + 'static>(self, state: S) -> TestWorldBuilder<S> {
+        let Self { clock, worker, is_trusting, folder } = self;
+        TestWorldBuilder { clock, worker: worker.state(state), is_trusting, folder }
+    }
+}
+
+impl<S: Send + Sync + 'static> TestWorldBuilder<S> {
+    /// Adds code, as [`WorkerBuilder::register`] does.
+    pub fn register<R: Register<S, M>, M>(mut self, code: R) -> Self {
+        self.worker = self.worker.register(code);
+        self
+    }
+
+    /// Runs `code` in place of the step's own, which need not be registered. What it returns is treated
+    /// as always: an error is followed by another attempt, unless it is fatal or was the last.
+    pub fn mock<H, M>(
+        mut self,
+        step: H,
+        code: impl Fn(H::Input) -> Result<H::Output, StepError> + Send + Sync + 'static,
+    ) -> Self
+    where
+        H: StepHandle<M>,
+        H::Input: DeserializeOwned,
+        H::Output: Serialize,
+    {
+        self.worker = self.worker.mock(step, code);
+        self
+    }
+
+    /// Uses a SQLite file in a temporary folder instead of memory.
+    ///
+    /// # Panics
+    ///
+    /// When there is no place for temporary files.
+    pub fn on_sqlite(mut self) -> Self {
+        let folder = TempDir::with_prefix("outlast-").unwrap_or_else(|error| panic!("{error}"));
+        self.folder = Some(folder);
+        self
+    }
+
+    /// Keeps the futures of runs, as workers do outside of tests, instead of replaying each run after
+    /// every turn. Faster where runs have thousands of steps.
+    pub fn trusting(mut self) -> Self {
+        self.is_trusting = true;
+        self
+    }
+
+    /// Opens the world and starts the worker.
+    ///
+    /// # Panics
+    ///
+    /// When the worker does not start; the message says why.
+    pub async fn start(self) -> TestWorld {
+        let url = match &self.folder {
+            Some(folder) => format!("sqlite:{}/runs.db", folder.path().display()),
+            None => "memory:".to_owned(),
+        };
+        let opened = outlast::open_with_clock(&url, Arc::new(self.clock.clone())).await;
+        let world = opened.unwrap_or_else(|error| panic!("{error}"));
+        let worker = self.worker.on(world.clone());
+        let worker = if self.is_trusting { worker } else { worker.paranoid() };
+        let worker = worker.start().await.unwrap_or_else(|error| panic!("{error}"));
+        let client = Client::new(world.clone());
+        TestWorld { clock: self.clock, world, client, worker, _folder: self.folder }
+    }
+}
+
+impl<S> fmt::Debug for TestWorldBuilder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestWorldBuilder").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}

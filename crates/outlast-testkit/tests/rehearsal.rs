@@ -1,0 +1,263 @@
+//! Rehearsals: what a test can say to a workflow, and what it hears when it is wrong.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use expect_test::{Expect, expect};
+use outlast::prelude::*;
+use outlast::{ErrorKind, Status};
+use outlast_testkit::Rehearsal;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Order {
+    name: String,
+    cents: u64,
+}
+
+#[step(attempts = 3)]
+async fn charge(order: Order) -> Result<String, StepError> {
+    panic!("a rehearsal does not run steps, and charges nobody: {order:?}")
+}
+
+#[step]
+async fn ship(name: String) -> String {
+    panic!("a rehearsal does not run steps, and ships nothing: {name}")
+}
+
+#[workflow]
+async fn checkout(ctx: Context, order: Order) -> Result<String, Error> {
+    let payment = ctx.step(charge, &order).await?;
+    if order.cents > 1000 && !ctx.hook::<bool>("review").timeout("3d").await? {
+        return Err(Error::msg("not approved"));
+    }
+    let parcel = match ctx.step(ship, &order.name).await {
+        Ok(parcel) => parcel,
+        Err(error) if error.kind() == ErrorKind::Fatal => "no parcel".to_owned(),
+        Err(error) => return Err(error),
+    };
+    ctx.sleep("1h").await?;
+    Ok(format!("{payment}, {parcel}"))
+}
+
+fn order(cents: u64) -> Order {
+    Order { name: "42".into(), cents }
+}
+
+/// What a rehearsal says when it fails.
+fn check_report(rehearse: impl FnOnce(), expected: Expect) {
+    let panic = catch_unwind(AssertUnwindSafe(rehearse)).unwrap_err();
+    expected.assert_eq(panic.downcast_ref::<String>().unwrap());
+}
+
+#[test]
+fn a_workflow_goes_on_as_it_is_told() {
+    let order = order(4200);
+    let mut run = Rehearsal::of(checkout, &order);
+    run.asks_for(charge, &order);
+    run.completes(charge, "paid".to_owned());
+    run.waits_for_hook("review");
+    assert_eq!(run.open(), ["hook `review`, for 3d"]);
+    run.advances("1d");
+    assert_eq!(run.open(), ["hook `review`, for 2d"]);
+    run.receives("review", &true);
+    run.completes(ship, "sent".to_owned());
+    run.sleeps_for("1h");
+    run.advances("59m");
+    run.sleeps_for("1m");
+    assert_eq!(run.status(), None);
+    run.advances("1m");
+    assert_eq!(run.output().unwrap(), "paid, sent");
+    assert_eq!(run.status(), Some(Status::Completed));
+    assert_eq!(run.now().to_string(), "2030-01-02T01:00:00.000000Z");
+    assert_eq!(run.history().len(), 5);
+}
+
+#[test]
+fn a_step_that_fails_for_good_is_the_workflows_to_handle() {
+    let mut run = Rehearsal::of(checkout, order(1));
+    run.completes(charge, "paid".to_owned());
+    run.fails(ship, StepError::fatal("no stock"));
+    run.advances("1h");
+    assert_eq!(run.output().unwrap(), "paid, no parcel");
+
+    let mut run = Rehearsal::of(checkout, order(1));
+    run.fails(charge, std::io::Error::other("the bank is closed"));
+    let error = run.output().unwrap_err();
+    assert_eq!(error.to_string(), "step `charge` failed after 3 attempts: the bank is closed");
+    assert!(error.is_exhausted());
+    assert_eq!(run.status(), Some(Status::Failed));
+}
+
+#[test]
+fn a_payload_that_comes_early_is_kept() {
+    let mut run = Rehearsal::of(checkout, order(4200));
+    run.receives("review", &false);
+    run.completes(charge, "paid".to_owned());
+    assert_eq!(run.output().unwrap_err().message(), "not approved");
+}
+
+#[test]
+fn a_cancel_ends_waits_and_lets_steps_land() {
+    let mut run = Rehearsal::of(checkout, order(4200));
+    run.cancels("customer left");
+    run.asks_for(charge, order(4200));
+    run.completes(charge, "paid".to_owned());
+    run.cancels("a second one changes nothing");
+    run.advances("3d");
+    assert!(run.output().unwrap_err().is_timeout());
+
+    let mut run = Rehearsal::of(checkout, order(4200));
+    run.completes(charge, "paid".to_owned());
+    run.cancels("customer left");
+    assert!(run.output().unwrap_err().is_cancelled());
+    assert_eq!(run.status(), Some(Status::Cancelled));
+}
+
+#[workflow]
+async fn race(ctx: Context) -> Result<String, Error> {
+    let names = ["a", "b", "c"].map(|name| ctx.step(ship, name.to_owned()));
+    let mut ships: FuturesUnordered<_> = names.into_iter().collect();
+    let mut order = Vec::new();
+    while let Some(parcel) = ships.next().await {
+        order.push(parcel.unwrap_or_else(|error| error.message().to_owned()));
+    }
+    Ok(order.join(" "))
+}
+
+#[test]
+fn steps_of_one_name_end_in_any_order() {
+    let mut run = Rehearsal::of(race, ());
+    assert_eq!(run.open(), [r#"step `ship` with "a""#, r#"step `ship` with "b""#, r#"step `ship` with "c""#]);
+    run.completes_for(ship, "c".to_owned(), "C".to_owned());
+    run.fails_for(ship, "b".to_owned(), StepError::fatal("lost"));
+    run.completes(ship, "A".to_owned());
+    assert_eq!(run.output().unwrap(), "C lost A");
+}
+
+#[workflow]
+async fn first_of_two(ctx: Context) -> Result<String, Error> {
+    select! {
+        parcel = ctx.step(ship, "x".to_owned()) => parcel,
+        slept = ctx.sleep("1m") => slept.map(|()| "too late".to_owned()),
+    }
+}
+
+#[test]
+fn timers_fire_in_order_and_losers_of_a_race_are_not_open() {
+    let mut run = Rehearsal::of(first_of_two, ());
+    run.advances("1h");
+    assert_eq!(run.output().unwrap(), "too late");
+    assert!(run.open().is_empty());
+}
+
+const FETCH_USER: Step<u64, String> = Step::new("fetch-user");
+
+#[workflow]
+async fn greet(ctx: Context, id: u64) -> Result<String, Error> {
+    let user: String =
+        ctx.call("fetch-user", id, async |id| Err(StepError::msg(format!("no network for {id}")))).await?;
+    Ok(format!("hello {user}"))
+}
+
+#[test]
+fn a_step_in_place_is_named_by_a_constant() {
+    let mut run = Rehearsal::of(greet, 7);
+    run.asks_for(FETCH_USER, 7);
+    run.completes(FETCH_USER, "Ada".to_owned());
+    assert_eq!(run.output().unwrap(), "hello Ada");
+}
+
+#[test]
+fn a_wrong_expectation_is_answered_with_all_that_is_known() {
+    check_report(
+        || {
+            let mut run = Rehearsal::of(checkout, order(4200));
+            run.completes(charge, "paid".to_owned());
+            run.asks_for(charge, order(1));
+        },
+        expect![[r#"
+            workflow `checkout`: step `charge` with {"name":"42","cents":1} is not open
+            it waits for
+              hook `review`, for 3d
+            what happened
+              0s     run_started checkout {"name":"42","cents":4200}
+              0s     step_started 0 charge {"name":"42","cents":4200}
+              0s     step_completed 0 "paid"
+              0s     hook_opened 1 review
+        "#]],
+    );
+}
+
+#[test]
+fn an_output_before_the_end_says_what_the_run_waits_for() {
+    check_report(
+        || drop(Rehearsal::of(first_of_two, ()).output()),
+        expect![[r#"
+            workflow `first_of_two`: it has not ended
+            it waits for
+              step `ship` with "x"
+              timer, due in 1m
+            what happened
+              0s     run_started first_of_two null
+              0s     step_started 0 ship "x"
+              0s     timer_started 1 1m
+        "#]],
+    );
+}
+
+#[test]
+fn what_comes_after_the_end_is_refused() {
+    check_report(
+        || {
+            let mut run = Rehearsal::of(first_of_two, ());
+            run.advances("1h");
+            run.receives("review", &true);
+        },
+        expect![[r#"
+            workflow `first_of_two`: hook `review` cannot receive anything
+            the run is completed
+            what happened
+              0s     run_started first_of_two null
+              0s     step_started 0 ship "x"
+              0s     timer_started 1 1m
+              1m     timer_fired 1
+              1m     run_completed "too late"
+        "#]],
+    );
+}
+
+static CALLS: AtomicU32 = AtomicU32::new(0);
+
+#[workflow]
+async fn moody(ctx: Context) -> Result<(), Error> {
+    // Another answer at each replay, as a file or the environment would give.
+    if CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
+        ctx.sleep("1h").await?;
+    } else {
+        ctx.step(ship, "x".to_owned()).await?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_workflow_that_is_not_deterministic_is_found_out() {
+    let panic = catch_unwind(|| Rehearsal::of(moody, ())).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.contains("diverged at operation 0: history has timer"), "{text}");
+}
+
+#[workflow]
+async fn foreign(_ctx: Context) -> Result<(), Error> {
+    std::future::pending::<()>().await;
+    Ok(())
+}
+
+#[test]
+fn a_foreign_await_is_found_out() {
+    let panic = catch_unwind(|| Rehearsal::of(foreign, ())).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.contains("awaits something that is not an operation"), "{text}");
+}

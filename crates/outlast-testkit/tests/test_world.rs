@@ -1,0 +1,159 @@
+//! The test world: whole workflows under virtual time, with mocks.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use outlast::prelude::*;
+use outlast::{Status, Timestamp};
+use outlast_testkit::{TestClock, TestWorld, TestWorldBuilder};
+use parking_lot::Mutex;
+
+/// A state that no test has: its steps are mocked.
+struct Bank;
+
+#[step(attempts = 3)]
+async fn charge(cx: StepContext<Bank>, name: String, cents: u64) -> Result<String, StepError> {
+    let Bank = cx.state();
+    panic!("charges {name} {cents} outside of tests")
+}
+
+#[step]
+async fn thank(name: String) -> String {
+    format!("thanked {name}")
+}
+
+#[workflow]
+async fn checkout(ctx: Context, name: String, cents: u64) -> Result<String, Error> {
+    let payment = ctx.step(charge, (name.clone(), cents)).await?;
+    ctx.sleep("30d").await?;
+    let approved = ctx.hook::<bool>("review").timeout("3d").await?;
+    let thanks = ctx.step(thank, name).await?;
+    Ok(format!("{payment}, {approved}, {thanks}"))
+}
+
+/// The world of most tests: a mocked bank, and the rest as it is.
+fn shop() -> TestWorldBuilder<()> {
+    TestWorld::builder()
+        .register((checkout, thank))
+        .mock(charge, |(name, cents)| Ok(format!("{name} paid {cents}")))
+}
+
+fn input() -> (String, u64) {
+    ("Ada".to_owned(), 4200)
+}
+
+fn day(days: u64) -> Timestamp {
+    TestClock::BEGIN.plus(std::time::Duration::from_secs(days * 86_400))
+}
+
+async fn an_order_is_approved(shop: TestWorldBuilder<()>) {
+    let world = shop.start().await;
+    let run = world.client().start(checkout, input()).await.unwrap();
+    assert_eq!(world.wait_for_sleep(&run).await, day(30));
+    assert_eq!(world.now(), TestClock::BEGIN);
+    world.advance("29d").await;
+    assert_eq!(run.view().await.unwrap().status, Status::Waiting);
+    world.wait_for_hook(&run, "review").await;
+    assert_eq!(world.now(), day(30));
+    run.send("review", &true).await.unwrap();
+    assert_eq!(world.run_until_done(&run).await.unwrap(), "Ada paid 4200, true, thanked Ada");
+    assert_eq!(world.now(), day(30));
+    world.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn time_passes_only_as_the_test_says() {
+    an_order_is_approved(shop()).await;
+}
+
+#[tokio::test]
+async fn a_file_is_as_good_as_memory() {
+    an_order_is_approved(shop().on_sqlite()).await;
+}
+
+#[tokio::test]
+async fn a_trusting_world_keeps_futures() {
+    an_order_is_approved(shop().trusting()).await;
+}
+
+#[tokio::test]
+async fn timeouts_come_by_themselves() {
+    let world = shop().start().await;
+    let run = world.client().start(checkout, input()).await.unwrap();
+    assert!(world.run_until_done(&run).await.unwrap_err().is_timeout());
+    assert_eq!(world.now(), day(33));
+}
+
+#[tokio::test]
+async fn the_clock_can_be_moved_to_a_moment_or_to_the_end_of_everything() {
+    let world = shop().start().await;
+    let run = world.client().start(checkout, input()).await.unwrap();
+    world.advance_to(day(31)).await;
+    assert_eq!(world.now(), day(31));
+    world.wait_for_hook(&run, "review").await;
+    assert_eq!(world.now(), day(31));
+    world.run_until_idle().await;
+    assert_eq!(run.view().await.unwrap().status, Status::Failed);
+    assert_eq!(world.clock().now(), day(33));
+}
+
+#[tokio::test]
+async fn a_mock_is_attempted_as_its_step_would_be() {
+    let attempts = Arc::new(AtomicU32::new(0));
+    let count = attempts.clone();
+    let world = TestWorld::builder()
+        .state(Bank)
+        // In either order: a mock wins.
+        .mock(charge, move |(_, cents)| match count.fetch_add(1, Ordering::Relaxed) {
+            0 => Err(StepError::msg("the bank is closed")),
+            1 => panic!("the bank burns"),
+            _ => Ok(format!("paid {cents} at last")),
+        })
+        .register((checkout, charge, thank))
+        .start()
+        .await;
+    let run = world.client().start(checkout, input()).await.unwrap();
+    run.send("review", &false).await.unwrap();
+    let output = world.run_until_done(&run).await.unwrap();
+    assert_eq!(output, "paid 4200 at last, false, thanked Ada");
+    assert_eq!(attempts.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test]
+async fn a_mock_can_remember_what_it_was_given() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let given = seen.clone();
+    let world = shop()
+        .mock(thank, move |name| {
+            given.lock().push(name);
+            Err(StepError::fatal("no thanks"))
+        })
+        .start()
+        .await;
+    let run = world.client().start(checkout, input()).await.unwrap();
+    run.send("review", &true).await.unwrap();
+    assert_eq!(world.run_until_done(&run).await.unwrap_err().to_string(), "step `thank` failed: no thanks");
+    assert_eq!(*seen.lock(), ["Ada"]);
+}
+
+#[tokio::test]
+#[should_panic(expected = "does not come to its end: it is waiting, for hook `never`")]
+async fn a_wait_without_end_is_a_message_and_no_hang() {
+    #[workflow]
+    async fn hopeful(ctx: Context) -> Result<(), Error> {
+        ctx.hook::<()>("never").await
+    }
+    let world = TestWorld::builder().register(hopeful).start().await;
+    let run = world.client().start(hopeful, ()).await.unwrap();
+    let _ = world.run_until_done(&run).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "step `charge` is not registered with this worker")]
+async fn a_stuck_run_is_a_message_and_no_hang() {
+    let world = TestWorld::builder().register((checkout, thank)).start().await;
+    let run = world.client().start(checkout, input()).await.unwrap();
+    world.wait_for_hook(&run, "review").await;
+}

@@ -1,0 +1,197 @@
+//! One run without a world or a worker, for the `Rehearsal` of `outlast-testkit`. Not a promise.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use outlast_core::event::{FORMAT, OpNumber, Outcome};
+use outlast_core::{
+    Codec, Event, Failure, MessageId, Payload, PlainJson, Retry, RunId, RunStarted, Status, Stuck,
+    StuckReason, Timestamp, TurnId, TurnRecord, Wait,
+};
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, StepError};
+use crate::registry::{Register, Registered, Registry, WorkflowMark};
+use crate::replay::{Delivery, Machine};
+use crate::workflow::{WorkflowDefinition, WorkflowFn};
+
+/// The id of every run without a world: what is random in it is the same in every test.
+const RUN: RunId = RunId::from_bits(0x01bc_0000_0000_0000_0000_0000_0000_0001);
+
+/// A run that is told what to know by its owner, and replayed after every turn.
+pub struct LoneRun {
+    code: Registered,
+    codec: Arc<dyn Codec>,
+    machine: Machine,
+    history: Vec<TurnRecord>,
+    now: Timestamp,
+    messages: u128,
+    /// When each step would be attempted again.
+    retries: BTreeMap<OpNumber, Retry>,
+}
+
+impl LoneRun {
+    /// The run that `workflow` begins with `input`, as it is after its first turn.
+    ///
+    /// # Errors
+    ///
+    /// Why the run is stuck.
+    pub fn begin<F, Args>(workflow: F, input: Payload, now: Timestamp) -> Result<Self, Stuck>
+    where
+        F: WorkflowFn<Args>,
+    {
+        let codec: Arc<dyn Codec> = Arc::new(PlainJson);
+        let mut registry = Registry::new(Arc::new(()), codec.clone());
+        Register::<(), WorkflowMark<Args>>::register(workflow, &mut registry);
+        let code = registry.finish().map_err(|error| stuck(error.message()))?;
+        let started = RunStarted {
+            workflow: <F::Definition as WorkflowDefinition>::NAME.into(),
+            version: <F::Definition as WorkflowDefinition>::VERSION,
+            format: FORMAT,
+            key: None,
+            input,
+            headers: Default::default(),
+        };
+        let machine = Machine::new(RUN, &started, &code, &codec, now)?;
+        let mut run =
+            Self { code, codec, machine, history: Vec::new(), now, messages: 0, retries: BTreeMap::new() };
+        run.turn(vec![Event::RunStarted(started)], Machine::begin)?;
+        Ok(run)
+    }
+
+    /// Ends a step that is open: with an output, or for good with an error.
+    ///
+    /// # Errors
+    ///
+    /// Why the run is stuck; so for every other call that tells it something.
+    pub fn end_step(
+        &mut self,
+        op: OpNumber,
+        step: &str,
+        outcome: Result<Payload, StepError>,
+    ) -> Result<(), Stuck> {
+        let retry = self.retries.get(&op).copied().unwrap_or_default();
+        let outcome = outcome.map_err(|error| for_good(error, step, retry));
+        self.tell(Delivery::StepEnded { op, outcome })
+    }
+
+    /// Gives a payload to a hook.
+    ///
+    /// # Errors
+    ///
+    /// As [`end_step`](Self::end_step).
+    pub fn receive(&mut self, hook: &str, payload: Payload) -> Result<(), Stuck> {
+        let message = self.message();
+        self.tell(Delivery::Hook { name: hook.into(), message, payload })
+    }
+
+    /// Asks the run to stop.
+    ///
+    /// # Errors
+    ///
+    /// As [`end_step`](Self::end_step).
+    pub fn cancel(&mut self, reason: &str) -> Result<(), Stuck> {
+        let message = self.message();
+        self.tell(Delivery::Cancel { message, reason: reason.into() })
+    }
+
+    /// Moves the time on, through everything that is due until then.
+    ///
+    /// # Errors
+    ///
+    /// As [`end_step`](Self::end_step).
+    pub fn advance_to(&mut self, moment: Timestamp) -> Result<(), Stuck> {
+        while let Some(due) = self.machine.next_due().filter(|due| *due <= moment && self.ended().is_none()) {
+            self.now = self.now.max(due);
+            let timers = self.machine.take_due(due);
+            self.turn(Vec::new(), |machine, events| {
+                timers.into_iter().try_for_each(|(_, op)| machine.deliver(Delivery::Timer { op }, events))
+            })?;
+        }
+        self.now = self.now.max(moment);
+        Ok(())
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// All turns so far.
+    pub fn history(&self) -> &[TurnRecord] {
+        &self.history
+    }
+
+    /// The timers and hooks that it waits for.
+    pub fn waits(&self) -> Vec<Wait> {
+        self.machine.waits()
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&self) -> Option<Status> {
+        self.machine.ended()
+    }
+
+    /// What the workflow returned, if it has ended.
+    pub fn output<O: DeserializeOwned>(&self) -> Option<Result<O, Error>> {
+        let last = self.history.last().and_then(|turn| turn.events.last());
+        Some(match last.and_then(Outcome::of_final)? {
+            Outcome::Completed(output) => output.decode().map_err(Error::from),
+            Outcome::Failed(failure) | Outcome::Cancelled(failure) => Err(Error::of_failure(failure)),
+        })
+    }
+
+    fn message(&mut self) -> MessageId {
+        self.messages += 1;
+        MessageId::from_bits(self.messages)
+    }
+
+    fn tell(&mut self, delivery: Delivery) -> Result<(), Stuck> {
+        self.turn(Vec::new(), |machine, events| machine.deliver(delivery, events))
+    }
+
+    /// Computes a turn, and proves that a replay of the whole history comes to the same.
+    fn turn(
+        &mut self,
+        mut events: Vec<Event>,
+        compute: impl FnOnce(&mut Machine, &mut Vec<Event>) -> Result<(), Stuck>,
+    ) -> Result<(), Stuck> {
+        self.machine.set_time(self.now);
+        compute(&mut self.machine, &mut events)?;
+        let seq = self.history.iter().map(|turn| turn.events.len() as u64).sum();
+        let id = TurnId::from_bits(self.history.len() as u128);
+        self.history.push(TurnRecord { id, seq, at: self.now, build: "rehearsal".into(), events });
+        let steps = self.machine.take_startable().into_iter();
+        self.retries.extend(steps.map(|step| (step.op, step.policy.retry)));
+        self.verify()
+    }
+
+    fn verify(&self) -> Result<(), Stuck> {
+        let replayed = Machine::replay(RUN, self.history.clone(), &self.code, &self.codec)?;
+        let (live, again) = (self.machine.summary(), replayed.summary());
+        if live == again && self.machine.ended() == replayed.ended() {
+            return Ok(());
+        }
+        Err(stuck(format!("the run is not the same after a replay.\nlive:\n{live}\nreplayed:\n{again}")))
+    }
+}
+
+impl fmt::Debug for LoneRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoneRun").field("now", &self.now).field("history", &self.history).finish()
+    }
+}
+
+/// The failure of a step whose every attempt ended with this error.
+fn for_good(error: StepError, step: &str, retry: Retry) -> Failure {
+    let (failure, _) = error.into_parts();
+    let is_retried = retry.pause_after(1, &failure, 0.0).is_some();
+    let attempts = if is_retried { retry.attempts_max() } else { 1 };
+    let is_exhausted = failure.kind.is_retryable() && retry.is_exhausted(attempts);
+    Failure { is_exhausted, ..failure.of_step(step, attempts) }
+}
+
+fn stuck(message: impl Into<String>) -> Stuck {
+    Stuck { reason: StuckReason::Diverged, message: message.into(), build: String::new() }
+}

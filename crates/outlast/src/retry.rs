@@ -1,0 +1,71 @@
+//! Retries outside workflows.
+
+use std::future::Future;
+
+use outlast_core::{Clock, Failure, Retry};
+
+use crate::clock::SystemClock;
+use crate::error::{NextAttempt, StepError};
+use crate::ids::chance;
+
+/// Calls `work` until it succeeds, as often and after such pauses as `retry` says.
+///
+/// This is for code outside workflows, such as a program's start; nothing is recorded. In a workflow,
+/// steps are retried by themselves, and their pauses survive a crash. Errors are judged as those of
+/// steps are: [`StepError::fatal`], [`StepError::retry_after`] and classes work alike.
+///
+/// ```
+/// # use outlast::prelude::*;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let mut calls = 0;
+/// let port = outlast::retry(Retry::constant().initial("1ms"), || {
+///     calls += 1;
+///     let text = if calls < 3 { "soon" } else { "8080" };
+///     async move { text.parse::<u16>() }
+/// });
+/// assert_eq!(port.await.unwrap(), 8080);
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// The last error, when no attempt is left or it is not to be retried.
+pub async fn retry<T, E, F, Fut>(retry: Retry, work: F) -> Result<T, StepError>
+where
+    E: Into<StepError>,
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+{
+    retry_with_clock(&SystemClock, retry, work).await
+}
+
+/// As [`retry`], but pauses are those of a clock, such as a test's.
+///
+/// # Errors
+///
+/// The last error, when no attempt is left or it is not to be retried.
+pub async fn retry_with_clock<T, E, F, Fut>(
+    clock: &dyn Clock,
+    retry: Retry,
+    mut work: F,
+) -> Result<T, StepError>
+where
+    E: Into<StepError>,
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+{
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let (failure, next) = match work().await {
+            Ok(output) => return Ok(output),
+            Err(error) => error.into().into_parts(),
+        };
+        let Some(pause) = retry.pause_after(attempt, &failure, chance()) else {
+            let is_exhausted = failure.kind.is_retryable() && retry.is_exhausted(attempt);
+            return Err(StepError::of_failure(Failure { attempts: attempt, is_exhausted, ..failure }));
+        };
+        let at = next.unwrap_or(NextAttempt::After(pause)).moment(clock.now());
+        drop(clock.sleep_until(at).await);
+    }
+}

@@ -1,0 +1,53 @@
+//! The guide's pages as documentation tests: a snippet that does not compile fails the build.
+
+/// Makes each page an item whose documentation it is, and lists them for the test below.
+macro_rules! pages {
+    ($($name:ident = $file:literal),* $(,)?) => {
+        $(
+            #[cfg(doctest)]
+            #[doc = include_str!(concat!("src/", $file))]
+            pub struct $name;
+        )*
+
+        #[cfg(test)]
+        const PAGES: &[(&str, &str)] = &[$(($file, include_str!(concat!("src/", $file)))),*];
+    };
+}
+
+pages! {
+    Introduction = "introduction.md",
+    FirstSteps = "first-steps.md",
+    Steps = "steps.md",
+    Time = "time.md",
+    Hooks = "hooks.md",
+    Parallel = "parallel.md",
+    Versions = "versions.md",
+    Errors = "errors.md",
+    Testing = "testing.md",
+    Sqlite = "sqlite.md",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PAGES;
+
+    const SUMMARY: &str = include_str!("src/SUMMARY.md");
+    const PAGE_LINES_MAX: usize = 150;
+
+    #[test]
+    fn every_page_is_in_the_summary_and_compiled() {
+        let listed = SUMMARY.matches("](").count();
+        assert_eq!(listed, PAGES.len(), "the summary and the list of pages differ");
+        for (file, _) in PAGES {
+            assert!(SUMMARY.contains(&format!("]({file})")), "{file} is not in SUMMARY.md");
+        }
+    }
+
+    #[test]
+    fn a_page_is_read_in_one_go() {
+        for (file, text) in PAGES {
+            let lines = text.lines().count();
+            assert!(lines <= PAGE_LINES_MAX, "{file} has {lines} lines, the limit is {PAGE_LINES_MAX}");
+        }
+    }
+}
