@@ -93,6 +93,41 @@ fn hooks_shows_every_way_an_approval_ends() {
     );
 }
 
+#[test]
+fn parallel_has_many_steps_under_way_and_never_too_many() {
+    let shown = stdout(Command::new(built("parallel")).output().unwrap());
+    assert_lines(
+        &shown,
+        &[
+            "small image 1, small image 2, small image 3",
+            "100 done, never more than 2 under way",
+            "7 EUR at the fast shop",
+            "nobody answered",
+        ],
+    );
+}
+
+#[test]
+fn versions_survives_a_careless_deploy() {
+    let shown = stdout(Command::new(built("versions")).output().unwrap());
+    assert_lines(
+        &shown,
+        &[
+            "diverged at operation 0",
+            "history has step `pack`",
+            "step `insure`",
+            "not insured, packed a chair, sent to Ada",
+            "packed a table, to be fetched, says version 2",
+        ],
+    );
+}
+
+#[test]
+fn testing_is_a_program_as_well() {
+    let shown = stdout(Command::new(built("testing")).output().unwrap());
+    assert_lines(&shown, &["back after", "reminders"]);
+}
+
 fn quickstart(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(built("quickstart"));
     command.args(arguments).current_dir(folder);

@@ -21,7 +21,8 @@ test [--only STAGE] [CARGO TEST ARGUMENTS]
 
 /// The examples that are executed, each with its arguments. Those that write a file are executed, and
 /// killed, in temporary folders by the tests of their package.
-const EXAMPLES: &[(&str, &[&str])] = &[("hooks", &[]), ("quickstart", &["--help"])];
+const EXAMPLES: &[(&str, &[&str])] =
+    &[("hooks", &[]), ("parallel", &[]), ("quickstart", &["--help"]), ("testing", &[]), ("versions", &[])];
 
 /// The package that holds the examples.
 const EXAMPLES_PACKAGE: &str = "outlast-examples";

@@ -83,6 +83,8 @@ pub enum Event {
         failure: Failure,
         /// When the next attempt is due.
         retry_at: Timestamp,
+        /// The details of its last heartbeat, for the next attempt.
+        details: Option<Payload>,
     },
     /// The workflow dropped the step's operation: it is not attempted again, its outcome is discarded.
     StepDropped {

@@ -13,13 +13,13 @@ pub struct Failure {
     pub message: String,
     /// The author's durable name for this very error, such as `card_declined`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
+    pub code: Option<Box<str>>,
     /// Where the fault lies, when that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<ErrorClass>,
     /// The step that failed, when a step did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<String>,
+    pub step: Option<Box<str>>,
     /// How often the step was attempted, when a step failed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
@@ -53,6 +53,8 @@ pub enum FailureKind {
     Limit,
     /// A value does not fit: a payload of another type, a text that is not a duration.
     Invalid,
+    /// Whether it happened is not known: the worker was lost while it was being attempted.
+    Unknown,
 }
 
 /// Where the fault for an error lies, as far as it says when another attempt may end better.
@@ -149,7 +151,7 @@ impl Failure {
     /// This failure with its author's name for it, cut to the length of a name.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
-        self.code = Some(cut_to(code.into(), NAME_BYTES_MAX));
+        self.code = Some(cut_to(code.into(), NAME_BYTES_MAX).into());
         self
     }
 
@@ -160,7 +162,7 @@ impl Failure {
 
     /// This failure as that of `step` after so many attempts.
     #[must_use]
-    pub fn of_step(mut self, step: impl Into<String>, attempts: u32) -> Self {
+    pub fn of_step(mut self, step: impl Into<Box<str>>, attempts: u32) -> Self {
         self.step = Some(step.into());
         self.attempts = attempts;
         self

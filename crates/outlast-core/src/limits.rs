@@ -54,6 +54,10 @@ pub const HISTORY_TURNS_READ_MAX: usize = 10_000;
 /// Runs that a worker holds at the same time, unless its builder says otherwise.
 pub const LIVE_RUNS_DEFAULT: usize = 10_000;
 
+/// Attempts at blocking steps that a worker makes at the same time, unless its builder says otherwise.
+/// Each has a thread; tokio's own limit is 512, and others need some of them.
+pub const BLOCKING_ATTEMPTS_DEFAULT: usize = 128;
+
 /// Futures of waiting runs that a worker keeps, unless its builder says otherwise.
 pub const CACHED_FUTURES_DEFAULT: usize = 10_000;
 

@@ -14,11 +14,31 @@ pub struct Policy {
     pub retry: Retry,
     /// How long one attempt may take.
     pub timeout: Option<Duration>,
+    /// How long an attempt may go without a heartbeat.
+    pub heartbeat_timeout: Option<Duration>,
+    /// How many attempts at the step one worker makes at the same time.
+    pub limit: Option<u32>,
+    /// Whether the code blocks its thread, and so runs on the pool for that.
+    pub is_blocking: bool,
+    /// Whether there is no other attempt, whatever becomes of the first.
+    pub is_at_most_once: bool,
 }
 
 impl Policy {
-    /// [`Retry::DEFAULT`], without a time limit.
-    pub const DEFAULT: Self = Self { retry: Retry::DEFAULT, timeout: None };
+    /// [`Retry::DEFAULT`], without limits of time or number.
+    pub const DEFAULT: Self = Self {
+        retry: Retry::DEFAULT,
+        timeout: None,
+        heartbeat_timeout: None,
+        limit: None,
+        is_blocking: false,
+        is_at_most_once: false,
+    };
+
+    /// The retry that holds: none for a step that is attempted at most once.
+    pub fn retry(&self) -> Retry {
+        if self.is_at_most_once { Retry::none() } else { self.retry }
+    }
 }
 
 impl Default for Policy {

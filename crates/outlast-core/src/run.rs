@@ -285,12 +285,27 @@ pub struct RunQuery {
     pub statuses: Vec<Status>,
     /// Only runs of this workflow.
     pub workflow: Option<Arc<str>>,
+    /// Only the run that was started with this key.
+    pub key: Option<String>,
     /// How the list is sorted.
     pub order: Order,
     /// Only runs behind this one, in the list's order.
     pub after: Option<RunId>,
     /// How many at the most; at most [`PAGE_RUNS_MAX`](crate::limits::PAGE_RUNS_MAX).
     pub limit: usize,
+}
+
+impl RunQuery {
+    /// Whether a run is one of those to list, apart from its place in the list.
+    pub fn wants(&self, run: &RunView) -> bool {
+        (self.statuses.is_empty() || self.statuses.contains(&run.status))
+            && self.workflow.as_ref().is_none_or(|workflow| run.workflow == *workflow)
+            && self.key.as_ref().is_none_or(|key| run.key.as_ref() == Some(key))
+            && self.after.is_none_or(|after| match self.order {
+                Order::NewestFirst => run.id < after,
+                Order::OldestFirst => run.id > after,
+            })
+    }
 }
 
 /// How a list of runs is sorted. Ids are time-ordered, so by id is by time.

@@ -61,6 +61,14 @@ impl Argument {
         }
     }
 
+    /// A word without a value.
+    pub(crate) fn flag(&self) -> Result<()> {
+        match &self.value {
+            None => Ok(()),
+            Some(_) => Err(self.error(format!("`{0}` is a word by itself, without a value", self.key))),
+        }
+    }
+
     /// A whole number from 1.
     pub(crate) fn count(&self) -> Result<u32> {
         match self.literal() {

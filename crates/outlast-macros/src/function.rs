@@ -46,9 +46,14 @@ pub(crate) fn wrapped(
 
     // Located at the name, so that "the future is not `Send`" points there and not at the attribute.
     let here = Span::mixed_site().located_at(name.span());
-    let call = quote_spanned!(here=> __outlast_body(#(#names),*).await);
-    let result = into_result(call, &signature.returned);
-    let body = quote_spanned!(here=> ::outlast::#future_type::new(async move { #result }));
+    let call = quote_spanned!(here=> __outlast_body(#(#names),*));
+    let body = if kind == Kind::BlockingStep {
+        let result = into_result(call, &signature.returned);
+        quote_spanned!(here=> ::outlast::#future_type::blocking(move || #result))
+    } else {
+        let result = into_result(quote_spanned!(here=> #call.await), &signature.returned);
+        quote_spanned!(here=> ::outlast::#future_type::new(async move { #result }))
+    };
     let mut block = TokenStream::new();
     function.block.brace_token.surround(&mut block, |block| block.extend(quote!(#original #body)));
     quote! {

@@ -1,4 +1,4 @@
-//! The two kinds of definitions, and the words in which they differ.
+//! The kinds of definitions, and the words in which they differ.
 
 use std::fmt;
 
@@ -11,6 +11,8 @@ use syn::ext::IdentExt;
 pub(crate) enum Kind {
     /// `#[step]`
     Step,
+    /// `#[step(blocking)]`
+    BlockingStep,
     /// `#[workflow]`
     Workflow,
 }
@@ -19,7 +21,7 @@ impl Kind {
     /// The word for it, as in the attribute.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Self::Step => "step",
+            Self::Step | Self::BlockingStep => "step",
             Self::Workflow => "workflow",
         }
     }
@@ -27,7 +29,7 @@ impl Kind {
     /// The name of the type of its context.
     pub(crate) fn context(self) -> &'static str {
         match self {
-            Self::Step => "StepContext",
+            Self::Step | Self::BlockingStep => "StepContext",
             Self::Workflow => "Context",
         }
     }
@@ -35,7 +37,7 @@ impl Kind {
     /// How its context is usually written as a parameter.
     pub(crate) fn context_parameter(self) -> &'static str {
         match self {
-            Self::Step => "cx: StepContext",
+            Self::Step | Self::BlockingStep => "cx: StepContext",
             Self::Workflow => "ctx: Context",
         }
     }

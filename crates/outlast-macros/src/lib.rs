@@ -55,6 +55,10 @@ use kind::Kind;
 /// | `initial = "200ms"` | the pause after the first failed attempt |
 /// | `multiplier = 2.0` | by how much each pause is longer than the one before, from 1 |
 /// | `pause_max = "1m"` | the longest pause |
+/// | `heartbeat_timeout = "10s"` | how long an attempt may go without `cx.heartbeat(…)` |
+/// | `limit = 10` | how many attempts at the step one worker makes at the same time |
+/// | `blocking` | the function is not `async` and blocks its thread: it runs on the pool for that |
+/// | `at_most_once` | there is no second attempt, not even after a crash; then it fails as unknown |
 /// | `name = "…"` | the durable name, 1 to 128 bytes, instead of the function's |
 /// | `was = "…"`, `was = ["…", "…"]` | earlier durable names, whose histories are accepted |
 ///
@@ -169,7 +173,7 @@ fn on_function(kind: Kind, arguments: TokenStream, item: TokenStream) -> TokenSt
     let item = proc_macro2::TokenStream::from(item);
     let (expansion, errors) = match syn::parse2::<ItemFn>(item.clone()) {
         Ok(function) => match kind {
-            Kind::Step => step::expand(arguments.into(), &function),
+            Kind::Step | Kind::BlockingStep => step::expand(arguments.into(), &function),
             Kind::Workflow => workflow::expand(arguments.into(), &function),
         },
         Err(error) => not_a_function(kind, item, error),

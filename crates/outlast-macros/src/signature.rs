@@ -199,8 +199,18 @@ pub(crate) fn bare(ty: &Type) -> &Type {
 fn refuse_qualifiers(function: &ItemFn, kind: Kind, errors: &mut Errors) {
     let signature = &function.sig;
     let name = &signature.ident;
-    if signature.asyncness.is_none() {
-        errors.at(signature.fn_token, format!("{kind} goes on an `async fn`; write `async fn {name}`"));
+    match (&signature.asyncness, kind) {
+        (Some(asyncness), Kind::BlockingStep) => {
+            errors.at(asyncness, "a step that is `blocking` is not `async`; remove one of the two");
+        }
+        (None, Kind::Step) => errors.at(
+            signature.fn_token,
+            format!("{kind} goes on an `async fn`; write `async fn {name}`, or `#[step(blocking)]`"),
+        ),
+        (None, Kind::Workflow) => {
+            errors.at(signature.fn_token, format!("{kind} goes on an `async fn`; write `async fn {name}`"));
+        }
+        _ => {}
     }
     if let Some(constness) = &signature.constness {
         errors.at(constness, format!("{kind} does not go on a `const fn`; remove `const`"));

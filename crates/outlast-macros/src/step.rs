@@ -12,8 +12,23 @@ use crate::names::Names;
 use crate::signature::{Context, Signature};
 use crate::{arguments, duration, function};
 
-const KNOWN: [&str; 8] =
-    ["attempts", "timeout", "retry", "initial", "multiplier", "pause_max", "name", "was"];
+const KNOWN: [&str; 12] = [
+    "attempts",
+    "timeout",
+    "retry",
+    "initial",
+    "multiplier",
+    "pause_max",
+    "heartbeat_timeout",
+    "limit",
+    "blocking",
+    "at_most_once",
+    "name",
+    "was",
+];
+
+/// What makes no sense for a step without a second attempt.
+const FOR_RETRIES: [&str; 5] = ["attempts", "retry", "initial", "multiplier", "pause_max"];
 
 /// What `retry = "…"` may name: the functions of `Retry` without parameters.
 const RETRIES: [&str; 7] = ["exponential", "linear", "constant", "api", "database", "network", "none"];
@@ -32,13 +47,14 @@ pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (TokenStream,
         std::mem::take(&mut arguments.was),
         &mut errors,
     );
-    let expansion = match Signature::of(function, Kind::Step, &mut errors) {
+    let kind = if arguments.is_blocking { Kind::BlockingStep } else { Kind::Step };
+    let expansion = match Signature::of(function, kind, &mut errors) {
         Some(signature) => {
-            let marker = function::marker(function, Kind::Step);
+            let marker = function::marker(function, kind);
             let definition = definition(function, &signature, &names, &arguments);
             let code = code(function, &signature);
             let future_type = Ident::new("Attempt", Span::call_site());
-            let wrapped = function::wrapped(function, &signature, Kind::Step, &future_type);
+            let wrapped = function::wrapped(function, &signature, kind, &future_type);
             quote!(#marker #definition #code #wrapped)
         }
         None => quote!(#function),
@@ -55,6 +71,10 @@ struct Arguments {
     initial: Option<Duration>,
     multiplier: Option<f64>,
     pause_max: Option<Duration>,
+    heartbeat_timeout: Option<Duration>,
+    limit: Option<u32>,
+    is_blocking: bool,
+    is_at_most_once: bool,
     name: Option<LitStr>,
     was: Vec<LitStr>,
 }
@@ -66,14 +86,11 @@ impl Arguments {
         for argument in &arguments {
             match argument.name().as_str() {
                 "attempts" => step.attempts = errors.keep(argument.count()),
-                "timeout" => {
-                    step.timeout = errors.keep(argument.duration());
-                    if step.timeout == Some(Duration::ZERO) {
-                        errors.push(
-                            argument.error("no attempt ends in no time; give a longer `timeout`, or none"),
-                        );
-                    }
-                }
+                "timeout" => step.timeout = errors.keep(time_limit(argument)),
+                "heartbeat_timeout" => step.heartbeat_timeout = errors.keep(time_limit(argument)),
+                "limit" => step.limit = errors.keep(argument.count()),
+                "blocking" => step.is_blocking = errors.keep(argument.flag()).is_some(),
+                "at_most_once" => step.is_at_most_once = errors.keep(argument.flag()).is_some(),
                 "retry" => step.retry = errors.keep(retry(argument)),
                 "initial" => step.initial = errors.keep(argument.duration()),
                 "multiplier" => step.multiplier = errors.keep(argument.factor()),
@@ -82,16 +99,26 @@ impl Arguments {
                 _ => step.was = errors.keep(argument.texts()).unwrap_or_default(),
             }
         }
-        let find = |name: &str| arguments.iter().find(|argument| argument.name() == name);
-        if step.pause_max.is_some() && step.initial > step.pause_max {
-            if let Some(initial) = find("initial") {
-                errors.push(initial.error("the first pause is longer than `pause_max`; raise `pause_max`"));
+        if step.is_at_most_once {
+            for argument in
+                arguments.iter().filter(|argument| FOR_RETRIES.contains(&argument.name().as_str()))
+            {
+                let name = argument.name();
+                let message = format!("a step that is `at_most_once` has no second attempt; remove `{name}`");
+                errors.push(argument.error(message));
             }
         }
-        if step.retry.as_ref().is_some_and(|retry| WITHOUT_MULTIPLIER.iter().any(|name| retry == name)) {
-            if let Some(multiplier) = find("multiplier") {
-                errors.push(multiplier.error("only exponential pauses have a `multiplier`; remove it"));
-            }
+        let find = |name: &str| arguments.iter().find(|argument| argument.name() == name);
+        if step.pause_max.is_some()
+            && step.initial > step.pause_max
+            && let Some(initial) = find("initial")
+        {
+            errors.push(initial.error("the first pause is longer than `pause_max`; raise `pause_max`"));
+        }
+        if step.retry.as_ref().is_some_and(|retry| WITHOUT_MULTIPLIER.iter().any(|name| retry == name))
+            && let Some(multiplier) = find("multiplier")
+        {
+            errors.push(multiplier.error("only exponential pauses have a `multiplier`; remove it"));
         }
         step
     }
@@ -105,6 +132,18 @@ impl Arguments {
         }
         if let Some(timeout) = self.timeout.map(duration::tokens) {
             statements.extend(quote!(#policy.timeout = ::core::option::Option::Some(#timeout);));
+        }
+        if let Some(timeout) = self.heartbeat_timeout.map(duration::tokens) {
+            statements.extend(quote!(#policy.heartbeat_timeout = ::core::option::Option::Some(#timeout);));
+        }
+        if let Some(limit) = self.limit.map(Literal::u32_unsuffixed) {
+            statements.extend(quote!(#policy.limit = ::core::option::Option::Some(#limit);));
+        }
+        if self.is_blocking {
+            statements.extend(quote!(#policy.is_blocking = true;));
+        }
+        if self.is_at_most_once {
+            statements.extend(quote!(#policy.is_at_most_once = true;));
         }
         if statements.is_empty() {
             return quote!(::outlast::Policy::DEFAULT);
@@ -138,6 +177,16 @@ impl Arguments {
         let values = calls.iter().map(|(_, value)| value);
         Some(quote!(#begin #(.#methods(#values))*))
     }
+}
+
+/// How long something may take, which is not no time.
+fn time_limit(argument: &arguments::Argument) -> syn::Result<Duration> {
+    let limit = argument.duration()?;
+    if limit.is_zero() {
+        let name = argument.name();
+        return Err(argument.error(format!("no attempt ends in no time; give a longer `{name}`, or none")));
+    }
+    Ok(limit)
 }
 
 /// The function of `Retry` that an argument names.
@@ -290,6 +339,30 @@ mod tests {
     }
 
     #[test]
+    fn a_blocking_step_is_a_plain_function_inside() {
+        let function = syn::parse_quote! {
+            fn hash(text: String) -> Result<u64, Broken> { Ok(0) }
+        };
+        let (expansion, errors) = expand(quote!(blocking, limit = 2), &function);
+        assert_eq!(errors.text(), "");
+        let text = prettyplease::unparse(&syn::parse2(expansion).unwrap());
+        let rest = text.split_once("fn hash").unwrap().1;
+        expect![[r#"
+            (text: String) -> ::outlast::Attempt<__step_hash> {
+                #[allow(clippy::unused_async)]
+                fn __outlast_body(text: String) -> Result<u64, Broken> {
+                    Ok(0)
+                }
+                ::outlast::Attempt::blocking(move || ::core::result::Result::map_err(
+                    __outlast_body(text),
+                    ::core::convert::Into::into,
+                ))
+            }
+        "#]]
+        .assert_eq(rest);
+    }
+
+    #[test]
     fn a_step_without_context_has_code_for_every_state() {
         let function = syn::parse_quote! {
             async fn greet((first, last): (String, String), _times: u8) {}
@@ -365,6 +438,9 @@ mod tests {
                 r#"#[step(retry = "apis")] async fn f() {}"#,
                 r#"#[step(retry = "linear", multiplier = 2.0)] async fn f() {}"#,
                 "#[step(timeout)] async fn f() {}",
+                "#[step(blocking = true, limit = 0)] async fn f() {}",
+                "#[step(blocking)] async fn f() {}",
+                "#[step(at_most_once, attempts = 3, retry = \"api\")] async fn f() {}",
                 "#[step(attempts: 5)] async fn f() {}",
             ],
             expect![[r#"
@@ -385,13 +461,23 @@ mod tests {
                 0.5
                     `multiplier` is a number of at least 1, such as `multiplier = 2.0`
                 retries
-                    unknown argument `retries`; `#[step]` knows `attempts`, `timeout`, `retry`, `initial`, `multiplier`, `pause_max`, `name`, `was`
+                    unknown argument `retries`; `#[step]` knows `attempts`, `timeout`, `retry`, `initial`, `multiplier`, `pause_max`, `heartbeat_timeout`, `limit`, `blocking`, `at_most_once`, `name`, `was`
                 "apis"
                     `retry` is one of `"exponential"`, `"linear"`, `"constant"`, `"api"`, `"database"`, `"network"`, `"none"`
                 2.0
                     only exponential pauses have a `multiplier`; remove it
                 timeout
                     `timeout` is a duration in quotes, such as `timeout = "30s"`
+                true
+                    `blocking` is a word by itself, without a value
+                0
+                    `limit` is a whole number from 1 to 4294967295, such as `limit = 5`
+                async
+                    a step that is `blocking` is not `async`; remove one of the two
+                3
+                    a step that is `at_most_once` has no second attempt; remove `attempts`
+                "api"
+                    a step that is `at_most_once` has no second attempt; remove `retry`
                 :
                     expected `,`
             "#]],
@@ -437,9 +523,9 @@ mod tests {
             ],
             expect![[r#"
                 fn
-                    `#[step]` goes on an `async fn`; write `async fn f`
+                    `#[step]` goes on an `async fn`; write `async fn f`, or `#[step(blocking)]`
                 fn
-                    `#[step]` goes on an `async fn`; write `async fn f`
+                    `#[step]` goes on an `async fn`; write `async fn f`, or `#[step(blocking)]`
                 const
                     `#[step]` does not go on a `const fn`; remove `const`
                 unsafe

@@ -13,6 +13,10 @@ impl State {
     }
 
     pub(crate) fn page(&self, query: &RunQuery) -> Page {
+        if let Some(key) = &query.key {
+            let named = self.keys.get(key).and_then(|run| self.view(*run).ok());
+            return Page { runs: named.into_iter().filter(|run| query.wants(run)).collect(), next: None };
+        }
         let behind = query.after.map_or(Bound::Unbounded, Bound::Excluded);
         let ids: Box<dyn Iterator<Item = &RunId>> = match query.order {
             Order::OldestFirst => Box::new(self.order.range((behind, Bound::Unbounded))),

@@ -18,6 +18,12 @@ pub(crate) fn run(connection: &Connection, run: RunId) -> Result<RunView, Refusa
 
 /// A page of runs. Each status is read from its own index, and the lists are merged by id.
 pub(crate) fn page(connection: &Connection, query: &RunQuery) -> Result<Page, Refusal> {
+    if let Some(key) = &query.key {
+        return Ok(Page {
+            runs: named(connection, key)?.into_iter().filter(|run| query.wants(run)).collect(),
+            next: None,
+        });
+    }
     let limit = query.limit.min(PAGE_RUNS_MAX);
     let mut runs = Vec::new();
     if query.statuses.is_empty() {
@@ -37,6 +43,13 @@ pub(crate) fn page(connection: &Connection, query: &RunQuery) -> Result<Page, Re
     runs.truncate(limit);
     let next = if has_more { runs.last().map(|run| run.id) } else { None };
     Ok(Page { runs, next })
+}
+
+/// The run that a key names.
+fn named(connection: &Connection, key: &str) -> Result<Option<RunView>, Refusal> {
+    let mut statement = connection.prepare_cached(sql::RUN_BY_KEY)?;
+    let id = statement.query_row([key], |row| word::<RunId>(row, 0)).optional()?;
+    id.map(|id| run(connection, id)).transpose()
 }
 
 fn read_page(

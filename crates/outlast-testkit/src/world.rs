@@ -15,6 +15,9 @@ use tempfile::TempDir;
 
 use crate::TestClock;
 
+/// Moments at which something was due before a run was as wanted. More is a loop of sleeps without end.
+const MOMENTS_MAX: usize = 10_000;
+
 /// A world under virtual time, with a worker and a client: a workflow that sleeps for a year is tested
 /// in a moment.
 ///
@@ -130,7 +133,8 @@ impl TestWorld {
     ///
     /// # Panics
     ///
-    /// When the run is stuck, or waits for something that time does not bring; the message says what.
+    /// When the run is stuck, sleeps in an endless loop, or waits for something that time does not
+    /// bring; the message says what.
     pub async fn run_until_done<O: DeserializeOwned>(&self, run: &RunHandle<O>) -> Result<O, Error> {
         self.run_until(run, "its end", |view| view.status.is_final().then_some(())).await;
         run.output().await
@@ -175,7 +179,7 @@ impl TestWorld {
         wanted: &str,
         is_there: impl Fn(&RunView) -> Option<T>,
     ) -> T {
-        loop {
+        for _ in 0..MOMENTS_MAX {
             self.settle().await;
             let view = run.view().await.unwrap_or_else(|error| panic!("run {}: {error}", run.id()));
             if let Some(found) = is_there(&view) {
@@ -187,6 +191,11 @@ impl TestWorld {
                 _ => panic!("run {} does not come to {wanted}: {}", run.id(), self.describe(&view)),
             }
         }
+        panic!(
+            "run {} does not come to {wanted}: at {MOMENTS_MAX} moments something was due, the last was {}",
+            run.id(),
+            self.now()
+        )
     }
 
     /// Why the run does not go on.
@@ -256,6 +265,13 @@ impl<S: Send + Sync + 'static> TestWorldBuilder<S> {
     pub fn on_sqlite(mut self) -> Self {
         let folder = TempDir::with_prefix("outlast-").unwrap_or_else(|error| panic!("{error}"));
         self.folder = Some(folder);
+        self
+    }
+
+    /// Settles the rest of what the worker is, as outside of tests:
+    /// `.worker(|worker| worker.live_runs(10))`.
+    pub fn worker(mut self, settle: impl FnOnce(WorkerBuilder<S>) -> WorkerBuilder<S>) -> Self {
+        self.worker = settle(self.worker);
         self
     }
 

@@ -138,6 +138,25 @@ fn steps_of_one_name_end_in_any_order() {
 }
 
 #[workflow]
+async fn crowd(ctx: Context, hooks: u32) -> Result<u32, Error> {
+    let mut sum = 0;
+    let mut open: FuturesUnordered<_> = (0..hooks).map(|n| ctx.hook::<u32>(&n.to_string())).collect();
+    while let Some(number) = open.next().await {
+        sum += number?;
+    }
+    Ok(sum)
+}
+
+#[test]
+fn nothing_that_is_open_is_left_out() {
+    let mut run = Rehearsal::of(crowd, 250);
+    assert_eq!(run.open().len(), 250);
+    run.waits_for_hook("249");
+    (0..250).rev().for_each(|n: u32| run.receives(&n.to_string(), &1));
+    assert_eq!(run.output().unwrap(), 250);
+}
+
+#[workflow]
 async fn first_of_two(ctx: Context) -> Result<String, Error> {
     select! {
         parcel = ctx.step(ship, "x".to_owned()) => parcel,
@@ -227,6 +246,21 @@ fn what_comes_after_the_end_is_refused() {
               1m     run_completed "too late"
         "#]],
     );
+}
+
+#[workflow]
+async fn restless(ctx: Context) -> Result<(), Error> {
+    loop {
+        ctx.sleep("0s").await?;
+    }
+}
+
+#[test]
+fn a_loop_of_sleeps_without_end_is_a_message_and_no_hang() {
+    let mut run = Rehearsal::of(restless, ());
+    let panic = catch_unwind(AssertUnwindSafe(|| run.advances("1s"))).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.contains("it sleeps in a loop, so let less time pass"), "{text}");
 }
 
 static CALLS: AtomicU32 = AtomicU32::new(0);

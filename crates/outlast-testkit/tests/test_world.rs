@@ -75,7 +75,7 @@ async fn a_file_is_as_good_as_memory() {
 
 #[tokio::test]
 async fn a_trusting_world_keeps_futures() {
-    an_order_is_approved(shop().trusting()).await;
+    an_order_is_approved(shop().trusting().worker(|worker| worker.live_runs(1))).await;
 }
 
 #[tokio::test]
@@ -148,6 +148,20 @@ async fn a_wait_without_end_is_a_message_and_no_hang() {
     let world = TestWorld::builder().register(hopeful).start().await;
     let run = world.client().start(hopeful, ()).await.unwrap();
     let _ = world.run_until_done(&run).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "does not come to hook `never`: at 10000 moments something was due")]
+async fn a_loop_without_end_is_a_message_and_no_hang() {
+    #[workflow]
+    async fn restless(ctx: Context) -> Result<(), Error> {
+        loop {
+            ctx.sleep("1d").await?;
+        }
+    }
+    let world = TestWorld::builder().register(restless).trusting().start().await;
+    let run = world.client().start(restless, ()).await.unwrap();
+    world.wait_for_hook(&run, "never").await;
 }
 
 #[tokio::test]

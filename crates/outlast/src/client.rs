@@ -80,6 +80,17 @@ impl Client {
         RunHandle { client: self.clone(), run, is_new: false, output: PhantomData }
     }
 
+    /// The run that was started with a key, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`.
+    pub async fn find<O: DeserializeOwned>(&self, key: impl Into<String>) -> Result<Option<RunHandle<O>>, Error> {
+        let query = RunQuery { key: Some(key.into()), limit: 1, ..RunQuery::default() };
+        let page = self.world.runs(query).await?;
+        Ok(page.runs.first().map(|run| self.handle(run.id)))
+    }
+
     /// Sends a payload to a hook of a run. Await the call; when that returns, the payload is kept until
     /// the run takes it, whether it waits for it already or not.
     ///

@@ -29,6 +29,8 @@ pub enum ErrorKind {
     Limit,
     /// A value does not fit: a payload of another type, a text that is not a duration.
     Invalid,
+    /// Whether it happened is not known: the worker was lost while the step was being attempted.
+    Unknown,
     /// There is no such run.
     NotFound,
     /// Something else is there already, or the run is in the wrong status.
@@ -50,6 +52,7 @@ impl From<FailureKind> for ErrorKind {
             FailureKind::Cancelled => Self::Cancelled,
             FailureKind::Limit => Self::Limit,
             FailureKind::Invalid => Self::Invalid,
+            FailureKind::Unknown => Self::Unknown,
             _ => Self::Error,
         }
     }

@@ -33,6 +33,7 @@
 #[cfg(test)]
 extern crate self as outlast;
 
+mod attempt;
 mod client;
 mod clock;
 mod context;
@@ -40,6 +41,7 @@ mod error;
 mod ids;
 mod open;
 mod operation;
+mod parallel;
 mod registry;
 #[doc(hidden)]
 pub mod rehearse;
@@ -52,12 +54,13 @@ mod workflow;
 
 pub use outlast_core as core;
 pub use outlast_core::{
-    Codec, Counts, ErrorClass, IntoDuration, Order, Page, Payload, PayloadError, Policy, Retry, RunId, RunQuery,
-    RunView, Status, Stuck, StuckReason, Timestamp, Wait, World, WorldError,
+    Codec, Counts, ErrorClass, Headers, IntoDuration, Order, Page, Payload, PayloadError, Policy, Retry,
+    RunId, RunQuery, RunView, Status, Stuck, StuckReason, Timestamp, Wait, World, WorldError,
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;
 
+pub use attempt::Attempt;
 pub use client::{Cancel, Client, RunHandle, StartCall};
 pub use clock::SystemClock;
 pub use context::Context;
@@ -66,7 +69,7 @@ pub use open::{open, open_with_clock};
 pub use operation::{HookOperation, StepOperation, TimerOperation};
 pub use registry::{Register, Registry, StepMark, TupleMark, WorkflowMark};
 pub use retry::{retry, retry_with_clock};
-pub use step::{Attempt, ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
+pub use step::{ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
 pub use worker::{RetryNotice, Worker, WorkerBuilder};
 pub use workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle};
 
@@ -94,8 +97,8 @@ impl<T, E> ResultParts for Result<T, E> {
 /// `join!` and `try_join!` are those of `futures-util`, which poll in order: they replay identically.
 pub mod prelude {
     pub use crate::{
-        Client, Context, Error, ErrorClass, Retry, RunHandle, Step, StepContext, StepError, Worker, Workflow, select, step,
-        workflow,
+        Client, Context, Error, ErrorClass, Retry, RunHandle, Step, StepContext, StepError, Worker, Workflow,
+        select, step, workflow,
     };
     pub use futures_util::stream::{FuturesUnordered, StreamExt};
     pub use futures_util::{join, try_join};

@@ -96,6 +96,18 @@ impl<O> StepOperation<O> {
         self
     }
 
+    /// How long an attempt may go without a heartbeat
+    /// ([`StepContext::heartbeat`](crate::StepContext::heartbeat)).
+    ///
+    /// # Panics
+    ///
+    /// When the text is not a duration, or the operation was already requested.
+    pub fn heartbeat_timeout(self, timeout: impl IntoDuration) -> Self {
+        let timeout = timeout.into_duration().unwrap_or_else(|error| panic!("{error}"));
+        self.handle.state.edit_policy(self.handle.op, |policy| policy.heartbeat_timeout = Some(timeout));
+        self
+    }
+
     /// How long one attempt may take.
     ///
     /// # Panics

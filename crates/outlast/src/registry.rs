@@ -6,11 +6,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use outlast_core::{Code, Codec, Payload};
+use outlast_core::{Code, Codec, Payload, Policy};
+use tokio::sync::Semaphore;
 
+use crate::attempt::About;
 use crate::context::Context;
 use crate::error::{Error, StepError, kind_of_payload};
-use crate::step::{About, StepCode, StepContext, StepDefinition, StepFn};
+use crate::step::{StepCode, StepContext, StepDefinition, StepFn};
 use crate::workflow::{WorkflowDefinition, WorkflowFn};
 
 /// The output of one attempt, as a payload.
@@ -31,17 +33,43 @@ pub struct Registry<S> {
     code: Registered,
     twice: Vec<String>,
     /// What stands in for the code of steps, in tests.
-    mocks: HashMap<Arc<str>, StepCall>,
+    mocks: HashMap<Arc<str>, (StepCall, Manner)>,
 }
 
 /// The code of a worker, by durable name.
 #[derive(Default, Clone)]
 pub(crate) struct Registered {
     steps: HashMap<Arc<str>, StepCall>,
+    /// How registered steps are attempted.
+    manners: HashMap<Arc<str>, Manner>,
     workflows: HashMap<Code, WorkflowCall>,
 }
 
+/// How a registered step is attempted, wherever it is asked for.
+#[derive(Clone)]
+pub(crate) struct Manner {
+    pub(crate) policy: Policy,
+    /// Lets so many attempts be under way at the same time.
+    pub(crate) limit: Option<Arc<Semaphore>>,
+}
+
+impl Manner {
+    fn new(policy: Policy) -> Self {
+        let permits = |limit| usize::try_from(limit).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        Self { policy, limit: policy.limit.map(|limit| Arc::new(Semaphore::new(permits(limit)))) }
+    }
+}
+
 impl Registered {
+    pub(crate) fn manner(&self, step: &str) -> Option<&Manner> {
+        self.manners.get(step)
+    }
+
+    /// Whether there is no second attempt at a step: either side may say so.
+    pub(crate) fn is_at_most_once(&self, step: &str, policy: &Policy) -> bool {
+        policy.is_at_most_once || self.manner(step).is_some_and(|manner| manner.policy.is_at_most_once)
+    }
+
     pub(crate) fn step(&self, name: &str) -> Option<&StepCall> {
         self.steps.get(name)
     }
@@ -64,7 +92,10 @@ impl<S: Send + Sync + 'static> Registry<S> {
 
     /// The code, or the names that were registered twice.
     pub(crate) fn finish(mut self) -> Result<Registered, Error> {
-        self.code.steps.extend(self.mocks);
+        for (name, (call, manner)) in self.mocks {
+            self.code.steps.insert(name.clone(), call);
+            self.code.manners.entry(name).or_insert(manner);
+        }
         match self.twice.first() {
             None => Ok(self.code),
             Some(name) => Err(Error::invalid(format!(
@@ -77,13 +108,14 @@ impl<S: Send + Sync + 'static> Registry<S> {
     pub(crate) fn replace<I, O>(
         &mut self,
         names: impl Iterator<Item = &'static str>,
+        policy: Policy,
         code: impl Fn(I) -> Result<O, StepError> + Send + Sync + 'static,
     ) where
         I: serde::de::DeserializeOwned,
         O: serde::Serialize,
     {
-        let codec = self.codec.clone();
-        let code = Arc::new(code);
+        let (codec, code) = (self.codec.clone(), Arc::new(code));
+        let manner = Manner::new(policy);
         for name in names {
             let (codec, code) = (codec.clone(), code.clone());
             let call: StepCall = Arc::new(move |_about, input| {
@@ -94,17 +126,19 @@ impl<S: Send + Sync + 'static> Registry<S> {
                     encode_output(&code(input)?, &*codec)
                 })
             });
-            self.mocks.insert(name.into(), call);
+            self.mocks.insert(name.into(), (call, manner.clone()));
         }
     }
 
     fn add_step<D: StepCode<S>>(&mut self) {
         let (state, codec) = (self.state.clone(), self.codec.clone());
         let call: StepCall = Arc::new(move |about, input| {
-            let cx = StepContext::new(state.clone(), about);
-            attempt::<D, S>(cx, input, &codec)
+            let cx = StepContext::new(state.clone(), about.clone());
+            attempt::<D, S>(cx, &about, input, &codec)
         });
+        let manner = Manner::new(D::policy());
         for name in std::iter::once(&D::NAME).chain(D::WAS) {
+            self.code.manners.insert((*name).into(), manner.clone());
             if self.code.steps.insert((*name).into(), call.clone()).is_some() {
                 self.twice.push(format!("step `{name}`"));
             }
@@ -138,6 +172,7 @@ impl fmt::Debug for Registered {
 
 fn attempt<D: StepCode<S>, S: Send + Sync + 'static>(
     cx: StepContext<S>,
+    about: &About,
     input: Payload,
     codec: &Arc<dyn Codec>,
 ) -> AttemptFuture {
@@ -146,7 +181,7 @@ fn attempt<D: StepCode<S>, S: Send + Sync + 'static>(
         Err(error) => return Box::pin(std::future::ready(Err(error))),
     };
     let codec = codec.clone();
-    let attempt = D::attempt(cx, input);
+    let attempt = D::attempt(cx, input).keeping(about);
     Box::pin(async move { encode_output(&attempt.await?, &*codec) })
 }
 

@@ -13,6 +13,7 @@ mod known;
 mod machine;
 mod ops;
 pub(crate) mod state;
+mod trail;
 #[cfg(test)]
 mod tests;
 mod waker;

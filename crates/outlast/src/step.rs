@@ -1,18 +1,14 @@
 //! Steps: pieces of work with effects, their definitions and handles.
 
 use std::fmt;
-use std::future::Future;
 use std::marker::PhantomData;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
 
-use outlast_core::{OpNumber, Policy, RunId};
+use outlast_core::{Policy, RunId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio_util::sync::CancellationToken;
 
-use crate::error::StepError;
+use crate::attempt::{About, Attempt};
 
 /// What a step is: its durable name, its types, how it is attempted. Made by `#[step]`.
 pub trait StepDefinition: 'static {
@@ -37,35 +33,6 @@ pub trait StepDefinition: 'static {
 pub trait StepCode<S>: StepDefinition + Sized {
     /// One attempt.
     fn attempt(cx: StepContext<S>, input: Self::Input) -> Attempt<Self>;
-}
-
-/// One attempt at a step: the future that a step's function returns.
-///
-/// Awaiting it runs the step's code, so a step can be called as a plain function in a unit test.
-#[must_use = "an attempt does nothing unless it is awaited"]
-pub struct Attempt<D: StepDefinition> {
-    future: Pin<Box<dyn Future<Output = Result<D::Output, StepError>> + Send>>,
-}
-
-impl<D: StepDefinition> Attempt<D> {
-    /// The attempt that `future` is.
-    pub fn new(future: impl Future<Output = Result<D::Output, StepError>> + Send + 'static) -> Self {
-        Self { future: Box::pin(future) }
-    }
-}
-
-impl<D: StepDefinition> Future for Attempt<D> {
-    type Output = Result<D::Output, StepError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        self.future.as_mut().poll(cx)
-    }
-}
-
-impl<D: StepDefinition> fmt::Debug for Attempt<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Attempt({})", D::NAME)
-    }
 }
 
 /// A function made by `#[step]`. `Args` are its parameters.
@@ -200,14 +167,6 @@ pub struct StepContext<S = ()> {
     about: Arc<About>,
 }
 
-#[derive(Debug)]
-pub(crate) struct About {
-    pub(crate) run: RunId,
-    pub(crate) op: OpNumber,
-    pub(crate) attempt: u32,
-    pub(crate) stop: CancellationToken,
-}
-
 impl<S> StepContext<S> {
     pub(crate) fn new(state: Arc<S>, about: Arc<About>) -> Self {
         Self { state, about }
@@ -215,9 +174,7 @@ impl<S> StepContext<S> {
 
     /// A context for calling a step as a plain function in a unit test.
     pub fn test(state: S) -> Self {
-        let run = RunId::from_bits(0);
-        let about = About { run, op: OpNumber(0), attempt: 1, stop: CancellationToken::new() };
-        Self::new(Arc::new(state), Arc::new(about))
+        Self::new(Arc::new(state), Arc::new(About::unwatched()))
     }
 
     /// The worker's state, as given to `Worker::builder(…).state(…)`.
@@ -250,6 +207,39 @@ impl<S> StepContext<S> {
     /// Completes when [`is_cancelled`](Self::is_cancelled) becomes true.
     pub async fn cancelled(&self) {
         self.about.stop.cancelled().await;
+    }
+
+    /// Says that the attempt is alive, and how far it has come.
+    ///
+    /// An attempt that does not say so for its `heartbeat_timeout` fails with a timeout. When an attempt
+    /// fails, the details of its last heartbeat are recorded with that, and the next attempt finds them
+    /// as [`last_details`](Self::last_details). A heartbeat itself is not recorded, and costs next to
+    /// nothing. Details that are no payload, because they have no JSON or are too large, are left out.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[step(heartbeat_timeout = "10s")]
+    /// async fn import(cx: StepContext, rows: Vec<String>) -> Result<usize, StepError> {
+    ///     let done = cx.last_details::<usize>().unwrap_or(0); // by an earlier attempt
+    ///     for (index, row) in rows.iter().enumerate().skip(done) {
+    ///         // … import the row …
+    ///         cx.heartbeat(index + 1);
+    ///     }
+    ///     Ok(rows.len())
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// assert_eq!(import(StepContext::test(()), vec!["a".into()]).await.unwrap(), 1);
+    /// # }
+    /// ```
+    pub fn heartbeat(&self, details: impl Serialize) {
+        self.about.beat(details);
+    }
+
+    /// The details of the last heartbeat of an earlier attempt that failed, if they are a `T`.
+    ///
+    /// A crash is no failure: what an attempt said before its worker died is not kept.
+    pub fn last_details<T: DeserializeOwned>(&self) -> Option<T> {
+        self.about.details_before()
     }
 
     /// The same context without the state.

@@ -17,9 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::host::HostedStart;
-use outlast_core::limits::{CACHED_FUTURES_DEFAULT, LIVE_RUNS_DEFAULT, SESSION_DEFAULT, SESSION_MIN};
+use outlast_core::limits::{
+    BLOCKING_ATTEMPTS_DEFAULT, CACHED_FUTURES_DEFAULT, LIVE_RUNS_DEFAULT, SESSION_DEFAULT, SESSION_MIN,
+};
 use outlast_core::{Busy, Codec, Host, IntoDuration, PlainJson, RunId, SessionId, Start, World, WorldError};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -96,6 +99,7 @@ impl Worker {
             drain: DRAIN_DEFAULT,
             is_paranoid: false,
             on_retry: None,
+            blocking_max: BLOCKING_ATTEMPTS_DEFAULT,
             problem: None,
         }
     }
@@ -156,6 +160,7 @@ pub struct WorkerBuilder<S> {
     drain: Duration,
     is_paranoid: bool,
     on_retry: Option<OnRetry>,
+    blocking_max: usize,
     problem: Option<Error>,
 }
 
@@ -180,6 +185,7 @@ impl WorkerBuilder<()> {
             drain: self.drain,
             is_paranoid: self.is_paranoid,
             on_retry: self.on_retry,
+            blocking_max: self.blocking_max,
             problem: self.problem,
         }
     }
@@ -221,7 +227,8 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         H::Input: serde::de::DeserializeOwned,
         H::Output: serde::Serialize,
     {
-        self.registry.replace(std::iter::once(step.name()).chain(step.was().iter().copied()), code);
+        let names = std::iter::once(step.name()).chain(step.was().iter().copied());
+        self.registry.replace(names, step.policy(), code);
         self.has_code = true;
         self
     }
@@ -252,6 +259,14 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
+    /// How many attempts at steps with `#[step(blocking)]` are under way at the same time; 128 unless
+    /// set. Others wait for their turn, and their timeout counts from then.
+    #[must_use]
+    pub fn blocking_attempts(mut self, limit: usize) -> Self {
+        self.blocking_max = limit.clamp(1, Semaphore::MAX_PERMITS);
+        self
+    }
+
     /// How many futures of waiting runs are kept, so that they go on without replay; 10,000 unless set.
     #[must_use]
     pub fn cached_futures(mut self, limit: usize) -> Self {
@@ -265,7 +280,10 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     pub fn session_time(mut self, time: impl IntoDuration) -> Self {
         match time.into_duration() {
             Ok(time) if time >= SESSION_MIN => self.session_time = time,
-            Ok(_) => self.problem = Some(Error::invalid("`session_time` is too short; a session lasts at least 500ms")),
+            Ok(_) => {
+                self.problem =
+                    Some(Error::invalid("`session_time` is too short; a session lasts at least 500ms"))
+            }
             Err(error) => self.problem = Some(error.into()),
         }
         self
@@ -336,6 +354,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             drain: self.drain,
             is_paranoid: self.is_paranoid,
             on_retry: self.on_retry,
+            blocking: Arc::new(Semaphore::new(self.blocking_max)),
         });
         let stopping = CancellationToken::new();
         let session = Session::join(self.world.clone(), settings.clone(), stopping.clone()).await?;

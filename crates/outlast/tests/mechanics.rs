@@ -9,9 +9,12 @@ mod mechanics {
     mod faulty;
     mod rig;
 
+    mod blocking;
     mod cancel;
     mod drops;
+    mod heartbeat;
     mod inbox;
+    mod once;
     mod operations;
     mod order;
     mod policies;

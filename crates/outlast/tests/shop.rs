@@ -123,3 +123,14 @@ async fn whoever_waits_for_a_stuck_run_is_told_why() {
         assert!(error.is_stuck() && error.to_string().contains("step `thank` is not registered"), "{error}");
     }
 }
+
+#[tokio::test]
+async fn a_run_is_found_again_by_its_key() {
+    let clock = TestClock::new();
+    let world = outlast::open_with_clock("memory:", Arc::new(clock.clone())).await.unwrap();
+    let client = Client::new(world);
+    let order = Order { cents: 1, email: "ada@example.org".into() };
+    let run = client.start(checkout, &order).key("order-42").await.unwrap();
+    assert_eq!(client.find::<Receipt>("order-42").await.unwrap().map(|found| found.id()), Some(run.id()));
+    assert!(client.find::<Receipt>("order-43").await.unwrap().is_none());
+}

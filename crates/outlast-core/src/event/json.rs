@@ -65,10 +65,13 @@ fn write(event: &Event, out: &mut String) {
             object.text("name", name);
             object.payload("input", input);
         }
-        Event::StepRetried { attempt, failure, retry_at, .. } => {
+        Event::StepRetried { attempt, failure, retry_at, details, .. } => {
             object.number("attempt", i64::from(*attempt));
             object.json("failure", failure);
             object.number("retry_at", retry_at.as_micros());
+            if let Some(details) = details {
+                object.payload("details", details);
+            }
         }
         Event::TimerStarted { fire_at, .. } => object.number("fire_at", fire_at.as_micros()),
         Event::HookOpened { name, timeout_at, .. } => {
@@ -201,6 +204,8 @@ struct Fields<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     payload: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
+    details: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
     value: Option<&'a RawValue>,
     failure: Option<Failure>,
     attempt: Option<u32>,
@@ -270,6 +275,10 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
             attempt: need.field("attempt", fields.attempt)?,
             failure: need.field("failure", fields.failure)?,
             retry_at: need.field("retry_at", fields.retry_at)?,
+            details: match fields.details {
+                None => None,
+                details => Some(need.payload("details", details, &fields.codec)?),
+            },
         },
         "step_dropped" => Event::StepDropped { op: need.op(fields.op)? },
         "timer_started" => {

@@ -70,6 +70,21 @@ fn step_examples() -> Vec<Event> {
             failure: Failure::new(FailureKind::Timeout, "the attempt took longer than its timeout of 30s")
                 .of_step("charge", 2),
             retry_at: moment(),
+            details: None,
+        },
+        Event::StepRetried {
+            op,
+            attempt: 1,
+            failure: Failure::new(FailureKind::Error, "no").of_step("charge", 1),
+            retry_at: moment(),
+            details: Some(plain(json!({"rows": 700}))),
+        },
+        Event::StepRetried {
+            op,
+            attempt: 1,
+            failure: Failure::new(FailureKind::Error, "no").of_step("charge", 1),
+            retry_at: moment(),
+            details: Some(Payload::coded("aes-1", vec![7, 8])),
         },
         Event::StepDropped { op },
     ];
@@ -174,7 +189,8 @@ fn failure_kinds() -> impl Iterator<Item = FailureKind> {
             FailureKind::Timeout => FailureKind::Cancelled,
             FailureKind::Cancelled => FailureKind::Limit,
             FailureKind::Limit => FailureKind::Invalid,
-            FailureKind::Invalid => return None,
+            FailureKind::Invalid => FailureKind::Unknown,
+            FailureKind::Unknown => return None,
         })
     };
     std::iter::successors(Some(FailureKind::Error), next)
@@ -278,7 +294,7 @@ fn damaged_text_is_an_error_and_not_another_event() {
         a stored event is damaged: invalid value: integer `-1`, expected u32 at line 1 column 30
         a stored event is damaged: EOF while parsing a list at line 1 column 30
         a stored event is damaged: `run_00000000000000000000000001` is not an id; expected `msg_` and 26 characters of 0-9 and A-Z without I, L, O and U at line 1 column 70
-        a stored event is damaged: unknown variant `tired`, expected one of `error`, `fatal`, `panic`, `timeout`, `cancelled`, `limit`, `invalid` at line 1 column 47
+        a stored event is damaged: unknown variant `tired`, expected one of `error`, `fatal`, `panic`, `timeout`, `cancelled`, `limit`, `invalid`, `unknown` at line 1 column 47
         a stored event is damaged: `output` of `run_completed` is not hexadecimal
         a stored event is damaged: `output` of `run_completed` is not hexadecimal
         a stored event is damaged: `output` of `run_completed` is not hexadecimal
@@ -366,7 +382,8 @@ fn any_failure() -> impl Strategy<Value = Failure> {
     let marks = (prop::option::of(any_text()), prop::option::of(classes), any::<bool>());
     (prop::sample::select(kinds), any_text(), step, details, causes, marks).prop_map(
         |(kind, message, step, details, causes, (code, class, is_exhausted))| {
-            let (step, attempts) = step.map_or((None, 0), |(step, attempts)| (Some(step), attempts));
+            let (step, attempts) = step.map_or((None, 0), |(step, attempts)| (Some(step.into()), attempts));
+            let code = code.map(Into::into);
             Failure { kind, message, code, class, step, attempts, is_exhausted, details, causes }
         },
     )
@@ -402,12 +419,13 @@ fn redrawn(example: &Event) -> BoxedStrategy<Event> {
         Event::StepFailed { .. } => {
             (op, any_failure()).prop_map(|(op, failure)| Event::StepFailed { op, failure }).boxed()
         }
-        Event::StepRetried { .. } => (op, any::<u32>(), any_failure(), at)
-            .prop_map(|(op, attempt, failure, retry_at)| Event::StepRetried {
+        Event::StepRetried { .. } => (op, any::<u32>(), any_failure(), at, prop::option::of(any_payload()))
+            .prop_map(|(op, attempt, failure, retry_at, details)| Event::StepRetried {
                 op,
                 attempt,
                 failure,
                 retry_at,
+                details,
             })
             .boxed(),
         Event::StepDropped { .. } => op.prop_map(|op| Event::StepDropped { op }).boxed(),

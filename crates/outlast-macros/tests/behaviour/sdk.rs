@@ -86,10 +86,12 @@ impl<T, E> ResultParts for Result<T, E> {
 pub struct Policy {
     pub retry: Retry,
     pub timeout: Option<Duration>,
+    pub limit: Option<u32>,
+    pub is_blocking: bool,
 }
 
 impl Policy {
-    pub const DEFAULT: Self = Self { retry: Retry::DEFAULT, timeout: None };
+    pub const DEFAULT: Self = Self { retry: Retry::DEFAULT, timeout: None, limit: None, is_blocking: false };
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -122,6 +124,12 @@ impl Retry {
 
     pub fn max(self, max: Duration) -> Self {
         Self { max, ..self }
+    }
+}
+
+impl<D: StepDefinition> Attempt<D> {
+    pub fn blocking(work: impl FnOnce() -> Result<D::Output, StepError> + Send + 'static) -> Self {
+        Self::new(async move { work() })
     }
 }
 

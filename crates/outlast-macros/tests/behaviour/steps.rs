@@ -34,6 +34,12 @@ async fn parse(text: String) -> Result<i32, std::num::ParseIntError> {
     Ok(number)
 }
 
+#[step(blocking, limit = 2)]
+fn parse_slowly(mut text: String) -> Result<i32, std::num::ParseIntError> {
+    text.push('0');
+    text.parse()
+}
+
 #[derive(Debug)]
 struct Name(&'static str);
 
@@ -53,7 +59,7 @@ fn a_step_carries_its_definition() {
         multiplier: 1.5,
         max: Duration::from_mins(2),
     };
-    let policy = Policy { retry, timeout: Some(Duration::from_mins(90)) };
+    let policy = Policy { retry, timeout: Some(Duration::from_mins(90)), ..Policy::DEFAULT };
     assert_eq!(definition(charge), ("charge-card", &["pay", "charge"][..], policy));
     assert_eq!(<__step_loop as StepDefinition>::NAME, "loop");
     assert_eq!(__step_loop::policy(), Policy::DEFAULT);
@@ -66,6 +72,11 @@ fn a_step_is_a_plain_function() {
     assert_eq!(now(greet(StepContext(()), Name("Ada"), 2)).unwrap(), "hello Ada");
     assert_eq!(now(parse("x".into())).unwrap_err().0, "invalid digit found in string");
     now(r#loop()).unwrap();
+    assert_eq!(now(parse_slowly("7".into())).unwrap(), 70);
+    assert_eq!(
+        (__step_parse_slowly::policy().limit, __step_parse_slowly::policy().is_blocking),
+        (Some(2), true)
+    );
 }
 
 #[test]

@@ -186,6 +186,7 @@ macro_rules! conformance {
                 a_listed_run_is_the_whole_view,
                 a_list_is_filtered_by_status,
                 a_list_is_filtered_by_workflow,
+                a_run_is_found_by_its_key,
                 pages_bring_every_run_once,
                 pages_are_stable_while_runs_are_added,
                 a_filtered_list_is_paged,

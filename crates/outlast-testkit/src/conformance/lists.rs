@@ -136,3 +136,14 @@ pub async fn a_page_has_a_limit(case: Case) {
     assert_eq!(first.runs.len(), PAGE_RUNS_MAX);
     assert_eq!(list(&case, RunQuery { after: first.next, ..query }).await.runs.len(), 1);
 }
+
+/// A key finds its run, and other filters still count.
+pub async fn a_run_is_found_by_its_key(case: Case) {
+    case.start("wf").await;
+    let run = case.try_start(case.new_keyed_start("wf", "order-1", "in")).await.unwrap().run;
+    let query = RunQuery { key: Some("order-1".into()), limit: 10, ..RunQuery::default() };
+    assert_eq!(ids(&list(&case, query.clone()).await), [run]);
+    let ended = RunQuery { statuses: vec![Status::Completed], ..query.clone() };
+    assert_eq!(ids(&list(&case, ended).await), []);
+    assert_eq!(ids(&list(&case, RunQuery { key: Some("order-2".into()), ..query }).await), []);
+}

@@ -7,6 +7,9 @@ use outlast_core::{Event, Timestamp, Wait};
 use super::open;
 use crate::TestClock;
 
+/// Events that a report shows; the last ones matter.
+const LINES_MAX: usize = 100;
+
 /// What is open and what happened, for a person.
 pub(super) fn report(run: &LoneRun) -> String {
     let mut text = match run.ended() {
@@ -17,9 +20,15 @@ pub(super) fn report(run: &LoneRun) -> String {
         }
     };
     text += "what happened\n";
-    for turn in run.history() {
-        let time = time_until(turn.at, TestClock::BEGIN);
-        text.extend(turn.events.iter().map(|event| format!("  {time:<6} {}\n", line(event, turn.at))));
+    let events = run.history().iter().flat_map(|turn| turn.events.iter().map(|event| (turn.at, event)));
+    let events: Vec<_> = events.collect();
+    let left_out = events.len().saturating_sub(LINES_MAX);
+    if left_out > 0 {
+        text += &format!("  … {left_out} events before\n");
+    }
+    for (at, event) in &events[left_out..] {
+        let time = time_until(*at, TestClock::BEGIN);
+        text += &format!("  {time:<6} {}\n", line(event, *at));
     }
     text
 }

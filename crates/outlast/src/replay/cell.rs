@@ -10,8 +10,10 @@ use outlast_core::limits::{HOOK_BUFFER_MAX, OPEN_OPERATIONS_MAX};
 use outlast_core::{Event, Failure, FailureKind, OpNumber, Payload, Timestamp, Wait};
 
 use super::known::Known;
+use super::machine::StepToAttempt;
 use super::ops::Ops;
 use super::state::NewStep;
+use crate::registry::Registered;
 
 /// Waits that a run's row shows; the rest is in its history.
 const WAITS_SHOWN_MAX: usize = 100;
@@ -125,6 +127,8 @@ pub(super) struct StepOp {
     pub(super) input: Option<Result<Payload, Failure>>,
     /// Failed attempts so far.
     pub(super) failed: u32,
+    /// The details of the last heartbeat that is recorded.
+    pub(super) details: Option<Payload>,
     /// When the next attempt is due, between two attempts.
     pub(super) retry_at: Option<Timestamp>,
     /// Whether an attempt is under way on this worker.
@@ -415,11 +419,20 @@ impl Cell {
     }
 
     /// An attempt failed, and the next one is due at `retry_at`.
-    pub(super) fn pause(&mut self, op: OpNumber, attempt: u32, retry_at: Timestamp) -> bool {
+    pub(super) fn pause(
+        &mut self,
+        op: OpNumber,
+        attempt: u32,
+        retry_at: Timestamp,
+        details: Option<&Payload>,
+    ) -> bool {
         let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) else {
             return false;
         };
         step.failed = attempt;
+        if let Some(details) = details {
+            step.details = Some(details.clone());
+        }
         step.attempting = false;
         match step.retry_at.replace(retry_at) {
             // That a pause was over leaves no event: in a replay one follows the other.
@@ -447,6 +460,32 @@ impl Cell {
         matches!(self.ops.get(op), Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) if step.retry_at.is_none())
     }
 
+    /// Whether it is moreover one that is attempted at most once, and nobody attempts it.
+    pub(super) fn is_startable_once(&self, op: OpNumber, code: &Registered) -> bool {
+        matches!(self.ops.get(op), Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. })
+            if !step.attempting && code.is_at_most_once(&step.new.name, &step.new.policy))
+    }
+
+    /// The step to attempt, which is being attempted from now on.
+    pub(super) fn start(&mut self, op: OpNumber) -> Option<StepToAttempt> {
+        let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) else {
+            return None;
+        };
+        let Some(Ok(input)) = &step.input else { return None };
+        if std::mem::replace(&mut step.attempting, true) {
+            return None;
+        }
+        Some(StepToAttempt {
+            op,
+            name: step.new.name.clone(),
+            input: input.clone(),
+            policy: step.new.policy,
+            attempt: step.failed + 1,
+            details: step.details.clone(),
+            call: step.new.call.clone(),
+        })
+    }
+
     pub(super) fn is_step(&self, op: OpNumber) -> bool {
         matches!(self.ops.get(op), Some(Op { kind: OpKind::Step(_), .. }))
     }
@@ -457,6 +496,11 @@ impl Cell {
 
     /// What the run waits for, for people to see.
     pub(super) fn waits(&self) -> Vec<Wait> {
+        self.all_waits().take(WAITS_SHOWN_MAX).collect()
+    }
+
+    /// All that the run waits for.
+    pub(super) fn all_waits(&self) -> impl Iterator<Item = Wait> {
         let open = self.ops.iter().filter(|(_, slot)| matches!(slot.phase, Phase::Open));
         let wait = |(op, slot): (OpNumber, &Op)| {
             let op = op.0;
@@ -470,7 +514,7 @@ impl Cell {
                 }
             }
         };
-        open.filter_map(wait).take(WAITS_SHOWN_MAX).collect()
+        open.filter_map(wait)
     }
 
     /// Everything that two replays of one history must agree on, as text.

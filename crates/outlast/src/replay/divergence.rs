@@ -40,7 +40,7 @@ pub(super) fn report(
 }
 
 /// A decision as a person would say it.
-fn words(event: &Event, now: Timestamp) -> String {
+pub(super) fn words(event: &Event, now: Timestamp) -> String {
     match event {
         Event::StepStarted { name, .. } => format!("step `{name}`"),
         Event::StepDropped { op } => format!("the drop of step operation {op}"),

@@ -19,6 +19,7 @@ use super::cell::{Op, OpKind, Phase};
 use super::divergence;
 use super::known::Known;
 use super::state::{RunState, wake_all};
+use super::trail::Trail;
 use crate::context::Context;
 use crate::error::Error;
 use crate::registry::{ErasedRun, Registered, StepCall};
@@ -42,7 +43,13 @@ pub(crate) enum Delivery {
     /// A step is over.
     StepEnded { op: OpNumber, outcome: Result<Payload, Failure> },
     /// An attempt failed, and another one is due later.
-    StepRetried { op: OpNumber, attempt: u32, failure: Failure, retry_at: Timestamp },
+    StepRetried {
+        op: OpNumber,
+        attempt: u32,
+        failure: Failure,
+        retry_at: Timestamp,
+        details: Option<Payload>,
+    },
     /// A timer, or the timeout of a hook, is due.
     Timer { op: OpNumber },
 }
@@ -55,6 +62,8 @@ pub(crate) struct StepToAttempt {
     pub(crate) policy: Policy,
     /// The number of the attempt, from 1.
     pub(crate) attempt: u32,
+    /// The details of the last heartbeat that is recorded.
+    pub(crate) details: Option<Payload>,
     /// The code, when it was written in place.
     pub(crate) call: Option<StepCall>,
 }
@@ -115,10 +124,17 @@ impl Machine {
         machine.expect(&mut asked, &mut cursor)?;
         while let Some(event) = cursor.next() {
             machine.state.cell.lock().now = cursor.at;
-            if event.is_decision() || machine.ended.is_some() {
-                return Err(machine.diverged(Some(&event), None));
+            let applied = if event.is_decision() || machine.ended.is_some() {
+                Err(machine.diverged(Some(&event), None))
+            } else {
+                machine.apply(&event, &mut asked)
+            };
+            match applied {
+                Err(stuck) if stuck.reason == StuckReason::Diverged => {
+                    return Err(machine.with_report(stuck, event, Vec::new(), &mut cursor));
+                }
+                applied => applied?,
             }
-            machine.apply(&event, &mut asked)?;
             machine.expect(&mut asked, &mut cursor)?;
         }
         let mut cell = machine.state.cell.lock();
@@ -168,8 +184,8 @@ impl Machine {
                 Ok(output) => Event::StepCompleted { op, output },
                 Err(failure) => Event::StepFailed { op, failure },
             },
-            Delivery::StepRetried { op, attempt, failure, retry_at } if cell.is_open(op) => {
-                Event::StepRetried { op, attempt, failure, retry_at }
+            Delivery::StepRetried { op, attempt, failure, retry_at, details } if cell.is_open(op) => {
+                Event::StepRetried { op, attempt, failure, retry_at, details }
             }
             Delivery::Timer { op } if cell.is_open(op) => Event::TimerFired { op },
             _ => return None,
@@ -208,8 +224,8 @@ impl Machine {
                 };
                 cell.end(*op, outcome)
             }
-            Event::StepRetried { op, attempt, retry_at, .. } => {
-                let known = cell.pause(*op, *attempt, *retry_at);
+            Event::StepRetried { op, attempt, retry_at, details, .. } => {
+                let known = cell.pause(*op, *attempt, *retry_at, details.as_ref());
                 drop(cell);
                 return if known { Ok(()) } else { Err(self.diverged(Some(event), None)) };
             }
@@ -343,7 +359,8 @@ impl Machine {
 
     /// Compares what the code asked for with what history has next.
     fn expect(&mut self, asked: &mut Vec<Event>, cursor: &mut Cursor) -> Result<(), Stuck> {
-        for asked in asked.drain(..) {
+        let mut asking = asked.drain(..);
+        while let Some(asked) = asking.next() {
             let recorded = cursor.next();
             let was = match &asked {
                 Event::StepStarted { op, .. } => self.names_before(*op),
@@ -351,9 +368,16 @@ impl Machine {
             };
             match recorded {
                 Some(recorded) if divergence::is_same(&recorded, &asked, was) => {
-                    self.state.cell.lock().adopt(&recorded);
+                    let mut cell = self.state.cell.lock();
+                    cell.adopt(&recorded);
+                    let place = asked.op().and_then(|op| cell.place(op));
+                    cursor.trail.agreed(recorded, asked, place, cursor.at);
                 }
-                recorded => return Err(self.diverged(recorded.as_ref(), Some(&asked))),
+                recorded => {
+                    let stuck = self.diverged(recorded.as_ref(), Some(&asked));
+                    let asked = std::iter::once(asked).chain(asking).collect();
+                    return Err(self.with_report(stuck, recorded, asked, cursor));
+                }
             }
         }
         Ok(())
@@ -369,6 +393,27 @@ impl Machine {
     fn diverged(&self, recorded: Option<&Event>, asked: Option<&Event>) -> Stuck {
         let at = asked.and_then(Event::op).or_else(|| recorded.and_then(Event::op));
         divergence::report(self.state.run(), at, recorded, asked, self.state.now())
+    }
+
+    /// The report with what history and code have before and after the place, side by side.
+    fn with_report(
+        &self,
+        stuck: Stuck,
+        recorded: impl Into<Option<Event>>,
+        asked: Vec<Event>,
+        cursor: &mut Cursor,
+    ) -> Stuck {
+        let (trail, at) = (std::mem::take(&mut cursor.trail), cursor.at);
+        let first = recorded.into().map(|event| (event, at));
+        let later = std::iter::from_fn(|| cursor.next().map(|event| (event, cursor.at)));
+        let recorded = first.into_iter().chain(later.filter(|(event, _)| event.is_decision()));
+        let cell = self.state.cell.lock();
+        let asked = asked.into_iter().map(|event| {
+            let place = event.op().and_then(|op| cell.place(op));
+            (event, place)
+        });
+        let report = trail.report(recorded, asked, cell.now);
+        Stuck { message: stuck.message + "\n" + &report, ..stuck }
     }
 
     fn foreign(&self, what: &str) -> Stuck {
@@ -424,24 +469,23 @@ impl Machine {
     pub(crate) fn take_startable(&mut self) -> Vec<StepToAttempt> {
         let mut cell = self.state.cell.lock();
         let startable = std::mem::take(&mut cell.startable);
-        let mut steps = Vec::with_capacity(startable.len());
-        for op in startable {
-            if let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = cell.ops.get_mut(op)
-                && !step.attempting
-                && let Some(Ok(input)) = &step.input
-            {
-                step.attempting = true;
-                steps.push(StepToAttempt {
-                    op,
-                    name: step.new.name.clone(),
-                    input: input.clone(),
-                    policy: step.new.policy,
-                    attempt: step.failed + 1,
-                    call: step.new.call.clone(),
-                });
-            }
-        }
-        steps
+        startable.into_iter().filter_map(|op| cell.start(op)).collect()
+    }
+
+    /// Of the steps to attempt now, those that are attempted at most once. Each is given once.
+    pub(crate) fn take_startable_once(&mut self, code: &Registered) -> Vec<StepToAttempt> {
+        let mut cell = self.state.cell.lock();
+        let startable = std::mem::take(&mut cell.startable);
+        let (once, others) = startable.into_iter().partition(|op| cell.is_startable_once(*op, code));
+        cell.startable = others;
+        let once: Vec<_> = once;
+        once.into_iter().filter_map(|op| cell.start(op)).collect()
+    }
+
+    /// Whether a step is to be attempted now that is attempted at most once.
+    pub(crate) fn has_startable_once(&self, code: &Registered) -> bool {
+        let cell = self.state.cell.lock();
+        cell.startable.iter().any(|op| cell.is_startable_once(*op, code))
     }
 
     /// The steps that are about to be attempted and that neither the worker nor the workflow has code for.
@@ -484,6 +528,11 @@ impl Machine {
         self.state.cell.lock().waits()
     }
 
+    /// All that the run waits for.
+    pub(crate) fn all_waits(&self) -> Vec<Wait> {
+        self.state.cell.lock().all_waits().collect()
+    }
+
     /// Everything that two replays of one history must agree on, as text.
     pub(crate) fn summary(&self) -> String {
         self.state.cell.lock().summary()
@@ -507,11 +556,17 @@ struct Cursor {
     turns: std::vec::IntoIter<TurnRecord>,
     events: std::vec::IntoIter<Event>,
     at: Timestamp,
+    trail: Trail,
 }
 
 impl Cursor {
     fn new(history: Vec<TurnRecord>) -> Self {
-        Self { turns: history.into_iter(), events: Vec::new().into_iter(), at: Timestamp::from_micros(0) }
+        Self {
+            turns: history.into_iter(),
+            events: Vec::new().into_iter(),
+            at: Timestamp::from_micros(0),
+            trail: Trail::default(),
+        }
     }
 
     /// The time of the turn that has the next event.

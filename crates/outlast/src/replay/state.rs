@@ -100,7 +100,8 @@ impl RunState {
         let problem = name_problem("step", &new.name);
         let mut cell = self.cell.lock();
         let input = (cell.next_op >= cell.known_ops).then(|| self.encode(input));
-        let step = Box::new(StepOp { new, input, failed: 0, retry_at: None, attempting: false });
+        let step =
+            Box::new(StepOp { new, input, failed: 0, details: None, retry_at: None, attempting: false });
         let op = cell.create(OpKind::Step(step), problem);
         OpHandle::new(self.clone(), op)
     }

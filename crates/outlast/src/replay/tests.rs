@@ -12,7 +12,9 @@ mod hooks;
 mod limits;
 mod patches;
 mod programs;
+mod parallel;
 mod races;
+mod report;
 mod steps;
 mod stuck;
 mod values;
@@ -213,5 +215,6 @@ fn open_steps(machine: &Machine) -> Vec<(u32, String, u32)> {
 }
 
 fn stuck_text(stuck: &Stuck) -> String {
-    format!("stuck, {}: {}\n", stuck.reason, stuck.message.replace(&RUN.to_string(), "R"))
+    let message = stuck.message.lines().next().unwrap_or_default();
+    format!("stuck, {}: {}\n", stuck.reason, message.replace(&RUN.to_string(), "R"))
 }

@@ -2,21 +2,22 @@
 
 use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, future::BoxFuture};
-use outlast_core::{Clock, Failure, FailureKind, OpNumber, Payload, Policy, RunId, Timestamp};
+use outlast_core::{Clock, Codec, Failure, FailureKind, OpNumber, Payload, Policy, RunId, Timestamp};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::attempt::About;
 use crate::error::{NextAttempt, StepError};
 use crate::ids::chance;
 use crate::registry::StepCall;
 use crate::replay::{Delivery, Machine, StepToAttempt};
-use crate::step::About;
 
 /// How one attempt ended.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(super) struct AttemptEnd {
     name: Arc<str>,
     attempt: u32,
     policy: Policy,
+    /// The details of its last heartbeat, where it failed.
+    details: Option<Payload>,
     result: Result<Payload, StepError>,
 }
 
@@ -37,18 +40,33 @@ impl AttemptEnd {
             Ok(output) => return Delivery::StepEnded { op, outcome: Ok(output) },
             Err(error) => error.into_parts(),
         };
-        let retry = self.policy.retry;
+        let retry = self.policy.retry();
         let pause = retry.pause_after(self.attempt, &failure, chance());
         let retry_at = pause.map(|pause| next.unwrap_or(NextAttempt::After(pause)).moment(self.at));
         let is_exhausted = failure.kind.is_retryable() && retry.is_exhausted(self.attempt);
         let failure = Failure { is_exhausted, ..failure.of_step(&*self.name, self.attempt) };
         match retry_at {
             Some(retry_at) if machine.may_retry(op) => {
-                Delivery::StepRetried { op, attempt: self.attempt, failure, retry_at }
+                Delivery::StepRetried { op, attempt: self.attempt, failure, retry_at, details: self.details }
             }
             _ => Delivery::StepEnded { op, outcome: Err(failure) },
         }
     }
+}
+
+/// A step that may be attempted now.
+pub(super) struct Ready {
+    pub(super) step: StepToAttempt,
+    pub(super) call: StepCall,
+    /// What must let the attempt pass before it begins, in this order.
+    pub(super) gates: Vec<Arc<Semaphore>>,
+}
+
+/// What attempts are made with.
+pub(super) struct Tools<'a> {
+    pub(super) clock: &'a Arc<dyn Clock>,
+    pub(super) codec: &'a Arc<dyn Codec>,
+    pub(super) runtime: &'a tokio::runtime::Handle,
 }
 
 /// The attempts of one run that are under way.
@@ -69,22 +87,18 @@ impl Attempts {
 
     /// Starts the steps. A single one runs in the run's own task, which saves two thread hops;
     /// several get tasks of their own, so that they run in parallel.
-    pub(super) fn start(
-        &mut self,
-        run: RunId,
-        steps: Vec<(StepToAttempt, StepCall)>,
-        clock: &Arc<dyn Clock>,
-        runtime: &tokio::runtime::Handle,
-    ) {
+    pub(super) fn start(&mut self, run: RunId, steps: Vec<Ready>, tools: &Tools<'_>) {
         let is_alone = steps.len() == 1 && self.stops.is_empty();
-        for (step, call) in steps {
-            let stop = CancellationToken::new();
-            self.stops.insert(step.op, stop.clone());
-            let attempt = attempt(run, step, call, stop, clock.clone());
+        for ready in steps {
+            let step = &ready.step;
+            let mut about = About::new(run, step.op, step.attempt, tools.clock.clone(), tools.codec.clone());
+            about.before.clone_from(&step.details);
+            self.stops.insert(ready.step.op, about.stop.clone());
+            let attempt = attempt(ready, Arc::new(about));
             if is_alone {
                 self.running.push(Box::pin(attempt.map(Some)));
             } else {
-                let task = runtime.spawn(attempt);
+                let task = tools.runtime.spawn(attempt);
                 self.running.push(Box::pin(task.map(Result::ok)));
             }
         }
@@ -134,38 +148,81 @@ impl Drop for Attempts {
     }
 }
 
-async fn attempt(
-    run: RunId,
-    step: StepToAttempt,
-    call: StepCall,
-    stop: CancellationToken,
-    clock: Arc<dyn Clock>,
-) -> AttemptEnd {
+async fn attempt(ready: Ready, about: Arc<About>) -> AttemptEnd {
+    let Ready { step, call, gates } = ready;
     let StepToAttempt { op, name, input, policy, attempt, .. } = step;
-    let about = Arc::new(About { run, op, attempt, stop: stop.clone() });
-    let work = AssertUnwindSafe(async move { call(about, input).await }).catch_unwind();
-    let work = work.map(|result| result.unwrap_or_else(|panic| Err(panicked(&*panic))));
-    let result = match policy.timeout {
-        None => work.await,
-        Some(limit) => within(limit, work.boxed(), &*clock).await,
+    let result = match pass(gates, &about).await {
+        Ok(()) => work(call, input, &policy, &about).await,
+        Err(cancelled) => Err(cancelled),
     };
+    about.permits.lock().clear();
+    let mut details = None;
     if result.is_err() {
-        stop.cancel();
+        about.stop.cancel();
+        details = about.take_details();
     }
-    AttemptEnd { op, at: clock.now(), name, attempt, policy, result }
+    AttemptEnd { op, at: about.clock.now(), name, attempt, policy, details, result }
 }
 
-type Work = Pin<Box<dyn Future<Output = Result<Payload, StepError>> + Send>>;
+/// Waits until all the gates let the attempt pass. What is told to stop meanwhile never begins.
+async fn pass(gates: Vec<Arc<Semaphore>>, about: &About) -> Result<(), StepError> {
+    for gate in gates {
+        let (permit, stop) = (pin!(gate.acquire_owned()), pin!(about.stop.cancelled()));
+        match select(permit, stop).await {
+            // A gate is never closed.
+            Either::Left((permit, _)) => about.permits.lock().extend(permit.ok()),
+            Either::Right(_) => {
+                let message = "cancelled before the attempt began";
+                return Err(StepError::of_failure(Failure::new(FailureKind::Cancelled, message)));
+            }
+        }
+    }
+    Ok(())
+}
 
-async fn within(limit: Duration, work: Work, clock: &dyn Clock) -> Result<Payload, StepError> {
-    match select(work, clock.sleep_until(clock.now().plus(limit))).await {
+async fn work(
+    call: StepCall,
+    input: Payload,
+    policy: &Policy,
+    about: &Arc<About>,
+) -> Result<Payload, StepError> {
+    let told = about.clone();
+    let work = AssertUnwindSafe(async move { call(told, input).await }).catch_unwind();
+    let work = work.map(|result| result.unwrap_or_else(|panic| Err(panicked(&*panic))));
+    if policy.timeout.is_none() && policy.heartbeat_timeout.is_none() {
+        return work.await;
+    }
+    let patience = Box::pin(out_of_patience(policy, about));
+    match select(work.boxed(), patience).await {
         Either::Left((result, _)) => result,
-        Either::Right(_) => {
-            let limit = outlast_core::duration::duration_text(limit);
-            let message = format!("the attempt took longer than its timeout of {limit}");
+        Either::Right((message, _)) => {
             Err(StepError::of_failure(Failure::new(FailureKind::Timeout, message)))
         }
     }
+}
+
+/// Completes when the attempt has taken too long, or was silent for too long, and says so.
+async fn out_of_patience(policy: &Policy, about: &About) -> String {
+    let began = about.clock.now();
+    let end = policy.timeout.map_or(Timestamp::NEVER, |limit| began.plus(limit));
+    loop {
+        let heard = about.beaten_at().unwrap_or(began);
+        let silent = policy.heartbeat_timeout.map_or(Timestamp::NEVER, |limit| heard.plus(limit));
+        let now = about.clock.now();
+        if now >= end {
+            let limit = text_of(policy.timeout);
+            return format!("the attempt took longer than its timeout of {limit}");
+        }
+        if now >= silent {
+            let limit = text_of(policy.heartbeat_timeout);
+            return format!("the attempt had no heartbeat for longer than its heartbeat timeout of {limit}");
+        }
+        drop(about.clock.sleep_until(end.min(silent)).await);
+    }
+}
+
+fn text_of(limit: Option<Duration>) -> String {
+    outlast_core::duration::duration_text(limit.unwrap_or_default())
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> StepError {

@@ -106,8 +106,10 @@ impl Drop for Leader {
             return;
         }
         drop(gathered);
-        let next = Leader(self.0.clone());
-        self.0.runtime.spawn(next.lead_once());
+        // Made inside the task: a runtime that shuts down drops the task at once, and a leader in it
+        // would spawn the next one, and so on.
+        let committer = self.0.clone();
+        self.0.runtime.spawn(async move { Leader(committer).lead_once().await });
     }
 }
 

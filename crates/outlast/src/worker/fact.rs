@@ -44,8 +44,8 @@ impl Fact {
             Some(match event {
                 Event::StepCompleted { op, output } => Delivery::StepEnded { op, outcome: Ok(output) },
                 Event::StepFailed { op, failure } => Delivery::StepEnded { op, outcome: Err(failure) },
-                Event::StepRetried { op, attempt, failure, retry_at } => {
-                    Delivery::StepRetried { op, attempt, failure, retry_at }
+                Event::StepRetried { op, attempt, failure, retry_at, details } => {
+                    Delivery::StepRetried { op, attempt, failure, retry_at, details }
                 }
                 _ => return None,
             })

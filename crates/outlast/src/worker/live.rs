@@ -9,11 +9,11 @@ use futures_util::future::{Either, select};
 use outlast_core::limits::INBOX_READ_MAX;
 use outlast_core::turn::From;
 use outlast_core::{
-    Committed, Event, Message, MessageBody, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn,
-    TurnId, WorldError,
+    Committed, Event, Failure, FailureKind, Message, MessageBody, RunId, Start, Started, Stuck, StuckReason,
+    Then, Timestamp, Turn, TurnId, WorldError,
 };
 
-use super::attempts::Attempts;
+use super::attempts::{Attempts, Tools};
 use super::committer::patiently;
 use super::fact::{Fact, What};
 use super::mailbox::Mail;
@@ -21,7 +21,7 @@ use super::notice::RetryNotice;
 use super::session::Session;
 use super::task::{Task, machine_from, read_history};
 use crate::ids;
-use crate::replay::Machine;
+use crate::replay::{Delivery, Machine, StepToAttempt};
 
 /// A run that a task holds.
 pub(super) struct Live<'a> {
@@ -132,6 +132,7 @@ impl<'a> Live<'a> {
         let may_fire = inbox.len() < INBOX_READ_MAX;
         let mut facts = Vec::with_capacity(inbox.len());
         self.accept(inbox, &mut facts);
+        facts.extend(self.unknown_outcomes());
         if may_fire {
             self.look_at_the_clock(&mut facts);
         }
@@ -142,13 +143,27 @@ impl<'a> Live<'a> {
         self.go_on(next).await
     }
 
+    /// Steps that are attempted at most once, and were announced by a worker that is gone. Whether
+    /// they were attempted is not known, so they are not.
+    fn unknown_outcomes(&mut self) -> Vec<Fact> {
+        let (at, code) = (self.place.at, &self.task.session.settings.code);
+        let steps = self.machine.take_startable_once(code).into_iter();
+        let outcome = |step: StepToAttempt| {
+            let message = "the worker was lost while it attempted the step, so the outcome is unknown; \
+                           look whether it happened, since it is attempted at most once";
+            let failure = Failure::new(FailureKind::Unknown, message).of_step(&*step.name, 1);
+            Fact { at, what: What::Again(Delivery::StepEnded { op: step.op, outcome: Err(failure) }) }
+        };
+        steps.map(outcome).collect()
+    }
+
     async fn go_on(&mut self, mut next: Next) -> Result<End, Gone> {
         loop {
             let mut facts = match next {
                 Next::Hold(facts) => facts,
                 Next::Over(end) => return Ok(end),
             };
-            while facts.is_empty() && !(self.is_stopping && self.attempts.is_empty()) {
+            while facts.is_empty() && !self.may_let_go() {
                 self.start_attempts();
                 facts = self.next_facts().await?;
             }
@@ -167,15 +182,24 @@ impl<'a> Live<'a> {
     }
 
     fn start_attempts(&mut self) {
-        if self.is_stopping {
-            return;
-        }
         let session = &self.task.session;
-        let steps = self.machine.take_startable().into_iter().filter_map(|step| {
-            let call = step.call.clone().or_else(|| session.settings.code.step(&step.name).cloned())?;
-            Some((step, call))
-        });
-        self.attempts.start(self.task.run, steps.collect(), &session.clock, &session.runtime);
+        let settings = &session.settings;
+        let steps = if self.is_stopping {
+            self.machine.take_startable_once(&settings.code)
+        } else {
+            self.machine.take_startable()
+        };
+        let ready = steps.into_iter().filter_map(|step| settings.ready(step));
+        let tools = Tools { clock: &session.clock, codec: &settings.codec, runtime: &session.runtime };
+        self.attempts.start(self.task.run, ready.collect(), &tools);
+    }
+
+    /// Whether nothing keeps a worker that stops from letting go of the run. A step that is attempted
+    /// at most once must be attempted by whom announced it: nobody else could know that it was not.
+    fn may_let_go(&self) -> bool {
+        self.is_stopping
+            && self.attempts.is_empty()
+            && !self.machine.has_startable_once(&self.task.session.settings.code)
     }
 
     /// Waits for something new, then takes all that is there. May return without facts when a pause
@@ -319,7 +343,7 @@ impl<'a> Live<'a> {
             Then::End(status)
         } else if !self.machine.is_active() {
             Then::Wait { wake_at: self.machine.next_due(), waits: self.machine.waits() }
-        } else if self.is_stopping && self.attempts.is_empty() {
+        } else if self.may_let_go() {
             Then::Release
         } else {
             Then::Hold

@@ -60,7 +60,7 @@ impl RetryNotice {
         let notice = |event: &Event| match event {
             Event::StepRetried { attempt, failure, retry_at, .. } => Some(Self {
                 run: turn.run,
-                step: failure.step.clone().unwrap_or_default(),
+                step: failure.step.as_deref().unwrap_or_default().into(),
                 attempt: *attempt,
                 message: failure.message.clone(),
                 class: failure.class(),

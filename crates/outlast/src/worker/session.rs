@@ -16,10 +16,11 @@ use outlast_core::{
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::attempts::Ready;
 use super::cache::Cache;
 use super::committer::Committer;
 use super::mailbox::{Mail, Mailbox};
@@ -27,7 +28,7 @@ use super::notice::OnRetry;
 use super::task::Task;
 use crate::ids;
 use crate::registry::Registered;
-use crate::replay::panic_text;
+use crate::replay::{StepToAttempt, panic_text};
 
 /// What the builder settled, for every session of a worker.
 #[derive(Debug)]
@@ -41,6 +42,26 @@ pub(super) struct Settings {
     pub(super) drain: Duration,
     pub(super) is_paranoid: bool,
     pub(super) on_retry: Option<OnRetry>,
+    /// Lets so many attempts at blocking steps be under way at the same time.
+    pub(super) blocking: Arc<Semaphore>,
+}
+
+impl Settings {
+    /// What is needed to attempt a step; `None` when its code is not here.
+    pub(super) fn ready(&self, mut step: StepToAttempt) -> Option<Ready> {
+        if let Some(call) = step.call.clone() {
+            return Some(Ready { step, call, gates: Vec::new() });
+        }
+        let call = self.code.step(&step.name)?.clone();
+        let mut gates = Vec::new();
+        if let Some(manner) = self.code.manner(&step.name) {
+            gates.extend(manner.limit.clone());
+            gates.extend(manner.policy.is_blocking.then(|| self.blocking.clone()));
+            step.policy.is_at_most_once |= manner.policy.is_at_most_once;
+            step.policy.heartbeat_timeout = step.policy.heartbeat_timeout.or(manner.policy.heartbeat_timeout);
+        }
+        Some(Ready { step, call, gates })
+    }
 }
 
 /// One session of a worker.

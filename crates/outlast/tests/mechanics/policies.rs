@@ -115,9 +115,11 @@ async fn classed(cx: StepContext<Desk>, class: Option<ErrorClass>) -> Result<(),
 async fn only_the_chosen_classes_are_retried(rig: Rig) {
     #[workflow]
     async fn choosy(ctx: Context) -> Result<Vec<u32>, Error> {
-        let retry = Retry::constant().attempts(2).only(&[ErrorClass::Transient]).unless(&[ErrorClass::Server]);
+        let retry =
+            Retry::constant().attempts(2).only(&[ErrorClass::Transient]).unless(&[ErrorClass::Server]);
         let mut attempts = Vec::new();
-        for class in [None, Some(ErrorClass::Network), Some(ErrorClass::RateLimit), Some(ErrorClass::Server)] {
+        for class in [None, Some(ErrorClass::Network), Some(ErrorClass::RateLimit), Some(ErrorClass::Server)]
+        {
             attempts.push(ctx.step(classed, class).retry(retry).await.unwrap_err().attempts());
         }
         Ok(attempts)
@@ -132,7 +134,8 @@ async fn an_error_knows_its_class_by_its_sources(rig: Rig) {
     #[workflow]
     async fn connecting(ctx: Context) -> Result<Vec<Option<ErrorClass>>, Error> {
         let connect = async |refused: bool| {
-            let kind = if refused { std::io::ErrorKind::ConnectionRefused } else { std::io::ErrorKind::NotFound };
+            let kind =
+                if refused { std::io::ErrorKind::ConnectionRefused } else { std::io::ErrorKind::NotFound };
             Err::<(), _>(std::io::Error::other(std::io::Error::new(kind, "no way")))
         };
         let retry = Retry::constant().attempts(3).only(&[ErrorClass::Network]);

@@ -160,6 +160,12 @@ impl Rig {
         }
     }
 
+    /// The output of a run that was stuck: a run that still is would say so.
+    pub(super) async fn mended<T: serde::de::DeserializeOwned>(&self, run: &RunHandle<T>) -> T {
+        self.settle().await;
+        run.output().await.unwrap()
+    }
+
     /// Why the run is stuck; it must be.
     pub(super) async fn stuck(&self, run: RunId) -> Stuck {
         let view = self.view(run).await;
@@ -274,22 +280,22 @@ impl Desk {
         });
     }
 
-    async fn passed(&self, gate: &str) {
+    pub(super) async fn passed(&self, gate: &str) {
         self.state.subscribe().wait_for(|state| state.open.contains(gate)).await.unwrap();
     }
 
-    fn enter(&self) {
+    pub(super) fn enter(&self) {
         self.state.send_modify(|state| {
             state.inside += 1;
             state.inside_max = state.inside_max.max(state.inside);
         });
     }
 
-    fn exit(&self) {
+    pub(super) fn exit(&self) {
         self.state.send_modify(|state| state.inside -= 1);
     }
 
-    /// The greatest number of `note` steps that were under way at the same time.
+    /// The greatest number of steps that entered and were under way at the same time.
     pub(super) fn crowd(&self) -> usize {
         self.state.borrow().inside_max
     }

@@ -22,6 +22,7 @@ on_every_world! {
     a_foreign_wake_of_a_released_run_is_found_when_it_goes_on,
     a_wake_by_another_thread_during_a_poll_is_foreign,
     a_step_that_is_not_registered_is_named,
+    whoever_waits_for_a_stuck_run_is_told_why,
     a_resumed_run_is_tried_again_by_the_same_build,
     only_a_stuck_run_is_resumed,
     the_same_build_does_not_try_again_by_itself,
@@ -96,7 +97,7 @@ async fn a_mended_build_goes_on_after_a_divergence(rig: Rig) {
     rig.settle().await;
     rig.stuck(run.id()).await;
     let _good = rig.worker_of_build("c", trip).await;
-    assert_eq!(run.output().await.unwrap(), 11);
+    assert_eq!(rig.mended(&run).await, 11);
     assert!(rig.view(run.id()).await.stuck.is_none());
     bad.stop().await.unwrap();
 }
@@ -124,7 +125,7 @@ async fn a_renamed_step_does_not_diverge(rig: Rig) {
     worker.stop().await.unwrap();
     let _worker = rig.worker_of_build("b", (after, new_name)).await;
     rig.send(run.id(), "x", 10).await;
-    assert_eq!(run.output().await.unwrap(), 11);
+    assert_eq!(rig.mended(&run).await, 11);
 }
 
 #[workflow(name = "panics")]
@@ -151,7 +152,7 @@ async fn a_panic_in_workflow_code_is_stuck_and_a_mended_build_goes_on(rig: Rig) 
     assert!(stuck.message.contains("no room for 7"), "{}", stuck.message);
     worker.stop().await.unwrap();
     let _worker = rig.worker_of_build("b", panics_no_more).await;
-    assert_eq!(run.output().await.unwrap(), 7);
+    assert_eq!(rig.mended(&run).await, 7);
     assert_eq!(rig.desk.count("before"), 1, "what was recorded does not run again");
 }
 
@@ -170,7 +171,7 @@ async fn a_panic_in_the_first_turn_leaves_the_start_alone(rig: Rig) {
     assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::Panicked);
     rig.assert_history(run.id(), "").await;
     let _good = rig.worker_of_build("b", born_well).await;
-    assert_eq!(run.output().await.unwrap(), 7);
+    assert_eq!(rig.mended(&run).await, 7);
 }
 
 async fn waiting_with_no_operation_open_is_a_foreign_await(rig: Rig) {
@@ -288,7 +289,7 @@ async fn a_step_that_is_not_registered_is_named(rig: Rig) {
     );
     rig.assert_history(run.id(), "0 step_started note").await;
     let _with = rig.worker_of_build("b", (far, elsewhere)).await;
-    assert_eq!(run.output().await.unwrap(), 2);
+    assert_eq!(rig.mended(&run).await, 2);
 }
 
 /// Panics until the test says otherwise: code that is mended without a new build.
@@ -301,6 +302,15 @@ async fn mendable(ctx: Context) -> Result<u32, Error> {
     ctx.hook::<u32>("x").await
 }
 
+async fn whoever_waits_for_a_stuck_run_is_told_why(rig: Rig) {
+    let _worker = rig.worker(mendable).await;
+    let run = rig.client.start(mendable, ()).await.unwrap();
+    rig.settle().await;
+    for error in [run.output().await.unwrap_err(), run.output_within("0s").await.unwrap_err()] {
+        assert!(error.is_stuck() && error.message().contains("broken"), "{error}");
+    }
+}
+
 async fn a_resumed_run_is_tried_again_by_the_same_build(rig: Rig) {
     let _worker = rig.worker(mendable).await;
     let run = rig.client.start(mendable, ()).await.unwrap();
@@ -311,7 +321,7 @@ async fn a_resumed_run_is_tried_again_by_the_same_build(rig: Rig) {
     trace(run.id(), "mended");
     rig.client.resume(run.id()).await.unwrap();
     rig.send(run.id(), "x", 7).await;
-    assert_eq!(run.output().await.unwrap(), 7);
+    assert_eq!(rig.mended(&run).await, 7);
 }
 
 async fn only_a_stuck_run_is_resumed(rig: Rig) {
@@ -346,7 +356,7 @@ async fn a_message_to_a_stuck_run_is_kept_and_delivered_after(rig: Rig) {
     worker.stop().await.unwrap();
     trace(run.id(), "mended");
     let _worker = rig.worker_of_build("b", mendable).await;
-    assert_eq!(run.output().await.unwrap(), 7);
+    assert_eq!(rig.mended(&run).await, 7);
 }
 
 async fn a_stuck_run_can_be_cancelled_after_it_was_mended(rig: Rig) {
@@ -358,5 +368,5 @@ async fn a_stuck_run_can_be_cancelled_after_it_was_mended(rig: Rig) {
     rig.stuck(run.id()).await;
     bad.stop().await.unwrap();
     let _good = rig.worker_of_build("c", trip).await;
-    assert_eq!(run.output().await.unwrap(), 11, "the payload came first");
+    assert_eq!(rig.mended(&run).await, 11, "the payload came first");
 }

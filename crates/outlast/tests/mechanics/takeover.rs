@@ -204,7 +204,7 @@ async fn a_run_that_crashes_its_worker_again_and_again_becomes_stuck_and_others_
     worker.stop().await.unwrap();
     rig.desk.open("deadly");
     let _mended = rig.worker_of_build("b", (killer, bystander)).await;
-    assert_eq!(killer_run.output().await.unwrap(), "deadly");
+    assert_eq!(rig.mended(&killer_run).await, "deadly");
 }
 
 async fn a_commit_clears_the_suspicion(rig: Rig) {

@@ -176,6 +176,37 @@ async fn while_one_commit_is_under_way_the_next_batch_gathers(rig: Rig) {
     assert_eq!(rig.faults.sizes(Call::Commit)[..2], [1, 4]);
 }
 
+/// Starts runs whose first commit is held and whose other commits gather, and leaves it at that.
+async fn leave_commits_behind(rig: Rig) -> (Rig, Worker) {
+    let group = fastrand::u64(..);
+    let worker = rig.caching().register(counted).start().await.unwrap();
+    let gate = rig.faults.hold(Call::Commit);
+    for _ in 0..3 {
+        let client = rig.client.clone();
+        tokio::spawn(async move { client.start(counted, group).await.map(drop) });
+    }
+    gate.arrived().await;
+    while traces(RunId::from_bits(group.into()), "began") < 3 {
+        tokio::task::yield_now().await;
+    }
+    (rig, worker)
+}
+
+// Not in the list above, since it is about the end of its runtime.
+#[test]
+fn a_runtime_that_ends_during_a_commit_ends_quietly() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let on_memory = runtime();
+    let left = on_memory.block_on(async { leave_commits_behind(Rig::memory().await).await });
+    drop((on_memory, left));
+    #[cfg(feature = "sqlite")]
+    {
+        let on_sqlite = runtime();
+        let left = on_sqlite.block_on(async { leave_commits_behind(Rig::sqlite().await).await });
+        drop((on_sqlite, left));
+    }
+}
+
 async fn a_bad_turn_does_not_fail_its_neighbours(rig: Rig) {
     // One of two starts in a batch has a key that another process took meanwhile.
     let group = fastrand::u64(..);

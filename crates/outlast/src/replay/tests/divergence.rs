@@ -353,7 +353,7 @@ fn a_workflow_that_was_renamed_accepts_its_old_runs() {
     };
     assert_eq!(replay_as("old_checkout"), replay_as("new_checkout"));
     expect![[r#"
-        stuck, unreadable: this worker does not have workflow `another`
+        stuck, unreadable: this worker does not have version 1 of workflow `another`
     "#]]
     .assert_eq(&replay_as("another"));
 }

@@ -72,7 +72,7 @@ fn event(line: &str, now: Timestamp, names: &mut std::collections::HashMap<OpNum
             let (pause, message) = cut(more);
             let attempt = first.parse().unwrap();
             let failure = failed(FailureKind::Error, message, attempt);
-            Event::StepRetried { op, attempt, failure, retry_at: at(pause) }
+            Event::StepRetried { op, attempt, failure, retry_at: at(pause), details: None }
         }
         "step_dropped" => Event::StepDropped { op },
         "timer_started" => Event::TimerStarted { op, fire_at: at(rest) },
@@ -128,8 +128,8 @@ pub(super) fn delivery(event: Event) -> Delivery {
         Event::CancelRequested { message, reason, .. } => Delivery::Cancel { message, reason },
         Event::StepCompleted { op, output } => Delivery::StepEnded { op, outcome: Ok(output) },
         Event::StepFailed { op, failure } => Delivery::StepEnded { op, outcome: Err(failure) },
-        Event::StepRetried { op, attempt, failure, retry_at } => {
-            Delivery::StepRetried { op, attempt, failure, retry_at }
+        Event::StepRetried { op, attempt, failure, retry_at, details } => {
+            Delivery::StepRetried { op, attempt, failure, retry_at, details }
         }
         Event::TimerFired { op } => Delivery::Timer { op },
         decision => panic!("`{}` is no delivery", decision.kind()),

@@ -57,10 +57,21 @@ enum Program {
     Clock(Vec<Program>),
     /// Goes on when it fails.
     Try(Box<Program>),
+    /// Some at a time, until one fails.
+    Parallel(Vec<Program>, usize),
+    /// Some at a time, to the end.
+    ParallelAll(Vec<Program>, usize),
+    /// Records what is different at each call.
+    Record(u8),
+    /// The first when the run takes the new side of a patch, else the second.
+    Patch(u8, Box<Program>, Box<Program>),
     /// Wakes itself.
     GiveWay,
     Fail,
 }
+
+/// Counts calls, replays included: what it gives is no function of history.
+static DRAWS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
 #[step(attempts = 3)]
 async fn work(number: u8) -> Result<u32, StepError> {
@@ -151,6 +162,22 @@ fn interpret<'a>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
             Program::Toss(programs) => one(ctx, programs, ctx.random()).await?,
             Program::Clock(programs) => one(ctx, programs, ctx.now().as_micros().unsigned_abs()).await?,
             Program::Try(program) => format!("try{:?}", interpret(ctx, program).await),
+            Program::Parallel(programs, limit) => {
+                let seen = ctx.parallel(programs, *limit, |_, program| interpret(ctx, program)).await?;
+                format!("some{seen:?}")
+            }
+            Program::ParallelAll(programs, limit) => {
+                let seen = ctx.parallel_all(programs, *limit, |_, program| interpret(ctx, program)).await;
+                format!("each{seen:?}")
+            }
+            Program::Record(name) => {
+                let draw = || DRAWS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                format!("v{}", ctx.record(&format!("value-{name}"), draw)?)
+            }
+            Program::Patch(name, new, old) => {
+                let side = if ctx.patched(&format!("patch-{name}")) { new } else { old };
+                interpret(ctx, side).await?
+            }
             Program::GiveWay => give_way().await,
             Program::Fail => return Err(Error::msg("as it was told")),
         })
@@ -213,6 +240,7 @@ fn any_part() -> impl Strategy<Value = Program> {
     let leaf = prop_oneof![
         20 => any_leaf().prop_map(Program::Await),
         1 => any_leaf().prop_map(Program::Forget),
+        2 => (0..2_u8).prop_map(Program::Record),
         1 => Just(Program::GiveWay),
         1 => Just(Program::Fail),
     ];
@@ -228,6 +256,9 @@ fn any_part() -> impl Strategy<Value = Program> {
             1 => (any_leaf(), boxed()).prop_map(|(leaf, program)| Program::DropAfter(leaf, program)),
             2 => (any_leaf(), boxed()).prop_map(|(leaf, program)| Program::AwaitAfter(leaf, program)),
             2 => (boxed(), boxed()).prop_map(|(program, clean_up)| Program::CleanUp(program, clean_up)),
+            2 => (some(), 1..4_usize).prop_map(|(programs, limit)| Program::Parallel(programs, limit)),
+            1 => (some(), 1..4_usize).prop_map(|(programs, limit)| Program::ParallelAll(programs, limit)),
+            1 => (0..2_u8, boxed(), boxed()).prop_map(|(name, new, old)| Program::Patch(name, new, old)),
             1 => some().prop_map(Program::Toss),
             1 => some().prop_map(Program::Clock),
             3 => boxed().prop_map(Program::Try),
@@ -265,5 +296,5 @@ fn the_random_programs_are_worth_running() {
         }
     }
     let rare: Vec<_> = kinds.iter().filter(|(_, count)| **count < 10).collect();
-    assert!(kinds.len() == 16 && rare.is_empty(), "{kinds:?}");
+    assert!(kinds.len() == 18 && rare.is_empty(), "{kinds:?}");
 }

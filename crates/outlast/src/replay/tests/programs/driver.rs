@@ -171,7 +171,7 @@ impl Driver {
         Some(match self.rng.u32(..4) {
             0 if self.machine.may_retry(op) => {
                 let retry_at = self.now.plus(Duration::from_millis(self.rng.u64(1..5_000)));
-                Event::StepRetried { op, attempt, failure, retry_at }
+                Event::StepRetried { op, attempt, failure, retry_at, details: None }
             }
             1 => Event::StepFailed { op, failure },
             // Not always the type that the workflow asks for.

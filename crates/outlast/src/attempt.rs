@@ -1,0 +1,163 @@
+//! Attempts as the step's code sees them: the future that it is, and what it is told.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use outlast_core::{Clock, Codec, OpNumber, Payload, PlainJson, RunId, Timestamp};
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::SystemClock;
+use crate::error::StepError;
+use crate::step::StepDefinition;
+
+/// One attempt at a step: the future that a step's function returns.
+///
+/// Awaiting it runs the step's code, so a step can be called as a plain function in a unit test. That
+/// of a blocking step runs on the blocking pool of the tokio runtime in which it is awaited.
+#[must_use = "an attempt does nothing unless it is awaited"]
+pub struct Attempt<D: StepDefinition> {
+    work: Work<Result<D::Output, StepError>>,
+}
+
+enum Work<R> {
+    Async(Pin<Box<dyn Future<Output = R> + Send>>),
+    Blocking(Box<dyn FnOnce() -> R + Send>),
+    OnItsThread(JoinHandle<R>),
+    Over,
+}
+
+impl<D: StepDefinition> Attempt<D> {
+    /// The attempt that `future` is.
+    pub fn new(future: impl Future<Output = Result<D::Output, StepError>> + Send + 'static) -> Self {
+        Self { work: Work::Async(Box::pin(future)) }
+    }
+
+    /// The attempt that `work` is, which blocks its thread.
+    pub fn blocking(work: impl FnOnce() -> Result<D::Output, StepError> + Send + 'static) -> Self {
+        Self { work: Work::Blocking(Box::new(work)) }
+    }
+
+    /// The same attempt. Its thread, if it blocks one, keeps the permits until it is free: nobody can
+    /// stop it, and it may outlive the attempt.
+    pub(crate) fn keeping(self, about: &About) -> Self {
+        match self.work {
+            Work::Blocking(work) => {
+                let permits = std::mem::take(&mut *about.permits.lock());
+                Self::blocking(move || {
+                    let _until_the_end = permits;
+                    work()
+                })
+            }
+            work => Self { work },
+        }
+    }
+}
+
+impl<D: StepDefinition> Future for Attempt<D> {
+    type Output = Result<D::Output, StepError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        if let Work::Blocking(_) = &self.work
+            && let Work::Blocking(work) = std::mem::replace(&mut self.work, Work::Over)
+        {
+            self.work = Work::OnItsThread(tokio::task::spawn_blocking(work));
+        }
+        match &mut self.work {
+            Work::Async(future) => future.as_mut().poll(cx),
+            Work::OnItsThread(thread) => Pin::new(thread).poll(cx).map(|ended| match ended {
+                Ok(result) => result,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(_) => Err(StepError::msg("the runtime stopped before the attempt began")),
+                },
+            }),
+            Work::Blocking(_) | Work::Over => Poll::Pending,
+        }
+    }
+}
+
+impl<D: StepDefinition> fmt::Debug for Attempt<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Attempt({})", D::NAME)
+    }
+}
+
+/// What an attempt is told, and tells.
+#[derive(Debug)]
+pub(crate) struct About {
+    pub(crate) run: RunId,
+    pub(crate) op: OpNumber,
+    pub(crate) attempt: u32,
+    pub(crate) stop: CancellationToken,
+    /// What allows it to be under way.
+    pub(crate) permits: Mutex<Vec<OwnedSemaphorePermit>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) codec: Arc<dyn Codec>,
+    /// What an earlier attempt said last, as recorded.
+    pub(crate) before: Option<Payload>,
+    heartbeat: Mutex<Option<Heartbeat>>,
+}
+
+/// The last heartbeat of an attempt.
+#[derive(Debug)]
+struct Heartbeat {
+    at: Timestamp,
+    details: Option<Payload>,
+}
+
+impl About {
+    pub(crate) fn new(
+        run: RunId,
+        op: OpNumber,
+        attempt: u32,
+        clock: Arc<dyn Clock>,
+        codec: Arc<dyn Codec>,
+    ) -> Self {
+        Self {
+            run,
+            op,
+            attempt,
+            stop: CancellationToken::new(),
+            permits: Mutex::default(),
+            clock,
+            codec,
+            before: None,
+            heartbeat: Mutex::default(),
+        }
+    }
+
+    /// A first attempt that nobody watches.
+    pub(crate) fn unwatched() -> Self {
+        let (clock, codec) = (Arc::new(SystemClock), Arc::new(PlainJson));
+        Self::new(RunId::from_bits(0), OpNumber(0), 1, clock, codec)
+    }
+
+    pub(crate) fn beat(&self, details: impl Serialize) {
+        let details = Payload::json(&details).ok();
+        let at = self.clock.now();
+        *self.heartbeat.lock() = Some(Heartbeat { at, details });
+    }
+
+    /// When the attempt was last heard of.
+    pub(crate) fn beaten_at(&self) -> Option<Timestamp> {
+        self.heartbeat.lock().as_ref().map(|heartbeat| heartbeat.at)
+    }
+
+    /// What the attempt said last, to be recorded.
+    pub(crate) fn take_details(&self) -> Option<Payload> {
+        let details = self.heartbeat.lock().as_mut().and_then(|heartbeat| heartbeat.details.take())?;
+        self.codec.encode(details).ok()
+    }
+
+    pub(crate) fn details_before<T: DeserializeOwned>(&self) -> Option<T> {
+        self.codec.decode(self.before.clone()?).and_then(|plain| plain.decode()).ok()
+    }
+}

@@ -1,0 +1,137 @@
+//! Heartbeats: a silent attempt fails, and the next one knows how far it had come.
+
+use std::future::pending;
+
+use outlast::prelude::*;
+use outlast::{ErrorKind, Status};
+
+use super::rig::{Desk, Rig, on_every_world};
+
+on_every_world! {
+    an_attempt_without_a_heartbeat_for_too_long_fails_with_a_timeout,
+    an_attempt_with_heartbeats_outlives_its_heartbeat_timeout,
+    the_timeout_of_an_attempt_holds_whatever_its_heart_does,
+    the_last_details_are_recorded_and_given_to_the_next_attempt_after_a_crash,
+    details_stay_when_the_next_attempt_says_nothing,
+    details_that_are_no_payload_are_left_out,
+}
+
+/// Beats once for each gate that opens, for ever.
+#[step(heartbeat_timeout = "10s", attempts = 1)]
+async fn beating(cx: StepContext<Desk>) -> Result<(), StepError> {
+    cx.state().leave("began");
+    for beat in 1_u32.. {
+        cx.state().passed(&format!("beat {beat}")).await;
+        cx.heartbeat(beat);
+        cx.state().leave(format!("beat {beat}"));
+    }
+    Ok(())
+}
+
+#[workflow]
+async fn watched(ctx: Context) -> Result<(), Error> {
+    ctx.step(beating, ()).await
+}
+
+async fn an_attempt_without_a_heartbeat_for_too_long_fails_with_a_timeout(rig: Rig) {
+    let _worker = rig.worker((watched, beating)).await;
+    let run = rig.client.start(watched, ()).await.unwrap();
+    rig.desk.until("began", 1).await;
+    rig.clock.advance("10s");
+    let error = run.output().await.unwrap_err();
+    assert_eq!((error.kind(), error.is_exhausted()), (ErrorKind::Timeout, true));
+    assert!(error.message().contains("its heartbeat timeout of 10s"), "{error}");
+}
+
+async fn an_attempt_with_heartbeats_outlives_its_heartbeat_timeout(rig: Rig) {
+    let _worker = rig.worker((watched, beating)).await;
+    let run = rig.client.start(watched, ()).await.unwrap();
+    rig.desk.until("began", 1).await;
+    for beat in 1..=5 {
+        rig.clock.advance("9s");
+        rig.desk.open(&format!("beat {beat}"));
+        rig.desk.until(&format!("beat {beat}"), 1).await;
+    }
+    assert_eq!(rig.status(run.id()).await, Status::Running);
+    rig.clock.advance("10s");
+    assert!(run.output().await.unwrap_err().is_timeout());
+    assert_eq!(rig.clock.now(), rig.moment("55s"));
+}
+
+async fn the_timeout_of_an_attempt_holds_whatever_its_heart_does(rig: Rig) {
+    #[workflow]
+    async fn timed(ctx: Context) -> Result<(), Error> {
+        ctx.step(beating, ()).timeout("15s").await
+    }
+    let _worker = rig.worker((timed, beating)).await;
+    let run = rig.client.start(timed, ()).await.unwrap();
+    rig.desk.until("began", 1).await;
+    rig.clock.advance("9s");
+    rig.desk.open("beat 1");
+    rig.desk.until("beat 1", 1).await;
+    rig.clock.advance("6s");
+    let error = run.output().await.unwrap_err();
+    assert!(error.message().contains("its timeout of 15s"), "{error}");
+}
+
+/// Goes two further than the attempt before, and then fails; the last attempt tells where it began.
+#[step(attempts = 3, initial = "1m", retry = "constant")]
+async fn climbing(cx: StepContext<Desk>, silent: Option<u32>) -> Result<u32, StepError> {
+    let from = cx.last_details::<u32>().unwrap_or(0);
+    cx.state().leave(format!("from {from}"));
+    if cx.attempt() == 3 {
+        return Ok(from);
+    }
+    if silent != Some(cx.attempt()) {
+        cx.heartbeat(from + 1);
+        cx.heartbeat(from + 2);
+    }
+    Err(StepError::msg("slipped"))
+}
+
+#[workflow]
+async fn climb(ctx: Context, silent: Option<u32>) -> Result<u32, Error> {
+    ctx.step(climbing, silent).await
+}
+
+async fn the_last_details_are_recorded_and_given_to_the_next_attempt_after_a_crash(rig: Rig) {
+    let worker = rig.worker((climb, climbing)).await;
+    let run = rig.client.start(climb, None).await.unwrap();
+    rig.run_to("20s").await;
+    rig.crash(worker);
+    let _worker = rig.worker((climb, climbing)).await;
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), 4);
+    assert_eq!(rig.desk.notes(), ["from 0", "from 2", "from 4"]);
+}
+
+async fn details_stay_when_the_next_attempt_says_nothing(rig: Rig) {
+    let _worker = rig.worker((climb, climbing)).await;
+    let run = rig.client.start(climb, Some(2)).await.unwrap();
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), 2);
+    assert_eq!(rig.desk.notes(), ["from 0", "from 2", "from 2"]);
+}
+
+async fn details_that_are_no_payload_are_left_out(rig: Rig) {
+    #[step(attempts = 2, heartbeat_timeout = "10s")]
+    async fn huge(cx: StepContext<Desk>) -> Result<Option<String>, StepError> {
+        if cx.attempt() == 2 {
+            return Ok(cx.last_details());
+        }
+        cx.state().leave("began");
+        cx.heartbeat("x".repeat(5 * 1024 * 1024));
+        pending().await
+    }
+    #[workflow]
+    async fn large(ctx: Context) -> Result<Option<String>, Error> {
+        ctx.step(huge, ()).await
+    }
+    let _worker = rig.worker((large, huge)).await;
+    let run = rig.client.start(large, ()).await.unwrap();
+    rig.desk.until("began", 1).await;
+    rig.clock.advance("10s");
+    rig.until(run.id(), Status::Waiting).await;
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), None);
+}

@@ -1,0 +1,99 @@
+//! Many steps at once: all together, a few at a time, and the first of several.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use outlast::prelude::*;
+
+/// How many steps are under way, and how many were at the most.
+#[derive(Default)]
+struct Crowd {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+#[step]
+async fn resize(cx: StepContext<Arc<Crowd>>, image: String) -> String {
+    let now = cx.state().now.fetch_add(1, Ordering::SeqCst) + 1;
+    cx.state().most.fetch_max(now, Ordering::SeqCst);
+    tokio::task::yield_now().await; // here a real step would be busy with the image
+    cx.state().now.fetch_sub(1, Ordering::SeqCst);
+    format!("small {image}")
+}
+
+/// All at once: they are requested together at the next await. The outcomes come in the order of asking.
+#[workflow]
+async fn gallery(ctx: Context, images: Vec<String>) -> Result<String, Error> {
+    let resizing: Vec<_> = images.iter().map(|image| ctx.step(resize, image)).collect();
+    let mut small = Vec::new();
+    for image in resizing {
+        small.push(image.await?);
+    }
+    Ok(small.join(", "))
+}
+
+/// At most two at a time. The outcomes come in the order in which the steps end, which is recorded.
+#[workflow]
+async fn gently(ctx: Context, images: Vec<String>) -> Result<usize, Error> {
+    let mut rest = images.iter();
+    let mut resizing: FuturesUnordered<_> =
+        rest.by_ref().take(2).map(|image| ctx.step(resize, image)).collect();
+    let mut done = 0;
+    while let Some(image) = resizing.next().await {
+        image?;
+        done += 1;
+        resizing.extend(rest.next().map(|image| ctx.step(resize, image)));
+    }
+    Ok(done)
+}
+
+#[step]
+async fn price(shop: String) -> Result<String, StepError> {
+    if shop != "fast" {
+        std::future::pending::<()>().await; // never answers: the attempt is dropped with the race
+    }
+    Ok(format!("7 EUR at the {shop} shop"))
+}
+
+/// The first that answers wins. Without any answer, time does.
+#[workflow]
+async fn cheapest(ctx: Context, shops: (String, String)) -> Result<String, Error> {
+    select! {
+        found = ctx.step(price, &shops.0) => found,
+        found = ctx.step(price, &shops.1) => found,
+        slept = ctx.sleep("50ms") => slept.map(|()| "nobody answered".to_owned()),
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let world = outlast::open("memory:").await?;
+    let crowd = Arc::new(Crowd::default());
+    let worker = Worker::builder(world.clone())
+        .state(crowd.clone())
+        .register((gallery, gently, cheapest, resize, price))
+        .start()
+        .await?;
+    let client = Client::new(world);
+    let images = |count: u32| (1..=count).map(|n| format!("image {n}")).collect::<Vec<_>>();
+
+    println!("1. All at once, in the order in which they were asked for.");
+    let run = client.start(gallery, images(3)).await?;
+    println!("    {}", run.output().await?);
+
+    println!("2. A hundred, two at a time.");
+    crowd.most.store(0, Ordering::SeqCst);
+    let run = client.start(gently, images(100)).await?;
+    let done = run.output().await?;
+    assert!(crowd.most.load(Ordering::SeqCst) <= 2);
+    println!("    {done} done, never more than 2 under way");
+
+    println!("3. The first of two shops, and the loser is dropped.");
+    let run = client.start(cheapest, ("slow".to_owned(), "fast".to_owned())).await?;
+    println!("    {}", run.output().await?);
+
+    println!("4. Two shops that do not answer, and a timer that wins.");
+    let run = client.start(cheapest, ("slow".to_owned(), "slower".to_owned())).await?;
+    println!("    {}", run.output().await?);
+    worker.stop().await
+}
