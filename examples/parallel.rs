@@ -32,19 +32,11 @@ async fn gallery(ctx: Context, images: Vec<String>) -> Result<String, Error> {
     Ok(small.join(", "))
 }
 
-/// At most two at a time. The outcomes come in the order in which the steps end, which is recorded.
+/// At most two at a time.
 #[workflow]
 async fn gently(ctx: Context, images: Vec<String>) -> Result<usize, Error> {
-    let mut rest = images.iter();
-    let mut resizing: FuturesUnordered<_> =
-        rest.by_ref().take(2).map(|image| ctx.step(resize, image)).collect();
-    let mut done = 0;
-    while let Some(image) = resizing.next().await {
-        image?;
-        done += 1;
-        resizing.extend(rest.next().map(|image| ctx.step(resize, image)));
-    }
-    Ok(done)
+    let small = ctx.parallel(images, 2, |ctx, image| async move { ctx.step(resize, &image).await });
+    Ok(small.await?.len())
 }
 
 #[step]

@@ -79,6 +79,7 @@ async fn main() -> Result<(), Error> {
 
     println!("3. A careful deploy: the run goes on the old way, new ones have the new version.");
     let worker = builder("3").register((careful::send, careful::send_v1)).start().await?;
+    until(&client, run.id(), Status::Completed).await?;
     println!("    {}", run.output().await?);
     let run = client.start(careful::send, "a table".to_owned()).await?;
     println!("    {}", run.output().await?);

@@ -8,6 +8,12 @@ pub const NAME_BYTES_MAX: usize = 128;
 /// Bytes of a start key. Keys are index keys, but callers build them from their own ids.
 pub const KEY_BYTES_MAX: usize = 256;
 
+/// Bytes of the reason of a cancel. It is told to a person, and stands in every error it leads to.
+pub const REASON_BYTES_MAX: usize = 4 * 1024;
+
+/// Bytes of all headers of a start or message. They travel with everything that follows from it.
+pub const HEADERS_BYTES_MAX: usize = 16 * 1024;
+
 /// Bytes of one payload. Larger things belong in a file store, with their address in the payload.
 pub const PAYLOAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 

@@ -228,6 +228,8 @@ pub enum StuckReason {
     Poison,
     /// The history cannot be read by this build.
     Unreadable,
+    /// The world refuses what the run decided: a turn that is too large for it, say.
+    Refused,
 }
 
 impl fmt::Display for StuckReason {
@@ -239,6 +241,7 @@ impl fmt::Display for StuckReason {
             Self::StepNotRegistered => "step not registered",
             Self::Poison => "poison",
             Self::Unreadable => "unreadable",
+            Self::Refused => "refused",
         })
     }
 }

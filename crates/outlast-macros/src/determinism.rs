@@ -327,6 +327,7 @@ mod tests {
     fn closures_given_to_call_may_do_anything() {
         allowed("ctx.call(\"a\", id, async |id| reqwest::get(id).await).attempts(3).await?");
         allowed("ctx.call(\"a\", (), move || async move { tokio::fs::read(p).await })");
+        allowed("let rate: f64 = ctx.record(\"rate\", || rand::random())?;");
         refused(
             "ctx.call(\"a\", Instant::now(), async |_| Instant::now())",
             expect![[r#"

@@ -116,20 +116,14 @@ fn configure(connection: &Connection, sync: Sync) -> Result<(), rusqlite::Error>
 fn check_ours(connection: &Connection, path: &Path) -> Result<bool, WorldError> {
     let refused = |error: rusqlite::Error| of_sqlite(&error, path);
     let file = path.display();
-    let number = |pragma: &str| {
-        retry_busy(|| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)))
-            .map_err(refused)
-    };
-    let (application, version) = (number("application_id")?, number("user_version")?);
+    // One look: another process may be making the file between two.
+    let (application, version, is_empty) = retry_busy(|| identity(connection)).map_err(refused)?;
     let known = MIGRATIONS.len() as i64;
     if application == APPLICATION_ID && version > known {
         return Err(WorldError::Conflict(format!(
             "`{file}` has schema {version}, this build knows schema {known}; run the newer build that wrote it"
         )));
     }
-    let count = "SELECT count(*) FROM sqlite_schema";
-    let is_empty =
-        retry_busy(|| connection.query_row(count, [], |row| row.get::<_, i64>(0))).map_err(refused)? == 0;
     if application != APPLICATION_ID && !(application == 0 && is_empty) {
         return Err(WorldError::Conflict(format!(
             "`{file}` is the SQLite file of another program; give the path of another file"
@@ -137,6 +131,15 @@ fn check_ours(connection: &Connection, path: &Path) -> Result<bool, WorldError> 
     }
     set_wal(connection, path)?;
     Ok(application == APPLICATION_ID && version == known)
+}
+
+/// Whose file it is, its schema, and whether there is nothing in it, as of one moment.
+fn identity(connection: &Connection) -> Result<(i64, i64, bool), rusqlite::Error> {
+    let sql = "SELECT (SELECT application_id FROM pragma_application_id), \
+               (SELECT user_version FROM pragma_user_version), \
+               NOT EXISTS (SELECT 1 FROM sqlite_schema)";
+    let moment = connection.unchecked_transaction()?;
+    moment.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
 }
 
 fn set_wal(connection: &Connection, path: &Path) -> Result<(), WorldError> {

@@ -2,12 +2,14 @@
 //!
 //! * [`Rehearsal`]: one workflow function, driven by the test, with no world and no runtime.
 //! * [`TestWorld`]: a world under virtual time with a worker, in which steps can be mocked.
+//! * [`assert_replays`]: recorded histories, replayed with today's code.
 //! * [`TestClock`]: virtual time, which passes only when the test says so.
 //! * `KillerWorld`: a world that kills its own process at a chosen point, for crash tests.
 //! * [`conformance!`]: one `#[test]` for every rule of the World contract.
 //! * [`model`]: random calls to a world, compared with a naive model.
 
 mod rehearsal;
+mod replays;
 mod watchdog;
 mod world;
 
@@ -22,4 +24,5 @@ pub use clock::TestClock;
 #[cfg(unix)]
 pub use killer::KillerWorld;
 pub use rehearsal::Rehearsal;
+pub use replays::assert_replays;
 pub use world::{TestWorld, TestWorldBuilder};

@@ -95,6 +95,8 @@ impl<D: StepDefinition> fmt::Debug for Attempt<D> {
 pub(crate) struct About {
     pub(crate) run: RunId,
     pub(crate) op: OpNumber,
+    /// The step's name; empty when nobody watches.
+    pub(crate) step: Arc<str>,
     pub(crate) attempt: u32,
     pub(crate) stop: CancellationToken,
     /// What allows it to be under way.
@@ -124,6 +126,7 @@ impl About {
         Self {
             run,
             op,
+            step: "".into(),
             attempt,
             stop: CancellationToken::new(),
             permits: Mutex::default(),

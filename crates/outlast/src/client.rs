@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::event::TurnRecord;
-use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX, PAGE_RUNS_MAX};
+use outlast_core::limits::{HEADERS_BYTES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, PAGE_RUNS_MAX, REASON_BYTES_MAX};
 use outlast_core::{
     Codec, Counts, Headers, IntoDuration, MessageBody, NewMessage, Order, Outcome, Page, Payload, PlainJson,
     RunId, RunQuery, RunView, Start, StartKey, Started, Status, Timestamp, WorkerView, World, WorldError,
@@ -128,6 +128,7 @@ impl Client {
     ///
     /// `NotFound`, `Unavailable`.
     pub async fn cancel(&self, run: RunId, reason: &str) -> Result<Cancel, Error> {
+        check_bytes("the reason", reason.len(), REASON_BYTES_MAX)?;
         match self.post(run, MessageBody::Cancel { reason: reason.into() }).await {
             Ok(()) => {}
             Err(WorldError::Conflict(_)) => return Ok(Cancel::AlreadyEnded(self.run(run).await?.status)),
@@ -159,6 +160,20 @@ impl Client {
     /// `NotFound`, `Unavailable`.
     pub async fn history(&self, run: RunId) -> Result<Vec<TurnRecord>, Error> {
         Ok(upkeep::read_history(&*self.world, run).await?)
+    }
+
+    /// The whole history of a run as JSON that people can read: the run, its workflow and version, and its
+    /// turns with an event per line. Payloads are as stored.
+    ///
+    /// `assert_replays` in `outlast-testkit` tests code with such files; [`History`](outlast_core::History)
+    /// reads them back.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn export(&self, run: RunId) -> Result<String, Error> {
+        let turns = self.history(run).await?;
+        Ok(outlast_core::History { run, turns }.to_json())
     }
 
     /// A page of runs. A limit of 0 is a page of the greatest size.
@@ -249,6 +264,8 @@ impl<O> StartCall<'_, O> {
 
     async fn call(self) -> Result<RunHandle<O>, Error> {
         check_text("the workflow's name", self.workflow, NAME_BYTES_MAX)?;
+        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        check_bytes("the headers together", headers, HEADERS_BYTES_MAX)?;
         let plain = self.input?;
         let key = match self.key {
             Some(text) => {
@@ -447,9 +464,13 @@ fn check_text(what: &str, text: &str, bytes_max: usize) -> Result<(), Error> {
     if text.is_empty() {
         return Err(Error::invalid(format!("{what} is empty; give it at least one character")));
     }
-    if text.len() > bytes_max {
-        let error = format!("{what} has {} bytes, the limit is {bytes_max}; shorten it", text.len());
-        return Err(Error::of_world(&WorldError::Limit(error)));
+    check_bytes(what, text.len(), bytes_max)
+}
+
+fn check_bytes(what: &str, bytes: usize, bytes_max: usize) -> Result<(), Error> {
+    if bytes <= bytes_max {
+        return Ok(());
     }
-    Ok(())
+    let message = format!("{what} has {bytes} bytes, the limit is {bytes_max}; shorten it");
+    Err(Error::of_world(&WorldError::Limit(message)))
 }

@@ -68,6 +68,7 @@ pub use error::{Error, ErrorKind, StepError};
 pub use open::{open, open_with_clock};
 pub use operation::{HookOperation, StepOperation, TimerOperation};
 pub use registry::{Register, Registry, StepMark, TupleMark, WorkflowMark};
+pub use replay::again::replay;
 pub use retry::{retry, retry_with_clock};
 pub use step::{ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
 pub use worker::{RetryNotice, Worker, WorkerBuilder};

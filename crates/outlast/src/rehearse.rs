@@ -97,7 +97,7 @@ impl LoneRun {
     /// As [`end_step`](Self::end_step).
     pub fn cancel(&mut self, reason: &str) -> Result<(), Stuck> {
         let message = self.message();
-        self.tell(Delivery::Cancel { message, reason: reason.into() })
+        self.tell(Delivery::Cancel { message, reason: reason.into(), at: self.now })
     }
 
     /// Moves the time on, through everything that is due until then.

@@ -5,6 +5,7 @@
 //! *decisions* (events that the run asked for). Live and in replay the same code runs, so what was
 //! decided once is decided again; where it is not, the run has diverged.
 
+pub(crate) mod again;
 #[cfg(feature = "bench")]
 pub mod bench;
 mod cell;

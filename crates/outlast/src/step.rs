@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use outlast_core::{Policy, RunId};
+use outlast_core::{OpNumber, Policy, RunId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -185,6 +185,16 @@ impl<S> StepContext<S> {
     /// The run this attempt works for.
     pub fn run(&self) -> RunId {
         self.about.run
+    }
+
+    /// The name of the step, as the workflow asked for it; empty in a [test](Self::test).
+    pub fn step(&self) -> &str {
+        &self.about.step
+    }
+
+    /// The number of the operation that asked for the step.
+    pub fn op(&self) -> OpNumber {
+        self.about.op
     }
 
     /// The number of this attempt, from 1.

@@ -6,7 +6,7 @@ use outlast_core::event::{FORMAT, TurnRecord};
 use outlast_core::limits::{HISTORY_TURNS_READ_MAX, SESSION_DEFAULT};
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Claimed, Event, Failure, FailureKind, Join, Message, MessageBody, RunId, Status, Then,
+    ClaimRequest, Claimed, Event, Failure, FailureKind, Join, Message, MessageBody, RunId, SessionId, Status, Then,
     Turn, World, WorldError,
 };
 
@@ -51,7 +51,7 @@ pub(crate) fn unborn_cancel(inbox: Vec<Message>) -> Option<(Vec<Event>, u64)> {
 
 /// Cancels a run that had no turn yet, when no worker is joined to do it.
 pub(crate) async fn cancel_unborn(world: &Arc<dyn World>, run: RunId) -> Result<(), WorldError> {
-    if world.run(run).await?.status != Status::Pending || !world.workers().await?.is_empty() {
+    if world.run(run).await?.status != Status::Pending {
         return Ok(());
     }
     let session = ids::session();
@@ -64,6 +64,17 @@ pub(crate) async fn cancel_unborn(world: &Arc<dyn World>, run: RunId) -> Result<
         time: SESSION_DEFAULT,
     };
     world.join(join).await?;
+    let done = cancel_unborn_under(world, session).await;
+    world.leave(session).await?;
+    done
+}
+
+async fn cancel_unborn_under(world: &Arc<dyn World>, session: SessionId) -> Result<(), WorldError> {
+    // A worker that was killed may still have its row.
+    world.takeover(session).await?;
+    if world.workers().await?.len() > 1 {
+        return Ok(());
+    }
     let request = ClaimRequest {
         limit: UNBORN_MAX,
         code: Arc::from([]),
@@ -75,8 +86,7 @@ pub(crate) async fn cancel_unborn(world: &Arc<dyn World>, run: RunId) -> Result<
     let work = world.claim(session, request).await?;
     let turns: Vec<_> =
         work.claimed.into_iter().filter_map(|claimed| cancelling_turn(world, claimed)).collect();
-    world.commit(session, &turns).await?;
-    world.leave(session).await
+    world.commit(session, &turns).await.map(drop)
 }
 
 fn cancelling_turn(world: &Arc<dyn World>, claimed: Claimed) -> Option<Turn> {

@@ -17,6 +17,7 @@ mod mechanics {
     mod once;
     mod operations;
     mod order;
+    mod parallel;
     mod policies;
     mod polling;
     mod release;
@@ -26,4 +27,6 @@ mod mechanics {
     mod traps;
     mod turns;
     mod unknown;
+    mod values;
+    mod versions;
 }

@@ -48,10 +48,19 @@ pub(super) struct Cell {
     pub(super) due: BTreeSet<(Timestamp, OpNumber)>,
     /// What the future did since the engine last looked, in order.
     decisions: Vec<Decision>,
-    buffers: BTreeMap<Arc<str>, VecDeque<Payload>>,
+    buffers: BTreeMap<Arc<str>, VecDeque<Arrived>>,
     /// How many payloads all the buffers keep.
     buffered: usize,
+    /// How many payloads have arrived.
+    arrived: u64,
     open_hooks: BTreeMap<Arc<str>, BTreeSet<OpNumber>>,
+}
+
+/// A payload, and how many had arrived before it.
+#[derive(Clone, Debug)]
+pub(super) struct Arrived {
+    before: u64,
+    payload: Payload,
 }
 
 enum Decision {
@@ -99,7 +108,7 @@ pub(super) enum Phase {
 pub(super) enum OpKind {
     Step(Box<StepOp>),
     Timer { due: Due, fire_at: Timestamp },
-    Hook { name: Arc<str>, timeout: Option<Duration>, timeout_at: Option<Timestamp> },
+    Hook { name: Arc<str>, timeout: Option<Duration>, timeout_at: Option<Timestamp>, before: u64 },
 }
 
 /// When a timer is due.
@@ -131,6 +140,8 @@ pub(super) struct StepOp {
     pub(super) details: Option<Payload>,
     /// When the next attempt is due, between two attempts.
     pub(super) retry_at: Option<Timestamp>,
+    /// When its last pause was over, until it is attempted.
+    pub(super) paused_until: Option<Timestamp>,
     /// Whether an attempt is under way on this worker.
     pub(super) attempting: bool,
 }
@@ -156,6 +167,7 @@ impl Cell {
             decisions: Vec::new(),
             buffers: BTreeMap::new(),
             buffered: 0,
+            arrived: 0,
             open_hooks: BTreeMap::new(),
         }
     }
@@ -276,10 +288,14 @@ impl Cell {
             (Phase::Open, OpKind::Timer { .. }) => self.dropped(Event::TimerCancelled { op }),
             (Phase::Open, OpKind::Hook { .. }) => self.dropped(Event::HookClosed { op }),
             // What the hook was given and did not return is as if it had not been given.
-            (Phase::Ended(Ok(payload)), OpKind::Hook { name, .. }) => {
+            (Phase::Ended(Ok(payload)), OpKind::Hook { name, before, .. }) => {
                 self.dropped(Event::HookClosed { op });
-                if let Some(payload) = self.give(name, payload.clone()) {
-                    self.buffers.entry(name.clone()).or_default().push_front(payload);
+                let given = Arrived { before: *before, payload: payload.clone() };
+                if let Some(given) = self.give(name, given) {
+                    // Back to its place: what arrived first is taken first.
+                    let buffer = self.buffers.entry(name.clone()).or_default();
+                    let place = buffer.partition_point(|kept| kept.before < given.before);
+                    buffer.insert(place, given);
                     self.buffered += 1;
                 }
             }
@@ -339,14 +355,15 @@ impl Cell {
                 self.due.insert((*fire_at, op));
                 Event::TimerStarted { op, fire_at: *fire_at }
             }
-            OpKind::Hook { name, timeout, timeout_at } => {
+            OpKind::Hook { name, timeout, timeout_at, before } => {
                 *timeout_at = timeout.map(|timeout| now.plus(timeout));
                 self.due.extend(timeout_at.map(|at| (at, op)));
                 let event = Event::HookOpened { op, name: name.clone(), timeout_at: *timeout_at };
                 self.open_hooks.entry(name.clone()).or_default().insert(op);
-                if let Some(payload) = self.buffers.get_mut(name).and_then(VecDeque::pop_front) {
+                if let Some(kept) = self.buffers.get_mut(name).and_then(VecDeque::pop_front) {
+                    *before = kept.before;
                     self.buffered -= 1;
-                    self.end(op, Ok(payload));
+                    self.end(op, Ok(kept.payload));
                 }
                 event
             }
@@ -397,11 +414,13 @@ impl Cell {
 
     /// A payload arrived for a hook. False when the buffer is full.
     pub(super) fn receive(&mut self, name: &Arc<str>, payload: Payload) -> bool {
-        let Some(payload) = self.give(name, payload) else { return true };
+        let arrived = Arrived { before: self.arrived, payload };
+        self.arrived += 1;
+        let Some(arrived) = self.give(name, arrived) else { return true };
         if self.buffered >= HOOK_BUFFER_MAX {
             return false;
         }
-        self.buffers.entry(name.clone()).or_default().push_back(payload);
+        self.buffers.entry(name.clone()).or_default().push_back(arrived);
         self.buffered += 1;
         true
     }
@@ -410,11 +429,14 @@ impl Cell {
     ///
     /// The operation has it from now on, polled or not: an answer given in time does not lose against
     /// a timeout or a cancel because the workflow was looking elsewhere.
-    fn give(&mut self, name: &Arc<str>, payload: Payload) -> Option<Payload> {
+    fn give(&mut self, name: &Arc<str>, arrived: Arrived) -> Option<Arrived> {
         let Some(oldest) = self.open_hooks.get(name).and_then(BTreeSet::first).copied() else {
-            return Some(payload);
+            return Some(arrived);
         };
-        self.end(oldest, Ok(payload));
+        if let Some(Op { kind: OpKind::Hook { before, .. }, .. }) = self.ops.get_mut(oldest) {
+            *before = arrived.before;
+        }
+        self.end(oldest, Ok(arrived.payload));
         None
     }
 
@@ -434,6 +456,8 @@ impl Cell {
             step.details = Some(details.clone());
         }
         step.attempting = false;
+        // It may be there from before the attempt that failed.
+        self.startable.retain(|startable| *startable != op);
         match step.retry_at.replace(retry_at) {
             // That a pause was over leaves no event: in a replay one follows the other.
             Some(over) => drop(self.due.remove(&(over, op))),
@@ -449,6 +473,7 @@ impl Cell {
             return;
         };
         if let Some(at) = step.retry_at.take() {
+            step.paused_until = Some(at);
             self.due.remove(&(at, op));
             self.active += 1;
             self.startable.push(op);
@@ -466,15 +491,37 @@ impl Cell {
             if !step.attempting && code.is_at_most_once(&step.new.name, &step.new.policy))
     }
 
+    /// The steps that are between two attempts at a moment. One whose pause is over by now, and was not
+    /// at that moment, is one of them until it is attempted.
+    pub(super) fn pauses(&self, at: Timestamp) -> Vec<OpNumber> {
+        let is_paused = |step: &StepOp| {
+            step.retry_at.is_some() || (!step.attempting && step.paused_until.is_some_and(|until| until > at))
+        };
+        let paused = self.ops.iter().filter(|(_, slot)| {
+            matches!((&slot.phase, &slot.kind), (Phase::Open, OpKind::Step(step)) if is_paused(step))
+        });
+        paused.map(|(op, _)| op).collect()
+    }
+
+    /// Nobody attempts any of the steps.
+    pub(super) fn forget_attempts(&mut self) {
+        for slot in self.ops.iter_mut() {
+            if let OpKind::Step(step) = &mut slot.kind {
+                step.attempting = false;
+            }
+        }
+    }
+
     /// The step to attempt, which is being attempted from now on.
     pub(super) fn start(&mut self, op: OpNumber) -> Option<StepToAttempt> {
         let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) else {
             return None;
         };
         let Some(Ok(input)) = &step.input else { return None };
-        if std::mem::replace(&mut step.attempting, true) {
+        if step.retry_at.is_some() || std::mem::replace(&mut step.attempting, true) {
             return None;
         }
+        step.paused_until = None;
         Some(StepToAttempt {
             op,
             name: step.new.name.clone(),
@@ -482,6 +529,7 @@ impl Cell {
             policy: step.new.policy,
             attempt: step.failed + 1,
             details: step.details.clone(),
+            is_cancelled: self.cancelled_at.is_some_and(|before| op.0 < before),
             call: step.new.call.clone(),
         })
     }
@@ -541,7 +589,8 @@ impl Cell {
             let _ = writeln!(text, "patches {:?}", self.patches);
         }
         for (name, buffer) in self.buffers.iter().filter(|(_, buffer)| !buffer.is_empty()) {
-            let _ = writeln!(text, "buffer {name}: {buffer:?}");
+            let payloads: Vec<_> = buffer.iter().map(|kept| &kept.payload).collect();
+            let _ = writeln!(text, "buffer {name}: {payloads:?}");
         }
         text
     }

@@ -13,7 +13,9 @@ pub(super) fn is_same(recorded: &Event, asked: &Event, was: &[&str]) -> bool {
             then == today || was.contains(&&**then)
         }
         (Event::HookOpened { name: then, .. }, Event::HookOpened { name: today, .. })
-        | (Event::ValueRecorded { name: then, .. }, Event::ValueRecorded { name: today, .. }) => then == today,
+        | (Event::ValueRecorded { name: then, .. }, Event::ValueRecorded { name: today, .. }) => {
+            then == today
+        }
         _ => true,
     }
 }

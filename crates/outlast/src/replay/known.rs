@@ -39,7 +39,12 @@ impl Known {
     }
 
     /// The value that history has for an operation; `None` when it has another one, or nothing.
-    pub(super) fn value(&mut self, op: OpNumber, name: &str, place: Place) -> Option<Result<Payload, Failure>> {
+    pub(super) fn value(
+        &mut self,
+        op: OpNumber,
+        name: &str,
+        place: Place,
+    ) -> Option<Result<Payload, Failure>> {
         self.places.insert(op, place);
         match self.values.remove(&op) {
             Some((known, value)) if *known == *name => Some(value),

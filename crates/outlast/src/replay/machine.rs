@@ -27,7 +27,7 @@ use crate::registry::{ErasedRun, Registered, StepCall};
 /// A run's future, and what it shares with the engine.
 pub(crate) struct Machine {
     // Polling is a function of history: tokio's budget must not make a ready future pending.
-    future: Unconstrained<ErasedRun>,
+    future: Option<Unconstrained<ErasedRun>>,
     state: Arc<RunState>,
     waker: Waker,
     ended: Option<Status>,
@@ -39,7 +39,7 @@ pub(crate) enum Delivery {
     /// A payload for a hook.
     Hook { name: Arc<str>, message: MessageId, payload: Payload },
     /// Someone asked the run to stop.
-    Cancel { message: MessageId, reason: String },
+    Cancel { message: MessageId, reason: String, at: Timestamp },
     /// A step is over.
     StepEnded { op: OpNumber, outcome: Result<Payload, Failure> },
     /// An attempt failed, and another one is due later.
@@ -64,6 +64,8 @@ pub(crate) struct StepToAttempt {
     pub(crate) attempt: u32,
     /// The details of the last heartbeat that is recorded.
     pub(crate) details: Option<Payload>,
+    /// Whether the run was told to stop before this attempt.
+    pub(crate) is_cancelled: bool,
     /// The code, when it was written in place.
     pub(crate) call: Option<StepCall>,
 }
@@ -95,7 +97,7 @@ impl Machine {
             Err(error) => Box::pin(std::future::ready(Err(error))),
         };
         let waker = Waker::from(state.waker.clone());
-        Ok(Self { future: unconstrained(future), state, waker, ended: None })
+        Ok(Self { future: Some(unconstrained(future)), state, waker, ended: None })
     }
 
     /// The machine of a run as it is after its whole history.
@@ -174,11 +176,8 @@ impl Machine {
         let cell = self.state.cell.lock();
         Some(match delivery {
             Delivery::Hook { name, message, payload } => Event::HookReceived { name, message, payload },
-            Delivery::Cancel { message, reason } => {
-                let paused = cell.ops.iter().filter(|(_, slot)| {
-                    matches!((&slot.phase, &slot.kind), (Phase::Open, OpKind::Step(step)) if step.retry_at.is_some())
-                });
-                Event::CancelRequested { message, reason, pauses: paused.map(|(op, _)| op).collect() }
+            Delivery::Cancel { message, reason, at } => {
+                Event::CancelRequested { message, reason, pauses: cell.pauses(at) }
             }
             Delivery::StepEnded { op, outcome } if cell.is_open(op) => match outcome {
                 Ok(output) => Event::StepCompleted { op, output },
@@ -271,11 +270,12 @@ impl Machine {
                 Some(OpKind::Step(step)) => cancelled(reason).of_step(&*step.new.name, step.failed),
                 _ => cancelled(reason),
             };
-            if cell.end(op, Err(failure)) {
-                self.state.waker.enter();
-                wake_all(cell);
-                self.settle(asked)?;
+            if !cell.end(op, Err(failure)) {
+                continue;
             }
+            self.state.waker.enter();
+            wake_all(cell);
+            self.settle(asked)?;
             if self.ended.is_some() || self.state.cell.lock().is_astray() {
                 break;
             }
@@ -339,7 +339,8 @@ impl Machine {
         let mut cx = TaskContext::from_waker(&self.waker);
         self.state.waker.take_woken();
         self.state.waker.enter();
-        let future = Pin::new(&mut self.future);
+        // Only a machine that is being dropped has no future.
+        let Some(future) = self.future.as_mut().map(Pin::new) else { return Ok(Poll::Pending) };
         let polled = catch_unwind(AssertUnwindSafe(|| future.poll(&mut cx)));
         self.state.waker.leave();
         polled.map_err(|panic| panicked(&*panic))
@@ -509,6 +510,11 @@ impl Machine {
         self.state.cell.lock().cancelled_at.is_none_or(|before| op.0 >= before)
     }
 
+    /// No attempt is under way any more: the run is released.
+    pub(crate) fn forget_attempts(&mut self) {
+        self.state.cell.lock().forget_attempts();
+    }
+
     /// Which steps are being attempted: a replayed machine does not know.
     pub(crate) fn set_attempting(&mut self, ops: &HashSet<OpNumber>) {
         let mut cell = self.state.cell.lock();
@@ -542,6 +548,9 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         self.state.make_inert();
+        // What the workflow holds may panic when it is let go of; that is no reason to take others along.
+        let future = self.future.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(future)));
     }
 }
 

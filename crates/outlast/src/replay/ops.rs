@@ -35,6 +35,10 @@ impl Ops {
         self.0.remove(&op).map(|slot| *slot)
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Op> {
+        self.0.values_mut().map(|slot| &mut **slot)
+    }
+
     /// All of them, in order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (OpNumber, &Op)> {
         self.0.iter().map(|(op, slot)| (*op, &**slot))

@@ -98,10 +98,15 @@ impl RunState {
     #[track_caller]
     pub(crate) fn create_step<I: Serialize>(self: &Arc<Self>, new: NewStep, input: &I) -> OpHandle {
         let problem = name_problem("step", &new.name);
+        let is_new = {
+            let cell = self.cell.lock();
+            cell.next_op >= cell.known_ops
+        };
+        // Outside the lock: it is the user's code, and may use the context.
+        let input = is_new.then(|| self.encode(input));
         let mut cell = self.cell.lock();
-        let input = (cell.next_op >= cell.known_ops).then(|| self.encode(input));
         let step =
-            Box::new(StepOp { new, input, failed: 0, details: None, retry_at: None, attempting: false });
+            Box::new(StepOp { new, input, failed: 0, details: None, retry_at: None, paused_until: None, attempting: false });
         let op = cell.create(OpKind::Step(step), problem);
         OpHandle::new(self.clone(), op)
     }
@@ -162,7 +167,7 @@ impl RunState {
 
     #[track_caller]
     pub(crate) fn create_hook(self: &Arc<Self>, name: &str) -> OpHandle {
-        let kind = OpKind::Hook { name: name.into(), timeout: None, timeout_at: None };
+        let kind = OpKind::Hook { name: name.into(), timeout: None, timeout_at: None, before: 0 };
         let op = self.cell.lock().create(kind, name_problem("hook", name));
         OpHandle::new(self.clone(), op)
     }

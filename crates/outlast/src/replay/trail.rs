@@ -69,7 +69,8 @@ impl Trail {
                 None => text,
             }
         };
-        let lines: Vec<_> = self.0.iter().map(|step| (said(&step.recorded, step.at), said(&step.asked, step.at))).collect();
+        let lines: Vec<_> =
+            self.0.iter().map(|step| (said(&step.recorded, step.at), said(&step.asked, step.at))).collect();
         let wide = |side: fn(&(String, String)) -> &String, head: &str| {
             lines.iter().map(|line| side(line).chars().count()).max().unwrap_or(0).max(head.len())
         };
@@ -79,7 +80,8 @@ impl Trail {
             let mark = if index == differs { '>' } else { ' ' };
             let op = step.recorded.as_ref().and_then(Event::op).or(step.asked.as_ref().and_then(Event::op));
             let op = op.map_or("-".to_owned(), |op| op.to_string());
-            let place = step.place.map_or(String::new(), |place| format!("  {}:{}", place.file(), place.line()));
+            let place =
+                step.place.map_or(String::new(), |place| format!("  {}:{}", place.file(), place.line()));
             let line = format!("\n{mark} {op:>3}  {recorded:left$} | {asked:right$}{place}");
             // Writing to a String cannot fail.
             let _ = write!(text, "{}", line.trim_end_matches(' '));

@@ -92,14 +92,20 @@ impl Attempts {
         for ready in steps {
             let step = &ready.step;
             let mut about = About::new(run, step.op, step.attempt, tools.clock.clone(), tools.codec.clone());
+            about.step = step.name.clone();
             about.before.clone_from(&step.details);
+            if step.is_cancelled {
+                about.stop.cancel();
+            }
             self.stops.insert(ready.step.op, about.stop.clone());
+            let stranded = stranding(&ready.step, tools.clock);
             let attempt = attempt(ready, Arc::new(about));
             if is_alone {
                 self.running.push(Box::pin(attempt.map(Some)));
             } else {
+                let stranded = stranded.clone();
                 let task = tools.runtime.spawn(attempt);
-                self.running.push(Box::pin(task.map(Result::ok)));
+                self.running.push(Box::pin(task.map(move |ended| ended.map_or_else(stranded, Some))));
             }
         }
     }
@@ -145,6 +151,21 @@ impl Attempts {
 impl Drop for Attempts {
     fn drop(&mut self) {
         self.tell_all_to_stop();
+    }
+}
+
+/// What becomes of an attempt whose task ended without an answer: a panic that nothing caught is a
+/// failed attempt; a runtime that shuts down says nothing.
+fn stranding(
+    step: &StepToAttempt,
+    clock: &Arc<dyn Clock>,
+) -> impl FnOnce(tokio::task::JoinError) -> Option<AttemptEnd> + Clone + use<> {
+    let (op, name, attempt, policy) = (step.op, step.name.clone(), step.attempt, step.policy);
+    let clock = clock.clone();
+    move |error| {
+        let panic = error.try_into_panic().ok()?;
+        let result = Err(panicked(&*panic));
+        Some(AttemptEnd { op, at: clock.now(), name, attempt, policy, details: None, result })
     }
 }
 
@@ -195,7 +216,9 @@ async fn work(
     let patience = Box::pin(out_of_patience(policy, about));
     match select(work.boxed(), patience).await {
         Either::Left((result, _)) => result,
-        Either::Right((message, _)) => {
+        Either::Right((message, work)) => {
+            // What it holds may panic when it is let go of.
+            let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(work)));
             Err(StepError::of_failure(Failure::new(FailureKind::Timeout, message)))
         }
     }

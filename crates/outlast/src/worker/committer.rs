@@ -62,18 +62,35 @@ impl Committer {
     }
 
     async fn commit_batch(&self, turns: Vec<Turn>) -> Vec<Answer> {
+        let mut answers: Vec<Option<Answer>> = turns.iter().map(|_| None).collect();
+        // What is to be committed, and whose answer it is.
+        let mut left = turns;
+        let mut places: Vec<usize> = (0..left.len()).collect();
         let mut wait = PAUSE_MIN;
-        let count = turns.len();
         loop {
-            match self.world.commit(self.session, &turns).await {
-                Ok(answers) => return answers,
-                Err(error) if error.is_transient() => {
-                    tracing::warn!(%error, turns = count, "the world does not answer; trying again");
-                    pause(wait).await;
-                    wait = (wait * 2).min(PAUSE_MAX);
+            let tried = match self.world.commit(self.session, &left).await {
+                Ok(tried) => tried,
+                Err(error) => vec![Err(error); left.len()],
+            };
+            let mut again = Vec::new();
+            let mut places_again = Vec::new();
+            for ((turn, place), answer) in left.into_iter().zip(places).zip(tried) {
+                match answer {
+                    Err(error) if error.is_transient() => {
+                        tracing::warn!(run = %turn.run, %error, "the world does not answer; trying again");
+                        again.push(turn);
+                        places_again.push(place);
+                    }
+                    answer => answers[place] = Some(answer),
                 }
-                Err(error) => return vec![Err(error); count],
             }
+            if again.is_empty() {
+                let unanswered = || Err(WorldError::Corrupt("the world gave too few answers".into()));
+                return answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect();
+            }
+            (left, places) = (again, places_again);
+            pause(wait).await;
+            wait = (wait * 2).min(PAUSE_MAX);
         }
     }
 }

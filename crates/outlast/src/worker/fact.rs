@@ -74,7 +74,9 @@ impl What {
         Some(match self {
             Self::Message(message) => match message.body {
                 MessageBody::Hook { name, payload } => Delivery::Hook { name, message: message.id, payload },
-                MessageBody::Cancel { reason } => Delivery::Cancel { message: message.id, reason },
+                MessageBody::Cancel { reason } => {
+                    Delivery::Cancel { message: message.id, reason, at: message.at }
+                }
                 // A kind of message that this build does not know cannot be claimed by it.
                 _ => return None,
             },

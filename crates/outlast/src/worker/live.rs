@@ -33,6 +33,8 @@ pub(super) struct Live<'a> {
     early: Vec<Fact>,
     /// The position of the last message that became a fact.
     read: u64,
+    /// The latest moment at which one of them was accepted.
+    heard_at: Timestamp,
     /// Up to when pauses and timers were looked at.
     looked_at: Timestamp,
     is_stopping: bool,
@@ -100,6 +102,7 @@ impl<'a> Live<'a> {
             attempts: Attempts::default(),
             early: Vec::new(),
             read: place.consumed,
+            heard_at: Timestamp::from_micros(0),
             looked_at: Timestamp::from_micros(0),
             is_stopping,
         }
@@ -177,7 +180,8 @@ impl<'a> Live<'a> {
     }
 
     /// The machine to keep of a run that was released.
-    pub(super) fn into_kept(self) -> Kept {
+    pub(super) fn into_kept(mut self) -> Kept {
+        self.machine.forget_attempts();
         Some((self.place.turn, self.machine))
     }
 
@@ -251,9 +255,12 @@ impl<'a> Live<'a> {
 
     /// Makes messages facts, each once and in order.
     fn accept(&mut self, messages: Vec<Message>, facts: &mut Vec<Fact>) {
-        for message in messages {
+        for mut message in messages {
             if message.position == self.read + 1 {
                 self.read = message.position;
+                // A clock that was set back must not change their order.
+                self.heard_at = self.heard_at.max(message.at);
+                message.at = self.heard_at;
                 facts.push(Fact::message(message));
             }
         }
@@ -288,7 +295,8 @@ impl<'a> Live<'a> {
         match self.commit(turn).await {
             Ok(_) => {}
             Err(WorldError::Conflict(_)) => return Box::pin(self.again(events, at)).await,
-            Err(error) => return Err(Gone::Lost(error)),
+            Err(error @ WorldError::Fenced(_)) => return Err(Gone::Lost(error)),
+            Err(error) => return Err(Gone::Stuck(refused(&error))),
         }
         if self.place.has_crashes {
             self.task.session.clear_suspect(self.task.run);
@@ -320,7 +328,7 @@ impl<'a> Live<'a> {
         for fact in facts {
             match &fact.what {
                 What::Message(message) => {
-                    draft.consumed = message.position;
+                    draft.consumed = draft.consumed.max(message.position);
                     draft.is_cancel |= matches!(message.body, MessageBody::Cancel { .. });
                 }
                 What::Timer(_) => draft.fired_until = Some(fact.at),
@@ -447,6 +455,12 @@ impl<'a> Live<'a> {
 /// The messages that a run has not consumed.
 async fn read_inbox(session: &Session, run: RunId, consumed: u64) -> Result<Vec<Message>, Gone> {
     patiently(|| session.world.inbox(run, consumed)).await.map_err(Gone::Lost)
+}
+
+/// Why a run is stuck whose turn the world does not take, and would not take another time.
+fn refused(error: &WorldError) -> Stuck {
+    let message = format!("the world refuses what the run decided: {error}");
+    Stuck { reason: StuckReason::Refused, message, build: String::new() }
 }
 
 /// The answer to a start, from what its commit came to.

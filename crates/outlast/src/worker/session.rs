@@ -260,6 +260,18 @@ impl Session {
         None
     }
 
+    /// The task of a live run is gone, however it ended: so is its entry.
+    pub(super) fn forget(&self, run: RunId, mail: &Arc<Mailbox>) {
+        let mut live = self.live.lock();
+        if live.by_run.get(&run).is_some_and(|entry| Arc::ptr_eq(&entry.mail, mail))
+            && let Some(entry) = live.by_run.remove(&run)
+        {
+            live.suspects -= usize::from(entry.is_suspect);
+            drop(live);
+            self.freed.ring();
+        }
+    }
+
     /// A suspect that has committed is none any more.
     pub(super) fn clear_suspect(&self, run: RunId) {
         let mut live = self.live.lock();
@@ -312,7 +324,6 @@ impl Session {
     /// stuck, instead of held for ever by nobody.
     async fn strand(&self, run: RunId, panic: String) -> Result<(), WorldError> {
         tracing::error!(%run, panic, "the task of a run panicked");
-        self.delist(run, &Mailbox::default(), || {});
         let held = self.world.held(self.id).await?;
         let Some(held) = held.into_iter().find(|held| held.run == run) else { return Ok(()) };
         let stuck = Stuck {

@@ -28,6 +28,12 @@ pub(super) struct Task {
     pub(super) _busy: Busy,
 }
 
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.session.forget(self.run, &self.mail);
+    }
+}
+
 type StartAnswer = oneshot::Sender<Result<Started, WorldError>>;
 
 impl Task {

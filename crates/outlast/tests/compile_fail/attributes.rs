@@ -28,4 +28,13 @@ async fn unknown() {}
 #[step(name = "")]
 async fn nameless() {}
 
+#[step(retry = "sometimes")]
+async fn unknown_retry() {}
+
+#[step(blocking)]
+async fn blocking_and_async() {}
+
+#[step(at_most_once, attempts = 3)]
+async fn once_and_again() {}
+
 fn main() {}

@@ -125,7 +125,7 @@ pub(super) fn line(event: &Event, now: Timestamp) -> String {
 pub(super) fn delivery(event: Event) -> Delivery {
     match event {
         Event::HookReceived { name, message, payload } => Delivery::Hook { name, message, payload },
-        Event::CancelRequested { message, reason, .. } => Delivery::Cancel { message, reason },
+        Event::CancelRequested { message, reason, .. } => Delivery::Cancel { message, reason, at: START },
         Event::StepCompleted { op, output } => Delivery::StepEnded { op, outcome: Ok(output) },
         Event::StepFailed { op, failure } => Delivery::StepEnded { op, outcome: Err(failure) },
         Event::StepRetried { op, attempt, failure, retry_at, details } => {

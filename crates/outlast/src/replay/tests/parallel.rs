@@ -81,7 +81,12 @@ fn the_first_error_drops_the_rest() {
         2 step_started double 3
         1 step_failed  fatal no more
         ",
-        expect![[""]],
+        expect![[r#"
+            2 step_dropped
+            0 step_dropped
+            3 timer_started 1m
+            waits for 3 timer 1m
+        "#]],
     );
 }
 
@@ -91,7 +96,13 @@ fn all_outcomes_are_collected_in_the_order_of_the_items() {
     async fn each(ctx: Context) -> Result<Vec<String>, Error> {
         let work = |ctx: Context, number: u32| async move { ctx.step(double, number).await };
         let outcomes = ctx.parallel_all([1, 2], 1, work).await;
-        Ok(outcomes.iter().map(|outcome| format!("{outcome:?}")).collect::<Vec<_>>().iter().map(|text| text.chars().take(3).collect()).collect())
+        Ok(outcomes
+            .iter()
+            .map(|outcome| format!("{outcome:?}"))
+            .collect::<Vec<_>>()
+            .iter()
+            .map(|text| text.chars().take(3).collect())
+            .collect())
     }
     check(
         each,
@@ -101,7 +112,9 @@ fn all_outcomes_are_collected_in_the_order_of_the_items() {
         1 step_started   double 2
         1 step_completed 4
         ",
-        expect![[""]],
+        expect![[r#"
+            - run_completed ["Err","Ok("]
+        "#]],
     );
 }
 
@@ -114,7 +127,9 @@ fn no_items_are_done_at_once() {
     check(
         none,
         "",
-        expect![[""]],
+        expect![[r#"
+            - run_completed []
+        "#]],
     );
 }
 
@@ -127,6 +142,8 @@ fn a_limit_of_nothing_panics() {
     check(
         nothing,
         "",
-        expect![[""]],
+        expect![[r#"
+            stuck, panicked: the workflow's code panicked: with a limit of 0 nothing is ever done; give at least 1; mend it and deploy
+        "#]],
     );
 }

@@ -61,7 +61,7 @@ enum Program {
     Parallel(Vec<Program>, usize),
     /// Some at a time, to the end.
     ParallelAll(Vec<Program>, usize),
-    /// Records what is different at each call.
+    /// Records a value.
     Record(u8),
     /// The first when the run takes the new side of a patch, else the second.
     Patch(u8, Box<Program>, Box<Program>),
@@ -69,9 +69,6 @@ enum Program {
     GiveWay,
     Fail,
 }
-
-/// Counts calls, replays included: what it gives is no function of history.
-static DRAWS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
 #[step(attempts = 3)]
 async fn work(number: u8) -> Result<u32, StepError> {
@@ -171,8 +168,8 @@ fn interpret<'a>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
                 format!("each{seen:?}")
             }
             Program::Record(name) => {
-                let draw = || DRAWS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                format!("v{}", ctx.record(&format!("value-{name}"), draw)?)
+                let now = ctx.now().as_micros();
+                format!("v{}", ctx.record(&format!("value-{name}"), || now)?)
             }
             Program::Patch(name, new, old) => {
                 let side = if ctx.patched(&format!("patch-{name}")) { new } else { old };

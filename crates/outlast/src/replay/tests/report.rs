@@ -55,7 +55,15 @@ fn what_differs_stands_between_what_was_before_and_what_comes_after() {
         4 hook_closed
         - run_completed
         ",
-        expect![[""]],
+        expect![[r#"
+               op  history has                  | code asked for
+                0  value `quote`                | value `quote`   crates/outlast/src/replay/tests/report.rs:30
+                1  step `charge`                | step `charge`   crates/outlast/src/replay/tests/report.rs:31
+                2  timer 1d                     | timer 1h        crates/outlast/src/replay/tests/report.rs:32
+            >   3  hook `letter`                | hook `parcel`   crates/outlast/src/replay/tests/report.rs:33
+                4  hook `refused`               | hook `refused`  crates/outlast/src/replay/tests/report.rs:34
+                4  the drop of hook operation 4 | -
+        "#]],
     );
 }
 
@@ -68,7 +76,12 @@ fn code_that_asks_for_nothing_has_an_empty_side() {
         1 step_started   charge
         2 timer_started  1d
         ",
-        expect![[""]],
+        expect![[r#"
+               op  history has   | code asked for
+                0  value `quote` | value `quote`   crates/outlast/src/replay/tests/report.rs:30
+                1  step `charge` | step `charge`   crates/outlast/src/replay/tests/report.rs:31
+            >   2  timer 1d      | -
+        "#]],
     );
 }
 
@@ -77,7 +90,11 @@ fn history_that_has_nothing_more_has_an_empty_side() {
     check_report(
         order,
         "0 value_recorded quote 1",
-        expect![[""]],
+        expect![[r#"
+               op  history has   | code asked for
+                0  value `quote` | value `quote`   crates/outlast/src/replay/tests/report.rs:30
+            >   1  -             | step `charge`   crates/outlast/src/replay/tests/report.rs:31
+        "#]],
     );
 }
 
@@ -86,6 +103,9 @@ fn long_words_are_cut_and_stay_on_their_line() {
     check_report(
         order,
         "- run_failed error a message that is long: so long that it goes on, and on, and on",
-        expect![[""]],
+        expect![[r#"
+               op  history has                                                   | code asked for
+            >   0  the run's failure (a message that is long: so long that it g… | value `quote`   crates/outlast/src/replay/tests/report.rs:30
+        "#]],
     );
 }

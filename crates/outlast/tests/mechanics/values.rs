@@ -1,0 +1,113 @@
+//! Values recorded once, and moments slept until.
+
+use outlast::prelude::*;
+use outlast::{Status, Timestamp};
+
+use super::rig::{Ask, Desk, Rig, on_every_world, trace, traces};
+
+on_every_world! {
+    a_value_is_computed_once_through_a_crash,
+    a_value_past_the_limit_fails_its_call_and_the_run_goes_on,
+    a_run_sleeps_until_a_moment_through_a_crash,
+    a_moment_that_is_past_is_there_at_once,
+    a_run_knows_its_metadata,
+    an_attempt_knows_its_metadata,
+}
+
+async fn a_value_is_computed_once_through_a_crash(rig: Rig) {
+    #[workflow]
+    async fn quote(ctx: Context) -> Result<u32, Error> {
+        let run = ctx.run();
+        let quote = || {
+            trace(run, "quoted");
+            4200 + traces(run, "quoted")
+        };
+        let quote: u32 = ctx.record("quote", quote)?;
+        ctx.sleep("3d").await?;
+        ctx.note("late").await?;
+        Ok(quote)
+    }
+    let worker = rig.worker(quote).await;
+    let run = rig.client.start(quote, ()).await.unwrap();
+    rig.settle().await;
+    rig.crash(worker);
+    let _worker = rig.worker(quote).await;
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), 4201);
+    assert_eq!(traces(run.id(), "quoted"), 1);
+    rig.assert_history(
+        run.id(),
+        "0 value_recorded quote 4201
+         1 timer_started 3d
+         1 timer_fired
+         2 step_started note
+         2 step_completed \"late\"
+         run_completed 4201",
+    )
+    .await;
+}
+
+async fn a_value_past_the_limit_fails_its_call_and_the_run_goes_on(rig: Rig) {
+    #[workflow]
+    async fn large(ctx: Context) -> Result<String, Error> {
+        let error = ctx.record("large", || "x".repeat(5 * 1024 * 1024)).unwrap_err();
+        ctx.sleep("1m").await?;
+        Ok(error.message().chars().take(30).collect())
+    }
+    let _worker = rig.worker(large).await;
+    let run = rig.client.start(large, ()).await.unwrap();
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), "the payload has 5242882 bytes,");
+}
+
+#[workflow]
+async fn until(ctx: Context, moment: Timestamp) -> Result<Timestamp, Error> {
+    ctx.sleep_until(moment).await?;
+    Ok(ctx.now())
+}
+
+async fn a_run_sleeps_until_a_moment_through_a_crash(rig: Rig) {
+    let moment = rig.moment("2d");
+    let worker = rig.worker(until).await;
+    let run = rig.client.start(until, moment).await.unwrap();
+    rig.settle().await;
+    assert_eq!(rig.status(run.id()).await, Status::Waiting);
+    rig.crash(worker);
+    let _worker = rig.worker(until).await;
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), moment);
+}
+
+async fn a_moment_that_is_past_is_there_at_once(rig: Rig) {
+    rig.pass("1h").await;
+    let _worker = rig.worker(until).await;
+    let run = rig.client.start(until, rig.moment("1m")).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), rig.moment("1h"));
+}
+
+async fn a_run_knows_its_metadata(rig: Rig) {
+    #[workflow(name = "self-portrait", version = 7)]
+    async fn portrait(ctx: Context) -> Result<String, Error> {
+        ctx.sleep("1m").await?;
+        Ok(format!("{} {} {} {:?}", ctx.run(), ctx.workflow(), ctx.version(), ctx.headers().get("who")))
+    }
+    let _worker = rig.worker(portrait).await;
+    let run = rig.client.start(portrait, ()).header("who", "Ada").await.unwrap();
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), format!("{} self-portrait 7 Some(\"Ada\")", run.id()));
+}
+
+async fn an_attempt_knows_its_metadata(rig: Rig) {
+    #[step(name = "mirror")]
+    async fn mirror(cx: StepContext<Desk>) -> String {
+        format!("{} {} {} {}", cx.run(), cx.step(), cx.op(), cx.attempt())
+    }
+    #[workflow]
+    async fn look(ctx: Context) -> Result<String, Error> {
+        ctx.note("first").await?;
+        ctx.step(mirror, ()).await
+    }
+    let _worker = rig.worker((look, mirror)).await;
+    let run = rig.client.start(look, ()).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), format!("{} mirror 1 1", run.id()));
+}

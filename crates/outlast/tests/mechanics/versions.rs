@@ -1,0 +1,153 @@
+//! Versions, patches and renames: code changes, and runs go on.
+
+use outlast::Status;
+use outlast::core::History;
+use outlast::prelude::*;
+
+use super::rig::{Ask, Rig, on_every_world};
+
+on_every_world! {
+    two_versions_of_a_workflow_live_in_one_worker,
+    a_worker_claims_only_the_versions_it_has,
+    a_patch_divides_runs_by_when_they_came_there,
+    a_patched_run_goes_on_after_a_crash,
+    a_renamed_workflow_goes_on_with_runs_of_its_old_name,
+    an_exported_history_replays_and_other_code_is_told_where_it_differs,
+    a_run_that_had_no_turn_replays,
+}
+
+#[workflow(name = "greet")]
+async fn greet_v1(ctx: Context) -> Result<u32, Error> {
+    ctx.sleep("1h").await?;
+    ctx.note("one").await?;
+    Ok(ctx.version())
+}
+
+#[workflow(name = "greet", version = 2)]
+async fn greet_v2(ctx: Context) -> Result<u32, Error> {
+    ctx.note("two").await?;
+    Ok(ctx.version())
+}
+
+async fn two_versions_of_a_workflow_live_in_one_worker(rig: Rig) {
+    let worker = rig.worker_of_build("a", greet_v1).await;
+    let old = rig.client.start(greet_v1, ()).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    let _worker = rig.worker_of_build("b", (greet_v1, greet_v2)).await;
+    let new = rig.client.start(greet_v2, ()).await.unwrap();
+    rig.clock.run_until_idle().await;
+    assert_eq!((old.output().await.unwrap(), new.output().await.unwrap()), (1, 2));
+    assert_eq!(rig.view(old.id()).await.version, 1);
+}
+
+async fn a_worker_claims_only_the_versions_it_has(rig: Rig) {
+    let _worker = rig.worker(greet_v1).await;
+    let run = rig.client.start(greet_v2, ()).await.unwrap();
+    rig.settle().await;
+    assert_eq!(rig.status(run.id()).await, Status::Pending);
+    let _worker = rig.worker(greet_v2).await;
+    assert_eq!(run.output().await.unwrap(), 2);
+}
+
+#[workflow(name = "order")]
+async fn order(ctx: Context) -> Result<(), Error> {
+    ctx.sleep("1h").await?;
+    ctx.note("charged").await?;
+    ctx.sleep("1h").await
+}
+
+#[workflow(name = "order")]
+async fn patched_order(ctx: Context) -> Result<(), Error> {
+    ctx.sleep("1h").await?;
+    if ctx.patched("check first") {
+        ctx.note("checked").await?;
+    }
+    ctx.note("charged").await?;
+    ctx.sleep("1h").await
+}
+
+async fn a_patch_divides_runs_by_when_they_came_there(rig: Rig) {
+    let worker = rig.worker_of_build("a", order).await;
+    let past = rig.client.start(order, ()).await.unwrap();
+    rig.pass("90m").await;
+    let before = rig.client.start(order, ()).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    let _worker = rig.worker_of_build("b", patched_order).await;
+    rig.clock.run_until_idle().await;
+    past.output().await.unwrap();
+    before.output().await.unwrap();
+    assert_eq!(rig.desk.notes(), ["charged", "checked", "charged"]);
+    rig.assert_history(
+        before.id(),
+        "0 timer_started 1h
+         0 timer_fired
+         version_chosen check first
+         1 step_started note
+         1 step_completed \"checked\"
+         2 step_started note
+         2 step_completed \"charged\"
+         3 timer_started 1h
+         3 timer_fired
+         run_completed null",
+    )
+    .await;
+}
+
+async fn a_patched_run_goes_on_after_a_crash(rig: Rig) {
+    let worker = rig.worker(patched_order).await;
+    let run = rig.client.start(patched_order, ()).await.unwrap();
+    rig.pass("90m").await;
+    rig.crash(worker);
+    let _worker = rig.worker(patched_order).await;
+    rig.clock.run_until_idle().await;
+    run.output().await.unwrap();
+    assert_eq!(rig.desk.notes(), ["checked", "charged"]);
+}
+
+async fn a_renamed_workflow_goes_on_with_runs_of_its_old_name(rig: Rig) {
+    #[workflow(name = "purchase", was = "order")]
+    async fn purchase(ctx: Context) -> Result<(), Error> {
+        ctx.sleep("1h").await?;
+        ctx.note("charged").await?;
+        assert_eq!(ctx.workflow(), "order");
+        ctx.sleep("1h").await
+    }
+    let worker = rig.worker_of_build("a", order).await;
+    let run = rig.client.start(order, ()).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    let _worker = rig.worker_of_build("b", purchase).await;
+    rig.clock.run_until_idle().await;
+    run.output().await.unwrap();
+}
+
+async fn an_exported_history_replays_and_other_code_is_told_where_it_differs(rig: Rig) {
+    let _worker = rig.worker(patched_order).await;
+    let run = rig.client.start(patched_order, ()).await.unwrap();
+    rig.clock.run_until_idle().await;
+    let text = rig.client.export(run.id()).await.unwrap();
+    let history = History::from_json(&text).unwrap();
+    assert_eq!(history.turns, rig.turns(run.id()).await);
+    assert_eq!(outlast::replay(patched_order, history.clone()).unwrap(), 11);
+    let error = outlast::replay(order, history).unwrap_err();
+    let lines: Vec<_> = error.message().lines().collect();
+    assert!(
+        lines[0].contains("diverged at operation 2: history has step `note`, code asked for timer 1h"),
+        "{error}"
+    );
+    assert!(
+        lines.iter().any(|line| line.starts_with(">   2  step `note`") && line.contains("versions.rs:")),
+        "{error}"
+    );
+}
+
+async fn a_run_that_had_no_turn_replays(rig: Rig) {
+    let run = rig.client.start(order, ()).await.unwrap();
+    let pending = rig.client.export(run.id()).await.unwrap();
+    assert_eq!(outlast::replay(order, History::from_json(&pending).unwrap()).unwrap(), 1);
+    run.cancel("never mind").await.unwrap();
+    let cancelled = rig.client.export(run.id()).await.unwrap();
+    assert_eq!(outlast::replay(order, History::from_json(&cancelled).unwrap()).unwrap(), 3);
+}
