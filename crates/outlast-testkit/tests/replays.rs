@@ -16,14 +16,14 @@ async fn charge(cents: u64) -> Result<u64, StepError> {
 
 #[workflow]
 async fn order(ctx: Context, cents: u64) -> Result<u64, Error> {
-    let charged = ctx.step(charge, &cents).await?;
+    let charged = ctx.step(charge, cents).await?;
     ctx.sleep("3d").await?;
     Ok(charged)
 }
 
 #[workflow(name = "order")]
 async fn hasty_order(ctx: Context, cents: u64) -> Result<u64, Error> {
-    ctx.step(charge, &cents).await
+    ctx.step(charge, cents).await
 }
 
 /// A folder with the histories of a run that sleeps and of one that has ended.

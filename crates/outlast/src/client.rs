@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::event::TurnRecord;
-use outlast_core::limits::{HEADERS_BYTES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, PAGE_RUNS_MAX, REASON_BYTES_MAX};
+use outlast_core::limits::{
+    HEADERS_BYTES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, PAGE_RUNS_MAX, REASON_BYTES_MAX,
+};
 use outlast_core::{
     Codec, Counts, Headers, IntoDuration, MessageBody, NewMessage, Order, Outcome, Page, Payload, PlainJson,
     RunId, RunQuery, RunView, Start, StartKey, Started, Status, Timestamp, WorkerView, World, WorldError,
@@ -85,7 +87,10 @@ impl Client {
     /// # Errors
     ///
     /// `Unavailable`.
-    pub async fn find<O: DeserializeOwned>(&self, key: impl Into<String>) -> Result<Option<RunHandle<O>>, Error> {
+    pub async fn find<O: DeserializeOwned>(
+        &self,
+        key: impl Into<String>,
+    ) -> Result<Option<RunHandle<O>>, Error> {
         let query = RunQuery { key: Some(key.into()), limit: 1, ..RunQuery::default() };
         let page = self.world.runs(query).await?;
         Ok(page.runs.first().map(|run| self.handle(run.id)))

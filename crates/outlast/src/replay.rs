@@ -14,9 +14,9 @@ mod known;
 mod machine;
 mod ops;
 pub(crate) mod state;
-mod trail;
 #[cfg(test)]
 mod tests;
+mod trail;
 mod waker;
 
 pub(crate) use machine::{Delivery, Machine, StepToAttempt, panic_text};

@@ -6,8 +6,8 @@ use outlast_core::event::{FORMAT, TurnRecord};
 use outlast_core::limits::{HISTORY_TURNS_READ_MAX, SESSION_DEFAULT};
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Claimed, Event, Failure, FailureKind, Join, Message, MessageBody, RunId, SessionId, Status, Then,
-    Turn, World, WorldError,
+    ClaimRequest, Claimed, Event, Failure, FailureKind, Join, Message, MessageBody, RunId, SessionId, Status,
+    Then, Turn, World, WorldError,
 };
 
 use crate::ids;

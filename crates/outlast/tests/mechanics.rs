@@ -20,6 +20,7 @@ mod mechanics {
     mod parallel;
     mod policies;
     mod polling;
+    mod regressions;
     mod release;
     mod retries;
     mod stuck;

@@ -96,9 +96,7 @@ fn write(event: &Event, out: &mut String) {
         Event::CancelRequested { message, reason, pauses } => {
             object.json("message", message);
             object.text("reason", reason);
-            if !pauses.is_empty() {
-                object.json("pauses", &pauses.iter().map(|op| op.0).collect::<Vec<_>>());
-            }
+            object.numbers("pauses", pauses);
         }
         Event::StepDropped { .. }
         | Event::TimerFired { .. }
@@ -146,6 +144,13 @@ impl<'a> Object<'a> {
         self.field(name);
         // Writing to a String cannot fail.
         let _ = write!(self.out, "{value}");
+    }
+
+    /// Leaves the field out when there are none.
+    fn numbers(&mut self, name: &str, ops: &[OpNumber]) {
+        if !ops.is_empty() {
+            self.json(name, &ops.iter().map(|op| op.0).collect::<Vec<_>>());
+        }
     }
 
     fn text(&mut self, name: &str, value: &str) {
@@ -258,29 +263,7 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
         }
         "run_failed" => Event::RunFailed { failure: need.field("failure", fields.failure)? },
         "run_cancelled" => Event::RunCancelled { failure: need.field("failure", fields.failure)? },
-        "step_started" => Event::StepStarted {
-            op: need.op(fields.op)?,
-            name: need.field("name", fields.name)?.into(),
-            input: need.payload("input", fields.input, &fields.codec)?,
-        },
-        "step_completed" => Event::StepCompleted {
-            op: need.op(fields.op)?,
-            output: need.payload("output", fields.output, &fields.codec)?,
-        },
-        "step_failed" => {
-            Event::StepFailed { op: need.op(fields.op)?, failure: need.field("failure", fields.failure)? }
-        }
-        "step_retried" => Event::StepRetried {
-            op: need.op(fields.op)?,
-            attempt: need.field("attempt", fields.attempt)?,
-            failure: need.field("failure", fields.failure)?,
-            retry_at: need.field("retry_at", fields.retry_at)?,
-            details: match fields.details {
-                None => None,
-                details => Some(need.payload("details", details, &fields.codec)?),
-            },
-        },
-        "step_dropped" => Event::StepDropped { op: need.op(fields.op)? },
+        step if step.starts_with("step_") => read_step(fields, &need)?,
         "timer_started" => {
             Event::TimerStarted { op: need.op(fields.op)?, fire_at: need.field("fire_at", fields.fire_at)? }
         }
@@ -311,6 +294,33 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
             reason: need.field("reason", fields.reason)?.into_owned(),
             pauses: fields.pauses.unwrap_or_default().into_iter().map(OpNumber).collect(),
         },
+        unknown => return Err(EventError::UnknownKind(unknown.into())),
+    })
+}
+
+fn read_step(fields: Fields<'_>, need: &Need<'_>) -> Result<Event, EventError> {
+    let op = need.op(fields.op);
+    Ok(match need.kind {
+        "step_started" => Event::StepStarted {
+            op: op?,
+            name: need.field("name", fields.name)?.into(),
+            input: need.payload("input", fields.input, &fields.codec)?,
+        },
+        "step_completed" => {
+            Event::StepCompleted { op: op?, output: need.payload("output", fields.output, &fields.codec)? }
+        }
+        "step_failed" => Event::StepFailed { op: op?, failure: need.field("failure", fields.failure)? },
+        "step_retried" => Event::StepRetried {
+            op: op?,
+            attempt: need.field("attempt", fields.attempt)?,
+            failure: need.field("failure", fields.failure)?,
+            retry_at: need.field("retry_at", fields.retry_at)?,
+            details: match fields.details {
+                None => None,
+                details => Some(need.payload("details", details, &fields.codec)?),
+            },
+        },
+        "step_dropped" => Event::StepDropped { op: op? },
         unknown => return Err(EventError::UnknownKind(unknown.into())),
     })
 }

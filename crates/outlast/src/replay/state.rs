@@ -105,8 +105,15 @@ impl RunState {
         // Outside the lock: it is the user's code, and may use the context.
         let input = is_new.then(|| self.encode(input));
         let mut cell = self.cell.lock();
-        let step =
-            Box::new(StepOp { new, input, failed: 0, details: None, retry_at: None, paused_until: None, attempting: false });
+        let step = Box::new(StepOp {
+            new,
+            input,
+            failed: 0,
+            details: None,
+            retry_at: None,
+            paused_until: None,
+            attempting: false,
+        });
         let op = cell.create(OpKind::Step(step), problem);
         OpHandle::new(self.clone(), op)
     }

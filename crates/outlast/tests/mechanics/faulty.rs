@@ -34,6 +34,8 @@ enum Fault {
     LoseAnswer,
     /// Does nothing, and says that it is not available.
     Refuse,
+    /// As the other two, but only the turns are answered so, and not the call as a whole.
+    AnswerEach { error: WorldError, is_done: bool },
     /// Does something else first.
     Before(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
@@ -68,6 +70,11 @@ impl Faults {
     /// Answers the call after `skip` others with `Unavailable`, and does nothing.
     pub(super) fn refuse(&self, call: Call, skip: usize) {
         self.plan(call, skip, |_| true, Fault::Refuse);
+    }
+
+    /// Does the next commit or not, and answers each of its turns with the error.
+    pub(super) fn answer_each_turn(&self, error: WorldError, is_done: bool) {
+        self.plan(Call::Commit, 0, |_| true, Fault::AnswerEach { error, is_done });
     }
 
     /// Does `first` just before the next commit with a turn that fires a timer.
@@ -106,7 +113,7 @@ impl Faults {
 
     /// Puts the clock that workers and clients see back by so many seconds.
     pub(super) fn set_clock_back(&self, seconds: i64) {
-        self.clock.back.store(seconds * 1_000_000, Ordering::SeqCst);
+        self.clock.set_back(seconds);
     }
 
     fn plan(&self, call: Call, skip: usize, concerns: fn(&[Turn]) -> bool, fault: Fault) {
@@ -143,7 +150,7 @@ async fn answer<T>(
 ) -> Result<T, WorldError> {
     match fault {
         None => calling.await,
-        Some(Fault::Refuse) => Err(unavailable()),
+        Some(Fault::Refuse | Fault::AnswerEach { .. }) => Err(unavailable()),
         Some(Fault::LoseAnswer) => calling.await.and(Err(unavailable())),
         Some(Fault::Before(first)) => {
             first.await;
@@ -179,9 +186,20 @@ impl Gate {
 
 /// The test's clock, perhaps put back.
 #[derive(Debug)]
-struct Skewed {
+pub(super) struct Skewed {
     clock: TestClock,
     back: AtomicI64,
+}
+
+impl Skewed {
+    pub(super) fn new(clock: TestClock) -> Arc<Self> {
+        Arc::new(Self { clock, back: AtomicI64::new(0) })
+    }
+
+    /// Puts it back by so many seconds against the test's clock.
+    pub(super) fn set_back(&self, seconds: i64) {
+        self.back.store(seconds * 1_000_000, Ordering::SeqCst);
+    }
 }
 
 impl Clock for Skewed {
@@ -211,8 +229,7 @@ pub(super) struct FaultyWorld {
 
 impl FaultyWorld {
     pub(super) fn around(inner: Arc<dyn World>, clock: TestClock) -> (Arc<dyn World>, Faults) {
-        let clock = Arc::new(Skewed { clock, back: AtomicI64::new(0) });
-        let faults = Faults { state: Arc::default(), clock };
+        let faults = Faults { state: Arc::default(), clock: Skewed::new(clock) };
         (Arc::new(Self { inner, faults: faults.clone() }), faults)
     }
 }
@@ -280,7 +297,7 @@ impl World for FaultyWorld {
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
         match self.faults.next(Call::Claim, request.limit, &[]) {
             None => self.inner.claim(session, request).await,
-            Some(Fault::Refuse) => Err(unavailable()),
+            Some(Fault::Refuse | Fault::AnswerEach { .. }) => Err(unavailable()),
             Some(Fault::Before(first)) => {
                 first.await;
                 self.inner.claim(session, request).await
@@ -312,6 +329,12 @@ impl World for FaultyWorld {
                     commit.await
                 });
                 arrives.await.unwrap()
+            }
+            Some(Fault::AnswerEach { error, is_done }) => {
+                if is_done {
+                    commit.await?;
+                }
+                Ok(vec![Err(error); turns.len()])
             }
             fault => answer(fault, commit).await,
         }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-use super::faulty::{Faults, FaultyWorld};
+use super::faulty::{Faults, FaultyWorld, Skewed};
 
 /// How long the session of a rig's worker lasts: a crash costs so much virtual time.
 pub(super) const SESSION: Duration = Duration::from_secs(1);
@@ -57,6 +57,8 @@ pub(super) async fn in_time(test: impl Future<Output = ()>) {
 /// A world, its clock, and a client of it.
 pub(super) struct Rig {
     pub(super) clock: TestClock,
+    /// The clock of the world inside, by which messages are accepted.
+    pub(super) inner_clock: Arc<Skewed>,
     pub(super) faults: Faults,
     pub(super) world: Arc<dyn World>,
     pub(super) client: Client,
@@ -78,11 +80,12 @@ impl Rig {
 
     async fn on(url: &str, folder: Option<TempDir>) -> Self {
         let clock = TestClock::new();
-        let inner = outlast::open_with_clock(url, Arc::new(clock.clone())).await.unwrap();
+        let inner_clock = Skewed::new(clock.clone());
+        let inner = outlast::open_with_clock(url, inner_clock.clone()).await.unwrap();
         let (world, faults) = FaultyWorld::around(inner, clock.clone());
         let client = Client::new(world.clone());
         let desk = Desk::new(clock.clone());
-        Self { clock, faults, world, client, desk, _folder: folder }
+        Self { clock, inner_clock, faults, world, client, desk, _folder: folder }
     }
 
     /// A worker that replays after every turn, with the steps of this module.
