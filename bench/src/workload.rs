@@ -2,6 +2,8 @@
 
 mod b1;
 mod b2;
+mod b3;
+mod b4;
 mod b5;
 mod b7;
 mod b8;
@@ -17,8 +19,16 @@ use crate::env::{Env, WorldKind};
 pub(crate) use b7::child::{COMMAND as B7_COMMAND, ChildPlan, run as b7_child};
 
 /// Every workload, in the order in which they are measured.
-pub(crate) const ALL: [&Workload; 6] =
-    [&b1::WORKLOAD, &b2::WORKLOAD, &b5::WORKLOAD, &b7::WORKLOAD, &b8::WORKLOAD, &bm::WORKLOAD];
+pub(crate) const ALL: [&Workload; 8] = [
+    &b1::WORKLOAD,
+    &b2::WORKLOAD,
+    &b3::WORKLOAD,
+    &b4::WORKLOAD,
+    &b5::WORKLOAD,
+    &b7::WORKLOAD,
+    &b8::WORKLOAD,
+    &bm::WORKLOAD,
+];
 
 /// Something to measure.
 #[derive(Debug)]
