@@ -44,7 +44,9 @@ impl Committer {
     }
 
     /// Commits a turn. A world that does not answer is asked again, with the same turn id, until it does.
-    pub(super) async fn commit(self: &Arc<Self>, turn: Turn) -> Answer {
+    ///
+    /// The turn is gathered at once, not when the answer is awaited: so no run's task keeps a copy of it.
+    pub(super) fn commit(self: &Arc<Self>, turn: Turn) -> impl Future<Output = Answer> + Send + use<> {
         let (answer, wait) = oneshot::channel();
         let is_leader = {
             let mut gathered = self.gathered.lock();
@@ -54,11 +56,13 @@ impl Committer {
             gathered.in_flight += usize::from(is_leader);
             is_leader
         };
-        if is_leader {
-            let leader = Leader(self.clone());
-            leader.lead_once().await;
+        let leader = is_leader.then(|| Leader(self.clone()));
+        async move {
+            if let Some(leader) = leader {
+                Box::pin(leader.lead_once()).await;
+            }
+            wait.await.unwrap_or_else(|_| Err(WorldError::Fenced("the worker stopped".into())))
         }
-        wait.await.unwrap_or_else(|_| Err(WorldError::Fenced("the worker stopped".into())))
     }
 
     async fn commit_batch(&self, turns: Vec<Turn>) -> Vec<Answer> {

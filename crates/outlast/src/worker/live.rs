@@ -112,14 +112,15 @@ impl<'a> Live<'a> {
     /// the commit came to.
     pub(super) async fn begin(
         &mut self,
-        start: Start,
+        start: Box<Start>,
         events: Vec<Event>,
         answer: impl FnOnce(Result<Committed, WorldError>),
     ) -> Result<End, Gone> {
         let draft = Draft { at: self.place.at, events, consumed: 0, fired_until: None, is_cancel: false };
-        let (turn, then) = self.turn_of(draft, self.place.turn, From::Start(start));
+        let (turn, then) = self.turn_of(draft, self.place.turn, From::Start(*start));
         let events = turn.events.len() as u64;
-        let committed = self.task.session.committer.commit(turn).await;
+        let commit = self.task.session.committer.commit(turn);
+        let committed = commit.await;
         let is_done = matches!(committed, Ok(Committed::Done));
         answer(committed);
         if !is_done {
@@ -292,7 +293,8 @@ impl<'a> Live<'a> {
         let at = turn.at;
         let on_retry = self.task.session.settings.on_retry.clone();
         let notices = if on_retry.is_some() { RetryNotice::all_of(&turn) } else { Vec::new() };
-        match self.commit(turn).await {
+        let commit = self.task.session.committer.commit(turn);
+        match self.meanwhile(commit).await {
             Ok(_) => {}
             Err(WorldError::Conflict(_)) => return Box::pin(self.again(events, at)).await,
             Err(error @ WorldError::Fenced(_)) => return Err(Gone::Lost(error)),
@@ -372,10 +374,12 @@ impl<'a> Live<'a> {
         (turn, then)
     }
 
-    /// Commits a turn, while attempts go on.
-    async fn commit(&mut self, turn: Turn) -> Result<Committed, WorldError> {
-        let committer = self.task.session.committer.clone();
-        let mut commit = pin!(committer.commit(turn));
+    /// Awaits a commit, while attempts go on.
+    async fn meanwhile(
+        &mut self,
+        commit: impl Future<Output = Result<Committed, WorldError>>,
+    ) -> Result<Committed, WorldError> {
+        let mut commit = pin!(commit);
         while !self.attempts.is_empty() {
             match select(commit.as_mut(), pin!(self.attempts.next())).await {
                 Either::Left((answer, _)) => return answer,

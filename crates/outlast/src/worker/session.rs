@@ -216,7 +216,7 @@ impl Session {
         let run = start.run;
         let mail = self.enlist(&mut live, run, false);
         let task = Task { session: self.clone(), run, mail, _busy: self.busy() };
-        let task = self.runtime.spawn(guarded(self.clone(), run, task.started(start, answer)));
+        let task = self.runtime.spawn(guarded(self.clone(), run, task.started(Box::new(start), answer)));
         self.set_task(&mut live, run, task.abort_handle());
         Ok(answered)
     }

@@ -38,13 +38,13 @@ type StartAnswer = oneshot::Sender<Result<Started, WorldError>>;
 
 impl Task {
     /// Holds a run from its start: the start and the first turn are one commit.
-    pub(super) async fn started(mut self, start: Start, answer: StartAnswer) {
+    pub(super) async fn started(mut self, start: Box<Start>, answer: StartAnswer) {
         let at = self.session.clock.now();
         let kept = match self.first_turn(&start, at) {
             Ok((machine, events)) => self.begin(machine, events, at, start, answer).await,
             Err(_) => {
                 // The start is good, though its first turn is not: whoever claims the run finds out.
-                let started = self.session.world.start(vec![start]).await;
+                let started = self.session.world.start(vec![*start]).await;
                 let _ = answer.send(started.and_then(|mut answers| answers.remove(0)));
                 None
             }
@@ -97,7 +97,7 @@ impl Task {
         machine: Machine,
         events: Vec<Event>,
         at: Timestamp,
-        start: Start,
+        start: Box<Start>,
         answer: StartAnswer,
     ) -> Kept {
         let started = Started { run: self.run, is_new: true };
@@ -117,7 +117,7 @@ impl Task {
         match seen_off {
             Ok(kept) => kept,
             Err((place, gone)) => {
-                self.let_go(place, gone).await;
+                Box::pin(self.let_go(place, gone)).await;
                 None
             }
         }
