@@ -24,6 +24,9 @@ use crate::tx::{After, Tx};
 /// How many elements one transaction takes along. More would make the first of them wait too long.
 const TRANSACTION_ELEMENTS_MAX: usize = 4 * BATCH_TURNS_MAX;
 
+/// How often the thread looks for the next change before it sleeps; some tens of microseconds.
+const LOOKS_BEFORE_SLEEP: usize = 200;
+
 /// Hands changes to the writer's thread.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -146,7 +149,7 @@ enum Failed {
 
 impl Desk {
     fn work(mut self, received: &Receiver<Box<dyn Change>>) {
-        while let Ok(first) = received.recv() {
+        while let Some(first) = next(received) {
             let mut elements = first.len();
             let mut batch = vec![first];
             while elements < TRANSACTION_ELEMENTS_MAX
@@ -230,6 +233,18 @@ impl Desk {
             self.waiters.tell(ended.run, || Some(ended.clone()));
         }
     }
+}
+
+/// The next change. Whoever was just answered often asks again at once, so it is worth to look a few
+/// times before the thread goes to sleep: waking it costs more than the whole turn.
+fn next(received: &Receiver<Box<dyn Change>>) -> Option<Box<dyn Change>> {
+    for _ in 0..LOOKS_BEFORE_SLEEP {
+        if let Ok(change) = received.try_recv() {
+            return Some(change);
+        }
+        std::thread::yield_now();
+    }
+    received.recv().ok()
 }
 
 fn run(connection: &Connection, sql: &str) -> Result<(), Error> {
