@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_on_a_world_is_left_out_or_refused() {
-        assert_eq!(ids("--world memory"), ["B1", "B2", "B5", "BM"]);
+        assert_eq!(ids("--world memory"), ["B1", "B2", "B3", "B4", "B5", "BM"]);
         let error = plan("--world memory --only B1,B7").unwrap_err();
         assert!(error.contains("B7 cannot be measured on `memory`, only on sqlite"), "{error}");
     }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_refused_with_what_is() {
         let cases = [
-            ("--only B99", "there are B1, B2, B5, B7, B8, BM"),
+            ("--only B99", "there are B1, B2, B3, B4, B5, B7, B8, BM"),
             ("--only B1,", "there is no such workload"),
             ("--world oracle", "[possible values: sqlite, memory]"),
             ("--rounds 0", "0 is not in 1..=1000"),
