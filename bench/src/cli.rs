@@ -43,6 +43,9 @@ pub(crate) enum Child {
     /// The process that B7 kills.
     #[command(name = crate::workload::B7_COMMAND, hide = true)]
     B7(ChildPlan),
+    /// The process of BM.
+    #[command(name = crate::workload::BM_COMMAND, hide = true)]
+    Bm,
 }
 
 /// Reads the arguments. Ends the process with code 2 and a message when they make no sense.

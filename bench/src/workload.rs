@@ -17,6 +17,7 @@ use crate::Result;
 use crate::env::{Env, WorldKind};
 
 pub(crate) use b7::child::{COMMAND as B7_COMMAND, ChildPlan, run as b7_child};
+pub(crate) use bm::{COMMAND as BM_COMMAND, child as bm_child};
 
 /// Every workload, in the order in which they are measured.
 pub(crate) const ALL: [&Workload; 8] = [

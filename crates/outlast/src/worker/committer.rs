@@ -4,7 +4,9 @@
 //! along whatever has gathered; the others wait for its answer. So an idle worker commits in two
 //! thread hops, and a busy one in large batches.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use outlast_core::limits::BATCH_TURNS_MAX;
@@ -19,6 +21,9 @@ type Answer = Result<Committed, WorldError>;
 
 /// How many commits may be under way at the same time.
 const IN_FLIGHT_MAX: usize = 1;
+
+/// Batches that one task commits in a row, if the world answers without waiting.
+const INSTANT_BATCHES_MAX: usize = 16;
 
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -59,7 +64,7 @@ impl Committer {
         let leader = is_leader.then(|| Leader(self.clone()));
         async move {
             if let Some(leader) = leader {
-                Box::pin(leader.lead_once()).await;
+                Box::pin(leader.lead()).await;
             }
             wait.await.unwrap_or_else(|_| Err(WorldError::Fenced("the worker stopped".into())))
         }
@@ -103,7 +108,18 @@ impl Committer {
 struct Leader(Arc<Committer>);
 
 impl Leader {
-    async fn lead_once(self) {
+    /// Commits what has gathered. A world that answers without waiting is asked again while more
+    /// gathers: handing that to another task would cost more than doing it.
+    async fn lead(self) {
+        for _ in 0..INSTANT_BATCHES_MAX {
+            if !self.lead_once().await {
+                return;
+            }
+        }
+    }
+
+    /// Commits one batch. Whether there was one, and the world answered without waiting.
+    async fn lead_once(&self) -> bool {
         let (turns, answers) = {
             let mut gathered = self.0.gathered.lock();
             let count = gathered.turns.len().min(BATCH_TURNS_MAX);
@@ -111,11 +127,19 @@ impl Leader {
             let answers: Vec<_> = gathered.answers.drain(..count).collect();
             (turns, answers)
         };
-        let results = self.0.commit_batch(turns).await;
+        if turns.is_empty() {
+            return false;
+        }
+        let mut commit = pin!(self.0.commit_batch(turns));
+        let (results, is_instant) = match futures_util::poll!(commit.as_mut()) {
+            Poll::Ready(results) => (results, true),
+            Poll::Pending => (commit.await, false),
+        };
         for (answer, result) in answers.into_iter().zip(results) {
             // Whoever asked may be gone; the turn is durable all the same.
             let _ = answer.send(result);
         }
+        is_instant
     }
 }
 
@@ -130,7 +154,7 @@ impl Drop for Leader {
         // Made inside the task: a runtime that shuts down drops the task at once, and a leader in it
         // would spawn the next one, and so on.
         let committer = self.0.clone();
-        self.0.runtime.spawn(async move { Leader(committer).lead_once().await });
+        self.0.runtime.spawn(async move { Leader(committer).lead().await });
     }
 }
 
