@@ -101,7 +101,7 @@ mod tests {
     fn the_nearest_mount_counts() {
         let mounts = "/dev/vda / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\ntmpfs /tmpo xfs rw 0 0\nodd\n";
         let kind = |folder| filesystem(mounts, Path::new(folder));
-        assert_eq!(kind("/work/x").as_deref(), Some("ext4"));
+        assert_eq!(kind("/srv/x").as_deref(), Some("ext4"));
         assert_eq!(kind("/tmp/x").as_deref(), Some("tmpfs"));
         assert_eq!(filesystem("", Path::new("/")), None);
     }
