@@ -6,7 +6,7 @@ mod cache;
 mod committer;
 mod fact;
 mod live;
-mod mailbox;
+mod notes;
 mod notice;
 mod pump;
 mod session;

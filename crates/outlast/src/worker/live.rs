@@ -16,7 +16,7 @@ use outlast_core::{
 use super::attempts::{Attempts, Tools};
 use super::committer::patiently;
 use super::fact::{Fact, What};
-use super::mailbox::Mail;
+use super::notes::Note;
 use super::notice::RetryNotice;
 use super::session::Session;
 use super::task::{Task, machine_from, read_history};
@@ -222,13 +222,13 @@ impl<'a> Live<'a> {
         let mut facts = Vec::new();
         tokio::select! {
             biased;
-            () = self.task.mail.filled() => {}
+            () = self.task.notes.filled() => {}
             end = self.attempts.next() => facts.push(Fact::attempt(end)),
             () = timer => {}
             () = wakes.foreign() => return Err(Gone::Stuck(self.machine.foreign_wake())),
         }
-        for letter in self.task.mail.take() {
-            self.open(letter, &mut facts);
+        for note in self.task.notes.take() {
+            self.open(note, &mut facts);
         }
         while let Some(end) = self.attempts.try_next() {
             facts.push(Fact::attempt(end));
@@ -245,12 +245,12 @@ impl<'a> Live<'a> {
         Ok(facts)
     }
 
-    fn open(&mut self, letter: Mail, facts: &mut Vec<Fact>) {
-        match letter {
-            Mail::Message(message) => self.accept(vec![message], facts),
-            Mail::Stop => self.is_stopping = true,
+    fn open(&mut self, note: Note, facts: &mut Vec<Fact>) {
+        match note {
+            Note::Message(message) => self.accept(vec![message], facts),
+            Note::Stop => self.is_stopping = true,
             // Only a run that was released can be claimed again.
-            Mail::Claimed(_) => {}
+            Note::Claimed(_) => {}
         }
     }
 

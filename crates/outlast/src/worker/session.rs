@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::attempts::Ready;
 use super::cache::Cache;
 use super::committer::Committer;
-use super::mailbox::{Mail, Mailbox};
+use super::notes::{Note, Notes};
 use super::notice::OnRetry;
 use super::task::Task;
 use crate::ids;
@@ -97,7 +97,7 @@ struct LiveRuns {
 
 #[derive(Debug)]
 struct LiveRun {
-    mail: Arc<Mailbox>,
+    notes: Arc<Notes>,
     task: Option<AbortHandle>,
     is_suspect: bool,
     /// Its end is being committed.
@@ -189,11 +189,11 @@ impl Session {
         let mut live = self.live.lock();
         if let Some(before) = live.by_run.get(&run) {
             // Its task has released it and is about to end: it will find this first.
-            before.mail.put(Mail::Claimed(Box::new(claimed)));
+            before.notes.put(Note::Claimed(Box::new(claimed)));
             return;
         }
-        let mail = self.enlist(&mut live, run, is_suspect);
-        let task = Task { session: self.clone(), run, mail, _busy: self.busy() };
+        let notes = self.enlist(&mut live, run, is_suspect);
+        let task = Task { session: self.clone(), run, notes, _busy: self.busy() };
         let task = self.runtime.spawn(guarded(self.clone(), run, task.claimed(claimed)));
         self.set_task(&mut live, run, task.abort_handle());
     }
@@ -214,18 +214,18 @@ impl Session {
         }
         let (answer, answered) = oneshot::channel();
         let run = start.run;
-        let mail = self.enlist(&mut live, run, false);
-        let task = Task { session: self.clone(), run, mail, _busy: self.busy() };
+        let notes = self.enlist(&mut live, run, false);
+        let task = Task { session: self.clone(), run, notes, _busy: self.busy() };
         let task = self.runtime.spawn(guarded(self.clone(), run, task.started(Box::new(start), answer)));
         self.set_task(&mut live, run, task.abort_handle());
         Ok(answered)
     }
 
-    fn enlist(&self, live: &mut LiveRuns, run: RunId, is_suspect: bool) -> Arc<Mailbox> {
-        let mail = Arc::<Mailbox>::default();
+    fn enlist(&self, live: &mut LiveRuns, run: RunId, is_suspect: bool) -> Arc<Notes> {
+        let notes = Arc::<Notes>::default();
         live.suspects += usize::from(is_suspect);
-        live.by_run.insert(run, LiveRun { mail: mail.clone(), task: None, is_suspect, is_ending: false });
-        mail
+        live.by_run.insert(run, LiveRun { notes: notes.clone(), task: None, is_suspect, is_ending: false });
+        notes
     }
 
     fn set_task(&self, live: &mut LiveRuns, run: RunId, task: AbortHandle) {
@@ -238,16 +238,16 @@ impl Session {
     pub(super) fn tell(&self, run: RunId, messages: Vec<Message>) {
         if let Some(entry) = self.live.lock().by_run.get(&run) {
             for message in messages {
-                entry.mail.put(Mail::Message(message));
+                entry.notes.put(Note::Message(message));
             }
         }
     }
 
     /// The run's task is done with it, unless it was claimed again meanwhile. `last` runs under the lock.
-    pub(super) fn delist(&self, run: RunId, mail: &Mailbox, last: impl FnOnce()) -> Option<Box<Claimed>> {
+    pub(super) fn delist(&self, run: RunId, notes: &Notes, last: impl FnOnce()) -> Option<Box<Claimed>> {
         let mut live = self.live.lock();
-        for letter in mail.take() {
-            if let Mail::Claimed(claimed) = letter {
+        for note in notes.take() {
+            if let Note::Claimed(claimed) = note {
                 return Some(claimed);
             }
         }
@@ -261,9 +261,9 @@ impl Session {
     }
 
     /// The task of a live run is gone, however it ended: so is its entry.
-    pub(super) fn forget(&self, run: RunId, mail: &Arc<Mailbox>) {
+    pub(super) fn forget(&self, run: RunId, notes: &Arc<Notes>) {
         let mut live = self.live.lock();
-        if live.by_run.get(&run).is_some_and(|entry| Arc::ptr_eq(&entry.mail, mail))
+        if live.by_run.get(&run).is_some_and(|entry| Arc::ptr_eq(&entry.notes, notes))
             && let Some(entry) = live.by_run.remove(&run)
         {
             live.suspects -= usize::from(entry.is_suspect);
@@ -292,7 +292,7 @@ impl Session {
     /// Tells every live run that the worker stops.
     pub(super) fn wind_down(&self) {
         for entry in self.live.lock().by_run.values() {
-            entry.mail.put(Mail::Stop);
+            entry.notes.put(Note::Stop);
         }
     }
 

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::committer::patiently;
 use super::live::{End, Gone, Kept, Live, Place, start_answer};
-use super::mailbox::Mailbox;
+use super::notes::Notes;
 use super::session::Session;
 use crate::ids;
 use crate::replay::Machine;
@@ -23,14 +23,14 @@ use crate::upkeep::{self, unborn_cancel};
 pub(super) struct Task {
     pub(super) session: Arc<Session>,
     pub(super) run: RunId,
-    pub(super) mail: Arc<Mailbox>,
+    pub(super) notes: Arc<Notes>,
     /// The run is being worked on as long as its task lives.
     pub(super) _busy: Busy,
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.session.forget(self.run, &self.mail);
+        self.session.forget(self.run, &self.notes);
     }
 }
 
@@ -68,7 +68,7 @@ impl Task {
     fn retire(&mut self, kept: Kept) -> Option<Box<Claimed>> {
         let (session, run) = (self.session.clone(), self.run);
         let mut evicted = None;
-        let next = session.delist(run, &self.mail, || {
+        let next = session.delist(run, &self.notes, || {
             evicted = kept.and_then(|(turn, machine)| session.cache.lock().put(run, turn, machine));
         });
         drop(evicted);
