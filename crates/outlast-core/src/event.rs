@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::id::{MessageId, RunId};
 use crate::message::Headers;
 use crate::payload::Payload;
+use crate::run::{Parent, ParentEnd, Tags};
 use crate::time::Timestamp;
 
 pub use json::EventError;
@@ -48,6 +49,11 @@ pub enum Event {
     /// The workflow returned an error after a cancel.
     RunCancelled {
         /// What it returned.
+        failure: Failure,
+    },
+    /// The run was ended without its code.
+    RunTerminated {
+        /// Why.
         failure: Failure,
     },
     /// The workflow asked for a step; it may be attempted from now on.
@@ -103,6 +109,13 @@ pub enum Event {
         /// The operation.
         op: OpNumber,
     },
+    /// Someone ended sleeps early.
+    TimerWoken {
+        /// The message that asked.
+        message: MessageId,
+        /// The timers that it ended, in order.
+        ops: Vec<OpNumber>,
+    },
     /// The workflow dropped the timer.
     TimerCancelled {
         /// The operation.
@@ -131,6 +144,41 @@ pub enum Event {
         /// The operation.
         op: OpNumber,
     },
+    /// The workflow asked for a child.
+    ChildStarted(Box<ChildStarted>),
+    /// The world has started a child that nobody awaits, or found it by its key.
+    ChildDetached {
+        /// The operation.
+        op: OpNumber,
+        /// The run that its key names.
+        run: RunId,
+    },
+    /// The child returned an output.
+    ChildCompleted {
+        /// The operation.
+        op: OpNumber,
+        /// What it returned.
+        output: Payload,
+    },
+    /// The child failed, or could not be started.
+    ChildFailed {
+        /// The operation.
+        op: OpNumber,
+        /// How it failed.
+        failure: Failure,
+    },
+    /// The child was cancelled.
+    ChildCancelled {
+        /// The operation.
+        op: OpNumber,
+        /// How it ended.
+        failure: Failure,
+    },
+    /// The workflow dropped the child's operation: the child goes on, its outcome is discarded.
+    ChildDropped {
+        /// The operation.
+        op: OpNumber,
+    },
     /// The workflow computed a value once, for all replays.
     ValueRecorded {
         /// The operation.
@@ -145,10 +193,17 @@ pub enum Event {
         /// The patch's name.
         name: Arc<str>,
     },
-    /// Someone asked the run to stop.
+    /// The workflow set tags.
+    TagsSet {
+        /// The operation.
+        op: OpNumber,
+        /// The tags.
+        tags: Tags,
+    },
+    /// Someone asked the run to stop, or its deadline or the limit of its history did.
     CancelRequested {
-        /// The message that asked.
-        message: MessageId,
+        /// The message that asked, if one did.
+        message: Option<MessageId>,
         /// Why.
         reason: String,
         /// The steps that were between two attempts, and are not attempted again.
@@ -171,6 +226,33 @@ pub struct RunStarted {
     pub input: Payload,
     /// What travels with the run: trace context, the caller's identity.
     pub headers: Headers,
+    /// What the run can be found by.
+    pub tags: Tags,
+    /// The run that started it, if one did.
+    pub parent: Option<Parent>,
+    /// When it is told to stop, if it has not ended by then.
+    pub deadline: Option<Timestamp>,
+}
+
+/// A child that a workflow asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChildStarted {
+    /// The operation.
+    pub op: OpNumber,
+    /// The child.
+    pub run: RunId,
+    /// Its workflow's name.
+    pub workflow: Arc<str>,
+    /// Its workflow's version.
+    pub version: u32,
+    /// Its key, if it has one.
+    pub key: Option<String>,
+    /// What it is called with.
+    pub input: Payload,
+    /// When the wait for its end is over, and it is cancelled.
+    pub timeout_at: Option<Timestamp>,
+    /// What becomes of it when the parent ends first.
+    pub on_parent_end: ParentEnd,
 }
 
 impl Event {
@@ -181,6 +263,7 @@ impl Event {
             Self::RunCompleted { .. } => "run_completed",
             Self::RunFailed { .. } => "run_failed",
             Self::RunCancelled { .. } => "run_cancelled",
+            Self::RunTerminated { .. } => "run_terminated",
             Self::StepStarted { .. } => "step_started",
             Self::StepCompleted { .. } => "step_completed",
             Self::StepFailed { .. } => "step_failed",
@@ -188,10 +271,18 @@ impl Event {
             Self::StepDropped { .. } => "step_dropped",
             Self::TimerStarted { .. } => "timer_started",
             Self::TimerFired { .. } => "timer_fired",
+            Self::TimerWoken { .. } => "timer_woken",
             Self::TimerCancelled { .. } => "timer_cancelled",
             Self::HookOpened { .. } => "hook_opened",
             Self::HookReceived { .. } => "hook_received",
             Self::HookClosed { .. } => "hook_closed",
+            Self::ChildStarted(_) => "child_started",
+            Self::ChildDetached { .. } => "child_detached",
+            Self::ChildCompleted { .. } => "child_completed",
+            Self::ChildFailed { .. } => "child_failed",
+            Self::ChildCancelled { .. } => "child_cancelled",
+            Self::ChildDropped { .. } => "child_dropped",
+            Self::TagsSet { .. } => "tags_set",
             Self::ValueRecorded { .. } => "value_recorded",
             Self::VersionChosen { .. } => "version_chosen",
             Self::CancelRequested { .. } => "cancel_requested",
@@ -211,7 +302,14 @@ impl Event {
             | Self::TimerCancelled { op }
             | Self::HookOpened { op, .. }
             | Self::HookClosed { op }
+            | Self::ChildDetached { op, .. }
+            | Self::ChildCompleted { op, .. }
+            | Self::ChildFailed { op, .. }
+            | Self::ChildCancelled { op, .. }
+            | Self::ChildDropped { op }
+            | Self::TagsSet { op, .. }
             | Self::ValueRecorded { op, .. } => Some(*op),
+            Self::ChildStarted(child) => Some(child.op),
             _ => None,
         }
     }
@@ -226,6 +324,9 @@ impl Event {
                 | Self::TimerCancelled { .. }
                 | Self::HookOpened { .. }
                 | Self::HookClosed { .. }
+                | Self::ChildStarted(_)
+                | Self::ChildDropped { .. }
+                | Self::TagsSet { .. }
                 | Self::ValueRecorded { .. }
                 | Self::VersionChosen { .. }
                 | Self::RunCompleted { .. }
@@ -300,7 +401,9 @@ impl Outcome {
         match event {
             Event::RunCompleted { output } => Some(Self::Completed(output.clone())),
             Event::RunFailed { failure } => Some(Self::Failed(failure.clone())),
-            Event::RunCancelled { failure } => Some(Self::Cancelled(failure.clone())),
+            Event::RunCancelled { failure } | Event::RunTerminated { failure } => {
+                Some(Self::Cancelled(failure.clone()))
+            }
             _ => None,
         }
     }

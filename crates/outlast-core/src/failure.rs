@@ -53,6 +53,8 @@ pub enum FailureKind {
     Limit,
     /// A value does not fit: a payload of another type, a text that is not a duration.
     Invalid,
+    /// Something else is there already: a key that names another run.
+    Conflict,
     /// Whether it happened is not known: the worker was lost while it was being attempted.
     Unknown,
 }

@@ -83,6 +83,25 @@ ids! {
     SessionId = "wkr_";
 }
 
+impl RunId {
+    /// The id of a child: the same for the same parent, operation and moment, so that whoever computes
+    /// the turn again names the same run.
+    pub fn of_child(parent: Self, op: u32, at: Timestamp) -> Self {
+        let millis = (at.as_micros().max(0) / 1_000) as u128;
+        let high = mix(mix((parent.0 >> 64) as u64) ^ parent.0 as u64 ^ u64::from(op));
+        let low = mix(high ^ mix(parent.0 as u64).rotate_left(32) ^ u64::from(op));
+        let entropy = (u128::from(high) << 64) | u128::from(low);
+        Self((millis << 80) | (entropy >> 48))
+    }
+}
+
+/// The finalizer of SplitMix64: every bit of the input changes half of the output's.
+fn mix(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
 /// A text that is not an id of the kind asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not an id; expected `{prefix}` and 26 characters of 0-9 and A-Z without I, L, O and U")]
@@ -149,6 +168,17 @@ mod tests {
         let error = "msg_00000000000000000000000001".parse::<RunId>().unwrap_err();
         assert!(error.to_string().contains("expected `run_`"), "{error}");
         assert!("run_8ZZZZZZZZZZZZZZZZZZZZZZZZZ".parse::<RunId>().is_err(), "more than 128 bits");
+    }
+
+    #[test]
+    fn children_have_ids_of_their_own() {
+        let (noon, parents) = (Timestamp::from_micros(1_000_000_000), 0..100_u128);
+        let ids = parents.flat_map(|parent| {
+            (0..1_000).map(move |op| RunId::of_child(RunId::from_bits(parent << 70 | parent), op, noon))
+        });
+        let ids: std::collections::BTreeSet<_> = ids.collect();
+        assert_eq!(ids.len(), 100_000);
+        assert!(ids.iter().all(|id| id.bits() >> 80 == 1_000_000), "they sort by the time they were made");
     }
 
     #[test]

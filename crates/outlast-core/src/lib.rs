@@ -26,7 +26,7 @@ pub mod world;
 pub use bell::{Bell, Waiters};
 pub use duration::IntoDuration;
 pub use error::WorldError;
-pub use event::{Ended, Event, OpNumber, Outcome, RunStarted, TurnRecord};
+pub use event::{ChildStarted, Ended, Event, OpNumber, Outcome, RunStarted, TurnRecord};
 pub use failure::{ErrorClass, Failure, FailureKind};
 pub use history::History;
 pub use host::{Host, Hosts};
@@ -35,9 +35,10 @@ pub use message::{Headers, Message, MessageBody, NewMessage};
 pub use payload::{Codec, Payload, PayloadError, PlainJson};
 pub use retry::{Policy, Retry};
 pub use run::{
-    Counts, Order, Page, RunQuery, RunView, Start, StartKey, Started, Status, Stuck, StuckReason, Wait,
+    Counts, Order, Page, Parent, ParentEnd, Pruned, RunQuery, RunView, Start, StartKey, Started, Status,
+    Stuck, StuckReason, Tags, Wait,
 };
 pub use time::{Busy, Clock, Timestamp};
-pub use turn::{Committed, Held, Then, Turn};
+pub use turn::{Beyond, Committed, Held, NewChild, Then, Turn};
 pub use work::{Beat, ClaimRequest, Claimed, Code, Join, Unread, Work, WorkerView};
 pub use world::{Description, World};

@@ -14,6 +14,12 @@ pub const REASON_BYTES_MAX: usize = 4 * 1024;
 /// Bytes of all headers of a start or message. They travel with everything that follows from it.
 pub const HEADERS_BYTES_MAX: usize = 16 * 1024;
 
+/// Tags of one run. Each is an index entry; what is only read belongs in the input.
+pub const TAGS_MAX: usize = 32;
+
+/// Bytes of a tag's value. Values are index keys; names are as long as other names.
+pub const TAG_VALUE_BYTES_MAX: usize = 256;
+
 /// Bytes of one payload. Larger things belong in a file store, with their address in the payload.
 pub const PAYLOAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -39,11 +45,26 @@ pub const INBOX_READ_MAX: usize = 1_000;
 /// Payloads kept for the hooks of one run that the workflow has not asked for yet.
 pub const HOOK_BUFFER_MAX: usize = 10_000;
 
+/// Events of one history. A run that comes here is cancelled with this reason: replay would take too long.
+pub const HISTORY_EVENTS_MAX: u64 = 100_000;
+
+/// Events at which a worker warns that a history grows long.
+pub const HISTORY_EVENTS_WARN: u64 = 80_000;
+
+/// Events past the limit that a run has to clean up after that cancel; then it fails.
+pub const HISTORY_ROOM_EVENTS: u64 = 10_000;
+
 /// Operations of one run that are open at the same time.
 pub const OPEN_OPERATIONS_MAX: usize = 20_000;
 
 /// Polls of a workflow after one delivery, while it wakes itself. More is a loop.
 pub const POLLS_PER_DELIVERY_MAX: usize = 1_000;
+
+/// Runs started in one call to the world.
+pub const BATCH_STARTS_MAX: usize = 1_000;
+
+/// Finished runs that one call to the world forgets.
+pub const PRUNE_RUNS_MAX: usize = 1_000;
 
 /// Turns committed in one call to the world.
 pub const BATCH_TURNS_MAX: usize = 1_000;
@@ -72,6 +93,10 @@ pub const SUSPECT_CRASHES: u32 = 2;
 
 /// Crashes with a run aboard after which it is stuck.
 pub const POISON_CRASHES: u32 = 5;
+
+/// How long a run that nobody holds may be past its deadline before a worker without its code ends it.
+/// A worker with the code lets it clean up, and comes first.
+pub const DEADLINE_GRACE: Duration = Duration::from_secs(60);
 
 /// How long a session lasts without a beat, unless the worker's builder says otherwise.
 pub const SESSION_DEFAULT: Duration = Duration::from_secs(10);

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::event::{OpNumber, Outcome};
+use crate::failure::Failure;
 use crate::id::{MessageId, RunId};
 use crate::payload::Payload;
 use crate::time::Timestamp;
@@ -39,17 +41,52 @@ pub enum MessageBody {
         /// Why.
         reason: String,
     },
+    /// The run ends now, whatever its code would say.
+    Terminate {
+        /// Why.
+        reason: String,
+    },
+    /// A sleep ends early.
+    Wake {
+        /// Which one; all that are open when it is delivered if `None`.
+        op: Option<OpNumber>,
+    },
+    /// The world has started a child that wanted to know, or found it by its key.
+    ChildStarted {
+        /// The operation that asked for it.
+        op: OpNumber,
+        /// The run that its key names.
+        run: RunId,
+    },
+    /// A child has ended.
+    ChildEnded {
+        /// The operation that asked for it.
+        op: OpNumber,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// The world refused what an operation asked of names that runs share.
+    Refused {
+        /// The operation.
+        op: OpNumber,
+        /// Why.
+        failure: Failure,
+    },
 }
 
 impl MessageBody {
     /// Whether the engine needs the message to keep its promises, so that a full inbox still takes it.
     pub fn is_exempt_from_limit(&self) -> bool {
-        matches!(self, Self::Cancel { .. })
+        !matches!(self, Self::Hook { .. } | Self::Wake { .. })
     }
 
-    /// Whether a run that had no turn yet can obey without its workflow's code.
-    pub fn needs_no_code(&self) -> bool {
-        matches!(self, Self::Cancel { .. })
+    /// Whether a run can obey without its workflow's code; some only as long as it had no turn.
+    pub fn needs_no_code(&self, is_fresh: bool) -> bool {
+        match self {
+            Self::Terminate { .. } => true,
+            Self::Cancel { .. } => is_fresh,
+            _ => false,
+        }
     }
 }
 

@@ -1,10 +1,14 @@
 //! Refusals that every world gives in the same words.
 
 use crate::error::WorldError;
+use crate::failure::{Failure, FailureKind};
 use crate::id::{RunId, SessionId};
-use crate::limits::{BATCH_TURNS_MAX, INBOX_MESSAGES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX};
+use crate::limits::{
+    BATCH_STARTS_MAX, BATCH_TURNS_MAX, INBOX_MESSAGES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX,
+    TAG_VALUE_BYTES_MAX, TAGS_MAX,
+};
 use crate::message::MessageBody;
-use crate::run::{Start, Status};
+use crate::run::{Start, Status, Tags};
 
 /// There is no such run.
 pub fn no_run(run: RunId) -> WorldError {
@@ -25,7 +29,8 @@ pub fn not_stuck(run: RunId, status: Status) -> WorldError {
 ///
 /// # Errors
 ///
-/// [`WorldError::Limit`] when the workflow's name or the key is too long.
+/// [`WorldError::Limit`] when the workflow's name, the key or the tags are past their limits,
+/// [`WorldError::Invalid`] when the deadline comes before the run may begin.
 pub fn check_start(start: &Start) -> Result<(), WorldError> {
     let name = start.workflow.len();
     if name > NAME_BYTES_MAX {
@@ -38,7 +43,57 @@ pub fn check_start(start: &Start) -> Result<(), WorldError> {
         let message = format!("the key has {key} bytes, the limit is {KEY_BYTES_MAX}; use a shorter one");
         return Err(WorldError::Limit(message));
     }
+    if let (Some(begin), Some(deadline)) = (start.not_before, start.deadline)
+        && deadline <= begin
+    {
+        let message =
+            format!("the deadline {deadline} is not after {begin}, when the run may begin; set a later one");
+        return Err(WorldError::Invalid(message));
+    }
+    check_tags(&start.tags).map_err(WorldError::Limit)
+}
+
+/// Checks all the tags of a run against the limits.
+///
+/// # Errors
+///
+/// What is wrong, and what to do.
+pub fn check_tags(tags: &Tags) -> Result<(), String> {
+    if tags.len() > TAGS_MAX {
+        return Err(format!("the run has {} tags, the limit is {TAGS_MAX}; use fewer", tags.len()));
+    }
+    for (name, value) in tags {
+        if name.is_empty() {
+            return Err("a tag needs a name; give it at least one character".into());
+        }
+        if name.len() > NAME_BYTES_MAX {
+            let (cut, bytes) = (name.chars().take(20).collect::<String>(), name.len());
+            return Err(format!(
+                "the name of tag `{cut}…` has {bytes} bytes, the limit is {NAME_BYTES_MAX}; shorten it"
+            ));
+        }
+        if value.len() > TAG_VALUE_BYTES_MAX {
+            let bytes = value.len();
+            return Err(format!(
+                "the value of tag `{name}` has {bytes} bytes, the limit is {TAG_VALUE_BYTES_MAX}; shorten it"
+            ));
+        }
+    }
     Ok(())
+}
+
+/// Checks how many runs are started in one call.
+///
+/// # Errors
+///
+/// [`WorldError::Limit`] when there are too many.
+pub fn check_starts(starts: usize) -> Result<(), WorldError> {
+    if starts <= BATCH_STARTS_MAX {
+        return Ok(());
+    }
+    Err(WorldError::Limit(format!(
+        "the batch has {starts} starts, the limit is {BATCH_STARTS_MAX}; start them in parts"
+    )))
 }
 
 /// The start's key names a run that was started otherwise.
@@ -84,4 +139,27 @@ pub fn check_batch(turns: usize) -> Result<(), WorldError> {
     Err(WorldError::Limit(format!(
         "the batch has {turns} turns, the limit is {BATCH_TURNS_MAX}; commit it in parts"
     )))
+}
+
+/// The failure of a child's operation whose start was refused.
+pub fn child_refused(start: &Start, error: &WorldError) -> Failure {
+    let kind = match error {
+        WorldError::Conflict(_) => FailureKind::Conflict,
+        WorldError::Limit(_) => FailureKind::Limit,
+        _ => FailureKind::Invalid,
+    };
+    Failure::new(kind, format!("child `{}` was not started: {error}", start.workflow))
+}
+
+/// The failure of an awaited child's operation whose key names a run that another start began.
+pub fn child_exists(start: &Start, run: RunId) -> Failure {
+    let key = start.key.as_ref().map_or("", |key| &key.text);
+    let message = format!(
+        "child `{}` was not started: key `{key}` names run {run}, which is not a child of this operation; \
+         use another key, or abandon the child",
+        start.workflow
+    );
+    let mut failure = Failure::new(FailureKind::Conflict, message);
+    failure.details = Some(serde_json::json!({ "run": run }));
+    failure
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +31,7 @@ pub enum Status {
     Completed,
     /// Final: the workflow returned an error.
     Failed,
-    /// Final: the workflow returned an error after a cancel, or never began.
+    /// Final: the workflow returned an error after a cancel, or never began, or was terminated.
     Cancelled,
 }
 
@@ -66,12 +67,12 @@ impl Status {
 
     /// The status that a final event leads to; `None` when `event` is not final.
     pub fn of_final(event: &Event) -> Option<Self> {
-        match event {
-            Event::RunCompleted { .. } => Some(Self::Completed),
-            Event::RunFailed { .. } => Some(Self::Failed),
-            Event::RunCancelled { .. } => Some(Self::Cancelled),
-            _ => None,
-        }
+        Some(match event {
+            Event::RunCompleted { .. } => Self::Completed,
+            Event::RunFailed { .. } => Self::Failed,
+            Event::RunCancelled { .. } | Event::RunTerminated { .. } => Self::Cancelled,
+            _ => return None,
+        })
     }
 }
 
@@ -111,6 +112,55 @@ pub struct Start {
     pub input: Payload,
     /// What travels with the run.
     pub headers: Headers,
+    /// What the run can be found by.
+    pub tags: Tags,
+    /// The run that starts it, if one does.
+    pub parent: Option<Parent>,
+    /// When it may begin, if not at once.
+    pub not_before: Option<Timestamp>,
+    /// When it is told to stop, if it has not ended by then.
+    pub deadline: Option<Timestamp>,
+}
+
+/// What a run can be found by: names with values, set at its start and by its workflow.
+pub type Tags = BTreeMap<String, String>;
+
+/// The run that started a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parent {
+    /// The parent.
+    pub run: RunId,
+    /// The operation of the parent that asked for the run.
+    pub op: OpNumber,
+    /// The first of the line: the parent's root, or the parent itself.
+    pub root: RunId,
+    /// Whether the parent is told how the run ends.
+    pub awaits: bool,
+}
+
+/// What becomes of a child when its parent ends before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ParentEnd {
+    /// It is cancelled.
+    #[default]
+    Cancel,
+    /// The parent does not end before it.
+    Wait,
+    /// It goes on.
+    Abandon,
+}
+
+impl ParentEnd {
+    /// The choice as it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Wait => "wait",
+            Self::Abandon => "abandon",
+        }
+    }
 }
 
 /// A caller's key, and what tells whether a later start with it asks for the same thing.
@@ -120,6 +170,8 @@ pub struct StartKey {
     pub text: String,
     /// The digest of the plain input, before any codec.
     pub digest: u128,
+    /// How long an earlier start with the key counts; for ever if `None`.
+    pub window: Option<Duration>,
 }
 
 impl Start {
@@ -132,6 +184,9 @@ impl Start {
             key: self.key.as_ref().map(|key| key.text.clone()),
             input: self.input.clone(),
             headers: self.headers.clone(),
+            tags: self.tags.clone(),
+            parent: self.parent,
+            deadline: self.deadline,
         })
     }
 
@@ -172,6 +227,18 @@ pub enum Wait {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
     },
+    /// The end of a child.
+    Child {
+        /// The operation's number.
+        op: u32,
+        /// The child's workflow.
+        workflow: String,
+        /// The child.
+        run: RunId,
+        /// When the wait ends without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+    },
     /// The next attempt of a step.
     Retry {
         /// The operation's number.
@@ -187,7 +254,10 @@ impl Wait {
     /// The operation that waits.
     pub fn op(&self) -> OpNumber {
         match self {
-            Self::Timer { op, .. } | Self::Hook { op, .. } | Self::Retry { op, .. } => OpNumber(*op),
+            Self::Timer { op, .. }
+            | Self::Hook { op, .. }
+            | Self::Child { op, .. }
+            | Self::Retry { op, .. } => OpNumber(*op),
         }
     }
 
@@ -195,7 +265,7 @@ impl Wait {
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             Self::Timer { until, .. } | Self::Retry { until, .. } => Some(*until),
-            Self::Hook { until, .. } => *until,
+            Self::Hook { until, .. } | Self::Child { until, .. } => *until,
         }
     }
 }
@@ -279,6 +349,19 @@ pub struct RunView {
     pub crashes: u32,
     /// Why it is stuck, if it is.
     pub stuck: Option<Stuck>,
+    /// The run that started it, if one did.
+    pub parent: Option<Parent>,
+    /// What it can be found by.
+    pub tags: Tags,
+    /// When it is told to stop, as long as that counts.
+    pub deadline: Option<Timestamp>,
+}
+
+impl RunView {
+    /// The first of the run's line: its root, or the run itself.
+    pub fn root(&self) -> RunId {
+        self.parent.map_or(self.id, |parent| parent.root)
+    }
 }
 
 /// Which runs to list.
@@ -290,10 +373,24 @@ pub struct RunQuery {
     pub workflow: Option<Arc<str>>,
     /// Only the run that was started with this key.
     pub key: Option<String>,
+    /// Only runs that this one started.
+    pub parent: Option<RunId>,
+    /// Only this run, and those that it or one of its children started.
+    pub root: Option<RunId>,
+    /// Only runs with all of these tags.
+    pub tags: Tags,
+    /// Only runs that were started at this moment or later.
+    pub created_from: Option<Timestamp>,
+    /// Only runs that were started before this moment.
+    pub created_before: Option<Timestamp>,
+    /// Only runs with this text in their id, workflow or key, in upper or lower case.
+    pub text: Option<String>,
     /// How the list is sorted.
     pub order: Order,
     /// Only runs behind this one, in the list's order.
     pub after: Option<RunId>,
+    /// Only runs in front of this one, in the list's order; the page holds the last of them.
+    pub before: Option<RunId>,
     /// How many at the most; at most [`PAGE_RUNS_MAX`](crate::limits::PAGE_RUNS_MAX).
     pub limit: usize,
 }
@@ -304,10 +401,40 @@ impl RunQuery {
         (self.statuses.is_empty() || self.statuses.contains(&run.status))
             && self.workflow.as_ref().is_none_or(|workflow| run.workflow == *workflow)
             && self.key.as_ref().is_none_or(|key| run.key.as_ref() == Some(key))
-            && self.after.is_none_or(|after| match self.order {
-                Order::NewestFirst => run.id < after,
-                Order::OldestFirst => run.id > after,
-            })
+            && self.parent.is_none_or(|parent| run.parent.is_some_and(|of| of.run == parent))
+            && self.root.is_none_or(|root| run.root() == root)
+            && self.tags.iter().all(|(name, value)| run.tags.get(name) == Some(value))
+            && self.created_from.is_none_or(|from| run.created_at >= from)
+            && self.created_before.is_none_or(|before| run.created_at < before)
+            && self.text.as_ref().is_none_or(|text| run.contains(text))
+            && self.after.is_none_or(|after| self.order.is_behind(run.id, after))
+            && self.before.is_none_or(|before| self.order.is_behind(before, run.id))
+    }
+
+    /// The page of runs that were found, which are those wanted, in the list's order from the side of
+    /// the cursor, and one more than the limit if there are more.
+    pub fn page(&self, mut runs: Vec<RunView>, limit: usize) -> Page {
+        let has_more = runs.len() > limit;
+        runs.truncate(limit);
+        let is_backwards = self.before.is_some() && self.after.is_none();
+        if is_backwards {
+            runs.reverse();
+        }
+        let (has_next, has_prev) =
+            if is_backwards { (true, has_more) } else { (has_more, self.after.is_some()) };
+        let next = runs.last().filter(|_| has_next).map(|run| run.id);
+        let prev = runs.first().filter(|_| has_prev).map(|run| run.id);
+        Page { runs, next, prev }
+    }
+}
+
+impl RunView {
+    fn contains(&self, text: &str) -> bool {
+        let text = text.to_lowercase();
+        let key = self.key.as_deref().unwrap_or_default();
+        self.id.to_string().to_lowercase().contains(&text)
+            || self.workflow.to_lowercase().contains(&text)
+            || key.to_lowercase().contains(&text)
     }
 }
 
@@ -321,12 +448,33 @@ pub enum Order {
     OldestFirst,
 }
 
+impl Order {
+    /// Whether `run` stands behind `other` in a list of this order.
+    pub fn is_behind(self, run: RunId, other: RunId) -> bool {
+        match self {
+            Self::NewestFirst => run < other,
+            Self::OldestFirst => run > other,
+        }
+    }
+}
+
 /// One page of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     /// The runs of the page.
     pub runs: Vec<RunView>,
     /// What to give as `after` for the next page; `None` on the last.
+    pub next: Option<RunId>,
+    /// What to give as `before` for the page in front; `None` on the first.
+    pub prev: Option<RunId>,
+}
+
+/// What a call to forget finished runs came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pruned {
+    /// How many runs were forgotten.
+    pub runs: u64,
+    /// What to give as `after` for the next call; `None` when all were looked at.
     pub next: Option<RunId>,
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::event::{Event, TurnRecord};
 use crate::id::{RunId, SessionId, TurnId};
-use crate::run::{Start, Started, Status, Stuck, Wait};
+use crate::message::NewMessage;
+use crate::run::{Start, Started, Status, Stuck, Tags, Wait};
 use crate::time::Timestamp;
 
 /// What a turn writes. The id is made before the first try, so that a repeat is recognised.
@@ -31,8 +32,45 @@ pub struct Turn {
     pub fired_until: Option<Timestamp>,
     /// Whether the run's row remembers crashes, which this commit clears.
     pub clears_crashes: bool,
+    /// Whether the run's deadline no longer counts: the run was told to stop.
+    pub clears_deadline: bool,
+    /// What it does beyond its own history. Most turns do nothing there.
+    pub beyond: Option<Box<Beyond>>,
     /// What becomes of the run.
     pub then: Then,
+}
+
+/// What a turn does beyond its own history, as one change with it. Nothing here fails the commit: what
+/// cannot be done becomes a message to the run, or comes to nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Beyond {
+    /// Runs to start.
+    pub children: Vec<NewChild>,
+    /// Messages of the engine to other runs. One to a run that is not there, or has ended, is dropped.
+    pub messages: Vec<NewMessage>,
+    /// Tags that the run's row gets; those of other names stay.
+    pub tags: Tags,
+}
+
+impl Beyond {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.children.is_empty() && self.messages.is_empty() && self.tags.is_empty()
+    }
+}
+
+/// A child to start.
+///
+/// It is started as any run. When its start is refused, or its key names another run, the parent gets
+/// [`Refused`](crate::MessageBody::Refused) for the operation. A child that `wants_answer` and is
+/// started, or whose key names a run of the same workflow and input, gives the parent
+/// [`ChildStarted`](crate::MessageBody::ChildStarted).
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewChild {
+    /// The start; its parent is set.
+    pub start: Start,
+    /// Whether the parent waits to learn which run it is.
+    pub wants_answer: bool,
 }
 
 /// What a turn was computed from.

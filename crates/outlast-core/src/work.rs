@@ -51,6 +51,8 @@ pub struct WorkerView {
     pub expires_at: Timestamp,
     /// How many runs it holds.
     pub held: u64,
+    /// The workflows it has the code of.
+    pub code: Vec<Code>,
 }
 
 /// What a beat says back.
@@ -77,6 +79,9 @@ pub struct ClaimRequest {
     pub format: u32,
     /// Whether it may carry a suspect: it has none aboard.
     pub suspect: bool,
+    /// Whether it may be given runs without having their code that nobody holds and that are past
+    /// their deadline by [`DEADLINE_GRACE`](crate::limits::DEADLINE_GRACE), to end them.
+    pub ends_overdue: bool,
     /// Which runs need no history in the answer.
     pub known: Known,
 }
@@ -129,6 +134,10 @@ pub struct Claimed {
     pub crashes: u32,
     /// Whether it was never more than started: a cancel then needs no code.
     pub is_fresh: bool,
+    /// Its deadline, as long as that counts.
+    pub deadline: Option<Timestamp>,
+    /// Whether it is given to be ended, whatever code the request has: it is overdue.
+    pub is_overdue: bool,
     /// Its whole history, unless the request knew it.
     pub history: Option<Vec<TurnRecord>>,
 }

@@ -9,7 +9,7 @@ use crate::event::{Ended, TurnRecord};
 use crate::host::Hosts;
 use crate::id::{RunId, SessionId};
 use crate::message::{Message, NewMessage};
-use crate::run::{Counts, Page, RunQuery, RunView, Start, Started};
+use crate::run::{Counts, Page, Pruned, RunQuery, RunView, Start, Started};
 use crate::time::{Busy, Clock, Timestamp};
 use crate::turn::{Committed, Held, Turn};
 use crate::work::{Beat, ClaimRequest, Join, Work, WorkerView};
@@ -37,16 +37,21 @@ pub trait World: Send + Sync + std::fmt::Debug {
     /// [`Start::first_turn`]) and its key.
     ///
     /// Repeating a start with the same run id returns the first answer. A start with a known key
-    /// returns the run of that key when workflow and digest are the same.
+    /// returns the run of that key when workflow and digest are the same. A key that was taken longer
+    /// ago than the start's window names the new run from then on, and the old one no more.
+    ///
+    /// A start with `not_before` is ready at that moment; until then only a message that needs no code
+    /// makes it ready.
     ///
     /// Refuses with `Conflict` when the key names a run of another workflow or input, `Limit` when
-    /// the name or key is too long.
+    /// the name, key or tags are too long or many, `Invalid` when the deadline comes before the run may begin.
     async fn start(&self, starts: Vec<Start>) -> Answers<Started>;
 
     /// The run as it is now. Refuses with `NotFound`.
     async fn run(&self, run: RunId) -> Result<RunView, WorldError>;
 
-    /// A page of runs, by id, so that equal times and rows added meanwhile change nothing.
+    /// A page of runs, by id, so that equal times and rows added meanwhile change nothing. Tells
+    /// whether there are more, in both directions.
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError>;
 
     /// How many runs are in each status. Maintained, not counted: the cost does not grow.
@@ -74,8 +79,8 @@ pub trait World: Send + Sync + std::fmt::Debug {
     /// for messages [exempt](crate::MessageBody::is_exempt_from_limit) from it).
     ///
     /// A stuck run keeps its messages and stays stuck. A message that
-    /// [needs no code](crate::MessageBody::needs_no_code) makes a run that had no turn ready for
-    /// every worker.
+    /// [needs no code](crate::MessageBody::needs_no_code) makes a run ready for every worker, a stuck
+    /// one too, whichever build left it so.
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64>;
 
     /// The messages behind position `after`, in order, at most
@@ -113,7 +118,8 @@ pub trait World: Send + Sync + std::fmt::Debug {
     /// Refuses with `Fenced` when the session is gone.
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError>;
 
-    /// Commits turns, each all or nothing: events, inbox position, status, wake time, count.
+    /// Commits turns, each all or nothing: events, inbox position, status, wake time, count, and what
+    /// the turn does [beyond](crate::turn::Beyond) its own history. A stuck turn does nothing there.
     ///
     /// A turn is accepted only from the session that holds its run and only on the turn it was
     /// computed from; repeating a committed turn that is still the run's last answers as before.
@@ -142,6 +148,17 @@ pub trait World: Send + Sync + std::fmt::Debug {
     fn hosts(&self) -> &Hosts;
 
     // --- upkeep ---
+
+    /// Forgets runs that ended before a moment, with their histories, inboxes and tags: of the runs
+    /// behind `after`, in order of their ids, at most `limit` (and at most
+    /// [`PRUNE_RUNS_MAX`](crate::limits::PRUNE_RUNS_MAX)) are looked at. Their keys are free. Repeat it
+    /// with the answer's `next` until that is `None`. Atomic per call, and bounded.
+    async fn prune(
+        &self,
+        before: Timestamp,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Pruned, WorldError>;
 
     /// The world's clock, the only one that counts.
     fn clock(&self) -> Arc<dyn Clock>;

@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Event, OpNumber, RunStarted};
+use super::{ChildStarted, Event, OpNumber, RunStarted};
 use crate::failure::Failure;
-use crate::id::MessageId;
+use crate::id::{MessageId, RunId};
 use crate::payload::Payload;
+use crate::run::{Parent, ParentEnd};
 use crate::time::Timestamp;
 
 /// A stored event that cannot be read.
@@ -53,11 +54,14 @@ fn write(event: &Event, out: &mut String) {
     }
     match event {
         Event::RunStarted(started) => write_run_started(started, &mut object),
-        Event::RunCompleted { output } | Event::StepCompleted { output, .. } => {
-            object.payload("output", output)
-        }
+        Event::RunCompleted { output }
+        | Event::StepCompleted { output, .. }
+        | Event::ChildCompleted { output, .. } => object.payload("output", output),
         Event::RunFailed { failure }
         | Event::RunCancelled { failure }
+        | Event::RunTerminated { failure }
+        | Event::ChildFailed { failure, .. }
+        | Event::ChildCancelled { failure, .. }
         | Event::StepFailed { failure, .. } => {
             object.json("failure", failure);
         }
@@ -92,15 +96,25 @@ fn write(event: &Event, out: &mut String) {
                 Err(failure) => object.json("failure", failure),
             }
         }
+        Event::TimerWoken { message, ops } => {
+            object.json("message", message);
+            object.numbers("ops", ops);
+        }
+        Event::ChildStarted(child) => write_child_started(child, &mut object),
+        Event::ChildDetached { run, .. } => object.json("run", run),
+        Event::TagsSet { tags, .. } => object.json("tags", tags),
         Event::VersionChosen { name } => object.text("name", name),
         Event::CancelRequested { message, reason, pauses } => {
-            object.json("message", message);
+            if let Some(message) = message {
+                object.json("message", message);
+            }
             object.text("reason", reason);
             object.numbers("pauses", pauses);
         }
         Event::StepDropped { .. }
         | Event::TimerFired { .. }
         | Event::TimerCancelled { .. }
+        | Event::ChildDropped { .. }
         | Event::HookClosed { .. } => {}
     }
     object.end();
@@ -117,6 +131,32 @@ fn write_run_started(started: &RunStarted, object: &mut Object<'_>) {
     if !started.headers.is_empty() {
         object.json("headers", &started.headers);
     }
+    if !started.tags.is_empty() {
+        object.json("tags", &started.tags);
+    }
+    if let Some(Parent { run, op, root, awaits }) = &started.parent {
+        object.json("parent", run);
+        object.number("parent_op", i64::from(op.0));
+        object.json("root", root);
+        object.json("parent_awaits", awaits);
+    }
+    if let Some(deadline) = started.deadline {
+        object.number("deadline", deadline.as_micros());
+    }
+}
+
+fn write_child_started(child: &ChildStarted, object: &mut Object<'_>) {
+    object.json("run", &child.run);
+    object.text("workflow", &child.workflow);
+    object.number("version", i64::from(child.version));
+    if let Some(key) = &child.key {
+        object.text("key", key);
+    }
+    object.payload("input", &child.input);
+    if let Some(at) = child.timeout_at {
+        object.number("timeout_at", at.as_micros());
+    }
+    object.text("on_parent_end", child.on_parent_end.as_str());
 }
 
 /// A JSON object being written.
@@ -227,6 +267,15 @@ struct Fields<'a> {
     format: Option<u32>,
     key: Option<String>,
     headers: Option<BTreeMap<String, String>>,
+    tags: Option<BTreeMap<String, String>>,
+    ops: Option<Vec<u32>>,
+    run: Option<RunId>,
+    parent: Option<RunId>,
+    parent_op: Option<u32>,
+    parent_awaits: Option<bool>,
+    root: Option<RunId>,
+    deadline: Option<Timestamp>,
+    on_parent_end: Option<ParentEnd>,
 }
 
 fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
@@ -263,7 +312,13 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
         }
         "run_failed" => Event::RunFailed { failure: need.field("failure", fields.failure)? },
         "run_cancelled" => Event::RunCancelled { failure: need.field("failure", fields.failure)? },
+        "run_terminated" => Event::RunTerminated { failure: need.field("failure", fields.failure)? },
         step if step.starts_with("step_") => read_step(fields, &need)?,
+        child if child.starts_with("child_") => read_child(fields, &need)?,
+        "tags_set" => Event::TagsSet { op: need.op(fields.op)?, tags: need.field("tags", fields.tags)? },
+        "timer_woken" => {
+            Event::TimerWoken { message: need.field("message", fields.message)?, ops: ops(fields.ops) }
+        }
         "timer_started" => {
             Event::TimerStarted { op: need.op(fields.op)?, fire_at: need.field("fire_at", fields.fire_at)? }
         }
@@ -290,9 +345,9 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
         },
         "version_chosen" => Event::VersionChosen { name: need.field("name", fields.name)?.into() },
         "cancel_requested" => Event::CancelRequested {
-            message: need.field("message", fields.message)?,
+            message: fields.message,
             reason: need.field("reason", fields.reason)?.into_owned(),
-            pauses: fields.pauses.unwrap_or_default().into_iter().map(OpNumber).collect(),
+            pauses: ops(fields.pauses),
         },
         unknown => return Err(EventError::UnknownKind(unknown.into())),
     })
@@ -325,14 +380,57 @@ fn read_step(fields: Fields<'_>, need: &Need<'_>) -> Result<Event, EventError> {
     })
 }
 
+fn ops(numbers: Option<Vec<u32>>) -> Vec<OpNumber> {
+    numbers.unwrap_or_default().into_iter().map(OpNumber).collect()
+}
+
+fn read_child(fields: Fields<'_>, need: &Need<'_>) -> Result<Event, EventError> {
+    let op = need.op(fields.op);
+    Ok(match need.kind {
+        "child_started" => Event::ChildStarted(Box::new(ChildStarted {
+            op: op?,
+            run: need.field("run", fields.run)?,
+            workflow: need.field("workflow", fields.workflow)?.into(),
+            version: need.field("version", fields.version)?,
+            key: fields.key,
+            input: need.payload("input", fields.input, &fields.codec)?,
+            timeout_at: fields.timeout_at,
+            on_parent_end: need.field("on_parent_end", fields.on_parent_end)?,
+        })),
+        "child_detached" => Event::ChildDetached { op: op?, run: need.field("run", fields.run)? },
+        "child_completed" => {
+            Event::ChildCompleted { op: op?, output: need.payload("output", fields.output, &fields.codec)? }
+        }
+        "child_failed" => Event::ChildFailed { op: op?, failure: need.field("failure", fields.failure)? },
+        "child_cancelled" => {
+            Event::ChildCancelled { op: op?, failure: need.field("failure", fields.failure)? }
+        }
+        "child_dropped" => Event::ChildDropped { op: op? },
+        unknown => return Err(EventError::UnknownKind(unknown.into())),
+    })
+}
+
+fn read_parent(fields: &Fields<'_>, need: &Need<'_>) -> Result<Option<Parent>, EventError> {
+    let Some(run) = fields.parent else { return Ok(None) };
+    Ok(Some(Parent {
+        run,
+        op: OpNumber(need.field("parent_op", fields.parent_op)?),
+        root: need.field("root", fields.root)?,
+        awaits: fields.parent_awaits.unwrap_or_default(),
+    }))
+}
+
 fn read_run_started(fields: Fields<'_>, need: &Need<'_>) -> Result<RunStarted, EventError> {
     Ok(RunStarted {
+        parent: read_parent(&fields, need)?,
         workflow: need.field("workflow", fields.workflow)?.into(),
         version: need.field("version", fields.version)?,
         format: need.field("format", fields.format)?,
         key: fields.key,
         input: need.payload("input", fields.input, &fields.codec)?,
         headers: fields.headers.unwrap_or_default(),
+        tags: fields.tags.unwrap_or_default(),
+        deadline: fields.deadline,
     })
 }
 
