@@ -99,6 +99,7 @@ mod tests {
     use crate::event::OpNumber;
     use crate::message::Headers;
     use crate::payload::Payload;
+    use crate::run::Tags;
 
     fn history() -> History {
         let started = RunStarted {
@@ -108,6 +109,9 @@ mod tests {
             key: None,
             input: Payload::json(&u128::MAX).unwrap(),
             headers: Headers::new(),
+            tags: Tags::new(),
+            parent: None,
+            deadline: None,
         };
         let at = Timestamp::from_micros(1_767_225_600_000_001);
         let first = vec![

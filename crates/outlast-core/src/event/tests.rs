@@ -17,6 +17,7 @@ fn examples() -> Vec<Event> {
     let mut examples = run_examples();
     examples.extend(step_examples());
     examples.extend(wait_examples());
+    examples.extend(child_examples());
     examples
 }
 
@@ -28,7 +29,12 @@ fn run_examples() -> Vec<Event> {
         key: None,
         input: Payload::null(),
         headers: Headers::new(),
+        tags: Tags::new(),
+        parent: None,
+        deadline: None,
     };
+    let parent =
+        Parent { run: RunId::from_bits(7), op: OpNumber(2), root: RunId::from_bits(5), awaits: true };
     let headers = [("traceparent", "00-4bf9-00f0-01"), ("who", "Zoë \"z\" \u{1}")];
     vec![
         Event::RunStarted(started.clone()),
@@ -40,6 +46,12 @@ fn run_examples() -> Vec<Event> {
             headers: headers.map(|(name, value)| (name.into(), value.into())).into(),
             ..started.clone()
         }),
+        Event::RunStarted(RunStarted {
+            tags: [("customer".into(), "Zoë \"z\"".into()), ("tier".into(), String::new())].into(),
+            parent: Some(parent),
+            deadline: Some(moment()),
+            ..started.clone()
+        }),
         Event::RunStarted(RunStarted { input: Payload::coded("aes-1", vec![0, 127, 255]), ..started }),
         Event::RunCompleted { output: Payload::null() },
         Event::RunCompleted { output: plain(json!({"receipt": "🦀"})) },
@@ -47,6 +59,45 @@ fn run_examples() -> Vec<Event> {
         Event::RunFailed { failure: Failure::new(FailureKind::Error, "not approved") },
         Event::RunFailed { failure: full_failure() },
         Event::RunCancelled { failure: Failure::new(FailureKind::Cancelled, "cancelled: too late") },
+        Event::RunTerminated { failure: Failure::new(FailureKind::Cancelled, "terminated: no code") },
+    ]
+}
+
+fn child_examples() -> Vec<Event> {
+    let op = OpNumber(5);
+    let child = ChildStarted {
+        op,
+        run: RunId::from_bits(9),
+        workflow: "ship".into(),
+        version: 1,
+        key: None,
+        input: Payload::null(),
+        timeout_at: None,
+        on_parent_end: ParentEnd::Cancel,
+    };
+    vec![
+        Event::ChildStarted(Box::new(child.clone())),
+        Event::ChildStarted(Box::new(ChildStarted {
+            version: 3,
+            key: Some("parcel-\"7\"".into()),
+            input: plain(json!({"order": 42})),
+            timeout_at: Some(moment()),
+            on_parent_end: ParentEnd::Wait,
+            ..child.clone()
+        })),
+        Event::ChildStarted(Box::new(ChildStarted {
+            input: Payload::coded("aes-1", vec![7]),
+            on_parent_end: ParentEnd::Abandon,
+            ..child
+        })),
+        Event::ChildDetached { op, run: RunId::from_bits(9) },
+        Event::ChildCompleted { op, output: plain(json!("shipped")) },
+        Event::ChildCompleted { op, output: Payload::coded("aes-1", vec![1, 2]) },
+        Event::ChildFailed { op, failure: full_failure() },
+        Event::ChildFailed { op, failure: Failure::new(FailureKind::Conflict, "the key is taken") },
+        Event::ChildCancelled { op, failure: Failure::new(FailureKind::Cancelled, "cancelled: no") },
+        Event::ChildDropped { op },
+        Event::TagsSet { op, tags: [("tier".into(), "gold".into())].into() },
     ]
 }
 
@@ -103,6 +154,8 @@ fn wait_examples() -> Vec<Event> {
         Event::TimerStarted { op, fire_at: moment() },
         Event::TimerStarted { op, fire_at: Timestamp::NEVER },
         Event::TimerFired { op },
+        Event::TimerWoken { message, ops: vec![] },
+        Event::TimerWoken { message, ops: vec![OpNumber(0), op] },
         Event::TimerCancelled { op },
         Event::HookOpened { op, name: "review".into(), timeout_at: None },
         Event::HookOpened { op, name: "review".into(), timeout_at: Some(moment()) },
@@ -119,9 +172,10 @@ fn wait_examples() -> Vec<Event> {
             value: Err(Failure::new(FailureKind::Limit, "the payload is nested 65 levels deep")),
         },
         Event::VersionChosen { name: "new \"tax\"".into() },
-        Event::CancelRequested { message, reason: String::new(), pauses: vec![] },
+        Event::CancelRequested { message: Some(message), reason: String::new(), pauses: vec![] },
+        Event::CancelRequested { message: None, reason: "its deadline passed".into(), pauses: vec![] },
         Event::CancelRequested {
-            message,
+            message: Some(message),
             reason: "the customer \"left\"".into(),
             pauses: vec![OpNumber(0), op],
         },
@@ -157,6 +211,7 @@ fn golden(event: &Event) -> PathBuf {
         Event::RunCompleted { .. } => "run_completed",
         Event::RunFailed { .. } => "run_failed",
         Event::RunCancelled { .. } => "run_cancelled",
+        Event::RunTerminated { .. } => "run_terminated",
         Event::StepStarted { .. } => "step_started",
         Event::StepCompleted { .. } => "step_completed",
         Event::StepFailed { .. } => "step_failed",
@@ -164,10 +219,18 @@ fn golden(event: &Event) -> PathBuf {
         Event::StepDropped { .. } => "step_dropped",
         Event::TimerStarted { .. } => "timer_started",
         Event::TimerFired { .. } => "timer_fired",
+        Event::TimerWoken { .. } => "timer_woken",
         Event::TimerCancelled { .. } => "timer_cancelled",
         Event::HookOpened { .. } => "hook_opened",
         Event::HookReceived { .. } => "hook_received",
         Event::HookClosed { .. } => "hook_closed",
+        Event::ChildStarted(_) => "child_started",
+        Event::ChildDetached { .. } => "child_detached",
+        Event::ChildCompleted { .. } => "child_completed",
+        Event::ChildFailed { .. } => "child_failed",
+        Event::ChildCancelled { .. } => "child_cancelled",
+        Event::ChildDropped { .. } => "child_dropped",
+        Event::TagsSet { .. } => "tags_set",
         Event::ValueRecorded { .. } => "value_recorded",
         Event::VersionChosen { .. } => "version_chosen",
         Event::CancelRequested { .. } => "cancel_requested",
@@ -189,7 +252,8 @@ fn failure_kinds() -> impl Iterator<Item = FailureKind> {
             FailureKind::Timeout => FailureKind::Cancelled,
             FailureKind::Cancelled => FailureKind::Limit,
             FailureKind::Limit => FailureKind::Invalid,
-            FailureKind::Invalid => FailureKind::Unknown,
+            FailureKind::Invalid => FailureKind::Conflict,
+            FailureKind::Conflict => FailureKind::Unknown,
             FailureKind::Unknown => return None,
         })
     };
@@ -254,14 +318,14 @@ fn an_unknown_field_is_ignored() {
 #[test]
 fn an_unknown_kind_is_an_error_that_names_it() {
     for text in [
-        r#"[{"kind":"child_started","op":0}]"#,
-        r#"[{"kind":"timer_fired","op":0},{"kind":"child_started"}]"#,
+        r#"[{"kind":"signal_sent","op":0}]"#,
+        r#"[{"kind":"timer_fired","op":0},{"kind":"signal_sent"}]"#,
         // A later kind may give the fields of today another type.
-        r#"[{"kind":"child_started","op":"first","message":"hello","failure":7}]"#,
+        r#"[{"kind":"signal_sent","op":"first","message":"hello","failure":7}]"#,
     ] {
         let error = Event::read_all(text).unwrap_err();
-        assert_eq!(error, EventError::UnknownKind("child_started".into()), "{text}");
-        assert!(error.to_string().contains("`child_started`"), "{error}");
+        assert_eq!(error, EventError::UnknownKind("signal_sent".into()), "{text}");
+        assert!(error.to_string().contains("`signal_sent`"), "{error}");
     }
 }
 
@@ -294,7 +358,7 @@ fn damaged_text_is_an_error_and_not_another_event() {
         a stored event is damaged: invalid value: integer `-1`, expected u32 at line 1 column 30
         a stored event is damaged: EOF while parsing a list at line 1 column 30
         a stored event is damaged: `run_00000000000000000000000001` is not an id; expected `msg_` and 26 characters of 0-9 and A-Z without I, L, O and U at line 1 column 70
-        a stored event is damaged: unknown variant `tired`, expected one of `error`, `fatal`, `panic`, `timeout`, `cancelled`, `limit`, `invalid`, `unknown` at line 1 column 47
+        a stored event is damaged: unknown variant `tired`, expected one of `error`, `fatal`, `panic`, `timeout`, `cancelled`, `limit`, `invalid`, `conflict`, `unknown` at line 1 column 47
         a stored event is damaged: `output` of `run_completed` is not hexadecimal
         a stored event is damaged: `output` of `run_completed` is not hexadecimal
         a stored event is damaged: `output` of `run_completed` is not hexadecimal
@@ -322,22 +386,31 @@ fn a_missing_field_is_an_error_that_names_it() {
     }
     let report: String = required.iter().map(|(kind, fields)| format!("{kind}: {fields:?}\n")).collect();
     expect![[r#"
-        cancel_requested: {"message", "reason"}
+        cancel_requested: {"reason"}
+        child_cancelled: {"failure", "op"}
+        child_completed: {"op", "output"}
+        child_detached: {"op", "run"}
+        child_dropped: {"op"}
+        child_failed: {"failure", "op"}
+        child_started: {"input", "on_parent_end", "op", "run", "version", "workflow"}
         hook_closed: {"op"}
         hook_opened: {"name", "op"}
         hook_received: {"message", "name", "payload"}
         run_cancelled: {"failure"}
         run_completed: {"output"}
         run_failed: {"failure"}
-        run_started: {"format", "input", "version", "workflow"}
+        run_started: {"format", "input", "parent_op", "root", "version", "workflow"}
+        run_terminated: {"failure"}
         step_completed: {"op", "output"}
         step_dropped: {"op"}
         step_failed: {"failure", "op"}
         step_retried: {"attempt", "failure", "op", "retry_at"}
         step_started: {"input", "name", "op"}
+        tags_set: {"op", "tags"}
         timer_cancelled: {"op"}
         timer_fired: {"op"}
         timer_started: {"fire_at", "op"}
+        timer_woken: {"message"}
         value_recorded: {"name", "op", "value"}
         version_chosen: {"name"}
     "#]]
@@ -389,6 +462,53 @@ fn any_failure() -> impl Strategy<Value = Failure> {
     )
 }
 
+fn any_run() -> impl Strategy<Value = RunId> {
+    any::<u128>().prop_map(RunId::from_bits)
+}
+
+fn any_words() -> impl Strategy<Value = Tags> {
+    prop::collection::btree_map(any_text(), any_text(), 0..3)
+}
+
+fn any_run_started() -> impl Strategy<Value = Event> {
+    let name = any_text().prop_map(Arc::<str>::from);
+    let parent = (any_run(), any::<u32>(), any_run(), any::<bool>())
+        .prop_map(|(run, op, root, awaits)| Parent { run, op: OpNumber(op), root, awaits });
+    let deadline = any::<i64>().prop_map(Timestamp::from_micros);
+    let numbers = (any::<u32>(), any::<u32>());
+    let words = (any_words(), any_words());
+    let links = (prop::option::of(parent), prop::option::of(deadline));
+    (name, numbers, prop::option::of(any_text()), any_payload(), words, links).prop_map(
+        |(workflow, (version, format), key, input, (headers, tags), (parent, deadline))| {
+            let started =
+                RunStarted { workflow, version, format, key, input, headers, tags, parent, deadline };
+            Event::RunStarted(started)
+        },
+    )
+}
+
+fn any_child_started() -> impl Strategy<Value = Event> {
+    let name = any_text().prop_map(Arc::<str>::from);
+    let at = any::<i64>().prop_map(Timestamp::from_micros);
+    let ends = prop::sample::select(vec![ParentEnd::Cancel, ParentEnd::Wait, ParentEnd::Abandon]);
+    let numbers = (any::<u32>(), any::<u32>(), any_run());
+    (name, numbers, prop::option::of(any_text()), any_payload(), prop::option::of(at), ends).prop_map(
+        |(workflow, (op, version, run), key, input, timeout_at, on_parent_end)| {
+            let op = OpNumber(op);
+            Event::ChildStarted(Box::new(ChildStarted {
+                op,
+                run,
+                workflow,
+                version,
+                key,
+                input,
+                timeout_at,
+                on_parent_end,
+            }))
+        },
+    )
+}
+
 /// Any event of the kind of `example`: each part that is not fixed is drawn.
 fn redrawn(example: &Event) -> BoxedStrategy<Event> {
     let op = any::<u32>().prop_map(OpNumber);
@@ -396,20 +516,53 @@ fn redrawn(example: &Event) -> BoxedStrategy<Event> {
     let name = any_text().prop_map(Arc::<str>::from);
     let message = any::<u128>().prop_map(MessageId::from_bits);
     match example {
-        Event::RunStarted(_) => {
-            let headers = prop::collection::btree_map(any_text(), any_text(), 0..3);
-            let numbers = (any::<u32>(), any::<u32>());
-            (name, numbers, prop::option::of(any_text()), any_payload(), headers)
-                .prop_map(|(workflow, (version, format), key, input, headers)| {
-                    Event::RunStarted(RunStarted { workflow, version, format, key, input, headers })
-                })
-                .boxed()
-        }
+        Event::RunStarted(_) => any_run_started().boxed(),
         Event::RunCompleted { .. } => any_payload().prop_map(|output| Event::RunCompleted { output }).boxed(),
         Event::RunFailed { .. } => any_failure().prop_map(|failure| Event::RunFailed { failure }).boxed(),
         Event::RunCancelled { .. } => {
             any_failure().prop_map(|failure| Event::RunCancelled { failure }).boxed()
         }
+        Event::RunTerminated { .. } => {
+            any_failure().prop_map(|failure| Event::RunTerminated { failure }).boxed()
+        }
+        Event::TimerStarted { .. } => {
+            (op, at).prop_map(|(op, fire_at)| Event::TimerStarted { op, fire_at }).boxed()
+        }
+        Event::TimerFired { .. } => op.prop_map(|op| Event::TimerFired { op }).boxed(),
+        Event::TimerWoken { .. } => (message, prop::collection::vec(op, 0..4))
+            .prop_map(|(message, ops)| Event::TimerWoken { message, ops })
+            .boxed(),
+        Event::TagsSet { .. } => (op, any_words()).prop_map(|(op, tags)| Event::TagsSet { op, tags }).boxed(),
+        Event::TimerCancelled { .. } => op.prop_map(|op| Event::TimerCancelled { op }).boxed(),
+        Event::HookOpened { .. } => (op, name, prop::option::of(at))
+            .prop_map(|(op, name, timeout_at)| Event::HookOpened { op, name, timeout_at })
+            .boxed(),
+        Event::HookReceived { .. } => (name, message, any_payload())
+            .prop_map(|(name, message, payload)| Event::HookReceived { name, message, payload })
+            .boxed(),
+        Event::HookClosed { .. } => op.prop_map(|op| Event::HookClosed { op }).boxed(),
+        Event::ValueRecorded { value: Ok(_), .. } => (op, name, any_payload())
+            .prop_map(|(op, name, value)| Event::ValueRecorded { op, name, value: Ok(value) })
+            .boxed(),
+        Event::ValueRecorded { value: Err(_), .. } => (op, name, any_failure())
+            .prop_map(|(op, name, failure)| Event::ValueRecorded { op, name, value: Err(failure) })
+            .boxed(),
+        Event::VersionChosen { .. } => name.prop_map(|name| Event::VersionChosen { name }).boxed(),
+        Event::CancelRequested { .. } => {
+            (prop::option::of(message), any_text(), prop::collection::vec(op, 0..4))
+                .prop_map(|(message, reason, pauses)| Event::CancelRequested { message, reason, pauses })
+                .boxed()
+        }
+        work => redrawn_work(work),
+    }
+}
+
+/// Any event of a step's or child's kind.
+fn redrawn_work(example: &Event) -> BoxedStrategy<Event> {
+    let op = any::<u32>().prop_map(OpNumber);
+    let at = any::<i64>().prop_map(Timestamp::from_micros);
+    let name = any_text().prop_map(Arc::<str>::from);
+    match example {
         Event::StepStarted { .. } => (op, name, any_payload())
             .prop_map(|(op, name, input)| Event::StepStarted { op, name, input })
             .boxed(),
@@ -429,28 +582,21 @@ fn redrawn(example: &Event) -> BoxedStrategy<Event> {
             })
             .boxed(),
         Event::StepDropped { .. } => op.prop_map(|op| Event::StepDropped { op }).boxed(),
-        Event::TimerStarted { .. } => {
-            (op, at).prop_map(|(op, fire_at)| Event::TimerStarted { op, fire_at }).boxed()
+        Event::ChildStarted(_) => any_child_started().boxed(),
+        Event::ChildDetached { .. } => {
+            (op, any_run()).prop_map(|(op, run)| Event::ChildDetached { op, run }).boxed()
         }
-        Event::TimerFired { .. } => op.prop_map(|op| Event::TimerFired { op }).boxed(),
-        Event::TimerCancelled { .. } => op.prop_map(|op| Event::TimerCancelled { op }).boxed(),
-        Event::HookOpened { .. } => (op, name, prop::option::of(at))
-            .prop_map(|(op, name, timeout_at)| Event::HookOpened { op, name, timeout_at })
-            .boxed(),
-        Event::HookReceived { .. } => (name, message, any_payload())
-            .prop_map(|(name, message, payload)| Event::HookReceived { name, message, payload })
-            .boxed(),
-        Event::HookClosed { .. } => op.prop_map(|op| Event::HookClosed { op }).boxed(),
-        Event::ValueRecorded { value: Ok(_), .. } => (op, name, any_payload())
-            .prop_map(|(op, name, value)| Event::ValueRecorded { op, name, value: Ok(value) })
-            .boxed(),
-        Event::ValueRecorded { value: Err(_), .. } => (op, name, any_failure())
-            .prop_map(|(op, name, failure)| Event::ValueRecorded { op, name, value: Err(failure) })
-            .boxed(),
-        Event::VersionChosen { .. } => name.prop_map(|name| Event::VersionChosen { name }).boxed(),
-        Event::CancelRequested { .. } => (message, any_text(), prop::collection::vec(op, 0..4))
-            .prop_map(|(message, reason, pauses)| Event::CancelRequested { message, reason, pauses })
-            .boxed(),
+        Event::ChildCompleted { .. } => {
+            (op, any_payload()).prop_map(|(op, output)| Event::ChildCompleted { op, output }).boxed()
+        }
+        Event::ChildFailed { .. } => {
+            (op, any_failure()).prop_map(|(op, failure)| Event::ChildFailed { op, failure }).boxed()
+        }
+        Event::ChildCancelled { .. } => {
+            (op, any_failure()).prop_map(|(op, failure)| Event::ChildCancelled { op, failure }).boxed()
+        }
+        Event::ChildDropped { .. } => op.prop_map(|op| Event::ChildDropped { op }).boxed(),
+        other => panic!("`{}` is drawn nowhere", other.kind()),
     }
 }
 
