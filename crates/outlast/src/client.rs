@@ -139,7 +139,9 @@ impl Client {
             Err(WorldError::Conflict(_)) => return Ok(Cancel::AlreadyEnded(self.run(run).await?.status)),
             Err(error) => return Err(error.into()),
         }
-        upkeep::cancel_unborn(&self.world, run).await?;
+        if self.world.run(run).await?.status == Status::Pending {
+            upkeep::end_without_worker(&self.world).await?;
+        }
         Ok(Cancel::Requested)
     }
 
@@ -275,7 +277,7 @@ impl<O> StartCall<'_, O> {
         let key = match self.key {
             Some(text) => {
                 check_text("the start key", &text, KEY_BYTES_MAX)?;
-                Some(StartKey { text, digest: plain.digest() })
+                Some(StartKey { text, digest: plain.digest(), window: None })
             }
             None => None,
         };
@@ -287,6 +289,10 @@ impl<O> StartCall<'_, O> {
             key,
             input: self.client.codec.encode(plain)?,
             headers: self.headers,
+            tags: Default::default(),
+            parent: None,
+            not_before: None,
+            deadline: None,
         };
         let started = self.client.start_run(start).await?;
         Ok(RunHandle {

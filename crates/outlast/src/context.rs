@@ -4,16 +4,17 @@ use std::borrow::Borrow;
 use std::future::Future;
 use std::sync::Arc;
 
-use outlast_core::{Codec, Headers, IntoDuration, Policy, RunId, Timestamp};
+use outlast_core::{Codec, Headers, IntoDuration, Policy, RunId, Tags, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, StepError};
-use crate::operation::{HookOperation, StepOperation, TimerOperation};
+use crate::operation::{ChildOperation, HookOperation, StepOperation, TimerOperation};
 use crate::registry::{StepCall, decode_input, encode_output};
 use crate::replay::RunState;
 use crate::replay::state::NewStep;
 use crate::step::StepHandle;
+use crate::workflow::WorkflowHandle;
 
 /// All that a workflow can ask for. Every operation it returns is a future.
 ///
@@ -194,6 +195,76 @@ impl Context {
     #[track_caller]
     pub fn hook<T: DeserializeOwned>(&self, name: &str) -> HookOperation<T> {
         HookOperation::new(self.state.create_hook(name))
+    }
+
+    /// Starts a child: a run of its own, whose output or failure this one awaits, through crashes and
+    /// deploys of either. When it ends, the parent goes on at once.
+    ///
+    /// A child that has not ended when its parent ends is cancelled, unless
+    /// [`on_parent_end`](ChildOperation::on_parent_end) says otherwise; a cancel of the parent reaches it
+    /// too. Dropping the operation ends the interest in the outcome; the child goes on.
+    /// [`abandon`](ChildOperation::abandon) starts a run that goes its own way.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[workflow]
+    /// async fn ship(ctx: Context, parcel: u64) -> Result<String, Error> {
+    ///     Ok(format!("parcel {parcel} is on its way"))
+    /// }
+    ///
+    /// #[workflow]
+    /// async fn order(ctx: Context, parcels: Vec<u64>) -> Result<Vec<String>, Error> {
+    ///     let shipped = parcels.iter().map(|parcel| ctx.child(ship, parcel).timeout("2d"));
+    ///     try_join_all(shipped).await
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn child<H, M>(&self, workflow: H, input: impl Borrow<H::Input>) -> ChildOperation<H::Output>
+    where
+        H: WorkflowHandle<M>,
+    {
+        let handle = self.state.create_child(workflow.name(), workflow.version(), input.borrow());
+        ChildOperation::new(handle)
+    }
+
+    /// Gives the run a tag to be found by, or changes one. It has it from this turn on.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[workflow]
+    /// async fn import(ctx: Context, customer: String) -> Result<(), Error> {
+    ///     ctx.tag("customer", &customer)?;
+    ///     ctx.tag("phase", "fetching")
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Limit` when the run has 32 tags already, the name is empty or longer than 128 bytes, or the value
+    /// longer than 256. It is the same in every replay.
+    pub fn tag(&self, name: &str, value: &str) -> Result<(), Error> {
+        self.state.tag(name, value)
+    }
+
+    /// The run's tags: those of its start, and those that it set since.
+    pub fn tags(&self) -> Tags {
+        self.state.tags()
+    }
+
+    /// The run that started this one, if one did.
+    pub fn parent(&self) -> Option<RunId> {
+        self.state.parent().map(|parent| parent.run)
+    }
+
+    /// The first of the run's line: the run that no other started.
+    pub fn root(&self) -> RunId {
+        self.state.parent().map_or(self.run(), |parent| parent.root)
+    }
+
+    /// When the run is told to stop if it has not ended by then; see
+    /// [`deadline`](crate::StartCall::deadline).
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.state.deadline()
     }
 
     /// The time of this turn: the same in every replay.

@@ -52,6 +52,7 @@ impl From<FailureKind> for ErrorKind {
             FailureKind::Cancelled => Self::Cancelled,
             FailureKind::Limit => Self::Limit,
             FailureKind::Invalid => Self::Invalid,
+            FailureKind::Conflict => Self::Conflict,
             FailureKind::Unknown => Self::Unknown,
             _ => Self::Error,
         }
@@ -152,6 +153,11 @@ impl Error {
     /// Whether the run is stuck, and waits for mended code.
     pub fn is_stuck(&self) -> bool {
         self.0.kind == ErrorKind::Stuck
+    }
+
+    /// Whether something else is there already: a key that names another run.
+    pub fn is_conflict(&self) -> bool {
+        self.0.kind == ErrorKind::Conflict
     }
 
     /// Whether time ran out.

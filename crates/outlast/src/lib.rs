@@ -54,8 +54,8 @@ mod workflow;
 
 pub use outlast_core as core;
 pub use outlast_core::{
-    Codec, Counts, ErrorClass, Headers, IntoDuration, Order, Page, Payload, PayloadError, Policy, Retry,
-    RunId, RunQuery, RunView, Status, Stuck, StuckReason, Timestamp, Wait, World, WorldError,
+    Codec, Counts, ErrorClass, Headers, IntoDuration, Order, Page, ParentEnd, Payload, PayloadError, Policy,
+    Retry, RunId, RunQuery, RunView, Status, Stuck, StuckReason, Tags, Timestamp, Wait, World, WorldError,
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;
@@ -66,7 +66,7 @@ pub use clock::SystemClock;
 pub use context::Context;
 pub use error::{Error, ErrorKind, StepError};
 pub use open::{open, open_with_clock};
-pub use operation::{HookOperation, StepOperation, TimerOperation};
+pub use operation::{AbandonedChild, ChildOperation, HookOperation, StepOperation, TimerOperation};
 pub use registry::{Register, Registry, StepMark, TupleMark, WorkflowMark};
 pub use replay::again::replay;
 pub use retry::{retry, retry_with_clock};
@@ -98,9 +98,10 @@ impl<T, E> ResultParts for Result<T, E> {
 /// `join!` and `try_join!` are those of `futures-util`, which poll in order: they replay identically.
 pub mod prelude {
     pub use crate::{
-        Client, Context, Error, ErrorClass, Retry, RunHandle, Step, StepContext, StepError, Worker, Workflow,
-        select, step, workflow,
+        Client, Context, Error, ErrorClass, ParentEnd, Retry, RunHandle, Step, StepContext, StepError,
+        Worker, Workflow, select, step, workflow,
     };
+    pub use futures_util::future::{join_all, try_join_all};
     pub use futures_util::stream::{FuturesUnordered, StreamExt};
     pub use futures_util::{join, try_join};
 }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use outlast_core::{Failure, FailureKind, IntoDuration, OpNumber, Payload, Retry};
+use outlast_core::{Failure, FailureKind, IntoDuration, OpNumber, ParentEnd, Payload, Retry, RunId};
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
@@ -181,5 +181,116 @@ impl<T: DeserializeOwned> Future for HookOperation<T> {
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let payload = ready!(self.handle.poll(cx))?;
         Poll::Ready(self.handle.decode(payload))
+    }
+}
+
+/// A child that a workflow asked for. Completes with the child's output or failure.
+#[must_use = "an operation that is dropped is not requested; await it, or keep it"]
+#[derive(Debug)]
+pub struct ChildOperation<O> {
+    handle: OpHandle,
+    output: PhantomData<fn() -> O>,
+}
+
+impl<O> ChildOperation<O> {
+    pub(crate) fn new(handle: OpHandle) -> Self {
+        Self { handle, output: PhantomData }
+    }
+
+    /// The child's id, known before it is started: to send to its hooks, or to show it.
+    pub fn run(&self) -> RunId {
+        self.handle.state.child_run(self.handle.op)
+    }
+
+    /// A key that names the child among all runs. When it names another run, the operation fails with an
+    /// error that [is a conflict](Error::is_conflict); an [abandoned](Self::abandon) child with a key is
+    /// the run that the key names.
+    ///
+    /// # Panics
+    ///
+    /// When the operation was already requested: set it before the next await.
+    pub fn key(self, key: impl Into<String>) -> Self {
+        self.handle.state.set_child_key(self.handle.op, key.into());
+        self
+    }
+
+    /// How long to wait for the child's end; then the operation fails with a timeout, and the child is
+    /// told to stop.
+    ///
+    /// # Panics
+    ///
+    /// When the text is not a duration, or the operation was already requested.
+    pub fn timeout(self, timeout: impl IntoDuration) -> Self {
+        let timeout = timeout.into_duration().unwrap_or_else(|error| panic!("{error}"));
+        self.handle.state.set_child_timeout(self.handle.op, timeout);
+        self
+    }
+
+    /// What becomes of the child if this run ends before it: it is cancelled, unless this says otherwise.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn report(ctx: Context) -> Result<(), Error> { Ok(()) }
+    /// #[workflow]
+    /// async fn close_the_books(ctx: Context) -> Result<(), Error> {
+    ///     let report = ctx.child(report, ()).on_parent_end(ParentEnd::Wait);
+    ///     ctx.sleep("1h").await?;
+    ///     drop(report); // nobody looks at the outcome, but this run does not end before the report
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the operation was already requested: set it before the next await.
+    pub fn on_parent_end(self, choice: ParentEnd) -> Self {
+        self.handle.state.set_on_parent_end(self.handle.op, choice);
+        self
+    }
+
+    /// Starts the child and does not wait for its end: fire and forget. Completes with its id.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn welcome(ctx: Context, who: String) -> Result<(), Error> { Ok(()) }
+    /// #[workflow]
+    /// async fn sign_up(ctx: Context, who: String) -> Result<(), Error> {
+    ///     let run = ctx.child(welcome, &who).key(format!("welcome-{who}")).abandon().await?;
+    ///     ctx.tag("welcome", &run.to_string())
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the operation was already requested: call it before the next await.
+    pub fn abandon(self) -> AbandonedChild {
+        self.handle.state.detach_child(self.handle.op);
+        AbandonedChild { handle: self.handle }
+    }
+}
+
+impl<O: DeserializeOwned> Future for ChildOperation<O> {
+    type Output = Result<O, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        let payload = ready!(self.handle.poll(cx))?;
+        Poll::Ready(self.handle.decode(payload))
+    }
+}
+
+/// A child that nobody awaits. Completes with its id as soon as it is started.
+#[must_use = "an operation that is dropped is not requested; await it, or keep it"]
+#[derive(Debug)]
+pub struct AbandonedChild {
+    handle: OpHandle,
+}
+
+impl Future for AbandonedChild {
+    type Output = Result<RunId, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        // The engine made it, so no codec has seen it.
+        let run = ready!(self.handle.poll(cx))?;
+        Poll::Ready(run.decode().map_err(Error::from))
     }
 }

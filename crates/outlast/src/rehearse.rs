@@ -55,6 +55,9 @@ impl LoneRun {
             key: None,
             input,
             headers: Default::default(),
+            tags: Default::default(),
+            parent: None,
+            deadline: None,
         };
         let machine = Machine::new(RUN, &started, &code, &codec, now)?;
         let mut run =
@@ -97,7 +100,7 @@ impl LoneRun {
     /// As [`end_step`](Self::end_step).
     pub fn cancel(&mut self, reason: &str) -> Result<(), Stuck> {
         let message = self.message();
-        self.tell(Delivery::Cancel { message, reason: reason.into(), at: self.now })
+        self.tell(Delivery::Cancel { message: Some(message), reason: reason.into(), at: self.now })
     }
 
     /// Moves the time on, through everything that is due until then.

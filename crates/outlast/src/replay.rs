@@ -9,7 +9,11 @@ pub(crate) mod again;
 #[cfg(feature = "bench")]
 pub mod bench;
 mod cell;
+mod children;
+mod cursor;
+mod delivery;
 mod divergence;
+mod ends;
 mod known;
 mod machine;
 mod ops;
@@ -19,5 +23,7 @@ mod tests;
 mod trail;
 mod waker;
 
-pub(crate) use machine::{Delivery, Machine, StepToAttempt, panic_text};
+pub(crate) use delivery::{Delivery, terminated};
+pub(crate) use ends::cancelled;
+pub(crate) use machine::{Machine, StepToAttempt, panic_text};
 pub(crate) use state::RunState;

@@ -1,19 +1,21 @@
 //! What can be done to a run without its workflow's code.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use outlast_core::event::{FORMAT, TurnRecord};
-use outlast_core::limits::{HISTORY_TURNS_READ_MAX, SESSION_DEFAULT};
+use outlast_core::limits::{HISTORY_TURNS_READ_MAX, INBOX_READ_MAX, SESSION_DEFAULT};
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Claimed, Event, Failure, FailureKind, Join, Message, MessageBody, RunId, SessionId, Status,
-    Then, Turn, World, WorldError,
+    Beyond, ClaimRequest, Claimed, Event, Headers, Join, Message, MessageBody, MessageId, NewMessage,
+    Outcome, ParentEnd, RunId, SessionId, Status, Then, Timestamp, Turn, World, WorldError,
 };
 
 use crate::ids;
+use crate::replay::{cancelled, terminated};
 
-/// Runs that one call cancels at the most, when no worker is joined to do it.
-const UNBORN_MAX: usize = 100;
+/// Runs that one call ends at the most, when no worker is joined to do it.
+const ENDED_MAX: usize = 100;
 
 /// The whole history of a run.
 pub(crate) async fn read_history(world: &dyn World, run: RunId) -> Result<Vec<TurnRecord>, WorldError> {
@@ -29,8 +31,99 @@ pub(crate) async fn read_history(world: &dyn World, run: RunId) -> Result<Vec<Tu
     }
 }
 
+/// How a run ends that is ended without its workflow's code.
+pub(crate) struct Ending {
+    pub(crate) events: Vec<Event>,
+    pub(crate) consumed: u64,
+    pub(crate) beyond: Option<Box<Beyond>>,
+}
+
+/// Why a run is told to stop at its deadline.
+pub(crate) fn deadline_passed(deadline: Timestamp) -> String {
+    format!("its deadline, {deadline}, has passed")
+}
+
+/// How a claimed run ends without its code, if it does: it was terminated, or is past its deadline and
+/// nobody had its code, or was told to stop before its first turn.
+pub(crate) async fn ending(
+    world: &dyn World,
+    claimed: &Claimed,
+    now: Timestamp,
+) -> Result<Option<Ending>, WorldError> {
+    let overslept = claimed.deadline.filter(|deadline| claimed.is_fresh && *deadline <= now);
+    if claimed.inbox.is_empty() && !claimed.is_overdue && overslept.is_none() {
+        return Ok(None);
+    }
+    let inbox = whole_inbox(world, claimed).await?;
+    let terminate = inbox.iter().find_map(|message| match &message.body {
+        MessageBody::Terminate { reason } => Some(terminated(reason)),
+        _ => None,
+    });
+    let (events, consumed) = if let Some(failure) = terminate {
+        (vec![Event::RunTerminated { failure }], claimed.consumed)
+    } else if let Some(cancel) = claimed.is_fresh.then(|| unborn_cancel(inbox)).flatten() {
+        cancel
+    } else if let Some(deadline) = overslept {
+        (cancel_events(None, deadline_passed(deadline)), claimed.consumed)
+    } else if let Some(deadline) = claimed.deadline.filter(|_| claimed.is_overdue) {
+        let reason = format!("{}, and no worker had its code", deadline_passed(deadline));
+        (vec![Event::RunTerminated { failure: terminated(&reason) }], claimed.consumed)
+    } else {
+        return Ok(None);
+    };
+    let history = match &claimed.history {
+        Some(history) => history,
+        None => &read_history(world, claimed.run).await?,
+    };
+    let beyond = last_words(claimed.run, history, &events);
+    Ok(Some(Ending { events, consumed, beyond }))
+}
+
+/// What others are told of the end of a run: its children stop, and whoever awaits it learns how it ended.
+fn last_words(run: RunId, history: &[TurnRecord], events: &[Event]) -> Option<Box<Beyond>> {
+    let mut children = BTreeMap::new();
+    for event in history.iter().flat_map(|turn| &turn.events) {
+        match event {
+            Event::ChildStarted(child) if child.on_parent_end != ParentEnd::Abandon => {
+                children.insert(child.op, child.run);
+            }
+            Event::ChildCompleted { op, .. }
+            | Event::ChildFailed { op, .. }
+            | Event::ChildCancelled { op, .. } => drop(children.remove(op)),
+            _ => {}
+        }
+    }
+    let reason = format!("its parent {run} was ended");
+    let mut bodies: Vec<_> =
+        children.into_values().map(|child| (child, MessageBody::Cancel { reason: reason.clone() })).collect();
+    let started = history.first().and_then(|turn| turn.events.first());
+    if let (Some(Event::RunStarted(started)), Some(outcome)) =
+        (started, events.last().and_then(Outcome::of_final))
+        && let Some(parent) = started.parent.filter(|parent| parent.awaits)
+    {
+        bodies.push((parent.run, MessageBody::ChildEnded { op: parent.op, outcome }));
+    }
+    let messages: Vec<_> = bodies
+        .into_iter()
+        .map(|(run, body)| NewMessage { id: ids::message(), run, body, headers: Headers::new() })
+        .collect();
+    (!messages.is_empty()).then(|| Box::new(Beyond { messages, ..Beyond::default() }))
+}
+
+/// Every message that a claimed run has not consumed.
+async fn whole_inbox(world: &dyn World, claimed: &Claimed) -> Result<Vec<Message>, WorldError> {
+    let mut inbox = claimed.inbox.clone();
+    let mut is_full = inbox.len() >= INBOX_READ_MAX;
+    while is_full {
+        let page = world.inbox(claimed.run, inbox.last().map_or(0, |last| last.position)).await?;
+        is_full = page.len() >= INBOX_READ_MAX;
+        inbox.extend(page);
+    }
+    Ok(inbox)
+}
+
 /// The events that cancel a run which had no turn yet, and the position of the last message read.
-pub(crate) fn unborn_cancel(inbox: Vec<Message>) -> Option<(Vec<Event>, u64)> {
+fn unborn_cancel(inbox: Vec<Message>) -> Option<(Vec<Event>, u64)> {
     let mut events = Vec::new();
     for message in inbox {
         match message.body {
@@ -38,9 +131,7 @@ pub(crate) fn unborn_cancel(inbox: Vec<Message>) -> Option<(Vec<Event>, u64)> {
                 events.push(Event::HookReceived { name, message: message.id, payload });
             }
             MessageBody::Cancel { reason } => {
-                let failure = Failure::new(FailureKind::Cancelled, format!("cancelled: {reason}"));
-                events.push(Event::CancelRequested { message: message.id, reason, pauses: Vec::new() });
-                events.push(Event::RunCancelled { failure });
+                events.extend(cancel_events(Some(message.id), reason));
                 return Some((events, message.position));
             }
             _ => {}
@@ -49,11 +140,13 @@ pub(crate) fn unborn_cancel(inbox: Vec<Message>) -> Option<(Vec<Event>, u64)> {
     None
 }
 
-/// Cancels a run that had no turn yet, when no worker is joined to do it.
-pub(crate) async fn cancel_unborn(world: &Arc<dyn World>, run: RunId) -> Result<(), WorldError> {
-    if world.run(run).await?.status != Status::Pending {
-        return Ok(());
-    }
+fn cancel_events(message: Option<MessageId>, reason: String) -> Vec<Event> {
+    let failure = cancelled(&reason);
+    vec![Event::CancelRequested { message, reason, pauses: Vec::new() }, Event::RunCancelled { failure }]
+}
+
+/// Ends runs that need no code for it, when no worker is joined to do it.
+pub(crate) async fn end_without_worker(world: &Arc<dyn World>) -> Result<(), WorldError> {
     let session = ids::session();
     let join = Join {
         session,
@@ -64,44 +157,55 @@ pub(crate) async fn cancel_unborn(world: &Arc<dyn World>, run: RunId) -> Result<
         time: SESSION_DEFAULT,
     };
     world.join(join).await?;
-    let done = cancel_unborn_under(world, session).await;
+    let done = end_under(world, session).await;
     world.leave(session).await?;
     done
 }
 
-async fn cancel_unborn_under(world: &Arc<dyn World>, session: SessionId) -> Result<(), WorldError> {
+async fn end_under(world: &Arc<dyn World>, session: SessionId) -> Result<(), WorldError> {
     // A worker that was killed may still have its row.
     world.takeover(session).await?;
     if world.workers().await?.len() > 1 {
         return Ok(());
     }
     let request = ClaimRequest {
-        limit: UNBORN_MAX,
+        limit: ENDED_MAX,
         code: Arc::from([]),
         build: "client".into(),
         format: FORMAT,
         suspect: false,
+        ends_overdue: false,
         known: Arc::new(|_, _| false),
     };
     let work = world.claim(session, request).await?;
-    let turns: Vec<_> =
-        work.claimed.into_iter().filter_map(|claimed| cancelling_turn(world, claimed)).collect();
+    let mut turns = Vec::with_capacity(work.claimed.len());
+    for claimed in work.claimed {
+        let now = world.clock().now();
+        if let Some(ending) = ending(&**world, &claimed, now).await? {
+            turns.push(ending.turn(&claimed, "client".into(), now));
+        }
+    }
     world.commit(session, &turns).await.map(drop)
 }
 
-fn cancelling_turn(world: &Arc<dyn World>, claimed: Claimed) -> Option<Turn> {
-    let (events, consumed) = unborn_cancel(claimed.inbox)?;
-    Some(Turn {
-        run: claimed.run,
-        id: ids::turn(),
-        from: From::Turn(claimed.turn),
-        seq: claimed.seq,
-        at: world.clock().now().max(claimed.turn_at),
-        build: "client".into(),
-        events,
-        consumed,
-        fired_until: None,
-        clears_crashes: false,
-        then: Then::End(Status::Cancelled),
-    })
+impl Ending {
+    /// The turn that ends the run.
+    pub(crate) fn turn(self, claimed: &Claimed, build: Arc<str>, now: Timestamp) -> Turn {
+        let status = self.events.last().and_then(Status::of_final).unwrap_or(Status::Cancelled);
+        Turn {
+            run: claimed.run,
+            id: ids::turn(),
+            from: From::Turn(claimed.turn),
+            seq: claimed.seq,
+            at: now.max(claimed.turn_at),
+            build,
+            events: self.events,
+            consumed: self.consumed,
+            fired_until: None,
+            clears_crashes: false,
+            clears_deadline: true,
+            beyond: self.beyond,
+            then: Then::End(status),
+        }
+    }
 }

@@ -7,8 +7,9 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use outlast_core::limits::{HOOK_BUFFER_MAX, OPEN_OPERATIONS_MAX};
-use outlast_core::{Event, Failure, FailureKind, OpNumber, Payload, Timestamp, Wait};
+use outlast_core::{Event, Failure, FailureKind, OpNumber, Payload, Tags, Timestamp, Wait};
 
+use super::children::{ChildOp, Children, Wishes};
 use super::known::Known;
 use super::machine::StepToAttempt;
 use super::ops::Ops;
@@ -54,6 +55,12 @@ pub(super) struct Cell {
     /// How many payloads have arrived.
     arrived: u64,
     open_hooks: BTreeMap<Arc<str>, BTreeSet<OpNumber>>,
+    /// The children that have not ended, whether their operations are open or not.
+    pub(super) children: Children,
+    /// The run's tags.
+    pub(super) tags: Tags,
+    /// What the next commit asks of others. Most ask nothing.
+    pub(super) wishes: Option<Box<Wishes>>,
 }
 
 /// A payload, and how many had arrived before it.
@@ -109,6 +116,7 @@ pub(super) enum OpKind {
     Step(Box<StepOp>),
     Timer { due: Due, fire_at: Timestamp },
     Hook { name: Arc<str>, timeout: Option<Duration>, timeout_at: Option<Timestamp>, before: u64 },
+    Child(Box<ChildOp>),
 }
 
 /// When a timer is due.
@@ -147,7 +155,7 @@ pub(super) struct StepOp {
 }
 
 impl Cell {
-    pub(super) fn new(now: Timestamp, random: u64) -> Self {
+    pub(super) fn new(now: Timestamp, random: u64, tags: Tags) -> Self {
         Self {
             ops: Ops::default(),
             next_op: 0,
@@ -169,6 +177,9 @@ impl Cell {
             buffered: 0,
             arrived: 0,
             open_hooks: BTreeMap::new(),
+            children: Children::new(),
+            tags,
+            wishes: None,
         }
     }
 
@@ -287,6 +298,7 @@ impl Cell {
             (Phase::Open, OpKind::Step(_)) => self.dropped(Event::StepDropped { op }),
             (Phase::Open, OpKind::Timer { .. }) => self.dropped(Event::TimerCancelled { op }),
             (Phase::Open, OpKind::Hook { .. }) => self.dropped(Event::HookClosed { op }),
+            (Phase::Open, OpKind::Child(_)) => self.dropped(Event::ChildDropped { op }),
             // What the hook was given and did not return is as if it had not been given.
             (Phase::Ended(Ok(payload)), OpKind::Hook { name, before, .. }) => {
                 self.dropped(Event::HookClosed { op });
@@ -337,6 +349,7 @@ impl Cell {
         slot.is_requested = true;
         self.open += 1;
         let event = match &mut slot.kind {
+            OpKind::Child(_) => return self.request_child(op),
             OpKind::Step(step) => {
                 self.active += 1;
                 self.startable.push(op);
@@ -373,6 +386,11 @@ impl Cell {
 
     /// Takes over what history has of a request: it is the truth, whatever the code says today.
     pub(super) fn adopt(&mut self, event: &Event) {
+        match event {
+            Event::ChildStarted(child) => return self.adopt_child(child),
+            Event::TagsSet { tags, .. } => return self.tags.extend(tags.clone()),
+            _ => {}
+        }
         let Some(slot) = event.op().and_then(|op| self.ops.get_mut(op)) else { return };
         match (event, &mut slot.kind) {
             (Event::StepStarted { input, .. }, OpKind::Step(step)) => step.input = Some(Ok(input.clone())),
@@ -560,6 +578,12 @@ impl Cell {
                 OpKind::Hook { name, timeout_at, .. } => {
                     Some(Wait::Hook { op, name: name.to_string(), until: *timeout_at })
                 }
+                OpKind::Child(child) => Some(Wait::Child {
+                    op,
+                    workflow: child.workflow.to_string(),
+                    run: child.run,
+                    until: child.timeout_at,
+                }),
             }
         };
         open.filter_map(wait)
@@ -582,8 +606,17 @@ impl Cell {
                 }
                 OpKind::Timer { fire_at, .. } => format!("timer {fire_at}"),
                 OpKind::Hook { name, timeout_at, .. } => format!("hook {name} until {timeout_at:?}"),
+                OpKind::Child(child) => {
+                    format!("child {} {} until {:?}", child.workflow, child.run, child.timeout_at)
+                }
             };
             let _ = writeln!(text, "{op} {kind}: {phase}");
+        }
+        if !self.tags.is_empty() {
+            let _ = writeln!(text, "tags {:?}", self.tags);
+        }
+        for (op, child) in &self.children {
+            let _ = writeln!(text, "child of {op}: {child:?}");
         }
         if !self.patches.is_empty() {
             let _ = writeln!(text, "patches {:?}", self.patches);
@@ -605,6 +638,11 @@ impl Cell {
                 None => self.active -= 1,
             },
             OpKind::Timer { fire_at, .. } => drop(self.due.remove(&(*fire_at, op))),
+            OpKind::Child(child) => {
+                if let Some(at) = child.timeout_at {
+                    self.due.remove(&(at, op));
+                }
+            }
             OpKind::Hook { name, timeout_at, .. } => {
                 if let Some(at) = timeout_at {
                     self.due.remove(&(*at, op));

@@ -16,6 +16,7 @@ pub(super) fn is_same(recorded: &Event, asked: &Event, was: &[&str]) -> bool {
         | (Event::ValueRecorded { name: then, .. }, Event::ValueRecorded { name: today, .. }) => {
             then == today
         }
+        (Event::ChildStarted(then), Event::ChildStarted(today)) => then.workflow == today.workflow,
         _ => true,
     }
 }
@@ -51,6 +52,11 @@ pub(super) fn words(event: &Event, now: Timestamp) -> String {
         Event::HookOpened { name, .. } => format!("hook `{name}`"),
         Event::HookClosed { op } => format!("the drop of hook operation {op}"),
         Event::ValueRecorded { name, .. } => format!("value `{name}`"),
+        Event::ChildStarted(child) => format!("child `{}`", child.workflow),
+        Event::ChildDropped { op } => format!("the drop of child operation {op}"),
+        Event::TagsSet { tags, .. } => {
+            format!("tags `{}`", tags.keys().map(String::as_str).collect::<Vec<_>>().join("`, `"))
+        }
         Event::RunCompleted { .. } => "the run's completion".into(),
         Event::RunFailed { failure } => format!("the run's failure ({})", failure.message),
         Event::RunCancelled { .. } => "the run's cancellation".into(),

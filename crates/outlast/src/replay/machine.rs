@@ -8,18 +8,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
-use outlast_core::limits::{HOOK_BUFFER_MAX, POLLS_PER_DELIVERY_MAX};
+use outlast_core::limits::POLLS_PER_DELIVERY_MAX;
 use outlast_core::{
-    Codec, Event, Failure, FailureKind, MessageId, OpNumber, Payload, PayloadError, Policy, RunId,
-    RunStarted, Status, Stuck, StuckReason, Timestamp, TurnRecord, Wait,
+    Beyond, Codec, Event, MessageId, NewMessage, OpNumber, Payload, PayloadError, Policy, RunId, RunStarted,
+    Status, Stuck, StuckReason, Timestamp, TurnRecord, Wait,
 };
 use tokio::task::coop::{Unconstrained, unconstrained};
 
 use super::cell::{Op, OpKind, Phase};
+use super::children::Wishes;
+use super::cursor::Cursor;
+use super::delivery::Delivery;
 use super::divergence;
 use super::known::Known;
 use super::state::{RunState, wake_all};
-use super::trail::Trail;
 use crate::context::Context;
 use crate::error::Error;
 use crate::registry::{ErasedRun, Registered, StepCall};
@@ -28,30 +30,11 @@ use crate::registry::{ErasedRun, Registered, StepCall};
 pub(crate) struct Machine {
     // Polling is a function of history: tokio's budget must not make a ready future pending.
     future: Option<Unconstrained<ErasedRun>>,
-    state: Arc<RunState>,
+    pub(super) state: Arc<RunState>,
     waker: Waker,
-    ended: Option<Status>,
-}
-
-/// Something to tell a run, as the worker knows it.
-#[derive(Debug)]
-pub(crate) enum Delivery {
-    /// A payload for a hook.
-    Hook { name: Arc<str>, message: MessageId, payload: Payload },
-    /// Someone asked the run to stop.
-    Cancel { message: MessageId, reason: String, at: Timestamp },
-    /// A step is over.
-    StepEnded { op: OpNumber, outcome: Result<Payload, Failure> },
-    /// An attempt failed, and another one is due later.
-    StepRetried {
-        op: OpNumber,
-        attempt: u32,
-        failure: Failure,
-        retry_at: Timestamp,
-        details: Option<Payload>,
-    },
-    /// A timer, or the timeout of a hook, is due.
-    Timer { op: OpNumber },
+    pub(super) ended: Option<Status>,
+    /// What the workflow returned, while the run waits for children.
+    pub(super) result: Option<Result<Payload, Error>>,
 }
 
 /// A step to attempt, as the worker needs it.
@@ -97,7 +80,7 @@ impl Machine {
             Err(error) => Box::pin(std::future::ready(Err(error))),
         };
         let waker = Waker::from(state.waker.clone());
-        Ok(Self { future: Some(unconstrained(future)), state, waker, ended: None })
+        Ok(Self { future: Some(unconstrained(future)), state, waker, ended: None, result: None })
     }
 
     /// The machine of a run as it is after its whole history.
@@ -143,6 +126,7 @@ impl Machine {
         cell.known_ops = 0;
         cell.known = None;
         cell.refused.clear();
+        cell.wishes = None;
         let startable = std::mem::take(&mut cell.startable);
         cell.startable = startable.into_iter().filter(|op| cell.is_startable(*op)).collect();
         drop(cell);
@@ -172,132 +156,14 @@ impl Machine {
         self.fail_refused(events)
     }
 
-    fn event_of(&self, delivery: Delivery) -> Option<Event> {
-        let cell = self.state.cell.lock();
-        Some(match delivery {
-            Delivery::Hook { name, message, payload } => Event::HookReceived { name, message, payload },
-            Delivery::Cancel { message, reason, at } => {
-                Event::CancelRequested { message, reason, pauses: cell.pauses(at) }
-            }
-            Delivery::StepEnded { op, outcome } if cell.is_open(op) => match outcome {
-                Ok(output) => Event::StepCompleted { op, output },
-                Err(failure) => Event::StepFailed { op, failure },
-            },
-            Delivery::StepRetried { op, attempt, failure, retry_at, details } if cell.is_open(op) => {
-                Event::StepRetried { op, attempt, failure, retry_at, details }
-            }
-            Delivery::Timer { op } if cell.is_open(op) => Event::TimerFired { op },
-            _ => return None,
-        })
-    }
-
-    /// Steps whose input could not become a payload fail in the same turn.
-    fn fail_refused(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
-        loop {
-            let refused = std::mem::take(&mut self.state.cell.lock().refused);
-            if refused.is_empty() || self.ended.is_some() {
-                return Ok(());
-            }
-            for (op, failure) in refused {
-                if !self.state.cell.lock().is_open(op) {
-                    continue;
-                }
-                let event = Event::StepFailed { op, failure };
-                events.push(event.clone());
-                self.apply(&event, events)?;
-            }
-        }
-    }
-
-    /// Applies one delivery and polls. The only place where a run learns anything, live or in replay.
-    fn apply(&mut self, event: &Event, asked: &mut Vec<Event>) -> Result<(), Stuck> {
-        let mut cell = self.state.cell.lock();
-        let known = match event {
-            Event::StepCompleted { op, output } => cell.is_step(*op) && cell.end(*op, Ok(output.clone())),
-            Event::StepFailed { op, failure } => cell.is_step(*op) && cell.end(*op, Err(failure.clone())),
-            Event::TimerFired { op } if cell.is_step(*op) => false,
-            Event::TimerFired { op } => {
-                let outcome = match cell.ops.get(*op).map(|slot| &slot.kind) {
-                    Some(OpKind::Hook { name, .. }) => Err(hook_timeout(name)),
-                    _ => Ok(Payload::null()),
-                };
-                cell.end(*op, outcome)
-            }
-            Event::StepRetried { op, attempt, retry_at, details, .. } => {
-                let known = cell.pause(*op, *attempt, *retry_at, details.as_ref());
-                drop(cell);
-                return if known { Ok(()) } else { Err(self.diverged(Some(event), None)) };
-            }
-            Event::HookReceived { name, payload, .. } => {
-                if !cell.receive(name, payload.clone()) {
-                    drop(cell);
-                    self.overflow(name, asked);
-                    return Ok(());
-                }
-                true
-            }
-            Event::CancelRequested { reason, pauses, .. } => {
-                drop(cell);
-                return self.cancel(reason, pauses, asked);
-            }
-            _ => false,
-        };
-        if !known {
-            drop(cell);
-            return Err(self.diverged(Some(event), None));
-        }
-        self.state.waker.enter();
-        wake_all(cell);
-        self.settle(asked)
-    }
-
-    /// Ends the waits that are open now with a cancelled error, in operation order, one per poll.
-    fn cancel(&mut self, reason: &str, pauses: &[OpNumber], asked: &mut Vec<Event>) -> Result<(), Stuck> {
-        let mut cell = self.state.cell.lock();
-        if cell.cancelled_at.is_some() {
-            return Ok(());
-        }
-        cell.cancelled_at = Some(cell.next_op);
-        let is_wait = |(op, slot): &(OpNumber, &Op)| {
-            matches!(slot.phase, Phase::Open)
-                && (!matches!(slot.kind, OpKind::Step(_)) || pauses.contains(op))
-        };
-        let waits: Vec<_> = cell.ops.iter().filter(is_wait).map(|(op, _)| op).collect();
-        drop(cell);
-        for op in waits {
-            let mut cell = self.state.cell.lock();
-            let failure = match cell.ops.get(op).map(|slot| &slot.kind) {
-                Some(OpKind::Step(step)) => cancelled(reason).of_step(&*step.new.name, step.failed),
-                _ => cancelled(reason),
-            };
-            if !cell.end(op, Err(failure)) {
-                continue;
-            }
-            self.state.waker.enter();
-            wake_all(cell);
-            self.settle(asked)?;
-            if self.ended.is_some() || self.state.cell.lock().is_astray() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn overflow(&mut self, name: &str, asked: &mut Vec<Event>) {
-        let message = format!(
-            "hook `{name}` was sent one more payload, and the run keeps {HOOK_BUFFER_MAX} that it did not ask \
-             for, which is the limit; send fewer, or take them in a loop"
-        );
-        self.state.make_inert();
-        self.ended = Some(Status::Failed);
-        asked.push(Event::RunFailed { failure: Failure::new(FailureKind::Limit, message) });
-    }
-
     /// Polls until the run waits for something, and adds what it decided.
-    fn settle(&mut self, asked: &mut Vec<Event>) -> Result<(), Stuck> {
+    pub(super) fn settle(&mut self, asked: &mut Vec<Event>) -> Result<(), Stuck> {
         // What woke it since the last poll may be ready by now, and would be taken for an answer.
         if self.state.waker.is_foreign() {
             return Err(self.foreign_wake());
+        }
+        if self.is_lingering(asked) {
+            return Ok(());
         }
         for _ in 0..POLLS_PER_DELIVERY_MAX {
             let polled = self.poll()?;
@@ -309,9 +175,8 @@ impl Machine {
             }
             match polled {
                 Poll::Ready(result) => {
-                    cell.take_last_decisions(asked);
                     drop(cell);
-                    self.finish(result, asked);
+                    self.returned(result, asked);
                     return Ok(());
                 }
                 Poll::Pending => {
@@ -344,18 +209,6 @@ impl Machine {
         let polled = catch_unwind(AssertUnwindSafe(|| future.poll(&mut cx)));
         self.state.waker.leave();
         polled.map_err(|panic| panicked(&*panic))
-    }
-
-    fn finish(&mut self, result: Result<Payload, Error>, asked: &mut Vec<Event>) {
-        let is_cancelled = self.state.is_cancelled();
-        let event = match result {
-            Ok(output) => Event::RunCompleted { output },
-            Err(error) if is_cancelled => Event::RunCancelled { failure: error.into_failure() },
-            Err(error) => Event::RunFailed { failure: error.into_failure() },
-        };
-        self.ended = Status::of_final(&event);
-        self.state.make_inert();
-        asked.push(event);
     }
 
     /// Compares what the code asked for with what history has next.
@@ -391,7 +244,7 @@ impl Machine {
         }
     }
 
-    fn diverged(&self, recorded: Option<&Event>, asked: Option<&Event>) -> Stuck {
+    pub(super) fn diverged(&self, recorded: Option<&Event>, asked: Option<&Event>) -> Stuck {
         let at = asked.and_then(Event::op).or_else(|| recorded.and_then(Event::op));
         divergence::report(self.state.run(), at, recorded, asked, self.state.now())
     }
@@ -447,9 +300,43 @@ impl Machine {
         self.state.cell.lock().active > 0
     }
 
-    /// The next moment at which a timer, timeout or retry is due.
+    /// The next moment at which a timer, timeout or retry is due, or the run's deadline.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.state.cell.lock().due.first().map(|(at, _)| *at)
+        let first = self.state.cell.lock().due.first().map(|(at, _)| *at);
+        first.into_iter().chain(self.deadline()).min()
+    }
+
+    /// When the run is told to stop, unless it was told already.
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        self.state.deadline().filter(|_| self.ended.is_none() && !self.state.is_cancelled())
+    }
+
+    /// Whether the run was told to stop.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.state.is_cancelled()
+    }
+
+    /// The run that awaits this one's end, and its operation.
+    pub(crate) fn awaiting(&self) -> Option<(RunId, OpNumber)> {
+        self.state.parent().filter(|parent| parent.awaits).map(|parent| (parent.run, parent.op))
+    }
+
+    /// What the turn asks of others. It is given once.
+    pub(crate) fn take_beyond(&mut self, mut id: impl FnMut() -> MessageId) -> Option<Box<Beyond>> {
+        let Wishes { children, messages, tags } = *self.state.cell.lock().wishes.take()?;
+        let (run, headers) = (self.state.run(), self.state.headers());
+        let root = self.state.parent().map_or(run, |parent| parent.root);
+        let messages = messages.into_iter().map(|(to, body)| NewMessage {
+            id: id(),
+            run: to,
+            body,
+            headers: headers.clone(),
+        });
+        Some(Box::new(Beyond {
+            children: children.into_iter().map(|child| child.start(run, root, headers)).collect(),
+            messages: messages.collect(),
+            tags,
+        }))
     }
 
     /// Timers and timeouts that are due at `now`; steps whose pause is over become startable.
@@ -505,8 +392,12 @@ impl Machine {
         Some(stuck(StuckReason::StepNotRegistered, message))
     }
 
-    /// Whether a failed attempt at this step may be followed by another: not after a cancel.
-    pub(crate) fn may_retry(&self, op: OpNumber) -> bool {
+    /// Whether a failed attempt at this step may be followed by another at a moment: not after a cancel,
+    /// and not after the deadline.
+    pub(crate) fn may_retry(&self, op: OpNumber, at: Timestamp) -> bool {
+        if self.deadline().is_some_and(|deadline| at >= deadline) {
+            return false;
+        }
         self.state.cell.lock().cancelled_at.is_none_or(|before| op.0 >= before)
     }
 
@@ -531,23 +422,32 @@ impl Machine {
 
     /// What the run waits for, for people to see.
     pub(crate) fn waits(&self) -> Vec<Wait> {
-        self.state.cell.lock().waits()
+        let cell = self.state.cell.lock();
+        if self.result.is_some() { cell.awaited_children().collect() } else { cell.waits() }
     }
 
     /// All that the run waits for.
     pub(crate) fn all_waits(&self) -> Vec<Wait> {
-        self.state.cell.lock().all_waits().collect()
+        let cell = self.state.cell.lock();
+        if self.result.is_some() { cell.awaited_children().collect() } else { cell.all_waits().collect() }
     }
 
     /// Everything that two replays of one history must agree on, as text.
     pub(crate) fn summary(&self) -> String {
-        self.state.cell.lock().summary()
+        let returned = if self.result.is_some() { "returned\n" } else { "" };
+        format!("{returned}{}", self.state.cell.lock().summary())
     }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
         self.state.make_inert();
+        self.let_go_of_future();
+    }
+}
+
+impl Machine {
+    pub(super) fn let_go_of_future(&mut self) {
         // What the workflow holds may panic when it is let go of; that is no reason to take others along.
         let future = self.future.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(future)));
@@ -558,55 +458,6 @@ impl std::fmt::Debug for Machine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Machine({})", self.state.run())
     }
-}
-
-/// A place in a history.
-struct Cursor {
-    turns: std::vec::IntoIter<TurnRecord>,
-    events: std::vec::IntoIter<Event>,
-    at: Timestamp,
-    trail: Trail,
-}
-
-impl Cursor {
-    fn new(history: Vec<TurnRecord>) -> Self {
-        Self {
-            turns: history.into_iter(),
-            events: Vec::new().into_iter(),
-            at: Timestamp::from_micros(0),
-            trail: Trail::default(),
-        }
-    }
-
-    /// The time of the turn that has the next event.
-    fn next_at(&self) -> Option<Timestamp> {
-        if !self.events.as_slice().is_empty() {
-            return Some(self.at);
-        }
-        self.turns.as_slice().iter().find(|turn| !turn.events.is_empty()).map(|turn| turn.at)
-    }
-
-    fn next(&mut self) -> Option<Event> {
-        loop {
-            match self.events.next() {
-                // A patch has no place among the operations: its answer is known before the replay.
-                Some(Event::VersionChosen { .. }) => continue,
-                Some(event) => return Some(event),
-                None => {}
-            }
-            let turn = self.turns.next()?;
-            self.at = turn.at;
-            self.events = turn.events.into_iter();
-        }
-    }
-}
-
-fn cancelled(reason: &str) -> Failure {
-    Failure::new(FailureKind::Cancelled, format!("cancelled: {reason}"))
-}
-
-fn hook_timeout(name: &str) -> Failure {
-    Failure::new(FailureKind::Timeout, format!("no payload arrived for hook `{name}` in time"))
 }
 
 fn stuck(reason: StuckReason, message: impl Into<String>) -> Stuck {

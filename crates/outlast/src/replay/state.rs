@@ -10,14 +10,17 @@ use std::time::Duration;
 
 use outlast_core::duration::InvalidDuration;
 use outlast_core::limits::NAME_BYTES_MAX;
+use outlast_core::refusal::check_tags;
 use outlast_core::{
-    Codec, Event, Failure, FailureKind, Headers, OpNumber, Payload, Policy, RunId, RunStarted, Timestamp,
+    Codec, Event, Failure, FailureKind, Headers, OpNumber, Parent, ParentEnd, Payload, Policy, RunId,
+    RunStarted, Tags, Timestamp,
 };
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::cell::{Cell, Due, Op, OpKind, Phase, Recording, StepOp};
+use super::children::ChildOp;
 use super::waker::RunWaker;
 use crate::error::{Error, kind_of_payload};
 use crate::operation::OpHandle;
@@ -29,6 +32,8 @@ pub(crate) struct RunState {
     workflow: Arc<str>,
     version: u32,
     headers: Headers,
+    parent: Option<Parent>,
+    deadline: Option<Timestamp>,
     codec: Arc<dyn Codec>,
     pub(super) waker: Arc<RunWaker>,
     pub(super) cell: Mutex<Cell>,
@@ -45,12 +50,14 @@ pub(crate) struct NewStep {
 impl RunState {
     pub(crate) fn new(run: RunId, started: &RunStarted, codec: Arc<dyn Codec>, now: Timestamp) -> Self {
         let bits = run.bits();
-        let cell = Cell::new(now, (bits >> 64) as u64 ^ bits as u64);
+        let cell = Cell::new(now, (bits >> 64) as u64 ^ bits as u64, started.tags.clone());
         Self {
             run,
             workflow: started.workflow.clone(),
             version: started.version,
             headers: started.headers.clone(),
+            parent: started.parent,
+            deadline: started.deadline,
             codec,
             waker: Arc::default(),
             cell: Mutex::new(cell),
@@ -71,6 +78,14 @@ impl RunState {
 
     pub(crate) fn headers(&self) -> &Headers {
         &self.headers
+    }
+
+    pub(crate) fn parent(&self) -> Option<Parent> {
+        self.parent
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        self.deadline
     }
 
     pub(crate) fn codec(&self) -> &Arc<dyn Codec> {
@@ -98,10 +113,7 @@ impl RunState {
     #[track_caller]
     pub(crate) fn create_step<I: Serialize>(self: &Arc<Self>, new: NewStep, input: &I) -> OpHandle {
         let problem = name_problem("step", &new.name);
-        let is_new = {
-            let cell = self.cell.lock();
-            cell.next_op >= cell.known_ops
-        };
+        let is_new = self.is_new();
         // Outside the lock: it is the user's code, and may use the context.
         let input = is_new.then(|| self.encode(input));
         let mut cell = self.cell.lock();
@@ -179,6 +191,97 @@ impl RunState {
         OpHandle::new(self.clone(), op)
     }
 
+    #[track_caller]
+    pub(crate) fn create_child<I: Serialize>(
+        self: &Arc<Self>,
+        workflow: &str,
+        version: u32,
+        input: &I,
+    ) -> OpHandle {
+        let problem = name_problem("workflow", workflow);
+        let is_new = self.is_new();
+        // Outside the lock: it is the user's code, and may use the context.
+        let plain = is_new.then(|| self.plain(input));
+        let digest = plain.as_ref().and_then(|plain| plain.as_ref().ok()).map_or(0, Payload::digest);
+        let input = plain.map(|plain| plain.and_then(|plain| self.coded(plain)));
+        let mut cell = self.cell.lock();
+        let child = Box::new(ChildOp {
+            workflow: workflow.into(),
+            version,
+            run: RunId::of_child(self.run, cell.next_op, cell.now),
+            input,
+            digest,
+            key: None,
+            timeout: None,
+            timeout_at: None,
+            on_parent_end: ParentEnd::Cancel,
+            is_detached: false,
+        });
+        let op = cell.create(OpKind::Child(child), problem);
+        OpHandle::new(self.clone(), op)
+    }
+
+    pub(crate) fn set_child_key(&self, op: OpNumber, key: String) {
+        self.edit_child(op, |child| child.key = Some(key));
+    }
+
+    pub(crate) fn set_child_timeout(&self, op: OpNumber, timeout: Duration) {
+        self.edit_child(op, |child| child.timeout = Some(timeout));
+    }
+
+    pub(crate) fn set_on_parent_end(&self, op: OpNumber, choice: ParentEnd) {
+        self.edit_child(op, |child| child.on_parent_end = choice);
+    }
+
+    /// Nobody awaits the child's end.
+    pub(crate) fn detach_child(&self, op: OpNumber) {
+        self.edit_child(op, |child| {
+            child.on_parent_end = ParentEnd::Abandon;
+            child.is_detached = true;
+        });
+    }
+
+    fn edit_child(&self, op: OpNumber, edit: impl FnOnce(&mut ChildOp)) {
+        self.edit(op, |kind| {
+            if let OpKind::Child(child) = kind {
+                edit(child);
+            }
+        });
+    }
+
+    /// The run that an operation starts.
+    pub(crate) fn child_run(&self, op: OpNumber) -> RunId {
+        let cell = self.cell.lock();
+        match cell.ops.get(op).map(|slot| &slot.kind) {
+            Some(OpKind::Child(child)) => child.run,
+            _ => RunId::of_child(self.run, op.0, cell.now),
+        }
+    }
+
+    /// Sets a tag of the run.
+    pub(crate) fn tag(&self, name: &str, value: &str) -> Result<(), Error> {
+        let mut cell = self.cell.lock();
+        let op = OpNumber(cell.next_op);
+        if cell.inert {
+            return Ok(());
+        }
+        cell.next_op += 1;
+        let mut all = cell.tags.clone();
+        all.insert(name.into(), value.into());
+        check_tags(&all).map_err(|message| Error::of_failure(Failure::new(FailureKind::Limit, message)))?;
+        cell.set_tags(op, Tags::from([(name.into(), value.into())]));
+        Ok(())
+    }
+
+    pub(crate) fn tags(&self) -> Tags {
+        self.cell.lock().tags.clone()
+    }
+
+    fn is_new(&self) -> bool {
+        let cell = self.cell.lock();
+        cell.next_op >= cell.known_ops
+    }
+
     pub(crate) fn edit_policy(&self, op: OpNumber, edit: impl FnOnce(&mut Policy)) {
         self.edit(op, |kind| {
             if let OpKind::Step(step) = kind {
@@ -247,9 +350,15 @@ impl RunState {
     }
 
     fn encode<I: Serialize>(&self, input: &I) -> Result<Payload, Failure> {
-        Payload::json(input)
-            .and_then(|plain| self.codec.encode(plain))
-            .map_err(|error| Failure::new(kind_of_payload(&error), error.to_string()))
+        self.coded(self.plain(input)?)
+    }
+
+    fn plain<I: Serialize>(&self, input: &I) -> Result<Payload, Failure> {
+        Payload::json(input).map_err(|error| Failure::new(kind_of_payload(&error), error.to_string()))
+    }
+
+    fn coded(&self, plain: Payload) -> Result<Payload, Failure> {
+        self.codec.encode(plain).map_err(|error| Failure::new(kind_of_payload(&error), error.to_string()))
     }
 }
 

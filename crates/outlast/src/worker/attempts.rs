@@ -46,7 +46,7 @@ impl AttemptEnd {
         let is_exhausted = failure.kind.is_retryable() && retry.is_exhausted(self.attempt);
         let failure = Failure { is_exhausted, ..failure.of_step(&*self.name, self.attempt) };
         match retry_at {
-            Some(retry_at) if machine.may_retry(op) => {
+            Some(retry_at) if machine.may_retry(op, retry_at) => {
                 Delivery::StepRetried { op, attempt: self.attempt, failure, retry_at, details: self.details }
             }
             _ => Delivery::StepEnded { op, outcome: Err(failure) },

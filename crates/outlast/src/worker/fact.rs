@@ -4,6 +4,7 @@ use outlast_core::{Event, Message, MessageBody, OpNumber, Timestamp};
 
 use super::attempts::AttemptEnd;
 use crate::replay::{Delivery, Machine};
+use crate::upkeep::deadline_passed;
 
 /// Something new, and when the world knew it.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(super) enum What {
     Again(Delivery),
     /// A timer or timeout, known when it was due.
     Timer(OpNumber),
+    /// The run's deadline.
+    Deadline,
 }
 
 impl Fact {
@@ -36,6 +39,10 @@ impl Fact {
 
     pub(super) fn timer((at, op): (Timestamp, OpNumber)) -> Self {
         Self { at, what: What::Timer(op) }
+    }
+
+    pub(super) fn deadline(at: Timestamp) -> Self {
+        Self { at, what: What::Deadline }
     }
 
     /// The attempts that a refused turn was told of. They have ended and will not end again.
@@ -65,24 +72,37 @@ impl What {
         match self {
             Self::Message(_) => 0,
             Self::Attempt(_) | Self::Again(_) => 1,
-            Self::Timer(_) => 2,
+            Self::Timer(_) | Self::Deadline => 2,
         }
     }
 
     /// What the run is told.
     pub(super) fn into_delivery(self, machine: &Machine) -> Option<Delivery> {
         Some(match self {
-            Self::Message(message) => match message.body {
-                MessageBody::Hook { name, payload } => Delivery::Hook { name, message: message.id, payload },
-                MessageBody::Cancel { reason } => {
-                    Delivery::Cancel { message: message.id, reason, at: message.at }
-                }
-                // A kind of message that this build does not know cannot be claimed by it.
-                _ => return None,
-            },
+            Self::Message(message) => return of_message(message),
             Self::Attempt(end) => end.into_delivery(machine),
             Self::Again(delivery) => delivery,
             Self::Timer(op) => Delivery::Timer { op },
+            Self::Deadline => {
+                let deadline = machine.deadline()?;
+                Delivery::Cancel { message: None, reason: deadline_passed(deadline), at: deadline }
+            }
         })
     }
+}
+
+/// What a message tells the run.
+fn of_message(message: Message) -> Option<Delivery> {
+    let (id, at) = (message.id, message.at);
+    Some(match message.body {
+        MessageBody::Hook { name, payload } => Delivery::Hook { name, message: id, payload },
+        MessageBody::Cancel { reason } => Delivery::Cancel { message: Some(id), reason, at },
+        MessageBody::Terminate { reason } => Delivery::Terminate { reason },
+        MessageBody::Wake { op } => Delivery::Wake { message: id, op },
+        MessageBody::ChildStarted { op, run } => Delivery::ChildDetached { op, run },
+        MessageBody::ChildEnded { op, outcome } => Delivery::ChildEnded { op, outcome },
+        MessageBody::Refused { op, failure } => Delivery::Refused { op, failure },
+        // A kind of message that this build does not know cannot be claimed by it.
+        _ => return None,
+    })
 }

@@ -6,11 +6,11 @@
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
-use outlast_core::limits::INBOX_READ_MAX;
+use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM_EVENTS, INBOX_READ_MAX};
 use outlast_core::turn::From;
 use outlast_core::{
-    Committed, Event, Failure, FailureKind, Message, MessageBody, RunId, Start, Started, Stuck, StuckReason,
-    Then, Timestamp, Turn, TurnId, WorldError,
+    Beyond, Committed, Event, Failure, FailureKind, Headers, Message, MessageBody, NewMessage, Outcome,
+    RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
 };
 
 use super::attempts::{Attempts, Tools};
@@ -270,6 +270,8 @@ impl<'a> Live<'a> {
     fn look_at_the_clock(&mut self, facts: &mut Vec<Fact>) {
         self.looked_at = self.task.session.clock.now();
         facts.extend(self.machine.take_due(self.looked_at).into_iter().map(Fact::timer));
+        let deadline = self.machine.deadline().filter(|deadline| *deadline <= self.looked_at);
+        facts.extend(deadline.map(Fact::deadline));
     }
 
     /// Computes a turn from what is new, and commits it.
@@ -334,20 +336,70 @@ impl<'a> Live<'a> {
                     draft.is_cancel |= matches!(message.body, MessageBody::Cancel { .. });
                 }
                 What::Timer(_) => draft.fired_until = Some(fact.at),
+                What::Deadline => {
+                    draft.fired_until = Some(fact.at);
+                    draft.is_cancel = true;
+                }
                 What::Attempt(_) | What::Again(_) => {}
             }
             if let Some(delivery) = fact.what.into_delivery(&self.machine) {
                 self.machine.deliver(delivery, &mut draft.events)?;
             }
         }
+        self.mind_length(&mut draft)?;
         match self.machine.missing_step(&self.task.session.settings.code) {
             Some(stuck) => Err(stuck),
             None => Ok(draft),
         }
     }
 
+    /// Stops a run whose history is too long: first it is told, and has room to clean up.
+    fn mind_length(&mut self, draft: &mut Draft) -> Result<(), Stuck> {
+        let length = |draft: &Draft| self.place.seq + draft.events.len() as u64;
+        let events = length(draft);
+        if self.place.seq < HISTORY_EVENTS_WARN && events >= HISTORY_EVENTS_WARN {
+            let limit = HISTORY_EVENTS_MAX;
+            tracing::warn!(run = %self.task.run, events, limit, "a history grows long; let children do parts of the work");
+        }
+        if events < HISTORY_EVENTS_MAX || self.machine.ended().is_some() {
+            return Ok(());
+        }
+        if !self.machine.is_cancelled() {
+            let reason = format!(
+                "its history has {events} events, the limit is {HISTORY_EVENTS_MAX}; \
+                 let children do parts of the work"
+            );
+            draft.is_cancel = true;
+            let cancel = Delivery::Cancel { message: None, reason, at: draft.at };
+            return self.machine.deliver(cancel, &mut draft.events);
+        }
+        if events >= HISTORY_EVENTS_MAX + HISTORY_ROOM_EVENTS {
+            self.machine.outgrow(&mut draft.events);
+        }
+        Ok(())
+    }
+
+    /// What the turn does beyond the run's own history; whoever awaits the run's end is told of it.
+    fn beyond(&mut self, events: &[Event]) -> Option<Box<Beyond>> {
+        let beyond = self.machine.take_beyond(ids::message);
+        let outcome = events.last().and_then(Outcome::of_final);
+        match (self.machine.awaiting(), outcome) {
+            (Some((run, op)), Some(outcome)) => {
+                let mut beyond = beyond.unwrap_or_default();
+                beyond.messages.push(NewMessage {
+                    id: ids::message(),
+                    run,
+                    body: MessageBody::ChildEnded { op, outcome },
+                    headers: Headers::new(),
+                });
+                Some(beyond)
+            }
+            _ => beyond,
+        }
+    }
+
     /// The turn that commits a draft, and what becomes of the run after it.
-    fn turn_of(&self, draft: Draft, id: TurnId, from: From) -> (Turn, Then) {
+    fn turn_of(&mut self, draft: Draft, id: TurnId, from: From) -> (Turn, Then) {
         let then = if let Some(status) = self.machine.ended() {
             self.task.session.set_ending(self.task.run);
             Then::End(status)
@@ -358,6 +410,7 @@ impl<'a> Live<'a> {
         } else {
             Then::Hold
         };
+        let beyond = self.beyond(&draft.events);
         let turn = Turn {
             run: self.task.run,
             id,
@@ -369,6 +422,8 @@ impl<'a> Live<'a> {
             consumed: draft.consumed,
             fired_until: draft.fired_until,
             clears_crashes: self.place.has_crashes,
+            clears_deadline: draft.is_cancel,
+            beyond,
             then: then.clone(),
         };
         (turn, then)

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use outlast_core::event::FORMAT;
-use outlast_core::limits::{CLAIM_RUNS_MAX, SLOW_POLL};
+use outlast_core::limits::{CLAIM_RUNS_MAX, DEADLINE_GRACE, SLOW_POLL};
 use outlast_core::takeover::is_suspect;
 use outlast_core::work::Known;
 use outlast_core::{Busy, ClaimRequest, Held, Then, Timestamp, Work, WorldError};
@@ -107,8 +107,15 @@ fn request(session: &Arc<Session>, limit: usize) -> ClaimRequest {
         build: session.settings.build.clone(),
         format: FORMAT,
         suspect: !session.has_suspect(),
+        ends_overdue: session.clock.now() >= ends_overdue_from(session),
         known,
     }
+}
+
+/// From when on the worker ends runs that are past their deadline and whose code it does not have: those
+/// that have the code come first, and may have been started with it.
+fn ends_overdue_from(session: &Session) -> Timestamp {
+    session.joined_at.plus(DEADLINE_GRACE)
 }
 
 /// What to wait for before the next claim.
@@ -136,6 +143,9 @@ fn spread(session: &Arc<Session>, work: Work, room: usize, has_suspect: bool) ->
     }
     let due = if room == 0 { None } else { work.next_due };
     let due = due.unwrap_or(Timestamp::NEVER);
+    // A virtual clock passes over what nobody waits for.
+    let is_early = session.clock.now() < ends_overdue_from(session);
+    let due = if is_early { due.min(ends_overdue_from(session)) } else { due };
     let until = if session.clock.is_virtual() { due } else { due.min(session.clock.now().plus(SLOW_POLL)) };
     Some(Wait { epoch: work.epoch, until, may_free_more })
 }

@@ -12,7 +12,7 @@ use outlast_core::takeover::is_suspect;
 use outlast_core::turn::From;
 use outlast_core::{
     Bell, Busy, Claimed, Clock, Codec, Held, Join, Message, RunId, SessionId, Start, Started, Stuck,
-    StuckReason, Then, Turn, World, WorldError,
+    StuckReason, Then, Timestamp, Turn, World, WorldError,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -70,6 +70,7 @@ pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) world: Arc<dyn World>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) joined_at: Timestamp,
     pub(super) settings: Arc<Settings>,
     pub(super) runtime: Handle,
     pub(super) committer: Arc<Committer>,
@@ -126,6 +127,7 @@ impl Session {
         let (clock, cached_max) = (world.clock(), settings.cached_max);
         Ok(Arc::new(Self {
             id,
+            joined_at: clock.now(),
             clock,
             settings,
             committer: Arc::new(Committer::new(world.clone(), id, runtime.clone())),
@@ -349,6 +351,8 @@ impl Session {
             consumed: view.consumed,
             fired_until: None,
             clears_crashes: false,
+            clears_deadline: false,
+            beyond: None,
             then,
         })
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use outlast_core::event::TurnRecord;
 use outlast_core::turn::From;
 use outlast_core::{
-    Busy, Claimed, Codec, Event, Message, MessageBody, RunId, RunStarted, Start, Started, Status, Stuck,
-    StuckReason, Then, Timestamp, Turn, WorldError,
+    Busy, Claimed, Codec, Event, RunId, RunStarted, Start, Started, Stuck, StuckReason, Then, Timestamp,
+    Turn, WorldError,
 };
 use tokio::sync::oneshot;
 
@@ -16,7 +16,7 @@ use super::notes::Notes;
 use super::session::Session;
 use crate::ids;
 use crate::replay::Machine;
-use crate::upkeep::{self, unborn_cancel};
+use crate::upkeep;
 
 /// A task that holds one run.
 #[derive(Debug)]
@@ -131,8 +131,7 @@ impl Task {
             consumed: claimed.consumed,
             has_crashes: claimed.crashes > 0,
         };
-        if claimed.is_fresh && claimed.inbox.iter().any(|message| is_cancel(&message.body)) {
-            self.cancel_unborn(place, claimed.inbox).await;
+        if self.end_without_code(&claimed).await {
             return None;
         }
         let (is_fresh, inbox) = (claimed.is_fresh, claimed.inbox.clone());
@@ -158,13 +157,24 @@ impl Task {
         machine_from(&self.session, claimed.run, history, claimed.is_fresh)
     }
 
-    /// A run that had no turn yet is cancelled without one: its code is not needed.
-    async fn cancel_unborn(&mut self, place: Place, inbox: Vec<Message>) {
-        let Some((events, consumed)) = unborn_cancel(inbox) else { return };
-        let turn = Turn { events, consumed, ..self.empty_turn(place, Then::End(Status::Cancelled)) };
+    /// Ends a run for which its code is not needed; tells whether it was such a run.
+    async fn end_without_code(&mut self, claimed: &Claimed) -> bool {
+        let now = self.session.clock.now();
+        let world = &*self.session.world;
+        let ending = match patiently(|| upkeep::ending(world, claimed, now)).await {
+            Ok(Some(ending)) => ending,
+            Ok(None) => return false,
+            Err(error) => {
+                tracing::warn!(run = %self.run, %error, "let go of a run");
+                return true;
+            }
+        };
+        drop(self.session.cache.lock().take(claimed.run, claimed.turn));
+        let turn = ending.turn(claimed, self.session.settings.build.clone(), now);
         if let Err(error) = self.session.committer.commit(turn).await {
-            tracing::warn!(run = %self.run, %error, "a run was not cancelled");
+            tracing::warn!(run = %self.run, %error, "a run was not ended");
         }
+        true
     }
 
     /// Lets go of a run that cannot go on here.
@@ -197,6 +207,8 @@ impl Task {
             consumed: place.consumed,
             fired_until: None,
             clears_crashes: false,
+            clears_deadline: false,
+            beyond: None,
             then,
         }
     }
@@ -208,10 +220,6 @@ fn see_off(live: Live<'_>, ended: Result<End, Gone>) -> Result<Kept, (Place, Gon
         Ok(End::Ended) => Ok(None),
         Err(gone) => Err((live.place(), gone)),
     }
-}
-
-fn is_cancel(body: &MessageBody) -> bool {
-    matches!(body, MessageBody::Cancel { .. })
 }
 
 fn unreadable(run: RunId) -> Stuck {

@@ -1,0 +1,162 @@
+//! Deliveries: what a run is told, one thing at a time, live and in replay.
+
+use std::sync::Arc;
+
+use outlast_core::{
+    Event, Failure, FailureKind, MessageId, OpNumber, Outcome, Payload, RunId, Stuck, Timestamp,
+};
+
+use super::cell::OpKind;
+use super::machine::Machine;
+use super::state::wake_all;
+
+/// Something to tell a run, as the worker knows it.
+#[derive(Debug)]
+pub(crate) enum Delivery {
+    /// A payload for a hook.
+    Hook { name: Arc<str>, message: MessageId, payload: Payload },
+    /// Someone asked the run to stop, or its deadline did.
+    Cancel { message: Option<MessageId>, reason: String, at: Timestamp },
+    /// The run ends now.
+    Terminate { reason: String },
+    /// Sleeps end early: one, or all that are open.
+    Wake { message: MessageId, op: Option<OpNumber> },
+    /// A step is over.
+    StepEnded { op: OpNumber, outcome: Result<Payload, Failure> },
+    /// An attempt failed, and another one is due later.
+    StepRetried {
+        op: OpNumber,
+        attempt: u32,
+        failure: Failure,
+        retry_at: Timestamp,
+        details: Option<Payload>,
+    },
+    /// A timer, or the timeout of a hook or child, is due.
+    Timer { op: OpNumber },
+    /// A child has ended.
+    ChildEnded { op: OpNumber, outcome: Outcome },
+    /// A child that nobody awaits is there.
+    ChildDetached { op: OpNumber, run: RunId },
+    /// The world refused what an operation asked for.
+    Refused { op: OpNumber, failure: Failure },
+}
+
+impl Machine {
+    /// The event that a delivery becomes; `None` when the operation it is for is not open any more.
+    pub(super) fn event_of(&self, delivery: Delivery) -> Option<Event> {
+        let cell = self.state.cell.lock();
+        Some(match delivery {
+            Delivery::Hook { name, message, payload } => Event::HookReceived { name, message, payload },
+            Delivery::Cancel { message, reason, at } => {
+                Event::CancelRequested { message, reason, pauses: cell.pauses(at) }
+            }
+            Delivery::Terminate { reason } => Event::RunTerminated { failure: terminated(&reason) },
+            Delivery::Wake { message, op } => Event::TimerWoken { message, ops: cell.open_timers(op) },
+            Delivery::StepEnded { op, outcome } if cell.is_open(op) => match outcome {
+                Ok(output) => Event::StepCompleted { op, output },
+                Err(failure) => Event::StepFailed { op, failure },
+            },
+            Delivery::StepRetried { op, attempt, failure, retry_at, details } if cell.is_open(op) => {
+                Event::StepRetried { op, attempt, failure, retry_at, details }
+            }
+            Delivery::Timer { op } if cell.is_open(op) => Event::TimerFired { op },
+            Delivery::ChildEnded { op, outcome } if cell.has_child(op) => match outcome {
+                Outcome::Completed(output) => Event::ChildCompleted { op, output },
+                Outcome::Failed(failure) => Event::ChildFailed { op, failure },
+                Outcome::Cancelled(failure) => Event::ChildCancelled { op, failure },
+            },
+            Delivery::ChildDetached { op, run } if cell.is_open(op) => Event::ChildDetached { op, run },
+            Delivery::Refused { op, failure } if cell.has_child(op) || cell.is_open(op) => {
+                Event::ChildFailed { op, failure }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Applies one delivery and polls. The only place where a run learns anything, live or in replay.
+    pub(super) fn apply(&mut self, event: &Event, asked: &mut Vec<Event>) -> Result<(), Stuck> {
+        let mut cell = self.state.cell.lock();
+        let known = match event {
+            Event::StepCompleted { op, output } => cell.is_step(*op) && cell.end(*op, Ok(output.clone())),
+            Event::StepFailed { op, failure } => cell.is_step(*op) && cell.end(*op, Err(failure.clone())),
+            Event::TimerFired { op } => cell.fire(*op),
+            Event::StepRetried { op, attempt, retry_at, details, .. } => {
+                let known = cell.pause(*op, *attempt, *retry_at, details.as_ref());
+                drop(cell);
+                return if known { Ok(()) } else { Err(self.diverged(Some(event), None)) };
+            }
+            Event::HookReceived { name, payload, .. } => {
+                if !cell.receive(name, payload.clone()) {
+                    drop(cell);
+                    self.overflow(name, asked);
+                    return Ok(());
+                }
+                true
+            }
+            Event::ChildCompleted { op, output } => cell.end_child(*op, Ok(output.clone())),
+            Event::ChildFailed { op, failure } | Event::ChildCancelled { op, failure } => {
+                cell.end_child(*op, Err(failure.clone()))
+            }
+            Event::ChildDetached { op, run } => cell.is_child(*op) && cell.end(*op, Ok(run_payload(*run))),
+            _ => {
+                drop(cell);
+                return self.apply_to_all(event, asked);
+            }
+        };
+        if !known {
+            drop(cell);
+            return Err(self.diverged(Some(event), None));
+        }
+        self.state.waker.enter();
+        wake_all(cell);
+        self.settle(asked)
+    }
+
+    /// Applies a delivery that may concern several operations.
+    fn apply_to_all(&mut self, event: &Event, asked: &mut Vec<Event>) -> Result<(), Stuck> {
+        match event {
+            Event::CancelRequested { reason, pauses, .. } => self.cancel(reason, pauses, asked),
+            Event::TimerWoken { ops, .. } => {
+                self.end_each(ops, |cell, op| cell.is_timer(op).then(|| Ok(Payload::null())), asked)
+            }
+            Event::RunTerminated { failure } => {
+                self.terminate(&failure.message);
+                Ok(())
+            }
+            _ => Err(self.diverged(Some(event), None)),
+        }
+    }
+
+    /// What could not become a payload fails in the same turn.
+    pub(super) fn fail_refused(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
+        loop {
+            let refused = std::mem::take(&mut self.state.cell.lock().refused);
+            if refused.is_empty() || self.ended.is_some() {
+                return Ok(());
+            }
+            for (op, failure) in refused {
+                let cell = self.state.cell.lock();
+                if !cell.is_open(op) {
+                    continue;
+                }
+                let event = match cell.ops.get(op).map(|slot| &slot.kind) {
+                    Some(OpKind::Child(_)) => Event::ChildFailed { op, failure },
+                    _ => Event::StepFailed { op, failure },
+                };
+                drop(cell);
+                events.push(event.clone());
+                self.apply(&event, events)?;
+            }
+        }
+    }
+}
+
+/// The failure of a run that was ended without its code.
+pub(crate) fn terminated(reason: &str) -> Failure {
+    Failure::new(FailureKind::Cancelled, format!("terminated: {reason}"))
+}
+
+/// A run's id as the outcome of the operation that started it.
+pub(super) fn run_payload(run: RunId) -> Payload {
+    Payload::json(&run).unwrap_or_else(|_| Payload::null())
+}
