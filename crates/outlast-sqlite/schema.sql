@@ -2,6 +2,10 @@
 
 CREATE UNIQUE INDEX inbox_id ON inbox (run, id);
 
+CREATE INDEX runs_by_parent ON runs (parent, id) WHERE parent IS NOT NULL;
+
+CREATE INDEX runs_by_root ON runs (root, id) WHERE root IS NOT NULL;
+
 CREATE INDEX runs_by_status ON runs (status, id) WHERE status <> 'completed';
 
 CREATE INDEX runs_by_workflow ON runs (workflow, id);
@@ -12,11 +16,15 @@ CREATE INDEX runs_held ON runs (owner) WHERE owner IS NOT NULL;
 
 CREATE UNIQUE INDEX runs_key ON runs (key) WHERE key IS NOT NULL;
 
+CREATE INDEX runs_overdue ON runs (deadline, id) WHERE deadline IS NOT NULL AND owner IS NULL;
+
 CREATE INDEX runs_ready ON runs (workflow, version, ready_at) WHERE ready_at IS NOT NULL;
 
 CREATE INDEX runs_stuck ON runs (workflow, version) WHERE status = 'stuck';
 
 CREATE INDEX runs_unread ON runs (owner) WHERE owner IS NOT NULL AND sent > consumed;
+
+CREATE INDEX tags_by_value ON tags (name, value, run);
 
 CREATE UNIQUE INDEX turns_by_run ON turns (run, seq);
 
@@ -32,6 +40,8 @@ CREATE TABLE inbox (
     at       INTEGER NOT NULL,
     kind     TEXT    NOT NULL,
     name     TEXT,
+    op       INTEGER,
+    outcome  TEXT,
     codec    TEXT,
     body     ANY,
     headers  TEXT,
@@ -64,7 +74,12 @@ CREATE TABLE runs (
     stuck_reason  TEXT,
     stuck_message TEXT,
     stuck_build   TEXT,
-    barred_build  TEXT
+    barred_build  TEXT,
+    parent        TEXT,
+    parent_op     INTEGER,
+    parent_awaits INTEGER,
+    root          TEXT,
+    deadline      INTEGER
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE sessions (
@@ -77,6 +92,13 @@ CREATE TABLE sessions (
     joined_at  INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
     strangers  INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tags (
+    run   TEXT NOT NULL,
+    name  TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (run, name)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE turns (

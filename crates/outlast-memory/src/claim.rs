@@ -1,6 +1,7 @@
 //! Claims: the longest ready first, and only to those who may have them.
 
 use outlast_core::limits::CLAIM_RUNS_MAX;
+use outlast_core::takeover::is_suspect;
 use outlast_core::{ClaimRequest, Claimed, RunId, SessionId, Status, Timestamp, Unread, Work, WorldError};
 
 use crate::state::State;
@@ -17,9 +18,16 @@ impl State {
         let unread = self.unread(session);
         let limit = request.limit.min(CLAIM_RUNS_MAX);
         let offered: Vec<RunId> = self.ready.offers(session, request, now).take(limit).collect();
-        let claimed: Vec<Claimed> =
+        let mut claimed: Vec<Claimed> =
             offered.into_iter().filter_map(|run| self.take(session, run, request, now)).collect();
-        let next_due = self.ready.next_due(session, request, now);
+        if request.ends_overdue {
+            let suspect = request.suspect && !claimed.iter().any(|claimed| is_suspect(claimed.crashes));
+            let overdue = self.overdue(suspect, limit - claimed.len(), now);
+            let overdue = overdue.into_iter().filter_map(|run| self.take(session, run, request, now));
+            claimed.extend(overdue.map(|claimed| Claimed { is_overdue: true, ..claimed }));
+        }
+        let next_overdue = self.deadlines.next_due(now).filter(|_| request.ends_overdue);
+        let next_due = self.ready.next_due(session, request, now).into_iter().chain(next_overdue).min();
         Ok(Work { claimed, unread, next_due, epoch })
     }
 
@@ -29,7 +37,18 @@ impl State {
         runs.map(|(id, run)| Unread { run: id, messages: run.inbox_after(run.consumed) }).collect()
     }
 
-    /// Gives a run that stands in line to the session.
+    /// The runs that are overdue, at most one suspect among them.
+    fn overdue(&self, mut suspect: bool, limit: usize, now: Timestamp) -> Vec<RunId> {
+        let may_be_given = |id: &RunId| {
+            let is_suspect = self.runs.get(id).is_some_and(|run| is_suspect(run.crashes));
+            let may = suspect || !is_suspect;
+            suspect &= !is_suspect;
+            may
+        };
+        self.deadlines.overdue(now).filter(may_be_given).take(limit).collect()
+    }
+
+    /// Gives a run that nobody holds to the session.
     fn take(
         &mut self,
         session: SessionId,
@@ -39,8 +58,12 @@ impl State {
     ) -> Option<Claimed> {
         self.set_status(id, Status::Running);
         let run = self.runs.get_mut(&id)?;
-        let place = run.place.take()?;
-        self.ready.remove(&place, id);
+        if let Some(place) = run.place.take() {
+            self.ready.remove(&place, id);
+        }
+        if let Some(deadline) = run.deadline {
+            self.deadlines.remove(deadline, id);
+        }
         run.owner = Some(session);
         run.updated_at = now;
         run.wake_at = None;
@@ -62,6 +85,8 @@ impl State {
             inbox: run.inbox_after(run.consumed),
             crashes: run.crashes,
             is_fresh: run.is_fresh(),
+            deadline: run.deadline,
+            is_overdue: false,
             history: (!(request.known)(id, run.turn)).then(|| run.history.clone()),
         })
     }

@@ -55,7 +55,7 @@ impl State {
         now: Timestamp,
         effects: &mut Effects,
     ) -> Result<Committed, WorldError> {
-        if let Some(existed) = self.started_before(&start)? {
+        if let Some(existed) = self.started_before(&start, now)? {
             let is_repeat = self.get(existed.run)?.was_begun_by(&turn);
             return Ok(if is_repeat { Committed::Done } else { Committed::Existed(existed) });
         }
@@ -74,10 +74,11 @@ impl State {
         if let (Some(run), Some(holder)) = (self.runs.get_mut(&id), self.sessions.get_mut(&session)) {
             run.turn = turn.id;
             run.owner = Some(session);
+            run.wake_at = None;
             holder.held.insert(id);
         }
         self.set_status(id, Status::Running);
-        self.follow(session, id, turn.then, now, effects);
+        self.follow(session, turn, now, effects);
         Ok(Committed::Done)
     }
 
@@ -94,12 +95,23 @@ impl State {
                 run.history.push(take_record(&mut turn));
             }
         }
-        self.follow(session, turn.run, turn.then, now, effects);
+        self.follow(session, turn, now, effects);
     }
 
-    /// Does what becomes of the run after its turn.
-    fn follow(&mut self, session: SessionId, id: RunId, then: Then, now: Timestamp, effects: &mut Effects) {
-        match then {
+    /// Does what the turn does beyond its history, and then what becomes of the run.
+    fn follow(&mut self, session: SessionId, mut turn: Turn, now: Timestamp, effects: &mut Effects) {
+        let id = turn.run;
+        if !matches!(turn.then, Then::Stuck(_)) {
+            if let Some(beyond) = turn.beyond.take() {
+                self.reach_beyond(&turn, *beyond, now, effects);
+            }
+            if turn.clears_deadline
+                && let Some(run) = self.runs.get_mut(&id)
+            {
+                run.deadline = None;
+            }
+        }
+        match turn.then {
             Then::Hold => self.hold(session, id),
             Then::Wait { wake_at, waits } => self.wait(session, id, wake_at, waits, now, effects),
             Then::Release => self.make_ready(id, now, effects),
@@ -143,6 +155,7 @@ impl State {
         if let Some(run) = self.runs.get_mut(&id) {
             run.updated_at = now;
             run.ended_at = Some(now);
+            run.deadline = None;
         }
         effects.ended.extend(self.ended(id).ok().flatten());
     }

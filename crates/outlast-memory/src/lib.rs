@@ -4,8 +4,11 @@
 //! One lock, plain maps. What a method means is written here as plainly as it can be; the other
 //! worlds do the same with a database.
 
+mod beyond;
 mod claim;
 mod commit;
+mod deadlines;
+mod prune;
 mod query;
 mod ready;
 mod run;

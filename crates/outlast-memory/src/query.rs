@@ -13,26 +13,29 @@ impl State {
     }
 
     pub(crate) fn page(&self, query: &RunQuery) -> Page {
-        if let Some(key) = &query.key {
-            let named = self.keys.get(key).and_then(|run| self.view(*run).ok());
-            return Page { runs: named.into_iter().filter(|run| query.wants(run)).collect(), next: None };
-        }
-        let behind = query.after.map_or(Bound::Unbounded, Bound::Excluded);
-        let ids: Box<dyn Iterator<Item = &RunId>> = match query.order {
-            Order::OldestFirst => Box::new(self.order.range((behind, Bound::Unbounded))),
-            Order::NewestFirst => Box::new(self.order.range((Bound::Unbounded, behind)).rev()),
+        let ids: Box<dyn Iterator<Item = &RunId>> = match &query.key {
+            Some(key) => Box::new(self.keys.get(key).into_iter()),
+            None => self.walk(query),
         };
         let limit = query.limit.min(PAGE_RUNS_MAX);
-        let views = ids.filter_map(|&id| Some((id, self.runs.get(&id)?))).filter(|(_, run)| {
-            (query.statuses.is_empty() || query.statuses.contains(&run.status))
-                && query.workflow.as_ref().is_none_or(|workflow| run.code.workflow == *workflow)
-        });
+        let wanted = ids.filter_map(|id| self.view(*id).ok()).filter(|run| query.wants(run));
         // One more than asked for tells whether this is the last page.
-        let mut runs: Vec<RunView> = views.take(limit + 1).map(|(id, run)| run.view(id)).collect();
-        let has_more = runs.len() > limit;
-        runs.truncate(limit);
-        let next = runs.last().filter(|_| has_more).map(|last| last.id);
-        Page { runs, next }
+        query.page(wanted.take(limit + 1).collect(), limit)
+    }
+
+    /// The runs between the query's cursors, from the side where its page begins.
+    fn walk<'a>(&'a self, query: &RunQuery) -> Box<dyn Iterator<Item = &'a RunId> + 'a> {
+        let is_backwards = query.before.is_some() && query.after.is_none();
+        let (low, high, is_rising) = match query.order {
+            Order::OldestFirst => (query.after, query.before, !is_backwards),
+            Order::NewestFirst => (query.before, query.after, is_backwards),
+        };
+        if matches!((low, high), (Some(low), Some(high)) if low >= high) {
+            return Box::new(std::iter::empty());
+        }
+        let bound = |run: Option<RunId>| run.map_or(Bound::Unbounded, Bound::Excluded);
+        let between = self.order.range((bound(low), bound(high)));
+        if is_rising { Box::new(between) } else { Box::new(between.rev()) }
     }
 
     pub(crate) fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {

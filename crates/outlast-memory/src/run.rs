@@ -6,8 +6,8 @@ use std::sync::Arc;
 use outlast_core::limits::INBOX_READ_MAX;
 use outlast_core::takeover::is_suspect;
 use outlast_core::{
-    Code, Message, MessageId, RunId, RunView, SessionId, Start, StartKey, Status, Stuck, Timestamp, Turn,
-    TurnId, TurnRecord, Wait,
+    Code, Headers, Message, MessageBody, MessageId, Parent, RunId, RunView, SessionId, Start, StartKey,
+    Status, Stuck, Tags, Timestamp, Turn, TurnId, TurnRecord, Wait,
 };
 
 use crate::ready::{Line, Place};
@@ -16,6 +16,10 @@ use crate::ready::{Line, Place};
 pub(crate) struct Run {
     pub(crate) code: Code,
     pub(crate) key: Option<StartKey>,
+    pub(crate) parent: Option<Parent>,
+    pub(crate) tags: Tags,
+    /// When it is told to stop, as long as that counts.
+    pub(crate) deadline: Option<Timestamp>,
     pub(crate) status: Status,
     pub(crate) owner: Option<SessionId>,
     /// The session that may still have the run's future.
@@ -34,6 +38,10 @@ pub(crate) struct Run {
     pub(crate) inbox: Vec<Message>,
     pub(crate) positions: HashMap<MessageId, u64>,
     pub(crate) consumed: u64,
+    /// The position of the last message that can be obeyed without the workflow's code.
+    last_without_code: u64,
+    /// The same, of those that count as long as the run is fresh.
+    last_while_fresh: u64,
     pub(crate) crashes: u32,
     pub(crate) stuck: Option<Stuck>,
     /// The build that is not given the run again, until it is resumed.
@@ -48,13 +56,16 @@ impl Run {
         Self {
             code: Code { workflow: start.workflow, version: start.version },
             key: start.key,
+            parent: start.parent,
+            tags: start.tags,
+            deadline: start.deadline,
             status: Status::Pending,
             owner: None,
             preferred: None,
             created_at: now,
             updated_at: now,
             ended_at: None,
-            wake_at: None,
+            wake_at: start.not_before.filter(|at| *at > now),
             waits: Vec::new(),
             seq: first.events.len() as u64,
             turn: first.id,
@@ -63,6 +74,8 @@ impl Run {
             inbox: Vec::new(),
             positions: HashMap::new(),
             consumed: 0,
+            last_without_code: 0,
+            last_while_fresh: 0,
             crashes: 0,
             stuck: None,
             stuck_build: None,
@@ -94,19 +107,46 @@ impl Run {
         self.seq <= 1
     }
 
+    /// Adds a message; answers its position.
+    pub(crate) fn accept(
+        &mut self,
+        id: MessageId,
+        body: MessageBody,
+        headers: Headers,
+        at: Timestamp,
+    ) -> u64 {
+        let position = self.sent() + 1;
+        if body.needs_no_code(false) {
+            self.last_without_code = position;
+        }
+        if body.needs_no_code(true) {
+            self.last_while_fresh = position;
+        }
+        self.positions.insert(id, position);
+        self.inbox.push(Message { id, position, at, body, headers });
+        position
+    }
+
     /// Whether an unread message can be obeyed without the workflow's code.
-    fn needs_no_code(&self) -> bool {
-        self.is_fresh() && self.inbox.iter().skip(self.consumed as usize).any(|m| m.body.needs_no_code())
+    pub(crate) fn needs_no_code(&self) -> bool {
+        let last = if self.is_fresh() { self.last_while_fresh } else { self.last_without_code };
+        last > self.consumed
+    }
+
+    /// Whether it was started to begin later.
+    pub(crate) fn is_delayed(&self, now: Timestamp) -> bool {
+        self.status == Status::Pending && self.wake_at.is_some_and(|at| at > now)
     }
 
     /// Where the run stands in line when it is ready at `at`.
     pub(crate) fn place_at(&self, at: Timestamp) -> Place {
+        let needs_code = !self.needs_no_code();
         Place {
-            code: (!self.needs_no_code()).then(|| self.code.clone()),
+            code: needs_code.then(|| self.code.clone()),
             line: Line {
                 is_suspect: is_suspect(self.crashes),
                 preferred: self.preferred,
-                not_for: self.stuck_build.clone(),
+                not_for: self.stuck_build.clone().filter(|_| needs_code),
             },
             at,
         }
@@ -129,6 +169,9 @@ impl Run {
             consumed: self.consumed,
             crashes: self.crashes,
             stuck: self.stuck.clone(),
+            parent: self.parent,
+            tags: self.tags.clone(),
+            deadline: self.deadline,
         }
     }
 }

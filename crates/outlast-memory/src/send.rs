@@ -1,7 +1,7 @@
 //! Sending: messages enter the inbox once, in order, and wake a run that nobody holds.
 
 use outlast_core::refusal::{check_send, no_run};
-use outlast_core::{Message, NewMessage, Status, Timestamp, WorldError};
+use outlast_core::{NewMessage, RunId, Status, Timestamp, WorldError};
 
 use crate::state::{Effects, State};
 
@@ -18,10 +18,7 @@ impl State {
             return Ok(*position);
         }
         check_send(id, run.status, run.sent() - run.consumed, &message.body)?;
-        let position = run.sent() + 1;
-        run.positions.insert(message.id, position);
-        let NewMessage { id: message, body, headers, .. } = message;
-        run.inbox.push(Message { id: message, position, at: now, body, headers });
+        let position = run.accept(message.id, message.body, message.headers, now);
         run.updated_at = now;
         effects.ring = true;
         match run.owner {
@@ -30,13 +27,18 @@ impl State {
                     session.unread.insert(id);
                 }
             }
+            None if run.needs_no_code() => self.wake(id, now, effects),
             None if run.status == Status::Stuck && run.place.is_none() => {}
-            None => {
-                // A run that was due before stays where it is in line.
-                let at = run.place.as_ref().map_or(now, |place| place.at.min(now));
-                self.line_up(id, Some(at), now, effects);
-            }
+            None if run.is_delayed(now) => {}
+            None => self.wake(id, now, effects),
         }
         Ok(position)
+    }
+
+    fn wake(&mut self, id: RunId, now: Timestamp, effects: &mut Effects) {
+        // A run that was due before stays where it is in line.
+        let due =
+            self.runs.get(&id).and_then(|run| run.place.as_ref()).map_or(now, |place| place.at.min(now));
+        self.line_up(id, Some(due), now, effects);
     }
 }

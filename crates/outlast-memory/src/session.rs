@@ -105,6 +105,7 @@ impl State {
             joined_at: session.joined_at,
             expires_at: session.expires_at,
             held: session.held.len() as u64,
+            code: session.join.code.to_vec(),
         });
         views.collect()
     }
@@ -152,7 +153,9 @@ impl State {
             run.stuck = Some(stuck);
         }
         self.set_status(id, Status::Stuck);
-        self.line_up(id, None, now, effects);
+        // What came meanwhile and needs no code does not wait for another build either.
+        let is_ready = self.runs.get(&id).is_some_and(|run| run.needs_no_code());
+        self.line_up(id, is_ready.then_some(now), now, effects);
     }
 
     /// Ends a session; answers the runs it held.

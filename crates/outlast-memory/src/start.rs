@@ -13,17 +13,22 @@ impl State {
         now: Timestamp,
         effects: &mut Effects,
     ) -> Result<Started, WorldError> {
-        if let Some(existed) = self.started_before(&start)? {
+        if let Some(existed) = self.started_before(&start, now)? {
             return Ok(existed);
         }
         let (id, first) = (start.run, start.first_turn(now));
         self.insert(start, first, now);
-        self.line_up(id, Some(now), now, effects);
+        let begin = self.get(id)?.wake_at.unwrap_or(now);
+        self.line_up(id, Some(begin), now, effects);
         Ok(Started { run: id, is_new: true })
     }
 
     /// The run that an earlier start with this id or key began; refuses what may not start.
-    pub(crate) fn started_before(&self, start: &Start) -> Result<Option<Started>, WorldError> {
+    pub(crate) fn started_before(
+        &self,
+        start: &Start,
+        now: Timestamp,
+    ) -> Result<Option<Started>, WorldError> {
         check_start(start)?;
         if self.runs.contains_key(&start.run) {
             return Ok(Some(Started { run: start.run, is_new: true }));
@@ -31,6 +36,9 @@ impl State {
         let Some(key) = &start.key else { return Ok(None) };
         let Some(&run) = self.keys.get(&key.text) else { return Ok(None) };
         let existing = self.get(run)?;
+        if key.window.is_some_and(|window| existing.created_at.plus(window) <= now) {
+            return Ok(None);
+        }
         let asks_for_the_same = existing.code.workflow == start.workflow
             && existing.key.as_ref().is_some_and(|existing| existing.digest == key.digest);
         if asks_for_the_same {
@@ -43,8 +51,9 @@ impl State {
     /// Adds a run that nobody holds and that is in no line yet.
     pub(crate) fn insert(&mut self, start: Start, first: TurnRecord, now: Timestamp) {
         let id = start.run;
-        if let Some(key) = &start.key {
-            self.keys.insert(key.text.clone(), id);
+        let earlier = start.key.as_ref().and_then(|key| self.keys.insert(key.text.clone(), id));
+        if let Some(earlier) = earlier.and_then(|earlier| self.runs.get_mut(&earlier)) {
+            earlier.key = None;
         }
         self.runs.insert(id, Box::new(Run::new(start, first, now)));
         self.order.insert(id);

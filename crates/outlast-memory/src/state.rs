@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use outlast_core::refusal::no_run;
 use outlast_core::{Counts, Ended, RunId, SessionId, Status, Timestamp, WorldError};
 
+use crate::deadlines::Deadlines;
 use crate::ready::Ready;
 use crate::run::Run;
 use crate::session::Session;
@@ -19,6 +20,8 @@ pub(crate) struct State {
     pub(crate) counts: Counts,
     pub(crate) ready: Ready,
     pub(crate) stuck: BTreeSet<RunId>,
+    // The deadlines of runs that nobody holds.
+    pub(crate) deadlines: Deadlines,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
 }
 
@@ -64,6 +67,9 @@ impl State {
         let Some(run) = self.runs.get_mut(&id) else { return };
         if let Some(place) = run.place.take() {
             self.ready.remove(&place, id);
+        }
+        if let Some(deadline) = run.deadline {
+            effects.ring |= self.deadlines.insert(deadline, id, now);
         }
         let Some(at) = at else { return };
         // A session that is gone has no future to offer.

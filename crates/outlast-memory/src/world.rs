@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use async_trait::async_trait;
+use outlast_core::refusal::check_starts;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Held, Hosts, Join, Message,
-    NewMessage, Page, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn, TurnRecord,
-    Waiters, Work, WorkerView, World, WorldError,
+    NewMessage, Page, Pruned, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
+    TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 use parking_lot::Mutex;
 
@@ -65,6 +66,7 @@ impl MemoryWorld {
 #[async_trait]
 impl World for MemoryWorld {
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
+        check_starts(starts.len())?;
         Ok(self.change(|state, now, effects| {
             starts.into_iter().map(|start| state.start(start, now, effects)).collect()
         }))
@@ -158,6 +160,15 @@ impl World for MemoryWorld {
 
     fn hosts(&self) -> &Hosts {
         &self.hosts
+    }
+
+    async fn prune(
+        &self,
+        before: Timestamp,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Pruned, WorldError> {
+        Ok(self.state.lock().prune(before, after, limit))
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

@@ -1,2 +1,2 @@
 -- The run that a key names, and what a start with it must agree with.
-SELECT id, workflow, key_digest FROM runs WHERE key = ?1
+SELECT id, workflow, key_digest, created_at FROM runs WHERE key = ?1

@@ -1,3 +1,3 @@
 -- The joined workers, and how many runs each holds.
-SELECT id, host, pid, build, joined_at, expires_at, (SELECT count(*) FROM runs WHERE owner = sessions.id)
+SELECT id, host, pid, build, joined_at, expires_at, (SELECT count(*) FROM runs WHERE owner = sessions.id), code
 FROM sessions ORDER BY id

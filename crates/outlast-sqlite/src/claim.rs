@@ -11,8 +11,9 @@ use rusqlite::{Connection, Error, OptionalExtension, params};
 
 use crate::error::Refusal;
 use crate::holdings::Holding;
-use crate::ready::{Found, Ready, look};
-use crate::row::{message, number, stored, turn, word};
+use crate::message::message;
+use crate::ready::{Found, Ready, look, next_overdue};
+use crate::row::{number, stored, turn, word};
 use crate::sql;
 use crate::tx::{Standing, Tx};
 
@@ -60,8 +61,36 @@ impl Claim {
         if !ready.is_empty() {
             return Ok(None);
         }
+        let next_due = self.with_overdue(connection, now, next_due)?;
         let unread = unread(connection, self.session)?;
         Ok(Some(Brought { claimed: Vec::new(), unread, next_due, long: Vec::new() }))
+    }
+
+    /// When the next run could be claimed, those that become overdue included.
+    fn with_overdue(
+        &self,
+        connection: &Connection,
+        now: Timestamp,
+        next_due: Option<Timestamp>,
+    ) -> Result<Option<Timestamp>, Error> {
+        let overdue = if self.request.ends_overdue { next_overdue(connection, now)? } else { None };
+        Ok(next_due.into_iter().chain(overdue).min())
+    }
+
+    /// When the next run is due, once what was found is given. Only those that were given as overdue
+    /// may have been due later.
+    fn next_due(
+        &self,
+        tx: &Tx<'_>,
+        found: Option<Timestamp>,
+        gave_overdue: bool,
+    ) -> Result<Option<Timestamp>, Error> {
+        let next_due = if gave_overdue {
+            look(tx.connection, tx.now, self.session, &self.request, 0)?.next_due
+        } else {
+            found
+        };
+        self.with_overdue(tx.connection, tx.now, next_due)
     }
 }
 
@@ -86,6 +115,8 @@ pub(crate) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Brought, Refusal> 
         };
         brought.claimed.push(give(tx, claim, run, history)?);
     }
+    let gave_overdue = brought.claimed.iter().any(|claimed| claimed.is_overdue);
+    brought.next_due = claim.next_due(tx, next_due, gave_overdue)?;
     Ok(brought)
 }
 
@@ -113,6 +144,8 @@ fn give(
         inbox,
         crashes: run.crashes,
         is_fresh: run.next_seq <= 1,
+        deadline: run.deadline,
+        is_overdue: run.is_overdue,
         history,
     })
 }

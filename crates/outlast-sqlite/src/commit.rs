@@ -1,120 +1,25 @@
 //! Committing turns: the fence, the history, and what becomes of the run.
 
-use std::sync::Arc;
-
 use outlast_core::refusal::session_gone;
 use outlast_core::turn::From;
 use outlast_core::{
-    Committed, Ended, Event, Outcome, RunId, SessionId, Start, Started, Status, Stuck, Then, Timestamp, Turn,
-    TurnId, Wait, WorldError,
+    Committed, Ended, Outcome, SessionId, Start, Started, Status, Stuck, Then, Timestamp, TurnId, WorldError,
 };
 use rusqlite::{OptionalExtension, params};
 
+use crate::beyond::reach;
 use crate::error::Refusal;
 use crate::holdings::Holding;
 use crate::row::{maybe_word, number, reason, stored, word};
 use crate::sql;
 use crate::start::{Birth, Born, insert};
+use crate::turn::NewTurn;
 use crate::tx::{Standing, Tx};
-
-/// Room for the events of an ordinary turn.
-const EVENTS_BYTES: usize = 256;
-
-/// A turn, written out by the caller so that the writer does not have to.
-pub(crate) struct NewTurn {
-    session: SessionId,
-    turn: Terms,
-    run: String,
-    id: String,
-    /// How many events it adds, and their text.
-    added: u64,
-    events: String,
-    waits: String,
-    /// How the run ended, if the turn ends it.
-    outcome: Option<Outcome>,
-    begins: bool,
-}
-
-/// What a turn says, apart from its events.
-struct Terms {
-    run: RunId,
-    id: TurnId,
-    from: From,
-    seq: u64,
-    at: Timestamp,
-    build: Arc<str>,
-    consumed: u64,
-    fired_until: Option<Timestamp>,
-    clears_crashes: bool,
-    then: Then,
-}
-
-impl NewTurn {
-    pub(crate) fn encode(session: SessionId, turn: &Turn) -> Self {
-        let mut text = String::with_capacity(EVENTS_BYTES);
-        let added = match (&turn.then, &turn.from) {
-            // A stuck turn adds nothing of its own; if it starts the run, that is all it records.
-            (Then::Stuck(_), From::Turn(_)) => 0,
-            (Then::Stuck(_), From::Start(start)) => write_events(&[start.event()], &mut text),
-            _ => write_events(&turn.events, &mut text),
-        };
-        let (waits, then) = match &turn.then {
-            Then::Wait { wake_at, waits } => {
-                (write_waits(waits), Then::Wait { wake_at: *wake_at, waits: Vec::new() })
-            }
-            then => ("[]".into(), then.clone()),
-        };
-        Self {
-            session,
-            run: turn.run.to_string(),
-            id: turn.id.to_string(),
-            added,
-            events: text,
-            waits,
-            outcome: turn.events.last().and_then(Outcome::of_final),
-            begins: matches!(turn.events.first(), Some(Event::RunStarted(_))),
-            turn: Terms {
-                run: turn.run,
-                id: turn.id,
-                from: turn.from.clone(),
-                seq: turn.seq,
-                at: turn.at,
-                build: turn.build.clone(),
-                consumed: turn.consumed,
-                fired_until: turn.fired_until,
-                clears_crashes: turn.clears_crashes,
-                then,
-            },
-        }
-    }
-
-    fn next_seq(&self) -> u64 {
-        self.turn.seq + self.added
-    }
-
-    fn fenced(&self, why: &str) -> Refusal {
-        WorldError::Fenced(format!("turn {} of run {} is refused: {why}; forget the run", self.id, self.run))
-            .into()
-    }
-
-    fn invalid(&self, why: &str) -> Refusal {
-        WorldError::Invalid(format!("turn {} of run {} makes no sense: {why}", self.id, self.run)).into()
-    }
-}
-
-fn write_events(events: &[Event], text: &mut String) -> u64 {
-    Event::write_all(events, text);
-    events.len() as u64
-}
-
-/// Waits are plain numbers and names, so writing them cannot fail.
-fn write_waits(waits: &[Wait]) -> String {
-    serde_json::to_string(waits).unwrap_or_else(|_| "[]".into())
-}
 
 /// Commits a turn, all or nothing: every check comes before the first write.
 pub(crate) fn commit(tx: &mut Tx<'_>, new: &NewTurn) -> Result<Committed, Refusal> {
     let standing = tx.standing(new.session)?;
+    new.check()?;
     match &new.turn.from {
         _ if standing == Standing::Gone => Err(session_gone(new.session).into()),
         From::Start(start) => commit_start(tx, new, start),
@@ -147,6 +52,10 @@ fn commit_next(
     check(new, &holding)?;
     if let Some(until) = turn.fired_until {
         check_fired(tx, new, until)?;
+    }
+    if let Ok(Some(beyond)) = &new.beyond {
+        check_consumed(tx, new)?;
+        reach(tx, new, beyond)?;
     }
     write(tx, new, &holding)?;
     Ok(Committed::Done)
@@ -218,22 +127,30 @@ fn check_fired(tx: &Tx<'_>, new: &NewTurn, until: Timestamp) -> Result<(), Refus
     Ok(())
 }
 
+/// Checks the position before the run's own row is written, for a turn that writes other rows first.
+fn check_consumed(tx: &Tx<'_>, new: &NewTurn) -> Result<(), Refusal> {
+    let mut statement = tx.connection.prepare_cached(sql::RUN_RECEIVER)?;
+    let sent: u64 = statement.query_row([&new.run], |row| number(row, 1))?;
+    if new.turn.consumed > sent { Err(consumed_too_much(new)) } else { Ok(()) }
+}
+
+fn consumed_too_much(new: &NewTurn) -> Refusal {
+    new.invalid("it consumed more messages than were sent")
+}
+
 /// Writes the row first, because its statement also checks the position; then the history.
 fn write(tx: &mut Tx<'_>, new: &NewTurn, holding: &Holding) -> Result<(), Refusal> {
     let turn = &new.turn;
     let changed = match &turn.then {
-        Then::Hold if turn.consumed == holding.consumed && !turn.clears_crashes && new.added > 0 => 1,
-        Then::Hold => tx.execute(
-            sql::RUN_HOLD,
-            params![new.run, stored(turn.consumed), new.id, stored(new.next_seq()), turn.at.as_micros()],
-        )?,
+        Then::Hold if turn.consumed == holding.consumed && !turn.clears_row && new.added > 0 => 1,
+        Then::Hold => hold(tx, new)?,
         Then::Wait { wake_at, .. } => release(tx, new, Status::Waiting, *wake_at, *wake_at)?,
         Then::Release => release(tx, new, Status::Pending, None, Some(tx.now))?,
         Then::End(status) => end(tx, new, *status)?,
         Then::Stuck(stuck) => stick(tx, new, stuck)?,
     };
     if changed == 0 {
-        return Err(new.invalid("it consumed more messages than were sent"));
+        return Err(consumed_too_much(new));
     }
     let is_stuck = matches!(turn.then, Then::Stuck(_));
     if turn.consumed > holding.consumed && !is_stuck {
@@ -252,6 +169,20 @@ fn insert_turn(tx: &Tx<'_>, new: &NewTurn) -> Result<usize, rusqlite::Error> {
     tx.execute(
         sql::TURN_INSERT,
         params![new.run, stored(turn.seq), new.id, turn.at.as_micros(), &*turn.build, new.events],
+    )
+}
+
+fn hold(tx: &Tx<'_>, new: &NewTurn) -> Result<usize, rusqlite::Error> {
+    tx.execute(
+        sql::RUN_HOLD,
+        params![
+            new.run,
+            stored(new.turn.consumed),
+            new.id,
+            stored(new.next_seq()),
+            new.turn.at.as_micros(),
+            new.turn.clears_deadline,
+        ],
     )
 }
 
@@ -278,11 +209,12 @@ fn release(
             wake_at.map(Timestamp::as_micros),
             new.waits,
             ready_at.map(Timestamp::as_micros),
+            new.turn.clears_deadline,
         ],
-        |row| row.get::<_, Option<i64>>(0),
+        |row| row.get::<_, bool>(0),
     );
     let released = released.optional()?;
-    tx.after.rings |= released.is_some_and(|ready_at| ready_at.is_some());
+    tx.after.rings |= released == Some(true);
     Ok(usize::from(released.is_some()))
 }
 
@@ -301,7 +233,9 @@ fn end(tx: &Tx<'_>, new: &NewTurn, status: Status) -> Result<usize, rusqlite::Er
     )
 }
 
-fn stick(tx: &Tx<'_>, new: &NewTurn, stuck: &Stuck) -> Result<usize, rusqlite::Error> {
+fn stick(tx: &mut Tx<'_>, new: &NewTurn, stuck: &Stuck) -> Result<usize, rusqlite::Error> {
+    // It may be ready for those who need no code, or have a deadline.
+    tx.after.rings = true;
     tx.execute(
         sql::RUN_STUCK,
         params![
@@ -357,6 +291,11 @@ fn commit_start(tx: &mut Tx<'_>, new: &NewTurn, start: &Start) -> Result<Committ
     };
     let wake_at = if let Then::Wait { wake_at, .. } = &turn.then { *wake_at } else { None };
     let ready_at = if matches!(turn.then, Then::Release) { Some(tx.now) } else { wake_at };
+    let deadline = match &turn.then {
+        Then::End(_) => None,
+        Then::Stuck(_) => start.deadline,
+        _ => start.deadline.filter(|_| !turn.clears_deadline),
+    };
     let birth = Birth {
         status,
         owner,
@@ -369,6 +308,7 @@ fn commit_start(tx: &mut Tx<'_>, new: &NewTurn, start: &Start) -> Result<Committ
         waits: &new.waits,
         ready_at,
         stuck: if let Then::Stuck(stuck) = &turn.then { Some(stuck) } else { None },
+        deadline,
     };
     match insert(tx, start, &birth)? {
         Born::New => {}
@@ -376,8 +316,11 @@ fn commit_start(tx: &mut Tx<'_>, new: &NewTurn, start: &Start) -> Result<Committ
         Born::Same if is_repeat_of_start(tx, new)? => return Ok(Committed::Done),
         Born::Same => return Ok(Committed::Existed(Started { run: turn.run, is_new: true })),
     }
-    tx.after.rings |= ready_at.is_some();
+    tx.after.rings |= ready_at.is_some() || owner.is_none() && deadline.is_some();
     insert_turn(tx, new)?;
+    if let Ok(Some(beyond)) = &new.beyond {
+        reach(tx, new, beyond)?;
+    }
     if owner.is_some() {
         let next_seq = birth.next_seq;
         tx.hold(turn.run, Holding { session: new.session, turn: turn.id, next_seq, consumed: 0 });

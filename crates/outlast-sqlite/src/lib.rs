@@ -25,21 +25,26 @@ mod holdings;
 mod tx;
 mod writer;
 
+mod beyond;
 mod claim;
 mod commit;
+mod prune;
 mod ready;
 mod send;
 mod session;
 mod start;
+mod turn;
 
 mod ends;
 mod list;
 mod lookout;
+mod page;
 mod readers;
 
 mod error;
 mod file;
 mod locks;
+mod message;
 mod row;
 mod sql;
 mod thread;

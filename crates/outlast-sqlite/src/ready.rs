@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use outlast_core::limits::PREFERENCE;
+use outlast_core::limits::{DEADLINE_GRACE, PREFERENCE};
 use outlast_core::takeover::is_suspect;
 use outlast_core::{ClaimRequest, RunId, SessionId, Status, Timestamp, TurnId};
-use rusqlite::{Connection, Error, Params, Row, params};
+use rusqlite::{Connection, Error, OptionalExtension, Params, Row, params};
 
-use crate::row::{maybe_word, moment, number, word};
+use crate::row::{maybe_moment, maybe_word, moment, number, word};
 use crate::sql;
 
 /// A run that could be claimed.
@@ -23,15 +23,17 @@ pub(crate) struct Ready {
     pub(crate) consumed: u64,
     pub(crate) crashes: u32,
     pub(crate) status: Status,
+    pub(crate) deadline: Option<Timestamp>,
+    pub(crate) is_overdue: bool,
     ready_at: Timestamp,
 }
 
 /// What a look found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Runs to claim, the longest ready first.
+    /// Runs to claim, the longest ready first, and behind those the overdue ones.
     pub(crate) ready: Vec<Ready>,
-    /// When the next one could be claimed.
+    /// When the next one could be claimed, apart from those that become overdue.
     pub(crate) next_due: Option<Timestamp>,
 }
 
@@ -54,7 +56,24 @@ pub(crate) fn look(
         }
     }
     look.scan(sql::READY_CODELESS, [], Needs::Nothing)?;
-    Ok(look.choose())
+    look.choose();
+    if request.ends_overdue {
+        look.scan_overdue()?;
+    }
+    Ok(look.found)
+}
+
+/// When the next run that nobody holds becomes overdue.
+pub(crate) fn next_overdue(connection: &Connection, now: Timestamp) -> Result<Option<Timestamp>, Error> {
+    let mut statement = connection.prepare_cached(sql::OVERDUE_NEXT)?;
+    let deadline = statement.query_row([latest_overdue(now)], |row| moment(row, 0)).optional()?;
+    Ok(deadline.map(|deadline| deadline.plus(DEADLINE_GRACE)))
+}
+
+/// The latest deadline that makes a run overdue, as SQLite stores it.
+fn latest_overdue(now: Timestamp) -> i64 {
+    let grace = i64::try_from(DEADLINE_GRACE.as_micros()).unwrap_or(i64::MAX);
+    now.as_micros().saturating_sub(grace)
 }
 
 /// What a run needs of the worker that claims it.
@@ -99,10 +118,30 @@ impl Look<'_> {
             } else {
                 room -= 1;
                 has_suspect |= is_suspect;
-                self.found.ready.push(ready(row)?);
+                self.found.ready.push(ready(row, ready_at)?);
             }
         }
         Ok(false)
+    }
+
+    /// Adds runs that are overdue to those that were chosen, as long as there is room.
+    fn scan_overdue(&mut self) -> Result<(), Error> {
+        let mut suspect = self.request.suspect && !self.found.ready.iter().any(|run| is_suspect(run.crashes));
+        let mut statement = self.connection.prepare_cached(sql::READY_OVERDUE)?;
+        let mut rows = statement.query([latest_overdue(self.now)])?;
+        while self.found.ready.len() < self.limit
+            && let Some(row) = rows.next()?
+        {
+            let (run, is_suspect) = (word::<RunId>(row, 0)?, is_suspect(number(row, 10)?));
+            let is_chosen = self.found.ready.iter().any(|chosen| chosen.run == run);
+            if is_chosen || is_suspect && !suspect {
+                continue;
+            }
+            suspect &= !is_suspect;
+            let overdue_at = moment(row, 14)?.plus(DEADLINE_GRACE);
+            self.found.ready.push(Ready { is_overdue: true, ..ready(row, overdue_at)? });
+        }
+        Ok(())
     }
 
     /// Walks runs that are not ready yet, until nothing earlier can come.
@@ -128,15 +167,15 @@ impl Look<'_> {
 
     /// Whether this worker could ever have the run.
     fn fits(&self, row: &Row<'_>, needs: Needs) -> Result<bool, Error> {
-        let format: u32 = number(row, 3)?;
-        if needs == Needs::Code && format > self.request.format {
-            return Ok(false);
-        }
         if is_suspect(number(row, 10)?) && !self.request.suspect {
             return Ok(false);
         }
+        if needs == Needs::Nothing {
+            return Ok(true);
+        }
+        let format: u32 = number(row, 3)?;
         let barred = row.get_ref(12)?.as_str_or_null()?;
-        Ok(barred != Some(&*self.request.build))
+        Ok(format <= self.request.format && barred != Some(&*self.request.build))
     }
 
     /// When this worker may have the run: others wait for the one that has its future.
@@ -163,7 +202,7 @@ impl Look<'_> {
     }
 
     /// Merges what the indexes gave: in order, each run once, one suspect, no more than asked for.
-    fn choose(mut self) -> Found {
+    fn choose(&mut self) {
         let mut ready = std::mem::take(&mut self.found.ready);
         ready.sort_by_key(|run| (run.ready_at, run.run));
         ready.dedup_by_key(|run| run.run);
@@ -171,11 +210,10 @@ impl Look<'_> {
         ready.retain(|run| !is_suspect(run.crashes) || !std::mem::replace(&mut has_suspect, true));
         ready.truncate(self.limit);
         self.found.ready = ready;
-        self.found
     }
 }
 
-fn ready(row: &Row<'_>) -> Result<Ready, Error> {
+fn ready(row: &Row<'_>, ready_at: Timestamp) -> Result<Ready, Error> {
     Ok(Ready {
         run: word(row, 0)?,
         workflow: row.get(1)?,
@@ -186,7 +224,9 @@ fn ready(row: &Row<'_>) -> Result<Ready, Error> {
         sent: number(row, 8)?,
         consumed: number(row, 9)?,
         crashes: number(row, 10)?,
-        ready_at: moment(row, 11)?,
         status: word(row, 13)?,
+        deadline: maybe_moment(row, 14)?,
+        is_overdue: false,
+        ready_at,
     })
 }

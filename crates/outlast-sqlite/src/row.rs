@@ -3,14 +3,12 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use outlast_core::{
-    Event, Headers, Message, MessageBody, Payload, RunView, Stuck, StuckReason, Timestamp, TurnRecord,
-};
+use outlast_core::{Event, OpNumber, Parent, RunView, Stuck, StuckReason, Tags, Timestamp, TurnRecord};
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Error, Row};
 
 /// A value that no world wrote at this column.
-fn damaged(column: usize, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+pub(crate) fn damaged(column: usize, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::FromSqlConversionFailure(column, Type::Text, error.into())
 }
 
@@ -36,6 +34,11 @@ where
 pub(crate) fn number<T: TryFrom<i64>>(row: &Row<'_>, column: usize) -> Result<T, Error> {
     let value: i64 = row.get(column)?;
     T::try_from(value).map_err(|_| Error::IntegralValueOutOfRange(column, value))
+}
+
+/// A number, where there may be none.
+pub(crate) fn maybe_number<T: TryFrom<i64>>(row: &Row<'_>, column: usize) -> Result<Option<T>, Error> {
+    if matches!(row.get_ref(column)?, ValueRef::Null) { Ok(None) } else { number(row, column).map(Some) }
 }
 
 /// A moment.
@@ -79,7 +82,16 @@ pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
         consumed: number(row, 12)?,
         crashes: number(row, 13)?,
         stuck,
+        parent: parent(row)?,
+        deadline: maybe_moment(row, 21)?,
+        tags: json::<Vec<(String, String)>>(22, row.get_ref(22)?.as_str()?)?.into_iter().collect::<Tags>(),
     })
+}
+
+fn parent(row: &Row<'_>) -> Result<Option<Parent>, Error> {
+    let Some(run) = maybe_word(row, 17)? else { return Ok(None) };
+    let (op, awaits) = (OpNumber(number(row, 18)?), row.get(19)?);
+    Ok(Some(Parent { run, op, root: word(row, 20)?, awaits }))
 }
 
 /// The columns of `history.sql`.
@@ -89,30 +101,8 @@ pub(crate) fn turn(row: &Row<'_>) -> Result<TurnRecord, Error> {
     Ok(TurnRecord { id: word(row, 0)?, seq: number(row, 1)?, at: moment(row, 2)?, build, events })
 }
 
-/// The columns of `inbox_read.sql`.
-pub(crate) fn message(row: &Row<'_>) -> Result<Message, Error> {
-    let body = match row.get_ref(3)?.as_str()? {
-        "hook" => MessageBody::Hook { name: row.get(4)?, payload: payload(row)? },
-        "cancel" => MessageBody::Cancel { reason: row.get(6)? },
-        other => return Err(damaged(3, format!("unknown message kind `{other}`; run a newer build"))),
-    };
-    let headers: Headers = match row.get_ref(7)? {
-        ValueRef::Null => Headers::new(),
-        text => json(7, text.as_str()?)?,
-    };
-    Ok(Message { position: number(row, 0)?, id: word(row, 1)?, at: moment(row, 2)?, body, headers })
-}
-
-fn payload(row: &Row<'_>) -> Result<Payload, Error> {
-    let codec: Option<Arc<str>> = row.get(5)?;
-    let bytes = row.get_ref(6)?.as_bytes()?.to_vec();
-    Ok(match codec {
-        None => Payload::from_json_text(bytes),
-        Some(codec) => Payload::coded(codec, bytes),
-    })
-}
-
-fn json<T: serde::de::DeserializeOwned>(column: usize, text: &str) -> Result<T, Error> {
+/// A value that is stored as JSON, or as its bare word.
+pub(crate) fn json<T: serde::de::DeserializeOwned>(column: usize, text: &str) -> Result<T, Error> {
     // A reason is stored as the bare word, so that it reads well in SQL.
     let quoted;
     let text = if text.starts_with(['[', '{']) {

@@ -19,8 +19,15 @@ statements! {
     INBOX_MISSED = "inbox_missed";
     INBOX_POSITION = "inbox_position";
     INBOX_READ = "inbox_read";
+    OVERDUE_NEXT = "overdue_next";
+    PRUNE_INBOX = "prune_inbox";
+    PRUNE_LOOK = "prune_look";
+    PRUNE_RUNS = "prune_runs";
+    PRUNE_TAGS = "prune_tags";
+    PRUNE_TURNS = "prune_turns";
     READY_BY_CODE = "ready_by_code";
     READY_CODELESS = "ready_codeless";
+    READY_OVERDUE = "ready_overdue";
     RUN_BY_KEY = "run_by_key";
     RUN_CLAIM = "run_claim";
     RUN_END = "run_end";
@@ -34,6 +41,7 @@ statements! {
     RUN_SENT = "run_sent";
     RUN_STUCK = "run_stuck";
     RUN_TIP = "run_tip";
+    RUN_UNKEY = "run_unkey";
     RUN_VIEW = "run_view";
     RUN_WAIT = "run_wait";
     RUNS_PAGE = "runs_page";
@@ -45,6 +53,7 @@ statements! {
     SESSION_ROW = "session_row";
     SESSION_STRANGER = "session_stranger";
     STUCK_READY = "stuck_ready";
+    TAG_PUT = "tag_put";
     TURN_INSERT = "turn_insert";
     UNREAD = "unread";
     WORKERS = "workers";

@@ -2,17 +2,19 @@
 
 use outlast_core::event::FORMAT;
 use outlast_core::refusal::{check_start, key_taken};
-use outlast_core::{Event, SessionId, Start, Started, Status, Stuck, Timestamp, TurnId, WorldError};
+use outlast_core::{
+    Event, RunId, SessionId, Start, Started, Status, Stuck, Tags, Timestamp, TurnId, WorldError,
+};
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::Refusal;
-use crate::row::{reason, stored, word};
+use crate::row::{moment, reason, stored, word};
 use crate::sql;
 use crate::tx::Tx;
 
 /// A start, written out by the caller so that the writer does not have to.
 pub(crate) struct NewRun {
-    start: Start,
+    pub(crate) start: Start,
     events: String,
 }
 
@@ -29,6 +31,7 @@ pub(crate) struct Birth<'a> {
     pub(crate) waits: &'a str,
     pub(crate) ready_at: Option<Timestamp>,
     pub(crate) stuck: Option<&'a Stuck>,
+    pub(crate) deadline: Option<Timestamp>,
 }
 
 /// What became of the row.
@@ -51,6 +54,7 @@ impl NewRun {
 /// Starts a run that nobody holds.
 pub(crate) fn start(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Refusal> {
     let start = &new.start;
+    let wake_at = start.not_before.filter(|begin| *begin > tx.now);
     let born = insert(
         tx,
         start,
@@ -62,10 +66,11 @@ pub(crate) fn start(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Refusal> {
             next_seq: 1,
             at: tx.now,
             ended_at: None,
-            wake_at: None,
+            wake_at,
             waits: "[]",
-            ready_at: Some(tx.now),
+            ready_at: wake_at.or(Some(tx.now)),
             stuck: None,
+            deadline: start.deadline,
         },
     )?;
     match born {
@@ -83,7 +88,25 @@ pub(crate) fn start(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Refusal> {
 /// Inserts the row of a run, unless its id or key is taken.
 pub(crate) fn insert(tx: &mut Tx<'_>, start: &Start, birth: &Birth<'_>) -> Result<Born, Refusal> {
     check_start(start)?;
-    let key = start.key.as_ref();
+    if !insert_row(tx, start, birth)? {
+        match existing(tx, start)? {
+            Existing::Counts(born) => return Ok(born),
+            Existing::Expired(run) => {
+                tx.execute(sql::RUN_UNKEY, [run.to_string()])?;
+                insert_row(tx, start, birth)?;
+            }
+        }
+    }
+    if !start.tags.is_empty() {
+        put_tags(tx, &start.run.to_string(), &start.tags)?;
+    }
+    tx.count_new(birth.status);
+    Ok(Born::New)
+}
+
+/// Inserts the row; `false` when there is one with its id or key.
+fn insert_row(tx: &Tx<'_>, start: &Start, birth: &Birth<'_>) -> Result<bool, rusqlite::Error> {
+    let (key, parent) = (start.key.as_ref(), start.parent.as_ref());
     let created = tx.execute(
         sql::RUN_INSERT,
         params![
@@ -100,7 +123,6 @@ pub(crate) fn insert(tx: &mut Tx<'_>, start: &Start, birth: &Birth<'_>) -> Resul
             stored(birth.next_seq),
             birth.at.as_micros(),
             tx.now.as_micros(),
-            tx.now.as_micros(),
             birth.ended_at.map(Timestamp::as_micros),
             birth.wake_at.map(Timestamp::as_micros),
             birth.waits,
@@ -108,32 +130,51 @@ pub(crate) fn insert(tx: &mut Tx<'_>, start: &Start, birth: &Birth<'_>) -> Resul
             birth.stuck.map(reason),
             birth.stuck.map(|stuck| &*stuck.message),
             birth.stuck.map(|stuck| &*stuck.build),
+            parent.map(|parent| parent.run.to_string()),
+            parent.map(|parent| parent.op.0),
+            parent.map(|parent| parent.awaits),
+            parent.map(|parent| parent.root.to_string()),
+            birth.deadline.map(Timestamp::as_micros),
         ],
     )?;
-    if created == 0 {
-        return existing(tx, start);
-    }
-    tx.count_new(birth.status);
-    Ok(Born::New)
+    Ok(created > 0)
 }
 
-fn existing(tx: &Tx<'_>, start: &Start) -> Result<Born, Refusal> {
+/// Sets tags of a run; those of other names stay.
+pub(crate) fn put_tags(tx: &Tx<'_>, run: &str, tags: &Tags) -> Result<(), rusqlite::Error> {
+    tags.iter().try_for_each(|(name, value)| tx.execute(sql::TAG_PUT, [run, name, value]).map(|_| ()))
+}
+
+/// What stands in the way of a row.
+enum Existing {
+    /// A run that the start is answered with.
+    Counts(Born),
+    /// A run whose key was taken too long ago for this start.
+    Expired(RunId),
+}
+
+fn existing(tx: &Tx<'_>, start: &Start) -> Result<Existing, Refusal> {
     let mut by_id = tx.connection.prepare_cached(sql::RUN_EXISTS)?;
     if by_id.exists([start.run.to_string()])? {
-        return Ok(Born::Same);
+        return Ok(Existing::Counts(Born::Same));
     }
     let key = start.key.as_ref();
     let mut by_key = tx.connection.prepare_cached(sql::RUN_BY_KEY)?;
     let found = by_key
         .query_row([key.map(|key| &*key.text)], |row| {
-            Ok((word(row, 0)?, row.get::<_, String>(1)?, row.get::<_, Option<String>>(2)?))
+            let (workflow, digest) = (row.get::<_, String>(1)?, row.get::<_, Option<String>>(2)?);
+            Ok((word(row, 0)?, workflow, digest, moment(row, 3)?))
         })
         .optional()?;
-    let Some((run, workflow, digest)) = found else {
+    let Some((run, workflow, digest, created_at)) = found else {
         return Err(WorldError::Unavailable(format!("run {} was neither new nor there", start.run)).into());
     };
+    let window = key.and_then(|key| key.window);
+    if window.is_some_and(|window| created_at.plus(window) <= tx.now) {
+        return Ok(Existing::Expired(run));
+    }
     if workflow == *start.workflow && digest == key.map(|key| format!("{:032x}", key.digest)) {
-        return Ok(Born::Other(Started { run, is_new: false }));
+        return Ok(Existing::Counts(Born::Other(Started { run, is_new: false })));
     }
     Err(key_taken(start, run, &workflow).into())
 }

@@ -120,6 +120,11 @@ impl<'a> Tx<'a> {
         *self.counts.entry(to.as_str()).or_default() += 1;
     }
 
+    /// Counts a run out that is forgotten.
+    pub(crate) fn count_gone(&mut self, status: Status) {
+        *self.counts.entry(status.as_str()).or_default() -= 1;
+    }
+
     /// Writes the counts, and answers what is left to do after the commit.
     pub(crate) fn finish(mut self) -> Result<After, Error> {
         for (status, change) in std::mem::take(&mut self.counts) {

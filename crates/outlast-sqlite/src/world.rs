@@ -8,25 +8,29 @@ use std::task::Poll;
 
 use async_trait::async_trait;
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
-use outlast_core::refusal::{check_batch, no_run, session_gone};
+use outlast_core::refusal::{check_batch, check_starts, no_run, session_gone};
 use outlast_core::turn::Held;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Hosts, Join, Message,
-    NewMessage, Page, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn, TurnRecord,
-    Waiters, Work, WorkerView, World, WorldError,
+    NewMessage, Page, Pruned, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
+    TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 
 use crate::claim::{Brought, Claim, claim, consumed, history, inbox};
-use crate::commit::{NewTurn, commit};
+use crate::commit::commit;
 use crate::ends::Ends;
 use crate::holdings::Holdings;
 use crate::locks::Locks;
 use crate::lookout::Lookout;
+use crate::message::NewLetter;
 use crate::options::{SqliteOptions, SqliteUrl, Sync};
+use crate::page::page;
+use crate::prune::{Prune, prune};
 use crate::readers::Readers;
-use crate::send::{NewLetter, send};
+use crate::send::send;
 use crate::start::{NewRun, start};
+use crate::turn::NewTurn;
 use crate::writer::{Desk, Writer};
 use crate::{file, list, session, sql};
 
@@ -109,6 +113,7 @@ impl SqliteWorld {
 impl World for SqliteWorld {
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
         let _busy = self.clock.busy();
+        check_starts(starts.len())?;
         self.writer.write(starts.into_iter().map(NewRun::encode).collect(), start).await
     }
 
@@ -119,7 +124,7 @@ impl World for SqliteWorld {
 
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
         let _busy = self.clock.busy();
-        self.readers.read(move |view| list::page(view, &query)).await
+        self.readers.read(move |view| page(view, &query)).await
     }
 
     async fn counts(&self) -> Result<Counts, WorldError> {
@@ -244,6 +249,16 @@ impl World for SqliteWorld {
 
     fn hosts(&self) -> &Hosts {
         &self.hosts
+    }
+
+    async fn prune(
+        &self,
+        before: Timestamp,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Pruned, WorldError> {
+        let _busy = self.clock.busy();
+        self.writer.write_one(Prune { before, after, limit }, prune).await
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

@@ -7,25 +7,30 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Place, block_on};
+use common::{Place, block_on, new_start};
 use outlast_core::turn::From;
 use outlast_core::{
-    Committed, Event, Headers, Join, OpNumber, Payload, RunId, SessionId, Start, Status, Then, Turn, TurnId,
-    World, WorldError,
+    Beyond, Committed, Event, Join, NewChild, OpNumber, Parent, RunId, SessionId, Start, Status, Then, Turn,
+    TurnId, World, WorldError,
 };
+use outlast_sqlite::SqliteWorld;
 
 const SESSION: SessionId = SessionId::from_bits(1);
 
-fn first_turn(place: &Place, run: u128) -> Turn {
-    let start = Start {
-        run: RunId::from_bits(run),
-        turn: TurnId::from_bits(run),
-        workflow: "w".into(),
-        version: 1,
-        key: None,
-        input: Payload::null(),
-        headers: Headers::new(),
+fn join(world: &SqliteWorld) {
+    let join = Join {
+        session: SESSION,
+        host: "here".into(),
+        pid: 1,
+        build: "b".into(),
+        code: Arc::new([]),
+        time: Duration::from_secs(10),
     };
+    block_on(world.join(join)).unwrap();
+}
+
+fn first_turn(place: &Place, run: u128) -> Turn {
+    let start = new_start(RunId::from_bits(run));
     Turn {
         run: start.run,
         id: start.turn,
@@ -37,6 +42,8 @@ fn first_turn(place: &Place, run: u128) -> Turn {
         consumed: 0,
         fired_until: None,
         clears_crashes: false,
+        clears_deadline: false,
+        beyond: None,
         then: Then::Hold,
     }
 }
@@ -55,15 +62,7 @@ fn next_turn(turn: &Turn, id: u128) -> Turn {
 fn a_turn_that_sqlite_refuses_leaves_its_neighbours_alone() {
     let place = Place::new();
     let world = place.open();
-    let join = Join {
-        session: SESSION,
-        host: "here".into(),
-        pid: 1,
-        build: "b".into(),
-        code: Arc::new([]),
-        time: Duration::from_secs(10),
-    };
-    block_on(world.join(join)).unwrap();
+    join(&world);
     let firsts = vec![first_turn(&place, 1), first_turn(&place, 2), first_turn(&place, 3)];
     for answer in block_on(world.commit(SESSION, &firsts)).unwrap() {
         assert_eq!(answer, Ok(Committed::Done));
@@ -85,6 +84,31 @@ fn a_turn_that_sqlite_refuses_leaves_its_neighbours_alone() {
 }
 
 #[test]
+fn a_turn_that_sqlite_refuses_does_nothing_beyond_its_run() {
+    let place = Place::new();
+    let world = place.open();
+    join(&world);
+    let first = first_turn(&place, 1);
+    block_on(world.commit(SESSION, std::slice::from_ref(&first))).unwrap().remove(0).unwrap();
+    let vandal = rusqlite::Connection::open(place.path()).unwrap();
+    let damage = "INSERT INTO turns VALUES (?1, 1, 'turn_', 0, '', '[]')";
+    vandal.execute(damage, [RunId::from_bits(1).to_string()]).unwrap();
+
+    let parent = Parent { run: first.run, op: OpNumber(0), root: first.run, awaits: true };
+    let start = Start { parent: Some(parent), ..new_start(RunId::from_bits(2)) };
+    let children = vec![NewChild { start, wants_answer: true }];
+    let tags = [("a".to_owned(), "b".to_owned())].into();
+    let beyond = Some(Box::new(Beyond { children, tags, ..Beyond::default() }));
+    let refused = block_on(world.commit(SESSION, &[Turn { beyond, ..next_turn(&first, 11) }])).unwrap();
+    assert!(matches!(refused[0], Err(WorldError::Corrupt(_))), "{:?}", refused[0]);
+
+    let parent = block_on(world.run(first.run)).unwrap();
+    assert_eq!((parent.sent, parent.tags.len()), (0, 0));
+    assert!(matches!(block_on(world.run(RunId::from_bits(2))), Err(WorldError::NotFound(_))));
+    assert_eq!(block_on(world.counts()).unwrap().get(&Status::Pending), None);
+}
+
+#[test]
 fn calls_that_come_together_are_all_answered() {
     let place = Place::new();
     let world = Arc::new(place.open());
@@ -93,16 +117,7 @@ fn calls_that_come_together_are_all_answered() {
         std::thread::spawn(move || {
             for n in 0..50 {
                 let run = RunId::from_bits(caller * 1_000 + n);
-                let start = Start {
-                    run,
-                    turn: TurnId::from_bits(run.bits()),
-                    workflow: "w".into(),
-                    version: 1,
-                    key: None,
-                    input: Payload::null(),
-                    headers: Headers::new(),
-                };
-                block_on(world.start(vec![start])).unwrap().remove(0).unwrap();
+                block_on(world.start(vec![new_start(run)])).unwrap().remove(0).unwrap();
                 assert_eq!(block_on(world.ended(run, at)), Ok(None));
             }
         })

@@ -9,11 +9,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Place, block_on};
+use common::{Place, block_on, new_start};
 use outlast_core::turn::From;
 use outlast_core::{
-    Busy, Clock, Event, Headers, Join, Outcome, Payload, RunId, SessionId, Start, Status, Then, Timestamp,
-    Turn, TurnId, World,
+    Busy, Clock, Event, Join, Outcome, Payload, RunId, SessionId, Status, Then, Timestamp, Turn, TurnId,
+    World,
 };
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 
@@ -48,9 +48,8 @@ const RUN: RunId = RunId::from_bits(1);
 const SESSION: SessionId = SessionId::from_bits(2);
 
 fn start(world: &SqliteWorld) -> TurnId {
-    let turn = TurnId::from_bits(3);
-    let (workflow, input, headers) = ("w".into(), Payload::null(), Headers::new());
-    let start = Start { run: RUN, turn, workflow, version: 1, key: None, input, headers };
+    let start = new_start(RUN);
+    let turn = start.turn;
     let join = Join {
         session: SESSION,
         host: "here".into(),
@@ -71,6 +70,8 @@ fn start(world: &SqliteWorld) -> TurnId {
         consumed: 0,
         fired_until: None,
         clears_crashes: false,
+        clears_deadline: false,
+        beyond: None,
         then: Then::Hold,
     };
     block_on(world.commit(SESSION, &[first])).unwrap().remove(0).unwrap();
@@ -89,6 +90,8 @@ fn end(world: &SqliteWorld, from: TurnId) {
         consumed: 0,
         fired_until: None,
         clears_crashes: false,
+        clears_deadline: false,
+        beyond: None,
         then: Then::End(Status::Completed),
     };
     block_on(world.commit(SESSION, &[last])).unwrap().remove(0).unwrap();

@@ -4,8 +4,10 @@
 
 mod common;
 
-use common::{Place, block_on};
-use outlast_core::{Headers, Payload, RunId, Start, TurnId, World};
+use common::{Place, block_on, new_start};
+use outlast_core::{
+    Headers, MessageBody, MessageId, NewMessage, OpNumber, Outcome, Payload, RunId, Start, World,
+};
 
 #[test]
 fn the_dump_is_what_the_migrations_make() {
@@ -34,15 +36,7 @@ fn a_person_reads_a_history_with_sql() {
     let place = Place::new();
     let world = place.open();
     let run = RunId::from_bits(1);
-    let start = Start {
-        run,
-        turn: TurnId::from_bits(2),
-        workflow: "checkout".into(),
-        version: 1,
-        key: None,
-        input: Payload::json(&42).unwrap(),
-        headers: Headers::new(),
-    };
+    let start = Start { workflow: "checkout".into(), input: Payload::json(&42).unwrap(), ..new_start(run) };
     block_on(world.start(vec![start])).unwrap().remove(0).unwrap();
     let connection = rusqlite::Connection::open(place.path()).unwrap();
     let sql = "SELECT seq, kind, op, body ->> 'input' FROM events WHERE run = ?1 ORDER BY seq";
@@ -57,4 +51,41 @@ fn a_person_reads_a_history_with_sql() {
         })
         .unwrap();
     assert_eq!(event, (0, "run_started".into(), None, 42));
+}
+
+#[test]
+fn a_person_reads_an_inbox_with_sql() {
+    let place = Place::new();
+    let world = place.open();
+    let run = RunId::from_bits(1);
+    block_on(world.start(vec![new_start(run)])).unwrap().remove(0).unwrap();
+    let outcome = Outcome::Completed(Payload::json(&42).unwrap());
+    let bodies = [
+        MessageBody::Terminate { reason: "enough".into() },
+        MessageBody::Wake { op: Some(OpNumber(3)) },
+        MessageBody::ChildEnded { op: OpNumber(4), outcome },
+    ];
+    let messages = (1..).zip(bodies).map(|(id, body)| {
+        let (id, headers) = (MessageId::from_bits(id), Headers::new());
+        NewMessage { id, run, body, headers }
+    });
+    block_on(world.send(messages.collect())).unwrap().into_iter().for_each(|sent| assert!(sent.is_ok()));
+    let connection = rusqlite::Connection::open(place.path()).unwrap();
+    let sql = "SELECT concat_ws(' ', kind, op, outcome, body) FROM inbox ORDER BY position";
+    let mut statement = connection.prepare(sql).unwrap();
+    let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let rows: Vec<String> = rows.map(Result::unwrap).collect();
+    assert_eq!(rows, ["terminate enough", "wake 3", "child_ended 4 completed 42"]);
+}
+
+#[test]
+fn tags_survive_what_c_strings_lose() {
+    let place = Place::new();
+    let world = place.open();
+    let run = RunId::from_bits(1);
+    let tags = [("a\0b", "1"), ("a\0c", "\0"), ("\"'\\", "é\u{1}")];
+    let tags = tags.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let start = Start { tags, ..new_start(run) };
+    block_on(world.start(vec![start.clone()])).unwrap().remove(0).unwrap();
+    assert_eq!(block_on(world.run(run)).unwrap().tags, start.tags);
 }

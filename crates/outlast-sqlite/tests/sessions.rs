@@ -7,12 +7,12 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Place, block_on};
+use common::{Place, block_on, new_start};
 use outlast_core::event::FORMAT;
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Claimed, Code, Event, Headers, Join, OpNumber, Payload, RunId, SessionId, Start, Status,
-    Then, Turn, TurnId, World, WorldError,
+    ClaimRequest, Claimed, Code, Event, Join, OpNumber, RunId, SessionId, Status, Then, Turn, TurnId, World,
+    WorldError,
 };
 use outlast_sqlite::SqliteWorld;
 
@@ -33,16 +33,7 @@ fn join(world: &SqliteWorld, session: SessionId) {
 }
 
 fn start(world: &SqliteWorld) {
-    let start = Start {
-        run: RUN,
-        turn: TurnId::from_bits(4),
-        workflow: "w".into(),
-        version: 1,
-        key: None,
-        input: Payload::null(),
-        headers: Headers::new(),
-    };
-    block_on(world.start(vec![start])).unwrap().remove(0).unwrap();
+    block_on(world.start(vec![new_start(RUN)])).unwrap().remove(0).unwrap();
 }
 
 fn claim(world: &SqliteWorld, session: SessionId) -> Vec<Claimed> {
@@ -52,6 +43,7 @@ fn claim(world: &SqliteWorld, session: SessionId) -> Vec<Claimed> {
         build: "b".into(),
         format: FORMAT,
         suspect: true,
+        ends_overdue: false,
         known: Arc::new(|_, _| false),
     };
     block_on(world.claim(session, request)).unwrap().claimed
@@ -70,6 +62,8 @@ fn step(place: &Place, from: TurnId, seq: u64, id: u128, then: Then) -> Turn {
         consumed: 0,
         fired_until: None,
         clears_crashes: false,
+        clears_deadline: false,
+        beyond: None,
         then,
     }
 }

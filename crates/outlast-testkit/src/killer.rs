@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Held, Hosts, Join, Message,
-    NewMessage, Page, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn, TurnRecord, Work,
-    WorkerView, World, WorldError,
+    NewMessage, Page, Pruned, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
+    TurnRecord, Work, WorkerView, World, WorldError,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -16,7 +16,7 @@ use rustix::process::{Signal, getpid, kill_process};
 ///
 /// Every call that may write has two points: just before it, when nothing is written, and just after
 /// its answer came, when all is written and the caller has not seen it. These calls are `start`, `send`,
-/// `join`, `claim`, `commit`, `leave`, `takeover` and `resume`. A claim that brings no run has only the
+/// `join`, `claim`, `commit`, `leave`, `takeover`, `resume` and `prune`. A claim that brings no run has only the
 /// first. A beat has none: it comes by time, not by what the program does.
 ///
 /// So a program that is run once per point, killed there and run again, has survived a crash between
@@ -155,6 +155,18 @@ impl World for KillerWorld {
 
     fn hosts(&self) -> &Hosts {
         self.inner.hosts()
+    }
+
+    async fn prune(
+        &self,
+        before: Timestamp,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Pruned, WorldError> {
+        self.point();
+        let answer = self.inner.prune(before, after, limit).await;
+        self.point();
+        answer
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

@@ -6,6 +6,7 @@
 
 mod drive;
 mod inbox;
+mod make;
 mod op;
 mod runs;
 mod work;

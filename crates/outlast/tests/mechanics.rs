@@ -11,6 +11,7 @@ mod mechanics {
 
     mod blocking;
     mod cancel;
+    mod children;
     mod drops;
     mod heartbeat;
     mod inbox;

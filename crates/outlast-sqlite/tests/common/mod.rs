@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
 use std::thread::Thread;
 
-use outlast_core::WorldError;
+use outlast_core::{Headers, Payload, RunId, Start, Tags, TurnId, WorldError};
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 use outlast_testkit::TestClock;
 
@@ -33,6 +33,24 @@ impl Place {
     #[allow(dead_code, reason = "not every test opens a good file")]
     pub(crate) fn open(&self) -> SqliteWorld {
         self.try_open().unwrap()
+    }
+}
+
+/// A start of workflow `w` with nothing special about it.
+#[allow(dead_code, reason = "not every test starts a run")]
+pub(crate) fn new_start(run: RunId) -> Start {
+    Start {
+        run,
+        turn: TurnId::from_bits(run.bits()),
+        workflow: "w".into(),
+        version: 1,
+        key: None,
+        input: Payload::null(),
+        headers: Headers::new(),
+        tags: Tags::new(),
+        parent: None,
+        not_before: None,
+        deadline: None,
     }
 }
 

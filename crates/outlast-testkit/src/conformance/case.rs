@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use outlast_core::limits::SESSION_DEFAULT;
+use outlast_core::limits::{BATCH_STARTS_MAX, SESSION_DEFAULT};
 use outlast_core::turn::From;
 use outlast_core::{
-    Claimed, Code, Counts, Headers, IdSource, Join, MessageBody, MessageId, NewMessage, Payload, RunId,
-    RunView, SessionId, Start, StartKey, Started, Status, Then, Turn, TurnId, World, WorldError,
+    Claimed, Code, Counts, Headers, IdSource, Join, MessageBody, MessageId, NewChild, NewMessage, OpNumber,
+    Parent, Payload, RunId, RunQuery, RunView, SessionId, Start, StartKey, Started, Status, Tags, Then,
+    Timestamp, Turn, TurnId, World, WorldError,
 };
 use parking_lot::Mutex;
 
@@ -54,19 +56,32 @@ impl Case {
             key: None,
             input: Payload::null(),
             headers: Headers::new(),
+            tags: Tags::new(),
+            parent: None,
+            not_before: None,
+            deadline: None,
         }
     }
 
     /// A start with a key and an input.
     pub fn new_keyed_start(&self, workflow: &str, key: &str, input: &str) -> Start {
         let input = text(input);
-        let key = Some(StartKey { text: key.into(), digest: input.digest() });
+        let key = Some(StartKey { text: key.into(), digest: input.digest(), window: None });
         Start { key, input, ..self.new_start(workflow) }
     }
 
     /// Starts a run of the workflow.
     pub async fn start(&self, workflow: &str) -> RunId {
         self.try_start(self.new_start(workflow)).await.expect("the world starts a run").run
+    }
+
+    /// Starts so many runs of the workflow.
+    pub async fn start_many(&self, workflow: &str, count: usize) -> Vec<RunId> {
+        let starts: Vec<Start> = (0..count).map(|_| self.new_start(workflow)).collect();
+        for part in starts.chunks(BATCH_STARTS_MAX) {
+            self.world.start(part.to_vec()).await.expect("the world starts runs");
+        }
+        starts.iter().map(|start| start.run).collect()
     }
 
     /// Starts the run.
@@ -76,14 +91,30 @@ impl Case {
 
     /// A payload for hook `h` that nobody has sent yet.
     pub fn new_message(&self, run: RunId, payload: &str) -> NewMessage {
-        let body = MessageBody::Hook { name: "h".into(), payload: text(payload) };
-        NewMessage { id: MessageId::from_bits(self.id()), run, body, headers: Headers::new() }
+        self.new_message_of(run, MessageBody::Hook { name: "h".into(), payload: text(payload) })
     }
 
     /// A cancel that nobody has sent yet.
     pub fn new_cancel(&self, run: RunId) -> NewMessage {
-        let body = MessageBody::Cancel { reason: "enough".into() };
+        self.new_message_of(run, MessageBody::Cancel { reason: "enough".into() })
+    }
+
+    /// A message that says this and that nobody has sent yet.
+    pub fn new_message_of(&self, run: RunId, body: MessageBody) -> NewMessage {
         NewMessage { id: MessageId::from_bits(self.id()), run, body, headers: Headers::new() }
+    }
+
+    /// A child of the run, asked for by this operation, that nobody has started yet. Its parent awaits
+    /// its end, and does not want to know which run it is.
+    pub fn new_child(&self, parent: RunId, op: u32, workflow: &str) -> NewChild {
+        let parent = Parent { run: parent, op: OpNumber(op), root: parent, awaits: true };
+        let start = Start { parent: Some(parent), ..self.new_start(workflow) };
+        NewChild { start, wants_answer: false }
+    }
+
+    /// The moment so many seconds from now.
+    pub fn later(&self, seconds: u64) -> Timestamp {
+        self.clock.now().plus(Duration::from_secs(seconds))
     }
 
     /// Sends the run a payload; answers its position.
@@ -94,6 +125,12 @@ impl Case {
     /// Sends the run a cancel.
     pub async fn cancel(&self, run: RunId) -> u64 {
         self.try_send(self.new_cancel(run)).await.expect("the world takes a cancel")
+    }
+
+    /// Sends the run a terminate.
+    pub async fn terminate(&self, run: RunId) -> u64 {
+        let body = MessageBody::Terminate { reason: "enough".into() };
+        self.try_send(self.new_message_of(run, body)).await.expect("the world takes a terminate")
     }
 
     /// Sends the message.
@@ -115,6 +152,18 @@ impl Case {
     pub async fn kinds(&self, run: RunId) -> Vec<&'static str> {
         let history = self.world.history(run, 0, usize::MAX).await.expect("the world knows the run");
         history.iter().flat_map(|turn| turn.events.iter().map(|event| event.kind())).collect()
+    }
+
+    /// What the run was ever told, in order.
+    pub async fn told(&self, run: RunId) -> Vec<MessageBody> {
+        let inbox = self.world.inbox(run, 0).await.expect("the world knows the run");
+        inbox.into_iter().map(|message| message.body).collect()
+    }
+
+    /// The ids of the runs that the query lists.
+    pub async fn listed(&self, query: RunQuery) -> Vec<RunId> {
+        let page = self.world.runs(query).await.expect("the world lists its runs");
+        page.runs.iter().map(|run| run.id).collect()
     }
 
     /// How many runs are in each status that has any.
@@ -181,14 +230,20 @@ impl Case {
         claimed
     }
 
-    /// A run that the worker, which has its code, has parked with this wait; nobody else had work.
-    pub async fn parked(&self, worker: &Worker, then: Then) -> RunId {
+    /// A new run that the worker, which has its code, holds; nobody else had work.
+    pub async fn held(&self, worker: &Worker) -> Claimed {
         let run = self.start(&worker.code[0].workflow).await;
         let claimed = worker.claim_one().await;
         assert_eq!(claimed.run, run);
+        claimed
+    }
+
+    /// A run that the worker, which has its code, has parked with this wait; nobody else had work.
+    pub async fn parked(&self, worker: &Worker, then: Then) -> RunId {
+        let claimed = self.held(worker).await;
         let turn = Turn { then, ..self.turn(&claimed) };
         worker.commit(turn).await.expect("the holder parks its run");
-        run
+        claimed.run
     }
 
     /// A run that ended with an output.
@@ -213,6 +268,8 @@ impl Case {
             consumed: claimed.consumed + claimed.inbox.len() as u64,
             fired_until: None,
             clears_crashes: claimed.crashes > 0,
+            clears_deadline: false,
+            beyond: None,
             then: Then::Hold,
         }
     }
@@ -227,6 +284,8 @@ impl Case {
             events: Vec::new(),
             fired_until: None,
             clears_crashes: false,
+            clears_deadline: false,
+            beyond: None,
             then: Then::Hold,
             ..turn.clone()
         }
@@ -245,6 +304,8 @@ impl Case {
             consumed: 0,
             fired_until: None,
             clears_crashes: false,
+            clears_deadline: false,
+            beyond: None,
             then: Then::Hold,
         }
     }

@@ -20,6 +20,7 @@ macro_rules! conformance {
                 a_repeated_turn_from_a_start_answers_as_before,
                 a_run_may_end_in_the_turn_that_starts_it,
                 a_run_that_is_stuck_in_the_turn_that_starts_it_has_begun,
+                a_batch_of_starts_has_a_limit,
             }
             keys {
                 the_same_key_returns_the_same_run,
@@ -34,6 +35,12 @@ macro_rules! conformance {
                 a_turn_from_a_start_with_a_known_key_writes_nothing,
                 a_turn_from_a_start_with_another_workflows_key_conflicts,
                 a_key_past_its_limit_is_refused,
+                a_key_counts_within_the_window,
+                a_key_without_a_window_counts_for_ever,
+                a_run_goes_on_without_its_key,
+                a_key_past_its_window_conflicts_with_nothing,
+                a_start_repeated_after_its_key_was_lost_answers_as_before,
+                a_turn_and_a_child_take_a_key_past_its_window,
             }
             history {
                 a_history_is_gap_free_and_in_order,
@@ -63,6 +70,7 @@ macro_rules! conformance {
                 a_run_that_reads_can_be_sent_more_than_an_inbox_holds,
                 a_message_wakes_a_waiting_run,
                 a_message_keeps_its_headers,
+                a_full_inbox_takes_what_the_engine_needs,
             }
             waits {
                 a_message_between_the_read_and_the_wait_is_not_lost,
@@ -80,6 +88,17 @@ macro_rules! conformance {
                 a_run_without_code_is_not_in_sight,
                 a_restart_honours_the_remaining_wait,
                 the_worlds_clock_is_the_only_one,
+            }
+            delays {
+                a_delayed_run_begins_at_its_moment,
+                a_claim_tells_when_a_delayed_run_is_due,
+                a_moment_that_has_come_delays_nothing,
+                a_message_does_not_make_a_delayed_run_begin,
+                a_delayed_run_is_ended_at_once,
+                a_delayed_run_stands_in_line_by_its_moment,
+                a_run_that_was_delayed_is_woken_as_any_other,
+                a_repeated_delayed_start_changes_nothing,
+                joins_and_takeovers_do_not_make_a_delayed_run_begin,
             }
             claim {
                 a_claimed_run_is_running_and_held,
@@ -121,6 +140,58 @@ macro_rules! conformance {
                 a_timer_fires_before_an_answer_that_came_too_late,
                 the_end_is_final,
                 a_run_may_end_with_unread_messages,
+            }
+            children {
+                a_child_is_started_with_its_parents_turn,
+                a_child_is_started_like_any_run,
+                a_child_that_is_started_tells_nobody,
+                a_parent_that_wants_to_know_is_told_which_run_its_child_is,
+                an_answer_wakes_a_parent_that_goes_to_wait_with_the_same_turn,
+                an_answer_is_behind_what_the_turn_has_read,
+                answers_come_in_the_order_of_the_children,
+                a_refused_child_is_told_to_its_parent,
+                a_child_with_another_workflows_key_is_refused,
+                a_key_names_the_child_of_a_parent_that_wants_to_know,
+                an_awaited_child_whose_key_names_a_run_is_refused,
+                the_key_of_a_child_names_it,
+                a_child_that_is_there_already_counts_as_started,
+                a_repeated_turn_has_its_children_once,
+                a_turn_repeated_after_its_child_ended_changes_nothing,
+                a_turn_that_ends_its_run_is_told_nothing,
+                a_stuck_turn_does_nothing_beyond_its_run,
+                a_refused_turn_does_nothing_beyond_its_run,
+                a_turn_from_a_start_may_have_children,
+                a_run_held_from_its_start_reads_its_answer,
+                a_turn_from_a_start_that_existed_has_no_children,
+                a_full_inbox_takes_an_answer,
+                a_parent_is_kept_as_it_was_told,
+            }
+            beyond {
+                a_message_of_a_turn_wakes_its_run,
+                a_message_of_a_turn_to_a_held_run_is_unread,
+                an_end_and_a_wait_in_one_call_do_not_miss_each_other,
+                a_timer_does_not_fire_over_a_neighbours_message,
+                a_message_of_a_turn_that_cannot_arrive_is_dropped,
+                a_message_of_a_turn_arrives_once,
+                the_messages_of_a_turn_keep_their_order,
+                a_child_can_be_told_something_in_the_turn_that_starts_it,
+                a_message_of_a_turn_does_not_free_a_stuck_run,
+                a_turn_from_a_start_sends_messages,
+                a_message_reaches_a_run_that_its_worker_lets_go_in_the_same_call,
+                every_sort_of_message_survives,
+                a_session_that_is_gone_sends_nothing,
+            }
+            tags {
+                the_tags_of_a_start_are_on_the_run,
+                tags_past_their_limits_are_refused,
+                a_turn_sets_tags,
+                an_old_turn_does_not_bring_its_tags_back,
+                a_turn_from_a_start_sets_tags,
+                tags_outlive_the_end,
+                runs_are_found_by_their_tags,
+                tags_are_compared_exactly,
+                a_list_by_tag_is_paged,
+                a_turn_with_tags_alone_is_committed,
             }
             fencing {
                 a_session_that_does_not_hold_the_run_is_fenced,
@@ -181,6 +252,42 @@ macro_rules! conformance {
                 a_run_that_needs_no_code_needs_no_format,
                 a_cancel_that_came_while_held_counts_after_a_release,
             }
+            terminate {
+                a_run_that_is_terminated_needs_no_code,
+                a_run_that_is_terminated_is_given_once,
+                a_fresh_run_that_is_terminated_needs_no_code,
+                a_stuck_run_is_terminated_by_any_build,
+                a_barred_build_may_terminate,
+                a_cancel_frees_a_stuck_run_only_before_its_first_turn,
+                a_held_run_that_is_terminated_stays_with_its_holder,
+                a_terminate_that_came_while_held_counts_afterwards,
+                a_terminate_that_came_before_a_run_got_stuck_counts,
+                a_run_that_is_terminated_needs_no_format,
+                a_terminate_that_was_consumed_counts_no_more,
+                a_wake_needs_the_code,
+            }
+            deadlines {
+                a_deadline_is_on_the_run_and_in_its_claim,
+                a_turn_from_a_start_keeps_its_deadline,
+                a_turn_clears_the_deadline,
+                a_turn_from_a_start_clears_the_deadline,
+                a_stuck_turn_keeps_the_deadline,
+                the_end_clears_the_deadline,
+                a_deadline_before_the_begin_is_refused,
+                a_deadline_makes_no_run_ready,
+                a_run_is_overdue_after_the_grace,
+                an_overdue_run_is_given_once,
+                an_overdue_run_that_is_ready_is_given_to_its_code_as_usual,
+                a_ready_run_is_overdue_to_those_without_its_code,
+                an_overdue_run_that_needs_no_code_is_given_as_usual,
+                an_overdue_stuck_run_is_given_to_any_build,
+                a_barred_build_ends_an_overdue_run,
+                a_held_run_is_not_overdue,
+                a_run_that_was_taken_over_is_overdue,
+                a_claim_tells_when_the_next_run_is_overdue,
+                the_longest_overdue_comes_first,
+                an_overdue_run_needs_no_format,
+            }
             lists {
                 a_list_is_sorted_both_ways,
                 a_listed_run_is_the_whole_view,
@@ -191,6 +298,16 @@ macro_rules! conformance {
                 pages_are_stable_while_runs_are_added,
                 a_filtered_list_is_paged,
                 a_page_has_a_limit,
+                a_list_is_filtered_by_parent,
+                a_list_is_filtered_by_root,
+                a_list_is_filtered_by_time,
+                a_list_is_filtered_by_text,
+                a_text_is_found_in_every_alphabet,
+                filters_hold_together,
+                pages_are_walked_both_ways,
+                a_page_in_front_holds_the_last_of_those_in_front,
+                two_cursors_bound_a_list,
+                a_list_by_key_keeps_to_its_cursors,
             }
             counts {
                 counts_follow_every_change,
@@ -214,6 +331,23 @@ macro_rules! conformance {
                 a_change_between_claim_and_waiting_is_not_missed,
                 without_a_change_it_completes_at_its_moment,
                 the_work_that_follows_a_change_is_under_way_without_a_gap,
+                what_a_turn_does_beyond_its_run_is_a_change,
+                a_terminate_is_a_change,
+                an_earlier_deadline_is_a_change,
+            }
+            prune {
+                a_pruned_run_is_forgotten,
+                a_run_that_ended_later_is_kept,
+                a_run_that_has_not_ended_is_kept,
+                every_ended_run_is_pruned,
+                pruning_goes_on_where_it_stopped,
+                a_full_call_is_not_the_last,
+                one_call_prunes_no_more_than_its_limit,
+                a_repeated_call_forgets_nothing_more,
+                the_key_of_a_pruned_run_is_free,
+                pruning_leaves_a_key_to_the_run_that_has_it,
+                the_children_of_a_pruned_run_are_kept,
+                pages_go_on_behind_a_pruned_run,
             }
         }
     };

@@ -67,6 +67,41 @@ pub async fn a_wait_that_ends_at_once_is_a_change(case: Case) {
     learns_of(&case, &other, async || worker.commit_done(turn).await).await;
 }
 
+/// What a turn does beyond its run is a change: a child, a message, an answer to the run it holds.
+pub async fn what_a_turn_does_beyond_its_run_is_a_change(case: Case) {
+    let (worker, other) = (case.join("wf").await, case.join("other").await);
+    let waiting = case.parked(&other, wait()).await;
+    let claimed = case.held(&worker).await;
+    let first = case.turn(&claimed).steps(1).child(case.new_child(claimed.run, 0, "other"));
+    learns_of(&case, &other, async || worker.commit_done(first.clone()).await).await;
+    other.claim_one().await;
+    let second = case.turn_after(&first).steps(1).sending(case.new_cancel(waiting));
+    learns_of(&case, &other, async || worker.commit_done(second.clone()).await).await;
+    let child = outlast_core::NewChild { wants_answer: true, ..case.new_child(claimed.run, 1, "none") };
+    let third = case.turn_after(&second).steps(1).child(child);
+    learns_of(&case, &worker, async || worker.commit_done(third).await).await;
+}
+
+/// A terminate is a change to those without the code too, also when the run is stuck.
+pub async fn a_terminate_is_a_change(case: Case) {
+    let (worker, other) = (case.join("wf").await, case.join("other").await);
+    let run = case.parked(&worker, stuck()).await;
+    learns_of(&case, &other, async || case.terminate(run).await).await;
+    assert_eq!(other.claim_one().await.run, run);
+}
+
+/// A deadline that comes before those that were known is a change.
+pub async fn an_earlier_deadline_is_a_change(case: Case) {
+    let (worker, other) = (case.join("wf").await, case.join("other").await);
+    let starts = [3_600, 60]
+        .map(|seconds| outlast_core::Start { deadline: Some(case.later(seconds)), ..case.new_start("wf") });
+    for start in starts {
+        case.try_start(start).await.unwrap();
+        let turn = case.turn(&worker.claim_one().await).steps(1).then(wait());
+        learns_of(&case, &other, async || worker.commit_done(turn).await).await;
+    }
+}
+
 /// What changed between the claim and the wait for a change is not missed.
 pub async fn a_change_between_claim_and_waiting_is_not_missed(case: Case) {
     let worker = case.join("wf").await;

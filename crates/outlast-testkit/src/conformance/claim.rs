@@ -60,8 +60,7 @@ pub async fn a_claim_brings_no_more_than_it_asks_for(case: Case) {
 
 /// However much is asked for, one claim has a limit.
 pub async fn a_claim_has_a_limit(case: Case) {
-    let starts = (0..=CLAIM_RUNS_MAX).map(|_| case.new_start("wf")).collect();
-    case.world.start(starts).await.unwrap();
+    case.start_many("wf", CLAIM_RUNS_MAX + 1).await;
     let worker = case.join("wf").await;
     let many = ClaimRequest { limit: usize::MAX, ..worker.request() };
     assert_eq!(worker.work(many).await.claimed.len(), CLAIM_RUNS_MAX);
@@ -134,8 +133,7 @@ pub async fn a_held_run_is_not_given_again(case: Case) {
 
 /// Workers of two processes that claim at the same time never hold the same run.
 pub async fn two_workers_never_hold_one_run(case: Case) {
-    let starts = (0..40).map(|_| case.new_start("wf")).collect();
-    case.world.start(starts).await.unwrap();
+    case.start_many("wf", 40).await;
     let workers = [case.join("wf").await, case.join_elsewhere("wf").await];
     let claims = (0..8).map(|index| {
         let worker = &workers[index % 2];

@@ -1,9 +1,9 @@
 //! Inboxes: kept, in order, once.
 
 use outlast_core::limits::INBOX_MESSAGES_MAX;
-use outlast_core::{MessageBody, Status, Then};
+use outlast_core::{MessageBody, OpNumber, Outcome, Status, Then};
 
-use super::shape::{Shape, wait};
+use super::shape::{Shape, failure, wait};
 use super::{Case, assert_refused};
 
 /// Messages keep the order in which they were sent, and are numbered from 1.
@@ -153,4 +153,25 @@ pub async fn a_message_keeps_its_headers(case: Case) {
     let inbox = case.world.inbox(run, 0).await.unwrap();
     assert_eq!((&inbox[0].headers, &inbox[0].body), (&message.headers, &message.body));
     assert_eq!(case.status(run).await, Status::Pending, "a message does not change the status");
+}
+
+/// A full inbox takes what the engine needs, and refuses a wake, which it can do without.
+pub async fn a_full_inbox_takes_what_the_engine_needs(case: Case) {
+    let run = case.start("wf").await;
+    let batch = (0..INBOX_MESSAGES_MAX).map(|_| case.new_message(run, "x")).collect();
+    case.world.send(batch).await.unwrap();
+    let op = OpNumber(0);
+    assert_refused!(case.try_send(case.new_message_of(run, MessageBody::Wake { op: None })).await, Limit);
+    for (index, body) in [
+        MessageBody::Terminate { reason: "enough".into() },
+        MessageBody::ChildStarted { op, run },
+        MessageBody::ChildEnded { op, outcome: Outcome::Failed(failure()) },
+        MessageBody::Refused { op, failure: failure() },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let position = INBOX_MESSAGES_MAX + 1 + index as u64;
+        assert_eq!(case.try_send(case.new_message_of(run, body)).await, Ok(position));
+    }
 }

@@ -1,8 +1,10 @@
 //! Keys: one run per key.
 
+use std::time::Duration;
+
 use outlast_core::limits::KEY_BYTES_MAX;
 use outlast_core::turn::Committed;
-use outlast_core::{RunId, Started};
+use outlast_core::{RunId, Start, Started};
 
 use super::shape::Shape;
 use super::{Case, all, assert_refused};
@@ -119,4 +121,83 @@ pub async fn a_key_past_its_limit_is_refused(case: Case) {
     assert!(case.try_start(longest).await.is_ok());
     let longer = case.new_keyed_start("wf", &"k".repeat(KEY_BYTES_MAX + 1), "in");
     assert_refused!(case.try_start(longer).await, Limit);
+}
+
+/// A start with a key and a window.
+fn windowed(case: &Case, workflow: &str, input: &str, seconds: u64) -> Start {
+    let mut start = case.new_keyed_start(workflow, "k", input);
+    start.key.as_mut().unwrap().window = Some(Duration::from_secs(seconds));
+    start
+}
+
+/// Within its window a start returns the run of the key; when that is over, it begins a new one.
+pub async fn a_key_counts_within_the_window(case: Case) {
+    let first = case.try_start(case.new_keyed_start("wf", "k", "in")).await.unwrap().run;
+    case.clock.advance("59s999ms999us");
+    let within = case.try_start(windowed(&case, "wf", "in", 60)).await;
+    assert_eq!(within, Ok(Started { run: first, is_new: false }));
+    case.clock.advance("1us");
+    let start = windowed(&case, "wf", "in", 60);
+    assert_eq!(case.try_start(start.clone()).await, Ok(Started { run: start.run, is_new: true }));
+    assert_eq!((case.view(first).await.key, case.view(start.run).await.key), (None, Some("k".into())));
+    let query = outlast_core::RunQuery { key: Some("k".into()), limit: 10, ..Default::default() };
+    assert_eq!(case.listed(query).await, [start.run]);
+}
+
+/// The window is that of the later start: without one, a key counts for ever.
+pub async fn a_key_without_a_window_counts_for_ever(case: Case) {
+    let first = case.try_start(windowed(&case, "wf", "in", 60)).await.unwrap().run;
+    case.clock.advance("1000d");
+    let later = case.try_start(case.new_keyed_start("wf", "k", "in")).await;
+    assert_eq!(later, Ok(Started { run: first, is_new: false }));
+}
+
+/// The window begins with the run's start, not with its end, and the run goes on without its key.
+pub async fn a_run_goes_on_without_its_key(case: Case) {
+    let worker = case.join("wf").await;
+    let first = case.try_start(windowed(&case, "wf", "in", 60)).await.unwrap().run;
+    let claimed = worker.claim_one().await;
+    case.clock.advance("1m");
+    let second = case.try_start(windowed(&case, "wf", "in", 60)).await.unwrap();
+    assert!(second.is_new);
+    worker.commit_done(case.turn(&claimed).completing("out")).await;
+    assert_eq!((case.kinds(first).await.len(), case.view(first).await.key), (2, None));
+}
+
+/// A key past its window is free for another workflow and another input.
+pub async fn a_key_past_its_window_conflicts_with_nothing(case: Case) {
+    case.try_start(case.new_keyed_start("wf", "k", "in")).await.unwrap();
+    assert_refused!(case.try_start(windowed(&case, "other", "in", 60)).await, Conflict);
+    case.clock.advance("1m");
+    let start = windowed(&case, "other", "another input", 60);
+    assert_eq!(case.try_start(start.clone()).await, Ok(Started { run: start.run, is_new: true }));
+    assert_refused!(case.try_start(case.new_keyed_start("wf", "k", "in")).await, Conflict);
+}
+
+/// A start that is repeated after its run lost the key answers as before, and takes nothing back.
+pub async fn a_start_repeated_after_its_key_was_lost_answers_as_before(case: Case) {
+    let start = windowed(&case, "wf", "in", 60);
+    let first = case.try_start(start.clone()).await;
+    case.clock.advance("1m");
+    let second = case.try_start(windowed(&case, "wf", "in", 60)).await.unwrap().run;
+    assert_eq!(case.try_start(start).await, first);
+    let again = case.try_start(case.new_keyed_start("wf", "k", "in")).await;
+    assert_eq!(again, Ok(Started { run: second, is_new: false }));
+}
+
+/// A turn from a start and a child take a key past its window as a start does.
+pub async fn a_turn_and_a_child_take_a_key_past_its_window(case: Case) {
+    let worker = case.join("wf").await;
+    let turn = case.starting_turn(windowed(&case, "wf", "in", 60));
+    worker.commit_done(turn.clone()).await;
+    case.clock.advance("1m");
+    let again = case.starting_turn(windowed(&case, "wf", "in", 60));
+    worker.commit_done(again.clone()).await;
+    assert_eq!((case.view(turn.run).await.key, case.view(again.run).await.key), (None, Some("k".into())));
+    case.clock.advance("1m");
+    let mut child = case.new_child(again.run, 3, "child");
+    child.start = Start { parent: child.start.parent, ..windowed(&case, "child", "in", 60) };
+    worker.commit_done(case.turn_after(&again).child(child.clone())).await;
+    assert_eq!(case.view(again.run).await.key, None);
+    assert_eq!(case.view(child.start.run).await.key.as_deref(), Some("k"));
 }

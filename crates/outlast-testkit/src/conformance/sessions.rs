@@ -23,6 +23,7 @@ pub async fn the_joined_workers_are_listed(case: Case) {
     assert_eq!(sessions, [(first.session, 0), (second.session, 1)]);
     let view = &workers[1];
     assert_eq!((&*view.host, view.pid, &*view.build), ("host", 7, "build-2"));
+    assert_eq!(view.code, *second.code);
     assert_eq!((view.joined_at, view.expires_at), (joined_at, joined_at.plus(Duration::from_secs(10))));
     first.leave().await;
     assert_eq!(case.world.workers().await.unwrap().len(), 1);

@@ -1,7 +1,8 @@
 //! Short words for the shape of a turn.
 
 use outlast_core::{
-    Event, Failure, FailureKind, OpNumber, Status, Stuck, StuckReason, Then, Timestamp, Turn, Wait,
+    Event, Failure, FailureKind, NewChild, NewMessage, OpNumber, Status, Stuck, StuckReason, Then, Timestamp,
+    Turn, Wait,
 };
 
 use super::case::{BUILD, text};
@@ -26,6 +27,18 @@ pub(crate) trait Shape: Sized {
     /// The turn ends the run as cancelled.
     #[must_use]
     fn cancelling(self) -> Self;
+    /// The turn ends the run without its code.
+    #[must_use]
+    fn terminating(self) -> Self;
+    /// The turn also starts this child.
+    #[must_use]
+    fn child(self, child: NewChild) -> Self;
+    /// The turn also sends this message.
+    #[must_use]
+    fn sending(self, message: NewMessage) -> Self;
+    /// The turn also sets this tag.
+    #[must_use]
+    fn tagged(self, name: &str, value: &str) -> Self;
     /// The turn fires timers up to this moment.
     #[must_use]
     fn firing(self, until: Timestamp) -> Self;
@@ -63,6 +76,26 @@ impl Shape for Turn {
     fn cancelling(mut self) -> Self {
         self.events.push(Event::RunCancelled { failure: failure() });
         self.then(Then::End(Status::Cancelled))
+    }
+
+    fn terminating(mut self) -> Self {
+        self.events.push(Event::RunTerminated { failure: failure() });
+        self.then(Then::End(Status::Cancelled))
+    }
+
+    fn child(mut self, child: NewChild) -> Self {
+        self.beyond.get_or_insert_default().children.push(child);
+        self
+    }
+
+    fn sending(mut self, message: NewMessage) -> Self {
+        self.beyond.get_or_insert_default().messages.push(message);
+        self
+    }
+
+    fn tagged(mut self, name: &str, value: &str) -> Self {
+        self.beyond.get_or_insert_default().tags.insert(name.into(), value.into());
+        self
     }
 
     fn firing(self, until: Timestamp) -> Self {

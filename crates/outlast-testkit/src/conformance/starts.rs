@@ -1,6 +1,6 @@
 //! Starting runs.
 
-use outlast_core::limits::NAME_BYTES_MAX;
+use outlast_core::limits::{BATCH_STARTS_MAX, NAME_BYTES_MAX};
 use outlast_core::{Event, RunId, Started, Status};
 
 use super::case::{BUILD, text};
@@ -115,4 +115,13 @@ pub async fn a_run_that_is_stuck_in_the_turn_that_starts_it_has_begun(case: Case
     let claimed = other.claim_one().await;
     assert_eq!((claimed.seq, claimed.is_fresh), (1, true));
     assert_ne!(&*other.build, BUILD);
+}
+
+/// One call starts no more than its limit, and then nothing at all.
+pub async fn a_batch_of_starts_has_a_limit(case: Case) {
+    let mut starts: Vec<_> = (0..=BATCH_STARTS_MAX).map(|_| case.new_start("wf")).collect();
+    assert_refused!(case.world.start(starts.clone()).await, Limit);
+    assert!(case.counts().await.is_empty());
+    starts.pop();
+    assert_eq!(case.world.start(starts).await.unwrap().len(), BATCH_STARTS_MAX);
 }

@@ -93,7 +93,10 @@ pub async fn only_a_stuck_run_is_resumed(case: Case) {
 /// A stuck run keeps what it is sent, and stays stuck.
 pub async fn a_message_to_a_stuck_run_is_kept_and_changes_nothing(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join_build("wf", "build-2").await);
-    let run = case.parked(&worker, stuck()).await;
+    let run = case.start("wf").await;
+    let turn = case.turn(&worker.claim_one().await).steps(1);
+    worker.commit_done(turn.clone()).await;
+    worker.commit_done(case.turn_after(&turn).then(stuck())).await;
     case.tell(run, "a").await;
     case.cancel(run).await;
     worker.claim_nothing().await;

@@ -29,6 +29,7 @@ impl Worker {
             build: self.build.clone(),
             format: FORMAT,
             suspect: true,
+            ends_overdue: false,
             known: Arc::new(|_, _| false),
         }
     }
@@ -41,6 +42,11 @@ impl Worker {
     /// Claims what it can get.
     pub async fn claim(&self) -> Vec<Claimed> {
         self.work(self.request()).await.claimed
+    }
+
+    /// Claims what it can get, overdue runs among it.
+    pub async fn claim_overdue(&self) -> Vec<Claimed> {
+        self.work(ClaimRequest { ends_overdue: true, ..self.request() }).await.claimed
     }
 
     /// Claims, and gets exactly one run.

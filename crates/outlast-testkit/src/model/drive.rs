@@ -5,26 +5,14 @@ use std::time::Duration;
 
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Join, NewMessage, Order, RunQuery, SessionId, Start, Then, Timestamp, Turn, TurnId, Work,
+    ClaimRequest, Join, Message, MessageBody, MessageId, Order, Page, RunQuery, RunView, Turn, Work,
 };
 
-use super::op::{Mistake, Op, Shape, ThenKind};
+use super::make::{self, Done, pick};
+use super::op::Op;
 use super::runs::{Model, Refusal, timeless};
-use super::work::Brought;
-use crate::conformance::shape::{Shape as _, stuck_by, wait, wait_until};
-use crate::conformance::{Case, Worker, one};
-
-const WORKFLOWS: [&str; 2] = ["a", "b"];
-
-/// What has been done so far, to be repeated later.
-#[derive(Default)]
-struct Done {
-    starts: Vec<Start>,
-    messages: Vec<NewMessage>,
-    turns: Vec<(SessionId, Turn)>,
-    // Sessions stay known after they are gone, so that fencing is tried too.
-    workers: Vec<(Option<Worker>, Join, bool)>,
-}
+use super::work::{Brought, Facts};
+use crate::conformance::{Case, one};
 
 /// Applies the operations; says where the world differs from the model.
 pub(super) async fn drive(case: &Case, ops: &[Op]) -> Result<(), String> {
@@ -51,14 +39,14 @@ pub(super) async fn drive(case: &Case, ops: &[Op]) -> Result<(), String> {
 async fn drive_client(case: &Case, op: &Op, model: &mut Model, done: &mut Done) -> Result<(), String> {
     let now = case.clock.now();
     let start = match op {
-        Op::Start { workflow, key, input } => new_start(case, *workflow, *key, *input),
+        Op::Start { start } => make::start(case, *start),
         Op::RepeatStart { start } => match pick(&done.starts, *start) {
             Some(start) => start.clone(),
             None => return Ok(()),
         },
-        Op::Send { run, is_cancel } => {
+        Op::Send { run, says } => {
             let Some(run) = pick(&model.runs, *run).map(|run| run.view.id) else { return Ok(()) };
-            let message = if *is_cancel { case.new_cancel(run) } else { case.new_message(run, "x") };
+            let message = make::message(case, run, *says);
             done.messages.push(message.clone());
             return same("send", case.try_send(message.clone()).await, model.send(message, now));
         }
@@ -69,37 +57,39 @@ async fn drive_client(case: &Case, op: &Op, model: &mut Model, done: &mut Done) 
         _ => return Ok(()),
     };
     done.starts.push(start.clone());
-    same("start", case.try_start(start.clone()).await, model.start(start, now))
+    let expected = model.start(start.clone(), now).map_err(Refusal::from);
+    same("start", case.try_start(start).await, expected)
 }
 
 async fn drive_commit(case: &Case, op: &Op, model: &mut Model, done: &mut Done) -> Result<(), String> {
     let (session, turn) = match op {
-        Op::Commit { run, shape, mistake } => match turn_of(case, model, done, *run, *shape, *mistake) {
+        Op::Commit { run, shape, mistake } => match make::turn(case, model, done, *run, shape, *mistake) {
             Some(turn) => turn,
             None => return Ok(()),
         },
-        Op::CommitStart { session, workflow, key, shape } => {
+        Op::CommitStart { session, start, shape } => {
             let Some((_, join, _)) = pick(&done.workers, *session) else { return Ok(()) };
-            let turn = case.starting_turn(new_start(case, *workflow, *key, 0));
-            (join.session, shaped(case, turn, *shape, &join.build))
+            let join = join.clone();
+            let turn = case.starting_turn(make::start(case, *start));
+            (join.session, make::shaped(case, model, done, turn, shape, &join.build))
         }
         Op::RepeatCommit { turn } => match pick(&done.turns, *turn).cloned() {
             // What a session that is gone is told of an old turn is not fixed, nor is a repeated
-            // start of a run that has gone on.
+            // start of a run that has gone on, nor a turn that does not know of a crash.
             Some((session, turn)) if model.lives(session) && is_plain_repeat(model, &turn) => (session, turn),
             _ => return Ok(()),
         },
         _ => return Ok(()),
     };
     done.turns.push((session, turn.clone()));
-    let build = turn.build.to_string();
     let answer = one(case.world.commit(session, std::slice::from_ref(&turn)).await);
-    same("commit", answer, model.commit(session, turn, &build, case.clock.now()))
+    same("commit", answer, model.commit(session, turn, case.clock.now()))
 }
 
 fn is_plain_repeat(model: &mut Model, turn: &Turn) -> bool {
-    let last = model.find(turn.run).map(|run| run.turn);
-    matches!(turn.from, From::Turn(_)) || last.is_none_or(|last| last == turn.id)
+    let Some(run) = model.find(turn.run) else { return true };
+    let knows_of_crashes = turn.clears_crashes || run.view.crashes == 0;
+    run.turn == turn.id || matches!(turn.from, From::Turn(_)) && knows_of_crashes
 }
 
 async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done) -> Result<(), String> {
@@ -117,9 +107,9 @@ async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done)
     let (id, world) = (join.session, case.world.clone());
     match op {
         Op::Beat { .. } => same("beat", world.beat(id).await.map(|beat| beat.held), model.beat(id, now)),
-        Op::Claim { limit, suspect, .. } => {
+        &Op::Claim { limit, suspect, ends_overdue, .. } => {
             let Some(worker) = worker else { return Ok(()) };
-            let request = ClaimRequest { limit: *limit, suspect: *suspect, ..worker.request() };
+            let request = ClaimRequest { limit, suspect, ends_overdue, ..worker.request() };
             let expected = model.claim(id, &request, now);
             let is_compared = expected.as_ref().is_ok_and(|brought| brought.next_due.is_some());
             let work = world.claim(id, request).await.map(|work| brought(work, is_compared));
@@ -184,97 +174,57 @@ async fn drive_rest(case: &Case, op: &Op, model: &mut Model, done: &mut Done) ->
             let Some(run) = pick(&model.runs, *run).map(|run| run.view.id) else { return Ok(()) };
             return same("resume", case.world.resume(run).await, model.resume(run, now));
         }
+        Op::Prune { ended_micros_ago, after, limit } => {
+            let before = make::ago_of(now, *ended_micros_ago);
+            let after = after.and_then(|after| pick(&model.runs, after)).map(|run| run.view.id);
+            let pruned = case.world.prune(before, after, *limit).await;
+            return same("prune", pruned, Ok(model.prune(before, after, *limit)));
+        }
+        Op::List { query } => {
+            let query = make::query(model, *query);
+            let page = case
+                .world
+                .runs(query.clone())
+                .await
+                .map(|page| Page { runs: page.runs.into_iter().map(timeless).collect(), ..page });
+            return same("list", page, Ok(model.page(&query)));
+        }
         Op::Advance { micros } => case.clock.advance(Duration::from_micros(*micros)),
         _ => {}
     }
     Ok(())
 }
 
-fn new_start(case: &Case, workflow: usize, key: Option<usize>, input: usize) -> Start {
-    let workflow = WORKFLOWS[workflow];
-    match key {
-        Some(key) => case.new_keyed_start(workflow, &format!("key-{key}"), &format!("in-{input}")),
-        None => case.new_start(workflow),
-    }
-}
-
-/// A turn of the run as its holder would compute it, with this mistake.
-fn turn_of(
-    case: &Case,
-    model: &Model,
-    done: &Done,
-    run: usize,
-    shape: Shape,
-    mistake: Mistake,
-) -> Option<(SessionId, Turn)> {
-    let held: Vec<_> = model.runs.iter().filter(|run| run.view.owner.is_some()).collect();
-    // Mostly runs that someone holds, now and then any.
-    let run = pick(&held, run).copied().filter(|_| !run.is_multiple_of(8)).or(pick(&model.runs, run))?;
-    let session = match mistake {
-        Mistake::From(session) => pick(&done.workers, session)?.1.session,
-        _ => run.view.owner?,
-    };
-    let build = &done.workers.iter().find(|(_, join, _)| join.session == session)?.1.build;
-    let from = if mistake == Mistake::Stale { TurnId::from_bits(case.id()) } else { run.turn };
-    let consumes = shape.consumes.min(run.unread().len());
-    // Every message that is consumed becomes an event.
-    let shape = Shape { events: shape.events.max(consumes as u32), ..shape };
-    let turn = Turn {
-        run: run.view.id,
-        id: TurnId::from_bits(case.id()),
-        from: From::Turn(from),
-        seq: run.seq(),
-        at: case.clock.now(),
-        build: build.clone(),
-        events: Vec::new(),
-        consumed: run.view.consumed + consumes as u64,
-        fired_until: shape.fires_micros_ago.map(|ago| ago_of(case.clock.now(), ago)),
-        clears_crashes: run.view.crashes > 0,
-        then: Then::Hold,
-    };
-    Some((session, shaped(case, turn, shape, build)))
-}
-
-fn ago_of(now: Timestamp, micros: u64) -> Timestamp {
-    Timestamp::from_micros(now.as_micros() - micros as i64)
-}
-
-fn shaped(case: &Case, turn: Turn, shape: Shape, build: &str) -> Turn {
-    let turn = Turn { build: build.into(), ..turn };
-    match shape.then {
-        ThenKind::Hold => turn.steps(shape.events),
-        ThenKind::Release => turn.steps(shape.events).then(Then::Release),
-        ThenKind::Complete => turn.steps(shape.events).completing("out"),
-        ThenKind::Fail => turn.steps(shape.events).failing(),
-        ThenKind::Cancel => turn.steps(shape.events).cancelling(),
-        // It came to no decision, so it fired nothing.
-        ThenKind::Stuck => Turn { fired_until: None, ..turn.steps(shape.events).then(stuck_by(build)) },
-        ThenKind::Wait { wake_in_micros: None } => turn.steps(shape.events).then(wait()),
-        ThenKind::Wait { wake_in_micros: Some(micros) } => {
-            let at = case.clock.now().plus(Duration::from_micros(micros));
-            turn.steps(shape.events).then(wait_until(at))
-        }
-    }
-}
-
 fn brought(work: Work, is_next_due_compared: bool) -> Brought {
-    let positions =
-        |messages: &[outlast_core::Message]| messages.iter().map(|m| m.position).collect::<Vec<_>>();
-    let claimed = work.claimed.iter().map(|run| {
-        let (inbox, turns) = (positions(&run.inbox), run.history.as_ref().map_or(0, Vec::len));
-        (run.run, run.turn, run.turn_at, run.seq, run.consumed, inbox, run.crashes, run.is_fresh, turns)
+    let claimed = work.claimed.into_iter().map(|run| Facts {
+        run: run.run,
+        turn: run.turn,
+        turn_at: run.turn_at,
+        seq: run.seq,
+        consumed: run.consumed,
+        inbox: nameless(run.inbox),
+        crashes: run.crashes,
+        is_fresh: run.is_fresh,
+        deadline: run.deadline,
+        is_overdue: run.is_overdue,
+        turns: run.history.map_or(0, |history| history.len()),
     });
-    let mut unread: Vec<_> =
-        work.unread.iter().map(|unread| (unread.run, positions(&unread.messages))).collect();
-    unread.sort();
+    let unread = work.unread.into_iter().map(|unread| (unread.run, nameless(unread.messages)));
+    let mut unread: Vec<_> = unread.collect();
+    unread.sort_by_key(|(run, _)| *run);
     Brought { claimed: claimed.collect(), unread, next_due: is_next_due_compared.then_some(work.next_due) }
 }
 
 /// Compares what everybody can see.
 async fn compare(case: &Case, model: &Model) -> Result<(), String> {
     let query = RunQuery { order: Order::OldestFirst, limit: 1_000, ..RunQuery::default() };
-    let runs = case.world.runs(query).await.map(|page| page.runs.into_iter().map(timeless).collect());
-    same("runs", runs, Ok(model.views()))?;
+    let runs =
+        case.world.runs(query).await.map(|page| page.runs.into_iter().map(timeless).collect::<Vec<_>>());
+    let (mut runs, mut expected) = (runs.map_err(|error| error.to_string())?, model.views());
+    let alike: Vec<RunView> = runs.iter().filter(|run| expected.contains(run)).cloned().collect();
+    runs.retain(|run| !alike.contains(run));
+    expected.retain(|run| !alike.contains(run));
+    same("runs", Ok(runs), Ok(expected))?;
     same("counts", Ok(case.counts().await), Ok(model.counts()))?;
     let workers = case.world.workers().await.map(|workers| {
         workers.iter().map(|worker| (worker.session, worker.expires_at, worker.held)).collect::<Vec<_>>()
@@ -291,7 +241,7 @@ async fn compare_histories(case: &Case, model: &Model) -> Result<(), String> {
         let history = case.world.history(run.view.id, 0, usize::MAX).await;
         same("history", history, Ok(run.history.clone()))?;
         let unread = case.world.inbox(run.view.id, run.view.consumed).await;
-        same("inbox", unread, Ok(run.unread().to_vec()))?;
+        same("inbox", unread.map(nameless), Ok(run.unread().to_vec()))?;
     }
     for session in &model.sessions {
         let held = case.world.held(session.join.session).await;
@@ -303,6 +253,16 @@ async fn compare_histories(case: &Case, model: &Model) -> Result<(), String> {
     Ok(())
 }
 
+/// The messages, without the names of answers: worlds choose those.
+fn nameless(mut messages: Vec<Message>) -> Vec<Message> {
+    for message in &mut messages {
+        if matches!(message.body, MessageBody::ChildStarted { .. } | MessageBody::Refused { .. }) {
+            message.id = MessageId::from_bits(0);
+        }
+    }
+    messages
+}
+
 fn same<T: Debug + PartialEq>(
     what: &str,
     world: Result<T, outlast_core::WorldError>,
@@ -310,8 +270,4 @@ fn same<T: Debug + PartialEq>(
 ) -> Result<(), String> {
     let world = world.map_err(Refusal::from);
     if world == model { Ok(()) } else { Err(format!("{what}\n  world: {world:?}\n  model: {model:?}")) }
-}
-
-fn pick<T>(list: &[T], number: usize) -> Option<&T> {
-    list.get(number.checked_rem(list.len())?)
 }

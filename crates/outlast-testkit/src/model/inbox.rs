@@ -14,19 +14,7 @@ impl Model {
         if run.view.status.is_final() {
             return Err(Refusal::Conflict);
         }
-        let position = run.inbox.len() as u64 + 1;
-        run.view.sent = position;
-        run.inbox.push(Message {
-            id: message.id,
-            position,
-            at: now,
-            body: message.body,
-            headers: message.headers,
-        });
-        if run.view.owner.is_none() && run.view.status != Status::Stuck {
-            run.ready_at = Some(run.ready_at.map_or(now, |at| at.min(now)));
-        }
-        Ok(position)
+        Ok(run.accept(message, now))
     }
 
     pub(super) fn join(&mut self, join: Join, now: Timestamp) {
@@ -75,7 +63,7 @@ impl Model {
                 run.view.crashes = crashes_after(run.view.crashes, suspect_aboard);
                 run.let_go(now);
                 if let Some(stuck) = poison(run.view.crashes, &dead.join.build) {
-                    run.get_stuck(stuck);
+                    run.get_stuck(stuck, now);
                 }
             }
         }
@@ -94,6 +82,20 @@ impl Model {
 }
 
 impl ModelRun {
+    /// Adds a message that is new; answers its position.
+    pub(super) fn accept(&mut self, message: NewMessage, now: Timestamp) -> u64 {
+        let NewMessage { id, body, headers, .. } = message;
+        let position = self.inbox.len() as u64 + 1;
+        self.view.sent = position;
+        self.inbox.push(Message { id, position, at: now, body, headers });
+        let is_delayed = self.view.status == Status::Pending && self.view.wake_at.is_some_and(|at| at > now);
+        let stays_put = self.view.status == Status::Stuck || is_delayed;
+        if self.view.owner.is_none() && (self.needs_no_code() || !stays_put) {
+            self.ready_at = Some(self.ready_at.map_or(now, |at| at.min(now)));
+        }
+        position
+    }
+
     /// Nobody holds it any more, and anybody may have it.
     pub(super) fn let_go(&mut self, now: Timestamp) {
         self.view.owner = None;
@@ -102,11 +104,11 @@ impl ModelRun {
         self.ready_at = Some(now);
     }
 
-    pub(super) fn get_stuck(&mut self, stuck: Stuck) {
+    pub(super) fn get_stuck(&mut self, stuck: Stuck, now: Timestamp) {
         self.view.owner = None;
         self.view.status = Status::Stuck;
         self.last_holder = None;
-        self.ready_at = None;
+        self.ready_at = self.needs_no_code().then_some(now);
         self.not_for = Some(stuck.build.clone());
         self.view.stuck = Some(stuck);
     }

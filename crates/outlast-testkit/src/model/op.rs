@@ -4,21 +4,20 @@
 //! keeps its meaning when operations are left out.
 
 use fastrand::Rng;
+use outlast_core::Status;
 
 /// One call to the world, or one move of the clock.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Start {
-        workflow: usize,
-        key: Option<usize>,
-        input: usize,
+        start: NewStart,
     },
     RepeatStart {
         start: usize,
     },
     Send {
         run: usize,
-        is_cancel: bool,
+        says: Says,
     },
     RepeatSend {
         message: usize,
@@ -35,6 +34,7 @@ pub(super) enum Op {
         session: usize,
         limit: usize,
         suspect: bool,
+        ends_overdue: bool,
     },
     Commit {
         run: usize,
@@ -43,8 +43,7 @@ pub(super) enum Op {
     },
     CommitStart {
         session: usize,
-        workflow: usize,
-        key: Option<usize>,
+        start: NewStart,
         shape: Shape,
     },
     RepeatCommit {
@@ -67,20 +66,75 @@ pub(super) enum Op {
     Resume {
         run: usize,
     },
+    List {
+        query: Query,
+    },
+    Prune {
+        ended_micros_ago: u64,
+        after: Option<usize>,
+        limit: usize,
+    },
     Advance {
         micros: u64,
     },
 }
 
-/// What a turn looks like.
+/// What a start asks for.
 #[derive(Clone, Copy, Debug)]
+pub(super) struct NewStart {
+    pub(super) workflow: usize,
+    pub(super) key: Option<usize>,
+    /// How long an earlier start with the key counts.
+    pub(super) window_micros: Option<u64>,
+    pub(super) input: usize,
+    pub(super) tag: Option<Tag>,
+    pub(super) begins_in_micros: Option<u64>,
+    pub(super) deadline_in_micros: Option<u64>,
+}
+
+/// The name and the value of a tag.
+pub(super) type Tag = (usize, usize);
+
+/// What a message says.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Says {
+    Hook,
+    Cancel,
+    Terminate,
+    Wake,
+    ChildEnded,
+}
+
+/// What a turn looks like.
+#[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) events: u32,
     /// How many of the unread messages it consumes, at the most.
     pub(super) consumes: usize,
     /// How long ago the timer was due that it fires.
     pub(super) fires_micros_ago: Option<u64>,
+    pub(super) children: Vec<Child>,
+    /// Messages, first to the turn's own children, then to the runs that there are.
+    pub(super) messages: Vec<(usize, Says)>,
+    pub(super) tag: Option<Tag>,
+    pub(super) clears_deadline: bool,
     pub(super) then: ThenKind,
+}
+
+/// A child that a turn asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Child {
+    New {
+        start: NewStart,
+        wants_answer: bool,
+    },
+    /// One that was asked for before.
+    Again {
+        start: usize,
+        wants_answer: bool,
+    },
+    /// One that no world starts.
+    Refused,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -104,16 +158,30 @@ pub(super) enum Mistake {
     From(usize),
 }
 
+/// Which runs a list is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Query {
+    pub(super) status: Option<Status>,
+    pub(super) workflow: Option<usize>,
+    pub(super) key: Option<usize>,
+    pub(super) parent: Option<usize>,
+    pub(super) root: Option<usize>,
+    pub(super) tags: [Option<Tag>; 2],
+    pub(super) created_from: Option<usize>,
+    pub(super) created_before: Option<usize>,
+    pub(super) text: Option<usize>,
+    pub(super) oldest_first: bool,
+    pub(super) after: Option<usize>,
+    pub(super) before: Option<usize>,
+    pub(super) limit: usize,
+}
+
 impl Op {
     pub(super) fn random(chance: &mut Rng) -> Self {
-        let some = |chance: &mut Rng| chance.usize(0..64);
-        let key = |chance: &mut Rng| (chance.u8(0..3) == 0).then(|| chance.usize(0..3));
-        match chance.u8(0..100) {
-            0..14 => {
-                Self::Start { workflow: chance.usize(0..2), key: key(chance), input: chance.usize(0..2) }
-            }
+        match chance.u8(0..110) {
+            0..14 => Self::Start { start: NewStart::random(chance) },
             14..16 => Self::RepeatStart { start: some(chance) },
-            16..29 => Self::Send { run: some(chance), is_cancel: chance.u8(0..4) == 0 },
+            16..29 => Self::Send { run: some(chance), says: Says::random(chance) },
             29..32 => Self::RepeatSend { message: some(chance) },
             32..39 => Self::Join {
                 build: chance.usize(0..3),
@@ -121,9 +189,12 @@ impl Op {
                 is_elsewhere: chance.bool(),
             },
             39..41 => Self::Beat { session: some(chance) },
-            41..58 => {
-                Self::Claim { session: some(chance), limit: chance.usize(0..6), suspect: chance.u8(0..4) > 0 }
-            }
+            41..58 => Self::Claim {
+                session: some(chance),
+                limit: chance.usize(0..6),
+                suspect: one_in(chance, 4).is_none(),
+                ends_overdue: chance.bool(),
+            },
             58..77 => Self::Commit {
                 run: some(chance),
                 shape: Shape::random(chance),
@@ -131,8 +202,8 @@ impl Op {
             },
             77..80 => Self::CommitStart {
                 session: some(chance),
-                workflow: chance.usize(0..2),
-                key: key(chance),
+                // Whoever begins a run at once does not put it off.
+                start: NewStart { begins_in_micros: None, ..NewStart::random(chance) },
                 shape: Shape::random(chance),
             },
             80..83 => Self::RepeatCommit { turn: some(chance) },
@@ -141,7 +212,39 @@ impl Op {
             88..90 => Self::Crash { session: some(chance) },
             90..92 => Self::Resume { run: some(chance) },
             92..95 => Self::Doom { code: chance.usize(0..3), taker: some(chance) },
+            95..98 => Self::Prune {
+                ended_micros_ago: micros(chance),
+                after: one_in(chance, 3).map(|()| some(chance)),
+                limit: chance.usize(1..6),
+            },
+            98..102 => Self::List { query: Query::random(chance) },
             _ => Self::Advance { micros: micros(chance) },
+        }
+    }
+}
+
+impl NewStart {
+    fn random(chance: &mut Rng) -> Self {
+        Self {
+            workflow: chance.usize(0..2),
+            key: one_in(chance, 3).map(|()| chance.usize(0..3)),
+            window_micros: one_in(chance, 3).map(|()| micros(chance)),
+            input: chance.usize(0..2),
+            tag: one_in(chance, 3).map(|()| tag(chance)),
+            begins_in_micros: one_in(chance, 4).map(|()| micros(chance)),
+            deadline_in_micros: one_in(chance, 3).map(|()| micros(chance)),
+        }
+    }
+}
+
+impl Says {
+    fn random(chance: &mut Rng) -> Self {
+        match chance.u8(0..8) {
+            0..3 => Self::Hook,
+            3..5 => Self::Cancel,
+            5 => Self::Terminate,
+            6 => Self::Wake,
+            _ => Self::ChildEnded,
         }
     }
 }
@@ -157,11 +260,28 @@ impl Shape {
             12 => ThenKind::Cancel,
             _ => ThenKind::Stuck,
         };
+        let reaches_beyond = one_in(chance, 2).is_some();
+        let up_to = |chance: &mut Rng, count| if reaches_beyond { chance.usize(0..count) } else { 0 };
         Self {
             events: chance.u32(0..3),
             consumes: chance.usize(0..4),
-            fires_micros_ago: (chance.u8(0..5) == 0).then(|| chance.u64(0..200_000)),
+            fires_micros_ago: one_in(chance, 5).map(|()| chance.u64(0..200_000)),
+            children: (0..up_to(chance, 3)).map(|_| Child::random(chance)).collect(),
+            messages: (0..up_to(chance, 3)).map(|_| (some(chance), Says::random(chance))).collect(),
+            tag: one_in(chance, 4).map(|()| tag(chance)),
+            clears_deadline: one_in(chance, 6).is_some(),
             then,
+        }
+    }
+}
+
+impl Child {
+    fn random(chance: &mut Rng) -> Self {
+        let wants_answer = chance.bool();
+        match chance.u8(0..8) {
+            0 => Self::Again { start: some(chance), wants_answer },
+            1 => Self::Refused,
+            _ => Self::New { start: NewStart::random(chance), wants_answer },
         }
     }
 }
@@ -176,14 +296,49 @@ impl Mistake {
     }
 }
 
-/// A duration around the ones that matter: the preference and a session's time.
+impl Query {
+    fn random(chance: &mut Rng) -> Self {
+        Self {
+            status: one_in(chance, 4).map(|()| Status::ALL[chance.usize(0..Status::ALL.len())]),
+            workflow: one_in(chance, 5).map(|()| chance.usize(0..2)),
+            key: one_in(chance, 8).map(|()| chance.usize(0..3)),
+            parent: one_in(chance, 5).map(|()| some(chance)),
+            root: one_in(chance, 4).map(|()| some(chance)),
+            tags: [0, 1].map(|_| one_in(chance, 4).map(|()| tag(chance))),
+            created_from: one_in(chance, 6).map(|()| some(chance)),
+            created_before: one_in(chance, 6).map(|()| some(chance)),
+            text: one_in(chance, 6).map(|()| some(chance)),
+            oldest_first: chance.bool(),
+            after: one_in(chance, 3).map(|()| some(chance)),
+            before: one_in(chance, 3).map(|()| some(chance)),
+            limit: chance.usize(1..6),
+        }
+    }
+}
+
+/// Something, in one case of so many.
+fn one_in(chance: &mut Rng, cases: u8) -> Option<()> {
+    (chance.u8(0..cases) == 0).then_some(())
+}
+
+fn some(chance: &mut Rng) -> usize {
+    chance.usize(0..64)
+}
+
+fn tag(chance: &mut Rng) -> Tag {
+    (chance.usize(0..2), chance.usize(0..2))
+}
+
+/// A duration around the ones that matter: the preference, a session's time, the grace of a deadline.
 fn micros(chance: &mut Rng) -> u64 {
-    match chance.u8(0..6) {
+    match chance.u8(0..8) {
         0 => 1,
         1 => 99_999,
         2 => 100_000,
         3 => chance.u64(0..300_000),
         4 => 5_000_000,
-        _ => 10_000_000,
+        5 => 10_000_000,
+        6 => 59_900_000,
+        _ => 60_000_000,
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use outlast_core::refusal::{check_start, key_taken};
 use outlast_core::takeover::is_suspect;
 use outlast_core::{
-    Code, Counts, Join, Message, RunId, RunView, SessionId, Start, Started, Status, Timestamp, TurnId,
-    TurnRecord, WorldError,
+    Code, Counts, Join, Message, Order, Page, Pruned, RunId, RunQuery, RunView, SessionId, Start, Started,
+    Status, Timestamp, TurnId, TurnRecord, WorldError,
 };
 
 /// A refusal, by its kind alone.
@@ -59,6 +60,7 @@ pub(super) struct ModelSession {
 
 impl ModelRun {
     pub(super) fn new(start: Start, first: TurnRecord, now: Timestamp) -> Self {
+        let begins_at = start.not_before.filter(|at| *at > now);
         let view = RunView {
             id: start.run,
             workflow: start.workflow.clone(),
@@ -69,12 +71,15 @@ impl ModelRun {
             created_at: now,
             updated_at: now,
             ended_at: None,
-            wake_at: None,
+            wake_at: begins_at,
             waits: Vec::new(),
             sent: 0,
             consumed: 0,
             crashes: 0,
             stuck: None,
+            parent: start.parent,
+            tags: start.tags.clone(),
+            deadline: start.deadline,
         };
         Self {
             start,
@@ -83,7 +88,7 @@ impl ModelRun {
             turn_at: first.at,
             history: vec![first],
             inbox: Vec::new(),
-            ready_at: Some(now),
+            ready_at: Some(begins_at.unwrap_or(now)),
             last_holder: None,
             not_for: None,
         }
@@ -102,7 +107,8 @@ impl ModelRun {
     }
 
     pub(super) fn needs_no_code(&self) -> bool {
-        self.seq() == 1 && self.unread().iter().any(|message| message.body.needs_no_code())
+        let is_fresh = self.seq() == 1;
+        self.unread().iter().any(|message| message.body.needs_no_code(is_fresh))
     }
 
     pub(super) fn is_suspect(&self) -> bool {
@@ -124,17 +130,22 @@ impl Model {
         held.map(|run| run.view.id).collect()
     }
 
-    pub(super) fn start(&mut self, start: Start, now: Timestamp) -> Result<Started, Refusal> {
-        if let Some(existed) = self.started_before(&start)? {
+    pub(super) fn start(&mut self, start: Start, now: Timestamp) -> Result<Started, WorldError> {
+        if let Some(existed) = self.started_before(&start, now)? {
             return Ok(existed);
         }
         let run = start.run;
         let first = start.first_turn(now);
-        self.runs.push(ModelRun::new(start, first, now));
+        self.add(ModelRun::new(start, first, now));
         Ok(Started { run, is_new: true })
     }
 
-    pub(super) fn started_before(&self, start: &Start) -> Result<Option<Started>, Refusal> {
+    pub(super) fn started_before(
+        &self,
+        start: &Start,
+        now: Timestamp,
+    ) -> Result<Option<Started>, WorldError> {
+        check_start(start)?;
         for run in &self.runs {
             if run.view.id == start.run {
                 return Ok(Some(Started { run: start.run, is_new: true }));
@@ -144,12 +155,25 @@ impl Model {
         for run in &self.runs {
             let Some(known) = &run.start.key else { continue };
             if known.text == key.text {
+                if key.window.is_some_and(|window| now.since(run.view.created_at) >= window) {
+                    return Ok(None);
+                }
                 let is_same = known.digest == key.digest && run.start.workflow == start.workflow;
                 let existed = Started { run: run.view.id, is_new: false };
-                return if is_same { Ok(Some(existed)) } else { Err(Refusal::Conflict) };
+                let taken = key_taken(start, run.view.id, &run.start.workflow);
+                return if is_same { Ok(Some(existed)) } else { Err(taken) };
             }
         }
         Ok(None)
+    }
+
+    /// Adds a run; whoever had its key loses it.
+    pub(super) fn add(&mut self, new: ModelRun) {
+        for run in self.runs.iter_mut().filter(|run| new.view.key.is_some() && run.view.key == new.view.key) {
+            run.view.key = None;
+            run.start.key = None;
+        }
+        self.runs.push(new);
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -165,6 +189,29 @@ impl Model {
         let mut views: Vec<_> = self.runs.iter().map(|run| timeless(run.view.clone())).collect();
         views.sort_by_key(|view| view.id);
         views
+    }
+
+    pub(super) fn page(&self, query: &RunQuery) -> Page {
+        let mut views = self.views();
+        views.retain(|view| query.wants(view));
+        let is_backwards = query.before.is_some() && query.after.is_none();
+        if (query.order == Order::NewestFirst) != is_backwards {
+            views.reverse();
+        }
+        query.page(views, query.limit)
+    }
+
+    pub(super) fn prune(&mut self, before: Timestamp, after: Option<RunId>, limit: usize) -> Pruned {
+        let mut ids: Vec<RunId> = self.runs.iter().map(|run| run.view.id).collect();
+        ids.sort();
+        ids.retain(|run| after.is_none_or(|after| *run > after));
+        ids.truncate(limit);
+        let there_were = self.runs.len();
+        self.runs.retain(|run| {
+            !ids.contains(&run.view.id) || run.view.ended_at.is_none_or(|ended_at| ended_at >= before)
+        });
+        let next = if ids.len() == limit { ids.last().copied() } else { None };
+        Pruned { runs: (there_were - self.runs.len()) as u64, next }
     }
 }
 

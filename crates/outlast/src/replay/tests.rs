@@ -5,6 +5,7 @@
 //! what the case expects. All before them is replayed, and so is all of it once more at the end.
 
 mod cancel;
+mod children;
 mod clock;
 mod divergence;
 mod history;
@@ -23,7 +24,8 @@ use std::sync::Arc;
 
 use expect_test::Expect;
 use outlast_core::{
-    Codec, Event, OpNumber, Payload, PlainJson, RunId, RunStarted, Stuck, Timestamp, TurnId, TurnRecord, Wait,
+    Codec, Event, MessageId, OpNumber, Payload, PlainJson, RunId, RunStarted, Stuck, Timestamp, TurnId,
+    TurnRecord, Wait,
 };
 use serde_json::Value;
 
@@ -98,6 +100,9 @@ impl Case {
             key: None,
             input: self.input.clone(),
             headers: Default::default(),
+            tags: Default::default(),
+            parent: None,
+            deadline: None,
         })
     }
 
@@ -149,7 +154,8 @@ impl Case {
         }
         self.verify(&machine, turns);
         let asked = asked.iter().map(|event| history::line(event, at)).collect::<String>();
-        Ok(asked + &state_text(&machine, at))
+        let beyond = machine.take_beyond(|| MessageId::from_bits(0));
+        Ok(asked + &state_text(&machine, at) + &history::beyond_text(beyond.as_deref()))
     }
 
     /// A replay of all that happened comes to the same.
@@ -189,6 +195,10 @@ fn state_text(machine: &Machine, now: Timestamp) -> String {
             Wait::Hook { op, name, until: None } => (op, format!("hook {name}")),
             Wait::Hook { op, name, until: Some(until) } => {
                 (op, format!("hook {name} for {}", history::text_of(until, now)))
+            }
+            Wait::Child { op, workflow, until: None, .. } => (op, format!("child {workflow}")),
+            Wait::Child { op, workflow, until: Some(until), .. } => {
+                (op, format!("child {workflow} for {}", history::text_of(until, now)))
             }
             Wait::Retry { op, name, until } => {
                 (op, format!("retry of {name} in {}", history::text_of(until, now)))

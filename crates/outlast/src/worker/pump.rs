@@ -143,9 +143,6 @@ fn spread(session: &Arc<Session>, work: Work, room: usize, has_suspect: bool) ->
     }
     let due = if room == 0 { None } else { work.next_due };
     let due = due.unwrap_or(Timestamp::NEVER);
-    // A virtual clock passes over what nobody waits for.
-    let is_early = session.clock.now() < ends_overdue_from(session);
-    let due = if is_early { due.min(ends_overdue_from(session)) } else { due };
     let until = if session.clock.is_virtual() { due } else { due.min(session.clock.now().plus(SLOW_POLL)) };
     Some(Wait { epoch: work.epoch, until, may_free_more })
 }

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use outlast::core::world::Answers;
 use outlast::core::{
     Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Held, Hosts, Join, Message,
-    NewMessage, Page, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn, TurnRecord, Work,
-    WorkerView, World, WorldError,
+    NewMessage, Page, Pruned, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
+    TurnRecord, Work, WorkerView, World, WorldError,
 };
 use outlast_testkit::TestClock;
 use parking_lot::Mutex;
@@ -346,6 +346,15 @@ impl World for FaultyWorld {
 
     async fn resume(&self, run: RunId) -> Result<(), WorldError> {
         self.inner.resume(run).await
+    }
+
+    async fn prune(
+        &self,
+        before: Timestamp,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Pruned, WorldError> {
+        self.inner.prune(before, after, limit).await
     }
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {

@@ -214,8 +214,16 @@ fn line(event: &Event, at: Timestamp) -> String {
     let op = event.op().map(|op| format!("{op} ")).unwrap_or_default();
     let detail = match event {
         Event::StepStarted { name, .. } | Event::HookOpened { name, .. } => name.to_string(),
-        Event::StepCompleted { output, .. } | Event::RunCompleted { output } => format!("{output:?}"),
+        Event::StepCompleted { output, .. }
+        | Event::ChildCompleted { output, .. }
+        | Event::RunCompleted { output } => format!("{output:?}"),
+        Event::ChildStarted(child) => child.workflow.to_string(),
+        Event::TagsSet { tags, .. } => format!("{tags:?}"),
+        Event::TimerWoken { ops, .. } => ops.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
         Event::StepFailed { failure, .. }
+        | Event::ChildFailed { failure, .. }
+        | Event::ChildCancelled { failure, .. }
+        | Event::RunTerminated { failure }
         | Event::RunFailed { failure }
         | Event::RunCancelled { failure } => failure.message.clone(),
         Event::StepRetried { retry_at, .. } => duration_text(retry_at.since(at)),

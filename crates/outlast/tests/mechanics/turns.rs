@@ -238,9 +238,13 @@ fn taken(key: &str) -> outlast::core::Start {
         turn: outlast::core::TurnId::from_bits(fastrand::u128(..)),
         workflow: "elsewhere".into(),
         version: 1,
-        key: Some(outlast::core::StartKey { text: key.into(), digest: input.digest() }),
+        key: Some(outlast::core::StartKey { text: key.into(), digest: input.digest(), window: None }),
         input,
         headers: outlast::core::Headers::new(),
+        tags: Default::default(),
+        parent: None,
+        not_before: None,
+        deadline: None,
     }
 }
 

@@ -8,6 +8,10 @@
 //! 1   timer_started 60s
 //! 2   hook_opened review 3d           name, timeout if any
 //! 3   value_recorded quote 4200
+//! 4   child_started ship 42 wait 3d   workflow, input, what becomes of it, timeout if any
+//! 4   child_completed "shipped"
+//! 1,2 timer_woken                     the timers that end early
+//! 5   tags_set tier gold
 //! -   version_chosen new tax
 //! -   hook_received review {"ok":true}
 //! 0,3 cancel_requested too late       the pauses it ends, or `-`
@@ -18,7 +22,11 @@
 //! Every delivery begins a turn.
 
 use outlast_core::duration::duration_text;
-use outlast_core::{Failure, FailureKind, IntoDuration, MessageId};
+use outlast_core::{
+    Beyond, ChildStarted, Failure, FailureKind, IntoDuration, MessageBody, MessageId, NewChild, Outcome,
+};
+
+use crate::replay::terminated;
 
 use super::*;
 
@@ -84,16 +92,66 @@ fn event(line: &str, now: Timestamp, names: &mut std::collections::HashMap<OpNum
         }
         "hook_received" => Event::HookReceived { name: first.into(), message, payload: payload(more) },
         "hook_closed" => Event::HookClosed { op },
+        "child_started" => child_started(op, rest, now),
+        "child_completed" => Event::ChildCompleted { op, output: payload(rest) },
+        "child_failed" => Event::ChildFailed { op, failure: Failure::new(failure_kind(first), more) },
+        "child_cancelled" => Event::ChildCancelled { op, failure: Failure::new(failure_kind(first), more) },
+        "child_detached" => Event::ChildDetached { op, run: RunId::from_bits(rest.parse().unwrap()) },
+        "child_dropped" => Event::ChildDropped { op },
+        "timer_woken" => Event::TimerWoken { message, ops: numbers().collect() },
+        "tags_set" => Event::TagsSet { op, tags: [(first.into(), more.into())].into() },
         "value_recorded" => Event::ValueRecorded { op, name: first.into(), value: Ok(payload(more)) },
         "version_chosen" => Event::VersionChosen { name: rest.into() },
-        "cancel_requested" => {
-            Event::CancelRequested { message, reason: rest.into(), pauses: numbers().collect() }
-        }
+        "cancel_requested" => Event::CancelRequested {
+            message: Some(message),
+            reason: rest.into(),
+            pauses: numbers().collect(),
+        },
         "run_completed" => Event::RunCompleted { output: payload(rest) },
         "run_failed" => Event::RunFailed { failure: Failure::new(failure_kind(first), more) },
         "run_cancelled" => Event::RunCancelled { failure: Failure::new(failure_kind(first), more) },
+        "run_terminated" => Event::RunTerminated { failure: terminated(rest) },
         unknown => panic!("unknown kind `{unknown}` in: {line}"),
     }
+}
+
+/// `<workflow> <input> <what becomes of it> <timeout>`
+fn child_started(op: OpNumber, rest: &str, now: Timestamp) -> Event {
+    let mut words = rest.split_whitespace();
+    let (workflow, input) = (words.next().unwrap(), payload(words.next().unwrap_or_default()));
+    let on_parent_end = serde_json::from_value(words.next().unwrap_or("cancel").into()).unwrap();
+    let timeout_at = words.next().map(|timeout| now.plus(timeout.into_duration().unwrap()));
+    Event::ChildStarted(Box::new(ChildStarted {
+        op,
+        run: RunId::of_child(RUN, op.0, now),
+        workflow: workflow.into(),
+        version: 1,
+        key: None,
+        input,
+        timeout_at,
+        on_parent_end,
+    }))
+}
+
+/// What a turn asks of others, as text.
+pub(super) fn beyond_text(beyond: Option<&Beyond>) -> String {
+    let Some(Beyond { children, messages, tags }) = beyond else { return String::new() };
+    let mut text = String::new();
+    for NewChild { start, wants_answer } in children {
+        let parent = start.parent.unwrap();
+        assert_eq!((parent.run, parent.root), (RUN, RUN));
+        let answer = if *wants_answer { ", wants an answer" } else { "" };
+        let awaits = if parent.awaits { "" } else { ", not awaited" };
+        text += &format!("starts {} {} {:?}{awaits}{answer}\n", parent.op, start.workflow, start.input);
+    }
+    for message in messages {
+        let MessageBody::Cancel { reason } = &message.body else { panic!("{message:?}") };
+        text += &format!("cancels a child: {}\n", reason.replace(&RUN.to_string(), "R"));
+    }
+    for (name, value) in tags {
+        text += &format!("tag {name} = {value}\n");
+    }
+    text
 }
 
 /// An event as a line of history.
@@ -101,7 +159,14 @@ pub(super) fn line(event: &Event, now: Timestamp) -> String {
     let rest = match event {
         Event::StepStarted { name, input, .. } => format!("{name} {input:?}"),
         Event::StepCompleted { output, .. } | Event::RunCompleted { output } => format!("{output:?}"),
+        Event::ChildStarted(child) => {
+            let until = child.timeout_at.map_or(String::new(), |at| text_of(at, now));
+            let (workflow, input, end) = (&child.workflow, &child.input, child.on_parent_end.as_str());
+            format!("{workflow} {input:?} {end} {until}")
+        }
+        Event::TagsSet { tags, .. } => format!("{tags:?}"),
         Event::StepFailed { failure, .. }
+        | Event::ChildFailed { failure, .. }
         | Event::RunFailed { failure }
         | Event::RunCancelled { failure } => failure_text(failure),
         Event::TimerStarted { fire_at, .. } => text_of(*fire_at, now),
@@ -132,6 +197,18 @@ pub(super) fn delivery(event: Event) -> Delivery {
             Delivery::StepRetried { op, attempt, failure, retry_at, details }
         }
         Event::TimerFired { op } => Delivery::Timer { op },
+        Event::TimerWoken { message, ops } => Delivery::Wake { message, op: ops.first().copied() },
+        Event::ChildCompleted { op, output } => {
+            Delivery::ChildEnded { op, outcome: Outcome::Completed(output) }
+        }
+        Event::ChildFailed { op, failure } => Delivery::Refused { op, failure },
+        Event::ChildCancelled { op, failure } => {
+            Delivery::ChildEnded { op, outcome: Outcome::Cancelled(failure) }
+        }
+        Event::ChildDetached { op, run } => Delivery::ChildDetached { op, run },
+        Event::RunTerminated { failure } => {
+            Delivery::Terminate { reason: failure.message.replace("terminated: ", "") }
+        }
         decision => panic!("`{}` is no delivery", decision.kind()),
     }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Case, history};
 use crate::prelude::*;
-use crate::{HookOperation, StepOperation, TimerOperation};
+use crate::{AbandonedChild, ChildOperation, HookOperation, StepOperation, TimerOperation};
 use driver::{Life, live};
 
 /// One operation.
@@ -26,6 +26,8 @@ enum Leaf {
     Call(u8),
     Sleep(u32),
     Hook(u8, Option<u32>),
+    Child(u8, Option<u32>, ParentEnd),
+    Abandoned(u8, bool),
 }
 
 /// What a workflow does.
@@ -63,6 +65,8 @@ enum Program {
     ParallelAll(Vec<Program>, usize),
     /// Records a value.
     Record(u8),
+    /// Sets a tag.
+    Tag(u8),
     /// The first when the run takes the new side of a patch, else the second.
     Patch(u8, Box<Program>, Box<Program>),
     /// Wakes itself.
@@ -75,11 +79,15 @@ async fn work(number: u8) -> Result<u32, StepError> {
     Ok(number.into())
 }
 
+const CHILD: Workflow<u8, u32> = Workflow::new("child");
+
 /// An operation of any kind.
 enum Asked {
     Step(StepOperation<u32>),
     Timer(TimerOperation),
     Hook(HookOperation<u32>),
+    Child(ChildOperation<u32>),
+    Abandoned(AbandonedChild),
 }
 
 impl Leaf {
@@ -95,6 +103,18 @@ impl Leaf {
             Self::Hook(name, Some(seconds)) => {
                 Asked::Hook(ctx.hook(&format!("hook-{name}")).timeout(format!("{seconds}s")))
             }
+            Self::Child(number, timeout, choice) => {
+                let child = ctx.child(CHILD, *number).on_parent_end(*choice);
+                Asked::Child(match timeout {
+                    Some(seconds) => child.timeout(format!("{seconds}s")),
+                    None => child,
+                })
+            }
+            Self::Abandoned(number, has_key) => {
+                let child = ctx.child(CHILD, *number);
+                let child = if *has_key { child.key(format!("child-{number}")) } else { child };
+                Asked::Abandoned(child.abandon())
+            }
         }
     }
 }
@@ -105,6 +125,8 @@ impl Asked {
             Self::Step(step) => step.await.map(|output| format!("s{output}")),
             Self::Timer(timer) => timer.await.map(|()| "t".into()),
             Self::Hook(hook) => hook.await.map(|payload| format!("h{payload}")),
+            Self::Child(child) => child.await.map(|output| format!("c{output}")),
+            Self::Abandoned(child) => child.await.map(|run| format!("a{run}")),
         }
     }
 }
@@ -171,6 +193,11 @@ fn interpret<'a>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
                 let now = ctx.now().as_micros();
                 format!("v{}", ctx.record(&format!("value-{name}"), || now)?)
             }
+            Program::Tag(name) => {
+                let now = ctx.now().to_string();
+                ctx.tag(&format!("tag-{name}"), &now)?;
+                format!("{:?}", ctx.tags())
+            }
             Program::Patch(name, new, old) => {
                 let side = if ctx.patched(&format!("patch-{name}")) { new } else { old };
                 interpret(ctx, side).await?
@@ -222,7 +249,14 @@ fn any_leaf() -> impl Strategy<Value = Leaf> {
         1 => (0..3_u8).prop_map(Leaf::Call),
         3 => (0..100_u32).prop_map(Leaf::Sleep),
         4 => (0..2_u8, prop::option::of(1..100_u32)).prop_map(|(name, timeout)| Leaf::Hook(name, timeout)),
+        3 => (0..3_u8, prop::option::of(1..100_u32), any_end())
+            .prop_map(|(number, timeout, end)| Leaf::Child(number, timeout, end)),
+        1 => (0..3_u8, any::<bool>()).prop_map(|(number, has_key)| Leaf::Abandoned(number, has_key)),
     ]
+}
+
+fn any_end() -> impl Strategy<Value = ParentEnd> {
+    prop::sample::select(vec![ParentEnd::Cancel, ParentEnd::Wait, ParentEnd::Abandon])
 }
 
 /// Some parts after each other: with one alone most runs would be over in a turn.
@@ -238,6 +272,7 @@ fn any_part() -> impl Strategy<Value = Program> {
         20 => any_leaf().prop_map(Program::Await),
         1 => any_leaf().prop_map(Program::Forget),
         2 => (0..2_u8).prop_map(Program::Record),
+        1 => (0..2_u8).prop_map(Program::Tag),
         1 => Just(Program::GiveWay),
         1 => Just(Program::Fail),
     ];
@@ -293,5 +328,5 @@ fn the_random_programs_are_worth_running() {
         }
     }
     let rare: Vec<_> = kinds.iter().filter(|(_, count)| **count < 10).collect();
-    assert!(kinds.len() == 18 && rare.is_empty(), "{kinds:?}");
+    assert!(kinds.len() == 27 && rare.is_empty(), "{kinds:?}");
 }

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use outlast_core::{
-    Event, Failure, FailureKind, MessageId, OpNumber, Payload, Status, Timestamp, TurnRecord, Wait,
+    Beyond, Event, Failure, FailureKind, MessageId, NewChild, OpNumber, Payload, RunId, Status, Timestamp,
+    TurnRecord, Wait,
 };
 
 use super::{Case, history};
-use crate::replay::Machine;
 use crate::replay::tests::{START, turn};
+use crate::replay::{Machine, terminated};
 
 /// Turns after which a run that has not ended is left alone.
 const TURNS_MAX: usize = 30;
@@ -67,6 +68,8 @@ struct After {
     looked_at: Timestamp,
     /// The attempts that began after the turn: operation and number.
     started: Vec<(OpNumber, u32)>,
+    /// What the turn asked of others.
+    beyond: Option<Box<Beyond>>,
 }
 
 struct Driver {
@@ -77,6 +80,8 @@ struct Driver {
     attempting: HashSet<OpNumber>,
     /// The attempts under way, those of dropped operations too.
     attempts: Vec<(OpNumber, u32)>,
+    /// Children that have not ended, and those whose start is to be answered.
+    children: Vec<(OpNumber, bool)>,
     messages: u128,
     life: Life,
 }
@@ -93,6 +98,7 @@ pub(super) fn live(case: &Case, seed: u64) -> Life {
         looked_at: START,
         attempting: HashSet::new(),
         attempts: Vec::new(),
+        children: Vec::new(),
         messages: 0,
         life,
     };
@@ -125,6 +131,7 @@ impl Driver {
         let mut events = Vec::new();
         for _ in 0..self.rng.usize(0..4) {
             events.extend(self.attempt_end());
+            events.extend(self.child_end());
         }
         for _ in 0..self.rng.usize(0..3) {
             events.push(self.message());
@@ -153,7 +160,14 @@ impl Driver {
         started.sort();
         self.attempting.extend(started.iter().map(|(op, _)| *op));
         self.attempts.extend(&started);
-        self.life.after.push(After { state, attempting, looked_at: self.looked_at, started });
+        let beyond = self.machine.take_beyond(no_id);
+        for NewChild { start, wants_answer } in beyond.iter().flat_map(|beyond| &beyond.children) {
+            let parent = start.parent.unwrap();
+            if parent.awaits || *wants_answer {
+                self.children.push((parent.op, *wants_answer));
+            }
+        }
+        self.life.after.push(After { state, attempting, looked_at: self.looked_at, started, beyond });
     }
 
     fn look_at_the_clock(&mut self) -> Vec<(Timestamp, OpNumber)> {
@@ -169,7 +183,7 @@ impl Driver {
         self.attempting.remove(&op);
         let failure = Failure::new(FailureKind::Error, "out of luck").of_step("work", attempt);
         Some(match self.rng.u32(..4) {
-            0 if self.machine.may_retry(op) => {
+            0 if self.machine.may_retry(op, self.now) => {
                 let retry_at = self.now.plus(Duration::from_millis(self.rng.u64(1..5_000)));
                 Event::StepRetried { op, attempt, failure, retry_at, details: None }
             }
@@ -180,15 +194,40 @@ impl Driver {
         })
     }
 
+    fn child_end(&mut self) -> Option<Event> {
+        if self.children.is_empty() {
+            return None;
+        }
+        let (op, is_answer) = self.children.swap_remove(self.rng.usize(..self.children.len()));
+        let failure = |kind| Failure::new(kind, "the child had no luck");
+        Some(match self.rng.u32(..5) {
+            0 => Event::ChildFailed { op, failure: failure(FailureKind::Error) },
+            _ if is_answer => Event::ChildDetached { op, run: RunId::from_bits(self.rng.u128(..)) },
+            1 => Event::ChildCancelled { op, failure: failure(FailureKind::Cancelled) },
+            _ => Event::ChildCompleted { op, output: Payload::json(&self.rng.u32(..100)).unwrap() },
+        })
+    }
+
     fn message(&mut self) -> Event {
         self.messages += 1;
         let message = MessageId::from_bits(self.messages);
         if self.rng.u32(..12) == 0 {
+            let message = Some(message).filter(|_| self.rng.bool());
             return Event::CancelRequested { message, reason: "enough".into(), pauses: Vec::new() };
+        }
+        if self.rng.u32(..10) == 0 {
+            return Event::TimerWoken { message, ops: Vec::new() };
+        }
+        if self.rng.u32(..80) == 0 {
+            return Event::RunTerminated { failure: terminated("no more") };
         }
         let name = format!("hook-{}", self.rng.u32(..3)).into();
         Event::HookReceived { name, message, payload: Payload::json(&self.messages).unwrap() }
     }
+}
+
+fn no_id() -> MessageId {
+    MessageId::from_bits(0)
 }
 
 /// Tells a machine what a turn is told, and returns what the turn added.
@@ -218,13 +257,18 @@ impl Life {
                 assert_eq!(&machine.take_due(told.at), due);
             }
             assert_eq!(tell(&mut machine, told), self.turns[later].events, "turn {later} from turn {place}");
+            assert_eq!(
+                machine.take_beyond(no_id),
+                self.after[later].beyond,
+                "turn {later} from turn {place}"
+            );
             self.compare(&mut machine, later);
         }
     }
 
     /// After a crash nothing is being attempted: all that was begins anew, and nothing else.
     fn crash(&self, case: &Case, turns: usize) {
-        let After { state, attempting, looked_at, started } = &self.after[turns - 1];
+        let After { state, attempting, looked_at, started, .. } = &self.after[turns - 1];
         if state.ended.is_some() {
             return;
         }

@@ -1,0 +1,33 @@
+//! The deadlines of runs that nobody holds: who is past one for long is ended without its code.
+
+use std::collections::BTreeSet;
+
+use outlast_core::limits::DEADLINE_GRACE;
+use outlast_core::{RunId, Timestamp};
+
+/// When each run is overdue: its deadline and the grace after it.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlines(BTreeSet<(Timestamp, RunId)>);
+
+impl Deadlines {
+    /// Adds a run; tells whether that is news: it is overdue, or will be before the others.
+    pub(crate) fn insert(&mut self, deadline: Timestamp, run: RunId, now: Timestamp) -> bool {
+        let overdue_at = deadline.plus(DEADLINE_GRACE);
+        self.0.insert((overdue_at, run)) && (overdue_at <= now || self.next_due(now) == Some(overdue_at))
+    }
+
+    pub(crate) fn remove(&mut self, deadline: Timestamp, run: RunId) {
+        self.0.remove(&(deadline.plus(DEADLINE_GRACE), run));
+    }
+
+    /// The runs that are overdue, the longest first.
+    pub(crate) fn overdue(&self, now: Timestamp) -> impl Iterator<Item = RunId> {
+        self.0.iter().take_while(move |(at, _)| *at <= now).map(|(_, run)| *run)
+    }
+
+    /// When the next run is overdue.
+    pub(crate) fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
+        let next = Timestamp::from_micros(now.as_micros().saturating_add(1));
+        self.0.range((next, RunId::from_bits(0))..).next().map(|(at, _)| *at)
+    }
+}

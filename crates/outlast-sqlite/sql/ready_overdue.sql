@@ -1,0 +1,6 @@
+-- Runs that nobody holds and that are overdue, the longest first.
+SELECT id, workflow, version, format, preferred, turn, next_seq, turn_at, sent, consumed, crashes, ready_at,
+    barred_build, status, deadline
+FROM runs INDEXED BY runs_overdue
+WHERE deadline <= ?1 AND owner IS NULL
+ORDER BY deadline, id

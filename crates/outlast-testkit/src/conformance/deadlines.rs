@@ -1,0 +1,281 @@
+//! Deadlines: when a run is told to stop, and who may end it when nobody with its code does.
+
+use std::time::Duration;
+
+use outlast_core::limits::DEADLINE_GRACE;
+use outlast_core::{ClaimRequest, RunId, Start, Status, Then, Timestamp, Turn};
+
+use super::shape::{Shape, stuck, wait, wait_until};
+use super::{Case, Worker, assert_refused};
+
+/// Starts a run of `wf` that is told to stop so many seconds from now.
+async fn start_within(case: &Case, seconds: u64) -> RunId {
+    let start = Start { deadline: Some(case.later(seconds)), ..case.new_start("wf") };
+    case.try_start(start).await.expect("the world starts a run").run
+}
+
+/// A run with a deadline in a minute that the worker has parked like this.
+async fn parked(case: &Case, worker: &Worker, then: Then) -> RunId {
+    let run = start_within(case, 60).await;
+    let turn = case.turn(&worker.claim_one().await).steps(1).then(then);
+    worker.commit_done(turn).await;
+    run
+}
+
+/// What a worker that ends overdue runs is given, and whether as overdue.
+async fn overdue(worker: &Worker) -> Vec<(RunId, bool)> {
+    worker.claim_overdue().await.iter().map(|claimed| (claimed.run, claimed.is_overdue)).collect()
+}
+
+async fn next_due(worker: &Worker, ends_overdue: bool) -> Option<Timestamp> {
+    worker.work(ClaimRequest { ends_overdue, limit: 0, ..worker.request() }).await.next_due
+}
+
+/// A deadline is on the run, in its history, and in every claim.
+pub async fn a_deadline_is_on_the_run_and_in_its_claim(case: Case) {
+    let worker = case.join("wf").await;
+    let start = Start { deadline: Some(case.later(60)), ..case.new_start("wf") };
+    case.try_start(start.clone()).await.unwrap();
+    assert_eq!(case.view(start.run).await.deadline, start.deadline);
+    let claimed = worker.claim_one().await;
+    assert_eq!((claimed.deadline, claimed.is_overdue), (start.deadline, false));
+    assert_eq!(claimed.history.as_ref().unwrap()[0].events, [start.event()]);
+    worker.commit_done(case.turn(&claimed).steps(1).then(Then::Release)).await;
+    assert_eq!(worker.claim_one().await.deadline, start.deadline);
+    case.start("wf").await;
+    assert_eq!(worker.claim_one().await.deadline, None);
+}
+
+/// A turn from a start has the deadline of its start.
+pub async fn a_turn_from_a_start_keeps_its_deadline(case: Case) {
+    let worker = case.join("wf").await;
+    let deadline = Some(case.later(60));
+    let turn = case.starting_turn(Start { deadline, ..case.new_start("wf") });
+    worker.commit_done(turn.clone()).await;
+    assert_eq!(case.view(turn.run).await.deadline, deadline);
+    worker.commit_done(case.turn_after(&turn).steps(1).then(wait())).await;
+    case.clock.advance("2m");
+    assert_eq!(overdue(&case.join("other").await).await, [(turn.run, true)]);
+}
+
+/// A turn that says so clears the deadline for good.
+pub async fn a_turn_clears_the_deadline(case: Case) {
+    let (worker, stranger) = (case.join("wf").await, case.join("other").await);
+    let run = start_within(&case, 60).await;
+    let turn = Turn { clears_deadline: true, ..case.turn(&worker.claim_one().await).steps(1) };
+    worker.commit_done(turn.clone()).await;
+    assert_eq!(case.view(run).await.deadline, None);
+    worker.commit_done(case.turn_after(&turn).then(wait())).await;
+    case.clock.advance("1h");
+    assert_eq!(overdue(&stranger).await, []);
+    assert_eq!(next_due(&stranger, true).await, None);
+    case.tell(run, "x").await;
+    assert_eq!(worker.claim_one().await.deadline, None);
+}
+
+/// A turn from a start may clear it as well.
+pub async fn a_turn_from_a_start_clears_the_deadline(case: Case) {
+    let worker = case.join("wf").await;
+    let turn = case.starting_turn(Start { deadline: Some(case.later(60)), ..case.new_start("wf") });
+    let turn = Turn { clears_deadline: true, ..turn }.then(wait());
+    worker.commit_done(turn.clone()).await;
+    assert_eq!(case.view(turn.run).await.deadline, None);
+    case.clock.advance("1h");
+    assert_eq!(overdue(&worker).await, []);
+}
+
+/// A stuck turn came to no decision, so the deadline still counts.
+pub async fn a_stuck_turn_keeps_the_deadline(case: Case) {
+    let worker = case.join("wf").await;
+    let (run, deadline) = (start_within(&case, 60).await, case.later(60));
+    let turn = case.turn(&worker.claim_one().await).then(stuck());
+    worker.commit_done(Turn { clears_deadline: true, ..turn }).await;
+    assert_eq!(case.view(run).await.deadline, Some(deadline));
+}
+
+/// A run that has ended has no deadline, and is not overdue.
+pub async fn the_end_clears_the_deadline(case: Case) {
+    let worker = case.join("wf").await;
+    let run = start_within(&case, 60).await;
+    let turn = case.turn(&worker.claim_one().await).completing("out");
+    worker.commit_done(turn).await;
+    assert_eq!(case.view(run).await.deadline, None);
+    case.clock.advance("1h");
+    assert_eq!(overdue(&worker).await, []);
+}
+
+/// A deadline must come after the moment at which the run may begin.
+pub async fn a_deadline_before_the_begin_is_refused(case: Case) {
+    let not_before = Some(case.later(60));
+    for (seconds, is_fine) in [(59, false), (60, false), (61, true)] {
+        let start = Start { not_before, deadline: Some(case.later(seconds)), ..case.new_start("wf") };
+        let (run, answer) = (start.run, case.try_start(start).await);
+        if is_fine {
+            assert!(answer.is_ok());
+        } else {
+            assert_refused!(answer, Invalid);
+            assert_refused!(case.world.run(run).await, NotFound);
+        }
+    }
+}
+
+/// A deadline alone makes no run ready: the worker that parked it has said when it is due.
+pub async fn a_deadline_makes_no_run_ready(case: Case) {
+    let worker = case.join("wf").await;
+    parked(&case, &worker, wait()).await;
+    case.clock.advance("1h");
+    worker.claim_nothing().await;
+    assert_eq!(next_due(&worker, false).await, None);
+}
+
+/// A run that nobody holds is overdue when the grace after its deadline is over, and not before.
+pub async fn a_run_is_overdue_after_the_grace(case: Case) {
+    let (worker, stranger) = (case.join("wf").await, case.join("other").await);
+    let run = parked(&case, &worker, wait()).await;
+    case.clock.advance(Duration::from_secs(60) + DEADLINE_GRACE - Duration::from_micros(1));
+    assert_eq!(overdue(&stranger).await, []);
+    case.clock.advance("1us");
+    stranger.claim_nothing().await;
+    let claimed = stranger.claim_overdue().await.remove(0);
+    assert_eq!((claimed.run, claimed.is_overdue, claimed.is_fresh), (run, true, false));
+    let view = case.view(run).await;
+    assert_eq!((view.status, view.owner), (Status::Running, Some(stranger.session)));
+    stranger.commit_done(case.turn(&claimed).terminating()).await;
+    assert_eq!(case.status(run).await, Status::Cancelled);
+}
+
+/// An overdue run is given once, and brings what a claim brings.
+pub async fn an_overdue_run_is_given_once(case: Case) {
+    let (worker, stranger) = (case.join("wf").await, case.join("other").await);
+    let run = parked(&case, &worker, wait()).await;
+    case.tell(run, "x").await;
+    let turn = case.turn(&worker.claim_one().await).steps(1).consuming(0);
+    worker.commit_done(turn.clone()).await;
+    worker.commit_done(case.turn_after(&turn).consuming(1).then(wait())).await;
+    case.clock.advance("1h");
+    let claimed = stranger.claim_overdue().await.remove(0);
+    assert_eq!((claimed.consumed, claimed.seq, claimed.deadline.is_some()), (1, 3, true));
+    assert_eq!(claimed.history.unwrap().len(), 3);
+    assert_eq!(overdue(&worker).await, []);
+    case.tell(run, "y").await;
+    worker.claim_nothing().await;
+    assert_eq!(stranger.work(stranger.request()).await.unread[0].run, run);
+}
+
+/// A worker with the code of an overdue run that is ready gets it as usual, and lets it clean up.
+pub async fn an_overdue_run_that_is_ready_is_given_to_its_code_as_usual(case: Case) {
+    let (worker, stranger) = (case.join("wf").await, case.join("other").await);
+    let due = parked(&case, &worker, wait_until(case.later(60))).await;
+    let fresh = start_within(&case, 60).await;
+    case.clock.advance("1h");
+    let mut given = overdue(&worker).await;
+    given.sort();
+    assert_eq!(given, [(due, false), (fresh, false)]);
+    assert_eq!(overdue(&stranger).await, []);
+}
+
+/// A run that is ready for other code is overdue to a stranger.
+pub async fn a_ready_run_is_overdue_to_those_without_its_code(case: Case) {
+    let stranger = case.join("other").await;
+    let run = start_within(&case, 60).await;
+    case.clock.advance("1h");
+    assert_eq!(overdue(&stranger).await, [(run, true)]);
+    case.join("wf").await.claim_nothing().await;
+}
+
+/// A terminate or an early cancel is ordinary work, although the run is overdue.
+pub async fn an_overdue_run_that_needs_no_code_is_given_as_usual(case: Case) {
+    let stranger = case.join("other").await;
+    let run = start_within(&case, 60).await;
+    case.cancel(run).await;
+    case.clock.advance("1h");
+    assert_eq!(overdue(&stranger).await, [(run, false)]);
+}
+
+/// A stuck run is overdue to everyone, also to the build that left it so.
+pub async fn an_overdue_stuck_run_is_given_to_any_build(case: Case) {
+    let (worker, stranger) = (case.join("wf").await, case.join_build("other", "build-2").await);
+    for ender in [&worker, &stranger] {
+        let run = parked(&case, &worker, stuck()).await;
+        case.clock.advance("1h");
+        assert_eq!(case.status(run).await, Status::Stuck);
+        assert_eq!(overdue(ender).await, [(run, true)]);
+        assert_eq!(case.view(run).await.stuck, None);
+    }
+}
+
+/// A build that is barred from a run that went on is given it to be ended.
+pub async fn a_barred_build_ends_an_overdue_run(case: Case) {
+    let worker = case.join("wf").await;
+    let run = parked(&case, &worker, stuck()).await;
+    let mended = case.join_build("wf", "build-2").await;
+    let turn = case.turn(&mended.claim_one().await).steps(1).then(wait_until(case.later(60)));
+    mended.commit_done(turn).await;
+    case.clock.advance("1h");
+    worker.claim_nothing().await;
+    assert_eq!(overdue(&worker).await, [(run, true)]);
+}
+
+/// A run that someone holds is not overdue, until that one lets go of it.
+pub async fn a_held_run_is_not_overdue(case: Case) {
+    let (worker, stranger) = (case.join("wf").await, case.join("other").await);
+    let run = start_within(&case, 60).await;
+    worker.claim_one().await;
+    assert_eq!(next_due(&stranger, true).await, None);
+    case.clock.advance("1h");
+    assert_eq!(overdue(&stranger).await, []);
+    worker.leave().await;
+    assert_eq!(overdue(&stranger).await, [(run, true)]);
+}
+
+/// A run of a worker that is gone is overdue after the takeover.
+pub async fn a_run_that_was_taken_over_is_overdue(case: Case) {
+    let stranger = case.join("other").await;
+    let run = start_within(&case, 60).await;
+    case.crash_with_all("wf").await;
+    case.clock.advance("1h");
+    assert_eq!(overdue(&stranger).await, []);
+    assert_eq!(stranger.takeover().await, 1);
+    assert_eq!(overdue(&stranger).await, [(run, true)]);
+}
+
+/// A claim tells a worker that ends overdue runs when the next one is.
+pub async fn a_claim_tells_when_the_next_run_is_overdue(case: Case) {
+    let (worker, stranger) = (case.join("wf").await, case.join("other").await);
+    parked(&case, &worker, wait()).await;
+    let at = case.later(60).plus(DEADLINE_GRACE);
+    assert_eq!(next_due(&stranger, true).await, Some(at));
+    assert_eq!(next_due(&stranger, false).await, None);
+    case.clock.advance("1s");
+    parked(&case, &worker, wait()).await;
+    assert_eq!(next_due(&stranger, true).await, Some(at), "the first of them");
+    parked(&case, &worker, wait_until(case.later(10))).await;
+    assert_eq!(next_due(&worker, true).await, Some(case.later(10)), "or what is due before");
+    case.clock.advance_to(at);
+    assert_eq!(overdue(&stranger).await.len(), 1);
+    assert_eq!(next_due(&stranger, true).await, Some(at.plus(Duration::from_secs(1))));
+}
+
+/// The longest overdue come first, and no more than were asked for.
+pub async fn the_longest_overdue_comes_first(case: Case) {
+    let stranger = case.join("other").await;
+    let mut runs = Vec::new();
+    for seconds in [30, 20, 10] {
+        runs.push(start_within(&case, seconds).await);
+    }
+    case.clock.advance("1h");
+    let two = ClaimRequest { limit: 2, ends_overdue: true, ..stranger.request() };
+    let given: Vec<_> = stranger.work(two).await.claimed.iter().map(|claimed| claimed.run).collect();
+    assert_eq!(given, [runs[2], runs[1]]);
+    assert_eq!(overdue(&stranger).await, [(runs[0], true)]);
+}
+
+/// A run whose code a worker has, but whose format it cannot read, is overdue to it.
+pub async fn an_overdue_run_needs_no_format(case: Case) {
+    let worker = case.join("wf").await;
+    let run = start_within(&case, 60).await;
+    case.clock.advance("1h");
+    let old = ClaimRequest { format: 0, ends_overdue: true, ..worker.request() };
+    let claimed = worker.work(old).await.claimed;
+    assert_eq!((claimed[0].run, claimed[0].is_overdue), (run, true));
+}

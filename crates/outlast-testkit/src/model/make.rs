@@ -1,0 +1,193 @@
+//! Makes what operations stand for: starts, messages, turns and queries.
+
+use std::time::Duration;
+
+use outlast_core::limits::NAME_BYTES_MAX;
+use outlast_core::turn::From;
+use outlast_core::{
+    Join, MessageBody, NewChild, NewMessage, OpNumber, Order, Outcome, Parent, Payload, RunId, RunQuery,
+    SessionId, Start, Tags, Then, Timestamp, Turn, TurnId,
+};
+
+use super::op::{Child, Mistake, NewStart, Query, Says, Shape, Tag, ThenKind};
+use super::runs::{Model, ModelRun};
+use crate::conformance::shape::{Shape as _, stuck_by, wait, wait_until};
+use crate::conformance::{Case, Worker};
+
+const WORKFLOWS: [&str; 2] = ["a", "b"];
+
+/// What has been done so far, to be repeated later.
+#[derive(Default)]
+pub(super) struct Done {
+    pub(super) starts: Vec<Start>,
+    pub(super) messages: Vec<NewMessage>,
+    pub(super) turns: Vec<(SessionId, Turn)>,
+    // Sessions stay known after they are gone, so that fencing is tried too.
+    pub(super) workers: Vec<(Option<Worker>, Join, bool)>,
+}
+
+/// The element that a number stands for.
+pub(super) fn pick<T>(list: &[T], number: usize) -> Option<&T> {
+    list.get(number.checked_rem(list.len())?)
+}
+
+fn pick_run(model: &Model, number: usize) -> Option<RunId> {
+    pick(&model.runs, number).map(|run| run.view.id)
+}
+
+pub(super) fn start(case: &Case, new: NewStart) -> Start {
+    let workflow = WORKFLOWS[new.workflow];
+    let mut start = match new.key {
+        Some(key) => case.new_keyed_start(workflow, &format!("key-{key}"), &format!("in-{}", new.input)),
+        None => case.new_start(workflow),
+    };
+    let window = new.window_micros.map(Duration::from_micros);
+    start.key.iter_mut().for_each(|key| key.window = window);
+    let later = |micros| case.clock.now().plus(Duration::from_micros(micros));
+    Start {
+        tags: tags(new.tag),
+        not_before: new.begins_in_micros.map(later),
+        deadline: new.deadline_in_micros.map(later),
+        ..start
+    }
+}
+
+fn tags(tags: impl IntoIterator<Item = Tag>) -> Tags {
+    tags.into_iter().map(|(name, value)| (format!("tag-{name}"), format!("value-{value}"))).collect()
+}
+
+pub(super) fn message(case: &Case, run: RunId, says: Says) -> NewMessage {
+    match says {
+        Says::Hook => case.new_message(run, "x"),
+        Says::Cancel => case.new_cancel(run),
+        Says::Terminate => case.new_message_of(run, MessageBody::Terminate { reason: "enough".into() }),
+        Says::Wake => case.new_message_of(run, MessageBody::Wake { op: Some(OpNumber(0)) }),
+        Says::ChildEnded => {
+            let outcome = Outcome::Completed(Payload::null());
+            case.new_message_of(run, MessageBody::ChildEnded { op: OpNumber(0), outcome })
+        }
+    }
+}
+
+/// A turn of the run as its holder would compute it, with this mistake.
+pub(super) fn turn(
+    case: &Case,
+    model: &Model,
+    done: &mut Done,
+    run: usize,
+    shape: &Shape,
+    mistake: Mistake,
+) -> Option<(SessionId, Turn)> {
+    let held: Vec<_> = model.runs.iter().filter(|run| run.view.owner.is_some()).collect();
+    // Mostly runs that someone holds, now and then any.
+    let run = pick(&held, run).copied().filter(|_| !run.is_multiple_of(8)).or(pick(&model.runs, run))?;
+    let session = match mistake {
+        Mistake::From(session) => pick(&done.workers, session)?.1.session,
+        _ => run.view.owner?,
+    };
+    let build = done.workers.iter().find(|(_, join, _)| join.session == session)?.1.build.clone();
+    let consumes = shape.consumes.min(run.unread().len());
+    // Every message that is consumed becomes an event.
+    let shape = Shape { events: shape.events.max(consumes as u32), ..shape.clone() };
+    let turn = plain_turn(case, run, &shape, mistake, consumes as u64);
+    Some((session, shaped(case, model, done, turn, &shape, &build)))
+}
+
+fn plain_turn(case: &Case, run: &ModelRun, shape: &Shape, mistake: Mistake, consumes: u64) -> Turn {
+    let from = if mistake == Mistake::Stale { TurnId::from_bits(case.id()) } else { run.turn };
+    Turn {
+        run: run.view.id,
+        id: TurnId::from_bits(case.id()),
+        from: From::Turn(from),
+        seq: run.seq(),
+        at: case.clock.now(),
+        build: "".into(),
+        events: Vec::new(),
+        consumed: run.view.consumed + consumes,
+        fired_until: shape.fires_micros_ago.map(|ago| ago_of(case.clock.now(), ago)),
+        clears_crashes: run.view.crashes > 0,
+        clears_deadline: false,
+        beyond: None,
+        then: Then::Hold,
+    }
+}
+
+pub(super) fn ago_of(now: Timestamp, micros: u64) -> Timestamp {
+    Timestamp::from_micros(now.as_micros() - micros as i64)
+}
+
+pub(super) fn shaped(
+    case: &Case,
+    model: &Model,
+    done: &mut Done,
+    turn: Turn,
+    shape: &Shape,
+    build: &str,
+) -> Turn {
+    let turn =
+        Turn { build: build.into(), clears_deadline: shape.clears_deadline, ..turn }.steps(shape.events);
+    let turn = reaching(case, model, done, turn, shape);
+    match shape.then {
+        ThenKind::Hold => turn,
+        ThenKind::Release => turn.then(Then::Release),
+        ThenKind::Complete => turn.completing("out"),
+        ThenKind::Fail => turn.failing(),
+        ThenKind::Cancel => turn.cancelling(),
+        // It came to no decision, so it fired nothing.
+        ThenKind::Stuck => Turn { fired_until: None, ..turn.then(stuck_by(build)) },
+        ThenKind::Wait { wake_in_micros: None } => turn.then(wait()),
+        ThenKind::Wait { wake_in_micros: Some(micros) } => {
+            turn.then(wait_until(case.clock.now().plus(Duration::from_micros(micros))))
+        }
+    }
+}
+
+/// The turn with what it does beyond its run.
+fn reaching(case: &Case, model: &Model, done: &mut Done, mut turn: Turn, shape: &Shape) -> Turn {
+    let root = model.runs.iter().find(|run| run.view.id == turn.run).map_or(turn.run, |run| run.view.root());
+    let mut targets = Vec::new();
+    for (op, child) in shape.children.iter().enumerate() {
+        let parent = Parent { run: turn.run, op: OpNumber(op as u32), root, awaits: true };
+        let Some(child) = new_child(case, done, parent, *child) else { continue };
+        done.starts.push(child.start.clone());
+        targets.push(child.start.run);
+        turn = turn.child(child);
+    }
+    targets.extend(model.runs.iter().map(|run| run.view.id).filter(|run| *run != turn.run));
+    for (target, says) in &shape.messages {
+        let Some(target) = pick(&targets, *target) else { continue };
+        let message = message(case, *target, *says);
+        done.messages.push(message.clone());
+        turn = turn.sending(message);
+    }
+    tags(shape.tag).iter().fold(turn, |turn, (name, value)| turn.tagged(name, value))
+}
+
+fn new_child(case: &Case, done: &Done, parent: Parent, child: Child) -> Option<NewChild> {
+    let (start, wants_answer) = match child {
+        Child::New { start: new, wants_answer } => (start(case, new), wants_answer),
+        Child::Again { start, wants_answer } => (pick(&done.starts, start)?.clone(), wants_answer),
+        Child::Refused => (case.new_start(&"n".repeat(NAME_BYTES_MAX + 1)), false),
+    };
+    Some(NewChild { start: Start { parent: Some(parent), ..start }, wants_answer })
+}
+
+pub(super) fn query(model: &Model, query: Query) -> RunQuery {
+    let run = |number: Option<usize>| pick_run(model, number?);
+    let created_at = |number: Option<usize>| pick(&model.runs, number?).map(|run| run.view.created_at);
+    RunQuery {
+        statuses: query.status.into_iter().collect(),
+        workflow: query.workflow.map(|workflow| WORKFLOWS[workflow].into()),
+        key: query.key.map(|key| format!("key-{key}")),
+        parent: run(query.parent),
+        root: run(query.root),
+        tags: tags(query.tags.into_iter().flatten()),
+        created_from: created_at(query.created_from),
+        created_before: created_at(query.created_before),
+        text: run(query.text).map(|run| run.to_string()[22..].to_lowercase()),
+        order: if query.oldest_first { Order::OldestFirst } else { Order::NewestFirst },
+        after: run(query.after),
+        before: run(query.before),
+        limit: query.limit,
+    }
+}

@@ -1,0 +1,379 @@
+//! Children: started with the turn, awaited without polling, and never left without an answer.
+
+use std::sync::Arc;
+
+use outlast::core::limits::INBOX_MESSAGES_MAX;
+use outlast::prelude::*;
+use outlast::{ErrorKind, RunId, RunQuery, RunView, Status, Wait};
+
+use super::rig::{Ask, Rig, on_every_world, trace, traces};
+
+on_every_world! {
+    a_parent_awaits_its_childs_output,
+    a_childs_failure_is_the_parents_to_handle,
+    a_child_of_a_child_knows_its_parent_and_its_root,
+    a_child_that_takes_too_long_is_cancelled,
+    an_end_in_time_does_not_lose_against_the_timeout,
+    children_are_cancelled_when_their_parent_ends,
+    a_parent_waits_for_the_children_it_said_it_would,
+    an_abandoned_child_goes_on_alone,
+    an_abandoned_child_with_a_key_is_started_once,
+    a_key_that_names_another_run_fails_the_operation,
+    a_cancelled_parent_cancels_its_children,
+    a_cancelled_child_tells_its_parent,
+    a_child_without_code_waits_and_can_be_cancelled,
+    a_child_survives_the_crash_of_both,
+    a_child_that_ends_while_the_parent_goes_to_wait_wakes_it,
+    a_refused_turn_starts_no_child_twice,
+    headers_travel_to_children,
+    many_children_of_one_run,
+}
+
+#[workflow]
+async fn double(ctx: Context, number: u32) -> Result<u32, Error> {
+    trace(ctx.run(), "polled");
+    ctx.note(&format!("double {number}")).await?;
+    Ok(number * 2)
+}
+
+async fn only(rig: &Rig, workflow: &str) -> RunView {
+    let runs = rig.client.runs(RunQuery { workflow: Some(workflow.into()), ..RunQuery::default() }).await;
+    let mut runs = runs.unwrap().runs;
+    assert_eq!(runs.len(), 1, "runs of {workflow}");
+    runs.remove(0)
+}
+
+async fn a_parent_awaits_its_childs_output(rig: Rig) {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<u32, Error> {
+        let (one, two) = try_join!(ctx.child(double, 1), ctx.child(double, 20))?;
+        Ok(one + two)
+    }
+    let _worker = rig.worker((parent, double)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), 42);
+    let history = rig.history(run.id()).await;
+    assert!(history.starts_with("0 child_started double\n1 child_started double\n"), "{history}");
+    assert!(history.ends_with("run_completed 42") && history.contains("0 child_completed 2"), "{history}");
+}
+
+async fn a_childs_failure_is_the_parents_to_handle(rig: Rig) {
+    #[workflow]
+    async fn fails(_ctx: Context) -> Result<u32, Error> {
+        Err(Error::msg("no truck"))
+    }
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<String, Error> {
+        let error = ctx.child(fails, ()).await.unwrap_err();
+        ctx.child(fails, ()).await.map(|_| String::new()).or(Ok(format!("handled: {error}")))
+    }
+    #[workflow]
+    async fn passes_on(ctx: Context) -> Result<u32, Error> {
+        ctx.child(fails, ()).await
+    }
+    let _worker = rig.worker((parent, fails, passes_on)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), "handled: no truck");
+    let run = rig.client.start(passes_on, ()).await.unwrap();
+    assert_eq!(run.output().await.unwrap_err().to_string(), "no truck");
+    assert_eq!(rig.status(run.id()).await, Status::Failed);
+}
+
+async fn a_child_of_a_child_knows_its_parent_and_its_root(rig: Rig) {
+    #[workflow]
+    async fn grandchild(ctx: Context) -> Result<(Option<RunId>, RunId), Error> {
+        Ok((ctx.parent(), ctx.root()))
+    }
+    #[workflow]
+    async fn child(ctx: Context) -> Result<(RunId, Option<RunId>, RunId), Error> {
+        let (parent, root) = ctx.child(grandchild, ()).await?;
+        Ok((ctx.run(), parent, root))
+    }
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<(RunId, Option<RunId>, RunId), Error> {
+        assert_eq!((ctx.parent(), ctx.root()), (None, ctx.run()));
+        ctx.child(child, ()).await
+    }
+    let _worker = rig.worker((parent, child, grandchild)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    let (child, parent_of_grandchild, root) = run.output().await.unwrap();
+    assert_eq!((parent_of_grandchild, root), (Some(child), run.id()));
+    let of_root = RunQuery { root: Some(run.id()), ..RunQuery::default() };
+    assert_eq!(rig.client.runs(of_root).await.unwrap().runs.len(), 3);
+    let of_parent = RunQuery { parent: Some(run.id()), ..RunQuery::default() };
+    let children = rig.client.runs(of_parent).await.unwrap().runs;
+    assert_eq!(children.iter().map(|run| run.id).collect::<Vec<_>>(), [child]);
+}
+
+#[workflow]
+async fn naps(ctx: Context) -> Result<u32, Error> {
+    let slept = ctx.sleep("1h").await;
+    if let Err(error) = slept {
+        ctx.note(&error.to_string()).await?;
+        return Err(error);
+    }
+    ctx.note("slept").await?;
+    Ok(7)
+}
+
+async fn a_child_that_takes_too_long_is_cancelled(rig: Rig) {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<String, Error> {
+        let error = ctx.child(naps, ()).timeout("10m").await.unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+        ctx.sleep("10m").await?;
+        Ok(error.to_string())
+    }
+    let _worker = rig.worker((parent, naps)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    rig.settle().await;
+    let waits = rig.view(run.id()).await.waits;
+    let child = only(&rig, "naps").await.id;
+    let until = Some(rig.moment("10m"));
+    assert_eq!(waits, [Wait::Child { op: 0, workflow: "naps".into(), run: child, until }]);
+    rig.run_to("10m").await;
+    assert_eq!(rig.status(child).await, Status::Cancelled);
+    assert_eq!(rig.desk.count("cancelled: its parent did not wait longer"), 1);
+    rig.run_to("20m").await;
+    assert!(run.output().await.unwrap().contains("did not end in time"));
+}
+
+async fn an_end_in_time_does_not_lose_against_the_timeout(rig: Rig) {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<u32, Error> {
+        ctx.child(naps, ()).timeout("1h").await
+    }
+    let worker = rig.worker((parent, naps)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    rig.settle().await;
+    rig.crash(worker);
+    // Only the child's code is there at first: it ends at the very moment of the timeout.
+    let child_only = rig.worker(naps).await;
+    rig.run_to("59m").await;
+    assert_eq!(rig.status(run.id()).await, Status::Waiting);
+    rig.run_to("3h").await;
+    // Too late after all: the child ended, at the end of the nap that began with the parent's turn.
+    child_only.stop().await.unwrap();
+    let _worker = rig.worker((parent, naps)).await;
+    rig.settle().await;
+    assert_eq!(run.output().await.unwrap(), 7);
+}
+
+async fn children_are_cancelled_when_their_parent_ends(rig: Rig) {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<u32, Error> {
+        let child = ctx.child(naps, ());
+        ctx.note("going").await?;
+        drop(child);
+        ctx.note("gone").await?;
+        Ok(1)
+    }
+    let _worker = rig.worker((parent, naps)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), 1);
+    rig.settle().await;
+    let child = only(&rig, "naps").await;
+    assert_eq!(child.status, Status::Cancelled);
+    assert_eq!(rig.desk.count(&format!("cancelled: its parent {} has ended", run.id())), 1);
+}
+
+async fn a_parent_waits_for_the_children_it_said_it_would(rig: Rig) {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<u32, Error> {
+        let child = ctx.child(naps, ()).on_parent_end(ParentEnd::Wait);
+        ctx.note("going").await?;
+        drop(child);
+        Ok(1)
+    }
+    let worker = rig.worker((parent, naps)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    rig.settle().await;
+    let child = only(&rig, "naps").await.id;
+    let view = rig.view(run.id()).await;
+    assert_eq!(view.waits, [Wait::Child { op: 0, workflow: "naps".into(), run: child, until: None }]);
+    rig.crash(worker);
+    let _worker = rig.worker((parent, naps)).await;
+    rig.run_to("59m").await;
+    assert_eq!(rig.status(run.id()).await, Status::Waiting);
+    rig.run_to("1h").await;
+    assert_eq!(run.output().await.unwrap(), 1);
+    assert_eq!((rig.desk.count("slept"), rig.desk.count("going")), (1, 1));
+}
+
+async fn an_abandoned_child_goes_on_alone(rig: Rig) {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<RunId, Error> {
+        ctx.child(naps, ()).abandon().await
+    }
+    let _worker = rig.worker((parent, naps)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    let child = run.output().await.unwrap();
+    rig.settle().await;
+    assert_eq!(rig.status(child).await, Status::Waiting);
+    assert_eq!(rig.view(child).await.parent.unwrap().run, run.id());
+    rig.run_to("1h").await;
+    assert_eq!(rig.client.handle::<u32>(child).output().await.unwrap(), 7);
+}
+
+#[workflow]
+async fn welcomes(ctx: Context, who: u32) -> Result<RunId, Error> {
+    ctx.child(double, who).key(format!("welcome-{who}")).abandon().await
+}
+
+async fn an_abandoned_child_with_a_key_is_started_once(rig: Rig) {
+    let _worker = rig.worker((welcomes, double)).await;
+    let first = rig.client.start(welcomes, 5).await.unwrap().output().await.unwrap();
+    let second = rig.client.start(welcomes, 5).await.unwrap().output().await.unwrap();
+    assert_eq!(first, second);
+    assert_eq!(rig.client.find::<u32>("welcome-5").await.unwrap().unwrap().id(), first);
+    rig.settle().await;
+    assert_eq!(rig.desk.count("double 5"), 1);
+}
+
+async fn a_key_that_names_another_run_fails_the_operation(rig: Rig) {
+    #[workflow]
+    async fn parent(ctx: Context, input: u32) -> Result<String, Error> {
+        let error = ctx.child(double, input).key("taken").await.unwrap_err();
+        assert!(error.is_conflict(), "{error}");
+        let error_too = ctx.child(double, input + 1).key("taken").abandon().await.unwrap_err();
+        assert_eq!(error_too.kind(), ErrorKind::Conflict);
+        Ok(error.to_string())
+    }
+    let _worker = rig.worker((parent, double)).await;
+    let taken = rig.client.start(double, 5).key("taken").await.unwrap();
+    let run = rig.client.start(parent, 5).await.unwrap();
+    let message = run.output().await.unwrap();
+    assert!(message.contains(&format!("key `taken` names run {}", taken.id())), "{message}");
+}
+
+#[workflow]
+async fn holds_a_nap(ctx: Context) -> Result<u32, Error> {
+    ctx.child(naps, ()).await
+}
+
+async fn a_cancelled_parent_cancels_its_children(rig: Rig) {
+    let _worker = rig.worker((holds_a_nap, naps)).await;
+    let run = rig.client.start(holds_a_nap, ()).await.unwrap();
+    rig.settle().await;
+    run.cancel("enough").await.unwrap();
+    assert!(run.output().await.unwrap_err().is_cancelled());
+    rig.settle().await;
+    assert_eq!(only(&rig, "naps").await.status, Status::Cancelled);
+    let word = format!("cancelled: its parent {} was cancelled: enough", run.id());
+    assert_eq!(rig.desk.count(&word), 1, "{:?}", rig.desk.notes());
+}
+
+async fn a_cancelled_child_tells_its_parent(rig: Rig) {
+    let _worker = rig.worker((holds_a_nap, naps)).await;
+    let run = rig.client.start(holds_a_nap, ()).await.unwrap();
+    rig.settle().await;
+    let child = only(&rig, "naps").await.id;
+    rig.client.cancel(child, "not today").await.unwrap();
+    let error = run.output().await.unwrap_err();
+    assert!(error.is_cancelled() && error.to_string().contains("not today"), "{error}");
+    assert_eq!(rig.status(run.id()).await, Status::Failed, "the parent itself was not cancelled");
+    assert!(rig.history(run.id()).await.contains("0 child_cancelled cancelled: not today"));
+}
+
+async fn a_child_without_code_waits_and_can_be_cancelled(rig: Rig) {
+    let _worker = rig.worker(holds_a_nap).await;
+    let run = rig.client.start(holds_a_nap, ()).await.unwrap();
+    rig.settle().await;
+    let child = only(&rig, "naps").await;
+    assert_eq!(child.status, Status::Pending);
+    rig.client.cancel(child.id, "nobody can do it").await.unwrap();
+    let error = run.output().await.unwrap_err();
+    assert_eq!(error.to_string(), "cancelled: nobody can do it");
+}
+
+async fn a_child_survives_the_crash_of_both(rig: Rig) {
+    let worker = rig.worker((holds_a_nap, naps)).await;
+    let run = rig.client.start(holds_a_nap, ()).await.unwrap();
+    rig.settle().await;
+    rig.crash(worker);
+    let worker = rig.worker((holds_a_nap, naps)).await;
+    rig.run_to("30m").await;
+    rig.crash(worker);
+    let _worker = rig.worker((holds_a_nap, naps)).await;
+    rig.run_to("1h").await;
+    assert_eq!(run.output().await.unwrap(), 7);
+    assert_eq!(rig.desk.count("slept"), 1);
+    rig.assert_history(
+        run.id(),
+        "0 child_started naps
+         0 child_completed 7
+         run_completed 7",
+    )
+    .await;
+}
+
+async fn a_child_that_ends_while_the_parent_goes_to_wait_wakes_it(rig: Rig) {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<u32, Error> {
+        let child = ctx.child(double, 3);
+        ctx.note("busy").await?;
+        child.await
+    }
+    let _worker = rig.worker((parent, double)).await;
+    for _ in 0..50 {
+        let run = rig.client.start(parent, ()).await.unwrap();
+        assert_eq!(run.output().await.unwrap(), 6);
+    }
+}
+
+async fn a_refused_turn_starts_no_child_twice(rig: Rig) {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<u32, Error> {
+        ctx.sleep("1m").await?;
+        ctx.child(double, 3).await
+    }
+    let _worker = rig.worker((parent, double)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    rig.settle().await;
+    // A message arrives just before the timer fires: the turn that starts the child is refused.
+    let (client, id) = (rig.client.clone(), run.id());
+    rig.faults.before_a_timer_fires(async move { client.send(id, "late", &1).await.unwrap() });
+    rig.run_to("1m").await;
+    assert_eq!(run.output().await.unwrap(), 6);
+    assert_eq!(rig.desk.count("double 3"), 1);
+    only(&rig, "double").await;
+}
+
+async fn headers_travel_to_children(rig: Rig) {
+    #[workflow]
+    async fn who(ctx: Context) -> Result<Option<String>, Error> {
+        Ok(ctx.headers().get("who").cloned())
+    }
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<Option<String>, Error> {
+        ctx.child(who, ()).await
+    }
+    let _worker = rig.worker((parent, who)).await;
+    let run = rig.client.start(parent, ()).header("who", "Zoë").await.unwrap();
+    assert_eq!(run.output().await.unwrap().as_deref(), Some("Zoë"));
+}
+
+/// More children than an inbox has room for, were their ends not exempt from its limit.
+async fn many_children_of_one_run(rig: Rig) {
+    const CHILDREN: u32 = 10_000;
+    const { assert!(CHILDREN as u64 >= INBOX_MESSAGES_MAX) };
+    #[workflow]
+    async fn leaf(_ctx: Context, number: u32) -> Result<u32, Error> {
+        Ok(number)
+    }
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<u64, Error> {
+        trace(ctx.run(), "polled");
+        let children: Vec<_> = (0..CHILDREN).map(|number| ctx.child(leaf, number)).collect();
+        let outputs = try_join_all(children).await?;
+        Ok(outputs.into_iter().map(u64::from).sum())
+    }
+    // Not paranoid: a replay after every turn of a long history is another test.
+    let _worker = rig.caching().register((parent, leaf)).start().await.unwrap();
+    let run = rig.client.start(parent, ()).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), u64::from(CHILDREN) * u64::from(CHILDREN - 1) / 2);
+    assert_eq!(traces(run.id(), "polled"), 1, "it was never replayed");
+    let counts = rig.client.counts().await.unwrap();
+    assert_eq!(counts.get(&Status::Completed), Some(&(u64::from(CHILDREN) + 1)));
+    drop(Arc::clone(&rig.world));
+}
