@@ -24,6 +24,7 @@ mod mechanics {
     mod regressions;
     mod release;
     mod retries;
+    mod starts;
     mod stuck;
     mod takeover;
     mod traps;

@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_key_names_the_same_message_in_every_release() {
         let run = RunId::from_bits(7);
-        assert_eq!(keyed_message(run, "delivery-42").to_string(), "msg_");
+        assert_eq!(keyed_message(run, "delivery-42").to_string(), "msg_0DBS859Y115JR10GAZH52ZAKFK");
         assert_ne!(keyed_message(run, "delivery-42"), keyed_message(run, "delivery-43"));
         assert_ne!(keyed_message(run, "delivery-42"), keyed_message(RunId::from_bits(8), "delivery-42"));
     }
