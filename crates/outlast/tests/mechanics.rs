@@ -12,6 +12,7 @@ mod mechanics {
     mod blocking;
     mod cancel;
     mod children;
+    mod control;
     mod drops;
     mod heartbeat;
     mod inbox;
