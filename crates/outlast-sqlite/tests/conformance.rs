@@ -13,7 +13,7 @@ outlast_testkit::conformance!(open);
 
 #[test]
 fn the_world_is_like_the_model() {
-    outlast_testkit::model::check_world(open, 1000..1400, 80);
+    outlast_testkit::model::check_world(open, 0..40, 60);
 }
 
 async fn open(clock: TestClock) -> OnDisk {

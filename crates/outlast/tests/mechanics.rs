@@ -15,6 +15,7 @@ mod mechanics {
     mod drops;
     mod heartbeat;
     mod inbox;
+    mod length;
     mod once;
     mod operations;
     mod order;

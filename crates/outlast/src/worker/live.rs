@@ -116,7 +116,10 @@ impl<'a> Live<'a> {
         events: Vec<Event>,
         answer: impl FnOnce(Result<Committed, WorldError>),
     ) -> Result<End, Gone> {
-        let draft = Draft { at: self.place.at, events, consumed: 0, fired_until: None, is_cancel: false };
+        let mut draft =
+            Draft { at: self.place.at, events, consumed: 0, fired_until: None, is_cancel: false };
+        // Unanswered, the client starts the run without this worker, and whoever claims it finds out.
+        self.mind_length(&mut draft).map_err(Gone::Stuck)?;
         let (turn, then) = self.turn_of(draft, self.place.turn, From::Start(*start));
         let events = turn.events.len() as u64;
         let commit = self.task.session.committer.commit(turn);
