@@ -11,15 +11,19 @@ mod mechanics {
 
     mod blocking;
     mod cancel;
+    mod door;
     mod drops;
+    mod handles;
     mod heartbeat;
     mod inbox;
+    mod keys;
     mod once;
     mod operations;
     mod order;
     mod parallel;
     mod policies;
     mod polling;
+    mod reconcile;
     mod regressions;
     mod release;
     mod retries;

@@ -3,14 +3,15 @@
 //! The loop is: start what was announced, wait for something new, compute a turn, commit it. At most
 //! one commit of a run is under way; what arrives meanwhile forms the next turn.
 
+use std::collections::HashSet;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
 use outlast_core::limits::INBOX_READ_MAX;
 use outlast_core::turn::From;
 use outlast_core::{
-    Committed, Event, Failure, FailureKind, Message, MessageBody, RunId, Start, Started, Stuck, StuckReason,
-    Then, Timestamp, Turn, TurnId, WorldError,
+    Committed, Event, Failure, FailureKind, Message, MessageBody, OpNumber, RunId, Start, Started, Stuck,
+    StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
 };
 
 use super::attempts::{Attempts, Tools};
@@ -29,6 +30,8 @@ pub(super) struct Live<'a> {
     machine: Machine,
     place: Place,
     attempts: Attempts,
+    /// Steps that were announced by a worker that may have attempted them.
+    doubtful: HashSet<OpNumber>,
     /// Facts that came while a commit was under way.
     early: Vec<Fact>,
     /// The position of the last message that became a fact.
@@ -100,6 +103,7 @@ impl<'a> Live<'a> {
             machine,
             place,
             attempts: Attempts::default(),
+            doubtful: HashSet::new(),
             early: Vec::new(),
             read: place.consumed,
             heard_at: Timestamp::from_micros(0),
@@ -134,6 +138,7 @@ impl<'a> Live<'a> {
     /// Goes on with a run that was claimed with these messages.
     pub(super) async fn resume(&mut self, inbox: Vec<Message>, is_fresh: bool) -> Result<End, Gone> {
         let may_fire = inbox.len() < INBOX_READ_MAX;
+        self.doubtful = self.machine.startable();
         let mut facts = Vec::with_capacity(inbox.len());
         self.accept(inbox, &mut facts);
         facts.extend(self.unknown_outcomes());
@@ -194,7 +199,10 @@ impl<'a> Live<'a> {
         } else {
             self.machine.take_startable()
         };
-        let ready = steps.into_iter().filter_map(|step| settings.ready(step));
+        let ready = steps.into_iter().filter_map(|step| {
+            let is_doubtful = self.doubtful.remove(&step.op);
+            settings.ready(step, is_doubtful)
+        });
         let tools = Tools { clock: &session.clock, codec: &settings.codec, runtime: &session.runtime };
         self.attempts.start(self.task.run, ready.collect(), &tools);
     }
