@@ -24,6 +24,9 @@ test [--only STAGE] [CARGO TEST ARGUMENTS]
 const EXAMPLES: &[(&str, &[&str])] =
     &[("hooks", &[]), ("parallel", &[]), ("quickstart", &["--help"]), ("testing", &[]), ("versions", &[])];
 
+/// All packages, with the features that are off by default and have tests.
+const WHOLE_WORKSPACE: [&str; 3] = ["--workspace", "--features", "outlast/schema"];
+
 /// The package that holds the examples.
 const EXAMPLES_PACKAGE: &str = "outlast-examples";
 
@@ -67,7 +70,7 @@ fn tests(root: &Path, setup: &Setup, arguments: &[String]) -> Result<()> {
         command.args(["test", "--tests"]);
     }
     if !chooses_packages(arguments) {
-        command.arg("--workspace");
+        command.args(WHOLE_WORKSPACE);
     }
     if arguments.is_empty() {
         // Whoever waits for the whole run wants to know of every failure in it.
@@ -80,7 +83,7 @@ fn doctests(root: &Path, setup: &Setup, arguments: &[String]) -> Result<()> {
     let mut command = cargo(root);
     command.args(["test", "--doc"]);
     if !chooses_packages(arguments) {
-        command.arg("--workspace");
+        command.args(WHOLE_WORKSPACE);
     }
     run_command(setup.apply(command.args(arguments)))
 }

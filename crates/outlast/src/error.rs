@@ -482,3 +482,34 @@ impl From<StepError> for Box<dyn std::error::Error + Send + Sync> {
         error.failure.message.into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_another_run_is_retried_unless_it_cannot_end_better() {
+        let of = |kind| StepError::from(Error::of_failure(Failure::new(kind, "no")));
+        for kind in [FailureKind::Cancelled, FailureKind::Unknown, FailureKind::Timeout, FailureKind::Error] {
+            assert!(!of(kind).is_fatal(), "{kind:?}");
+        }
+        for kind in [FailureKind::Fatal, FailureKind::Invalid, FailureKind::Limit] {
+            assert!(of(kind).is_fatal(), "{kind:?}");
+        }
+        let error = StepError::from(Error::msg("declined").with_code("card_declined"));
+        assert_eq!(Error::from(error).code(), Some("card_declined"));
+    }
+
+    #[test]
+    fn a_boxed_error_is_known_by_what_is_in_the_box() {
+        let boxed = || -> Box<dyn std::error::Error + Send + Sync> {
+            Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
+        };
+        assert_eq!(Error::from_boxed(boxed()).class(), Some(ErrorClass::Network));
+        assert_eq!(Error::from(StepError::from_boxed(boxed())).class(), Some(ErrorClass::Network));
+        let world: Box<dyn std::error::Error + Send + Sync> =
+            Box::new(WorldError::Unavailable("gone".into()));
+        assert_eq!(Error::from_boxed(world).kind(), ErrorKind::Unavailable);
+        assert_eq!(StepError::from_boxed("a text").message(), "a text");
+    }
+}

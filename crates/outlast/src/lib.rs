@@ -49,6 +49,8 @@ mod registry;
 pub mod rehearse;
 mod replay;
 mod retry;
+#[cfg(feature = "schema")]
+mod schema;
 mod step;
 mod unique;
 mod upkeep;
@@ -75,6 +77,8 @@ pub use reconcile::{ReconcileFn, Reconciling, WithContext, WithoutContext, recon
 pub use registry::{Register, Registry, StepMark, TupleMark, WorkflowMark};
 pub use replay::again::replay;
 pub use retry::{retry, retry_with_clock};
+#[cfg(feature = "schema")]
+pub use schema::{HasSchema, Schema, schema_of};
 pub use step::{ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
 pub use unique::unique_key;
 pub use worker::{RetryNotice, Worker, WorkerBuilder};

@@ -145,6 +145,9 @@ where
     }
 }
 
+/// Judges an input before a run begins.
+type InputCheck<I> = fn(&I) -> Result<(), Error>;
+
 /// A workflow by its name, version and types alone, for programs that only start it: a contract that
 /// programs share. The worker's builder gives it [its function](crate::WorkerBuilder::workflow).
 ///
@@ -157,7 +160,7 @@ pub struct Workflow<I, O> {
     name: &'static str,
     was: &'static [&'static str],
     version: u32,
-    check: Option<fn(&I) -> Result<(), Error>>,
+    check: Option<InputCheck<I>>,
     types: PhantomData<fn(I) -> O>,
 }
 
