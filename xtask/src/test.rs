@@ -21,8 +21,14 @@ test [--only STAGE] [CARGO TEST ARGUMENTS]
 
 /// The examples that are executed, each with its arguments. Those that write a file are executed, and
 /// killed, in temporary folders by the tests of their package.
-const EXAMPLES: &[(&str, &[&str])] =
-    &[("hooks", &[]), ("parallel", &[]), ("quickstart", &["--help"]), ("testing", &[]), ("versions", &[])];
+const EXAMPLES: &[(&str, &[&str])] = &[
+    ("hooks", &[]),
+    ("parallel", &[]),
+    ("quickstart", &["--help"]),
+    ("retries", &[]),
+    ("testing", &[]),
+    ("versions", &[]),
+];
 
 /// All packages, with the features that are off by default and have tests.
 const WHOLE_WORKSPACE: [&str; 3] = ["--workspace", "--features", "outlast/schema"];

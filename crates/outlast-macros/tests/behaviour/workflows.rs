@@ -32,6 +32,7 @@ async fn small(_: Context, number: u8) -> u8 {
     number
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "a check takes references")]
 fn is_small(number: &u8) -> Result<(), &'static str> {
     if *number < 10 { Ok(()) } else { Err("too large") }
 }
@@ -42,6 +43,7 @@ async fn fit(_: Context, left: String, right: u8) -> String {
 }
 
 mod fits {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "a check takes references")]
     pub(super) fn fit(left: &str, right: &u8) -> Result<(), String> {
         if left.len() == usize::from(*right) { Ok(()) } else { Err(format!("{left} is not {right}")) }
     }
