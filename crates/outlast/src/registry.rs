@@ -95,8 +95,8 @@ impl Registered {
         self.steps.get(name)
     }
 
-    pub(crate) fn workflow(&self, workflow: &Arc<str>, version: u32) -> Option<WorkflowCall> {
-        self.workflows.get(&Code { workflow: workflow.clone(), version }).map(|code| code.call.clone())
+    pub(crate) fn workflow(&self, workflow: &Arc<str>, version: u32) -> Option<&WorkflowCall> {
+        self.workflows.get(&Code { workflow: workflow.clone(), version }).map(|code| &code.call)
     }
 
     /// Whether an input is one of this workflow; `None` when its code is not here.
