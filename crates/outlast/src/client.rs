@@ -1,6 +1,6 @@
 //! The client: starts, sends, cancels and looks.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use crate::clock::pause;
 use crate::error::Error;
 use crate::ids;
+use crate::json::IntoJson;
 use crate::upkeep;
 use crate::workflow::WorkflowHandle;
 
@@ -59,22 +60,56 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Limit` when the input or key is too long, `Conflict` when the key names a run of another
+    /// `Invalid`, with what the workflow's `check` says, when it refuses the input. `Limit` when the input
+    /// or key is too long, `Conflict` when the key names a run of another
     /// workflow or input, `Unavailable` when the world does not answer.
     pub fn start<H, M>(&self, workflow: H, input: impl Borrow<H::Input>) -> StartCall<'_, H::Output>
     where
         H: WorkflowHandle<M>,
     {
-        let input = Payload::json(input.borrow()).map_err(Error::from);
-        StartCall {
-            client: self,
-            workflow: workflow.name(),
-            version: workflow.version(),
-            key: None,
-            input,
-            headers: Headers::new(),
-            output: PhantomData,
-        }
+        let input = input.borrow();
+        let input = workflow.check(input).and_then(|()| Ok(Payload::json(input)?));
+        StartCall::new(self, workflow.name().into(), workflow.version(), input)
+    }
+
+    /// Starts a run of a workflow that is known by its name only, with JSON as input: a text or a
+    /// [`serde_json::Value`].
+    ///
+    /// When a worker of this process has the code, the input must be one of the workflow: it is decoded
+    /// and checked before anything is written. Otherwise the worker that takes the run finds out, and the
+    /// run fails.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[workflow]
+    /// async fn greet(ctx: Context, name: String, times: usize) -> Result<String, Error> {
+    ///     Ok(format!("hello {name}, ").repeat(times))
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register(greet).start().await?;
+    /// # let client = Client::new(world);
+    /// let run = client.start_json("greet", 1, r#"["Ada", 2]"#).key("greeting-7").await?;
+    /// assert_eq!(run.output().await?, "hello Ada, hello Ada, ");
+    ///
+    /// let error = client.start_json("greet", 1, r#"["Ada"]"#).await.unwrap_err();
+    /// assert!(error.to_string().starts_with("the input of workflow `greet` does not fit: "));
+    /// # worker.stop().await }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` when the text is not JSON, or not an input of the workflow; those of
+    /// [`start`](Self::start).
+    pub fn start_json(
+        &self,
+        workflow: impl Into<String>,
+        version: u32,
+        input: impl IntoJson,
+    ) -> StartCall<'_, serde_json::Value> {
+        let start = StartCall::new(self, Cow::Owned(workflow.into()), version, input.into_json());
+        StartCall { is_unchecked: true, ..start }
     }
 
     /// A run that was started before, by its id. It is not looked up: calls on it say if there is none.
@@ -248,15 +283,27 @@ pub enum Cancel {
 #[derive(Debug)]
 pub struct StartCall<'a, O> {
     client: &'a Client,
-    workflow: &'static str,
+    workflow: Cow<'static, str>,
     version: u32,
     key: Option<String>,
     input: Result<Payload, Error>,
+    /// Whether nobody has looked if the input is one of the workflow.
+    is_unchecked: bool,
     headers: Headers,
     output: PhantomData<fn() -> O>,
 }
 
-impl<O> StartCall<'_, O> {
+impl<'a, O> StartCall<'a, O> {
+    fn new(
+        client: &'a Client,
+        workflow: Cow<'static, str>,
+        version: u32,
+        input: Result<Payload, Error>,
+    ) -> Self {
+        let (key, headers) = (None, Headers::new());
+        Self { client, workflow, version, key, input, is_unchecked: false, headers, output: PhantomData }
+    }
+
     /// Makes the start idempotent: a later start with this key returns the run of this one.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
@@ -270,7 +317,7 @@ impl<O> StartCall<'_, O> {
     }
 
     async fn call(self) -> Result<RunHandle<O>, Error> {
-        check_text("the workflow's name", self.workflow, NAME_BYTES_MAX)?;
+        check_text("the workflow's name", &self.workflow, NAME_BYTES_MAX)?;
         let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         check_bytes("the headers together", headers, HEADERS_BYTES_MAX)?;
         let plain = self.input?;
@@ -284,7 +331,7 @@ impl<O> StartCall<'_, O> {
         let start = Start {
             run: ids::run(),
             turn: ids::turn(),
-            workflow: self.workflow.into(),
+            workflow: (*self.workflow).into(),
             version: self.version,
             key,
             input: self.client.codec.encode(plain)?,
@@ -294,6 +341,11 @@ impl<O> StartCall<'_, O> {
             not_before: None,
             deadline: None,
         };
+        if self.is_unchecked
+            && let Some(Err(reason)) = self.client.world.hosts().check(&start)
+        {
+            return Err(Error::invalid(reason));
+        }
         let started = self.client.start_run(start).await?;
         Ok(RunHandle {
             client: self.client.clone(),

@@ -12,9 +12,12 @@ mod mechanics {
     mod blocking;
     mod cancel;
     mod children;
+    mod door;
     mod drops;
+    mod handles;
     mod heartbeat;
     mod inbox;
+    mod keys;
     mod length;
     mod once;
     mod operations;
@@ -22,6 +25,7 @@ mod mechanics {
     mod parallel;
     mod policies;
     mod polling;
+    mod reconcile;
     mod regressions;
     mod release;
     mod retries;
