@@ -23,6 +23,7 @@ pages! {
     Hooks = "hooks.md",
     Parallel = "parallel.md",
     Versions = "versions.md",
+    Handles = "handles.md",
     Errors = "errors.md",
     Testing = "testing.md",
     Sqlite = "sqlite.md",

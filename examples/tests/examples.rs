@@ -108,6 +108,58 @@ fn parallel_has_many_steps_under_way_and_never_too_many() {
 }
 
 #[test]
+fn retries_tells_of_each_and_pays_once() {
+    let shown = stdout(Command::new(built("retries")).output().unwrap());
+    assert_lines(
+        &shown,
+        &[
+            "connect  call 3",
+            "rate after attempt 1: too many requests",
+            "rate after attempt 2: the server is ill",
+            "bank     books 4200 cents",
+            "pay after attempt 1: connection reset",
+            "output   4200 cents paid, once",
+            "error    step `rate` failed after 3 attempts: there is no currency XYZ; exhausted: false",
+        ],
+    );
+    assert_eq!(shown.matches("books").count(), 1, "{shown}");
+}
+
+#[test]
+fn a_contract_joins_two_programs_that_share_no_code() {
+    let folder = TempDir::new().unwrap();
+    // The client first: what it starts waits for a worker.
+    let client = contract("contract_client", folder.path()).spawn().unwrap();
+    let mut worker = contract("contract_worker", folder.path()).stdin(Stdio::piped()).spawn().unwrap();
+    let asked = stdout(client.wait_with_output().unwrap());
+    drop(worker.stdin.take()); // as good as Enter
+    let done = stdout(worker.wait_with_output().unwrap());
+    assert_lines(
+        &asked,
+        &[
+            "refused  order 41 costs nothing",
+            "started  run_",
+            "receipt  payment 42, parcel 42",
+            r#"the same true, as JSON: {"parcel":"parcel 42","payment":"payment 42"}"#,
+        ],
+    );
+    assert_lines(
+        &done,
+        &[
+            "retry    charge: the bank is busy",
+            "charge   4200 cents for a chair",
+            "ship     a chair to 12 St James's Square",
+        ],
+    );
+}
+
+fn contract(program: &str, folder: &Path) -> Command {
+    let mut command = Command::new(built(program));
+    command.arg("orders.db").current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[test]
 fn versions_survives_a_careless_deploy() {
     let shown = stdout(Command::new(built("versions")).output().unwrap());
     assert_lines(

@@ -21,8 +21,17 @@ test [--only STAGE] [CARGO TEST ARGUMENTS]
 
 /// The examples that are executed, each with its arguments. Those that write a file are executed, and
 /// killed, in temporary folders by the tests of their package.
-const EXAMPLES: &[(&str, &[&str])] =
-    &[("hooks", &[]), ("parallel", &[]), ("quickstart", &["--help"]), ("testing", &[]), ("versions", &[])];
+const EXAMPLES: &[(&str, &[&str])] = &[
+    ("hooks", &[]),
+    ("parallel", &[]),
+    ("quickstart", &["--help"]),
+    ("retries", &[]),
+    ("testing", &[]),
+    ("versions", &[]),
+];
+
+/// All packages, with the features that are off by default and have tests.
+const WHOLE_WORKSPACE: [&str; 3] = ["--workspace", "--features", "outlast/schema"];
 
 /// The package that holds the examples.
 const EXAMPLES_PACKAGE: &str = "outlast-examples";
@@ -67,7 +76,7 @@ fn tests(root: &Path, setup: &Setup, arguments: &[String]) -> Result<()> {
         command.args(["test", "--tests"]);
     }
     if !chooses_packages(arguments) {
-        command.arg("--workspace");
+        command.args(WHOLE_WORKSPACE);
     }
     if arguments.is_empty() {
         // Whoever waits for the whole run wants to know of every failure in it.
@@ -80,7 +89,7 @@ fn doctests(root: &Path, setup: &Setup, arguments: &[String]) -> Result<()> {
     let mut command = cargo(root);
     command.args(["test", "--doc"]);
     if !chooses_packages(arguments) {
-        command.arg("--workspace");
+        command.args(WHOLE_WORKSPACE);
     }
     run_command(setup.apply(command.args(arguments)))
 }

@@ -55,22 +55,75 @@ pub struct InvalidDuration {
     text: String,
 }
 
-fn parse(text: &str) -> Option<Duration> {
+/// The duration that a text means, for constants: a text that is none does not compile there.
+///
+/// ```
+/// use std::time::Duration;
+/// use outlast_core::duration::duration;
+///
+/// const PATIENCE: Duration = duration("1h30m");
+/// assert_eq!(PATIENCE, Duration::from_secs(5_400));
+/// ```
+///
+/// # Panics
+///
+/// When the text is not a duration.
+#[track_caller]
+pub const fn duration(text: &str) -> Duration {
+    match parse(text) {
+        Some(duration) => duration,
+        None => panic!(
+            "not a duration; write numbers with units us, ms, s, m, h, d or w, such as `30s` or `1h30m`"
+        ),
+    }
+}
+
+const fn parse(text: &str) -> Option<Duration> {
+    let text = text.as_bytes();
     if text.is_empty() {
         return None;
     }
-    let mut rest = text;
-    let mut micros = 0_u64;
-    while !rest.is_empty() {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let letters = rest[digits..].bytes().take_while(u8::is_ascii_alphabetic).count();
-        let number: u64 = rest[..digits].parse().ok()?;
-        let unit = &rest[digits..digits + letters];
-        let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit)?;
-        micros = micros.checked_add(number.checked_mul(*scale)?)?;
-        rest = &rest[digits + letters..];
+    let (mut at, mut micros) = (0, 0_u64);
+    while at < text.len() {
+        let begin = at;
+        let mut number = 0_u64;
+        while at < text.len() && text[at].is_ascii_digit() {
+            let Some(tens) = number.checked_mul(10) else { return None };
+            let Some(sum) = tens.checked_add((text[at] - b'0') as u64) else { return None };
+            number = sum;
+            at += 1;
+        }
+        let unit = at;
+        while at < text.len() && text[at].is_ascii_alphabetic() {
+            at += 1;
+        }
+        let Some(scale) = scale_of(text, unit, at) else { return None };
+        if unit == begin {
+            return None;
+        }
+        let Some(part) = number.checked_mul(scale) else { return None };
+        let Some(sum) = micros.checked_add(part) else { return None };
+        micros = sum;
     }
     Some(Duration::from_micros(micros))
+}
+
+/// How many microseconds the unit from `begin` to `end` has.
+const fn scale_of(text: &[u8], begin: usize, end: usize) -> Option<u64> {
+    let mut index = 0;
+    while index < UNITS.len() {
+        let (name, scale) = UNITS[index];
+        let name = name.as_bytes();
+        let mut same = 0;
+        while same < name.len() && begin + same < end && name[same] == text[begin + same] {
+            same += 1;
+        }
+        if same == name.len() && begin + same == end {
+            return Some(scale);
+        }
+        index += 1;
+    }
+    None
 }
 
 /// Writes a duration the way [`IntoDuration`] reads it, largest unit first.

@@ -24,6 +24,10 @@ pub trait Host: Send + Sync {
     /// Whether the worker holds the run and has not begun to commit its end. Whoever is told of ends
     /// in this process then need not ask the store.
     fn holds(&self, run: RunId) -> bool;
+
+    /// Whether the start's input is one of its workflow, and why not; `None` when the worker does not
+    /// have the code.
+    fn check(&self, start: &Start) -> Option<Result<(), String>>;
 }
 
 /// The workers of this process that are joined to a world.
@@ -41,6 +45,12 @@ impl Hosts {
     /// Whether one of the workers holds the run; see [`Host::holds`].
     pub fn hold(&self, run: RunId) -> bool {
         self.0.lock().iter().filter_map(Weak::upgrade).any(|host| host.holds(run))
+    }
+
+    /// Asks the first worker that has the code; see [`Host::check`].
+    pub fn check(&self, start: &Start) -> Option<Result<(), String>> {
+        let hosts: Vec<Arc<dyn Host>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        hosts.iter().find_map(|host| host.check(start))
     }
 
     /// Offers the run to each worker in turn; gives the start back when nobody takes it.

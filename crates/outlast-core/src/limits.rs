@@ -8,6 +8,9 @@ pub const NAME_BYTES_MAX: usize = 128;
 /// Bytes of a start key. Keys are index keys, but callers build them from their own ids.
 pub const KEY_BYTES_MAX: usize = 256;
 
+/// Bytes of a step's key that is made of its input; a longer one is hashed. Others take keys of 255 bytes.
+pub const STEP_KEY_BYTES_MAX: usize = 255;
+
 /// Bytes of the reason of a cancel. It is told to a person, and stands in every error it leads to.
 pub const REASON_BYTES_MAX: usize = 4 * 1024;
 

@@ -6,7 +6,7 @@ use proc_macro2::{Ident, TokenStream};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, ExprLit, Lit, LitStr, Result, Token};
+use syn::{Error, Expr, ExprLit, Lit, LitStr, Path, Result, Token};
 
 use crate::duration;
 use crate::errors::Errors;
@@ -131,6 +131,17 @@ impl Argument {
                 "`{name}` is a text, or texts in brackets: `{name} = \"a\"`, `{name} = [\"a\", \"b\"]`"
             ))
         })
+    }
+
+    /// The name of a function, which may be a path.
+    pub(crate) fn function(&self) -> Result<Path> {
+        match self.value.as_ref().map(plain) {
+            Some(Expr::Path(path)) if path.qself.is_none() => Ok(path.path.clone()),
+            _ => Err(self.error(format!(
+                "`{0}` is the name of a function, without quotes: `{0} = my_function`",
+                self.key
+            ))),
+        }
     }
 
     fn literal(&self) -> Option<&Lit> {

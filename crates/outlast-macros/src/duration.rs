@@ -78,6 +78,21 @@ mod tests {
     }
 
     #[test]
+    fn attributes_and_the_rest_of_the_engine_read_the_same_texts() {
+        use outlast_core::IntoDuration;
+        let numbers =
+            ["", "0", "1", "007", "90", "18446744073709551615", "18446744073709551616", "-1", "1.5", "½"];
+        let units = ["", "us", "ms", "s", "m", "h", "d", "w", "S", "ns", "mins", " s", "µs", "y"];
+        let parts = || numbers.iter().flat_map(|number| units.map(|unit| format!("{number}{unit}")));
+        for text in
+            parts().chain(parts().flat_map(|first| parts().map(move |second| first.clone() + &second)))
+        {
+            let expected = text.as_str().into_duration().ok();
+            assert_eq!(parse(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn a_duration_is_written_in_the_largest_exact_unit() {
         let written = |text| tokens(parse(text).unwrap()).to_string().replace(' ', "");
         assert_eq!(written("1h30m"), "::core::time::Duration::from_secs(5400)");

@@ -59,11 +59,30 @@ use kind::Kind;
 /// | `limit = 10` | how many attempts at the step one worker makes at the same time |
 /// | `blocking` | the function is not `async` and blocks its thread: it runs on the pool for that |
 /// | `at_most_once` | there is no second attempt, not even after a crash; then it fails as unknown |
+/// | `reconcile = look_up` | the function that looks whether an earlier attempt had its effect, see below |
+/// | `unique = "order.id, action"` | makes `cx.key()` of these parameters, or fields of them: the same in every run |
 /// | `name = "…"` | the durable name, 1 to 128 bytes, instead of the function's |
 /// | `was = "…"`, `was = ["…", "…"]` | earlier durable names, whose histories are accepted |
 ///
 /// Durations have the units `us`, `ms`, `s`, `m`, `h`, `d` and `w`, also combined: `"1h30m"`. What is left
 /// out is as in `Policy::DEFAULT`.
+///
+/// # Reconcile
+///
+/// ```ignore
+/// #[step(reconcile = look_up)]
+/// async fn charge(cx: StepContext<Bank>, order: Order) -> Result<Payment, StepError> { /* … */ }
+///
+/// async fn look_up(cx: StepContext<Bank>, order: Order) -> Result<Option<Payment>, StepError> { /* … */ }
+/// ```
+///
+/// The function takes what the step takes; the context may be left out. It is asked before every attempt
+/// that may not be the first: after a failed one, and when the worker that announced the step is gone.
+/// `Some(output)` completes the step without an attempt, `None` lets it be attempted, an error is that of
+/// the attempt. Both together have the attempt's timeout.
+///
+/// Next to `at_most_once` it takes the place of failing as unknown: `None` means that the step did not
+/// happen, so it is attempted. An error of the function then fails the step as unknown.
 ///
 /// # Expansion
 ///
@@ -103,7 +122,11 @@ pub fn step(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `name = "…"` | the durable name, 1 to 128 bytes, instead of the function's |
 /// | `was = "…"`, `was = ["…", "…"]` | earlier durable names, whose histories are accepted |
 /// | `version = 2` | the version that new runs are pinned to, from 1, which is the default |
+/// | `check = check_order` | a function that judges the input before a run begins: `fn(&Order) -> Result<(), E>` |
 /// | `unchecked = "reason"` | leaves out the checks below, and says why that is right |
+///
+/// The `check` takes a reference to each parameter but the context. Its error, which is anything that can
+/// be displayed, refuses the start: nothing is written.
 ///
 /// # Determinism
 ///

@@ -1,8 +1,9 @@
 //! `#[workflow]`: a function that outlasts its process.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
-use quote::quote;
-use syn::{FnArg, ItemFn, LitStr};
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{FnArg, ItemFn, LitStr, Path};
 
 use crate::errors::Errors;
 use crate::kind::Kind;
@@ -10,7 +11,7 @@ use crate::names::Names;
 use crate::signature::Signature;
 use crate::{arguments, determinism, function};
 
-const KNOWN: [&str; 4] = ["name", "was", "version", "unchecked"];
+const KNOWN: [&str; 5] = ["name", "was", "version", "check", "unchecked"];
 
 /// Expands `#[workflow(arguments)] function`. With errors in it the function is left so that the rest of the crate sees
 /// as few new ones as possible.
@@ -23,13 +24,13 @@ pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (TokenStream,
         std::mem::take(&mut arguments.was),
         &mut errors,
     );
-    if arguments.check == Check::Determinism {
+    if arguments.search == Search::Determinism {
         determinism::check(function, &mut errors);
     }
     let expansion = match signature(function, &mut errors) {
         Some(signature) => {
             let marker = function::marker(function, Kind::Workflow);
-            let definition = definition(function, &signature, &names, arguments.version.unwrap_or(1));
+            let definition = definition(function, &signature, &names, &arguments);
             let future_type = Ident::new("RunFuture", Span::call_site());
             let wrapped = function::wrapped(function, &signature, Kind::Workflow, &future_type);
             quote!(#marker #definition #wrapped)
@@ -45,12 +46,14 @@ struct Arguments {
     name: Option<LitStr>,
     was: Vec<LitStr>,
     version: Option<u32>,
-    check: Check,
+    /// The function that judges the input before a run begins.
+    check: Option<Path>,
+    search: Search,
 }
 
 /// Whether the body is searched for calls that would not replay.
 #[derive(Debug, Default, PartialEq)]
-enum Check {
+enum Search {
     #[default]
     Determinism,
     Nothing,
@@ -64,8 +67,9 @@ impl Arguments {
                 "name" => workflow.name = errors.keep(argument.text()),
                 "was" => workflow.was = errors.keep(argument.texts()).unwrap_or_default(),
                 "version" => workflow.version = errors.keep(argument.count()),
+                "check" => workflow.check = errors.keep(argument.function()),
                 _ => {
-                    workflow.check = Check::Nothing;
+                    workflow.search = Search::Nothing;
                     let reason = errors.keep(argument.text());
                     if reason.is_some_and(|reason| reason.value().trim().is_empty()) {
                         errors
@@ -93,7 +97,7 @@ fn signature(function: &ItemFn, errors: &mut Errors) -> Option<Signature> {
 }
 
 /// `impl WorkflowDefinition`: what there is to know, and how to run it.
-fn definition(function: &ItemFn, signature: &Signature, names: &Names, version: u32) -> TokenStream {
+fn definition(function: &ItemFn, signature: &Signature, names: &Names, given: &Arguments) -> TokenStream {
     let cfg = function::conditions(function);
     let (name, marker) = (&function.sig.ident, Kind::Workflow.marker(&function.sig.ident));
     let deprecated = function::deprecated_allowed(function);
@@ -101,7 +105,8 @@ fn definition(function: &ItemFn, signature: &Signature, names: &Names, version: 
     let arguments = signature.spread(&argument);
     let types = signature.associated_types();
     let (durable_name, was) = (&names.name, &names.was);
-    let version = Literal::u32_unsuffixed(version);
+    let version = Literal::u32_unsuffixed(given.version.unwrap_or(1));
+    let check = given.check.as_ref().map(|check| checking(check, signature));
     quote! {
         #(#cfg)*
         #[automatically_derived]
@@ -114,6 +119,23 @@ fn definition(function: &ItemFn, signature: &Signature, names: &Names, version: 
             fn run(#ctx: ::outlast::Context, #argument: Self::Input) -> ::outlast::RunFuture<Self> {
                 #name(#ctx, #(#arguments),*)
             }
+            #check
+        }
+    }
+}
+
+/// The function of `WorkflowDefinition` that judges an input.
+fn checking(check: &Path, signature: &Signature) -> TokenStream {
+    let input = signature.input_name();
+    // A single input is a reference already.
+    let reference = (signature.arguments().len() != 1).then(|| quote!(&));
+    let arguments = signature.spread(&input);
+    // Located at the function's name, so that one that does not fit is shown there.
+    let here = Span::call_site().located_at(check.span());
+    let call = quote_spanned!(here=> ::outlast::checked(#check(#(#reference #arguments),*)));
+    quote! {
+        fn check(#input: &Self::Input) -> ::core::result::Result<(), ::outlast::Error> {
+            #call
         }
     }
 }
@@ -206,7 +228,7 @@ mod tests {
                 unchecked
                     `unchecked` is a text in quotes: `unchecked = "…"`
                 attempts
-                    unknown argument `attempts`; `#[workflow]` knows `name`, `was`, `version`, `unchecked`
+                    unknown argument `attempts`; `#[workflow]` knows `name`, `was`, `version`, `check`, `unchecked`
             "#]],
         );
     }

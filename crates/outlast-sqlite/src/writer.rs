@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use outlast_core::limits::BATCH_TURNS_MAX;
-use outlast_core::{Bell, Clock, Waiters, WorldError};
+use outlast_core::{Bell, Busy, Clock, Waiters, WorldError};
 use rusqlite::{Connection, Error};
 use tokio::sync::oneshot;
 
@@ -160,12 +160,12 @@ impl Desk {
             }
             batch.retain(|change| !change.is_abandoned());
             // From here until the bell has rung: a virtual clock must not move between the two.
-            let _busy = self.clock.clone().busy();
-            self.write(batch);
+            let busy = self.clock.busy();
+            self.write(batch, busy);
         }
     }
 
-    fn write(&mut self, mut batch: Vec<Box<dyn Change>>) {
+    fn write(&mut self, mut batch: Vec<Box<dyn Change>>, busy: Busy) {
         let written = self.transaction(|tx| {
             batch.iter_mut().try_for_each(|change| (0..change.len()).try_for_each(|i| change.apply(i, tx)))
         });
@@ -180,7 +180,7 @@ impl Desk {
             }
             Err(Failed::Within(_)) => self.write_singly(&mut batch),
         };
-        self.tell(after, batch);
+        self.tell(after, batch, busy);
     }
 
     fn write_singly(&mut self, batch: &mut [Box<dyn Change>]) -> Vec<After> {
@@ -219,13 +219,15 @@ impl Desk {
     }
 
     /// Rings before answering, so that whoever has an answer finds the hint given.
-    fn tell(&self, after: Vec<After>, batch: Vec<Box<dyn Change>>) {
+    fn tell(&self, after: Vec<After>, batch: Vec<Box<dyn Change>>, busy: Busy) {
         if after.iter().any(|after| after.rings) {
             self.bell.ring();
         }
         for (session, _lock) in after.iter().flat_map(|after| &after.left) {
             self.locks.release(*session);
         }
+        // Whoever is answered is busy by itself, and finds nobody else so when there is nothing more to tell.
+        let _busy = after.iter().any(|after| !after.ended.is_empty()).then_some(busy);
         for change in batch {
             change.answer();
         }

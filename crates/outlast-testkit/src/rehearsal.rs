@@ -7,13 +7,13 @@ use std::borrow::Borrow;
 use std::marker::PhantomData;
 
 use outlast::rehearse::LoneRun;
-use outlast::{Error, StepError, StepHandle, WorkflowDefinition, WorkflowFn};
+use outlast::{Error, StepError, StepHandle, WorkflowDefinition, WorkflowFn, WorkflowHandle};
 use outlast_core::{IntoDuration, Payload, Status, Stuck, Timestamp, TurnRecord};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::open::OpenStep;
+use self::open::OpenWork;
 use crate::TestClock;
 
 /// One workflow function on its own: no world, no worker, no runtime, no waiting.
@@ -141,6 +141,50 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         self.end(&open, Err(error.into()));
     }
 
+    /// Asserts that a child with this input was started and has not ended.
+    #[track_caller]
+    pub fn asks_for_child<H, M>(&self, workflow: H, input: impl Borrow<H::Input>)
+    where
+        H: WorkflowHandle<M>,
+    {
+        let input = payload(input.borrow());
+        let is_it = |open: &OpenWork| *open.name == *workflow.name() && is_same(&open.input, &input);
+        if !open::children(&self.run).iter().any(is_it) {
+            self.fail(&format!("child `{}` with {input:?} is not open", workflow.name()));
+        }
+    }
+
+    /// Ends a child with an output: the one of this workflow that was started first and is still open.
+    #[track_caller]
+    pub fn child_completes<H, M>(&mut self, workflow: H, output: impl Borrow<H::Output>)
+    where
+        H: WorkflowHandle<M>,
+        H::Output: Serialize,
+    {
+        let open = self.first_child(workflow.name());
+        let told = self.run.end_child(open.op, Ok(payload(output.borrow())));
+        self.check(told);
+    }
+
+    /// Ends a child with an error; one that [is cancelled](Error::is_cancelled) ends it as cancelled.
+    #[track_caller]
+    pub fn child_fails<H, M>(&mut self, workflow: H, error: impl Into<Error>)
+    where
+        H: WorkflowHandle<M>,
+    {
+        let open = self.first_child(workflow.name());
+        let told = self.run.end_child(open.op, Err(error.into()));
+        self.check(told);
+    }
+
+    /// Ends the sleeps that are open early, as [`wake`](outlast::Client::wake) does.
+    #[track_caller]
+    pub fn wakes(&mut self) {
+        self.must_go_on("it does not sleep");
+        let told = self.run.wake();
+        self.check(told);
+    }
+
     /// Asserts that the run waits for a payload for this hook.
     #[track_caller]
     pub fn waits_for_hook(&self, hook: &str) {
@@ -220,23 +264,27 @@ impl<O: DeserializeOwned> Rehearsal<O> {
     }
 
     #[track_caller]
-    fn end(&mut self, step: &OpenStep, outcome: Result<Payload, StepError>) {
+    fn end(&mut self, step: &OpenWork, outcome: Result<Payload, StepError>) {
         let told = self.run.end_step(step.op, &step.name, outcome);
         self.check(told);
     }
 
     #[track_caller]
-    fn first_step(&self, name: &str) -> OpenStep {
+    fn first_child(&self, workflow: &str) -> OpenWork {
+        let found = open::children(&self.run).into_iter().find(|open| *open.name == *workflow);
+        found.unwrap_or_else(|| self.fail(&format!("child `{workflow}` is not open")))
+    }
+
+    #[track_caller]
+    fn first_step(&self, name: &str) -> OpenWork {
         let found = open::steps(self.run.history()).into_iter().find(|open| *open.name == *name);
         found.unwrap_or_else(|| self.fail(&format!("step `{name}` is not open")))
     }
 
     #[track_caller]
-    fn step_with<T: Serialize>(&self, name: &str, input: &T) -> OpenStep {
+    fn step_with<T: Serialize>(&self, name: &str, input: &T) -> OpenWork {
         let input = payload(input);
-        let wanted: Value = input.decode().unwrap_or_default();
-        let is_it =
-            |open: &OpenStep| *open.name == *name && open.input.decode().is_ok_and(|it: Value| it == wanted);
+        let is_it = |open: &OpenWork| *open.name == *name && is_same(&open.input, &input);
         let found = open::steps(self.run.history()).into_iter().find(is_it);
         found.unwrap_or_else(|| self.fail(&format!("step `{name}` with {input:?} is not open")))
     }
@@ -265,6 +313,12 @@ impl<O: DeserializeOwned> Rehearsal<O> {
     fn fail(&self, what: &str) -> ! {
         panic!("workflow `{}`: {what}\n{}", self.workflow, report::report(&self.run))
     }
+}
+
+/// Whether two payloads hold the same value, however it is written.
+fn is_same(one: &Payload, other: &Payload) -> bool {
+    let value = |payload: &Payload| payload.decode::<Value>().ok();
+    value(one).is_some_and(|one| value(other).is_some_and(|other| one == other))
 }
 
 #[track_caller]

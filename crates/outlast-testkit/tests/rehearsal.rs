@@ -295,3 +295,50 @@ fn a_foreign_await_is_found_out() {
     let text = panic.downcast_ref::<String>().unwrap();
     assert!(text.contains("awaits something that is not an operation"), "{text}");
 }
+
+#[workflow]
+async fn parcel(_ctx: Context, number: u32) -> Result<String, Error> {
+    Err(Error::msg(format!("parcel {number} does not run here")))
+}
+
+#[workflow]
+async fn parcels(ctx: Context) -> Result<String, Error> {
+    let (first, second) = (ctx.child(parcel, 1), ctx.child(parcel, 2).timeout("1d"));
+    let told = ctx.child(parcel, 3).key("parcel-3").abandon().await?;
+    ctx.tag("told", &told.to_string())?;
+    let first = first.await?;
+    ctx.sleep("7d").await?;
+    let second = second.await.map_err(|error| error.to_string());
+    Ok(format!("{first}, {second:?}"))
+}
+
+#[test]
+fn children_end_as_the_test_says() {
+    let mut run = Rehearsal::of(parcels, ());
+    run.asks_for_child(parcel, 1);
+    assert_eq!(run.open(), ["child `parcel`", "child `parcel`, for 1d"]);
+    run.child_completes(parcel, "there".to_owned());
+    run.sleeps_for("7d");
+    run.wakes();
+    run.child_fails(parcel, Error::msg("lost"));
+    assert_eq!(run.output().unwrap(), r#"there, Err("lost")"#);
+}
+
+#[test]
+fn a_child_that_is_not_open_cannot_end() {
+    check_report(
+        || Rehearsal::of(race, ()).child_completes(parcel, String::new()),
+        expect![[r#"
+        workflow `race`: child `parcel` is not open
+        it waits for
+          step `ship` with "a"
+          step `ship` with "b"
+          step `ship` with "c"
+        what happened
+          0s     run_started race null
+          0s     step_started 0 ship "a"
+          0s     step_started 1 ship "b"
+          0s     step_started 2 ship "c"
+    "#]],
+    );
+}

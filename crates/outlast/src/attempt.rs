@@ -98,6 +98,10 @@ pub(crate) struct About {
     /// The step's name; empty when nobody watches.
     pub(crate) step: Arc<str>,
     pub(crate) attempt: u32,
+    /// Whether no other attempt was made before, for sure.
+    pub(crate) is_first: bool,
+    /// Whether there is no other attempt after this one.
+    pub(crate) is_at_most_once: bool,
     pub(crate) stop: CancellationToken,
     /// What allows it to be under way.
     pub(crate) permits: Mutex<Vec<OwnedSemaphorePermit>>,
@@ -128,6 +132,8 @@ impl About {
             op,
             step: "".into(),
             attempt,
+            is_first: true,
+            is_at_most_once: false,
             stop: CancellationToken::new(),
             permits: Mutex::default(),
             clock,

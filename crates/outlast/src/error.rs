@@ -104,12 +104,36 @@ impl Error {
         self
     }
 
+    /// An error from one without a type of its own: a `Box<dyn Error + Send + Sync>`, an `anyhow::Error`, a
+    /// text. The chain of its sources is kept.
+    ///
+    /// ```
+    /// # use outlast::Error;
+    /// type Boxed = Box<dyn std::error::Error + Send + Sync>;
+    /// fn old_code() -> Result<u32, Boxed> { Err("no answer".into()) }
+    ///
+    /// fn total() -> Result<u32, Error> {
+    ///     old_code().map_err(Error::from_boxed)
+    /// }
+    /// assert_eq!(total().unwrap_err().to_string(), "no answer");
+    /// ```
+    pub fn from_boxed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::of_any(&*error.into())
+    }
+
     fn new(kind: ErrorKind, failure: Failure) -> Self {
         Self(Box::new(Inner { kind, failure }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, Failure::new(FailureKind::Invalid, message))
+    }
+
+    /// The same error as one about a value that does not fit.
+    pub(crate) fn into_invalid(mut self) -> Self {
+        self.0.kind = ErrorKind::Invalid;
+        self.0.failure.kind = FailureKind::Invalid;
+        self
     }
 
     pub(crate) fn timeout(message: impl Into<String>) -> Self {
@@ -240,7 +264,12 @@ fn write_failure(failure: &Failure, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
     fn from(error: E) -> Self {
-        let any: &(dyn std::error::Error + 'static) = &error;
+        Self::of_any(&error)
+    }
+}
+
+impl Error {
+    fn of_any(any: &(dyn std::error::Error + 'static)) -> Self {
         let kind = if let Some(world) = any.downcast_ref::<WorldError>() {
             return Self::of_world(world);
         } else if let Some(payload) = any.downcast_ref::<PayloadError>() {
@@ -350,6 +379,22 @@ impl StepError {
         Self { next: Some(NextAttempt::At(moment)), ..Self::msg(message) }
     }
 
+    /// An error from one without a type of its own: a `Box<dyn Error + Send + Sync>`, an `anyhow::Error`, a
+    /// text. The chain of its sources is kept; the step is attempted again.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # type Boxed = Box<dyn std::error::Error + Send + Sync>;
+    /// # async fn old_code() -> Result<u32, Boxed> { Err("no answer".into()) }
+    /// #[step]
+    /// async fn ask() -> Result<u32, StepError> {
+    ///     old_code().await.map_err(StepError::from_boxed)
+    /// }
+    /// ```
+    pub fn from_boxed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::of_failure(Failure::of_error(FailureKind::Error, &*error.into()))
+    }
+
     /// The same error with a durable name of its own, such as `"card_declined"`, which history keeps
     /// and the workflow sees as [`Error::code`].
     ///
@@ -426,8 +471,51 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for StepError {
     }
 }
 
+/// For steps that use a client: an input that does not fit and a limit stay so, and are not retried.
+/// Whatever else became of the other run or call, to the step it is an error like any other.
+impl From<Error> for StepError {
+    fn from(error: Error) -> Self {
+        let mut failure = error.into_failure();
+        if !matches!(failure.kind, FailureKind::Fatal | FailureKind::Invalid | FailureKind::Limit) {
+            failure.kind = FailureKind::Error;
+        }
+        Self::of_failure(Failure { is_exhausted: false, ..failure })
+    }
+}
+
 impl From<StepError> for Box<dyn std::error::Error + Send + Sync> {
     fn from(error: StepError) -> Self {
         error.failure.message.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_another_run_is_retried_unless_it_cannot_end_better() {
+        let of = |kind| StepError::from(Error::of_failure(Failure::new(kind, "no")));
+        for kind in [FailureKind::Cancelled, FailureKind::Unknown, FailureKind::Timeout, FailureKind::Error] {
+            assert!(!of(kind).is_fatal(), "{kind:?}");
+        }
+        for kind in [FailureKind::Fatal, FailureKind::Invalid, FailureKind::Limit] {
+            assert!(of(kind).is_fatal(), "{kind:?}");
+        }
+        let error = StepError::from(Error::msg("declined").with_code("card_declined"));
+        assert_eq!(Error::from(error).code(), Some("card_declined"));
+    }
+
+    #[test]
+    fn a_boxed_error_is_known_by_what_is_in_the_box() {
+        let boxed = || -> Box<dyn std::error::Error + Send + Sync> {
+            Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
+        };
+        assert_eq!(Error::from_boxed(boxed()).class(), Some(ErrorClass::Network));
+        assert_eq!(Error::from(StepError::from_boxed(boxed())).class(), Some(ErrorClass::Network));
+        let world: Box<dyn std::error::Error + Send + Sync> =
+            Box::new(WorldError::Unavailable("gone".into()));
+        assert_eq!(Error::from_boxed(world).kind(), ErrorKind::Unavailable);
+        assert_eq!(StepError::from_boxed("a text").message(), "a text");
     }
 }

@@ -39,15 +39,20 @@ mod clock;
 mod context;
 mod error;
 mod ids;
+mod json;
 mod open;
 mod operation;
 mod parallel;
+mod reconcile;
 mod registry;
 #[doc(hidden)]
 pub mod rehearse;
 mod replay;
 mod retry;
+#[cfg(feature = "schema")]
+mod schema;
 mod step;
+mod unique;
 mod upkeep;
 mod worker;
 mod workflow;
@@ -69,14 +74,19 @@ pub use client::{
 pub use clock::SystemClock;
 pub use context::Context;
 pub use error::{Error, ErrorKind, StepError};
+pub use json::IntoJson;
 pub use open::{open, open_with_clock};
 pub use operation::{AbandonedChild, ChildOperation, HookOperation, StepOperation, TimerOperation};
+pub use reconcile::{ReconcileFn, Reconciling, WithContext, WithoutContext, reconciling};
 pub use registry::{Register, Registry, StepMark, TupleMark, WorkflowMark};
 pub use replay::again::replay;
 pub use retry::{retry, retry_with_clock};
+#[cfg(feature = "schema")]
+pub use schema::{HasSchema, Schema, schema_of};
 pub use step::{ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
+pub use unique::unique_key;
 pub use worker::{RetryNotice, Worker, WorkerBuilder};
-pub use workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle};
+pub use workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle, checked};
 
 /// Replay without a worker, for the benchmark program of this repository. Not a promise.
 #[cfg(feature = "bench")]

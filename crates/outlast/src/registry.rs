@@ -7,13 +7,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use outlast_core::{Code, Codec, Payload, Policy};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use crate::attempt::About;
 use crate::context::Context;
 use crate::error::{Error, StepError, kind_of_payload};
-use crate::step::{StepCode, StepContext, StepDefinition, StepFn};
-use crate::workflow::{WorkflowDefinition, WorkflowFn};
+use crate::reconcile::not_known;
+use crate::step::{Step, StepCode, StepContext, StepDefinition, StepFn};
+use crate::workflow::{Workflow, WorkflowDefinition, WorkflowFn};
 
 /// The output of one attempt, as a payload.
 pub(crate) type AttemptFuture = Pin<Box<dyn Future<Output = Result<Payload, StepError>> + Send>>;
@@ -24,7 +27,12 @@ pub(crate) type StepCall = Arc<dyn Fn(Arc<About>, Payload) -> AttemptFuture + Se
 /// A run's future with its output as a payload.
 pub(crate) type ErasedRun = Pin<Box<dyn Future<Output = Result<Payload, Error>> + Send>>;
 
-type WorkflowCall = fn(Context, Payload, &dyn Codec) -> Result<ErasedRun, Error>;
+/// One call of a workflow's code.
+pub(crate) type WorkflowCall =
+    Arc<dyn Fn(Context, Payload, &dyn Codec) -> Result<ErasedRun, Error> + Send + Sync>;
+
+/// Whether an input is one of a workflow, by its type and its check.
+type InputCheck = Arc<dyn Fn(Payload, &dyn Codec) -> Result<(), Error> + Send + Sync>;
 
 /// Collects what `.register((…))` is given.
 pub struct Registry<S> {
@@ -42,7 +50,13 @@ pub(crate) struct Registered {
     steps: HashMap<Arc<str>, StepCall>,
     /// How registered steps are attempted.
     manners: HashMap<Arc<str>, Manner>,
-    workflows: HashMap<Code, WorkflowCall>,
+    workflows: HashMap<Code, WorkflowCode>,
+}
+
+#[derive(Clone)]
+struct WorkflowCode {
+    call: WorkflowCall,
+    check: InputCheck,
 }
 
 /// How a registered step is attempted, wherever it is asked for.
@@ -51,12 +65,15 @@ pub(crate) struct Manner {
     pub(crate) policy: Policy,
     /// Lets so many attempts be under way at the same time.
     pub(crate) limit: Option<Arc<Semaphore>>,
+    /// Whether its code looks for the effect of an earlier attempt.
+    reconciles: bool,
 }
 
 impl Manner {
-    fn new(policy: Policy) -> Self {
+    fn new(policy: Policy, reconciles: bool) -> Self {
         let permits = |limit| usize::try_from(limit).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Self { policy, limit: policy.limit.map(|limit| Arc::new(Semaphore::new(permits(limit)))) }
+        let limit = policy.limit.map(|limit| Arc::new(Semaphore::new(permits(limit))));
+        Self { policy, limit, reconciles }
     }
 }
 
@@ -65,17 +82,33 @@ impl Registered {
         self.manners.get(step)
     }
 
-    /// Whether there is no second attempt at a step: either side may say so.
+    /// Whether there is no second attempt at a step: either side may say so. One that reconciles may be
+    /// left to another worker, which looks first.
     pub(crate) fn is_at_most_once(&self, step: &str, policy: &Policy) -> bool {
-        policy.is_at_most_once || self.manner(step).is_some_and(|manner| manner.policy.is_at_most_once)
+        match self.manner(step) {
+            Some(manner) => !manner.reconciles && (policy.is_at_most_once || manner.policy.is_at_most_once),
+            None => policy.is_at_most_once,
+        }
     }
 
     pub(crate) fn step(&self, name: &str) -> Option<&StepCall> {
         self.steps.get(name)
     }
 
-    pub(crate) fn workflow(&self, workflow: &Arc<str>, version: u32) -> Option<WorkflowCall> {
-        self.workflows.get(&Code { workflow: workflow.clone(), version }).copied()
+    pub(crate) fn workflow(&self, workflow: &Arc<str>, version: u32) -> Option<&WorkflowCall> {
+        self.workflows.get(&Code { workflow: workflow.clone(), version }).map(|code| &code.call)
+    }
+
+    /// Whether an input is one of this workflow; `None` when its code is not here.
+    pub(crate) fn check(
+        &self,
+        workflow: &Arc<str>,
+        version: u32,
+        input: Payload,
+        codec: &dyn Codec,
+    ) -> Option<Result<(), Error>> {
+        let code = self.workflows.get(&Code { workflow: workflow.clone(), version })?;
+        Some((code.check)(input, codec))
     }
 
     pub(crate) fn code(&self) -> Arc<[Code]> {
@@ -94,7 +127,8 @@ impl<S: Send + Sync + 'static> Registry<S> {
     pub(crate) fn finish(mut self) -> Result<Registered, Error> {
         for (name, (call, manner)) in self.mocks {
             self.code.steps.insert(name.clone(), call);
-            self.code.manners.entry(name).or_insert(manner);
+            // What stands in for a step does not look for earlier effects.
+            self.code.manners.entry(name).and_modify(|own| own.reconciles = false).or_insert(manner);
         }
         match self.twice.first() {
             None => Ok(self.code),
@@ -111,11 +145,11 @@ impl<S: Send + Sync + 'static> Registry<S> {
         policy: Policy,
         code: impl Fn(I) -> Result<O, StepError> + Send + Sync + 'static,
     ) where
-        I: serde::de::DeserializeOwned,
-        O: serde::Serialize,
+        I: DeserializeOwned,
+        O: Serialize,
     {
         let (codec, code) = (self.codec.clone(), Arc::new(code));
-        let manner = Manner::new(policy);
+        let manner = Manner::new(policy, false);
         for name in names {
             let (codec, code) = (codec.clone(), code.clone());
             let call: StepCall = Arc::new(move |_about, input| {
@@ -132,12 +166,39 @@ impl<S: Send + Sync + 'static> Registry<S> {
 
     fn add_step<D: StepCode<S>>(&mut self) {
         let (state, codec) = (self.state.clone(), self.codec.clone());
+        let call: StepCall = Arc::new(move |about, input| attempt::<D, S>(&state, about, input, &codec));
+        self.add_step_code(D::NAME, D::WAS, Manner::new(D::policy(), D::RECONCILES), call);
+    }
+
+    /// Adds code for a step that is known by its handle.
+    pub(crate) fn add_step_of<I, O, E, F, Fut>(&mut self, step: Step<I, O>, code: F)
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+        E: Into<StepError>,
+        F: Fn(StepContext<S>, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+    {
+        let (state, codec, name) = (self.state.clone(), self.codec.clone(), step.name());
         let call: StepCall = Arc::new(move |about, input| {
-            let cx = StepContext::new(state.clone(), about.clone());
-            attempt::<D, S>(cx, &about, input, &codec)
+            let input = match decode_input::<I>(input, &*codec, name) {
+                Ok(input) => input,
+                Err(error) => return Box::pin(std::future::ready(Err(error))),
+            };
+            let (codec, attempt) = (codec.clone(), code(StepContext::new(state.clone(), about, None), input));
+            Box::pin(async move { encode_output(&attempt.await.map_err(Into::into)?, &*codec) })
         });
-        let manner = Manner::new(D::policy());
-        for name in std::iter::once(&D::NAME).chain(D::WAS) {
+        self.add_step_code(name, step.earlier_names(), Manner::new(step.manner(), false), call);
+    }
+
+    fn add_step_code(
+        &mut self,
+        name: &'static str,
+        was: &'static [&'static str],
+        manner: Manner,
+        call: StepCall,
+    ) {
+        for name in std::iter::once(&name).chain(was) {
             self.code.manners.insert((*name).into(), manner.clone());
             if self.code.steps.insert((*name).into(), call.clone()).is_some() {
                 self.twice.push(format!("step `{name}`"));
@@ -146,10 +207,41 @@ impl<S: Send + Sync + 'static> Registry<S> {
     }
 
     fn add_workflow<D: WorkflowDefinition>(&mut self) {
-        for name in std::iter::once(&D::NAME).chain(D::WAS) {
-            let code = Code { workflow: (*name).into(), version: D::VERSION };
-            if self.code.workflows.insert(code, erased::<D>).is_some() {
-                self.twice.push(format!("workflow `{name}` version {}", D::VERSION));
+        let code = WorkflowCode {
+            call: Arc::new(|ctx, input, codec| begun(D::NAME, D::run, ctx, input, codec)),
+            check: Arc::new(|input, codec| D::check(&input_of(D::NAME, input, codec)?)),
+        };
+        self.add_workflow_code(D::NAME, D::WAS, D::VERSION, &code);
+    }
+
+    /// Adds code for a workflow that is known by its handle.
+    pub(crate) fn add_workflow_of<I, O, E, F, Fut>(&mut self, workflow: Workflow<I, O>, run: F)
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+        E: Into<Error>,
+        F: Fn(Context, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+    {
+        let name = workflow.name();
+        let code = WorkflowCode {
+            call: Arc::new(move |ctx, input, codec| begun(name, &run, ctx, input, codec)),
+            check: Arc::new(move |input, codec| workflow.checked(&input_of(name, input, codec)?)),
+        };
+        self.add_workflow_code(name, workflow.earlier_names(), workflow.version(), &code);
+    }
+
+    fn add_workflow_code(
+        &mut self,
+        name: &'static str,
+        was: &'static [&'static str],
+        version: u32,
+        code: &WorkflowCode,
+    ) {
+        for name in std::iter::once(&name).chain(was) {
+            if self.code.workflows.insert(Code { workflow: (*name).into(), version }, code.clone()).is_some()
+            {
+                self.twice.push(format!("workflow `{name}` version {version}"));
             }
         }
     }
@@ -171,22 +263,47 @@ impl fmt::Debug for Registered {
 }
 
 fn attempt<D: StepCode<S>, S: Send + Sync + 'static>(
-    cx: StepContext<S>,
-    about: &About,
+    state: &Arc<S>,
+    about: Arc<About>,
     input: Payload,
     codec: &Arc<dyn Codec>,
 ) -> AttemptFuture {
-    let input = match decode_input::<D::Input>(input, &**codec, D::NAME) {
-        Ok(input) => input,
+    let again = (D::RECONCILES && !about.is_first).then(|| input.clone());
+    let (cx, input) = match prepared::<D, S>(state, &about, input, &**codec) {
+        Ok(prepared) => prepared,
         Err(error) => return Box::pin(std::future::ready(Err(error))),
     };
     let codec = codec.clone();
-    let attempt = D::attempt(cx, input).keeping(about);
-    Box::pin(async move { encode_output(&attempt.await?, &*codec) })
+    let Some(again) = again else {
+        let attempt = D::attempt(cx, input).keeping(&about);
+        return Box::pin(async move { encode_output(&attempt.await?, &*codec) });
+    };
+    let looking = D::reconcile(cx.clone(), input);
+    Box::pin(async move {
+        let found = looking.await;
+        let found = found.map_err(|error| if about.is_at_most_once { not_known(error) } else { error });
+        let output = match found? {
+            Some(output) => output,
+            None => D::attempt(cx, decode_input(again, &*codec, D::NAME)?).keeping(&about).await?,
+        };
+        encode_output(&output, &*codec)
+    })
+}
+
+/// What an attempt is given.
+fn prepared<D: StepDefinition, S>(
+    state: &Arc<S>,
+    about: &Arc<About>,
+    input: Payload,
+    codec: &dyn Codec,
+) -> Result<(StepContext<S>, D::Input), StepError> {
+    let input = decode_input::<D::Input>(input, codec, D::NAME)?;
+    let unique = D::unique(&input)?;
+    Ok((StepContext::new(state.clone(), about.clone(), unique), input))
 }
 
 /// An input that does not fit fails the step for good: another attempt reads the same bytes.
-pub(crate) fn decode_input<T: serde::de::DeserializeOwned>(
+pub(crate) fn decode_input<T: DeserializeOwned>(
     input: Payload,
     codec: &dyn Codec,
     step: &str,
@@ -197,26 +314,40 @@ pub(crate) fn decode_input<T: serde::de::DeserializeOwned>(
         .map_err(|error| StepError::fatal(format!("the input of step `{step}` does not fit: {error}")))
 }
 
-pub(crate) fn encode_output<T: serde::Serialize>(
-    output: &T,
-    codec: &dyn Codec,
-) -> Result<Payload, StepError> {
+pub(crate) fn encode_output<T: Serialize>(output: &T, codec: &dyn Codec) -> Result<Payload, StepError> {
     Payload::json(output).and_then(|plain| codec.encode(plain)).map_err(|error| {
         StepError::of_failure(outlast_core::Failure::new(kind_of_payload(&error), error.to_string()))
     })
 }
 
-fn erased<D: WorkflowDefinition>(
+fn input_of<I: DeserializeOwned>(workflow: &str, input: Payload, codec: &dyn Codec) -> Result<I, Error> {
+    codec
+        .decode(input)?
+        .decode::<I>()
+        .map_err(|error| Error::invalid(format!("the input of workflow `{workflow}` does not fit: {error}")))
+}
+
+/// The run that a workflow's code begins with an input.
+fn begun<I, O, E, Fut>(
+    workflow: &str,
+    run: impl Fn(Context, I) -> Fut,
     ctx: Context,
     input: Payload,
     codec: &dyn Codec,
-) -> Result<ErasedRun, Error> {
-    let input = codec.decode(input)?.decode::<D::Input>().map_err(|error| {
-        Error::invalid(format!("the input of workflow `{}` does not fit: {error}", D::NAME))
-    })?;
+) -> Result<ErasedRun, Error>
+where
+    I: DeserializeOwned,
+    O: Serialize,
+    E: Into<Error>,
+    Fut: Future<Output = Result<O, E>> + Send + 'static,
+{
+    let input = input_of(workflow, input, codec)?;
     let codec = ctx.codec();
-    let run = D::run(ctx, input);
-    Ok(Box::pin(async move { Ok(codec.encode(Payload::json(&run.await?)?)?) }))
+    let run = run(ctx, input);
+    Ok(Box::pin(async move {
+        let output = run.await.map_err(Into::into)?;
+        Ok(codec.encode(Payload::json(&output)?)?)
+    }))
 }
 
 /// What `.register(…)` takes: a workflow, a step, or a tuple of them. `M` is always inferred.

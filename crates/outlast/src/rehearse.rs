@@ -32,6 +32,8 @@ pub struct LoneRun {
     messages: u128,
     /// When each step would be attempted again.
     retries: BTreeMap<OpNumber, Retry>,
+    /// Children whose operations are to be told that they were started.
+    answers: Vec<(OpNumber, RunId)>,
 }
 
 impl LoneRun {
@@ -60,9 +62,18 @@ impl LoneRun {
             deadline: None,
         };
         let machine = Machine::new(RUN, &started, &code, &codec, now)?;
-        let mut run =
-            Self { code, codec, machine, history: Vec::new(), now, messages: 0, retries: BTreeMap::new() };
+        let mut run = Self {
+            code,
+            codec,
+            machine,
+            history: Vec::new(),
+            now,
+            messages: 0,
+            retries: BTreeMap::new(),
+            answers: Vec::new(),
+        };
         run.turn(vec![Event::RunStarted(started)], Machine::begin)?;
+        run.answer()?;
         run.verify()?;
         Ok(run)
     }
@@ -93,6 +104,30 @@ impl LoneRun {
         self.tell(Delivery::Hook { name: hook.into(), message, payload })
     }
 
+    /// Ends a child that was started.
+    ///
+    /// # Errors
+    ///
+    /// As [`end_step`](Self::end_step).
+    pub fn end_child(&mut self, op: OpNumber, outcome: Result<Payload, Error>) -> Result<(), Stuck> {
+        let outcome = match outcome {
+            Ok(output) => Outcome::Completed(output),
+            Err(error) if error.is_cancelled() => Outcome::Cancelled(error.into_failure()),
+            Err(error) => Outcome::Failed(error.into_failure()),
+        };
+        self.tell(Delivery::ChildEnded { op, outcome })
+    }
+
+    /// Ends every sleep that is open early.
+    ///
+    /// # Errors
+    ///
+    /// As [`end_step`](Self::end_step).
+    pub fn wake(&mut self) -> Result<(), Stuck> {
+        let message = self.message();
+        self.tell(Delivery::Wake { message, op: None })
+    }
+
     /// Asks the run to stop.
     ///
     /// # Errors
@@ -120,6 +155,7 @@ impl LoneRun {
             self.turn(Vec::new(), |machine, events| {
                 timers.into_iter().try_for_each(|(_, op)| machine.deliver(Delivery::Timer { op }, events))
             })?;
+            self.answer()?;
         }
         Err(stuck(format!(
             "at {MOMENTS_MAX} moments something was due, and the last was only {}; \
@@ -138,7 +174,7 @@ impl LoneRun {
         &self.history
     }
 
-    /// The timers and hooks that it waits for.
+    /// The timers, hooks and children that it waits for.
     pub fn waits(&self) -> Vec<Wait> {
         self.machine.all_waits()
     }
@@ -164,7 +200,17 @@ impl LoneRun {
 
     fn tell(&mut self, delivery: Delivery) -> Result<(), Stuck> {
         self.turn(Vec::new(), |machine, events| machine.deliver(delivery, events))?;
+        self.answer()?;
         self.verify()
+    }
+
+    fn answer(&mut self) -> Result<(), Stuck> {
+        while let Some((op, run)) = self.answers.pop() {
+            self.turn(Vec::new(), |machine, events| {
+                machine.deliver(Delivery::ChildDetached { op, run }, events)
+            })?;
+        }
+        Ok(())
     }
 
     /// Computes a turn.
@@ -178,6 +224,12 @@ impl LoneRun {
         let seq = self.history.iter().map(|turn| turn.events.len() as u64).sum();
         let id = TurnId::from_bits(self.history.len() as u128);
         self.history.push(TurnRecord { id, seq, at: self.now, build: "rehearsal".into(), events });
+        // A child with a key that nobody awaits is told that it is there: no key is taken here.
+        let beyond = self.machine.take_beyond(|| MessageId::from_bits(0));
+        for child in beyond.into_iter().flat_map(|beyond| beyond.children).filter(|child| child.wants_answer)
+        {
+            self.answers.extend(child.start.parent.map(|parent| (parent.op, child.start.run)));
+        }
         let steps = self.machine.take_startable().into_iter();
         self.retries.extend(steps.map(|step| (step.op, step.policy.retry())));
         Ok(())

@@ -4,11 +4,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use outlast_core::{OpNumber, Policy, RunId};
+use outlast_core::duration::duration;
+use outlast_core::{OpNumber, Policy, Retry, RunId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::attempt::{About, Attempt};
+use crate::error::StepError;
+use crate::reconcile::Reconciling;
 
 /// What a step is: its durable name, its types, how it is attempted. Made by `#[step]`.
 pub trait StepDefinition: 'static {
@@ -22,6 +25,14 @@ pub trait StepDefinition: 'static {
     const WAS: &'static [&'static str];
     /// How it is attempted.
     fn policy() -> Policy;
+    /// The step's key for this input, when the step says what it is made of.
+    ///
+    /// # Errors
+    ///
+    /// When that has no JSON.
+    fn unique(_input: &Self::Input) -> Result<Option<String>, StepError> {
+        Ok(None)
+    }
 }
 
 /// A step that a worker with state `S` can attempt. Made by `#[step]`.
@@ -31,8 +42,14 @@ pub trait StepDefinition: 'static {
     note = "give the worker that state with `Worker::builder(world).state(…)` before `.register(…)`"
 )]
 pub trait StepCode<S>: StepDefinition + Sized {
+    /// Whether the step says how to look for the effect of an earlier attempt.
+    const RECONCILES: bool = false;
     /// One attempt.
     fn attempt(cx: StepContext<S>, input: Self::Input) -> Attempt<Self>;
+    /// Looks whether an earlier attempt had its effect.
+    fn reconcile(_cx: StepContext<S>, _input: Self::Input) -> Reconciling<Self> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 }
 
 /// A function made by `#[step]`. `Args` are its parameters.
@@ -100,27 +117,110 @@ where
     }
 }
 
-/// A step by its name and types alone, for code that does not have its function.
+/// A step by its name, types and policy alone, for code that does not have its function: a contract that
+/// programs share. The worker's builder gives it [its function](crate::WorkerBuilder::step).
 ///
 /// ```
-/// use outlast::Step;
-/// const CHARGE: Step<u64, String> = Step::new("charge");
+/// use outlast::{Retry, Step};
+///
+/// const CHARGE: Step<u64, String> = Step::new("charge").retry(Retry::api()).timeout("30s");
 /// assert_eq!(CHARGE.name(), "charge");
 /// ```
+///
+/// Its methods make constants, so a value that makes no sense does not compile there.
 pub struct Step<I, O> {
     name: &'static str,
+    was: &'static [&'static str],
+    policy: Policy,
     types: PhantomData<fn(I) -> O>,
 }
 
 impl<I, O> Step<I, O> {
     /// The step of this name.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, types: PhantomData }
+        Self { name, was: &[], policy: Policy::DEFAULT, types: PhantomData }
+    }
+
+    /// The same step with names it had before, under which histories may know it.
+    #[must_use]
+    pub const fn was(self, names: &'static [&'static str]) -> Self {
+        Self { was: names, ..self }
+    }
+
+    /// Attempts in all, the first included.
+    ///
+    /// # Panics
+    ///
+    /// When `attempts` is 0.
+    #[must_use]
+    #[track_caller]
+    pub const fn attempts(self, attempts: u32) -> Self {
+        let retry = self.policy.retry.attempts(attempts);
+        self.retry(retry)
+    }
+
+    /// When a failed attempt is followed by another.
+    #[must_use]
+    pub const fn retry(mut self, retry: Retry) -> Self {
+        self.policy.retry = retry;
+        self
+    }
+
+    /// How long one attempt may take, as text: `"30s"`.
+    ///
+    /// # Panics
+    ///
+    /// When the text is not a duration.
+    #[must_use]
+    #[track_caller]
+    pub const fn timeout(mut self, timeout: &str) -> Self {
+        self.policy.timeout = Some(duration(timeout));
+        self
+    }
+
+    /// How long an attempt may go without a [heartbeat](StepContext::heartbeat), as text.
+    ///
+    /// # Panics
+    ///
+    /// When the text is not a duration.
+    #[must_use]
+    #[track_caller]
+    pub const fn heartbeat_timeout(mut self, timeout: &str) -> Self {
+        self.policy.heartbeat_timeout = Some(duration(timeout));
+        self
+    }
+
+    /// How many attempts at the step one worker makes at the same time.
+    ///
+    /// # Panics
+    ///
+    /// When `limit` is 0.
+    #[must_use]
+    #[track_caller]
+    pub const fn limit(mut self, limit: u32) -> Self {
+        assert!(limit > 0, "a step with a limit of 0 is never attempted");
+        self.policy.limit = Some(limit);
+        self
+    }
+
+    /// There is no second attempt, not even after a crash; then the step fails as unknown.
+    #[must_use]
+    pub const fn at_most_once(mut self) -> Self {
+        self.policy.is_at_most_once = true;
+        self
     }
 
     /// The durable name.
     pub const fn name(&self) -> &'static str {
         self.name
+    }
+
+    pub(crate) const fn earlier_names(&self) -> &'static [&'static str] {
+        self.was
+    }
+
+    pub(crate) const fn manner(&self) -> Policy {
+        self.policy
     }
 }
 
@@ -152,11 +252,11 @@ impl<I: Serialize, O: DeserializeOwned> StepHandle<ByName> for Step<I, O> {
     }
 
     fn was(&self) -> &'static [&'static str] {
-        &[]
+        self.was
     }
 
     fn policy(&self) -> Policy {
-        Policy::DEFAULT
+        self.policy
     }
 }
 
@@ -165,16 +265,24 @@ impl<I: Serialize, O: DeserializeOwned> StepHandle<ByName> for Step<I, O> {
 pub struct StepContext<S = ()> {
     state: Arc<S>,
     about: Arc<About>,
+    /// The key that is made of the input.
+    unique: Option<Arc<str>>,
+}
+
+impl<S> Clone for StepContext<S> {
+    fn clone(&self) -> Self {
+        Self { state: self.state.clone(), about: self.about.clone(), unique: self.unique.clone() }
+    }
 }
 
 impl<S> StepContext<S> {
-    pub(crate) fn new(state: Arc<S>, about: Arc<About>) -> Self {
-        Self { state, about }
+    pub(crate) fn new(state: Arc<S>, about: Arc<About>, unique: Option<String>) -> Self {
+        Self { state, about, unique: unique.map(Into::into) }
     }
 
     /// A context for calling a step as a plain function in a unit test.
     pub fn test(state: S) -> Self {
-        Self::new(Arc::new(state), Arc::new(About::unwatched()))
+        Self::new(Arc::new(state), Arc::new(About::unwatched()), None)
     }
 
     /// The worker's state, as given to `Worker::builder(…).state(…)`.
@@ -204,9 +312,39 @@ impl<S> StepContext<S> {
 
     /// A key that is the same in every attempt at this step of this run, and differs from that of any
     /// other: give it to the outside world, so that a repeated effect is recognised.
+    ///
+    /// With `#[step(unique = "order.id, action")]` it is made of the step's name and these values of the
+    /// input instead, and so is the same in every run that asks for the same thing:
+    ///
+    /// * `charge:[42,"pay"]`: the name, a colon, and the values as a JSON array without spaces, the
+    ///   members of objects in the order of their names' bytes.
+    /// * `charge:sha256:…` when that is longer than 255 bytes: 64 digits of the array's SHA-256.
+    /// * The name is the last one in `was`, the oldest, where there is one: a rename keeps the keys.
+    ///
+    /// In a [test](Self::test) of the function alone it is always the run's.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[step(unique = "order, action")]
+    /// async fn notify(cx: StepContext, order: u64, action: String) -> String {
+    ///     cx.key()
+    /// }
+    /// # #[workflow] async fn twice(ctx: Context) -> Result<String, Error> {
+    /// #     ctx.step(notify, (42, "paid".to_owned())).await
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register((twice, notify)).start().await?;
+    /// # let key = Client::new(world).start(twice, ()).await?.output().await?;
+    /// assert_eq!(key, r#"notify:[42,"paid"]"#); // in every run
+    /// # worker.stop().await }
+    /// ```
     pub fn key(&self) -> String {
-        // Runs have one generation until they can be continued or rewound.
-        format!("{}.0.{}", self.about.run, self.about.op)
+        match &self.unique {
+            Some(key) => key.to_string(),
+            // Runs have one generation until they can be continued or rewound.
+            None => format!("{}.0.{}", self.about.run, self.about.op),
+        }
     }
 
     /// Whether the run was cancelled, or the worker must let go of it. The attempt may stop early.
@@ -254,6 +392,6 @@ impl<S> StepContext<S> {
 
     /// The same context without the state.
     pub fn stateless(self) -> StepContext<()> {
-        StepContext { state: Arc::new(()), about: self.about }
+        StepContext { state: Arc::new(()), about: self.about, unique: self.unique }
     }
 }

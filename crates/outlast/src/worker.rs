@@ -2,6 +2,7 @@
 
 mod attempts;
 mod beat;
+mod by_handle;
 mod cache;
 mod committer;
 mod fact;
@@ -81,6 +82,13 @@ impl Host for Current {
 
     fn holds(&self, run: RunId) -> bool {
         self.session().holds(run)
+    }
+
+    fn check(&self, start: &Start) -> Option<Result<(), String>> {
+        let session = self.session();
+        let Settings { code, codec, .. } = &*session.settings;
+        let judged = code.check(&start.workflow, start.version, start.input.clone(), &**codec)?;
+        Some(judged.map_err(|error| error.message().to_owned()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Workflows: durable async functions, their definitions and handles.
 
+use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -26,6 +27,26 @@ pub trait WorkflowDefinition: Sized + 'static {
     const VERSION: u32;
     /// Calls the workflow.
     fn run(ctx: Context, input: Self::Input) -> RunFuture<Self>;
+    /// Judges an input before a run begins.
+    ///
+    /// # Errors
+    ///
+    /// Why no run begins with it.
+    fn check(_input: &Self::Input) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// What a `check` says, as an error of the start, for the macros.
+#[doc(hidden)]
+pub fn checked<E: fmt::Display + 'static>(judged: Result<(), E>) -> Result<(), Error> {
+    judged.map_err(|error| {
+        let mut error = Some(error);
+        // Our own error keeps its code and details; all others are what they show.
+        let own = (&mut error as &mut dyn Any).downcast_mut::<Option<Error>>().and_then(Option::take);
+        let shown = || Error::msg(error.map_or_else(String::new, |error| error.to_string()));
+        own.unwrap_or_else(shown).into_invalid()
+    })
 }
 
 /// A run's future: what a workflow's function returns.
@@ -93,6 +114,14 @@ pub trait WorkflowHandle<M> {
     fn name(&self) -> &'static str;
     /// The version that new runs get.
     fn version(&self) -> u32;
+    /// Judges an input before a run begins.
+    ///
+    /// # Errors
+    ///
+    /// Why no run begins with it.
+    fn check(&self, _input: &Self::Input) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 #[diagnostic::do_not_recommend]
@@ -110,9 +139,17 @@ where
     fn version(&self) -> u32 {
         F::Definition::VERSION
     }
+
+    fn check(&self, input: &Self::Input) -> Result<(), Error> {
+        F::Definition::check(input)
+    }
 }
 
-/// A workflow by its name and types alone, for programs that only start it.
+/// Judges an input before a run begins.
+type InputCheck<I> = fn(&I) -> Result<(), Error>;
+
+/// A workflow by its name, version and types alone, for programs that only start it: a contract that
+/// programs share. The worker's builder gives it [its function](crate::WorkerBuilder::workflow).
 ///
 /// ```
 /// use outlast::Workflow;
@@ -121,14 +158,16 @@ where
 /// ```
 pub struct Workflow<I, O> {
     name: &'static str,
+    was: &'static [&'static str],
     version: u32,
+    check: Option<InputCheck<I>>,
     types: PhantomData<fn(I) -> O>,
 }
 
 impl<I, O> Workflow<I, O> {
     /// Version 1 of the workflow of this name.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, version: 1, types: PhantomData }
+        Self { name, was: &[], version: 1, check: None, types: PhantomData }
     }
 
     /// The same workflow, for runs of another version.
@@ -137,9 +176,53 @@ impl<I, O> Workflow<I, O> {
         Self { version, ..self }
     }
 
+    /// The same workflow with names it had before, under which runs may know it.
+    #[must_use]
+    pub const fn was(self, names: &'static [&'static str]) -> Self {
+        Self { was: names, ..self }
+    }
+
+    /// The same workflow with a function that judges an input before a run begins: its error refuses the
+    /// start, with kind `Invalid`, and nothing is written.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// const CHECKOUT: Workflow<u64, String> = Workflow::new("checkout").check(check_cents);
+    ///
+    /// fn check_cents(cents: &u64) -> Result<(), Error> {
+    ///     if *cents > 0 { Ok(()) } else { Err(Error::msg("an order costs something")) }
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    ///
+    /// let client = Client::new(outlast::open("memory:").await?);
+    /// let error = client.start(CHECKOUT, 0).await.unwrap_err();
+    /// assert_eq!(error.to_string(), "an order costs something");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn check(self, check: fn(&I) -> Result<(), Error>) -> Self {
+        Self { check: Some(check), ..self }
+    }
+
     /// The durable name.
     pub const fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// The version.
+    pub const fn version(&self) -> u32 {
+        self.version
+    }
+
+    pub(crate) const fn earlier_names(&self) -> &'static [&'static str] {
+        self.was
+    }
+
+    pub(crate) fn checked(&self, input: &I) -> Result<(), Error> {
+        match self.check {
+            Some(check) => check(input).map_err(Error::into_invalid),
+            None => Ok(()),
+        }
     }
 }
 
@@ -168,5 +251,9 @@ impl<I: Serialize, O: DeserializeOwned> WorkflowHandle<crate::step::ByName> for 
 
     fn version(&self) -> u32 {
         self.version
+    }
+
+    fn check(&self, input: &I) -> Result<(), Error> {
+        self.checked(input)
     }
 }

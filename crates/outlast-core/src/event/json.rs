@@ -77,6 +77,23 @@ fn write(event: &Event, out: &mut String) {
                 object.payload("details", details);
             }
         }
+        Event::ChildStarted(child) => write_child_started(child, &mut object),
+        Event::ChildDetached { run, .. } => object.json("run", run),
+        Event::TagsSet { tags, .. } => object.json("tags", tags),
+        Event::VersionChosen { name } => object.text("name", name),
+        Event::StepDropped { .. }
+        | Event::TimerFired { .. }
+        | Event::TimerCancelled { .. }
+        | Event::ChildDropped { .. }
+        | Event::HookClosed { .. } => {}
+        wait => write_wait(wait, &mut object),
+    }
+    object.end();
+}
+
+/// What the run waits for, or is told by others.
+fn write_wait(event: &Event, object: &mut Object<'_>) {
+    match event {
         Event::TimerStarted { fire_at, .. } => object.number("fire_at", fire_at.as_micros()),
         Event::HookOpened { name, timeout_at, .. } => {
             object.text("name", name);
@@ -100,10 +117,6 @@ fn write(event: &Event, out: &mut String) {
             object.json("message", message);
             object.numbers("ops", ops);
         }
-        Event::ChildStarted(child) => write_child_started(child, &mut object),
-        Event::ChildDetached { run, .. } => object.json("run", run),
-        Event::TagsSet { tags, .. } => object.json("tags", tags),
-        Event::VersionChosen { name } => object.text("name", name),
         Event::CancelRequested { message, reason, pauses } => {
             if let Some(message) = message {
                 object.json("message", message);
@@ -111,13 +124,8 @@ fn write(event: &Event, out: &mut String) {
             object.text("reason", reason);
             object.numbers("pauses", pauses);
         }
-        Event::StepDropped { .. }
-        | Event::TimerFired { .. }
-        | Event::TimerCancelled { .. }
-        | Event::ChildDropped { .. }
-        | Event::HookClosed { .. } => {}
+        _ => {}
     }
-    object.end();
 }
 
 fn write_run_started(started: &RunStarted, object: &mut Object<'_>) {

@@ -58,10 +58,34 @@ pub trait StepDefinition: 'static {
     const NAME: &'static str;
     const WAS: &'static [&'static str];
     fn policy() -> Policy;
+    fn unique(_input: &Self::Input) -> Result<Option<String>, StepError> {
+        Ok(None)
+    }
+}
+
+/// Stands for the key that the SDK makes of values.
+pub fn unique_key<D: StepDefinition>(values: &impl fmt::Debug) -> Result<Option<String>, StepError> {
+    Ok(Some(format!("{} {values:?}", D::NAME)))
 }
 
 pub trait StepCode<S>: StepDefinition + Sized {
+    const RECONCILES: bool = false;
     fn attempt(cx: StepContext<S>, input: Self::Input) -> Attempt<Self>;
+    fn reconcile(_cx: StepContext<S>, _input: Self::Input) -> Reconciling<Self> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
+pub type Reconciling<D> = Boxed<Result<Option<<D as StepDefinition>::Output>, StepError>>;
+
+/// The SDK also takes functions without context, and with several parameters.
+pub fn reconciling<D, S, F, Fut>(look: F, cx: StepContext<S>, input: D::Input) -> Reconciling<D>
+where
+    D: StepDefinition,
+    F: Fn(StepContext<S>, D::Input) -> Fut,
+    Fut: Future<Output = Result<Option<D::Output>, StepError>> + Send + 'static,
+{
+    Box::pin(look(cx, input))
 }
 
 pub trait WorkflowDefinition: Sized + 'static {
@@ -71,6 +95,13 @@ pub trait WorkflowDefinition: Sized + 'static {
     const WAS: &'static [&'static str];
     const VERSION: u32;
     fn run(ctx: Context, input: Self::Input) -> RunFuture<Self>;
+    fn check(_input: &Self::Input) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+pub fn checked<E: fmt::Display>(result: Result<(), E>) -> Result<(), Error> {
+    result.map_err(|error| Error(error.to_string()))
 }
 
 pub trait ResultParts {

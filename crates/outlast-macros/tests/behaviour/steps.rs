@@ -40,6 +40,21 @@ fn parse_slowly(mut text: String) -> Result<i32, std::num::ParseIntError> {
     text.parse()
 }
 
+#[step(reconcile = look_up, unique = "name.0, times")]
+async fn book(cx: StepContext<Bank>, name: Name, times: u8) -> Result<u64, StepError> {
+    Ok(cx.0.0 + u64::from(times) + name.0.len() as u64)
+}
+
+#[allow(clippy::unused_async)]
+async fn look_up(cx: StepContext<Bank>, (name, _times): (Name, u8)) -> Result<Option<u64>, StepError> {
+    Ok((name.0 == "Ada").then_some(cx.0.0))
+}
+
+#[step(unique = "name")]
+async fn call_up(name: String) -> String {
+    name
+}
+
 #[derive(Debug)]
 struct Name(&'static str);
 
@@ -85,4 +100,20 @@ fn a_step_without_a_state_runs_with_every_state() {
     assert_eq!(now(__step_parse::attempt(StepContext("state"), "7".into())).unwrap(), 7);
     now(__step_loop::attempt(StepContext(1), ())).unwrap();
     assert_eq!(now(__step_charge::attempt(StepContext(Bank(1)), 1)).unwrap(), 3);
+}
+
+#[test]
+fn a_step_looks_for_an_earlier_effect_where_it_says_how() {
+    const { assert!(__step_book::RECONCILES && !<__step_charge as StepCode<Bank>>::RECONCILES) };
+    let found = |name| now(__step_book::reconcile(StepContext(Bank(5)), (Name(name), 2))).unwrap();
+    assert_eq!((found("Ada"), found("Bob")), (Some(5), None));
+    assert_eq!(now(book(StepContext(Bank(5)), Name("Bob"), 2)).unwrap(), 10);
+}
+
+#[test]
+fn a_step_makes_its_key_of_what_it_names() {
+    assert_eq!(__step_book::unique(&(Name("Ada"), 2)).unwrap().unwrap(), "book (\"Ada\", 2)");
+    assert_eq!(__step_call_up::unique(&"Ada".to_owned()).unwrap().unwrap(), "call_up (\"Ada\",)");
+    assert_eq!(now(call_up("Ada".to_owned())).unwrap(), "Ada");
+    assert_eq!(__step_charge::unique(&1).unwrap(), None);
 }

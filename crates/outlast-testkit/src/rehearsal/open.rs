@@ -3,32 +3,44 @@
 use std::sync::Arc;
 
 use outlast::rehearse::LoneRun;
-use outlast_core::{Event, OpNumber, Payload, Timestamp, TurnRecord, Wait};
+use outlast_core::{Event, OpNumber, Payload, Status, Timestamp, TurnRecord, Wait};
 
-/// A step that was asked for and has not ended.
+/// A step or child that was asked for and has not ended.
 #[derive(Clone, Debug)]
-pub(super) struct OpenStep {
+pub(super) struct OpenWork {
     pub(super) op: OpNumber,
     pub(super) name: Arc<str>,
     pub(super) input: Payload,
 }
 
 /// The steps that are open, in the order in which they were asked for.
-pub(super) fn steps(history: &[TurnRecord]) -> Vec<OpenStep> {
-    let mut open: Vec<OpenStep> = Vec::new();
+pub(super) fn steps(history: &[TurnRecord]) -> Vec<OpenWork> {
+    let mut open: Vec<OpenWork> = Vec::new();
     for event in history.iter().flat_map(|turn| &turn.events) {
         match event {
             Event::StepStarted { op, name, input } => {
-                open.push(OpenStep { op: *op, name: name.clone(), input: input.clone() });
+                open.push(OpenWork { op: *op, name: name.clone(), input: input.clone() });
             }
             Event::StepCompleted { op: over, .. }
             | Event::StepFailed { op: over, .. }
             | Event::StepDropped { op: over } => open.retain(|step| step.op != *over),
-            Event::RunCompleted { .. } | Event::RunFailed { .. } | Event::RunCancelled { .. } => open.clear(),
+            ended if Status::of_final(ended).is_some() => open.clear(),
             _ => {}
         }
     }
     open
+}
+
+/// The children that are awaited and have not ended, in the order in which they were asked for.
+pub(super) fn children(run: &LoneRun) -> Vec<OpenWork> {
+    let waits = waits(run);
+    let started = run.history().iter().flat_map(|turn| &turn.events).filter_map(|event| match event {
+        Event::ChildStarted(child) => Some(child),
+        _ => None,
+    });
+    let open = started.filter(|child| waits.iter().any(|wait| wait.op() == child.op));
+    open.map(|child| OpenWork { op: child.op, name: child.workflow.clone(), input: child.input.clone() })
+        .collect()
 }
 
 /// The hooks that are open, by name.

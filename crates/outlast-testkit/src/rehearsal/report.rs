@@ -45,6 +45,10 @@ pub(super) fn open(run: &LoneRun) -> Vec<String> {
         Wait::Hook { op, name, until: Some(until) } => {
             Some((op, format!("hook `{name}`, for {}", time_until(until, now))))
         }
+        Wait::Child { op, workflow, until: None, .. } => Some((op, format!("child `{workflow}`"))),
+        Wait::Child { op, workflow, until: Some(until), .. } => {
+            Some((op, format!("child `{workflow}`, for {}", time_until(until, now))))
+        }
         _ => None,
     };
     open.extend(open::waits(run).into_iter().filter_map(wait));
@@ -63,8 +67,15 @@ fn line(event: &Event, at: Timestamp) -> String {
     let detail = match event {
         Event::RunStarted(started) => format!("{} {:?}", started.workflow, started.input),
         Event::StepStarted { name, input, .. } => format!("{name} {input:?}"),
-        Event::StepCompleted { output, .. } | Event::RunCompleted { output } => format!("{output:?}"),
+        Event::StepCompleted { output, .. }
+        | Event::ChildCompleted { output, .. }
+        | Event::RunCompleted { output } => format!("{output:?}"),
+        Event::ChildStarted(child) => format!("{} {:?}", child.workflow, child.input),
+        Event::TagsSet { tags, .. } => format!("{tags:?}"),
         Event::StepFailed { failure, .. }
+        | Event::ChildFailed { failure, .. }
+        | Event::ChildCancelled { failure, .. }
+        | Event::RunTerminated { failure }
         | Event::RunFailed { failure }
         | Event::RunCancelled { failure } => failure.message.clone(),
         Event::TimerStarted { fire_at, .. } => time_until(*fire_at, at),

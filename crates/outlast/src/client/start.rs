@@ -1,6 +1,6 @@
 //! Starting one run.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use outlast_core::{
 use super::{BoxedCall, Client, RunHandle, check_headers, check_text, first, persist};
 use crate::error::Error;
 use crate::ids;
+use crate::json::IntoJson;
 use crate::workflow::WorkflowHandle;
 
 impl Client {
@@ -40,25 +41,56 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Limit` when the input, key or tags are past a limit, `Conflict` when the key names a run of another
-    /// workflow or input, `Invalid` when a choice makes no sense, `Unavailable` when the world does not
-    /// answer.
+    /// `Invalid`, with what the workflow's `check` says, when it refuses the input, or when a choice makes
+    /// no sense; `Limit` when the input, key or tags are past a limit; `Conflict` when the key names a run
+    /// of another workflow or input; `Unavailable` when the world does not answer.
     pub fn start<H, M>(&self, workflow: H, input: impl Borrow<H::Input>) -> StartCall<'_, H::Output>
     where
         H: WorkflowHandle<M>,
     {
-        StartCall {
-            client: self,
-            form: Form::new(workflow.name(), workflow.version()),
-            input: Payload::json(input.borrow()).map_err(Error::from),
-            key: None,
-            window: None,
-            begin: None,
-            deadline: None,
-            id: None,
-            problem: None,
-            output: PhantomData,
-        }
+        let input = input.borrow();
+        let input = workflow.check(input).and_then(|()| Ok(Payload::json(input)?));
+        StartCall::new(self, Form::new(workflow.name().into(), workflow.version()), input)
+    }
+
+    /// Starts a run of a workflow that is known by its name only, with JSON as input: a text or a
+    /// [`serde_json::Value`].
+    ///
+    /// When a worker of this process has the code, the input must be one of the workflow: it is decoded
+    /// and checked before anything is written. Otherwise the worker that takes the run finds out, and the
+    /// run fails.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[workflow]
+    /// async fn greet(ctx: Context, name: String, times: usize) -> Result<String, Error> {
+    ///     Ok(format!("hello {name}, ").repeat(times))
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register(greet).start().await?;
+    /// # let client = Client::new(world);
+    /// let run = client.start_json("greet", 1, r#"["Ada", 2]"#).key("greeting-7").await?;
+    /// assert_eq!(run.output().await?, "hello Ada, hello Ada, ");
+    ///
+    /// let error = client.start_json("greet", 1, r#"["Ada"]"#).await.unwrap_err();
+    /// assert!(error.to_string().starts_with("the input of workflow `greet` does not fit: "));
+    /// # worker.stop().await }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` when the text is not JSON, or not an input of the workflow; those of
+    /// [`start`](Self::start).
+    pub fn start_json(
+        &self,
+        workflow: impl Into<String>,
+        version: u32,
+        input: impl IntoJson,
+    ) -> StartCall<'_, serde_json::Value> {
+        let start = StartCall::new(self, Form::new(Cow::Owned(workflow.into()), version), input.into_json());
+        StartCall { is_unchecked: true, ..start }
     }
 
     /// A new id for a run, for [`StartCall::id`]: time-ordered, so that the run finds its place in lists.
@@ -74,6 +106,8 @@ pub struct StartCall<'a, O> {
     client: &'a Client,
     form: Form,
     input: Result<Payload, Error>,
+    /// Whether nobody has looked if the input is one of the workflow.
+    is_unchecked: bool,
     key: Option<String>,
     window: Option<Duration>,
     begin: Option<Moment>,
@@ -87,7 +121,7 @@ pub struct StartCall<'a, O> {
 /// What the starts of one call have in common.
 #[derive(Clone, Debug)]
 pub(super) struct Form {
-    workflow: &'static str,
+    workflow: Cow<'static, str>,
     version: u32,
     pub(super) headers: Headers,
     pub(super) tags: Tags,
@@ -108,7 +142,23 @@ impl Moment {
     }
 }
 
-impl<O> StartCall<'_, O> {
+impl<'a, O> StartCall<'a, O> {
+    fn new(client: &'a Client, form: Form, input: Result<Payload, Error>) -> Self {
+        Self {
+            client,
+            form,
+            input,
+            is_unchecked: false,
+            key: None,
+            window: None,
+            begin: None,
+            deadline: None,
+            id: None,
+            problem: None,
+            output: PhantomData,
+        }
+    }
+
     /// Makes the start idempotent: a later start with this key returns the run of this one.
     ///
     /// Later means for ever, until the run is [pruned](Client::prune), unless the later start has a
@@ -231,6 +281,11 @@ impl<O> StartCall<'_, O> {
                 "the deadline {deadline} is not after now, {now}; set a later one"
             )));
         }
+        if self.is_unchecked
+            && let Some(Err(reason)) = client.world.hosts().check(&start)
+        {
+            return Err(Error::invalid(reason));
+        }
         let started = match self.id {
             Some(run) => client.start_chosen(Start { run, ..start }, &plain).await?,
             None => client.start_run(start).await?,
@@ -240,13 +295,13 @@ impl<O> StartCall<'_, O> {
 }
 
 impl Form {
-    pub(super) fn new(workflow: &'static str, version: u32) -> Self {
+    pub(super) fn new(workflow: Cow<'static, str>, version: u32) -> Self {
         Self { workflow, version, headers: Headers::new(), tags: Tags::new() }
     }
 
     /// The start of a run with this plain input.
     pub(super) fn start(&self, client: &Client, plain: Payload, key: Option<String>) -> Result<Start, Error> {
-        check_text("the workflow's name", self.workflow, NAME_BYTES_MAX)?;
+        check_text("the workflow's name", &self.workflow, NAME_BYTES_MAX)?;
         check_headers(&self.headers)?;
         if let Some(key) = &key {
             check_text("the start key", key, KEY_BYTES_MAX)?;
@@ -254,7 +309,7 @@ impl Form {
         let start = Start {
             run: ids::run(),
             turn: ids::turn(),
-            workflow: self.workflow.into(),
+            workflow: (*self.workflow).into(),
             version: self.version,
             key: key.map(|text| StartKey { text, digest: plain.digest(), window: None }),
             input: client.codec.encode(plain)?,

@@ -48,10 +48,14 @@ impl Client {
         H: WorkflowHandle<M>,
         B: Borrow<H::Input>,
     {
+        let judged = |input: B| {
+            let judgement = workflow.check(input.borrow());
+            (input, judgement)
+        };
         StartManyCall {
             client: self,
-            form: Form::new(workflow.name(), workflow.version()),
-            inputs: inputs.into_iter().collect(),
+            form: Form::new(workflow.name().into(), workflow.version()),
+            inputs: inputs.into_iter().map(judged).collect(),
             keys: Vec::new(),
             types: PhantomData,
         }
@@ -72,7 +76,8 @@ impl Client {
 pub struct StartManyCall<'a, I, B, O> {
     client: &'a Client,
     form: Form,
-    inputs: Vec<B>,
+    /// With what the workflow's own check says of each.
+    inputs: Vec<(B, Result<(), Error>)>,
     /// One per input, or none at all.
     keys: Vec<String>,
     types: PhantomData<fn(I) -> O>,
@@ -82,7 +87,7 @@ impl<I, B: Borrow<I>, O> StartManyCall<'_, I, B, O> {
     /// Makes each start idempotent by a key of its own; see [`StartCall::key`](crate::StartCall::key). Two
     /// inputs with one key are one run, if the inputs are the same.
     pub fn keys<K: Into<String>>(mut self, key: impl Fn(&I) -> K) -> Self {
-        self.keys = self.inputs.iter().map(|input| key(input.borrow()).into()).collect();
+        self.keys = self.inputs.iter().map(|(input, _)| key(input.borrow()).into()).collect();
         self
     }
 
@@ -100,17 +105,25 @@ impl<I, B: Borrow<I>, O> StartManyCall<'_, I, B, O> {
 }
 
 impl<I: Serialize, B: Borrow<I>, O> StartManyCall<'_, I, B, O> {
-    async fn call(self) -> Vec<Result<RunHandle<O>, Error>> {
-        let mut runs = Vec::with_capacity(self.inputs.len());
-        let mut keys = self.keys.iter().cloned();
-        for inputs in self.inputs.chunks(BATCH_STARTS_MAX) {
-            let made: Vec<_> = inputs.iter().map(|input| self.start(input.borrow(), keys.next())).collect();
+    async fn call(mut self) -> Vec<Result<RunHandle<O>, Error>> {
+        let mut inputs = std::mem::take(&mut self.inputs).into_iter();
+        let mut keys = std::mem::take(&mut self.keys).into_iter();
+        let count = inputs.len();
+        let mut runs = Vec::with_capacity(count);
+        while runs.len() < count {
+            let batch = inputs.by_ref().take(BATCH_STARTS_MAX);
+            let made: Vec<_> = batch
+                .map(|(input, judgement)| {
+                    let key = keys.next();
+                    judgement.and_then(|()| self.start(input.borrow(), key))
+                })
+                .collect();
             let starts = made.iter().filter_map(|start| start.as_ref().ok()).cloned().collect();
             let mut answers = match self.client.start_batch(starts).await {
                 Ok(answers) => answers.into_iter(),
                 Err(error) => {
                     // The others would wait in vain for a world that does not answer.
-                    runs.resize_with(self.inputs.len(), || Err(Error::of_world(&error)));
+                    runs.resize_with(count, || Err(Error::of_world(&error)));
                     return runs;
                 }
             };

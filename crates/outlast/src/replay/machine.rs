@@ -353,6 +353,11 @@ impl Machine {
         timers
     }
 
+    /// Steps that are to be attempted now.
+    pub(crate) fn startable(&self) -> HashSet<OpNumber> {
+        self.state.cell.lock().startable.iter().copied().collect()
+    }
+
     /// Steps to attempt now. Each is given once.
     pub(crate) fn take_startable(&mut self) -> Vec<StepToAttempt> {
         let mut cell = self.state.cell.lock();

@@ -57,6 +57,8 @@ impl AttemptEnd {
 /// A step that may be attempted now.
 pub(super) struct Ready {
     pub(super) step: StepToAttempt,
+    /// Whether no other attempt was made before, for sure.
+    pub(super) is_first: bool,
     pub(super) call: StepCall,
     /// What must let the attempt pass before it begins, in this order.
     pub(super) gates: Vec<Arc<Semaphore>>,
@@ -93,6 +95,8 @@ impl Attempts {
             let step = &ready.step;
             let mut about = About::new(run, step.op, step.attempt, tools.clock.clone(), tools.codec.clone());
             about.step = step.name.clone();
+            about.is_first = ready.is_first;
+            about.is_at_most_once = step.policy.is_at_most_once;
             about.before.clone_from(&step.details);
             if step.is_cancelled {
                 about.stop.cancel();
@@ -170,7 +174,7 @@ fn stranding(
 }
 
 async fn attempt(ready: Ready, about: Arc<About>) -> AttemptEnd {
-    let Ready { step, call, gates } = ready;
+    let Ready { step, call, gates, .. } = ready;
     let StepToAttempt { op, name, input, policy, attempt, .. } = step;
     let result = match pass(gates, &about).await {
         Ok(()) => work(call, input, &policy, &about).await,

@@ -3,14 +3,15 @@
 //! The loop is: start what was announced, wait for something new, compute a turn, commit it. At most
 //! one commit of a run is under way; what arrives meanwhile forms the next turn.
 
+use std::collections::HashSet;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
 use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM_EVENTS, INBOX_READ_MAX};
 use outlast_core::turn::From;
 use outlast_core::{
-    Beyond, Committed, Event, Failure, FailureKind, Headers, Message, MessageBody, NewMessage, Outcome,
-    RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
+    Beyond, Committed, Event, Failure, FailureKind, Headers, Message, MessageBody, NewMessage, OpNumber,
+    Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
 };
 
 use super::attempts::{Attempts, Tools};
@@ -29,6 +30,8 @@ pub(super) struct Live<'a> {
     machine: Machine,
     place: Place,
     attempts: Attempts,
+    /// Steps that were announced by a worker that may have attempted them.
+    doubtful: HashSet<OpNumber>,
     /// Facts that came while a commit was under way.
     early: Vec<Fact>,
     /// The position of the last message that became a fact.
@@ -100,6 +103,7 @@ impl<'a> Live<'a> {
             machine,
             place,
             attempts: Attempts::default(),
+            doubtful: HashSet::new(),
             early: Vec::new(),
             read: place.consumed,
             heard_at: Timestamp::from_micros(0),
@@ -116,7 +120,9 @@ impl<'a> Live<'a> {
         events: Vec<Event>,
         answer: impl FnOnce(Result<Committed, WorldError>),
     ) -> Result<End, Gone> {
-        let draft = Draft { at: self.place.at, events, consumed: 0, fired_until: None, is_cancel: false };
+        let mut draft = Draft { at: self.place.at, events, consumed: 0, fired_until: None, is_cancel: false };
+        // Unanswered, the client starts the run without this worker, and whoever claims it finds out.
+        self.mind_length(&mut draft).map_err(Gone::Stuck)?;
         let (turn, then) = self.turn_of(draft, self.place.turn, From::Start(*start));
         let events = turn.events.len() as u64;
         let commit = self.task.session.committer.commit(turn);
@@ -134,6 +140,7 @@ impl<'a> Live<'a> {
     /// Goes on with a run that was claimed with these messages.
     pub(super) async fn resume(&mut self, inbox: Vec<Message>, is_fresh: bool) -> Result<End, Gone> {
         let may_fire = inbox.len() < INBOX_READ_MAX;
+        self.doubtful = self.machine.startable();
         let mut facts = Vec::with_capacity(inbox.len());
         self.accept(inbox, &mut facts);
         facts.extend(self.unknown_outcomes());
@@ -194,7 +201,10 @@ impl<'a> Live<'a> {
         } else {
             self.machine.take_startable()
         };
-        let ready = steps.into_iter().filter_map(|step| settings.ready(step));
+        let ready = steps.into_iter().filter_map(|step| {
+            let is_doubtful = self.doubtful.remove(&step.op);
+            settings.ready(step, is_doubtful)
+        });
         let tools = Tools { clock: &session.clock, codec: &settings.codec, runtime: &session.runtime };
         self.attempts.start(self.task.run, ready.collect(), &tools);
     }

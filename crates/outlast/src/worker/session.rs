@@ -47,10 +47,12 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// What is needed to attempt a step; `None` when its code is not here.
-    pub(super) fn ready(&self, mut step: StepToAttempt) -> Option<Ready> {
+    /// What is needed to attempt a step; `None` when its code is not here. It is doubtful when another
+    /// worker may have attempted it.
+    pub(super) fn ready(&self, mut step: StepToAttempt, is_doubtful: bool) -> Option<Ready> {
+        let is_first = step.attempt == 1 && !is_doubtful;
         if let Some(call) = step.call.clone() {
-            return Some(Ready { step, call, gates: Vec::new() });
+            return Some(Ready { step, is_first, call, gates: Vec::new() });
         }
         let call = self.code.step(&step.name)?.clone();
         let mut gates = Vec::new();
@@ -60,7 +62,7 @@ impl Settings {
             step.policy.is_at_most_once |= manner.policy.is_at_most_once;
             step.policy.heartbeat_timeout = step.policy.heartbeat_timeout.or(manner.policy.heartbeat_timeout);
         }
-        Some(Ready { step, call, gates })
+        Some(Ready { step, is_first, call, gates })
     }
 }
 

@@ -1,5 +1,5 @@
 //! A program with something of everything: sequential and parallel steps, timers, hooks, retries, a
-//! race and a cancel.
+//! race, a cancel, and a family: children, awaited and abandoned, a tag and a recorded value.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use crate::ledger::{Ack, Outputs, Place};
 
 /// The runs of the program, each under its workflow's name as its key.
-pub(crate) const RUNS: [Expected; 7] = [
+pub(crate) const RUNS: [Expected; 11] = [
     Expected { key: "sequence", output: "one two three", branches: 1 },
     Expected { key: "parallel", output: "a b c left right", branches: 3 },
     Expected { key: "nap", output: "before after", branches: 1 },
@@ -20,6 +20,10 @@ pub(crate) const RUNS: [Expected; 7] = [
     Expected { key: "flaky", output: "attempt 3", branches: 1 },
     Expected { key: "race", output: "won prize", branches: 2 },
     Expected { key: "stopped", output: "Cancelled: cancelled: enough", branches: 1 },
+    Expected { key: "family", output: "7 first second Conflict photo", branches: 1 },
+    Expected { key: "family/first", output: "first", branches: 1 },
+    Expected { key: "family/second", output: "second", branches: 1 },
+    Expected { key: "family/gone", output: "gone", branches: 1 },
 ];
 
 /// What a run comes to.
@@ -61,7 +65,7 @@ pub(crate) async fn play(
     let state = Outside { place: place.clone(), loser_began: Notify::new() };
     let mut builder = Worker::builder(world.clone())
         .state(state)
-        .register((sequence, parallel, nap, review, flaky, race, stopped))
+        .register((sequence, parallel, nap, review, flaky, race, stopped, family, member))
         .register((mark, fail_twice, win, lose));
     if replay == Replay::EveryTurn {
         builder = builder.paranoid();
@@ -108,6 +112,8 @@ impl Player {
         self.note_output(&start!(self, nap), &mut outputs).await?;
         self.note_output(&start!(self, flaky), &mut outputs).await?;
         self.note_output(&start!(self, race), &mut outputs).await?;
+        self.note_output(&start!(self, family), &mut outputs).await?;
+        self.note_children(&mut outputs).await?;
         let review = start!(self, review);
         self.answer_early(&review).await?;
         self.answer_late(&review).await?;
@@ -128,13 +134,23 @@ impl Player {
             start!(self, nap),
             start!(self, flaky),
             start!(self, race),
+            start!(self, family),
         ];
         try_join!(self.answer_late(&review), self.stop(&stopped))?;
         let mut outputs = Outputs::new();
         for run in others.iter().chain([&review, &stopped]) {
             self.note_output(run, &mut outputs).await?;
         }
+        self.note_children(&mut outputs).await?;
         Ok(outputs)
+    }
+
+    async fn note_children(&self, outputs: &mut Outputs) -> Result<(), Error> {
+        for member in ["first", "second", "gone"] {
+            let run = self.client.find(format!("family/{member}")).await?;
+            self.note_output(&run.ok_or_else(|| Error::msg(format!("no child {member}")))?, outputs).await?;
+        }
+        Ok(())
     }
 
     /// Sends the first payload before anyone waits for it, most of the time.
@@ -268,6 +284,25 @@ async fn stopped(ctx: Context, key: String) -> Result<String, Error> {
     let answer = ctx.hook::<String>("never").await;
     ctx.step(mark, named(&key, "release")).await?;
     answer
+}
+
+#[workflow]
+async fn family(ctx: Context, key: String) -> Result<String, Error> {
+    ctx.tag("kind", "family")?;
+    let seven: u32 = ctx.record("seven", || 7)?;
+    let child = |name: &str| ctx.child(member, name.to_owned()).key(format!("{key}/{name}"));
+    let gone = child("gone").abandon();
+    let (first, second) = try_join!(child("first"), child("second").timeout("1h"))?;
+    gone.await?;
+    let taken = child("first").await.unwrap_err();
+    let photo = ctx.step(mark, named(&key, "photo")).await?;
+    Ok(format!("{seven} {first} {second} {:?} {photo}", taken.kind()))
+}
+
+#[workflow]
+async fn member(ctx: Context, name: String) -> Result<String, Error> {
+    ctx.sleep("2ms").await?;
+    ctx.step(mark, named(&format!("family/{name}"), &name)).await
 }
 
 fn named(key: &str, name: &str) -> (String, String) {

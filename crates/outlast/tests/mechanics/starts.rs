@@ -416,6 +416,13 @@ async fn a_bad_start_among_many_leaves_its_neighbours_alone(rig: Rig) {
     let started = rig.client.start_many(long, &inputs).await;
     assert!(started[0].is_ok() && started[2].is_ok());
     assert_eq!(started[1].as_ref().unwrap_err().kind(), limit);
+    const PICKY: Workflow<u32, u32> = Workflow::new("echo").check(|number| match number {
+        0 => Err(Error::msg("not nothing")),
+        _ => Ok(()),
+    });
+    let checked = rig.client.start_many(PICKY, [1, 0, 2]).await;
+    assert!(checked[0].is_ok() && checked[2].is_ok());
+    assert_eq!(checked[1].as_ref().unwrap_err().to_string(), "not nothing");
     let tagged = rig.client.start_many(echo, [1, 2]).tag("", "nameless").await;
     assert!(tagged.iter().all(|run| run.as_ref().is_err_and(|error| error.kind() == limit)));
 }

@@ -1,0 +1,76 @@
+//! `unique = "order.id, action"`: what a step's key is made of.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, quote};
+use syn::punctuated::Punctuated;
+use syn::{Error, Expr, ExprField, FnArg, ItemFn, LitStr, Pat, Result, Token};
+
+use crate::signature::Signature;
+
+/// Values that a key is made of. Serde writes tuples of up to so many.
+const VALUES_MAX: usize = 16;
+
+/// The function of `StepDefinition` that makes the key from the values that `text` names.
+pub(super) fn read(text: &LitStr, function: &ItemFn, signature: &Signature) -> Result<TokenStream> {
+    let error = |message: String| Error::new_spanned(text, message);
+    let how = || {
+        error(
+            "`unique` names parameters of the step, or fields of them: `unique = \"order.id, action\"`"
+                .into(),
+        )
+    };
+    let values = text.parse_with(Punctuated::<Expr, Token![,]>::parse_terminated).map_err(|_| how())?;
+    if values.is_empty() {
+        return Err(how());
+    }
+    if values.len() > VALUES_MAX {
+        return Err(error(format!("`unique` names at most {VALUES_MAX} values; put them into a type")));
+    }
+    let input = Ident::new("input", Span::mixed_site());
+    let names = parameter_names(function, signature);
+    let mut places = Vec::new();
+    for value in &values {
+        let (root, fields) = path_of(value).ok_or_else(how)?;
+        // A parameter that is only there for the key says with an underscore that the body does not use it.
+        let is_it = |name: &String| *name == root || name.strip_prefix('_') == Some(&root);
+        let Some(index) = names.iter().position(is_it) else {
+            let known: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(error(format!("the step has no parameter `{root}`; it has {known}")));
+        };
+        let argument = &signature.spread(&input)[index];
+        places.push(quote!(&#argument #(.#fields)*));
+    }
+    Ok(quote! {
+        fn unique(
+            #input: &Self::Input,
+        ) -> ::core::result::Result<::core::option::Option<::std::string::String>, ::outlast::StepError> {
+            ::outlast::unique_key::<Self>(&(#(#places,)*))
+        }
+    })
+}
+
+/// The names of the parameters without the context; empty for one that is a pattern.
+fn parameter_names(function: &ItemFn, signature: &Signature) -> Vec<String> {
+    let name = |input: &FnArg| match input {
+        FnArg::Typed(typed) => match &*typed.pat {
+            Pat::Ident(pattern) => pattern.ident.to_string(),
+            _ => String::new(),
+        },
+        FnArg::Receiver(_) => String::new(),
+    };
+    function.sig.inputs.iter().skip(usize::from(signature.context.is_some())).map(name).collect()
+}
+
+/// The parameter that an expression begins with, and the fields after it.
+fn path_of(expression: &Expr) -> Option<(String, Vec<TokenStream>)> {
+    match expression {
+        Expr::Path(path) => Some((path.path.get_ident()?.to_string(), Vec::new())),
+        Expr::Field(ExprField { base, member, .. }) => {
+            let (root, mut fields) = path_of(base)?;
+            fields.push(member.to_token_stream());
+            Some((root, fields))
+        }
+        _ => None,
+    }
+}

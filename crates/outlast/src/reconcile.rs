@@ -1,0 +1,108 @@
+//! Reconciling: looking whether an earlier attempt at a step had its effect.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use outlast_core::{Failure, FailureKind};
+
+use crate::error::StepError;
+use crate::step::{StepContext, StepDefinition};
+
+/// What a step's `reconcile` function is asked: the output of an earlier attempt, or `None`.
+pub type Reconciling<D> =
+    Pin<Box<dyn Future<Output = Result<Option<<D as StepDefinition>::Output>, StepError>> + Send>>;
+
+/// A function for `#[step(reconcile = …)]`: it takes what the step takes, with or without the context,
+/// and returns `Result<Option<O>, E>`. `M` is always inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot reconcile this step",
+    label = "expected an `async fn` with the step's parameters that returns `Result<Option<{O}>, StepError>`",
+    note = "it takes the step's context by the same type, or none at all"
+)]
+pub trait ReconcileFn<S, I, O, M> {
+    /// Asks the function.
+    fn look(
+        self,
+        cx: StepContext<S>,
+        input: I,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<O>, StepError>> + Send>>;
+}
+
+/// Marks a function that takes the context.
+#[derive(Debug)]
+pub struct WithContext<Args>(std::marker::PhantomData<Args>);
+
+/// Marks a function that does not take the context.
+#[derive(Debug)]
+pub struct WithoutContext<Args>(std::marker::PhantomData<Args>);
+
+/// `$input` is the input's type, and the pattern that takes it apart.
+macro_rules! reconcile_fns {
+    ($(($($arg:ident),*) in $input:tt)*) => {$(
+        #[diagnostic::do_not_recommend]
+        #[allow(non_snake_case, reason = "the type parameters name the arguments")]
+        impl<F, Fut, S, O, E, $($arg),*> ReconcileFn<S, $input, O, WithContext<($($arg,)*)>> for F
+        where
+            F: Fn(StepContext<S>, $($arg),*) -> Fut,
+            Fut: Future<Output = Result<Option<O>, E>> + Send + 'static,
+            E: Into<StepError>,
+        {
+            fn look(
+                self,
+                cx: StepContext<S>,
+                $input: $input,
+            ) -> Pin<Box<dyn Future<Output = Result<Option<O>, StepError>> + Send>> {
+                let looking = self(cx, $($arg),*);
+                Box::pin(async move { looking.await.map_err(Into::into) })
+            }
+        }
+
+        #[diagnostic::do_not_recommend]
+        #[allow(non_snake_case, reason = "the type parameters name the arguments")]
+        impl<F, Fut, S, O, E, $($arg),*> ReconcileFn<S, $input, O, WithoutContext<($($arg,)*)>> for F
+        where
+            F: Fn($($arg),*) -> Fut,
+            Fut: Future<Output = Result<Option<O>, E>> + Send + 'static,
+            E: Into<StepError>,
+        {
+            fn look(
+                self,
+                _cx: StepContext<S>,
+                $input: $input,
+            ) -> Pin<Box<dyn Future<Output = Result<Option<O>, StepError>> + Send>> {
+                let looking = self($($arg),*);
+                Box::pin(async move { looking.await.map_err(Into::into) })
+            }
+        }
+    )*};
+}
+reconcile_fns! {
+    () in ()
+    (A1) in A1
+    (A1, A2) in (A1, A2)
+    (A1, A2, A3) in (A1, A2, A3)
+    (A1, A2, A3, A4) in (A1, A2, A3, A4)
+    (A1, A2, A3, A4, A5) in (A1, A2, A3, A4, A5)
+    (A1, A2, A3, A4, A5, A6) in (A1, A2, A3, A4, A5, A6)
+}
+
+/// Asks a step's `reconcile` function, for the macros.
+#[doc(hidden)]
+pub fn reconciling<D, S, F, M>(look: F, cx: StepContext<S>, input: D::Input) -> Reconciling<D>
+where
+    D: StepDefinition,
+    F: ReconcileFn<S, D::Input, D::Output, M>,
+{
+    look.look(cx, input)
+}
+
+/// The failure of a step that is attempted at most once and could not be looked up: whether it happened
+/// is not known, so it is not attempted.
+pub(crate) fn not_known(error: StepError) -> StepError {
+    let (failure, _) = error.into_parts();
+    let message = format!(
+        "the worker was lost while it attempted the step, and looking whether it happened failed: {}",
+        failure.message
+    );
+    StepError::of_failure(Failure { kind: FailureKind::Unknown, message, ..failure })
+}

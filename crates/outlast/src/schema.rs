@@ -1,0 +1,113 @@
+//! JSON Schemas of what workflows and steps take and return, for documents, forms and other languages.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::registry::{StepMark, WorkflowMark};
+use crate::step::{ByName, Step, StepDefinition, StepFn};
+use crate::workflow::{Workflow, WorkflowDefinition, WorkflowFn};
+
+/// What a workflow or step takes and returns, as JSON Schema (draft 2020-12).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Schema {
+    /// The durable name.
+    pub name: &'static str,
+    /// The version of a workflow; a step has none.
+    pub version: Option<u32>,
+    /// What it takes: what a caller may send. Several parameters are an array.
+    pub input: Value,
+    /// What it returns: what a caller will see.
+    pub output: Value,
+}
+
+/// The schema of a workflow or step whose types have one: a function with `#[workflow]` or `#[step]`, or a
+/// [`Workflow`] or [`Step`] constant.
+///
+/// With the feature `schema`. The types derive `schemars::JsonSchema`, of version 1 of that crate.
+///
+/// ```
+/// # use outlast::prelude::*;
+/// # use serde::{Deserialize, Serialize};
+/// #[derive(Serialize, Deserialize, schemars::JsonSchema)]
+/// struct Order {
+///     /// What is paid.
+///     cents: u32,
+/// }
+///
+/// #[workflow(version = 2)]
+/// async fn checkout(ctx: Context, order: Order) -> Result<String, Error> {
+///     Ok(format!("paid {}", order.cents))
+/// }
+///
+/// let schema = outlast::schema_of(checkout);
+/// assert_eq!((schema.name, schema.version), ("checkout", Some(2)));
+/// assert_eq!(schema.input["properties"]["cents"]["description"], "What is paid.");
+/// assert_eq!(schema.output["type"], "string");
+/// ```
+pub fn schema_of<H: HasSchema<M>, M>(handle: H) -> Schema {
+    handle.schema()
+}
+
+/// Anything that names a workflow or step whose types have a schema. `M` is always inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no schema",
+    label = "expected a workflow or step whose input and output are `schemars::JsonSchema`"
+)]
+pub trait HasSchema<M> {
+    /// Its schema.
+    fn schema(&self) -> Schema;
+}
+
+impl<F, Args> HasSchema<WorkflowMark<Args>> for F
+where
+    F: WorkflowFn<Args>,
+    <F::Definition as WorkflowDefinition>::Input: JsonSchema,
+    <F::Definition as WorkflowDefinition>::Output: JsonSchema,
+{
+    fn schema(&self) -> Schema {
+        type In<D> = <D as WorkflowDefinition>::Input;
+        type Out<D> = <D as WorkflowDefinition>::Output;
+        let version = Some(F::Definition::VERSION);
+        of_types::<In<F::Definition>, Out<F::Definition>>(F::Definition::NAME, version)
+    }
+}
+
+impl<F, Args> HasSchema<StepMark<Args>> for F
+where
+    F: StepFn<Args>,
+    <F::Definition as StepDefinition>::Input: JsonSchema,
+    <F::Definition as StepDefinition>::Output: JsonSchema,
+{
+    fn schema(&self) -> Schema {
+        type In<D> = <D as StepDefinition>::Input;
+        type Out<D> = <D as StepDefinition>::Output;
+        of_types::<In<F::Definition>, Out<F::Definition>>(F::Definition::NAME, None)
+    }
+}
+
+impl<I: JsonSchema, O: JsonSchema> HasSchema<ByName> for Workflow<I, O> {
+    fn schema(&self) -> Schema {
+        of_types::<I, O>(self.name(), Some(self.version()))
+    }
+}
+
+impl<I: JsonSchema, O: JsonSchema> HasSchema<ByName> for Step<I, O> {
+    fn schema(&self) -> Schema {
+        of_types::<I, O>(self.name(), None)
+    }
+}
+
+fn of_types<I: JsonSchema, O: JsonSchema>(name: &'static str, version: Option<u32>) -> Schema {
+    // A type may read more than it writes: what is sent is read, what is returned was written.
+    let reading = SchemaSettings::draft2020_12().for_deserialize().into_generator();
+    let writing = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    Schema {
+        name,
+        version,
+        input: reading.into_root_schema_for::<I>().to_value(),
+        output: writing.into_root_schema_for::<O>().to_value(),
+    }
+}

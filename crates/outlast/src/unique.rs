@@ -1,0 +1,98 @@
+//! Keys of steps that are the same in every run: `#[step(unique = "…")]`.
+
+use std::fmt::Write;
+
+use outlast_core::limits::STEP_KEY_BYTES_MAX;
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::error::StepError;
+use crate::step::StepDefinition;
+
+/// The key of a step for these values, for the macros. `values` is a tuple.
+#[doc(hidden)]
+pub fn unique_key<D: StepDefinition>(values: &impl Serialize) -> Result<Option<String>, StepError> {
+    // The oldest name, so that a renamed step is still known to the other side.
+    let name = D::WAS.last().unwrap_or(&D::NAME);
+    let values = serde_json::to_value(values).map_err(|error| {
+        StepError::fatal(format!("what the key of step `{}` is made of has no JSON: {error}", D::NAME))
+    })?;
+    Ok(Some(key(name, &values)))
+}
+
+fn key(name: &str, values: &Value) -> String {
+    let mut key = format!("{name}:");
+    write_canonical(values, &mut key);
+    if key.len() <= STEP_KEY_BYTES_MAX {
+        return key;
+    }
+    let mut short = format!("{name}:sha256:");
+    for byte in Sha256::digest(&key.as_bytes()[name.len() + 1..]) {
+        let _ = write!(short, "{byte:02x}"); // writing to a `String` does not fail
+    }
+    short
+}
+
+/// JSON without spaces, the members of objects in the order of their names' bytes: whatever the order in
+/// which a type or a map lists them, the key is the same.
+fn write_canonical(value: &Value, text: &mut String) {
+    match value {
+        Value::Array(elements) => {
+            text.push('[');
+            for (index, element) in elements.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                write_canonical(element, text);
+            }
+            text.push(']');
+        }
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(name, _)| name.as_bytes());
+            text.push('{');
+            for (index, (name, member)) in members.into_iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                write_canonical(&Value::String(name.clone()), text);
+                text.push(':');
+                write_canonical(member, text);
+            }
+            text.push('}');
+        }
+        leaf => {
+            let _ = write!(text, "{leaf}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_form_of_a_key_is_frozen() {
+        assert_eq!(key("charge", &json!([42, "pay"])), r#"charge:[42,"pay"]"#);
+        assert_eq!(
+            key("charge", &json!([{ "b": null, "a": [1.5, true], "ä\"": {} }])),
+            r#"charge:[{"a":[1.5,true],"b":null,"ä\"":{}}]"#
+        );
+        assert_eq!(
+            key("charge", &json!(["x".repeat(300)])),
+            "charge:sha256:4bea428154f2f50757761cd9f0789eb7c1ee4408d4aaab5bf801dddcf23ea13e"
+        );
+    }
+
+    #[test]
+    fn a_long_key_is_short_and_its_own() {
+        let long = |letter: &str| key(&"n".repeat(128), &json!([letter.repeat(4096)]));
+        assert!(long("a").len() <= STEP_KEY_BYTES_MAX, "{}", long("a").len());
+        assert_ne!(long("a"), long("b"));
+        let fits = key("n", &json!(["x".repeat(STEP_KEY_BYTES_MAX - 6)]));
+        assert_eq!((fits.len(), fits.contains("sha256")), (STEP_KEY_BYTES_MAX, false));
+    }
+}

@@ -1,0 +1,33 @@
+//! A client of a shop. It knows the contract in `contract/` and no code; the worker may run or not.
+//!
+//! ```text
+//! cargo run --example contract_client -- shop.db
+//! ```
+
+use outlast::prelude::*;
+use outlast_example_contract::{ADDRESS, CHECKOUT, Order};
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let file = std::env::args().nth(1).unwrap_or_else(|| "shop.db".to_owned());
+    let client = Client::new(outlast::open(&format!("sqlite:{file}")).await?);
+
+    let gift = Order { id: 41, item: "a smile".into(), cents: 0 };
+    if let Err(error) = client.start(CHECKOUT, &gift).await {
+        println!("refused  {error}");
+    }
+
+    let order = Order { id: 42, item: "a chair".into(), cents: 4200 };
+    let run = client.start(CHECKOUT, &order).key("order-42").await?;
+    println!("started  {} in {file}; now start the worker, if it is not there", run.id());
+    run.send(ADDRESS, "12 St James's Square").await?; // kept until the run asks for it
+
+    let receipt = run.output().await?; // its type is that of the contract
+    println!("receipt  {}, {}", receipt.payment, receipt.parcel);
+
+    // Without the types, a name and JSON do: from a shell, or another language.
+    let again = client.start_json("checkout", 1, r#"{"id": 42, "item": "a chair", "cents": 4200}"#);
+    let again = again.key("order-42").await?;
+    println!("the same {}, as JSON: {}", again.id() == run.id(), again.output().await?);
+    Ok(())
+}
