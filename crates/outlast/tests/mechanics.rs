@@ -20,6 +20,7 @@ mod mechanics {
     mod inbox;
     mod keys;
     mod length;
+    mod lists;
     mod once;
     mod operations;
     mod order;
@@ -38,4 +39,5 @@ mod mechanics {
     mod unknown;
     mod values;
     mod versions;
+    mod views;
 }
