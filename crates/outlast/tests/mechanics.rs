@@ -15,6 +15,7 @@ mod mechanics {
     mod control;
     mod door;
     mod drops;
+    mod explain;
     mod handles;
     mod heartbeat;
     mod inbox;

@@ -5,6 +5,7 @@ mod sentence;
 use std::collections::BTreeMap;
 
 use outlast_core::limits::DEADLINE_GRACE;
+use outlast_core::view::operations;
 use outlast_core::{
     Failure, OpNumber, OperationKind, OperationView, Outcome, RunId, RunView, SessionId, Status, StuckReason,
     Timestamp, Wait, WorkerView,
@@ -228,7 +229,7 @@ impl Client {
             return Ok(because);
         }
         if let Some(owner) = scene.owner() {
-            let operations = self.operations(view.id).await?;
+            let operations = operations(&self.history(view.id).await?);
             return Ok(scene.held(owner, &operations));
         }
         match scene.unheld() {
@@ -246,7 +247,7 @@ impl Client {
     }
 
     async fn waits(&self, scene: &Scene) -> Result<Because, Error> {
-        let operations = self.operations(scene.view.id).await?;
+        let operations = operations(&self.history(scene.view.id).await?);
         let by_number: BTreeMap<OpNumber, &OperationView> =
             operations.iter().map(|operation| (operation.op, operation)).collect();
         let mut waits = Vec::with_capacity(scene.view.waits.len());

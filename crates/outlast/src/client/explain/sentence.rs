@@ -20,7 +20,7 @@ pub(super) fn of(because: &Because, now: Timestamp) -> String {
             format!("It was started to begin at {}.{}", moment(*until, now), absence(*workers))
         }
         Because::Held { worker, since, attempts } => {
-            format!("{} has it since {}{}.", place(worker), moment(*since, now), under_way(attempts, now))
+            format!("{} has it since {}{}.", place(worker), moment(*since, now), under_way(attempts))
         }
         Because::WorkerGone { place, expired_at, others, .. } => gone(place, *expired_at, others, now),
         Because::Waits { waits, workers } => {
@@ -66,12 +66,12 @@ pub(super) fn of(because: &Because, now: Timestamp) -> String {
     }
 }
 
-fn under_way(attempts: &[Attempting], now: Timestamp) -> String {
+fn under_way(attempts: &[Attempting]) -> String {
     let attempts: Vec<_> = attempts
         .iter()
         .map(|attempting| {
             let Attempting { step, attempt, since, .. } = attempting;
-            format!("step `{step}` (attempt {attempt}, since {})", moment(*since, now))
+            format!("step `{step}` (attempt {attempt}, since {})", clock(*since))
         })
         .collect();
     if attempts.is_empty() {
@@ -115,10 +115,8 @@ fn absence(workers: usize) -> &'static str {
 }
 
 fn wait(waiting: &Waiting, now: Timestamp) -> String {
-    let since = moment(waiting.since, now);
-    let until = |until: &Option<Timestamp>| {
-        until.map(|at| format!(", until {}", moment(at, now))).unwrap_or_default()
-    };
+    let since = clock(waiting.since);
+    let until = |end: &Option<Timestamp>| end.map(|at| format!(", until {}", clock(at))).unwrap_or_default();
     match &waiting.wait {
         Wait::Timer { until, .. } => format!("a timer that is due at {}", moment(*until, now)),
         Wait::Hook { name, until: end, .. } => {
@@ -161,13 +159,18 @@ fn code(worker: &JoinedWorker) -> String {
 
 /// A moment, and how far it is from now.
 fn moment(at: Timestamp, now: Timestamp) -> String {
-    let text = at.to_string();
-    let (seconds, _) = text.split_once('.').unwrap_or((&text, ""));
+    let at_clock = clock(at);
     if at > now {
-        format!("{seconds}Z (in {})", roughly(at.since(now)))
+        format!("{at_clock} (in {})", roughly(at.since(now)))
     } else {
-        format!("{seconds}Z ({} ago)", roughly(now.since(at)))
+        format!("{at_clock} ({} ago)", roughly(now.since(at)))
     }
+}
+
+/// A moment without its fraction of a second.
+fn clock(at: Timestamp) -> String {
+    let text = at.to_string();
+    text.split_once('.').map_or(text.clone(), |(seconds, _)| format!("{seconds}Z"))
 }
 
 /// A duration in whole seconds, and in whole minutes when it is longer than an hour.
