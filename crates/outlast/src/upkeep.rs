@@ -174,7 +174,7 @@ async fn end_under(world: &Arc<dyn World>, session: SessionId) -> Result<(), Wor
         build: "client".into(),
         format: FORMAT,
         suspect: false,
-        ends_overdue: false,
+        ends_overdue_from: Timestamp::NEVER,
         known: Arc::new(|_, _| false),
     };
     let work = world.claim(session, request).await?;
