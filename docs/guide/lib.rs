@@ -22,6 +22,7 @@ pages! {
     Time = "time.md",
     Hooks = "hooks.md",
     Parallel = "parallel.md",
+    Children = "children.md",
     Versions = "versions.md",
     Handles = "handles.md",
     Errors = "errors.md",

@@ -108,6 +108,22 @@ fn parallel_has_many_steps_under_way_and_never_too_many() {
 }
 
 #[test]
+fn children_are_awaited_cancelled_and_left_alone() {
+    let shown = stdout(Command::new(built("children")).output().unwrap());
+    assert_lines(
+        &shown,
+        &[
+            "100 of them, the first: parcel 100 is there",
+            "parcel 13 is lost",
+            "did not wait for the order",
+            "the order: cancelled: its parent did not wait longer",
+            "4 runs of one root",
+            "parcel 7 is there",
+        ],
+    );
+}
+
+#[test]
 fn retries_tells_of_each_and_pays_once() {
     let shown = stdout(Command::new(built("retries")).output().unwrap());
     assert_lines(

@@ -79,7 +79,7 @@ pub enum From {
     /// The run's state after this turn.
     Turn(TurnId),
     /// Nothing: the turn starts the run, which its session then holds.
-    Start(Start),
+    Start(Box<Start>),
 }
 
 /// What becomes of a run after a turn.

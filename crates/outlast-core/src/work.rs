@@ -79,9 +79,9 @@ pub struct ClaimRequest {
     pub format: u32,
     /// Whether it may carry a suspect: it has none aboard.
     pub suspect: bool,
-    /// Whether it may be given runs without having their code that nobody holds and that are past
+    /// From when on it may be given runs without having their code that nobody holds and that are past
     /// their deadline by [`DEADLINE_GRACE`](crate::limits::DEADLINE_GRACE), to end them.
-    pub ends_overdue: bool,
+    pub ends_overdue_from: Timestamp,
     /// Which runs need no history in the answer.
     pub known: Known,
 }

@@ -20,13 +20,13 @@ impl State {
         let offered: Vec<RunId> = self.ready.offers(session, request, now).take(limit).collect();
         let mut claimed: Vec<Claimed> =
             offered.into_iter().filter_map(|run| self.take(session, run, request, now)).collect();
-        if request.ends_overdue {
+        if request.ends_overdue_from <= now {
             let suspect = request.suspect && !claimed.iter().any(|claimed| is_suspect(claimed.crashes));
             let overdue = self.overdue(suspect, limit - claimed.len(), now);
             let overdue = overdue.into_iter().filter_map(|run| self.take(session, run, request, now));
             claimed.extend(overdue.map(|claimed| Claimed { is_overdue: true, ..claimed }));
         }
-        let next_overdue = self.deadlines.next_due(now).filter(|_| request.ends_overdue);
+        let next_overdue = self.deadlines.next_due(now, request.ends_overdue_from);
         let next_due = self.ready.next_due(session, request, now).into_iter().chain(next_overdue).min();
         Ok(Work { claimed, unread, next_due, epoch })
     }

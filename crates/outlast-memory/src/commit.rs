@@ -32,7 +32,7 @@ impl State {
         self.check_session(session)?;
         let from = match std::mem::replace(&mut turn.from, From::Turn(turn.id)) {
             From::Turn(from) => from,
-            From::Start(start) => return self.commit_start(session, start, turn, now, effects),
+            From::Start(start) => return self.commit_start(session, *start, turn, now, effects),
         };
         let run = self.runs.get(&turn.run).ok_or_else(|| fenced(turn.run))?;
         if run.turn == turn.id {

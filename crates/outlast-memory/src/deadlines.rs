@@ -13,7 +13,7 @@ impl Deadlines {
     /// Adds a run; tells whether that is news: it is overdue, or will be before the others.
     pub(crate) fn insert(&mut self, deadline: Timestamp, run: RunId, now: Timestamp) -> bool {
         let overdue_at = deadline.plus(DEADLINE_GRACE);
-        self.0.insert((overdue_at, run)) && (overdue_at <= now || self.next_due(now) == Some(overdue_at))
+        self.0.insert((overdue_at, run)) && (overdue_at <= now || self.next_due(now, now) == Some(overdue_at))
     }
 
     pub(crate) fn remove(&mut self, deadline: Timestamp, run: RunId) {
@@ -25,9 +25,11 @@ impl Deadlines {
         self.0.iter().take_while(move |(at, _)| *at <= now).map(|(_, run)| *run)
     }
 
-    /// When the next run is overdue.
-    pub(crate) fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
-        let next = Timestamp::from_micros(now.as_micros().saturating_add(1));
-        self.0.range((next, RunId::from_bits(0))..).next().map(|(at, _)| *at)
+    /// When the next run is given as overdue, if that begins at `from`.
+    pub(crate) fn next_due(&self, now: Timestamp, from: Timestamp) -> Option<Timestamp> {
+        let given = if from <= now { now.as_micros() } else { i64::MIN };
+        let next = Timestamp::from_micros(given.saturating_add(1));
+        let (at, _) = self.0.range((next, RunId::from_bits(0))..).next()?;
+        Some(*at.max(&from)).filter(|at| *at < Timestamp::NEVER)
     }
 }

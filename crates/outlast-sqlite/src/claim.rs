@@ -73,7 +73,7 @@ impl Claim {
         now: Timestamp,
         next_due: Option<Timestamp>,
     ) -> Result<Option<Timestamp>, Error> {
-        let overdue = if self.request.ends_overdue { next_overdue(connection, now)? } else { None };
+        let overdue = next_overdue(connection, now, self.request.ends_overdue_from)?;
         Ok(next_due.into_iter().chain(overdue).min())
     }
 

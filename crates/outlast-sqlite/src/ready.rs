@@ -57,17 +57,23 @@ pub(crate) fn look(
     }
     look.scan(sql::READY_CODELESS, [], Needs::Nothing)?;
     look.choose();
-    if request.ends_overdue {
+    if request.ends_overdue_from <= now {
         look.scan_overdue()?;
     }
     Ok(look.found)
 }
 
-/// When the next run that nobody holds becomes overdue.
-pub(crate) fn next_overdue(connection: &Connection, now: Timestamp) -> Result<Option<Timestamp>, Error> {
+/// When the next run that nobody holds is given as overdue, if that begins at `from`.
+pub(crate) fn next_overdue(
+    connection: &Connection,
+    now: Timestamp,
+    from: Timestamp,
+) -> Result<Option<Timestamp>, Error> {
+    let given = if from <= now { latest_overdue(now) } else { i64::MIN };
     let mut statement = connection.prepare_cached(sql::OVERDUE_NEXT)?;
-    let deadline = statement.query_row([latest_overdue(now)], |row| moment(row, 0)).optional()?;
-    Ok(deadline.map(|deadline| deadline.plus(DEADLINE_GRACE)))
+    let deadline = statement.query_row([given], |row| moment(row, 0)).optional()?;
+    let due = deadline.map(|deadline| deadline.plus(DEADLINE_GRACE).max(from));
+    Ok(due.filter(|due| *due < Timestamp::NEVER))
 }
 
 /// The latest deadline that makes a run overdue, as SQLite stores it.

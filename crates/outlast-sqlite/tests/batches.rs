@@ -38,7 +38,7 @@ fn first_turn(place: &Place, run: u128) -> Turn {
         at: place.clock.now(),
         build: "b".into(),
         events: vec![start.event()],
-        from: From::Start(start),
+        from: From::Start(Box::new(start)),
         consumed: 0,
         fired_until: None,
         clears_crashes: false,

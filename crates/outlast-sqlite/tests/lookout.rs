@@ -66,7 +66,7 @@ fn start(world: &SqliteWorld) -> TurnId {
         at: Noon.now(),
         build: "b".into(),
         events: vec![start.event()],
-        from: From::Start(start),
+        from: From::Start(Box::new(start)),
         consumed: 0,
         fired_until: None,
         clears_crashes: false,

@@ -43,7 +43,7 @@ fn claim(world: &SqliteWorld, session: SessionId) -> Vec<Claimed> {
         build: "b".into(),
         format: FORMAT,
         suspect: true,
-        ends_overdue: false,
+        ends_overdue_from: outlast_core::Timestamp::NEVER,
         known: Arc::new(|_, _| false),
     };
     block_on(world.claim(session, request)).unwrap().claimed

@@ -223,7 +223,8 @@ impl Context {
     where
         H: WorkflowHandle<M>,
     {
-        let handle = self.state.create_child(workflow.name(), workflow.version(), input.borrow());
+        let refused = workflow.check(input.borrow()).err().map(Error::into_failure);
+        let handle = self.state.create_child(workflow.name(), workflow.version(), input.borrow(), refused);
         ChildOperation::new(handle)
     }
 

@@ -182,7 +182,7 @@ async fn end_claimed(world: &Arc<dyn World>, session: SessionId) -> Result<bool,
         format: FORMAT,
         // None of its code runs here, so that a suspect does no harm.
         suspect: true,
-        ends_overdue: false,
+        ends_overdue_from: Timestamp::NEVER,
         known: Arc::new(|_, _| false),
     };
     let work = world.claim(session, request).await?;

@@ -300,7 +300,7 @@ impl Case {
             at: self.clock.now(),
             build: BUILD.into(),
             events: vec![start.event()],
-            from: From::Start(start),
+            from: From::Start(Box::new(start)),
             consumed: 0,
             fired_until: None,
             clears_crashes: false,

@@ -163,6 +163,10 @@ macro_rules! conformance {
                 a_turn_from_a_start_may_have_children,
                 a_run_held_from_its_start_reads_its_answer,
                 a_turn_from_a_start_that_existed_has_no_children,
+                one_key_in_two_turns_of_a_call_gives_one_child,
+                concurrent_children_with_one_key_are_one_run,
+                a_refused_turn_leaves_its_neighbours_children_alone,
+                children_and_answers_survive_a_crash,
                 a_full_inbox_takes_an_answer,
                 a_parent_is_kept_as_it_was_told,
             }
@@ -287,6 +291,8 @@ macro_rules! conformance {
                 a_claim_tells_when_the_next_run_is_overdue,
                 the_longest_overdue_comes_first,
                 an_overdue_run_needs_no_format,
+                ready_runs_come_before_overdue_ones,
+                an_overdue_suspect_travels_alone,
             }
             lists {
                 a_list_is_sorted_both_ways,

@@ -9,7 +9,7 @@ use outlast_core::{
 
 use super::case::text;
 use super::shape::{Shape, stuck, wait};
-use super::{Case, assert_refused};
+use super::{Case, all, assert_refused};
 
 /// What the parent is told when a child was started, or found.
 fn started(child: &NewChild, run: RunId) -> MessageBody {
@@ -320,6 +320,77 @@ pub async fn a_turn_from_a_start_that_existed_has_no_children(case: Case) {
     assert_refused!(case.world.run(child.start.run).await, NotFound);
     let view = case.view(existing).await;
     assert_eq!((view.sent, view.tags.len()), (0, 0));
+}
+
+/// Parents that ask with one key in one call get one child; each is told what that means for it.
+pub async fn one_key_in_two_turns_of_a_call_gives_one_child(case: Case) {
+    let worker = case.join("wf").await;
+    let parents = [case.held(&worker).await, case.held(&worker).await, case.held(&worker).await];
+    let mut children = parents.each_ref().map(|parent| asking(keyed(&case, parent.run, "child", "k")));
+    children[2].wants_answer = false;
+    let turns: Vec<_> = parents
+        .iter()
+        .zip(&children)
+        .map(|(parent, child)| case.turn(parent).steps(1).child(child.clone()))
+        .collect();
+    case.world.commit(worker.session, &turns).await.unwrap();
+    let run = children[0].start.run;
+    assert_eq!(case.told(parents[0].run).await, [started(&children[0], run)]);
+    assert_eq!(case.told(parents[1].run).await, [started(&children[1], run)]);
+    let failure = child_exists(&children[2].start, run);
+    assert_eq!(case.told(parents[2].run).await, [MessageBody::Refused { op: OpNumber(3), failure }]);
+    assert_eq!(case.counts().await, [(Status::Pending, 1), (Status::Running, 3)].into());
+}
+
+/// Parents in two processes that ask with one key at the same time get one child.
+pub async fn concurrent_children_with_one_key_are_one_run(case: Case) {
+    let workers = [case.join("wf").await, case.join_elsewhere("wf").await];
+    let mut turns = Vec::new();
+    for index in 0..8 {
+        let parent = case.held(&workers[index % 2]).await;
+        turns.push(case.turn(&parent).steps(1).child(asking(keyed(&case, parent.run, "child", "k"))));
+    }
+    let commits = turns.iter().enumerate().map(|(index, turn)| workers[index % 2].commit_done(turn.clone()));
+    all(commits).await;
+    let mut runs = std::collections::BTreeSet::new();
+    for turn in &turns {
+        match &case.told(turn.run).await[..] {
+            [MessageBody::ChildStarted { run, .. }] => runs.insert(*run),
+            other => panic!("{other:?}"),
+        };
+    }
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    assert_eq!(case.counts().await[&Status::Pending], 1);
+}
+
+/// A refused turn takes only its own children with it.
+pub async fn a_refused_turn_leaves_its_neighbours_children_alone(case: Case) {
+    let worker = case.join("wf").await;
+    let parents = [case.held(&worker).await, case.held(&worker).await, case.held(&worker).await];
+    let children = parents.each_ref().map(|parent| case.new_child(parent.run, 3, "child"));
+    let mut turns: Vec<_> = parents
+        .iter()
+        .zip(&children)
+        .map(|(parent, child)| case.turn(parent).steps(1).child(child.clone()).tagged("a", "1"))
+        .collect();
+    turns[1].from = outlast_core::turn::From::Turn(turns[0].id);
+    let answers = case.world.commit(worker.session, &turns).await.unwrap();
+    assert_refused!(&answers[1], Fenced);
+    assert!(answers[0].is_ok() && answers[2].is_ok());
+    assert_refused!(case.world.run(children[1].start.run).await, NotFound);
+    assert_eq!(case.counts().await, [(Status::Pending, 2), (Status::Running, 3)].into());
+}
+
+/// What a turn did beyond its run is as durable as the turn.
+pub async fn children_and_answers_survive_a_crash(case: Case) {
+    let (heir, doomed) = (case.join("wf").await, case.join_elsewhere("wf").await);
+    let parent = case.held(&doomed).await;
+    let child = asking(case.new_child(parent.run, 3, "child"));
+    doomed.commit_done(case.turn(&parent).steps(1).child(child.clone())).await;
+    case.crash(doomed).await;
+    heir.takeover().await;
+    assert_eq!(heir.claim_one().await.inbox.len(), 1);
+    assert_eq!(case.status(child.start.run).await, Status::Pending);
 }
 
 /// A full inbox still takes the answer: without it the parent would wait for ever.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outlast_core::limits::DEADLINE_GRACE;
+use outlast_core::limits::{DEADLINE_GRACE, SUSPECT_CRASHES};
 use outlast_core::{ClaimRequest, RunId, Start, Status, Then, Timestamp, Turn};
 
 use super::shape::{Shape, stuck, wait, wait_until};
@@ -28,7 +28,8 @@ async fn overdue(worker: &Worker) -> Vec<(RunId, bool)> {
 }
 
 async fn next_due(worker: &Worker, ends_overdue: bool) -> Option<Timestamp> {
-    worker.work(ClaimRequest { ends_overdue, limit: 0, ..worker.request() }).await.next_due
+    let ends_overdue_from = if ends_overdue { Timestamp::from_micros(0) } else { Timestamp::NEVER };
+    worker.work(ClaimRequest { ends_overdue_from, limit: 0, ..worker.request() }).await.next_due
 }
 
 /// A deadline is on the run, in its history, and in every claim.
@@ -264,7 +265,7 @@ pub async fn the_longest_overdue_comes_first(case: Case) {
         runs.push(start_within(&case, seconds).await);
     }
     case.clock.advance("1h");
-    let two = ClaimRequest { limit: 2, ends_overdue: true, ..stranger.request() };
+    let two = ClaimRequest { limit: 2, ends_overdue_from: Timestamp::from_micros(0), ..stranger.request() };
     let given: Vec<_> = stranger.work(two).await.claimed.iter().map(|claimed| claimed.run).collect();
     assert_eq!(given, [runs[2], runs[1]]);
     assert_eq!(overdue(&stranger).await, [(runs[0], true)]);
@@ -275,7 +276,35 @@ pub async fn an_overdue_run_needs_no_format(case: Case) {
     let worker = case.join("wf").await;
     let run = start_within(&case, 60).await;
     case.clock.advance("1h");
-    let old = ClaimRequest { format: 0, ends_overdue: true, ..worker.request() };
+    let old = ClaimRequest { format: 0, ends_overdue_from: Timestamp::from_micros(0), ..worker.request() };
     let claimed = worker.work(old).await.claimed;
     assert_eq!((claimed[0].run, claimed[0].is_overdue), (run, true));
+}
+
+/// Ready runs come before overdue ones, and all of them count against what was asked for.
+pub async fn ready_runs_come_before_overdue_ones(case: Case) {
+    let worker = case.join("other").await;
+    let late = [start_within(&case, 60).await, start_within(&case, 60).await];
+    case.clock.advance("1h");
+    let ready = case.start_many("other", 2).await;
+    let three = ClaimRequest { limit: 3, ends_overdue_from: Timestamp::from_micros(0), ..worker.request() };
+    let claimed = worker.work(three).await.claimed;
+    let given: Vec<_> = claimed.iter().map(|claimed| (claimed.run, claimed.is_overdue)).collect();
+    assert_eq!(given, [(ready[0], false), (ready[1], false), (late[0], true)]);
+}
+
+/// An overdue suspect travels alone like any other, to a worker that may carry one.
+pub async fn an_overdue_suspect_travels_alone(case: Case) {
+    let stranger = case.join("other").await;
+    let runs = [start_within(&case, 60).await, start_within(&case, 60).await];
+    for _ in 0..SUSPECT_CRASHES {
+        case.crash_with_all("wf").await;
+        stranger.takeover().await;
+    }
+    case.clock.advance("1h");
+    let careful =
+        ClaimRequest { suspect: false, ends_overdue_from: Timestamp::from_micros(0), ..stranger.request() };
+    assert!(stranger.work(careful).await.claimed.is_empty());
+    assert_eq!(overdue(&stranger).await, [(runs[0], true)]);
+    assert_eq!(overdue(&stranger).await, [(runs[1], true)]);
 }

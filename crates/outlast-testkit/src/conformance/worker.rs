@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use outlast_core::event::FORMAT;
-use outlast_core::{ClaimRequest, Claimed, Code, Committed, SessionId, Turn, Work, World, WorldError};
+use outlast_core::{
+    ClaimRequest, Claimed, Code, Committed, SessionId, Timestamp, Turn, Work, World, WorldError,
+};
 
 use super::case::one;
 
@@ -29,7 +31,7 @@ impl Worker {
             build: self.build.clone(),
             format: FORMAT,
             suspect: true,
-            ends_overdue: false,
+            ends_overdue_from: Timestamp::NEVER,
             known: Arc::new(|_, _| false),
         }
     }
@@ -46,7 +48,9 @@ impl Worker {
 
     /// Claims what it can get, overdue runs among it.
     pub async fn claim_overdue(&self) -> Vec<Claimed> {
-        self.work(ClaimRequest { ends_overdue: true, ..self.request() }).await.claimed
+        self.work(ClaimRequest { ends_overdue_from: Timestamp::from_micros(0), ..self.request() })
+            .await
+            .claimed
     }
 
     /// Claims, and gets exactly one run.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Join, Message, MessageBody, MessageId, Order, Page, RunQuery, RunView, Turn, Work,
+    ClaimRequest, Join, Message, MessageBody, MessageId, Order, Page, RunQuery, RunView, Timestamp, Turn,
+    Work,
 };
 
 use super::make::{self, Done, pick};
@@ -109,7 +110,8 @@ async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done)
         Op::Beat { .. } => same("beat", world.beat(id).await.map(|beat| beat.held), model.beat(id, now)),
         &Op::Claim { limit, suspect, ends_overdue, .. } => {
             let Some(worker) = worker else { return Ok(()) };
-            let request = ClaimRequest { limit, suspect, ends_overdue, ..worker.request() };
+            let ends_overdue_from = if ends_overdue { Timestamp::from_micros(0) } else { Timestamp::NEVER };
+            let request = ClaimRequest { limit, suspect, ends_overdue_from, ..worker.request() };
             let expected = model.claim(id, &request, now);
             let is_compared = expected.as_ref().is_ok_and(|brought| brought.next_due.is_some());
             let work = world.claim(id, request).await.map(|work| brought(work, is_compared));

@@ -78,8 +78,9 @@ impl Model {
         let due: Vec<Timestamp> = due.into_iter().map(|candidate| candidate.available_at).collect();
         let is_left_out = due.iter().any(|at| *at <= now);
         // Nor is it fixed whether an overdue suspect is in sight of a worker that may not carry one.
-        let hides_suspect =
-            request.ends_overdue && !request.suspect && self.runs.iter().any(ModelRun::is_suspect);
+        let hides_suspect = request.ends_overdue_from < Timestamp::NEVER
+            && !request.suspect
+            && self.runs.iter().any(ModelRun::is_suspect);
         let next_due = if is_left_out || hides_suspect { None } else { Some(due.into_iter().min()) };
         Ok(Brought { claimed, unread, next_due })
     }
@@ -101,14 +102,11 @@ impl Model {
                 let available_at = if others_first { ready_at.plus(PREFERENCE) } else { ready_at };
                 candidates.push(Candidate { is_overdue: false, ready_at, run: run_id, available_at });
             }
-            if let Some(deadline) = run.view.deadline.filter(|_| request.ends_overdue) {
+            let from = request.ends_overdue_from;
+            if let Some(deadline) = run.view.deadline.filter(|_| from < Timestamp::NEVER) {
                 let ready_at = deadline.plus(DEADLINE_GRACE);
-                candidates.push(Candidate {
-                    is_overdue: true,
-                    ready_at,
-                    run: run_id,
-                    available_at: ready_at,
-                });
+                let available_at = ready_at.max(from);
+                candidates.push(Candidate { is_overdue: true, ready_at, run: run_id, available_at });
             }
         }
         candidates
@@ -124,7 +122,7 @@ impl Model {
             return Err(Refusal::Fenced);
         }
         if let From::Start(start) = turn.from.clone() {
-            return self.commit_start(session, start, turn, now);
+            return self.commit_start(session, *start, turn, now);
         }
         let run = self.find(turn.run).ok_or(Refusal::Fenced)?;
         if run.turn == turn.id {

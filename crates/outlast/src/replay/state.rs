@@ -197,8 +197,9 @@ impl RunState {
         workflow: &str,
         version: u32,
         input: &I,
+        refused: Option<Failure>,
     ) -> OpHandle {
-        let problem = name_problem("workflow", workflow);
+        let problem = name_problem("workflow", workflow).or(refused);
         let is_new = self.is_new();
         // Outside the lock: it is the user's code, and may use the context.
         let plain = is_new.then(|| self.plain(input));

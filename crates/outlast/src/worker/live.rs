@@ -123,7 +123,7 @@ impl<'a> Live<'a> {
         let mut draft = Draft { at: self.place.at, events, consumed: 0, fired_until: None, is_cancel: false };
         // Unanswered, the client starts the run without this worker, and whoever claims it finds out.
         self.mind_length(&mut draft).map_err(Gone::Stuck)?;
-        let (turn, then) = self.turn_of(draft, self.place.turn, From::Start(*start));
+        let (turn, then) = self.turn_of(draft, self.place.turn, From::Start(start));
         let events = turn.events.len() as u64;
         let commit = self.task.session.committer.commit(turn);
         let committed = commit.await;

@@ -107,15 +107,10 @@ fn request(session: &Arc<Session>, limit: usize) -> ClaimRequest {
         build: session.settings.build.clone(),
         format: FORMAT,
         suspect: !session.has_suspect(),
-        ends_overdue: session.clock.now() >= ends_overdue_from(session),
+        // Those that have the code come first, and may have been started together with this one.
+        ends_overdue_from: session.joined_at.plus(DEADLINE_GRACE),
         known,
     }
-}
-
-/// From when on the worker ends runs that are past their deadline and whose code it does not have: those
-/// that have the code come first, and may have been started with it.
-fn ends_overdue_from(session: &Session) -> Timestamp {
-    session.joined_at.plus(DEADLINE_GRACE)
 }
 
 /// What to wait for before the next claim.

@@ -1,7 +1,5 @@
 //! Children: started with the turn, awaited without polling, and never left without an answer.
 
-use std::sync::Arc;
-
 use outlast::core::limits::INBOX_MESSAGES_MAX;
 use outlast::prelude::*;
 use outlast::{ErrorKind, RunId, RunQuery, RunView, Status, Wait};
@@ -26,6 +24,7 @@ on_every_world! {
     a_child_that_ends_while_the_parent_goes_to_wait_wakes_it,
     a_refused_turn_starts_no_child_twice,
     headers_travel_to_children,
+    an_input_that_the_child_refuses_fails_the_operation,
     many_children_of_one_run,
 }
 
@@ -353,6 +352,28 @@ async fn headers_travel_to_children(rig: Rig) {
     assert_eq!(run.output().await.unwrap().as_deref(), Some("Zoë"));
 }
 
+async fn an_input_that_the_child_refuses_fails_the_operation(rig: Rig) {
+    fn check_number(number: &u32) -> Result<(), Error> {
+        if *number > 9 { Err(Error::msg("too many")) } else { Ok(()) }
+    }
+    #[workflow(check = check_number)]
+    async fn picky(_ctx: Context, number: u32) -> Result<u32, Error> {
+        Ok(number)
+    }
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<(u32, String), Error> {
+        let error = ctx.child(picky, 10).await.unwrap_err();
+        let fine = ctx.child(picky, 9).await?;
+        Ok((fine, format!("{:?}: {error}", error.kind())))
+    }
+    let _worker = rig.worker((parent, picky)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    let (fine, error) = run.output().await.unwrap();
+    assert_eq!(fine, 9);
+    assert!(error.starts_with("Invalid") && error.contains("too many"), "{error}");
+    only(&rig, "picky").await;
+}
+
 /// More children than an inbox has room for, were their ends not exempt from its limit.
 async fn many_children_of_one_run(rig: Rig) {
     const CHILDREN: u32 = 10_000;
@@ -375,5 +396,4 @@ async fn many_children_of_one_run(rig: Rig) {
     assert_eq!(traces(run.id(), "polled"), 1, "it was never replayed");
     let counts = rig.client.counts().await.unwrap();
     assert_eq!(counts.get(&Status::Completed), Some(&(u64::from(CHILDREN) + 1)));
-    drop(Arc::clone(&rig.world));
 }
