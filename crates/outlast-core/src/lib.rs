@@ -20,6 +20,7 @@ pub mod run;
 pub mod takeover;
 pub mod time;
 pub mod turn;
+pub mod view;
 pub mod work;
 pub mod world;
 
@@ -40,5 +41,6 @@ pub use run::{
 };
 pub use time::{Busy, Clock, Timestamp};
 pub use turn::{Beyond, Committed, Held, NewChild, Then, Turn};
+pub use view::{OperationKind, OperationStatus, OperationView};
 pub use work::{Beat, ClaimRequest, Claimed, Code, Join, Unread, Work, WorkerView};
 pub use world::{Description, World};

@@ -59,14 +59,18 @@ mod workflow;
 
 pub use outlast_core as core;
 pub use outlast_core::{
-    Codec, Counts, ErrorClass, Headers, IntoDuration, Order, Page, ParentEnd, Payload, PayloadError, Policy,
-    Retry, RunId, RunQuery, RunView, Status, Stuck, StuckReason, Tags, Timestamp, Wait, World, WorldError,
+    Codec, Counts, ErrorClass, Headers, IntoDuration, OpNumber, OperationKind, OperationStatus,
+    OperationView, Order, Page, ParentEnd, Payload, PayloadError, Policy, Retry, RunId, RunQuery, RunView,
+    Status, Stuck, StuckReason, Tags, Timestamp, Wait, WorkerView, World, WorldError,
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;
 
 pub use attempt::Attempt;
-pub use client::{Cancel, Client, RunHandle, StartCall};
+pub use client::{
+    Attempting, Because, Cancel, Client, Explanation, JoinedWorker, ListCall, RunHandle, SendCall, StartCall,
+    StartManyCall, Waiting,
+};
 pub use clock::SystemClock;
 pub use context::Context;
 pub use error::{Error, ErrorKind, StepError};

@@ -12,13 +12,16 @@ mod mechanics {
     mod blocking;
     mod cancel;
     mod children;
+    mod control;
     mod door;
     mod drops;
+    mod explain;
     mod handles;
     mod heartbeat;
     mod inbox;
     mod keys;
     mod length;
+    mod lists;
     mod once;
     mod operations;
     mod order;
@@ -29,6 +32,7 @@ mod mechanics {
     mod regressions;
     mod release;
     mod retries;
+    mod starts;
     mod stuck;
     mod takeover;
     mod traps;
@@ -36,4 +40,5 @@ mod mechanics {
     mod unknown;
     mod values;
     mod versions;
+    mod views;
 }

@@ -343,7 +343,9 @@ impl<'a> Live<'a> {
             match &fact.what {
                 What::Message(message) => {
                     draft.consumed = draft.consumed.max(message.position);
-                    draft.is_cancel |= matches!(message.body, MessageBody::Cancel { .. });
+                    let body = &message.body;
+                    draft.is_cancel |=
+                        matches!(body, MessageBody::Cancel { .. } | MessageBody::Terminate { .. });
                 }
                 What::Timer(_) => draft.fired_until = Some(fact.at),
                 What::Deadline => {

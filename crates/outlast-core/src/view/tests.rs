@@ -1,0 +1,266 @@
+//! Operations as text, one per line: number, kind, name, status, and what is known of it.
+
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::id::{MessageId, TurnId};
+
+const PAUSE: i64 = 10;
+
+/// Reads a history with one event per turn, a second apart.
+fn check(events: Vec<Event>, expected: Expect) {
+    let mut lines = String::new();
+    for view in operations(&turns(events)) {
+        lines.push_str(&line(&view));
+        lines.push('\n');
+    }
+    expected.assert_eq(&lines);
+}
+
+fn turns(events: Vec<Event>) -> Vec<TurnRecord> {
+    let turn = |(number, event)| TurnRecord {
+        id: TurnId::from_bits(number as u128),
+        seq: number as u64,
+        at: second(number as i64),
+        build: "".into(),
+        events: vec![event],
+    };
+    events.into_iter().enumerate().map(turn).collect()
+}
+
+fn line(view: &OperationView) -> String {
+    let seconds = |at: Timestamp| at.as_micros() / 1_000_000;
+    let mut line =
+        format!("{} {} {} {} from {}", view.op, view.kind, view.name, view.status, seconds(view.started_at));
+    if let Some(at) = view.ended_at {
+        line.push_str(&format!(" to {}", seconds(at)));
+    }
+    if view.attempts > 0 {
+        line.push_str(&format!(" attempts {}", view.attempts));
+    }
+    for (what, at) in [("retry", view.retry_at), ("until", view.until)] {
+        line.extend(at.map(|at| format!(" {what} {}", seconds(at))));
+    }
+    line.extend(view.input.as_ref().map(|input| format!(" in {input:?}")));
+    line.extend(view.output.as_ref().map(|output| format!(" out {output:?}")));
+    line.extend(view.failure.as_ref().map(|failure| format!(" failure {:?}", failure.message)));
+    line.extend(view.child.map(|run| format!(" run {}", run.bits())));
+    line
+}
+
+fn second(number: i64) -> Timestamp {
+    Timestamp::from_micros(number * 1_000_000)
+}
+
+fn payload(value: u32) -> Payload {
+    Payload::from_json_text(value.to_string())
+}
+
+fn failure(message: &str, attempts: u32) -> Failure {
+    Failure { attempts, ..Failure::new(FailureKind::Error, message) }
+}
+
+fn step(op: u32) -> Event {
+    Event::StepStarted { op: OpNumber(op), name: "charge".into(), input: payload(42) }
+}
+
+fn retried(op: u32, attempt: u32) -> Event {
+    Event::StepRetried {
+        op: OpNumber(op),
+        attempt,
+        failure: failure("busy", 0),
+        retry_at: second(PAUSE * i64::from(attempt)),
+        details: None,
+    }
+}
+
+fn timer(op: u32) -> Event {
+    Event::TimerStarted { op: OpNumber(op), fire_at: second(60) }
+}
+
+fn hook(op: u32, timeout: Option<i64>) -> Event {
+    Event::HookOpened { op: OpNumber(op), name: "x".into(), timeout_at: timeout.map(second) }
+}
+
+fn received(value: u32) -> Event {
+    Event::HookReceived { name: "x".into(), message: MessageId::from_bits(1), payload: payload(value) }
+}
+
+fn child(op: u32, on_parent_end: ParentEnd, key: Option<&str>) -> Event {
+    Event::ChildStarted(Box::new(ChildStarted {
+        op: OpNumber(op),
+        run: RunId::from_bits(7),
+        workflow: "ship".into(),
+        version: 1,
+        key: key.map(Into::into),
+        input: payload(1),
+        timeout_at: Some(second(90)),
+        on_parent_end,
+    }))
+}
+
+fn cancel(pauses: &[u32]) -> Event {
+    let pauses = pauses.iter().map(|op| OpNumber(*op)).collect();
+    Event::CancelRequested { message: None, reason: "enough".into(), pauses }
+}
+
+#[test]
+fn a_step_counts_its_attempts() {
+    check(
+        vec![
+            step(0),
+            step(1),
+            step(2),
+            step(3),
+            retried(0, 1),
+            retried(1, 1),
+            retried(1, 2),
+            retried(2, 1),
+            Event::StepCompleted { op: OpNumber(1), output: payload(7) },
+            Event::StepFailed { op: OpNumber(2), failure: failure("no", 2) },
+            step(4),
+            Event::StepDropped { op: OpNumber(4) },
+        ],
+        expect![[r#"
+            0 step charge open from 0 attempts 1 retry 10 in 42 failure "busy"
+            1 step charge completed from 1 to 8 attempts 3 in 42 out 7
+            2 step charge failed from 2 to 9 attempts 2 in 42 failure "no"
+            3 step charge open from 3 attempts 1 in 42
+            4 step charge dropped from 10 to 11 attempts 1 in 42
+        "#]],
+    );
+}
+
+#[test]
+fn timers_fire_are_woken_or_dropped() {
+    check(
+        vec![
+            timer(0),
+            timer(1),
+            timer(2),
+            timer(3),
+            Event::TimerFired { op: OpNumber(0) },
+            Event::TimerWoken { message: MessageId::from_bits(1), ops: vec![OpNumber(1)] },
+            Event::TimerCancelled { op: OpNumber(2) },
+        ],
+        expect![[r#"
+            0 timer  completed from 0 to 4 until 60
+            1 timer  completed from 1 to 5 until 60
+            2 timer  dropped from 2 to 6 until 60
+            3 timer  open from 3 until 60
+        "#]],
+    );
+}
+
+#[test]
+fn payloads_go_to_the_oldest_open_hook_and_back_when_it_is_dropped() {
+    check(
+        vec![
+            received(1),
+            received(2),
+            hook(0, None),
+            hook(1, Some(5)),
+            hook(2, Some(5)),
+            hook(3, None),
+            Event::TimerFired { op: OpNumber(2) },
+            Event::HookClosed { op: OpNumber(0) },
+            received(3),
+            hook(4, None),
+            hook(5, None),
+            Event::HookClosed { op: OpNumber(5) },
+        ],
+        expect![[r#"
+            0 hook x dropped from 2 to 7
+            1 hook x completed from 3 to 3 until 5 out 2
+            2 hook x failed from 4 to 6 until 5 failure "no payload arrived for hook `x` in time"
+            3 hook x completed from 5 to 7 out 1
+            4 hook x completed from 9 to 9 out 3
+            5 hook x dropped from 10 to 11
+        "#]],
+    );
+}
+
+#[test]
+fn the_first_outcome_of_a_child_counts() {
+    let op = OpNumber;
+    check(
+        vec![
+            child(0, ParentEnd::Cancel, None),
+            child(1, ParentEnd::Wait, None),
+            child(2, ParentEnd::Abandon, None),
+            child(3, ParentEnd::Abandon, Some("ship-1")),
+            child(4, ParentEnd::Cancel, None),
+            child(5, ParentEnd::Cancel, None),
+            Event::ChildCompleted { op: op(0), output: payload(7) },
+            Event::TimerFired { op: op(1) },
+            Event::ChildCancelled { op: op(1), failure: failure("late", 0) },
+            Event::ChildDetached { op: op(3), run: RunId::from_bits(9) },
+            Event::ChildCancelled { op: op(4), failure: failure("told to stop", 0) },
+            Event::ChildDropped { op: op(5) },
+            Event::ChildCompleted { op: op(5), output: payload(8) },
+        ],
+        expect![[r#"
+            0 child ship completed from 0 to 6 until 90 in 1 out 7 run 7
+            1 child ship failed from 1 to 7 until 90 in 1 failure "child `ship` did not end in time; it was told to stop" run 7
+            2 child ship abandoned from 2 until 90 in 1 run 7
+            3 child ship abandoned from 3 until 90 in 1 run 9
+            4 child ship cancelled from 4 to 10 until 90 in 1 failure "told to stop" run 7
+            5 child ship dropped from 5 to 11 until 90 in 1 run 7
+        "#]],
+    );
+}
+
+#[test]
+fn a_cancel_ends_waits_and_pauses_once() {
+    check(
+        vec![
+            step(0),
+            step(1),
+            retried(1, 1),
+            timer(2),
+            hook(3, None),
+            cancel(&[1]),
+            timer(4),
+            cancel(&[]),
+            Event::StepCompleted { op: OpNumber(0), output: payload(1) },
+        ],
+        expect![[r#"
+            0 step charge completed from 0 to 8 attempts 1 in 42 out 1
+            1 step charge cancelled from 1 to 5 attempts 1 in 42 failure "cancelled: enough"
+            2 timer  cancelled from 3 to 5 until 60 failure "cancelled: enough"
+            3 hook x cancelled from 4 to 5 failure "cancelled: enough"
+            4 timer  open from 6 until 60
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_open_when_the_run_ends_is_dropped() {
+    let value = |op, value| Event::ValueRecorded { op: OpNumber(op), name: "rate".into(), value };
+    check(
+        vec![
+            value(0, Ok(payload(3))),
+            value(1, Err(failure("too long", 0))),
+            Event::TagsSet { op: OpNumber(2), tags: [("a".into(), "b".into())].into() },
+            step(3),
+            Event::RunTerminated { failure: failure("terminated", 0) },
+        ],
+        expect![[r#"
+            0 value rate completed from 0 to 0 out 3
+            1 value rate failed from 1 to 1 failure "too long"
+            2 tags  completed from 2 to 2
+            3 step charge dropped from 3 to 4 attempts 1 in 42
+        "#]],
+    );
+}
+
+#[test]
+fn payloads_are_read_as_values() {
+    let done = Event::StepCompleted { op: OpNumber(0), output: payload(7) };
+    let views = operations(&turns(vec![step(0), done]));
+    assert_eq!(views[0].input_as::<u32>(), Ok(Some(42)));
+    assert_eq!(views[0].output_as::<u32>(), Ok(Some(7)));
+    assert!(views[0].output_as::<String>().is_err());
+    let views = operations(&turns(vec![timer(0)]));
+    assert_eq!(views[0].output_as::<u32>(), Ok(None));
+}

@@ -1,0 +1,180 @@
+//! Control: cancel, terminate, wake, resume, prune.
+
+use outlast_core::limits::{PRUNE_RUNS_MAX, REASON_BYTES_MAX};
+use outlast_core::{MessageBody, OpNumber, RunId, Status, Timestamp, WorldError};
+
+use super::{Client, check_bytes, persist};
+use crate::error::Error;
+use crate::upkeep;
+
+/// What a cancel or terminate came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancel {
+    /// The run will be told, or has ended by it.
+    Requested,
+    /// The run had ended before, like this.
+    AlreadyEnded(Status),
+}
+
+impl Client {
+    /// Asks a run to stop. A run that has ended already stays as it is.
+    ///
+    /// The workflow is told once: timers, hooks, children and pauses between attempts that are open at that
+    /// moment fail with an error that [is cancelled](Error::is_cancelled), one after the other. A step that
+    /// is being attempted is told through [its context](crate::StepContext::cancelled), and its real
+    /// outcome is awaited. What the workflow asks for afterwards works as always, so it can clean up.
+    /// If it then returns an error the run is `cancelled`; if it returns an output, `completed`.
+    ///
+    /// A run that no worker has begun is cancelled at once, whether its code is there or not. A stuck
+    /// run keeps the message until it can go on. Further cancels of a run that was told change nothing.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// use outlast::{Cancel, Status};
+    ///
+    /// # #[workflow] async fn nap(ctx: Context) -> Result<(), Error> { ctx.sleep("1d").await }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let client = Client::new(outlast::open("memory:").await?);
+    /// let run = client.start(nap, ()).await?;
+    /// assert_eq!(client.cancel(run.id(), "the customer left").await?, Cancel::Requested);
+    /// assert!(run.output().await.unwrap_err().is_cancelled());
+    /// assert_eq!(run.cancel("again").await?, Cancel::AlreadyEnded(Status::Cancelled));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn cancel(&self, run: RunId, reason: &str) -> Result<Cancel, Error> {
+        check_bytes("the reason", reason.len(), REASON_BYTES_MAX)?;
+        let answer = self.tell(run, MessageBody::Cancel { reason: reason.into() }).await?;
+        if answer == Cancel::Requested && self.world.run(run).await?.status == Status::Pending {
+            upkeep::end_without_worker(&self.world).await?;
+        }
+        Ok(answer)
+    }
+
+    /// Ends a run now, without asking its code: for a run that is stuck, whose code is gone, or that does
+    /// not stop when it is cancelled. A run that has ended already stays as it is.
+    ///
+    /// Nothing is cleaned up: a step that is being attempted is told to stop, but its outcome is discarded.
+    /// The run is `cancelled`; its children are cancelled, and whoever awaits it gets an error that
+    /// [is cancelled](Error::is_cancelled). Any worker does this; if none is joined, this call does.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// use outlast::Status;
+    ///
+    /// # async fn clear(client: &Client) -> Result<(), Error> {
+    /// for run in client.list().status(Status::Stuck).await?.runs {
+    ///     client.terminate(run.id, "its code will not come back").await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn terminate(&self, run: RunId, reason: &str) -> Result<Cancel, Error> {
+        check_bytes("the reason", reason.len(), REASON_BYTES_MAX)?;
+        let answer = self.tell(run, MessageBody::Terminate { reason: reason.into() }).await?;
+        if answer == Cancel::Requested && !self.world.run(run).await?.status.is_final() {
+            upkeep::end_without_worker(&self.world).await?;
+        }
+        Ok(answer)
+    }
+
+    async fn tell(&self, run: RunId, body: MessageBody) -> Result<Cancel, Error> {
+        match self.post(run, body).await {
+            Ok(()) => Ok(Cancel::Requested),
+            Err(WorldError::Conflict(_)) => Ok(Cancel::AlreadyEnded(self.run(run).await?.status)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Ends sleeps early: all timers of the run that are open when it is told. The workflow goes on as if
+    /// their moment had come. Timeouts of hooks and children, and pauses between attempts, stay as they are.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[workflow]
+    /// async fn remind(ctx: Context) -> Result<&'static str, Error> {
+    ///     ctx.sleep("3d").await?;
+    ///     Ok("do not forget")
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register(remind).start().await?;
+    /// # let client = Client::new(world);
+    /// let run = client.start(remind, ()).await?;
+    /// client.wake(run.id()).await?; // now, not in three days
+    /// assert_eq!(run.output().await?, "do not forget");
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Conflict` when the run has ended, `Limit` when its inbox is full.
+    pub async fn wake(&self, run: RunId) -> Result<(), Error> {
+        Ok(self.post(run, MessageBody::Wake { op: None }).await?)
+    }
+
+    /// As [`wake`](Self::wake), but only one timer, by its operation's number, which
+    /// [`timers`](Self::timers) tells. Nothing happens when it is not open.
+    ///
+    /// # Errors
+    ///
+    /// As [`wake`](Self::wake).
+    pub async fn wake_timer(&self, run: RunId, op: OpNumber) -> Result<(), Error> {
+        Ok(self.post(run, MessageBody::Wake { op: Some(op) }).await?)
+    }
+
+    /// Lets a stuck run be tried again, by any build.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Conflict` when the run is not stuck.
+    pub async fn resume(&self, run: RunId) -> Result<(), Error> {
+        Ok(self.world.resume(run).await?)
+    }
+
+    /// Forgets the runs that ended before a moment, with all that is kept of them; answers how many that
+    /// were. Their code need not be there. Their keys are free again.
+    ///
+    /// It goes through the runs in parts, so that others can work meanwhile, and may be repeated.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # use outlast::core::Clock;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let client = Client::new(outlast::open("memory:").await?);
+    /// let now = outlast::SystemClock.now();
+    /// let month = 30 * 86_400 * 1_000_000;
+    /// let forgotten = client.prune(outlast::Timestamp::from_micros(now.as_micros() - month)).await?;
+    /// # assert_eq!(forgotten, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`; what was forgotten until then is forgotten.
+    pub async fn prune(&self, ended_before: Timestamp) -> Result<u64, Error> {
+        let (mut forgotten, mut after) = (0, None);
+        loop {
+            let pruned = persist(|| self.world.prune(ended_before, after, PRUNE_RUNS_MAX)).await?;
+            forgotten += pruned.runs;
+            if pruned.next.is_none() {
+                return Ok(forgotten);
+            }
+            after = pruned.next;
+        }
+    }
+}

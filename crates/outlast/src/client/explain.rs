@@ -1,0 +1,389 @@
+//! Why a run is where it is, as data and as a sentence.
+
+mod sentence;
+
+use std::collections::BTreeMap;
+
+use outlast_core::limits::DEADLINE_GRACE;
+use outlast_core::view::operations;
+use outlast_core::{
+    Failure, OpNumber, OperationKind, OperationView, Outcome, RunId, RunView, SessionId, Status, StuckReason,
+    Timestamp, Wait, WorkerView,
+};
+use serde::Serialize;
+
+use super::Client;
+use crate::error::Error;
+
+/// How often a run is looked at again that changed while it was explained.
+const LOOKS: usize = 3;
+
+/// Why a run is where it is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The run.
+    pub run: RunId,
+    /// Where it is in its life.
+    pub status: Status,
+    /// Why, for programs.
+    pub because: Because,
+    /// Why, and what to do about it, for people.
+    pub sentence: String,
+}
+
+/// Why a run is where it is, as data.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Because {
+    /// It has ended.
+    Ended {
+        /// How.
+        status: Status,
+        /// When.
+        at: Timestamp,
+        /// Why, when it did not complete.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        failure: Option<Failure>,
+    },
+    /// It was started to begin later.
+    Delayed {
+        /// When it may begin.
+        until: Timestamp,
+        /// How many joined workers have its code.
+        workers: usize,
+    },
+    /// A worker holds it.
+    Held {
+        /// The worker.
+        worker: JoinedWorker,
+        /// Since when, or since the last message it was sent meanwhile.
+        since: Timestamp,
+        /// The steps that are being attempted.
+        attempts: Vec<Attempting>,
+    },
+    /// A worker holds it whose session is over: it seems to be gone.
+    WorkerGone {
+        /// The worker's session.
+        worker: SessionId,
+        /// Its machine and process, as long as they are known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        place: Option<String>,
+        /// Since when its session is over, as long as that is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        expired_at: Option<Timestamp>,
+        /// The other workers that are joined.
+        others: Vec<JoinedWorker>,
+    },
+    /// It waits, and nothing is to be done until one of these ends.
+    Waits {
+        /// What for.
+        waits: Vec<Waiting>,
+        /// How many joined workers have its code.
+        workers: usize,
+    },
+    /// It is ready, and waits for a worker with room.
+    Ready {
+        /// Since when.
+        since: Timestamp,
+        /// The joined workers that have its code.
+        workers: Vec<JoinedWorker>,
+    },
+    /// It is ready, and no joined worker has its code.
+    NoCode {
+        /// Its workflow.
+        workflow: String,
+        /// Its workflow's version.
+        version: u32,
+        /// The joined workers.
+        workers: Vec<JoinedWorker>,
+    },
+    /// It is ready, and no worker is joined.
+    NoWorker {
+        /// Its workflow.
+        workflow: String,
+        /// Its workflow's version.
+        version: u32,
+    },
+    /// It cannot go on with the code that its worker had.
+    Stuck {
+        /// The sort of trouble.
+        reason: StuckReason,
+        /// What happened.
+        message: String,
+        /// The build that could not go on.
+        build: String,
+        /// Other builds with its code that are joined, and try it.
+        other_builds: Vec<String>,
+    },
+    /// Its deadline has passed, and it was not told yet.
+    PastDeadline {
+        /// Its deadline.
+        deadline: Timestamp,
+        /// When a worker without its code ends it.
+        overdue_at: Timestamp,
+        /// How many workers are joined.
+        workers: usize,
+        /// How many of them have its code.
+        with_code: usize,
+    },
+}
+
+/// A joined worker, and what it has of the run's workflow.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JoinedWorker {
+    /// Its session.
+    pub session: SessionId,
+    /// The machine it works on.
+    pub host: String,
+    /// Its process.
+    pub pid: u32,
+    /// The build of its code.
+    pub build: String,
+    /// How many runs it holds.
+    pub held: u64,
+    /// The versions of the run's workflow that it has the code of.
+    pub versions: Vec<u32>,
+}
+
+/// A step that is being attempted.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Attempting {
+    /// The operation's number.
+    pub op: u32,
+    /// The step's name.
+    pub step: String,
+    /// The number of the attempt, from 1.
+    pub attempt: u32,
+    /// Since when it may be attempted.
+    pub since: Timestamp,
+}
+
+/// One thing that a run waits for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Waiting {
+    /// What it is.
+    #[serde(flatten)]
+    pub wait: Wait,
+    /// Since when.
+    pub since: Timestamp,
+    /// Where the child is in its life, when it is a child.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub child: Option<Status>,
+    /// How the last attempt failed, when it is a pause before the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+impl Client {
+    /// Why a run is where it is, and what to do about it.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// use outlast::Because;
+    ///
+    /// # #[workflow] async fn invoice(ctx: Context, order: u64) -> Result<(), Error> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let client = Client::new(outlast::open("memory:").await?);
+    /// let run = client.start(invoice, 42).await?;
+    /// let why = client.explain(run.id()).await?;
+    /// assert!(matches!(why.because, Because::NoWorker { .. }));
+    /// assert_eq!(
+    ///     why.sentence,
+    ///     "It is ready, but no worker is joined. Start one that has workflow `invoice`, version 1."
+    /// );
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn explain(&self, run: RunId) -> Result<Explanation, Error> {
+        let mut scene = self.scene(run).await?;
+        for _ in 1..LOOKS {
+            // Whoever holds it joined after the workers were read, or left before.
+            if scene.view.owner.is_none() || scene.owner().is_some() {
+                break;
+            }
+            scene = self.scene(run).await?;
+        }
+        let because = self.because(&scene).await?;
+        let sentence = sentence::of(&because, scene.now);
+        Ok(Explanation { run, status: scene.view.status, because, sentence })
+    }
+
+    async fn scene(&self, run: RunId) -> Result<Scene, Error> {
+        let view = self.world.run(run).await?;
+        let workers = self.world.workers().await?;
+        Ok(Scene { view, workers, now: self.world.clock().now() })
+    }
+
+    async fn because(&self, scene: &Scene) -> Result<Because, Error> {
+        let view = &scene.view;
+        if let Some(at) = view.ended_at {
+            return Ok(Because::Ended { status: view.status, at, failure: self.failure(view.id).await? });
+        }
+        if let Some(because) = scene.trouble() {
+            return Ok(because);
+        }
+        if let Some(owner) = scene.owner() {
+            let operations = operations(&self.history(view.id).await?);
+            return Ok(scene.held(owner, &operations));
+        }
+        match scene.unheld() {
+            Some(because) => Ok(because),
+            None => self.waits(scene).await,
+        }
+    }
+
+    async fn failure(&self, run: RunId) -> Result<Option<Failure>, Error> {
+        let ended = self.world.ended(run, Timestamp::from_micros(0)).await?;
+        Ok(ended.and_then(|ended| match ended.outcome {
+            Outcome::Completed(_) => None,
+            Outcome::Failed(failure) | Outcome::Cancelled(failure) => Some(failure),
+        }))
+    }
+
+    async fn waits(&self, scene: &Scene) -> Result<Because, Error> {
+        let operations = operations(&self.history(scene.view.id).await?);
+        let by_number: BTreeMap<OpNumber, &OperationView> =
+            operations.iter().map(|operation| (operation.op, operation)).collect();
+        let mut waits = Vec::with_capacity(scene.view.waits.len());
+        for wait in &scene.view.waits {
+            let operation = by_number.get(&wait.op());
+            let child = match wait {
+                Wait::Child { run, .. } => self.world.run(*run).await.ok().map(|child| child.status),
+                _ => None,
+            };
+            let failure = operation.and_then(|operation| operation.failure.as_ref());
+            waits.push(Waiting {
+                wait: wait.clone(),
+                since: operation.map_or(scene.view.updated_at, |operation| operation.changed_at),
+                child,
+                failure: failure.map(|failure| failure.message.clone()),
+            });
+        }
+        Ok(Because::Waits { waits, workers: scene.with_code().count() })
+    }
+}
+
+/// What an explanation is made of.
+struct Scene {
+    view: RunView,
+    workers: Vec<WorkerView>,
+    now: Timestamp,
+}
+
+impl Scene {
+    /// The worker that holds the run.
+    fn owner(&self) -> Option<&WorkerView> {
+        self.workers.iter().find(|worker| Some(worker.session) == self.view.owner)
+    }
+
+    fn live(&self) -> impl Iterator<Item = &WorkerView> {
+        self.workers.iter().filter(|worker| worker.expires_at > self.now)
+    }
+
+    fn with_code(&self) -> impl Iterator<Item = &WorkerView> {
+        self.live().filter(|worker| self.has_code(worker))
+    }
+
+    fn has_code(&self, worker: &WorkerView) -> bool {
+        let has = |workflow: &str, version| workflow == &*self.view.workflow && version == self.view.version;
+        worker.code.iter().any(|code| has(&code.workflow, code.version))
+    }
+
+    fn joined(&self, worker: &WorkerView) -> JoinedWorker {
+        let code = worker.code.iter().filter(|code| code.workflow == self.view.workflow);
+        let mut versions: Vec<u32> = code.map(|code| code.version).collect();
+        versions.sort_unstable();
+        JoinedWorker {
+            session: worker.session,
+            host: worker.host.clone(),
+            pid: worker.pid,
+            build: worker.build.clone(),
+            held: worker.held,
+            versions,
+        }
+    }
+
+    /// What keeps a run from going on that will not pass by itself.
+    fn trouble(&self) -> Option<Because> {
+        if let Some(stuck) = self.view.stuck.as_ref().filter(|_| self.view.status == Status::Stuck) {
+            let builds = self.with_code().map(|worker| worker.build.clone());
+            let mut other_builds: Vec<String> = builds.filter(|build| *build != stuck.build).collect();
+            other_builds.sort_unstable();
+            other_builds.dedup();
+            return Some(Because::Stuck {
+                reason: stuck.reason,
+                message: stuck.message.clone(),
+                build: stuck.build.clone(),
+                other_builds,
+            });
+        }
+        let session = self.view.owner?;
+        let owner = self.owner();
+        if owner.is_some_and(|owner| owner.expires_at > self.now) {
+            return None;
+        }
+        Some(Because::WorkerGone {
+            worker: session,
+            place: owner.map(|owner| format!("process {} on {}", owner.pid, owner.host)),
+            expired_at: owner.map(|owner| owner.expires_at),
+            others: self.live().map(|worker| self.joined(worker)).collect(),
+        })
+    }
+
+    fn held(&self, owner: &WorkerView, operations: &[OperationView]) -> Because {
+        let steps = operations.iter().filter(|step| step.is_open() && step.kind == OperationKind::Step);
+        let attempts = steps.filter_map(|step| {
+            // That a pause was over leaves no event: the attempt after it is under way.
+            let (attempt, since) = match step.retry_at {
+                None => (step.attempts, step.started_at),
+                Some(due) if due <= self.now => (step.attempts + 1, due),
+                Some(_) => return None,
+            };
+            Some(Attempting { op: step.op.0, step: step.name.to_string(), attempt, since })
+        });
+        Because::Held {
+            worker: self.joined(owner),
+            since: self.view.updated_at,
+            attempts: attempts.collect(),
+        }
+    }
+
+    /// Why a run that nobody holds is not claimed; `None` when it waits for something to happen.
+    fn unheld(&self) -> Option<Because> {
+        let Self { view, now, .. } = self;
+        if let Some(deadline) = view.deadline.filter(|deadline| deadline <= now) {
+            return Some(Because::PastDeadline {
+                deadline,
+                overdue_at: deadline.plus(DEADLINE_GRACE),
+                workers: self.live().count(),
+                with_code: self.with_code().count(),
+            });
+        }
+        let has_unread = view.sent > view.consumed;
+        let since = match (view.status, view.wake_at) {
+            (Status::Pending, Some(until)) if until > *now => {
+                return Some(Because::Delayed { until, workers: self.with_code().count() });
+            }
+            (Status::Pending, due) => due.unwrap_or(view.updated_at).max(view.updated_at),
+            (_, Some(due)) if due <= *now => due,
+            _ if has_unread => view.updated_at,
+            _ => return None,
+        };
+        let (workflow, version) = (view.workflow.to_string(), view.version);
+        let workers: Vec<_> = self.with_code().map(|worker| self.joined(worker)).collect();
+        Some(if !workers.is_empty() {
+            Because::Ready { since, workers }
+        } else if self.live().next().is_some() {
+            let workers = self.live().map(|worker| self.joined(worker)).collect();
+            Because::NoCode { workflow, version, workers }
+        } else {
+            Because::NoWorker { workflow, version }
+        })
+    }
+}

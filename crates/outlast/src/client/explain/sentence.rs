@@ -1,0 +1,198 @@
+//! Explanations in plain words: what is, since when, and what to do.
+
+use outlast_core::duration::duration_text;
+use outlast_core::{Status, Timestamp, Wait};
+
+use super::{Attempting, Because, JoinedWorker, Waiting};
+
+/// Things that a sentence lists; the rest is counted.
+const LISTED: usize = 3;
+
+/// The sentence or two that say why.
+pub(super) fn of(because: &Because, now: Timestamp) -> String {
+    match because {
+        Because::Ended { status, at, failure } => {
+            let why = failure.as_ref().map(|failure| format!(": {}", failure.message)).unwrap_or_default();
+            let how = if *status == Status::Completed { "completed" } else { status.as_str() };
+            format!("It has ended, {how}, at {}{}", moment(*at, now), sentence_end(&why))
+        }
+        Because::Delayed { until, workers } => {
+            format!("It was started to begin at {}.{}", moment(*until, now), absence(*workers))
+        }
+        Because::Held { worker, since, attempts } => {
+            format!("{} has it since {}{}.", place(worker), moment(*since, now), under_way(attempts))
+        }
+        Because::WorkerGone { place, expired_at, others, .. } => gone(place, *expired_at, others, now),
+        Because::Waits { waits, workers } => {
+            let waits: Vec<_> = waits.iter().map(|waiting| wait(waiting, now)).collect();
+            format!("It waits for {}.{}", listed(&waits), absence(*workers))
+        }
+        Because::Ready { since, workers } => {
+            let places: Vec<_> = workers.iter().map(busy).collect();
+            format!(
+                "It is ready since {}, and waits for a worker with room: {}. If that lasts, start another.",
+                moment(*since, now),
+                listed(&places)
+            )
+        }
+        Because::NoCode { workflow, version, workers } => {
+            let workers: Vec<_> = workers.iter().map(code).collect();
+            format!(
+                "It is ready, but no worker that is joined has workflow `{workflow}`, version {version}: {}. \
+                 Register it with one of them, or start one that has it.",
+                listed(&workers)
+            )
+        }
+        Because::NoWorker { workflow, version } => format!(
+            "It is ready, but no worker is joined. Start one that has workflow `{workflow}`, version {version}."
+        ),
+        Because::Stuck { reason, message, build, other_builds } => {
+            let what = format!("It is stuck ({reason}) since build `{build}` could not go on: {message}");
+            format!("{}{}", sentence_end(&what), stuck_remedy(other_builds))
+        }
+        Because::PastDeadline { deadline, overdue_at, workers, with_code } => {
+            let then = match (with_code, workers) {
+                (0, 0) => "no worker is joined to tell it. Start one: without its code, any ends it".into(),
+                (0, _) => {
+                    format!(
+                        "no worker that is joined has its code. One ends it at {}",
+                        moment(*overdue_at, now)
+                    )
+                }
+                _ => "a worker that has its code is about to tell it to stop".into(),
+            };
+            format!("Its deadline, {}, has passed, and {then}.", moment(*deadline, now))
+        }
+    }
+}
+
+fn under_way(attempts: &[Attempting]) -> String {
+    let attempts: Vec<_> = attempts
+        .iter()
+        .map(|attempting| {
+            let Attempting { step, attempt, since, .. } = attempting;
+            format!("step `{step}` (attempt {attempt}, since {})", clock(*since))
+        })
+        .collect();
+    if attempts.is_empty() {
+        ", and no step is under way".into()
+    } else {
+        format!(", and attempts {}", listed(&attempts))
+    }
+}
+
+fn gone(
+    place: &Option<String>,
+    expired_at: Option<Timestamp>,
+    others: &[JoinedWorker],
+    now: Timestamp,
+) -> String {
+    let place = place.as_ref().map(|place| format!(", {place},")).unwrap_or_default();
+    let since =
+        expired_at.map(|at| format!(" since its session expired at {}", moment(at, now))).unwrap_or_default();
+    let then = if others.is_empty() {
+        "No other worker is joined to take it over: start one."
+    } else {
+        "Another worker will take it over."
+    };
+    format!("The worker that has it{place} seems to be gone{since}. {then}")
+}
+
+fn stuck_remedy(other_builds: &[String]) -> String {
+    match other_builds {
+        [] => {
+            " Deploy code that fits and it is tried again, or resume it; terminate it to give it up.".into()
+        }
+        builds => {
+            let builds: Vec<_> = builds.iter().map(|build| format!("`{build}`")).collect();
+            format!(" Another build with its code is joined ({}) and tries it.", listed(&builds))
+        }
+    }
+}
+
+fn absence(workers: usize) -> &'static str {
+    if workers > 0 { "" } else { " No worker that has its code is joined: start one, or it will not go on." }
+}
+
+fn wait(waiting: &Waiting, now: Timestamp) -> String {
+    let since = clock(waiting.since);
+    let until = |end: &Option<Timestamp>| end.map(|at| format!(", until {}", clock(at))).unwrap_or_default();
+    match &waiting.wait {
+        Wait::Timer { until, .. } => format!("a timer that is due at {}", moment(*until, now)),
+        Wait::Hook { name, until: end, .. } => {
+            format!("a payload for hook `{name}` (since {since}{})", until(end))
+        }
+        Wait::Child { workflow, run, until: end, .. } => {
+            let status = waiting.child.map_or("not there yet".into(), |status| format!("{status}"));
+            format!("child `{workflow}` ({run}, {status}, since {since}{})", until(end))
+        }
+        Wait::Retry { name, until, .. } => {
+            let why = waiting.failure.as_ref().map(|why| format!("; the last failed: {why}"));
+            let why = why.unwrap_or_default();
+            format!("the next attempt at step `{name}`, due at {}{why}", moment(*until, now))
+        }
+        _ => format!("operation {}", waiting.wait.op()),
+    }
+}
+
+fn place(worker: &JoinedWorker) -> String {
+    format!("Worker {} (process {} on {}, build `{}`)", worker.session, worker.pid, worker.host, worker.build)
+}
+
+fn busy(worker: &JoinedWorker) -> String {
+    format!("process {} on {} holds {}", worker.pid, worker.host, runs(worker.held))
+}
+
+fn runs(count: u64) -> String {
+    if count == 1 { "1 run".into() } else { format!("{count} runs") }
+}
+
+fn code(worker: &JoinedWorker) -> String {
+    let versions: Vec<_> = worker.versions.iter().map(u32::to_string).collect();
+    let has = match versions.len() {
+        0 => "has no version of it".into(),
+        1 => format!("has version {}", versions[0]),
+        _ => format!("has versions {}", listed(&versions)),
+    };
+    format!("process {} on {} (build `{}`) {has}", worker.pid, worker.host, worker.build)
+}
+
+/// A moment, and how far it is from now.
+fn moment(at: Timestamp, now: Timestamp) -> String {
+    let at_clock = clock(at);
+    if at > now {
+        format!("{at_clock} (in {})", roughly(at.since(now)))
+    } else {
+        format!("{at_clock} ({} ago)", roughly(now.since(at)))
+    }
+}
+
+/// A moment without its fraction of a second.
+fn clock(at: Timestamp) -> String {
+    let text = at.to_string();
+    text.split_once('.').map_or(text.clone(), |(seconds, _)| format!("{seconds}Z"))
+}
+
+/// A duration in whole seconds, and in whole minutes when it is longer than an hour.
+fn roughly(duration: std::time::Duration) -> String {
+    let seconds = duration.as_secs();
+    let whole = if seconds >= 3_600 { seconds - seconds % 60 } else { seconds };
+    duration_text(std::time::Duration::from_secs(whole))
+}
+
+fn listed(things: &[String]) -> String {
+    let (shown, rest) = things.split_at(things.len().min(LISTED));
+    match (shown, rest.len()) {
+        ([], _) => "nothing".into(),
+        ([only], 0) => only.clone(),
+        ([others @ .., last], 0) => format!("{} and {last}", others.join(", ")),
+        (_, more) => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// The text with a full stop, unless it ends with one.
+fn sentence_end(text: &str) -> String {
+    let text = text.trim_end();
+    let is_ended = text.ends_with(['.', '!', '?']);
+    if is_ended { text.into() } else { format!("{text}.") }
+}

@@ -1,0 +1,165 @@
+//! Looking at one run, and at all of them together.
+
+use outlast_core::event::TurnRecord;
+use outlast_core::view::operations;
+use outlast_core::{Counts, History, OperationKind, OperationView, Payload, RunId, RunView, WorkerView};
+
+use super::Client;
+use crate::error::Error;
+use crate::upkeep;
+
+impl Client {
+    /// A run as it is now.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn run(&self, run: RunId) -> Result<RunView, Error> {
+        Ok(self.world.run(run).await?)
+    }
+
+    /// The whole history of a run, turn by turn. Payloads are as stored.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn history(&self, run: RunId) -> Result<Vec<TurnRecord>, Error> {
+        Ok(upkeep::read_history(&*self.world, run).await?)
+    }
+
+    /// The whole history of a run as JSON that people can read: the run, its workflow and version, and its
+    /// turns with an event per line. Payloads are as stored.
+    ///
+    /// `assert_replays` in `outlast-testkit` tests code with such files; [`History`] reads them back.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn export(&self, run: RunId) -> Result<String, Error> {
+        let turns = self.history(run).await?;
+        Ok(History { run, turns }.to_json())
+    }
+
+    /// What a run did so far, operation by operation: steps, timers, hooks, children, recorded values and
+    /// tags, in the order in which its workflow asked for them.
+    ///
+    /// Payloads have passed the client's codec; one that it cannot read is as stored.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// use outlast::{OperationKind, OperationStatus};
+    ///
+    /// #[step]
+    /// async fn double(number: u32) -> u32 {
+    ///     2 * number
+    /// }
+    ///
+    /// #[workflow]
+    /// async fn slow(ctx: Context, number: u32) -> Result<u32, Error> {
+    ///     ctx.sleep("10ms").await?;
+    ///     ctx.step(double, number).await
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register((slow, double)).start().await?;
+    /// # let client = Client::new(world);
+    /// let run = client.start(slow, 21).await?;
+    /// run.output().await?;
+    /// let operations = client.operations(run.id()).await?;
+    /// assert_eq!(operations[0].kind, OperationKind::Timer);
+    /// assert_eq!(operations[1].status, OperationStatus::Completed);
+    /// assert_eq!(operations[1].input_as::<u32>()?, Some(21));
+    /// assert_eq!(operations[1].output_as::<u32>()?, Some(42));
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn operations(&self, run: RunId) -> Result<Vec<OperationView>, Error> {
+        let mut views = operations(&self.history(run).await?);
+        for view in &mut views {
+            self.decode_in_place(&mut view.input);
+            self.decode_in_place(&mut view.output);
+        }
+        Ok(views)
+    }
+
+    /// The steps among a run's [operations](Self::operations).
+    ///
+    /// # Errors
+    ///
+    /// As [`operations`](Self::operations).
+    pub async fn steps(&self, run: RunId) -> Result<Vec<OperationView>, Error> {
+        self.operations_of(run, OperationKind::Step).await
+    }
+
+    /// The timers among a run's [operations](Self::operations); [`wake_timer`](Self::wake_timer) ends one.
+    ///
+    /// # Errors
+    ///
+    /// As [`operations`](Self::operations).
+    pub async fn timers(&self, run: RunId) -> Result<Vec<OperationView>, Error> {
+        self.operations_of(run, OperationKind::Timer).await
+    }
+
+    /// The hooks among a run's [operations](Self::operations).
+    ///
+    /// # Errors
+    ///
+    /// As [`operations`](Self::operations).
+    pub async fn hooks(&self, run: RunId) -> Result<Vec<OperationView>, Error> {
+        self.operations_of(run, OperationKind::Hook).await
+    }
+
+    async fn operations_of(&self, run: RunId, kind: OperationKind) -> Result<Vec<OperationView>, Error> {
+        let mut views = self.operations(run).await?;
+        views.retain(|view| view.kind == kind);
+        Ok(views)
+    }
+
+    fn decode_in_place(&self, payload: &mut Option<Payload>) {
+        if let Some(decoded) = payload.clone().and_then(|stored| self.codec.decode(stored).ok()) {
+            *payload = Some(decoded);
+        }
+    }
+
+    /// The runs that a run started, the oldest first: a page of the greatest size. If there are more,
+    /// `list().parent(run)` goes through all of them; `list().root(run)` has their children too.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn children(&self, run: RunId) -> Result<Vec<RunView>, Error> {
+        self.world.run(run).await?;
+        Ok(self.list().parent(run).oldest_first().await?.runs)
+    }
+
+    /// How many runs are in each status.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`.
+    pub async fn counts(&self) -> Result<Counts, Error> {
+        Ok(self.world.counts().await?)
+    }
+
+    /// The workers that are joined. One whose session is over, since it crashed or does not answer, is not
+    /// listed.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`.
+    pub async fn workers(&self) -> Result<Vec<WorkerView>, Error> {
+        let mut workers = self.world.workers().await?;
+        let clock = self.world.clock();
+        // Under virtual time sessions are beaten by real time, and a jump of the clock says nothing.
+        if !clock.is_virtual() {
+            workers.retain(|worker| worker.expires_at > clock.now());
+        }
+        Ok(workers)
+    }
+}

@@ -1,0 +1,112 @@
+//! Sending to the hooks of a run.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+
+use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX};
+use outlast_core::{Headers, MessageBody, MessageId, Payload, RunId};
+use serde::Serialize;
+
+use super::{BoxedCall, Client, check_headers, check_text};
+use crate::error::Error;
+use crate::ids;
+
+impl Client {
+    /// Sends a payload to a hook of a run. Await the call; when that returns, the payload is kept until
+    /// the run takes it, whether it waits for it already or not.
+    ///
+    /// Which hooks a run will ask for, and of what type, only its code knows. A payload for a name that
+    /// it never asks for stays where it is; one of another type is an error in the workflow, which may
+    /// wait again and gets the next one.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # async fn paid(client: &Client, run: outlast::RunId, delivery: &str) -> Result<(), Error> {
+    /// // However often the other side delivers this, the run gets it once.
+    /// client.send(run, "paid", &4200).key(delivery).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Conflict` when the run has ended, `Limit` when its inbox is full.
+    pub fn send<T: Serialize + ?Sized>(&self, run: RunId, hook: &str, payload: &T) -> SendCall<'_> {
+        SendCall {
+            client: self,
+            run,
+            hook: hook.into(),
+            payload: Payload::json(payload).map_err(Error::from),
+            key: None,
+            headers: Headers::new(),
+        }
+    }
+}
+
+/// A payload about to be sent; await the call.
+#[must_use = "nothing is sent until the call is awaited"]
+#[derive(Debug)]
+pub struct SendCall<'a> {
+    client: &'a Client,
+    run: RunId,
+    hook: Arc<str>,
+    payload: Result<Payload, Error>,
+    key: Option<String>,
+    headers: Headers,
+}
+
+impl SendCall<'_> {
+    /// Makes the send idempotent: what is sent to the run with this key is delivered once, the first time.
+    /// A repeat does nothing, whatever it brings, and succeeds even when the run has ended since.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Something that travels with the payload: trace context, the caller's identity.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.insert(name.into(), value.into());
+        self
+    }
+
+    async fn call(self) -> Result<(), Error> {
+        check_text("the hook's name", &self.hook, NAME_BYTES_MAX)?;
+        check_headers(&self.headers)?;
+        let id = match &self.key {
+            Some(key) => {
+                check_text("the key of a send", key, KEY_BYTES_MAX)?;
+                keyed_message(self.run, key)
+            }
+            None => ids::message(),
+        };
+        let body = MessageBody::Hook { name: self.hook, payload: self.client.codec.encode(self.payload?)? };
+        Ok(self.client.post_as(id, self.run, body, self.headers).await?)
+    }
+}
+
+/// The id of the message with this key: the world takes a message of one id once.
+fn keyed_message(run: RunId, key: &str) -> MessageId {
+    MessageId::from_bits(Payload::from_json_text(format!("{run} {key}")).digest())
+}
+
+impl<'a> IntoFuture for SendCall<'a> {
+    type Output = Result<(), Error>;
+    type IntoFuture = BoxedCall<'a, ()>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.call())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_names_the_same_message_in_every_release() {
+        let run = RunId::from_bits(7);
+        assert_eq!(keyed_message(run, "delivery-42").to_string(), "msg_0DBS859Y115JR10GAZH52ZAKFK");
+        assert_ne!(keyed_message(run, "delivery-42"), keyed_message(run, "delivery-43"));
+        assert_ne!(keyed_message(run, "delivery-42"), keyed_message(RunId::from_bits(8), "delivery-42"));
+    }
+}

@@ -1,0 +1,377 @@
+//! Starting one run.
+
+use std::borrow::{Borrow, Cow};
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX};
+use outlast_core::refusal::check_start;
+use outlast_core::{
+    Event, Headers, IntoDuration, Payload, RunId, Start, StartKey, Started, Tags, Timestamp, WorldError,
+};
+
+use super::{BoxedCall, Client, RunHandle, check_headers, check_text, first, persist};
+use crate::error::Error;
+use crate::ids;
+use crate::json::IntoJson;
+use crate::workflow::WorkflowHandle;
+
+impl Client {
+    /// Starts a run. Await the builder; when that returns, the start survives any crash.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn invoice(ctx: Context, order: u64) -> Result<(), Error> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let client = Client::new(outlast::open("memory:").await?);
+    /// let run = client
+    ///     .start(invoice, 42)
+    ///     .key("invoice-42") // a second start with this key returns this run
+    ///     .tag("customer", "ada") // to be found by
+    ///     .after("1h") // it begins in an hour
+    ///     .deadline("3d") // and is told to stop if it has not ended in three days
+    ///     .await?;
+    /// assert!(run.is_new());
+    /// assert!(!client.start(invoice, 42).key("invoice-42").await?.is_new());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`, with what the workflow's `check` says, when it refuses the input, or when a choice makes
+    /// no sense; `Limit` when the input, key or tags are past a limit; `Conflict` when the key names a run
+    /// of another workflow or input; `Unavailable` when the world does not answer.
+    pub fn start<H, M>(&self, workflow: H, input: impl Borrow<H::Input>) -> StartCall<'_, H::Output>
+    where
+        H: WorkflowHandle<M>,
+    {
+        let input = input.borrow();
+        let input = workflow.check(input).and_then(|()| Ok(Payload::json(input)?));
+        StartCall::new(self, Form::new(workflow.name().into(), workflow.version()), input)
+    }
+
+    /// Starts a run of a workflow that is known by its name only, with JSON as input: a text or a
+    /// [`serde_json::Value`].
+    ///
+    /// When a worker of this process has the code, the input must be one of the workflow: it is decoded
+    /// and checked before anything is written. Otherwise the worker that takes the run finds out, and the
+    /// run fails.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[workflow]
+    /// async fn greet(ctx: Context, name: String, times: usize) -> Result<String, Error> {
+    ///     Ok(format!("hello {name}, ").repeat(times))
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register(greet).start().await?;
+    /// # let client = Client::new(world);
+    /// let run = client.start_json("greet", 1, r#"["Ada", 2]"#).key("greeting-7").await?;
+    /// assert_eq!(run.output().await?, "hello Ada, hello Ada, ");
+    ///
+    /// let error = client.start_json("greet", 1, r#"["Ada"]"#).await.unwrap_err();
+    /// assert!(error.to_string().starts_with("the input of workflow `greet` does not fit: "));
+    /// # worker.stop().await }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` when the text is not JSON, or not an input of the workflow; those of
+    /// [`start`](Self::start).
+    pub fn start_json(
+        &self,
+        workflow: impl Into<String>,
+        version: u32,
+        input: impl IntoJson,
+    ) -> StartCall<'_, serde_json::Value> {
+        let start = StartCall::new(self, Form::new(Cow::Owned(workflow.into()), version), input.into_json());
+        StartCall { is_unchecked: true, ..start }
+    }
+
+    /// A new id for a run, for [`StartCall::id`]: time-ordered, so that the run finds its place in lists.
+    pub fn new_id(&self) -> RunId {
+        ids::run()
+    }
+}
+
+/// A start about to be made; await it.
+#[must_use = "nothing starts until the call is awaited"]
+#[derive(Debug)]
+pub struct StartCall<'a, O> {
+    client: &'a Client,
+    form: Form,
+    input: Result<Payload, Error>,
+    /// Whether nobody has looked if the input is one of the workflow.
+    is_unchecked: bool,
+    key: Option<String>,
+    window: Option<Duration>,
+    begin: Option<Moment>,
+    deadline: Option<Moment>,
+    id: Option<RunId>,
+    /// The first choice that made no sense.
+    problem: Option<Error>,
+    output: PhantomData<fn() -> O>,
+}
+
+/// What the starts of one call have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Form {
+    workflow: Cow<'static, str>,
+    version: u32,
+    pub(super) headers: Headers,
+    pub(super) tags: Tags,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    In(Duration),
+    At(Timestamp),
+}
+
+impl Moment {
+    fn from(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::In(duration) => now.plus(duration),
+            Self::At(moment) => moment,
+        }
+    }
+}
+
+impl<'a, O> StartCall<'a, O> {
+    fn new(client: &'a Client, form: Form, input: Result<Payload, Error>) -> Self {
+        Self {
+            client,
+            form,
+            input,
+            is_unchecked: false,
+            key: None,
+            window: None,
+            begin: None,
+            deadline: None,
+            id: None,
+            problem: None,
+            output: PhantomData,
+        }
+    }
+
+    /// Makes the start idempotent: a later start with this key returns the run of this one.
+    ///
+    /// Later means for ever, until the run is [pruned](Client::prune), unless the later start has a
+    /// [window](Self::key_window). Which version of the workflow it asks for makes no difference; another
+    /// workflow or input is a conflict.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// How long an earlier start with the key counts. One from before that is left alone, and the key
+    /// names the new run from now on.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn digest(ctx: Context, user: u64) -> Result<(), Error> { Ok(()) }
+    /// # async fn daily(client: &Client) -> Result<(), Error> {
+    /// // However often this is called, there is one digest in 24 hours.
+    /// client.start(digest, 7).key("digest-7").key_window("24h").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn key_window(mut self, window: impl IntoDuration) -> Self {
+        self.window = self.duration(window);
+        self
+    }
+
+    /// Something that travels with the run: trace context, the caller's identity.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.form.headers.insert(name.into(), value.into());
+        self
+    }
+
+    /// A tag to find the run by; see [`ListCall::tag`](crate::ListCall::tag). The workflow may change it
+    /// and set others: [`Context::tag`](crate::Context::tag).
+    pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.form.tags.insert(name.into(), value.into());
+        self
+    }
+
+    /// Lets the run begin later, so long from now. Until then it can be cancelled and terminated, and keeps
+    /// what is sent to it.
+    pub fn after(mut self, delay: impl IntoDuration) -> Self {
+        self.begin = self.duration(delay).map(Moment::In);
+        self
+    }
+
+    /// Lets the run begin at a moment of the world's clock; at once when that is past.
+    pub fn at(mut self, moment: Timestamp) -> Self {
+        self.begin = Some(Moment::At(moment));
+        self
+    }
+
+    /// How long from now the run has to end, whenever it begins. Then it is told to stop, as by
+    /// [`Client::cancel`], and has time to clean up.
+    ///
+    /// A run that waits is woken for it. If no worker is up, it is told when one comes; if none has its
+    /// code a minute later, it is ended without.
+    pub fn deadline(mut self, time: impl IntoDuration) -> Self {
+        self.deadline = self.duration(time).map(Moment::In);
+        self
+    }
+
+    /// As [`deadline`](Self::deadline), at a moment of the world's clock. One that is past is an error.
+    pub fn deadline_at(mut self, moment: Timestamp) -> Self {
+        self.deadline = Some(Moment::At(moment));
+        self
+    }
+
+    /// The run's id, chosen by the caller: to write it down before the run begins. A start that repeats it
+    /// returns the same run; with another workflow or input it is a conflict.
+    ///
+    /// Ids are time-ordered, and lists are sorted by them: take one from [`Client::new_id`].
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn invoice(ctx: Context, order: u64) -> Result<(), Error> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let client = Client::new(outlast::open("memory:").await?);
+    /// let id = client.new_id(); // goes into the caller's own database first
+    /// let run = client.start(invoice, 42).id(id).await?;
+    /// assert_eq!(run.id(), id);
+    /// assert!(!client.start(invoice, 42).id(id).await?.is_new());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn id(mut self, run: RunId) -> Self {
+        self.id = Some(run);
+        self
+    }
+
+    fn duration(&mut self, duration: impl IntoDuration) -> Option<Duration> {
+        match duration.into_duration() {
+            Ok(duration) => Some(duration),
+            Err(error) => {
+                self.problem.get_or_insert(error.into());
+                None
+            }
+        }
+    }
+
+    async fn call(self) -> Result<RunHandle<O>, Error> {
+        if let Some(problem) = self.problem {
+            return Err(problem);
+        }
+        if self.window.is_some() && self.key.is_none() {
+            return Err(Error::invalid("a key window needs a key; add `.key(…)`"));
+        }
+        let (client, plain) = (self.client, self.input?);
+        let now = client.world.clock().now();
+        let mut start = self.form.start(client, plain.clone(), self.key)?;
+        if let Some(key) = &mut start.key {
+            key.window = self.window;
+        }
+        start.not_before = self.begin.map(|begin| begin.from(now)).filter(|begin| *begin > now);
+        start.deadline = self.deadline.map(|deadline| deadline.from(now));
+        if let Some(deadline) = start.deadline.filter(|deadline| *deadline <= now) {
+            return Err(Error::invalid(format!(
+                "the deadline {deadline} is not after now, {now}; set a later one"
+            )));
+        }
+        if self.is_unchecked
+            && let Some(Err(reason)) = client.world.hosts().check(&start)
+        {
+            return Err(Error::invalid(reason));
+        }
+        let started = match self.id {
+            Some(run) => client.start_chosen(Start { run, ..start }, &plain).await?,
+            None => client.start_run(start).await?,
+        };
+        Ok(RunHandle::new(client, started.run, started.is_new))
+    }
+}
+
+impl Form {
+    pub(super) fn new(workflow: Cow<'static, str>, version: u32) -> Self {
+        Self { workflow, version, headers: Headers::new(), tags: Tags::new() }
+    }
+
+    /// The start of a run with this plain input.
+    pub(super) fn start(&self, client: &Client, plain: Payload, key: Option<String>) -> Result<Start, Error> {
+        check_text("the workflow's name", &self.workflow, NAME_BYTES_MAX)?;
+        check_headers(&self.headers)?;
+        if let Some(key) = &key {
+            check_text("the start key", key, KEY_BYTES_MAX)?;
+        }
+        let start = Start {
+            run: ids::run(),
+            turn: ids::turn(),
+            workflow: (*self.workflow).into(),
+            version: self.version,
+            key: key.map(|text| StartKey { text, digest: plain.digest(), window: None }),
+            input: client.codec.encode(plain)?,
+            headers: self.headers.clone(),
+            tags: self.tags.clone(),
+            parent: None,
+            not_before: None,
+            deadline: None,
+        };
+        check_start(&start)?;
+        Ok(start)
+    }
+}
+
+impl Client {
+    /// Hands the run to a worker of this process, or leaves it for any worker to claim.
+    async fn start_run(&self, start: Start) -> Result<Started, WorldError> {
+        if start.not_before.is_none()
+            && let Ok(answer) = self.world.hosts().take(start.clone())
+        {
+            match answer.await {
+                // The worker stopped meanwhile; whether it committed is unknown, so repeat by id.
+                Err(WorldError::Unavailable(_) | WorldError::Fenced(_)) => {}
+                answered => return answered,
+            }
+        }
+        first(persist(|| self.world.start(vec![start.clone()])).await?)
+    }
+
+    /// Starts a run whose id the caller has chosen. It may be there already, even held by a worker of this
+    /// process, so it is not handed to one.
+    async fn start_chosen(&self, start: Start, plain: &Payload) -> Result<Started, Error> {
+        let started = first(persist(|| self.world.start(vec![start.clone()])).await?)?;
+        if started.run != start.run || !started.is_new {
+            return Ok(started);
+        }
+        // The world answers a repeated id as it did first; the first turn tells whose it is.
+        let history = self.world.history(start.run, 0, 1).await?;
+        let Some(first) = history.first().filter(|first| first.id != start.turn) else { return Ok(started) };
+        match first.events.first() {
+            Some(Event::RunStarted(existing))
+                if existing.workflow == start.workflow
+                    && self.codec.decode(existing.input.clone())? == *plain =>
+            {
+                Ok(Started { run: start.run, is_new: false })
+            }
+            _ => {
+                let message = format!(
+                    "run {} was started before, with another workflow or input; choose another id",
+                    start.run
+                );
+                Err(Error::of_world(&WorldError::Conflict(message)))
+            }
+        }
+    }
+}
+
+impl<'a, O: 'static> IntoFuture for StartCall<'a, O> {
+    type Output = Result<RunHandle<O>, Error>;
+    type IntoFuture = BoxedCall<'a, RunHandle<O>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.call())
+    }
+}

@@ -1,0 +1,164 @@
+//! Starting many runs at once.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+
+use outlast_core::limits::BATCH_STARTS_MAX;
+use outlast_core::world::Answers;
+use outlast_core::{Payload, Start, Started};
+use serde::Serialize;
+
+use super::start::Form;
+use super::{Boxed, Client, RunHandle, miscounted, persist};
+use crate::error::Error;
+use crate::workflow::WorkflowHandle;
+
+impl Client {
+    /// Starts a run per input, many in one call to the world. Await the builder; each answer stands where
+    /// its input stood, and a start that is refused leaves its neighbours alone.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn invoice(ctx: Context, order: u64) -> Result<(), Error> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let client = Client::new(outlast::open("memory:").await?);
+    /// let orders = 0..2_500_u64;
+    /// let started = client
+    ///     .start_many(invoice, orders)
+    ///     .keys(|order| format!("invoice-{order}"))
+    ///     .tag("month", "2026-02")
+    ///     .await;
+    /// for (order, run) in started.into_iter().enumerate() {
+    ///     if let Err(error) = run {
+    ///         println!("order {order}: {error}");
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn start_many<H, M, B>(
+        &self,
+        workflow: H,
+        inputs: impl IntoIterator<Item = B>,
+    ) -> StartManyCall<'_, H::Input, B, H::Output>
+    where
+        H: WorkflowHandle<M>,
+        B: Borrow<H::Input>,
+    {
+        let judged = |input: B| {
+            let judgement = workflow.check(input.borrow());
+            (input, judgement)
+        };
+        StartManyCall {
+            client: self,
+            form: Form::new(workflow.name().into(), workflow.version()),
+            inputs: inputs.into_iter().map(judged).collect(),
+            keys: Vec::new(),
+            types: PhantomData,
+        }
+    }
+
+    /// Starts a batch; one answer per start, or why there is none.
+    async fn start_batch(&self, starts: Vec<Start>) -> Answers<Started> {
+        if starts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let answers = persist(|| self.world.start(starts.clone())).await?;
+        if answers.len() == starts.len() { Ok(answers) } else { Err(miscounted(answers.len(), starts.len())) }
+    }
+}
+
+/// Starts about to be made; await them.
+#[must_use = "nothing starts until the call is awaited"]
+pub struct StartManyCall<'a, I, B, O> {
+    client: &'a Client,
+    form: Form,
+    /// With what the workflow's own check says of each.
+    inputs: Vec<(B, Result<(), Error>)>,
+    /// One per input, or none at all.
+    keys: Vec<String>,
+    types: PhantomData<fn(I) -> O>,
+}
+
+impl<I, B: Borrow<I>, O> StartManyCall<'_, I, B, O> {
+    /// Makes each start idempotent by a key of its own; see [`StartCall::key`](crate::StartCall::key). Two
+    /// inputs with one key are one run, if the inputs are the same.
+    pub fn keys<K: Into<String>>(mut self, key: impl Fn(&I) -> K) -> Self {
+        self.keys = self.inputs.iter().map(|(input, _)| key(input.borrow()).into()).collect();
+        self
+    }
+
+    /// A tag that each run has; see [`StartCall::tag`](crate::StartCall::tag).
+    pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.form.tags.insert(name.into(), value.into());
+        self
+    }
+
+    /// Something that travels with each run; see [`StartCall::header`](crate::StartCall::header).
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.form.headers.insert(name.into(), value.into());
+        self
+    }
+}
+
+impl<I: Serialize, B: Borrow<I>, O> StartManyCall<'_, I, B, O> {
+    async fn call(mut self) -> Vec<Result<RunHandle<O>, Error>> {
+        let mut inputs = std::mem::take(&mut self.inputs).into_iter();
+        let mut keys = std::mem::take(&mut self.keys).into_iter();
+        let count = inputs.len();
+        let mut runs = Vec::with_capacity(count);
+        while runs.len() < count {
+            let batch = inputs.by_ref().take(BATCH_STARTS_MAX);
+            let made: Vec<_> = batch
+                .map(|(input, judgement)| {
+                    let key = keys.next();
+                    judgement.and_then(|()| self.start(input.borrow(), key))
+                })
+                .collect();
+            let starts = made.iter().filter_map(|start| start.as_ref().ok()).cloned().collect();
+            let mut answers = match self.client.start_batch(starts).await {
+                Ok(answers) => answers.into_iter(),
+                Err(error) => {
+                    // The others would wait in vain for a world that does not answer.
+                    runs.resize_with(count, || Err(Error::of_world(&error)));
+                    return runs;
+                }
+            };
+            runs.extend(made.into_iter().map(|made| {
+                let start = made?;
+                let started = answers.next().unwrap_or_else(|| Err(miscounted(0, 1)));
+                let Started { run, is_new } = started?;
+                debug_assert!(!is_new || run == start.run, "a new run has the id that was made for it");
+                Ok(RunHandle::new(self.client, run, is_new))
+            }));
+        }
+        runs
+    }
+
+    fn start(&self, input: &I, key: Option<String>) -> Result<Start, Error> {
+        self.form.start(self.client, Payload::json(input)?, key)
+    }
+}
+
+impl<'a, I, B, O> IntoFuture for StartManyCall<'a, I, B, O>
+where
+    I: Serialize + 'a,
+    B: Borrow<I> + Send + Sync + 'a,
+    O: 'static,
+{
+    type Output = Vec<Result<RunHandle<O>, Error>>;
+    type IntoFuture = Boxed<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.call())
+    }
+}
+
+impl<I, B, O> fmt::Debug for StartManyCall<'_, I, B, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StartManyCall({} of {:?})", self.inputs.len(), self.form)
+    }
+}

@@ -1,0 +1,482 @@
+//! Control: keyed sends, wakes, terminates, prunes; with and without workers and code.
+
+use outlast::core::limits::{POISON_CRASHES, PRUNE_RUNS_MAX};
+use outlast::prelude::*;
+use outlast::{Cancel, ErrorKind, OpNumber, RunId, Status, StuckReason, Timestamp};
+
+use super::faulty::Call;
+use super::rig::{Ask, Rig, SESSION, on_every_world};
+
+on_every_world! {
+    a_keyed_send_is_delivered_once,
+    a_keyed_send_may_be_repeated_after_the_end,
+    what_travels_with_a_send_is_kept,
+    bad_sends_are_errors_at_the_await,
+    a_wake_ends_all_open_sleeps,
+    a_wake_of_one_timer_leaves_the_others,
+    a_wake_leaves_timeouts_and_pauses_as_they_are,
+    a_wake_is_for_the_sleeps_of_its_moment,
+    a_wake_while_nobody_is_up_counts,
+    a_wake_of_an_ended_run_is_a_conflict,
+    terminate_ends_a_run_that_waits,
+    terminate_ends_a_run_whose_step_is_under_way,
+    terminate_ends_a_stuck_run,
+    terminate_ends_a_poisoned_run_without_a_worker,
+    terminate_ends_a_run_that_had_no_turn,
+    terminate_ends_a_run_whose_code_is_gone,
+    terminate_needs_no_worker,
+    terminate_beats_messages_before_it,
+    terminate_is_idempotent,
+    terminate_survives_a_lost_answer,
+    terminate_of_an_unknown_run_is_refused,
+    terminate_tells_children_and_parent,
+    terminate_without_a_worker_reaches_children_that_were_not_begun,
+    a_run_is_cancelled_before_its_first_turn,
+    prune_forgets_what_ended_before_a_moment,
+    prune_goes_through_more_than_one_part,
+    prune_needs_no_code,
+}
+
+#[workflow]
+async fn take_two(ctx: Context) -> Result<(u32, u32), Error> {
+    Ok((ctx.hook::<u32>("x").await?, ctx.hook::<u32>("x").await?))
+}
+
+#[workflow]
+async fn sleepy(ctx: Context) -> Result<(), Error> {
+    ctx.sleep("30d").await
+}
+
+async fn a_keyed_send_is_delivered_once(rig: Rig) {
+    let _worker = rig.worker(take_two).await;
+    let (run, other) = (rig.client.start(take_two, ()).await, rig.client.start(take_two, ()).await);
+    let (run, other) = (run.unwrap(), other.unwrap());
+    rig.faults.lose_answer(Call::Send, 0);
+    run.send("x", &1).key("delivery-1").await.unwrap();
+    run.send("x", &1).key("delivery-1").await.unwrap();
+    run.send("x", &99).key("delivery-1").await.unwrap();
+    rig.settle().await;
+    run.send("x", &98).key("delivery-1").await.unwrap();
+    other.send("x", &3).key("delivery-1").await.unwrap();
+    assert_eq!((rig.view(run.id()).await.sent, rig.view(other.id()).await.sent), (1, 1));
+    run.send("x", &2).key("delivery-2").await.unwrap();
+    assert_eq!(run.output().await.unwrap(), (1, 2));
+    other.send("x", &4).await.unwrap();
+    assert_eq!(other.output().await.unwrap(), (3, 4));
+}
+
+async fn a_keyed_send_may_be_repeated_after_the_end(rig: Rig) {
+    let _worker = rig.worker(take_two).await;
+    let run = rig.client.start(take_two, ()).await.unwrap();
+    run.send("x", &1).key("a").await.unwrap();
+    run.send("x", &2).key("b").await.unwrap();
+    run.output().await.unwrap();
+    run.send("x", &2).key("b").await.unwrap();
+    assert!(run.send("x", &3).key("c").await.unwrap_err().is_conflict());
+}
+
+async fn what_travels_with_a_send_is_kept(rig: Rig) {
+    let run = rig.client.start(take_two, ()).await.unwrap();
+    run.send("x", &1).header("who", "ada").header("trace", "7").await.unwrap();
+    let inbox = rig.world.inbox(run.id(), 0).await.unwrap();
+    assert_eq!(format!("{:?}", inbox[0].headers), r#"{"trace": "7", "who": "ada"}"#);
+}
+
+async fn bad_sends_are_errors_at_the_await(rig: Rig) {
+    let run = rig.client.start(take_two, ()).await.unwrap();
+    let (invalid, limit) = (ErrorKind::Invalid, ErrorKind::Limit);
+    let calls = [
+        (run.send("", &1), invalid),
+        (run.send("x", &1).key(""), invalid),
+        (run.send("x", &1).key("k".repeat(257)), limit),
+        (run.send(&"n".repeat(129), &1), limit),
+        (run.send("x", &1).header("h", "v".repeat(20_000)), limit),
+        (run.send("x", &"x".repeat(5_000_000)), limit),
+        (rig.client.send(RunId::from_bits(7), "x", &1), ErrorKind::NotFound),
+    ];
+    for (call, expected) in calls {
+        let error = call.await.unwrap_err();
+        assert_eq!(error.kind(), expected, "{error}");
+    }
+    assert_eq!(rig.view(run.id()).await.sent, 0);
+}
+
+async fn a_wake_ends_all_open_sleeps(rig: Rig) {
+    #[workflow]
+    async fn two_sleeps(ctx: Context) -> Result<(), Error> {
+        try_join!(ctx.sleep("1d"), ctx.sleep("2d"))?;
+        ctx.note("awake").await?;
+        Ok(())
+    }
+    let _worker = rig.worker(two_sleeps).await;
+    let run = rig.client.start(two_sleeps, ()).await.unwrap();
+    rig.run_to("1h").await;
+    run.wake().await.unwrap();
+    run.output().await.unwrap();
+    assert_eq!(rig.desk.times("awake"), ["1h"]);
+    rig.assert_history(
+        run.id(),
+        "0 timer_started 1d
+         1 timer_started 2d
+         timer_woken 0,1
+         2 step_started note
+         2 step_completed \"awake\"
+         run_completed null",
+    )
+    .await;
+}
+
+async fn a_wake_of_one_timer_leaves_the_others(rig: Rig) {
+    #[workflow]
+    async fn race(ctx: Context) -> Result<u32, Error> {
+        let (short, long) = (ctx.sleep("1d"), ctx.sleep("2d"));
+        select! {
+            slept = short => slept.map(|()| 1),
+            slept = long => slept.map(|()| 2),
+        }
+    }
+    let _worker = rig.worker(race).await;
+    let run = rig.client.start(race, ()).await.unwrap();
+    rig.settle().await;
+    let timers = rig.client.timers(run.id()).await.unwrap();
+    rig.client.wake_timer(run.id(), OpNumber(99)).await.unwrap();
+    rig.settle().await;
+    assert_eq!(rig.status(run.id()).await, Status::Waiting);
+    rig.client.wake_timer(run.id(), timers[1].op).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), 2);
+}
+
+async fn a_wake_leaves_timeouts_and_pauses_as_they_are(rig: Rig) {
+    #[workflow]
+    async fn waits(ctx: Context) -> Result<u32, Error> {
+        let (hook, attempt) = join!(ctx.hook::<u32>("x").timeout("1h"), ctx.flaky(2));
+        assert!(hook.is_err_and(|error| error.is_timeout()));
+        attempt
+    }
+    let _worker = rig.worker(waits).await;
+    let run = rig.client.start(waits, ()).await.unwrap();
+    rig.settle().await;
+    run.wake().await.unwrap();
+    rig.settle().await;
+    assert_eq!(rig.status(run.id()).await, Status::Waiting);
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), 3);
+    assert_eq!(rig.desk.times("flaky"), ["0s", "1s", "3s"]);
+    assert_eq!(rig.view(run.id()).await.ended_at, Some(rig.moment("1h")));
+}
+
+async fn a_wake_is_for_the_sleeps_of_its_moment(rig: Rig) {
+    #[workflow]
+    async fn twice(ctx: Context) -> Result<(), Error> {
+        ctx.sleep("1h").await?;
+        ctx.sleep("1h").await
+    }
+    let _worker = rig.worker(twice).await;
+    let run = rig.client.start(twice, ()).await.unwrap();
+    rig.settle().await;
+    run.wake().await.unwrap();
+    rig.clock.run_until_idle().await;
+    run.output().await.unwrap();
+    assert_eq!(rig.view(run.id()).await.ended_at, Some(rig.moment("1h")), "the second sleep was slept");
+}
+
+async fn a_wake_while_nobody_is_up_counts(rig: Rig) {
+    let worker = rig.worker(sleepy).await;
+    let run = rig.client.start(sleepy, ()).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    run.wake().await.unwrap();
+    let _worker = rig.worker(sleepy).await;
+    run.output().await.unwrap();
+    assert_eq!(rig.view(run.id()).await.ended_at, Some(rig.moment("0s")));
+}
+
+async fn a_wake_of_an_ended_run_is_a_conflict(rig: Rig) {
+    let run = rig.client.start(sleepy, ()).await.unwrap();
+    run.cancel("enough").await.unwrap();
+    assert!(run.wake().await.unwrap_err().is_conflict());
+    assert!(rig.client.wake_timer(run.id(), OpNumber(0)).await.unwrap_err().is_conflict());
+    let unknown = rig.client.wake(RunId::from_bits(7)).await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::NotFound);
+}
+
+#[workflow]
+async fn cleans_up(ctx: Context) -> Result<(), Error> {
+    let slept = ctx.sleep("30d").await;
+    ctx.note("cleaned up").await?;
+    slept
+}
+
+async fn assert_terminated<O: serde::de::DeserializeOwned + std::fmt::Debug>(rig: &Rig, run: &RunHandle<O>) {
+    let error = run.output().await.unwrap_err();
+    assert!(error.is_cancelled() && error.to_string() == "terminated: enough", "{error}");
+    let view = rig.view(run.id()).await;
+    assert_eq!((view.status, view.owner, view.stuck), (Status::Cancelled, None, None));
+    assert!(rig.history(run.id()).await.ends_with("run_terminated terminated: enough"));
+}
+
+async fn terminate_ends_a_run_that_waits(rig: Rig) {
+    let _worker = rig.worker(cleans_up).await;
+    let run = rig.client.start(cleans_up, ()).await.unwrap();
+    rig.settle().await;
+    assert_eq!(run.terminate("enough").await.unwrap(), Cancel::Requested);
+    assert_terminated(&rig, &run).await;
+    rig.clock.run_until_idle().await;
+    assert_eq!(rig.desk.notes(), Vec::<String>::new(), "its code was not asked");
+}
+
+async fn terminate_ends_a_run_whose_step_is_under_way(rig: Rig) {
+    #[workflow]
+    async fn busy(ctx: Context) -> Result<String, Error> {
+        let (done, _) = try_join!(ctx.blocked("deaf"), ctx.stoppable("work"))?;
+        Ok(done)
+    }
+    let _worker = rig.worker(busy).await;
+    let run = rig.client.start(busy, ()).await.unwrap();
+    rig.desk.until("began deaf", 1).await;
+    rig.desk.until("began work", 1).await;
+    run.terminate("enough").await.unwrap();
+    assert_terminated(&rig, &run).await;
+    rig.desk.until("stopped work", 1).await;
+    rig.desk.open("deaf");
+    rig.desk.until("ended deaf", 1).await;
+    rig.settle().await;
+    assert_terminated(&rig, &run).await;
+}
+
+async fn stuck_run(rig: &Rig) -> RunHandle<()> {
+    #[workflow(name = "panics")]
+    async fn panics(ctx: Context) -> Result<(), Error> {
+        ctx.sleep("1h").await?;
+        panic!("a bug")
+    }
+    let _worker = rig.worker(panics).await;
+    let run = rig.client.start(panics, ()).await.unwrap();
+    rig.clock.run_until_idle().await;
+    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::Panicked);
+    _worker.stop().await.unwrap();
+    run
+}
+
+async fn terminate_ends_a_stuck_run(rig: Rig) {
+    let run = stuck_run(&rig).await;
+    run.terminate("enough").await.unwrap();
+    assert_terminated(&rig, &run).await;
+    let run = stuck_run(&rig).await;
+    let _stranger = rig.worker(sleepy).await;
+    run.terminate("enough").await.unwrap();
+    rig.settle().await;
+    assert_terminated(&rig, &run).await;
+}
+
+async fn terminate_ends_a_poisoned_run_without_a_worker(rig: Rig) {
+    #[workflow]
+    async fn poison(ctx: Context) -> Result<String, Error> {
+        ctx.blocked("crash").await
+    }
+    let run = rig.client.start(poison, ()).await.unwrap();
+    for crash in 1..=POISON_CRASHES as usize {
+        let worker = rig.worker(poison).await;
+        rig.desk.until("began crash", crash).await;
+        rig.crash(worker);
+    }
+    let watcher = rig.worker(sleepy).await;
+    rig.until(run.id(), Status::Stuck).await;
+    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::Poison);
+    watcher.stop().await.unwrap();
+    run.terminate("enough").await.unwrap();
+    assert_terminated(&rig, &run).await;
+}
+
+async fn terminate_ends_a_run_that_had_no_turn(rig: Rig) {
+    let run = rig.client.start(sleepy, ()).await.unwrap();
+    run.terminate("enough").await.unwrap();
+    assert_terminated(&rig, &run).await;
+    rig.assert_history(run.id(), "run_terminated terminated: enough").await;
+}
+
+async fn terminate_ends_a_run_whose_code_is_gone(rig: Rig) {
+    let worker = rig.worker(cleans_up).await;
+    let run = rig.client.start(cleans_up, ()).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    let _stranger = rig.worker(sleepy).await;
+    run.terminate("enough").await.unwrap();
+    rig.settle().await;
+    assert_terminated(&rig, &run).await;
+}
+
+async fn terminate_needs_no_worker(rig: Rig) {
+    let worker = rig.worker(cleans_up).await;
+    let waiting = rig.client.start(cleans_up, ()).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    waiting.terminate("enough").await.unwrap();
+    assert_terminated(&rig, &waiting).await;
+
+    #[workflow]
+    async fn held(ctx: Context) -> Result<String, Error> {
+        ctx.blocked("gate").await
+    }
+    let worker = rig.worker(held).await;
+    let run = rig.client.start(held, ()).await.unwrap();
+    rig.desk.until("began gate", 1).await;
+    worker.crash();
+    rig.clock.advance(SESSION);
+    run.terminate("enough").await.unwrap();
+    assert_terminated(&rig, &run).await;
+    assert!(rig.client.workers().await.unwrap().is_empty(), "the client has left");
+}
+
+async fn terminate_beats_messages_before_it(rig: Rig) {
+    let worker = rig.worker(take_two).await;
+    let run = rig.client.start(take_two, ()).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    for payload in 0..1_500 {
+        rig.send(run.id(), "y", payload).await;
+    }
+    run.terminate("enough").await.unwrap();
+    assert_terminated(&rig, &run).await;
+}
+
+async fn terminate_is_idempotent(rig: Rig) {
+    let _worker = rig.worker(sleepy).await;
+    let run = rig.client.start(sleepy, ()).await.unwrap();
+    rig.settle().await;
+    let answers = join!(run.terminate("enough"), run.terminate("enough"), run.terminate("enough"));
+    assert!(answers.0.is_ok() && answers.1.is_ok() && answers.2.is_ok());
+    assert_terminated(&rig, &run).await;
+    let ended = Cancel::AlreadyEnded(Status::Cancelled);
+    assert_eq!(run.terminate("again").await.unwrap(), ended);
+    assert_eq!(run.cancel("again").await.unwrap(), ended);
+    assert_terminated(&rig, &run).await;
+}
+
+async fn terminate_survives_a_lost_answer(rig: Rig) {
+    let _worker = rig.worker(sleepy).await;
+    let run = rig.client.start(sleepy, ()).await.unwrap();
+    rig.settle().await;
+    rig.faults.lose_answer(Call::Send, 0);
+    assert_eq!(run.terminate("enough").await.unwrap(), Cancel::Requested);
+    assert_terminated(&rig, &run).await;
+}
+
+async fn terminate_of_an_unknown_run_is_refused(rig: Rig) {
+    let error = rig.client.terminate(RunId::from_bits(7), "enough").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    let run = rig.client.start(sleepy, ()).await.unwrap();
+    let error = run.terminate(&"r".repeat(5_000)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+}
+
+#[workflow]
+async fn parent(ctx: Context) -> Result<String, Error> {
+    match ctx.child(middle, ()).await {
+        Ok(()) => Ok("fine".into()),
+        Err(error) => Ok(format!("{error}, cancelled: {}", error.is_cancelled())),
+    }
+}
+
+#[workflow]
+async fn middle(ctx: Context) -> Result<(), Error> {
+    let (cleaned, slept) = join!(ctx.child(cleans_up, ()), ctx.child(sleepy, ()));
+    cleaned.and(slept)
+}
+
+async fn run_of(rig: &Rig, workflow: &str) -> RunId {
+    rig.client.list().workflow_named(workflow).await.unwrap().runs[0].id
+}
+
+async fn terminate_tells_children_and_parent(rig: Rig) {
+    let _worker = rig.worker((parent, middle, cleans_up, sleepy)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    rig.settle().await;
+    let middle = rig.client.handle::<()>(run_of(&rig, "middle").await);
+    middle.terminate("enough").await.unwrap();
+    assert_eq!(run.output().await.unwrap(), "terminated: enough, cancelled: true");
+    rig.settle().await;
+    for workflow in ["cleans_up", "sleepy"] {
+        assert_eq!(rig.status(run_of(&rig, workflow).await).await, Status::Cancelled, "{workflow}");
+    }
+    assert_eq!(rig.desk.count("cleaned up"), 1, "a child is cancelled, not terminated");
+}
+
+async fn terminate_without_a_worker_reaches_children_that_were_not_begun(rig: Rig) {
+    let worker = rig.worker(middle).await;
+    let run = rig.client.start(middle, ()).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    run.terminate("enough").await.unwrap();
+    assert_terminated(&rig, &run).await;
+    for workflow in ["cleans_up", "sleepy"] {
+        assert_eq!(rig.status(run_of(&rig, workflow).await).await, Status::Cancelled, "{workflow}");
+    }
+}
+
+async fn a_run_is_cancelled_before_its_first_turn(rig: Rig) {
+    let run = rig.client.start(parent, ()).await.unwrap();
+    run.cancel("enough").await.unwrap();
+    assert_eq!(rig.status(run.id()).await, Status::Cancelled);
+    let _stranger = rig.worker(sleepy).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    run.cancel("enough").await.unwrap();
+    let error = run.output().await.unwrap_err();
+    assert_eq!(error.to_string(), "cancelled: enough");
+    assert_eq!(rig.client.list().await.unwrap().runs.len(), 2, "no child was started");
+}
+
+async fn prune_forgets_what_ended_before_a_moment(rig: Rig) {
+    let worker = rig.worker((sleepy, take_two)).await;
+    let early = rig.client.start(take_two, ()).key("early").tag("t", "v").await.unwrap();
+    for payload in [1, 2] {
+        rig.send(early.id(), "x", payload).await;
+    }
+    early.output().await.unwrap();
+    rig.run_to("1h").await;
+    let late = rig.client.start(sleepy, ()).key("late").await.unwrap();
+    late.cancel("enough").await.unwrap();
+    assert!(late.output().await.is_err());
+    let waits = rig.client.start(sleepy, ()).await.unwrap();
+    rig.settle().await;
+    assert_eq!(rig.client.prune(rig.moment("0s")).await.unwrap(), 0, "at the moment is not before it");
+    assert_eq!(rig.client.prune(rig.moment("1h")).await.unwrap(), 1);
+    assert_eq!(rig.client.run(early.id()).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(rig.client.history(early.id()).await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(rig.client.find::<()>("early").await.unwrap().is_none());
+    assert!(rig.client.list().tag("t", "v").await.unwrap().runs.is_empty());
+    assert_eq!(rig.client.counts().await.unwrap().get(&Status::Completed).copied().unwrap_or(0), 0);
+    assert!(rig.client.start(take_two, ()).key("early").await.unwrap().is_new(), "the key is free");
+    assert_eq!(rig.client.prune(Timestamp::NEVER).await.unwrap(), 1, "what has not ended stays");
+    assert_eq!(rig.status(waits.id()).await, Status::Waiting);
+    waits.wake().await.unwrap();
+    waits.output().await.unwrap();
+    worker.stop().await.unwrap();
+}
+
+async fn prune_goes_through_more_than_one_part(rig: Rig) {
+    #[workflow]
+    async fn quick(_ctx: Context, _number: u32) -> Result<(), Error> {
+        Ok(())
+    }
+    let count = 2 * PRUNE_RUNS_MAX as u32 + 300;
+    let started = rig.client.start_many(quick, 0..count).await;
+    let kept = rig.client.start(sleepy, ()).await.unwrap();
+    let _worker = rig.worker(quick).await;
+    for run in started {
+        run.unwrap().output().await.unwrap();
+    }
+    rig.run_to("1h").await;
+    assert_eq!(rig.client.prune(rig.moment("1h")).await.unwrap(), u64::from(count));
+    assert_eq!(rig.client.prune(rig.moment("1h")).await.unwrap(), 0);
+    assert_eq!(rig.client.list().await.unwrap().runs[0].id, kept.id());
+}
+
+async fn prune_needs_no_code(rig: Rig) {
+    let run = rig.client.start(sleepy, ()).await.unwrap();
+    run.terminate("enough").await.unwrap();
+    rig.run_to("1h").await;
+    assert_eq!(rig.client.prune(rig.moment("1h")).await.unwrap(), 1);
+    assert_eq!(run.view().await.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(run.output().await.unwrap_err().kind(), ErrorKind::NotFound);
+}

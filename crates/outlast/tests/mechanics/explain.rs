@@ -1,0 +1,404 @@
+//! Explanations: one case per reason why a run is where it is, as data and in words.
+
+use outlast::prelude::*;
+use outlast::{Because, Explanation, RunId, Status, StuckReason, Wait};
+
+use super::rig::{Ask, Rig, SESSION, on_every_world};
+
+on_every_world! {
+    an_ended_run_says_how_and_when,
+    a_terminated_run_says_why,
+    a_held_run_names_its_worker_and_its_attempts,
+    a_held_run_counts_the_attempt_after_a_pause,
+    a_waiting_run_lists_its_waits,
+    a_wait_for_a_child_tells_its_status,
+    a_pause_tells_how_the_last_attempt_failed,
+    a_waiting_run_without_a_worker_says_so,
+    a_delayed_run_says_until_when,
+    a_ready_run_waits_for_a_worker_with_room,
+    a_woken_run_is_ready,
+    a_run_without_code_names_what_is_joined,
+    a_run_without_any_worker_says_which_code_it_needs,
+    a_run_of_a_crashed_worker_says_that_it_is_gone,
+    a_stuck_run_says_why_and_what_to_do,
+    a_stuck_run_tells_of_another_build,
+    a_run_past_its_deadline_says_who_ends_it,
+    an_explanation_is_json,
+}
+
+async fn explain(rig: &Rig, run: RunId) -> Explanation {
+    let explanation = rig.client.explain(run).await.unwrap();
+    assert_eq!((explanation.run, explanation.status), (run, rig.status(run).await));
+    assert!(explanation.sentence.ends_with('.'), "{}", explanation.sentence);
+    explanation
+}
+
+/// The sentence, without ids, processes and the names of machines.
+fn plain(explanation: &Explanation) -> String {
+    let mut words = Vec::new();
+    let mut hides_next = false;
+    for word in explanation.sentence.split(' ') {
+        let is_id = ["run_", "(run_", "wkr_"].iter().any(|prefix| word.starts_with(prefix));
+        let is_hidden = std::mem::replace(&mut hides_next, word == "process" || word == "on");
+        let end = if word.ends_with(',') { "," } else { "" };
+        match word {
+            "(process" => {
+                hides_next = true;
+                words.push(word.to_owned());
+            }
+            _ if is_id || is_hidden => words.push(format!("…{end}")),
+            _ => words.push(word.to_owned()),
+        }
+    }
+    words.join(" ")
+}
+
+#[workflow]
+async fn nap(ctx: Context) -> Result<(), Error> {
+    ctx.sleep("1h").await
+}
+
+#[workflow]
+async fn fails(_ctx: Context) -> Result<(), Error> {
+    Err(Error::msg("no truck"))
+}
+
+async fn an_ended_run_says_how_and_when(rig: Rig) {
+    let _worker = rig.worker((nap, fails)).await;
+    let (nap, fails) = (rig.client.start(nap, ()).await.unwrap(), rig.client.start(fails, ()).await.unwrap());
+    rig.run_to("2h").await;
+    let done = explain(&rig, nap.id()).await;
+    let at = rig.moment("1h");
+    assert_eq!(done.because, Because::Ended { status: Status::Completed, at, failure: None });
+    assert_eq!(done.sentence, "It has ended, completed, at 2030-01-01T01:00:00Z (1h ago).");
+    let failed = nap_failure(&rig, fails.id()).await;
+    assert_eq!(failed.sentence, "It has ended, failed, at 2030-01-01T00:00:00Z (2h ago): no truck.");
+}
+
+async fn nap_failure(rig: &Rig, run: RunId) -> Explanation {
+    let failed = explain(rig, run).await;
+    let Because::Ended { status: Status::Failed, failure: Some(failure), .. } = &failed.because else {
+        panic!("{failed:?}")
+    };
+    assert_eq!(failure.message, "no truck");
+    failed
+}
+
+async fn a_terminated_run_says_why(rig: Rig) {
+    let run = rig.client.start(nap, ()).await.unwrap();
+    run.terminate("enough!").await.unwrap();
+    let ended = run.explain().await.unwrap();
+    assert_eq!(
+        ended.sentence,
+        "It has ended, cancelled, at 2030-01-01T00:00:00Z (0s ago): terminated: enough!"
+    );
+}
+
+#[workflow]
+async fn works(ctx: Context) -> Result<(), Error> {
+    try_join!(ctx.blocked("one"), ctx.blocked("two"))?;
+    Ok(())
+}
+
+async fn a_held_run_names_its_worker_and_its_attempts(rig: Rig) {
+    let _worker = rig.worker_of_build("7", works).await;
+    let run = rig.client.start(works, ()).await.unwrap();
+    rig.desk.until("began one", 1).await;
+    rig.desk.until("began two", 1).await;
+    let held = explain(&rig, run.id()).await;
+    let Because::Held { worker, since, attempts } = &held.because else { panic!("{held:?}") };
+    assert_eq!((worker.build.as_str(), worker.versions.as_slice()), ("7", [1].as_slice()));
+    assert_eq!((*since, worker.pid), (rig.moment("0s"), std::process::id()));
+    let attempts: Vec<_> = attempts.iter().map(|step| (step.op, step.step.as_str(), step.attempt)).collect();
+    assert_eq!(attempts, [(0, "blocked", 1), (1, "blocked", 1)]);
+    let moment = "since 2030-01-01T00:00:00Z";
+    let expected = format!(
+        "Worker … (process … on … build `7`) has it {moment} (0s ago), and attempts step `blocked` (attempt 1, {moment}) \
+         and step `blocked` (attempt 1, {moment})."
+    );
+    assert_eq!(plain(&held).replace("on …,", "on …"), expected);
+    rig.desk.open("one");
+    rig.desk.open("two");
+    run.output().await.unwrap();
+}
+
+async fn a_held_run_counts_the_attempt_after_a_pause(rig: Rig) {
+    #[step(attempts = 3, initial = "1m")]
+    async fn second_blocks(cx: StepContext<super::rig::Desk>) -> Result<(), StepError> {
+        if cx.attempt() == 1 {
+            return Err(StepError::msg("busy"));
+        }
+        cx.state().leave("second");
+        cx.state().passed("gate").await;
+        Ok(())
+    }
+    #[workflow]
+    async fn retries(ctx: Context) -> Result<(), Error> {
+        ctx.step(second_blocks, ()).await
+    }
+    // A session that a jump of the clock does not end.
+    let builder = rig.builder().session_time(std::time::Duration::from_secs(3_600));
+    let _worker = builder.register((retries, second_blocks)).start().await.unwrap();
+    let run = rig.client.start(retries, ()).await.unwrap();
+    rig.settle().await;
+    rig.clock.advance(std::time::Duration::from_secs(60));
+    rig.desk.until("second", 1).await;
+    let held = explain(&rig, run.id()).await;
+    let Because::Held { attempts, .. } = &held.because else { panic!("{held:?}") };
+    assert_eq!((attempts[0].attempt, attempts[0].since), (2, rig.moment("1m")));
+    rig.desk.open("gate");
+    run.output().await.unwrap();
+}
+
+#[workflow]
+async fn waits(ctx: Context) -> Result<(), Error> {
+    ctx.sleep("10m").await?;
+    let (a, b) = (ctx.hook::<u32>("a").timeout("3d"), ctx.hook::<u32>("b"));
+    try_join!(a, b, ctx.sleep("1d"))?;
+    Ok(())
+}
+
+async fn a_waiting_run_lists_its_waits(rig: Rig) {
+    let _worker = rig.worker(waits).await;
+    let run = rig.client.start(waits, ()).await.unwrap();
+    rig.run_to("10m").await;
+    rig.world.beat(rig.client.workers().await.unwrap()[0].session).await.unwrap();
+    let waits = explain(&rig, run.id()).await;
+    let Because::Waits { waits: list, workers: 1 } = &waits.because else { panic!("{waits:?}") };
+    assert_eq!(list.len(), 3);
+    assert!(list.iter().all(|wait| wait.since == rig.moment("10m")));
+    assert!(matches!(&list[0].wait, Wait::Hook { name, until: Some(_), .. } if name == "a"));
+    assert_eq!(
+        waits.sentence,
+        "It waits for a payload for hook `a` (since 2030-01-01T00:10:00Z, until 2030-01-04T00:10:00Z), a \
+         payload for hook `b` (since 2030-01-01T00:10:00Z) and a timer that is due at 2030-01-02T00:10:00Z \
+         (in 1d)."
+    );
+}
+
+async fn a_wait_for_a_child_tells_its_status(rig: Rig) {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<(), Error> {
+        try_join!(ctx.child(nap, ()), ctx.child(fails, ()).timeout("2d"))?;
+        Ok(())
+    }
+    let _worker = rig.worker((parent, nap)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    rig.settle().await;
+    let waits = explain(&rig, run.id()).await;
+    let Because::Waits { waits: list, .. } = &waits.because else { panic!("{waits:?}") };
+    let children: Vec<_> = list.iter().map(|wait| wait.child).collect();
+    assert_eq!(children, [Some(Status::Waiting), Some(Status::Pending)]);
+    let moment = "since 2030-01-01T00:00:00Z";
+    assert_eq!(
+        plain(&waits),
+        format!(
+            "It waits for child `nap` …, waiting, {moment}) and child `fails` …, pending, {moment}, until \
+             2030-01-03T00:00:00Z)."
+        )
+    );
+}
+
+async fn a_pause_tells_how_the_last_attempt_failed(rig: Rig) {
+    #[workflow]
+    async fn retries(ctx: Context) -> Result<u32, Error> {
+        ctx.flaky(2).await
+    }
+    let _worker = rig.worker(retries).await;
+    let run = rig.client.start(retries, ()).await.unwrap();
+    rig.settle().await;
+    let waits = explain(&rig, run.id()).await;
+    let Because::Waits { waits: list, .. } = &waits.because else { panic!("{waits:?}") };
+    assert_eq!(list[0].failure.as_deref(), Some("failure 1"));
+    assert_eq!(
+        waits.sentence,
+        "It waits for the next attempt at step `flaky`, due at 2030-01-01T00:00:01Z (in 1s); \
+         the last failed: failure 1."
+    );
+}
+
+async fn a_waiting_run_without_a_worker_says_so(rig: Rig) {
+    let worker = rig.worker(nap).await;
+    let run = rig.client.start(nap, ()).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    let _stranger = rig.worker(fails).await;
+    let waits = explain(&rig, run.id()).await;
+    assert!(matches!(waits.because, Because::Waits { workers: 0, .. }));
+    assert_eq!(
+        waits.sentence,
+        "It waits for a timer that is due at 2030-01-01T01:00:00Z (in 1h). No worker that has its code is \
+         joined: start one, or it will not go on."
+    );
+}
+
+async fn a_delayed_run_says_until_when(rig: Rig) {
+    let worker = rig.worker(nap).await;
+    let run = rig.client.start(nap, ()).after("90m").await.unwrap();
+    let delayed = explain(&rig, run.id()).await;
+    assert_eq!(delayed.because, Because::Delayed { until: rig.moment("90m"), workers: 1 });
+    assert_eq!(delayed.sentence, "It was started to begin at 2030-01-01T01:30:00Z (in 1h30m).");
+    worker.stop().await.unwrap();
+    let delayed = explain(&rig, run.id()).await;
+    assert!(delayed.sentence.contains("No worker that has its code is joined"), "{}", delayed.sentence);
+}
+
+async fn a_ready_run_waits_for_a_worker_with_room(rig: Rig) {
+    let _worker = rig.builder().register((works, nap)).live_runs(1).start().await.unwrap();
+    let busy = rig.client.start(works, ()).await.unwrap();
+    rig.desk.until("began two", 1).await;
+    let run = rig.client.start(nap, ()).await.unwrap();
+    let ready = explain(&rig, run.id()).await;
+    let Because::Ready { since, workers } = &ready.because else { panic!("{ready:?}") };
+    assert_eq!((*since, workers.len(), workers[0].held), (rig.moment("0s"), 1, 1));
+    let text = plain(&ready);
+    assert!(
+        text.starts_with(
+            "It is ready since 2030-01-01T00:00:00Z (0s ago), and waits for a worker with room:"
+        )
+    );
+    assert!(text.ends_with("holds 1 run. If that lasts, start another."), "{text}");
+    rig.desk.open("one");
+    rig.desk.open("two");
+    busy.output().await.unwrap();
+}
+
+async fn a_woken_run_is_ready(rig: Rig) {
+    let worker = rig.worker(nap).await;
+    let (due, told) = (rig.client.start(nap, ()).await.unwrap(), rig.client.start(nap, ()).await.unwrap());
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    rig.run_to("30m").await;
+    told.wake().await.unwrap();
+    assert!(matches!(explain(&rig, told.id()).await.because, Because::NoWorker { .. }));
+    assert!(matches!(explain(&rig, due.id()).await.because, Because::Waits { workers: 0, .. }));
+    rig.run_to("2h").await;
+    assert!(matches!(explain(&rig, due.id()).await.because, Because::NoWorker { .. }));
+}
+
+async fn a_run_without_code_names_what_is_joined(rig: Rig) {
+    #[workflow(name = "nap", version = 2)]
+    async fn nap_2(_ctx: Context) -> Result<(), Error> {
+        Ok(())
+    }
+    let _newer = rig.worker_of_build("8", nap_2).await;
+    let _stranger = rig.worker_of_build("9", fails).await;
+    let run = rig.client.start(nap, ()).await.unwrap();
+    let lost = explain(&rig, run.id()).await;
+    let Because::NoCode { workflow, version, workers } = &lost.because else { panic!("{lost:?}") };
+    assert_eq!((workflow.as_str(), *version), ("nap", 1));
+    let joined: Vec<_> = workers.iter().map(|worker| (worker.build.as_str(), &*worker.versions)).collect();
+    assert_eq!(joined, [("8", [2].as_slice()), ("9", [].as_slice())]);
+    assert_eq!(
+        plain(&lost),
+        "It is ready, but no worker that is joined has workflow `nap`, version 1: process … on … (build `8`) \
+         has version 2 and process … on … (build `9`) has no version of it. Register it with one of them, or \
+         start one that has it."
+    );
+}
+
+async fn a_run_without_any_worker_says_which_code_it_needs(rig: Rig) {
+    let run = rig.client.start(nap, ()).await.unwrap();
+    let lost = explain(&rig, run.id()).await;
+    assert_eq!(lost.because, Because::NoWorker { workflow: "nap".into(), version: 1 });
+    assert_eq!(
+        lost.sentence,
+        "It is ready, but no worker is joined. Start one that has workflow `nap`, version 1."
+    );
+}
+
+async fn a_run_of_a_crashed_worker_says_that_it_is_gone(rig: Rig) {
+    let worker = rig.worker(works).await;
+    let run = rig.client.start(works, ()).await.unwrap();
+    rig.desk.until("began one", 1).await;
+    worker.crash();
+    rig.clock.advance(SESSION * 2);
+    let gone = explain(&rig, run.id()).await;
+    let Because::WorkerGone { worker, expired_at: Some(_), others, .. } = &gone.because else {
+        panic!("{gone:?}")
+    };
+    assert_eq!((Some(*worker), others.len()), (rig.view(run.id()).await.owner, 0));
+    let text = plain(&gone);
+    assert!(
+        text.starts_with("The worker that has it, process … on …, seems to be gone since its session"),
+        "{text}"
+    );
+    assert!(text.ends_with("No other worker is joined to take it over: start one."), "{text}");
+}
+
+#[workflow]
+async fn panics(ctx: Context) -> Result<(), Error> {
+    ctx.sleep("1h").await?;
+    panic!("a bug")
+}
+
+async fn a_stuck_run_says_why_and_what_to_do(rig: Rig) {
+    let _worker = rig.worker_of_build("7", panics).await;
+    let run = rig.client.start(panics, ()).await.unwrap();
+    rig.clock.run_until_idle().await;
+    let stuck = explain(&rig, run.id()).await;
+    let Because::Stuck { reason: StuckReason::Panicked, message, build, other_builds } = &stuck.because
+    else {
+        panic!("{stuck:?}")
+    };
+    assert!(message.contains("a bug") && build == "7" && other_builds.is_empty(), "{stuck:?}");
+    let text = &stuck.sentence;
+    assert!(text.starts_with("It is stuck (panicked) since build `7` could not go on: "), "{text}");
+    assert!(text.ends_with("is tried again, or resume it; terminate it to give it up."), "{text}");
+}
+
+async fn a_stuck_run_tells_of_another_build(rig: Rig) {
+    let worker = rig.worker_of_build("7", panics).await;
+    let run = rig.client.start(panics, ()).await.unwrap();
+    rig.clock.run_until_idle().await;
+    worker.stop().await.unwrap();
+    // A worker that is joined, has the code, and has not come to it.
+    let claims = rig.faults.hold(super::faulty::Call::Claim);
+    let _mended = rig.worker_of_build("8", panics).await;
+    claims.arrived().await;
+    let stuck = explain(&rig, run.id()).await;
+    let Because::Stuck { other_builds, .. } = &stuck.because else { panic!("{stuck:?}") };
+    assert_eq!(*other_builds, ["8"]);
+    assert!(stuck.sentence.ends_with("Another build with its code is joined (`8`) and tries it."));
+    claims.open();
+}
+
+async fn a_run_past_its_deadline_says_who_ends_it(rig: Rig) {
+    let worker = rig.worker(nap).await;
+    let run = rig.client.start(nap, ()).deadline("30m").await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    rig.run_to("31m").await;
+    let late = explain(&rig, run.id()).await;
+    let Because::PastDeadline { deadline, workers: 0, with_code: 0, .. } = late.because else {
+        panic!("{late:?}")
+    };
+    assert_eq!(deadline, rig.moment("30m"));
+    assert_eq!(
+        late.sentence,
+        "Its deadline, 2030-01-01T00:30:00Z (1m ago), has passed, and no worker is joined to tell it. Start \
+         one: without its code, any ends it."
+    );
+    let claims = rig.faults.hold(super::faulty::Call::Claim);
+    let _worker = rig.worker(nap).await;
+    claims.arrived().await;
+    let late = explain(&rig, run.id()).await;
+    assert!(late.sentence.ends_with("a worker that has its code is about to tell it to stop."), "{late:?}");
+    claims.open();
+    assert!(run.output().await.unwrap_err().is_cancelled());
+}
+
+async fn an_explanation_is_json(rig: Rig) {
+    let _worker = rig.worker((waits, nap)).await;
+    let run = rig.client.start(waits, ()).await.unwrap();
+    rig.settle().await;
+    let json = serde_json::to_value(explain(&rig, run.id()).await).unwrap();
+    assert_eq!(json["run"], run.id().to_string());
+    assert_eq!(json["status"], "waiting");
+    assert_eq!(json["because"]["kind"], "waits");
+    assert_eq!(json["because"]["waits"][0]["on"], "timer");
+    assert_eq!(json["because"]["waits"][0]["until"], rig.moment("10m").as_micros());
+    let ready = rig.client.start(fails, ()).await.unwrap();
+    let json = serde_json::to_value(explain(&rig, ready.id()).await).unwrap();
+    assert_eq!((&json["because"]["kind"], &json["because"]["version"]), (&"no_code".into(), &1.into()));
+}

@@ -1,0 +1,281 @@
+//! Views: what one run did, operation by operation, and who works.
+
+use outlast::core::{Payload, PayloadError};
+use outlast::prelude::*;
+use outlast::{Codec, ErrorKind, OperationKind, OperationStatus, OperationView, RunId, Status};
+
+use super::rig::{Ask, Rig, note, on_every_world};
+
+on_every_world! {
+    operations_tell_what_a_run_did,
+    operations_of_a_run_under_way_are_open,
+    a_wait_that_timed_out_and_one_that_was_dropped_tell_so,
+    a_cancelled_run_shows_what_the_cancel_ended,
+    steps_timers_and_hooks_are_the_operations_of_their_kind,
+    children_are_runs_and_operations,
+    an_abandoned_child_is_no_open_operation,
+    payloads_pass_the_clients_codec,
+    a_payload_of_another_codec_is_as_stored,
+    views_of_an_unknown_run_are_refused,
+    workers_tell_what_they_have,
+}
+
+#[workflow]
+async fn everything(ctx: Context, number: u32) -> Result<u32, Error> {
+    let rate: u32 = ctx.record("rate", || 3)?;
+    ctx.tag("phase", "one")?;
+    ctx.note("hello").await?;
+    ctx.flaky(2).await?;
+    ctx.sleep("1h").await?;
+    let answer = ctx.hook::<u32>("answer").timeout("1d").await?;
+    let child = ctx.child(double, answer).await?;
+    Ok(number * rate + child)
+}
+
+#[workflow]
+async fn double(_ctx: Context, number: u32) -> Result<u32, Error> {
+    if number == 13 { Err(Error::msg("unlucky")) } else { Ok(2 * number) }
+}
+
+fn line(view: &OperationView) -> String {
+    format!("{} {} {} {}", view.op, view.kind, view.name, view.status)
+}
+
+async fn lines(rig: &Rig, run: RunId) -> Vec<String> {
+    rig.client.operations(run).await.unwrap().iter().map(line).collect()
+}
+
+async fn operations_tell_what_a_run_did(rig: Rig) {
+    let _worker = rig.worker((everything, double)).await;
+    let run = rig.client.start(everything, 2).await.unwrap();
+    rig.run_to("2h").await;
+    run.send("answer", &5).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), 16);
+    let expected = [
+        "0 value rate completed",
+        "1 tags  completed",
+        "2 step note completed",
+        "3 step flaky completed",
+        "4 timer  completed",
+        "5 hook answer completed",
+        "6 child double completed",
+    ];
+    assert_eq!(lines(&rig, run.id()).await, expected);
+    let views = rig.client.operations(run.id()).await.unwrap();
+    assert_eq!(views[0].output_as::<u32>().unwrap(), Some(3));
+    assert_eq!(views[1].tags, [("phase".to_owned(), "one".to_owned())].into());
+    assert_eq!(views[2].input_as::<String>().unwrap().as_deref(), Some("hello"));
+    assert_eq!(views[2].output_as::<String>().unwrap().as_deref(), Some("hello"));
+    assert!(views[2].output_as::<u32>().is_err());
+    assert_eq!((views[2].attempts, views[3].attempts), (1, 3));
+    assert_eq!((views[3].started_at, views[3].ended_at), (rig.moment("0s"), Some(rig.moment("3s"))));
+    assert_eq!((views[4].until, views[4].ended_at), (Some(rig.moment("1h3s")), Some(rig.moment("1h3s"))));
+    assert_eq!(views[5].until, Some(rig.moment("25h3s")));
+    assert_eq!(views[5].output_as::<u32>().unwrap(), Some(5));
+    assert_eq!(views[6].output_as::<u32>().unwrap(), Some(10));
+    assert_eq!(rig.view(views[6].child.unwrap()).await.status, Status::Completed);
+}
+
+async fn operations_of_a_run_under_way_are_open(rig: Rig) {
+    #[workflow]
+    async fn under_way(ctx: Context) -> Result<(), Error> {
+        let (blocked, flaky) = join!(ctx.blocked("gate"), ctx.flaky(4));
+        blocked?;
+        flaky?;
+        Ok(())
+    }
+    let _worker = rig.worker(under_way).await;
+    let run = rig.client.start(under_way, ()).await.unwrap();
+    rig.until_history(run.id(), |history| history.contains("step_retried")).await;
+    let steps = rig.client.steps(run.id()).await.unwrap();
+    assert_eq!((steps[0].status, steps[0].attempts), (OperationStatus::Open, 1));
+    assert_eq!((steps[1].attempts, steps[1].retry_at), (1, Some(rig.moment("1s"))));
+    assert_eq!(steps[1].failure.as_ref().unwrap().message, "failure 1");
+    assert!(steps.iter().all(|step| step.ended_at.is_none() && step.output.is_none()));
+    rig.desk.open("gate");
+    rig.clock.run_until_idle().await;
+    let steps = rig.client.steps(run.id()).await.unwrap();
+    assert_eq!((steps[1].status, steps[1].attempts), (OperationStatus::Failed, 4));
+    assert_eq!(steps[1].failure.as_ref().unwrap().message, "failure 4");
+}
+
+async fn a_wait_that_timed_out_and_one_that_was_dropped_tell_so(rig: Rig) {
+    #[workflow]
+    async fn races(ctx: Context) -> Result<(), Error> {
+        assert!(ctx.hook::<u32>("a").timeout("1h").await.is_err_and(|error| error.is_timeout()));
+        select! {
+            _ = ctx.hook::<u32>("b") => {}
+            slept = ctx.sleep("1h") => slept?,
+        }
+        select! {
+            _ = ctx.hook::<u32>("b") => Ok(()),
+            slept = ctx.sleep("1h") => slept,
+        }
+    }
+    let _worker = rig.worker(races).await;
+    let run = rig.client.start(races, ()).await.unwrap();
+    rig.run_to("150m").await;
+    run.send("b", &1).await.unwrap();
+    rig.clock.run_until_idle().await;
+    run.output().await.unwrap();
+    let expected = [
+        "0 hook a failed",
+        "1 hook b dropped",
+        "2 timer  completed",
+        "3 hook b completed",
+        "4 timer  dropped",
+    ];
+    assert_eq!(lines(&rig, run.id()).await, expected);
+}
+
+async fn a_cancelled_run_shows_what_the_cancel_ended(rig: Rig) {
+    #[workflow]
+    async fn waits(ctx: Context) -> Result<(), Error> {
+        let (_, _, flaky) = join!(ctx.sleep("1d"), ctx.hook::<u32>("x"), ctx.flaky(9));
+        ctx.note("cleaned up").await?;
+        flaky.map(drop)
+    }
+    let _worker = rig.worker(waits).await;
+    let run = rig.client.start(waits, ()).await.unwrap();
+    rig.settle().await;
+    run.cancel("enough").await.unwrap();
+    assert!(run.output().await.unwrap_err().is_cancelled());
+    let expected =
+        ["0 timer  cancelled", "1 hook x cancelled", "2 step flaky cancelled", "3 step note completed"];
+    assert_eq!(lines(&rig, run.id()).await, expected);
+    let hooks = rig.client.hooks(run.id()).await.unwrap();
+    assert_eq!(hooks[0].failure.as_ref().unwrap().message, "cancelled: enough");
+}
+
+async fn steps_timers_and_hooks_are_the_operations_of_their_kind(rig: Rig) {
+    let _worker = rig.worker((everything, double)).await;
+    let run = rig.client.start(everything, 2).await.unwrap();
+    rig.clock.run_until_idle().await;
+    let names = |views: Vec<OperationView>| views.iter().map(line).collect::<Vec<_>>();
+    let client = &rig.client;
+    assert_eq!(
+        names(client.steps(run.id()).await.unwrap()),
+        ["2 step note completed", "3 step flaky completed"]
+    );
+    assert_eq!(names(client.timers(run.id()).await.unwrap()), ["4 timer  completed"]);
+    let hooks = client.hooks(run.id()).await.unwrap();
+    assert_eq!((hooks.len(), hooks[0].status), (1, OperationStatus::Failed), "nobody answered for a day");
+}
+
+async fn children_are_runs_and_operations(rig: Rig) {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<u32, Error> {
+        let (good, bad) = join!(ctx.child(double, 1), ctx.child(double, 13));
+        assert!(bad.is_err());
+        good
+    }
+    let _worker = rig.worker((parent, double)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    run.output().await.unwrap();
+    let mut operations = rig.client.operations(run.id()).await.unwrap();
+    operations.sort_by_key(|view| view.op);
+    let statuses: Vec<_> = operations.iter().map(|view| view.status).collect();
+    assert_eq!(statuses, [OperationStatus::Completed, OperationStatus::Failed]);
+    assert_eq!(operations[1].failure.as_ref().unwrap().message, "unlucky");
+    let children = rig.client.children(run.id()).await.unwrap();
+    let status_of = |run| children.iter().find(|child| child.id == run).unwrap().status;
+    assert_eq!(children.len(), 2);
+    assert_eq!(status_of(operations[0].child.unwrap()), Status::Completed);
+    assert_eq!(status_of(operations[1].child.unwrap()), Status::Failed);
+    assert!(rig.client.children(children[0].id).await.unwrap().is_empty());
+}
+
+async fn an_abandoned_child_is_no_open_operation(rig: Rig) {
+    #[workflow]
+    async fn abandons(ctx: Context) -> Result<(), Error> {
+        ctx.child(double, 1).abandon().await?;
+        ctx.child(double, 2).key("known").abandon().await?;
+        ctx.sleep("1h").await
+    }
+    let known = rig.client.start(double, 2).key("known").await.unwrap();
+    let _worker = rig.worker((abandons, double)).await;
+    let run = rig.client.start(abandons, ()).await.unwrap();
+    rig.settle().await;
+    let expected = ["0 child double abandoned", "1 child double abandoned", "2 timer  open"];
+    assert_eq!(lines(&rig, run.id()).await, expected);
+    assert_eq!(rig.client.operations(run.id()).await.unwrap()[1].child, Some(known.id()));
+}
+
+/// Stores each payload backwards.
+#[derive(Debug)]
+struct Backwards;
+
+impl Codec for Backwards {
+    fn encode(&self, plain: Payload) -> Result<Payload, PayloadError> {
+        let bytes: Vec<u8> = plain.bytes().iter().rev().copied().collect();
+        Ok(Payload::coded("backwards", bytes))
+    }
+
+    fn decode(&self, stored: Payload) -> Result<Payload, PayloadError> {
+        match stored.codec() {
+            None => Ok(stored),
+            Some(_) => {
+                let bytes: Vec<u8> = stored.bytes().iter().rev().copied().collect();
+                Ok(Payload::from_json_text(bytes))
+            }
+        }
+    }
+}
+
+#[workflow]
+async fn secret(ctx: Context) -> Result<String, Error> {
+    ctx.note("a secret").await?;
+    ctx.hook::<String>("word").await
+}
+
+async fn backwards_worker(rig: &Rig) -> Worker {
+    let builder = Worker::builder(rig.world.clone()).codec(Backwards).state(rig.desk.clone());
+    builder.register((secret, note)).paranoid().start().await.unwrap()
+}
+
+async fn payloads_pass_the_clients_codec(rig: Rig) {
+    let _worker = backwards_worker(&rig).await;
+    let client = rig.client.clone().with_codec(Backwards);
+    let run = client.start(secret, ()).id(client.new_id()).await.unwrap();
+    assert!(!client.start(secret, ()).id(run.id()).await.unwrap().is_new(), "inputs are compared decoded");
+    run.send("word", "please").key("1").await.unwrap();
+    assert_eq!(run.output().await.unwrap(), "please");
+    let views = client.operations(run.id()).await.unwrap();
+    assert_eq!(views[0].input_as::<String>().unwrap().as_deref(), Some("a secret"));
+    assert_eq!(views[1].output_as::<String>().unwrap().as_deref(), Some("please"));
+}
+
+async fn a_payload_of_another_codec_is_as_stored(rig: Rig) {
+    let _worker = backwards_worker(&rig).await;
+    let client = rig.client.clone().with_codec(Backwards);
+    let run = client.start(secret, ()).await.unwrap();
+    run.send("word", "please").await.unwrap();
+    run.output().await.unwrap();
+    let views = rig.client.operations(run.id()).await.unwrap();
+    assert_eq!(views[0].kind, OperationKind::Step);
+    let error = views[0].input_as::<String>().unwrap_err();
+    assert!(error.to_string().contains("codec `backwards`"), "{error}");
+}
+
+async fn views_of_an_unknown_run_are_refused(rig: Rig) {
+    let unknown = RunId::from_bits(7);
+    let client = &rig.client;
+    for error in [
+        client.operations(unknown).await.unwrap_err(),
+        client.steps(unknown).await.unwrap_err(),
+        client.children(unknown).await.unwrap_err(),
+        client.explain(unknown).await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    }
+}
+
+async fn workers_tell_what_they_have(rig: Rig) {
+    let worker = rig.worker_of_build("7", (everything, double)).await;
+    let workers = rig.client.workers().await.unwrap();
+    assert_eq!((workers.len(), workers[0].build.as_str()), (1, "7"));
+    let code: Vec<_> = workers[0].code.iter().map(|code| (&*code.workflow, code.version)).collect();
+    assert_eq!(code, [("double", 1), ("everything", 1)]);
+    worker.stop().await.unwrap();
+    assert!(rig.client.workers().await.unwrap().is_empty());
+}
