@@ -210,6 +210,7 @@ impl TestWorld {
                 Wait::Timer { until, .. } => {
                     format!(", for a timer due in {}", duration_text(until.since(self.now())))
                 }
+                Wait::Child { workflow, run, .. } => format!(", for child `{workflow}` ({run})"),
                 other => format!(", for {other:?}"),
             };
         }

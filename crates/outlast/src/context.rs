@@ -53,8 +53,9 @@ impl Context {
     where
         H: StepHandle<M>,
     {
-        let new = NewStep { name: step.name().into(), was: step.was(), policy: step.policy(), call: None };
-        StepOperation::new(self.state.create_step(new, input.borrow()))
+        let name: Arc<str> = step.name().into();
+        let new = NewStep { name: name.clone(), was: step.was(), policy: step.policy(), call: None };
+        StepOperation::new(self.state.create_step(new, input.borrow()), name)
     }
 
     /// Asks for a step that is written in place. The input is recorded, and given to each attempt.
@@ -85,8 +86,9 @@ impl Context {
             let (attempt, codec) = (call(input), codec.clone());
             Box::pin(async move { encode_output(&attempt.await.map_err(Into::into)?, &*codec) })
         });
-        let new = NewStep { name: name.into(), was: &[], policy: Policy::DEFAULT, call: Some(erased) };
-        StepOperation::new(self.state.create_step(new, &input))
+        let name: Arc<str> = name.into();
+        let new = NewStep { name: name.clone(), was: &[], policy: Policy::DEFAULT, call: Some(erased) };
+        StepOperation::new(self.state.create_step(new, &input), name)
     }
 
     /// Waits for a duration, through crashes and deploys.
@@ -194,7 +196,7 @@ impl Context {
     /// ```
     #[track_caller]
     pub fn hook<T: DeserializeOwned>(&self, name: &str) -> HookOperation<T> {
-        HookOperation::new(self.state.create_hook(name))
+        HookOperation::new(self.state.create_hook(name), name.into())
     }
 
     /// Starts a child: a run of its own, whose output or failure this one awaits, through crashes and
@@ -225,7 +227,7 @@ impl Context {
     {
         let refused = workflow.check(input.borrow()).err().map(Error::into_failure);
         let handle = self.state.create_child(workflow.name(), workflow.version(), input.borrow(), refused);
-        ChildOperation::new(handle)
+        ChildOperation::new(handle, workflow.name().into())
     }
 
     /// Gives the run a tag to be found by, or changes one. It has it from this turn on.

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
+use std::time::Duration;
 
 use outlast_core::{Failure, FailureKind, IntoDuration, OpNumber, ParentEnd, Payload, Retry, RunId};
 use serde::de::DeserializeOwned;
@@ -28,15 +29,22 @@ impl OpHandle {
         self.state.poll_op(self.op, cx.waker()).map_err(Error::of_failure)
     }
 
-    fn decode<T: DeserializeOwned>(&self, stored: Payload) -> Result<T, Error> {
+    /// Reads the outcome of what `what` and `name` call it.
+    fn decode<T: DeserializeOwned>(&self, what: &str, name: &str, stored: Payload) -> Result<T, Error> {
         let decoded = self.state.codec().decode(stored).and_then(|plain| plain.decode());
         decoded.map_err(|error| {
-            let what = self.state.run();
-            Error::of_failure(Failure::new(
-                FailureKind::Invalid,
-                format!("operation {} of {what}: {error}", self.op),
-            ))
+            let (op, run) = (self.op, self.state.run());
+            let message = format!("{what} `{name}`, operation {op} of {run}: {error}");
+            Error::of_failure(Failure::new(FailureKind::Invalid, message))
         })
+    }
+
+    /// Sets something to a duration; a text that is none is the operation's failure.
+    fn with_duration(&self, duration: impl IntoDuration, set: impl FnOnce(&RunState, OpNumber, Duration)) {
+        match duration.into_duration() {
+            Ok(duration) => set(&self.state, self.op, duration),
+            Err(error) => self.state.spoil(self.op, Failure::of_error(FailureKind::Invalid, &error)),
+        }
     }
 }
 
@@ -57,12 +65,13 @@ impl fmt::Debug for OpHandle {
 #[derive(Debug)]
 pub struct StepOperation<O> {
     handle: OpHandle,
+    name: Arc<str>,
     output: PhantomData<fn() -> O>,
 }
 
 impl<O> StepOperation<O> {
-    pub(crate) fn new(handle: OpHandle) -> Self {
-        Self { handle, output: PhantomData }
+    pub(crate) fn new(handle: OpHandle, name: Arc<str>) -> Self {
+        Self { handle, name, output: PhantomData }
     }
 
     /// Attempts in all, the first included.
@@ -101,10 +110,12 @@ impl<O> StepOperation<O> {
     ///
     /// # Panics
     ///
-    /// When the text is not a duration, or the operation was already requested.
+    /// When the operation was already requested: set it before the next await. A text that is not a
+    /// duration is an error when the operation is awaited.
     pub fn heartbeat_timeout(self, timeout: impl IntoDuration) -> Self {
-        let timeout = timeout.into_duration().unwrap_or_else(|error| panic!("{error}"));
-        self.handle.state.edit_policy(self.handle.op, |policy| policy.heartbeat_timeout = Some(timeout));
+        self.handle.with_duration(timeout, |state, op, timeout| {
+            state.edit_policy(op, |policy| policy.heartbeat_timeout = Some(timeout));
+        });
         self
     }
 
@@ -112,10 +123,12 @@ impl<O> StepOperation<O> {
     ///
     /// # Panics
     ///
-    /// When the text is not a duration, or the operation was already requested.
+    /// When the operation was already requested: set it before the next await. A text that is not a
+    /// duration is an error when the operation is awaited.
     pub fn timeout(self, timeout: impl IntoDuration) -> Self {
-        let timeout = timeout.into_duration().unwrap_or_else(|error| panic!("{error}"));
-        self.handle.state.edit_policy(self.handle.op, |policy| policy.timeout = Some(timeout));
+        self.handle.with_duration(timeout, |state, op, timeout| {
+            state.edit_policy(op, |policy| policy.timeout = Some(timeout));
+        });
         self
     }
 }
@@ -125,7 +138,7 @@ impl<O: DeserializeOwned> Future for StepOperation<O> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let payload = ready!(self.handle.poll(cx))?;
-        Poll::Ready(self.handle.decode(payload))
+        Poll::Ready(self.handle.decode("step", &self.name, payload))
     }
 }
 
@@ -155,22 +168,23 @@ impl Future for TimerOperation {
 #[derive(Debug)]
 pub struct HookOperation<T> {
     handle: OpHandle,
+    name: Arc<str>,
     payload: PhantomData<fn() -> T>,
 }
 
 impl<T> HookOperation<T> {
-    pub(crate) fn new(handle: OpHandle) -> Self {
-        Self { handle, payload: PhantomData }
+    pub(crate) fn new(handle: OpHandle, name: Arc<str>) -> Self {
+        Self { handle, name, payload: PhantomData }
     }
 
     /// How long to wait; then the operation fails with a timeout.
     ///
     /// # Panics
     ///
-    /// When the text is not a duration, or the operation was already requested.
+    /// When the operation was already requested: set it before the next await. A text that is not a
+    /// duration is an error when the operation is awaited.
     pub fn timeout(self, timeout: impl IntoDuration) -> Self {
-        let timeout = timeout.into_duration().unwrap_or_else(|error| panic!("{error}"));
-        self.handle.state.set_hook_timeout(self.handle.op, timeout);
+        self.handle.with_duration(timeout, RunState::set_hook_timeout);
         self
     }
 }
@@ -180,7 +194,7 @@ impl<T: DeserializeOwned> Future for HookOperation<T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let payload = ready!(self.handle.poll(cx))?;
-        Poll::Ready(self.handle.decode(payload))
+        Poll::Ready(self.handle.decode("hook", &self.name, payload))
     }
 }
 
@@ -189,12 +203,13 @@ impl<T: DeserializeOwned> Future for HookOperation<T> {
 #[derive(Debug)]
 pub struct ChildOperation<O> {
     handle: OpHandle,
+    name: Arc<str>,
     output: PhantomData<fn() -> O>,
 }
 
 impl<O> ChildOperation<O> {
-    pub(crate) fn new(handle: OpHandle) -> Self {
-        Self { handle, output: PhantomData }
+    pub(crate) fn new(handle: OpHandle, name: Arc<str>) -> Self {
+        Self { handle, name, output: PhantomData }
     }
 
     /// The child's id, known before it is started: to send to its hooks, or to show it.
@@ -219,10 +234,10 @@ impl<O> ChildOperation<O> {
     ///
     /// # Panics
     ///
-    /// When the text is not a duration, or the operation was already requested.
+    /// When the operation was already requested: set it before the next await. A text that is not a
+    /// duration is an error when the operation is awaited.
     pub fn timeout(self, timeout: impl IntoDuration) -> Self {
-        let timeout = timeout.into_duration().unwrap_or_else(|error| panic!("{error}"));
-        self.handle.state.set_child_timeout(self.handle.op, timeout);
+        self.handle.with_duration(timeout, RunState::set_child_timeout);
         self
     }
 
@@ -274,7 +289,7 @@ impl<O: DeserializeOwned> Future for ChildOperation<O> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let payload = ready!(self.handle.poll(cx))?;
-        Poll::Ready(self.handle.decode(payload))
+        Poll::Ready(self.handle.decode("child", &self.name, payload))
     }
 }
 

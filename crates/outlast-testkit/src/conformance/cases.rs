@@ -289,6 +289,7 @@ macro_rules! conformance {
                 a_held_run_is_not_overdue,
                 a_run_that_was_taken_over_is_overdue,
                 a_claim_tells_when_the_next_run_is_overdue,
+                overdue_runs_are_given_from_the_moment_that_a_worker_says,
                 the_longest_overdue_comes_first,
                 an_overdue_run_needs_no_format,
                 ready_runs_come_before_overdue_ones,

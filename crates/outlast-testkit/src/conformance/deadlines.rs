@@ -257,6 +257,26 @@ pub async fn a_claim_tells_when_the_next_run_is_overdue(case: Case) {
     assert_eq!(next_due(&stranger, true).await, Some(at.plus(Duration::from_secs(1))));
 }
 
+/// A worker that ends overdue runs from a later moment on is given none before, and told when that is.
+pub async fn overdue_runs_are_given_from_the_moment_that_a_worker_says(case: Case) {
+    let stranger = case.join("other").await;
+    let run = start_within(&case, 60).await;
+    case.clock.advance("1h");
+    let from = case.later(10);
+    let request = ClaimRequest { ends_overdue_from: from, ..stranger.request() };
+    let before = stranger.work(request.clone()).await;
+    assert_eq!((before.claimed.len(), before.next_due), (0, Some(from)));
+    case.clock.advance("9s999ms999us");
+    assert!(stranger.work(request.clone()).await.claimed.is_empty());
+    case.clock.advance("1us");
+    let claimed = stranger.work(request.clone()).await.claimed;
+    assert_eq!((claimed[0].run, claimed[0].is_overdue), (run, true));
+    start_within(&case, 60).await;
+    let overdue_at = case.later(60).plus(DEADLINE_GRACE);
+    let request = ClaimRequest { ends_overdue_from: case.later(10), ..request };
+    assert_eq!(stranger.work(request).await.next_due, Some(overdue_at), "whichever comes later");
+}
+
 /// The longest overdue come first, and no more than were asked for.
 pub async fn the_longest_overdue_comes_first(case: Case) {
     let stranger = case.join("other").await;

@@ -108,9 +108,10 @@ async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done)
     let (id, world) = (join.session, case.world.clone());
     match op {
         Op::Beat { .. } => same("beat", world.beat(id).await.map(|beat| beat.held), model.beat(id, now)),
-        &Op::Claim { limit, suspect, ends_overdue, .. } => {
+        &Op::Claim { limit, suspect, ends_overdue_in_micros, .. } => {
             let Some(worker) = worker else { return Ok(()) };
-            let ends_overdue_from = if ends_overdue { Timestamp::from_micros(0) } else { Timestamp::NEVER };
+            let later = |micros| now.plus(Duration::from_micros(micros));
+            let ends_overdue_from = ends_overdue_in_micros.map_or(Timestamp::NEVER, later);
             let request = ClaimRequest { limit, suspect, ends_overdue_from, ..worker.request() };
             let expected = model.claim(id, &request, now);
             let is_compared = expected.as_ref().is_ok_and(|brought| brought.next_due.is_some());

@@ -34,7 +34,8 @@ pub(super) enum Op {
         session: usize,
         limit: usize,
         suspect: bool,
-        ends_overdue: bool,
+        /// From when on it ends overdue runs, if it does.
+        ends_overdue_in_micros: Option<u64>,
     },
     Commit {
         run: usize,
@@ -193,7 +194,9 @@ impl Op {
                 session: some(chance),
                 limit: chance.usize(0..6),
                 suspect: one_in(chance, 4).is_none(),
-                ends_overdue: chance.bool(),
+                ends_overdue_in_micros: chance
+                    .bool()
+                    .then(|| one_in(chance, 3).map_or(0, |()| micros(chance))),
             },
             58..77 => Self::Commit {
                 run: some(chance),

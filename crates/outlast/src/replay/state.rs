@@ -299,6 +299,16 @@ impl RunState {
         });
     }
 
+    /// An operation that was not requested yet fails with this.
+    pub(crate) fn spoil(&self, op: OpNumber, failure: Failure) {
+        // The kind does not matter: whoever was requested refuses.
+        self.edit(op, |_| {});
+        let mut cell = self.cell.lock();
+        if let Some(slot) = cell.ops.get_mut(op).filter(|slot| matches!(slot.phase, Phase::Created)) {
+            slot.phase = Phase::Ended(Err(failure));
+        }
+    }
+
     fn edit(&self, op: OpNumber, edit: impl FnOnce(&mut OpKind)) {
         let mut cell = self.cell.lock();
         if cell.inert {

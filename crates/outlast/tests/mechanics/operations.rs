@@ -16,7 +16,7 @@ on_every_world! {
     a_payload_of_another_type_fails_its_operation_only,
     a_name_that_is_too_long_fails_its_operation,
     a_duration_that_is_none_fails_its_operation,
-    a_builder_with_a_duration_that_is_none_panics,
+    a_timeout_that_is_no_duration_fails_its_operation,
     what_a_client_sends_past_a_limit_is_refused_and_changes_nothing,
     an_input_that_does_not_fit_fails_the_run,
     a_step_in_place_is_numbered_and_its_input_recorded,
@@ -197,16 +197,15 @@ async fn a_duration_that_is_none_fails_its_operation(rig: Rig) {
     assert!(message.contains("`soon`"), "{message}");
 }
 
-async fn a_builder_with_a_duration_that_is_none_panics(rig: Rig) {
+async fn a_timeout_that_is_no_duration_fails_its_operation(rig: Rig) {
     #[workflow]
     async fn soon(ctx: Context) -> Result<u32, Error> {
         ctx.hook::<u32>("x").timeout("soon").await
     }
     let _worker = rig.worker(soon).await;
     let run = rig.client.start(soon, ()).await.unwrap();
-    rig.settle().await;
-    let stuck = rig.stuck(run.id()).await;
-    assert!(stuck.reason == StuckReason::Panicked && stuck.message.contains("`soon`"), "{}", stuck.message);
+    let error = run.output().await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Invalid && error.message().contains("`soon`"), "{error}");
 }
 
 async fn what_a_client_sends_past_a_limit_is_refused_and_changes_nothing(rig: Rig) {

@@ -319,7 +319,7 @@ fn a_payload_of_another_type_fails_the_operation_that_takes_it() {
         - hook_received answer "seven"
         "#,
         expect![[r#"
-            - run_failed invalid operation 1 of run_01KC0000000000000000000001: the payload is not a `u32`: invalid type: string "seven", expected u32 at line 1 column 7
+            - run_failed invalid hook `answer`, operation 1 of run_01KC0000000000000000000001: the payload is not a `u32`: invalid type: string "seven", expected u32 at line 1 column 7
         "#]],
     );
 }

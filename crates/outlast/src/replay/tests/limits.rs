@@ -97,3 +97,25 @@ fn what_cannot_be_asked_for_fails_by_itself_and_leaves_no_event() {
         "#]],
     );
 }
+
+#[workflow]
+async fn bad_timeouts(ctx: Context) -> Result<Vec<String>, Error> {
+    const SHIP: Workflow<(), ()> = Workflow::new("ship");
+    const WORK: Step<(), ()> = Step::new("work");
+    let (step, hook) = (ctx.step(WORK, ()).timeout("later"), ctx.hook::<u32>("a").timeout("soon"));
+    let (child, beat) = (ctx.child(SHIP, ()).timeout("never"), ctx.step(WORK, ()).heartbeat_timeout("?"));
+    let step = step.await.map(|_| ());
+    let errors = [step, hook.await.map(|_| ()), child.await, beat.await.map(|_| ())];
+    Ok(errors.into_iter().map(|error| error.unwrap_err().to_string()[..10].to_owned()).collect())
+}
+
+#[test]
+fn a_timeout_that_is_no_duration_is_the_operations_failure() {
+    check(
+        bad_timeouts,
+        "",
+        expect![[r#"
+            - run_completed ["`later` is","`soon` is ","`never` is","`?` is not"]
+        "#]],
+    );
+}
