@@ -14,18 +14,23 @@ mod look;
 
 mod explain;
 
+use std::borrow::{Borrow, Cow};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::limits::HEADERS_BYTES_MAX;
-use outlast_core::{Codec, Headers, MessageBody, MessageId, NewMessage, PlainJson, RunId, World, WorldError};
+use outlast_core::{
+    Codec, Headers, MessageBody, MessageId, NewMessage, Payload, PlainJson, RunId, World, WorldError,
+};
 use serde::de::DeserializeOwned;
 
 use crate::clock::pause;
 use crate::error::Error;
 use crate::ids;
+use crate::json::IntoJson;
+use crate::workflow::WorkflowHandle;
 
 pub use control::Cancel;
 pub use explain::{Attempting, Because, Explanation, JoinedWorker, Waiting};
@@ -34,6 +39,8 @@ pub use list::ListCall;
 pub use send::SendCall;
 pub use start::StartCall;
 pub use start_many::StartManyCall;
+
+use start::Form;
 
 /// How often a call is repeated, with the same ids, when the world does not answer.
 const TRIES: u32 = 5;
@@ -85,6 +92,80 @@ impl Client {
     pub fn with_codec(mut self, codec: impl Codec + 'static) -> Self {
         self.codec = Arc::new(codec);
         self
+    }
+
+    /// Starts a run. Await the builder; when that returns, the start survives any crash.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn invoice(ctx: Context, order: u64) -> Result<(), Error> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let client = Client::new(outlast::open("memory:").await?);
+    /// let run = client
+    ///     .start(invoice, 42)
+    ///     .key("invoice-42") // a second start with this key returns this run
+    ///     .tag("customer", "ada") // to be found by
+    ///     .after("1h") // it begins in an hour
+    ///     .deadline("3d") // and is told to stop if it has not ended in three days
+    ///     .await?;
+    /// assert!(run.is_new());
+    /// assert!(!client.start(invoice, 42).key("invoice-42").await?.is_new());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`, with what the workflow's `check` says, when it refuses the input, or when a choice makes
+    /// no sense; `Limit` when the input, key or tags are past a limit; `Conflict` when the key names a run
+    /// of another workflow or input; `Unavailable` when the world does not answer.
+    pub fn start<H, M>(&self, workflow: H, input: impl Borrow<H::Input>) -> StartCall<'_, H::Output>
+    where
+        H: WorkflowHandle<M>,
+    {
+        let input = input.borrow();
+        let input = workflow.check(input).and_then(|()| Ok(Payload::json(input)?));
+        StartCall::new(self, Form::new(workflow.name().into(), workflow.version()), input)
+    }
+
+    /// Starts a run of a workflow that is known by its name only, with JSON as input: a text or a
+    /// [`serde_json::Value`].
+    ///
+    /// When a worker of this process has the code, the input must be one of the workflow: it is decoded
+    /// and checked before anything is written. Otherwise the worker that takes the run finds out, and the
+    /// run fails.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[workflow]
+    /// async fn greet(ctx: Context, name: String, times: usize) -> Result<String, Error> {
+    ///     Ok(format!("hello {name}, ").repeat(times))
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register(greet).start().await?;
+    /// # let client = Client::new(world);
+    /// let run = client.start_json("greet", 1, r#"["Ada", 2]"#).key("greeting-7").await?;
+    /// assert_eq!(run.output().await?, "hello Ada, hello Ada, ");
+    ///
+    /// let error = client.start_json("greet", 1, r#"["Ada"]"#).await.unwrap_err();
+    /// assert!(error.to_string().starts_with("the input of workflow `greet` does not fit: "));
+    /// # worker.stop().await }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` when the text is not JSON, or not an input of the workflow; those of
+    /// [`start`](Self::start).
+    pub fn start_json(
+        &self,
+        workflow: impl Into<String>,
+        version: u32,
+        input: impl IntoJson,
+    ) -> StartCall<'_, serde_json::Value> {
+        StartCall::new(self, Form::new(Cow::Owned(workflow.into()), version), input.into_json()).unchecked()
     }
 
     /// A run that was started before, by its id. It is not looked up: calls on it say if there is none.
