@@ -101,9 +101,9 @@ impl Client {
     /// ```
     /// # use outlast::prelude::*;
     /// #[workflow]
-    /// async fn remind(ctx: Context) -> Result<&'static str, Error> {
+    /// async fn remind(ctx: Context) -> Result<String, Error> {
     ///     ctx.sleep("3d").await?;
-    ///     Ok("do not forget")
+    ///     Ok("do not forget".into())
     /// }
     ///
     /// # #[tokio::main(flavor = "current_thread")]

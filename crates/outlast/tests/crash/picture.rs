@@ -36,7 +36,8 @@ impl Picture {
     /// Opens the file and reads it all.
     pub(crate) fn take(place: &Place) -> Self {
         block_on(async {
-            let client = Client::new(outlast::open(&place.url()).await?);
+            let world = outlast::open(&place.url()).await?;
+            let client = Client::new(world.clone());
             let query = RunQuery { order: Order::OldestFirst, ..RunQuery::default() };
             let mut runs = BTreeMap::new();
             for view in client.runs(query).await?.runs {
@@ -45,7 +46,8 @@ impl Picture {
                 let before = runs.insert(key, Pictured { view, history });
                 assert!(before.is_none(), "each key yields one run");
             }
-            Ok(Self { runs, counts: client.counts().await?, workers: client.workers().await?.len() })
+            // The world's own list has sessions that are over, too.
+            Ok(Self { runs, counts: client.counts().await?, workers: world.workers().await?.len() })
         })
     }
 
