@@ -95,6 +95,15 @@ impl RunId {
     }
 }
 
+impl MessageId {
+    /// The id of the answer to a turn's child: the same whenever the turn is tried.
+    pub fn of_answer(turn: TurnId, index: usize) -> Self {
+        // Spread over all the bits: the ids around the turn's own may name other messages.
+        let spread = (index as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        Self(turn.0 ^ (spread >> 48))
+    }
+}
+
 /// The finalizer of SplitMix64: every bit of the input changes half of the output's.
 fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -80,7 +80,7 @@ pub trait World: Send + Sync + std::fmt::Debug {
     ///
     /// A stuck run keeps its messages and stays stuck. A message that
     /// [needs no code](crate::MessageBody::needs_no_code) makes a run ready for every worker, a stuck
-    /// one too, whichever build left it so.
+    /// one too, whichever build left it so; so does one that came before the run got stuck.
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64>;
 
     /// The messages behind position `after`, in order, at most

@@ -2,7 +2,7 @@
 
 use outlast_core::refusal::{child_exists, child_refused};
 use outlast_core::{
-    Beyond, Headers, MessageBody, MessageId, NewChild, NewMessage, Started, Then, Timestamp, Turn, TurnId,
+    Beyond, Headers, MessageBody, MessageId, NewChild, NewMessage, Started, Then, Timestamp, Turn,
 };
 
 use crate::state::{Effects, State};
@@ -19,7 +19,7 @@ impl State {
         for (index, child) in beyond.children.into_iter().enumerate() {
             let answer = self.start_child(child, now, effects);
             if let Some(body) = answer.filter(|_| !matches!(turn.then, Then::End(_))) {
-                let id = answer_id(turn.id, index);
+                let id = MessageId::of_answer(turn.id, index);
                 self.tell(NewMessage { id, run: turn.run, body, headers: Headers::new() }, now, effects);
             }
         }
@@ -47,11 +47,4 @@ impl State {
     fn tell(&mut self, message: NewMessage, now: Timestamp, effects: &mut Effects) {
         let _dropped = self.send(message, now, effects);
     }
-}
-
-/// The id of the answer to a turn's child: the same whenever the turn is tried.
-fn answer_id(turn: TurnId, index: usize) -> MessageId {
-    // Spread over all the bits: the ids around the turn's own may name other messages.
-    let spread = (index as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-    MessageId::from_bits(turn.bits() ^ (spread >> 48))
 }

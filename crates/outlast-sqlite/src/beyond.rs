@@ -1,9 +1,7 @@
 //! What a turn does beyond its own history: children, messages to other runs, tags.
 
 use outlast_core::refusal::{child_exists, child_refused};
-use outlast_core::{
-    Beyond, Headers, MessageBody, MessageId, NewMessage, Started, Tags, Then, TurnId, WorldError,
-};
+use outlast_core::{Beyond, Headers, MessageBody, MessageId, NewMessage, Started, Tags, Then, WorldError};
 
 use crate::error::Refusal;
 use crate::message::NewLetter;
@@ -45,7 +43,7 @@ pub(crate) fn reach(tx: &mut Tx<'_>, new: &NewTurn, beyond: &NewBeyond) -> Resul
     for (index, child) in beyond.children.iter().enumerate() {
         let answer = start_child(tx, child)?;
         if let Some(body) = answer.filter(|_| !ends) {
-            let (id, run, headers) = (answer_id(new.turn.id, index), new.turn.run, Headers::new());
+            let (id, run, headers) = (MessageId::of_answer(new.turn.id, index), new.turn.run, Headers::new());
             tell(tx, &NewLetter::encode(NewMessage { id, run, body, headers })?)?;
         }
     }
@@ -74,11 +72,4 @@ fn tell(tx: &mut Tx<'_>, letter: &NewLetter) -> Result<(), Refusal> {
         Err(Refusal::Store(error)) => Err(error.into()),
         Ok(_) | Err(Refusal::World(_)) => Ok(()),
     }
-}
-
-/// The id of the answer to a turn's child: the same whenever the turn is tried.
-fn answer_id(turn: TurnId, index: usize) -> MessageId {
-    // Spread over all the bits: the ids around the turn's own may name other messages.
-    let spread = (index as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-    MessageId::from_bits(turn.bits() ^ (spread >> 48))
 }
