@@ -48,14 +48,14 @@ async fn main() -> Result<(), Error> {
 
     println!("2. One of three fails: its error is the parent's, and the parent's end cancels the others.");
     let run = client.start(order, vec![12, 13, 14]).await?;
-    println!("    {}", run.output().await.unwrap_err());
+    println!("    {}", run.output().await.expect_err("parcel 13 never arrives"));
 
     println!("3. A child that takes too long.");
     let run = client.start(hurry, ()).await?;
     println!("    {}", run.output().await?);
     let child = client.list().parent(run.id()).await?.runs.remove(0);
     let ended = client.handle::<Vec<String>>(child.id).output().await;
-    println!("    the order: {}", ended.unwrap_err());
+    println!("    the order: {}", ended.expect_err("it was cancelled"));
     let family = client.list().root(run.id()).await?.runs;
     println!("    {} runs of one root", family.len());
 
