@@ -253,6 +253,8 @@ pub struct ChildStarted {
     pub timeout_at: Option<Timestamp>,
     /// What becomes of it when the parent ends first.
     pub on_parent_end: ParentEnd,
+    /// Whether nobody awaits its end.
+    pub is_detached: bool,
 }
 
 impl Event {

@@ -11,7 +11,7 @@ use crate::event::{ChildStarted, Event, OpNumber, TurnRecord};
 use crate::failure::{Failure, FailureKind};
 use crate::id::RunId;
 use crate::payload::{Payload, PayloadError};
-use crate::run::{ParentEnd, Status, Tags};
+use crate::run::{Status, Tags};
 use crate::time::Timestamp;
 
 /// One operation of a run as its history shows it.
@@ -374,7 +374,7 @@ fn start_child(view: &mut OperationView, child: &ChildStarted) {
     view.child = Some(child.run);
     view.input = Some(child.input.clone());
     view.until = child.timeout_at;
-    if child.on_parent_end == ParentEnd::Abandon && child.key.is_none() {
+    if child.is_detached && child.key.is_none() {
         view.status = OperationStatus::Abandoned;
     }
 }

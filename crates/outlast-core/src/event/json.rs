@@ -165,6 +165,9 @@ fn write_child_started(child: &ChildStarted, object: &mut Object<'_>) {
         object.number("timeout_at", at.as_micros());
     }
     object.text("on_parent_end", child.on_parent_end.as_str());
+    if child.is_detached {
+        object.json("detached", &true);
+    }
 }
 
 /// A JSON object being written.
@@ -284,6 +287,7 @@ struct Fields<'a> {
     root: Option<RunId>,
     deadline: Option<Timestamp>,
     on_parent_end: Option<ParentEnd>,
+    detached: Option<bool>,
 }
 
 fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
@@ -404,6 +408,7 @@ fn read_child(fields: Fields<'_>, need: &Need<'_>) -> Result<Event, EventError> 
             input: need.payload("input", fields.input, &fields.codec)?,
             timeout_at: fields.timeout_at,
             on_parent_end: need.field("on_parent_end", fields.on_parent_end)?,
+            is_detached: fields.detached.unwrap_or_default(),
         })),
         "child_detached" => Event::ChildDetached { op: op?, run: need.field("run", fields.run)? },
         "child_completed" => {

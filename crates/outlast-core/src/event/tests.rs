@@ -74,6 +74,7 @@ fn child_examples() -> Vec<Event> {
         input: Payload::null(),
         timeout_at: None,
         on_parent_end: ParentEnd::Cancel,
+        is_detached: false,
     };
     vec![
         Event::ChildStarted(Box::new(child.clone())),
@@ -88,6 +89,7 @@ fn child_examples() -> Vec<Event> {
         Event::ChildStarted(Box::new(ChildStarted {
             input: Payload::coded("aes-1", vec![7]),
             on_parent_end: ParentEnd::Abandon,
+            is_detached: true,
             ..child
         })),
         Event::ChildDetached { op, run: RunId::from_bits(9) },
@@ -492,8 +494,9 @@ fn any_child_started() -> impl Strategy<Value = Event> {
     let at = any::<i64>().prop_map(Timestamp::from_micros);
     let ends = prop::sample::select(vec![ParentEnd::Cancel, ParentEnd::Wait, ParentEnd::Abandon]);
     let numbers = (any::<u32>(), any::<u32>(), any_run());
+    let ends = (ends, any::<bool>());
     (name, numbers, prop::option::of(any_text()), any_payload(), prop::option::of(at), ends).prop_map(
-        |(workflow, (op, version, run), key, input, timeout_at, on_parent_end)| {
+        |(workflow, (op, version, run), key, input, timeout_at, (on_parent_end, is_detached))| {
             let op = OpNumber(op);
             Event::ChildStarted(Box::new(ChildStarted {
                 op,
@@ -504,6 +507,7 @@ fn any_child_started() -> impl Strategy<Value = Event> {
                 input,
                 timeout_at,
                 on_parent_end,
+                is_detached,
             }))
         },
     )

@@ -4,6 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::id::{MessageId, TurnId};
+use crate::run::ParentEnd;
 
 const PAUSE: i64 = 10;
 
@@ -96,6 +97,7 @@ fn child(op: u32, on_parent_end: ParentEnd, key: Option<&str>) -> Event {
         input: payload(1),
         timeout_at: Some(second(90)),
         on_parent_end,
+        is_detached: on_parent_end == ParentEnd::Abandon,
     }))
 }
 

@@ -107,6 +107,7 @@ impl Cell {
             input,
             timeout_at: child.timeout_at,
             on_parent_end: child.on_parent_end,
+            is_detached: child.is_detached,
         };
         let (is_detached, digest) = (child.is_detached, child.digest);
         let key = child.key.clone().map(|text| StartKey { text, digest, window: None });

@@ -16,7 +16,9 @@ pub(super) fn is_same(recorded: &Event, asked: &Event, was: &[&str]) -> bool {
         | (Event::ValueRecorded { name: then, .. }, Event::ValueRecorded { name: today, .. }) => {
             then == today
         }
-        (Event::ChildStarted(then), Event::ChildStarted(today)) => then.workflow == today.workflow,
+        (Event::ChildStarted(then), Event::ChildStarted(today)) => {
+            then.workflow == today.workflow && then.is_detached == today.is_detached
+        }
         _ => true,
     }
 }
@@ -52,6 +54,7 @@ pub(super) fn words(event: &Event, now: Timestamp) -> String {
         Event::HookOpened { name, .. } => format!("hook `{name}`"),
         Event::HookClosed { op } => format!("the drop of hook operation {op}"),
         Event::ValueRecorded { name, .. } => format!("value `{name}`"),
+        Event::ChildStarted(child) if child.is_detached => format!("abandoned child `{}`", child.workflow),
         Event::ChildStarted(child) => format!("child `{}`", child.workflow),
         Event::ChildDropped { op } => format!("the drop of child operation {op}"),
         Event::TagsSet { tags, .. } => {

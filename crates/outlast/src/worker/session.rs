@@ -213,7 +213,8 @@ impl Session {
             return Err(start);
         }
         let mut live = self.live.lock();
-        if live.by_run.len() + live.set_aside >= self.settings.live_max {
+        let is_known = live.by_run.contains_key(&start.run);
+        if is_known || live.by_run.len() + live.set_aside >= self.settings.live_max {
             return Err(start);
         }
         let (answer, answered) = oneshot::channel();

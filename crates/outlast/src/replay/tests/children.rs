@@ -256,7 +256,7 @@ fn an_abandoned_child_is_there_at_once() {
         forgets,
         "",
         expect![[r#"
-            0 child_started ship 3 abandon
+            0 child_started ship 3 abandon detached
             - run_completed true
             starts 0 ship 3, not awaited
         "#]],
@@ -275,7 +275,7 @@ fn an_abandoned_child_with_a_key_is_the_run_that_the_key_names() {
         forgets_by_key,
         "",
         expect![[r#"
-            0 child_started ship 3 abandon
+            0 child_started ship 3 abandon detached
             waits for 0 child ship
             starts 0 ship 3, not awaited, wants an answer
         "#]],
@@ -283,7 +283,7 @@ fn an_abandoned_child_with_a_key_is_the_run_that_the_key_names() {
     check(
         forgets_by_key,
         "
-        0 child_started ship 3 abandon
+        0 child_started ship 3 abandon detached
         0 child_detached 9
         ",
         expect![[r#"

@@ -120,7 +120,10 @@ fn child_started(op: OpNumber, rest: &str, now: Timestamp) -> Event {
     let mut words = rest.split_whitespace();
     let (workflow, input) = (words.next().unwrap(), payload(words.next().unwrap_or_default()));
     let on_parent_end = serde_json::from_value(words.next().unwrap_or("cancel").into()).unwrap();
-    let timeout_at = words.next().map(|timeout| now.plus(timeout.into_duration().unwrap()));
+    let timeout_at = words
+        .next()
+        .filter(|word| *word != "detached")
+        .map(|timeout| now.plus(timeout.into_duration().unwrap()));
     Event::ChildStarted(Box::new(ChildStarted {
         op,
         run: RunId::of_child(RUN, op.0, now),
@@ -130,6 +133,7 @@ fn child_started(op: OpNumber, rest: &str, now: Timestamp) -> Event {
         input,
         timeout_at,
         on_parent_end,
+        is_detached: rest.ends_with("detached"),
     }))
 }
 
@@ -162,7 +166,8 @@ pub(super) fn line(event: &Event, now: Timestamp) -> String {
         Event::ChildStarted(child) => {
             let until = child.timeout_at.map_or(String::new(), |at| text_of(at, now));
             let (workflow, input, end) = (&child.workflow, &child.input, child.on_parent_end.as_str());
-            format!("{workflow} {input:?} {end} {until}")
+            let detached = if child.is_detached { "detached" } else { "" };
+            format!("{workflow} {input:?} {end} {until}{detached}")
         }
         Event::TagsSet { tags, .. } => format!("{tags:?}"),
         Event::StepFailed { failure, .. }
