@@ -1,0 +1,109 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use super::{kills, life};
+
+/// Breaks the engine on purpose, and checks that nothing is lost or doubled.
+#[derive(Debug, Parser)]
+#[command(name = "outlast-chaos", args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(flatten)]
+    chaos: Chaos,
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Chaos {
+    /// The world to break
+    #[arg(long, value_enum, default_value = "sqlite")]
+    world: WorldKind,
+    /// How many workers are killed
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    kills: u32,
+    /// What repeats the fates of the workers and the transfers [default: by chance, and printed]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where to put the files [default: where temporary files are]
+    #[arg(long, value_name = "PATH")]
+    folder: Option<PathBuf>,
+}
+
+/// The worlds that can be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum WorldKind {
+    /// One file, several processes.
+    Sqlite,
+}
+
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// A worker of the kill loop.
+    #[command(hide = true)]
+    Worker(life::Orders),
+}
+
+/// What the program is told to do.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Order {
+    Kills(kills::Plan),
+    Worker(life::Orders),
+}
+
+/// Reads the arguments. Ends the process with code 2 and a message when they make no sense.
+pub(crate) fn parse() -> Order {
+    parse_from(std::env::args_os()).unwrap_or_else(|error| error.exit())
+}
+
+fn parse_from<T: Into<std::ffi::OsString> + Clone>(
+    arguments: impl IntoIterator<Item = T>,
+) -> Result<Order, clap::Error> {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    let cli = Cli::from_arg_matches(&command.try_get_matches_from_mut(arguments)?)?;
+    let Chaos { world: WorldKind::Sqlite, kills, seed, folder } = cli.chaos;
+    Ok(match cli.part {
+        Some(Part::Worker(orders)) => Order::Worker(orders),
+        None => Order::Kills(kills::Plan { kills, seed: seed.unwrap_or_else(|| fastrand::u64(..)), folder }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(arguments: &str) -> Result<Order, String> {
+        let arguments = std::iter::once("chaos").chain(arguments.split_whitespace());
+        parse_from(arguments).map_err(|error| {
+            assert_eq!(error.exit_code(), 2, "{error}");
+            error.to_string()
+        })
+    }
+
+    #[test]
+    fn without_arguments_there_are_200_kills_by_a_seed_of_chance() {
+        let Ok(Order::Kills(plan)) = order("") else { panic!("the kill loop is the default") };
+        assert_eq!((plan.kills, plan.folder), (200, None));
+    }
+
+    #[test]
+    fn a_seed_is_taken_as_it_is() {
+        let plan = kills::Plan { kills: 3, seed: 7, folder: Some("x".into()) };
+        assert_eq!(order("--world sqlite --kills 3 --seed 7 --folder x"), Ok(Order::Kills(plan)));
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_with_what_is() {
+        let cases = [
+            ("--world oracle", "[possible values: sqlite]"),
+            ("--kills 0", "0 is not in 1..=100000"),
+            ("--seed many", "invalid value 'many'"),
+        ];
+        for (arguments, said) in cases {
+            let error = order(arguments).unwrap_err();
+            assert!(error.contains(said), "{arguments}: {error}");
+        }
+    }
+}
