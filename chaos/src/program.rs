@@ -3,6 +3,7 @@
 mod cli;
 
 mod kills;
+mod power;
 
 mod bank;
 mod transfer;
@@ -28,6 +29,7 @@ type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 pub(crate) fn main() -> ExitCode {
     let done = match cli::parse() {
         cli::Order::Kills(plan) => block_on(kills::run(&plan)),
+        cli::Order::Power(plan) => block_on(power::run(&plan)),
         cli::Order::Worker(orders) => block_on(life::live(&orders)),
     };
     match done {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use super::{kills, life};
+use super::{kills, life, power};
 
 /// Breaks the engine on purpose, and checks that nothing is lost or doubled.
 #[derive(Debug, Parser)]
@@ -24,6 +24,15 @@ struct Chaos {
     /// How many workers are killed
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     kills: u32,
+    /// Cut the power instead: look at what the disk may hold at random instants under load
+    #[arg(long, conflicts_with = "kills")]
+    power: bool,
+    /// How many power cuts of each kind
+    #[arg(long, default_value_t = 50, requires = "power", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    cuts: u32,
+    /// When commits wait for the disk: with `normal` cuts lose commits, and this must find it
+    #[arg(long, value_enum, default_value = "full", requires = "power")]
+    sync: power::Sync,
     /// What repeats the fates of the workers and the transfers [default: by chance, and printed]
     #[arg(long)]
     seed: Option<u64>,
@@ -50,6 +59,7 @@ enum Part {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Order {
     Kills(kills::Plan),
+    Power(power::Plan),
     Worker(life::Orders),
 }
 
@@ -63,10 +73,12 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(
 ) -> Result<Order, clap::Error> {
     let mut command = Cli::command().disable_help_subcommand(true);
     let cli = Cli::from_arg_matches(&command.try_get_matches_from_mut(arguments)?)?;
-    let Chaos { world: WorldKind::Sqlite, kills, seed, folder } = cli.chaos;
+    let Chaos { world: WorldKind::Sqlite, kills, power, cuts, sync, seed, folder } = cli.chaos;
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     Ok(match cli.part {
         Some(Part::Worker(orders)) => Order::Worker(orders),
-        None => Order::Kills(kills::Plan { kills, seed: seed.unwrap_or_else(|| fastrand::u64(..)), folder }),
+        None if power => Order::Power(power::Plan { cuts, seed, sync, folder }),
+        None => Order::Kills(kills::Plan { kills, seed, folder }),
     })
 }
 
@@ -95,11 +107,19 @@ mod tests {
     }
 
     #[test]
+    fn the_power_is_cut_as_often_as_told() {
+        let plan = power::Plan { cuts: 9, seed: 7, sync: power::Sync::Full, folder: None };
+        assert_eq!(order("--power --cuts 9 --seed 7"), Ok(Order::Power(plan)));
+    }
+
+    #[test]
     fn what_is_not_known_is_refused_with_what_is() {
         let cases = [
             ("--world oracle", "[possible values: sqlite]"),
             ("--kills 0", "0 is not in 1..=100000"),
             ("--seed many", "invalid value 'many'"),
+            ("--power --kills 3", "cannot be used with"),
+            ("--cuts 3", "--power"),
         ];
         for (arguments, said) in cases {
             let error = order(arguments).unwrap_err();
