@@ -4,6 +4,7 @@ mod cli;
 
 mod kills;
 mod power;
+mod soak;
 
 mod bank;
 mod transfer;
@@ -30,6 +31,7 @@ pub(crate) fn main() -> ExitCode {
     let done = match cli::parse() {
         cli::Order::Kills(plan) => block_on(kills::run(&plan)),
         cli::Order::Power(plan) => block_on(power::run(&plan)),
+        cli::Order::Soak(plan) => block_on(soak::run(&plan)),
         cli::Order::Worker(orders) => block_on(life::live(&orders)),
     };
     match done {

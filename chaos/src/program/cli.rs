@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use super::{kills, life, power};
+use super::{kills, life, power, soak};
 
 /// Breaks the engine on purpose, and checks that nothing is lost or doubled.
 #[derive(Debug, Parser)]
@@ -50,6 +50,8 @@ enum WorldKind {
 
 #[derive(Debug, Subcommand)]
 enum Part {
+    /// Mixed load for a long time, and a verdict on what grew
+    Soak(soak::Plan),
     /// A worker of the kill loop.
     #[command(hide = true)]
     Worker(life::Orders),
@@ -60,6 +62,7 @@ enum Part {
 pub(crate) enum Order {
     Kills(kills::Plan),
     Power(power::Plan),
+    Soak(soak::Plan),
     Worker(life::Orders),
 }
 
@@ -77,6 +80,7 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     Ok(match cli.part {
         Some(Part::Worker(orders)) => Order::Worker(orders),
+        Some(Part::Soak(plan)) => Order::Soak(plan),
         None if power => Order::Power(power::Plan { cuts, seed, sync, folder }),
         None => Order::Kills(kills::Plan { kills, seed, folder }),
     })
@@ -113,6 +117,11 @@ mod tests {
     }
 
     #[test]
+    fn a_soak_takes_half_an_hour_unless_told() {
+        assert_eq!(order("soak"), Ok(Order::Soak(soak::Plan { minutes: 30.0, tick: 10, folder: None })));
+    }
+
+    #[test]
     fn what_is_not_known_is_refused_with_what_is() {
         let cases = [
             ("--world oracle", "[possible values: sqlite]"),
@@ -120,6 +129,7 @@ mod tests {
             ("--seed many", "invalid value 'many'"),
             ("--power --kills 3", "cannot be used with"),
             ("--cuts 3", "--power"),
+            ("soak --minutes 0", "from 0.01 to 100000"),
         ];
         for (arguments, said) in cases {
             let error = order(arguments).unwrap_err();
