@@ -75,8 +75,9 @@ impl Picture {
             checks
                 .that(view.status.is_final(), || format!("run {key} is {}: {:?}", view.status, view.waits))?;
             checks.that(view.owner.is_none(), || format!("run {key} has ended, but is held"))?;
+            // A run may end before it reads what was sent to it meanwhile.
             let (sent, consumed) = (view.sent, view.consumed);
-            checks.that(sent == consumed, || format!("run {key} has read {consumed} of {sent} messages"))?;
+            checks.that(consumed <= sent, || format!("run {key} has read {consumed} of {sent} messages"))?;
         }
         Ok(())
     }

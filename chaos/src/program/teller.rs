@@ -93,9 +93,12 @@ impl Teller {
         let run = self.client.start(transfer, &order).key(order.key()).await?;
         self.note_start(order.key())?;
         if order.manner == Manner::Approved && order.id.is_multiple_of(3) {
-            // Before anyone waits for it, most of the time.
-            run.send(APPROVAL, &true).await?;
-            self.books.acks.note(&Ack::Sent(order.key()))?;
+            // Before anyone waits for it, most of the time; a refused debit may have ended it already.
+            match run.send(APPROVAL, &true).await {
+                Ok(()) => self.books.acks.note(&Ack::Sent(order.key()))?,
+                Err(error) if error.is_conflict() => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ pub(super) struct Gauge {
 /// One line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
-    at: Duration,
+    pub(super) at: Duration,
     pub(super) runs_per_s: f64,
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
@@ -26,9 +26,9 @@ pub(super) struct Sample {
     pub(super) descriptors: f64,
     pub(super) log_mib: f64,
     pub(super) file_mib: f64,
-    open: u64,
-    ended: u64,
-    pruned: u64,
+    pub(super) open: u64,
+    pub(super) ended: u64,
+    pub(super) pruned: u64,
 }
 
 impl Gauge {

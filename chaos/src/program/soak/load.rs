@@ -35,22 +35,22 @@ pub(super) fn worker(world: Arc<dyn World>) -> WorkerBuilder<()> {
 
 #[workflow]
 async fn short(ctx: Context, number: u64) -> Result<u64, Error> {
-    let one = ctx.step(add, &number).await?;
-    let two = ctx.step(add, &one).await?;
-    ctx.step(add, &two).await
+    let one = ctx.step(add, number).await?;
+    let two = ctx.step(add, one).await?;
+    ctx.step(add, two).await
 }
 
 #[workflow]
 async fn sleeper(ctx: Context, millis: u64) -> Result<u64, Error> {
     ctx.sleep(Duration::from_millis(millis)).await?;
-    ctx.step(add, &millis).await
+    ctx.step(add, millis).await
 }
 
 #[workflow]
 async fn asks(ctx: Context, number: u64) -> Result<u64, Error> {
     ctx.tag("asks", &(number % 10).to_string())?;
     let answer = ctx.hook::<u64>("answer").timeout("1h").await;
-    ctx.step(add, &number).await?;
+    ctx.step(add, number).await?;
     answer
 }
 
@@ -62,7 +62,7 @@ async fn family(ctx: Context, number: u64) -> Result<u64, Error> {
 
 #[workflow]
 async fn flaky(ctx: Context, number: u64) -> Result<u64, Error> {
-    ctx.step(stumble, &number).await
+    ctx.step(stumble, number).await
 }
 
 #[workflow]
@@ -188,31 +188,31 @@ struct Turn {
 
 async fn do_short(turn: Turn) -> Result<()> {
     let began = SystemClock.now();
-    let output = turn.client.start(short, &turn.number).await?.output().await?;
+    let output = turn.client.start(short, turn.number).await?.output().await?;
     turn.shared.times.lock().short.push(SystemClock.now().since(began));
     expect(output, turn.number + 3)
 }
 
 async fn do_sleeper(turn: Turn) -> Result<()> {
     let millis = 500 + turn.number * 7_919 % 4_000;
-    let run = turn.client.start(sleeper, &millis).await?;
+    let run = turn.client.start(sleeper, millis).await?;
     expect(run.output().await?, millis + 1)
 }
 
 async fn do_hook(turn: Turn) -> Result<()> {
-    let run = turn.client.start(asks, &turn.number).await?;
+    let run = turn.client.start(asks, turn.number).await?;
     pass(Duration::from_millis(turn.number * 7_919 % 400)).await;
     run.send("answer", &turn.number).await?;
     expect(run.output().await?, turn.number)
 }
 
 async fn do_family(turn: Turn) -> Result<()> {
-    let run = turn.client.start(family, &turn.number).await?;
+    let run = turn.client.start(family, turn.number).await?;
     expect(run.output().await?, 4 * turn.number + 18)
 }
 
 async fn do_cancel(turn: Turn) -> Result<()> {
-    let run = turn.client.start(asks, &turn.number).await?;
+    let run = turn.client.start(asks, turn.number).await?;
     pass(Duration::from_millis(turn.number * 7_919 % 300)).await;
     run.cancel("enough").await?;
     match run.output().await {
@@ -222,7 +222,7 @@ async fn do_cancel(turn: Turn) -> Result<()> {
 }
 
 async fn do_flaky(turn: Turn) -> Result<()> {
-    let run = turn.client.start(flaky, &turn.number).await?;
+    let run = turn.client.start(flaky, turn.number).await?;
     expect(run.output().await?, turn.number + 1)
 }
 
