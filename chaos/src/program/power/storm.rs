@@ -15,8 +15,9 @@ use super::disk::{Cut, Deed};
 use super::inspect::inspect;
 use super::{Plan, TOGETHER, Tally, recorder};
 
-/// How much is recorded: enough for some checkpoints, which come every thousand pages.
-const DEEDS_MAX: usize = 12_000;
+/// How much is recorded: enough for some checkpoints, which come every thousand pages; more for more cuts.
+const DEEDS: std::ops::Range<usize> = 4_000..16_000;
+const DEEDS_PER_CUT: usize = 200;
 
 /// How long that may take.
 const RECORDING_MAX: Duration = Duration::from_secs(60);
@@ -77,7 +78,8 @@ async fn record(place: &Place, plan: &Plan) -> Result<Vec<Deed>> {
     let worker = worker(world.clone(), Branch { books: books.clone(), life: 0 }).start().await?;
     let mut teller = Teller::new(world, books, plan.seed);
     let until = SystemClock.now().plus(RECORDING_MAX);
-    while recorder::len() < DEEDS_MAX {
+    let enough = DEEDS.end.min(DEEDS.start + DEEDS_PER_CUT * plan.cuts as usize);
+    while recorder::len() < enough {
         if SystemClock.now() > until {
             return Err(
                 format!("only {} deeds were recorded within {RECORDING_MAX:?}", recorder::len()).into()
