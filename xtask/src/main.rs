@@ -4,8 +4,10 @@
 
 mod bench;
 mod cargo;
+mod chaos;
 mod ci;
 mod error;
+mod program;
 mod report;
 mod setup;
 mod test;
@@ -27,6 +29,8 @@ struct Task {
 const TASKS: &[Task] = &[
     Task { name: "test", help: test::HELP, run: test::run },
     Task { name: "bench", help: bench::HELP, run: bench::run },
+    Task { name: "chaos", help: chaos::CHAOS_HELP, run: chaos::chaos },
+    Task { name: "soak", help: chaos::SOAK_HELP, run: chaos::soak },
     Task { name: "ci", help: ci::HELP, run: ci::run },
     Task { name: "tidy", help: tidy::HELP, run: tidy::run },
     Task { name: "help", help: "help\n    Say this.", run: |_, _| help() },

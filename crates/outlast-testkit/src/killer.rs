@@ -26,6 +26,7 @@ pub struct KillerWorld {
     inner: Arc<dyn World>,
     passed: AtomicU64,
     deadly: u64,
+    taken_over: AtomicU64,
 }
 
 impl KillerWorld {
@@ -36,12 +37,17 @@ impl KillerWorld {
 
     /// A world that kills its process at this point, counted from 1.
     pub fn deadly_at(inner: Arc<dyn World>, point: u64) -> Self {
-        Self { inner, passed: AtomicU64::new(0), deadly: point }
+        Self { inner, passed: AtomicU64::new(0), deadly: point, taken_over: AtomicU64::new(0) }
     }
 
     /// How many points were passed.
     pub fn points(&self) -> u64 {
         self.passed.load(Ordering::SeqCst)
+    }
+
+    /// How many runs were taken over from sessions whose workers are gone.
+    pub fn taken_over(&self) -> u64 {
+        self.taken_over.load(Ordering::SeqCst)
     }
 
     fn point(&self) {
@@ -118,6 +124,7 @@ impl World for KillerWorld {
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
         self.point();
         let answer = self.inner.takeover(session).await;
+        self.taken_over.fetch_add(*answer.as_ref().unwrap_or(&0), Ordering::SeqCst);
         self.point();
         answer
     }

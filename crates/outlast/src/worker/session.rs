@@ -124,7 +124,12 @@ impl Session {
             time: settings.session_time,
         };
         world.join(join).await?;
-        world.takeover(id).await?;
+        match world.takeover(id).await {
+            // Frozen since it joined, for so long that it was taken over itself. The first claim finds that
+            // out as well, and joins anew.
+            Ok(_) | Err(WorldError::Fenced(_)) => {}
+            Err(error) => return Err(error),
+        }
         let runtime = Handle::current();
         let (clock, cached_max) = (world.clock(), settings.cached_max);
         Ok(Arc::new(Self {

@@ -27,6 +27,7 @@ pub(super) enum Call {
     Held,
     Inbox,
     Leave,
+    Takeover,
 }
 
 enum Fault {
@@ -291,7 +292,7 @@ impl World for FaultyWorld {
     }
 
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
-        self.inner.takeover(session).await
+        self.faults.call(Call::Takeover, 1, self.inner.takeover(session)).await
     }
 
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {

@@ -13,6 +13,7 @@ on_every_world! {
     a_zombie_writes_nothing,
     a_zombie_forgets_its_run_and_tells_its_attempts_to_stop,
     a_worker_that_lost_its_session_joins_again,
+    a_worker_that_lost_its_session_while_it_started_joins_again,
     expiry_alone_changes_nothing,
     a_second_worker_does_not_run_a_live_step_again,
     a_run_that_crashes_its_worker_again_and_again_becomes_stuck_and_others_do_not,
@@ -139,6 +140,21 @@ async fn a_worker_that_lost_its_session_joins_again(rig: Rig) {
     let run = rig.client.start(one_note, ()).await.unwrap();
     assert_eq!(run.output().await.unwrap(), "done");
     assert_eq!(rig.status(elsewhere.id()).await, Status::Pending);
+}
+
+async fn a_worker_that_lost_its_session_while_it_started_joins_again(rig: Rig) {
+    let gate = rig.faults.hold(Call::Takeover);
+    let taken = async {
+        gate.arrived().await;
+        let frozen = rig.client.workers().await.unwrap().remove(0).session;
+        rig.world.leave(frozen).await.unwrap();
+        gate.open();
+        frozen
+    };
+    let (worker, frozen) = join!(rig.worker(one_note), taken);
+    let run = rig.client.start(one_note, ()).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), "done");
+    assert_ne!(worker.session(), frozen);
 }
 
 async fn expiry_alone_changes_nothing(rig: Rig) {

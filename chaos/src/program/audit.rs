@@ -1,0 +1,232 @@
+//! The audit: whether what the database says, what the bank did and what everyone was told agree.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use outlast::core::Event;
+use outlast::{Client, Status};
+
+use super::Result;
+use super::bank::{Entry, Leg};
+use super::picture::{Announced, Picture, Pictured};
+use super::place::{Ack, AttemptNote, Diary, Place};
+use super::report::Checks;
+use super::transfer::{Slip, Transfer};
+
+/// What the audit counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Audit {
+    pub(crate) runs: usize,
+    /// Attempts at steps.
+    pub(crate) attempts: usize,
+    /// Those made again, because whoever made them first was gone or lost its session.
+    pub(crate) repeated: usize,
+    /// Those that a frozen worker began after the outcome was recorded by another: it could not know.
+    pub(crate) late: usize,
+    pub(crate) entries: usize,
+}
+
+/// How often each life of a worker was gone: killed, cut off, or without its session.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gone {
+    times: BTreeMap<u32, usize>,
+    lost: BTreeSet<u32>,
+}
+
+impl Gone {
+    /// As the diary tells.
+    pub(crate) fn of(diary: &[Diary]) -> Self {
+        let mut gone = Self::default();
+        for note in diary {
+            match note {
+                Diary::Killed { life } => *gone.times.entry(*life).or_default() += 1,
+                Diary::Lost { life } => {
+                    *gone.times.entry(*life).or_default() += 1;
+                    gone.lost.insert(*life);
+                }
+                // Killed before it noticed, perhaps.
+                Diary::Frozen { life, .. } => drop(gone.lost.insert(*life)),
+                Diary::Born { .. } | Diary::Took { .. } => {}
+            }
+        }
+        gone
+    }
+
+    /// All who made attempts so far are gone.
+    pub(crate) fn and_all(mut self, attempts: &[AttemptNote]) -> Self {
+        for life in attempts.iter().map(|note| note.life).collect::<BTreeSet<_>>() {
+            *self.times.entry(life).or_default() += 1;
+        }
+        self
+    }
+}
+
+/// SQLite's own check of the file.
+pub(crate) fn check_file(place: &Place, checks: &mut Checks) -> Result<()> {
+    let connection = rusqlite::Connection::open(place.database())?;
+    let answer: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
+    checks.that(answer == "ok", || format!("SQLite says: {answer}"))
+}
+
+/// What was told or done before an instant is in the file as of that instant.
+pub(crate) fn check_told(place: &Place, picture: &Picture, checks: &mut Checks) -> Result<()> {
+    for ack in place.acks()? {
+        let (Ack::Started(key) | Ack::Sent(key) | Ack::Ended(key)) = &ack;
+        let run = picture.runs.get(key);
+        let is_so = run.is_some_and(|run| match ack {
+            Ack::Started(_) => true,
+            Ack::Sent(_) => run.view.sent > 0,
+            Ack::Ended(_) => run.view.status.is_final(),
+        });
+        checks.that(is_so, || format!("{ack:?} was acknowledged, but is lost"))?;
+    }
+    let announced = announced(picture);
+    for note in place.attempts()? {
+        let is_so = announced.contains_key(&(note.key.clone(), note.attempt));
+        checks.that(is_so, || format!("{note:?} came before the commit that announces it"))?;
+    }
+    Ok(())
+}
+
+/// Everything has ended, and every effect has happened once.
+pub(crate) async fn check_end(
+    place: &Place,
+    client: &Client,
+    seed: u64,
+    gone: &Gone,
+    checks: &mut Checks,
+) -> Result<Audit> {
+    check_file(place, checks)?;
+    let picture = Picture::take(client, checks).await?;
+    picture.check_end(checks)?;
+    check_told(place, &picture, checks)?;
+    let mut audit = Audit { runs: picture.runs.len(), ..Audit::default() };
+    check_attempts(&place.attempts()?, &picture, gone, checks, &mut audit)?;
+    check_money(&place.entries()?, &picture, seed, checks, &mut audit)?;
+    Ok(audit)
+}
+
+fn announced(picture: &Picture) -> BTreeMap<(String, u32), Announced> {
+    picture.runs.values().flat_map(Pictured::announced).collect()
+}
+
+/// Every attempt was made once, and again only when whoever made it was gone; none after its outcome
+/// was recorded, except by those who slept meanwhile.
+fn check_attempts(
+    notes: &[AttemptNote],
+    picture: &Picture,
+    gone: &Gone,
+    checks: &mut Checks,
+    audit: &mut Audit,
+) -> Result<()> {
+    let announced = announced(picture);
+    let mut made: BTreeMap<(String, u32), BTreeMap<u32, usize>> = BTreeMap::new();
+    for note in notes {
+        let attempt = (note.key.clone(), note.attempt);
+        if announced.get(&attempt).and_then(|told| told.ended).is_some_and(|ended| note.at > ended) {
+            let slept = gone.lost.contains(&note.life);
+            checks.that(slept, || format!("{note:?} was made after its outcome was recorded"))?;
+            audit.late += 1;
+        }
+        *made.entry(attempt).or_default().entry(note.life).or_default() += 1;
+    }
+    for (attempt, makers) in &made {
+        let unexplained =
+            |(life, count): (&u32, &usize)| count.saturating_sub(gone.times.get(life).copied().unwrap_or(0));
+        let once: usize = makers.iter().map(unexplained).sum();
+        checks
+            .that(once <= 1, || format!("attempt {attempt:?} was made again without a reason: {makers:?}"))?;
+        audit.repeated += makers.values().sum::<usize>() - 1;
+    }
+    for (attempt, told) in &announced {
+        let is_so = told.ended.is_none() || made.contains_key(attempt);
+        checks.that(is_so, || format!("attempt {attempt:?} has an outcome, but was never made"))?;
+    }
+    audit.attempts = notes.len();
+    Ok(())
+}
+
+/// No cent was made or lost, and each transfer did to the bank what its run says.
+fn check_money(
+    entries: &[Entry],
+    picture: &Picture,
+    seed: u64,
+    checks: &mut Checks,
+    audit: &mut Audit,
+) -> Result<()> {
+    audit.entries = entries.len();
+    let (mut keys, mut receipts) = (BTreeSet::new(), BTreeSet::new());
+    let mut legs: BTreeMap<u64, BTreeMap<Leg, &Entry>> = BTreeMap::new();
+    for entry in entries {
+        checks.that(keys.insert(&entry.key), || format!("the bank answered {} twice", entry.key))?;
+        if let Ok(receipt) = entry.answer {
+            checks.that(receipts.insert(receipt), || format!("receipt {receipt} was given twice"))?;
+        }
+        let before = legs.entry(entry.transfer).or_default().insert(entry.leg, entry);
+        checks.that(before.is_none(), || format!("{:?} of transfer {}: two", entry.leg, entry.transfer))?;
+    }
+    let sum: i64 = entries.iter().filter(|entry| entry.answer.is_ok()).map(|entry| entry.cents).sum();
+    checks.that(sum == 0, || format!("{sum} cents came from nowhere"))?;
+    for (key, run) in &picture.runs {
+        if let Some(id) = Transfer::id_of(key) {
+            let did = legs.remove(&id).unwrap_or_default();
+            check_transfer(&Transfer::numbered(seed, id), run, &did, checks)?;
+        } else {
+            check_batch(key, run, picture, checks)?;
+        }
+    }
+    checks.that(legs.is_empty(), || format!("the bank knows transfers that no run made: {legs:?}"))
+}
+
+fn check_transfer(
+    order: &Transfer,
+    run: &Pictured,
+    did: &BTreeMap<Leg, &Entry>,
+    checks: &mut Checks,
+) -> Result<()> {
+    for (leg, entry) in did {
+        let (account, cents) = match leg {
+            Leg::Debit => (order.from, -order.cents),
+            Leg::Credit => (order.to, order.cents),
+            Leg::Refund => (order.from, order.cents),
+        };
+        let is_so = (entry.account, entry.cents) == (account, cents);
+        checks.that(is_so, || format!("{entry:?} is not a part of {order:?}"))?;
+    }
+    let receipt = |leg| did.get(&leg).and_then(|entry| entry.answer.as_ref().ok()).copied();
+    let slip = output::<Slip>(run)?;
+    let (debit, credit, refund) = (receipt(Leg::Debit), receipt(Leg::Credit), receipt(Leg::Refund));
+    let is_so = match (run.view.status, &slip) {
+        (Status::Completed, Some(slip)) => {
+            slip.credit.is_some() != slip.refund.is_some()
+                && (Some(slip.debit), slip.credit, slip.refund) == (debit, credit, refund)
+        }
+        // Not enough money: the debit was refused, and nothing followed.
+        (Status::Failed, None) => did.len() == 1 && did.contains_key(&Leg::Debit) && debit.is_none(),
+        (Status::Cancelled, None) => credit.is_none() && debit.is_some() == refund.is_some(),
+        _ => false,
+    };
+    checks
+        .that(is_so, || format!("{order:?} is {} with {slip:?}, but the bank says {did:?}", run.view.status))
+}
+
+/// A batch has waited for all its transfers, and tells of each what it returned.
+fn check_batch(key: &str, run: &Pictured, picture: &Picture, checks: &mut Checks) -> Result<()> {
+    let slips: Vec<Option<Slip>> = output(run)?.ok_or_else(|| format!("{key} is {}", run.view.status))?;
+    let first: u64 = key.strip_prefix("batch-").ok_or("a run has a strange key")?.parse()?;
+    for (id, slip) in (first..).zip(&slips) {
+        let child = picture.runs.get(&format!("transfer-{id}"));
+        let child = child.ok_or_else(|| format!("transfer {id} of {key} is missing"))?;
+        let returned = output::<Slip>(child)?;
+        checks
+            .that(returned == *slip, || format!("{key} has {slip:?} of transfer {id}, not {returned:?}"))?;
+    }
+    Ok(())
+}
+
+fn output<T: serde::de::DeserializeOwned>(run: &Pictured) -> Result<Option<T>> {
+    let last = run.history.last().and_then(|turn| turn.events.last());
+    Ok(match last {
+        Some(Event::RunCompleted { output }) => Some(output.decode()?),
+        _ => None,
+    })
+}

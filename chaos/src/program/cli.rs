@@ -1,0 +1,139 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use super::{kills, life, power, soak};
+
+/// Breaks the engine on purpose, and checks that nothing is lost or doubled.
+#[derive(Debug, Parser)]
+#[command(name = "outlast-chaos", args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(flatten)]
+    chaos: Chaos,
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Chaos {
+    /// The world to break
+    #[arg(long, value_enum, default_value = "sqlite")]
+    world: WorldKind,
+    /// How many workers are killed
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    kills: u32,
+    /// Cut the power instead: look at what the disk may hold at random instants under load
+    #[arg(long, conflicts_with = "kills")]
+    power: bool,
+    /// How many power cuts of each kind
+    #[arg(long, default_value_t = 50, requires = "power", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    cuts: u32,
+    /// When commits wait for the disk: with `normal` cuts lose commits, and this must find it
+    #[arg(long, value_enum, default_value = "full", requires = "power")]
+    sync: power::Sync,
+    /// What repeats the fates of the workers and the transfers [default: by chance, and printed]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where to put the files [default: where temporary files are]
+    #[arg(long, value_name = "PATH")]
+    folder: Option<PathBuf>,
+}
+
+/// The worlds that can be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum WorldKind {
+    /// One file, several processes.
+    Sqlite,
+}
+
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// Mixed load for a long time, and a verdict on what grew
+    Soak(soak::Plan),
+    /// A worker of the kill loop.
+    #[command(hide = true)]
+    Worker(life::Orders),
+}
+
+/// What the program is told to do.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Order {
+    Kills(kills::Plan),
+    Power(power::Plan),
+    Soak(soak::Plan),
+    Worker(life::Orders),
+}
+
+/// Reads the arguments. Ends the process with code 2 and a message when they make no sense.
+pub(crate) fn parse() -> Order {
+    parse_from(std::env::args_os()).unwrap_or_else(|error| error.exit())
+}
+
+fn parse_from<T: Into<std::ffi::OsString> + Clone>(
+    arguments: impl IntoIterator<Item = T>,
+) -> Result<Order, clap::Error> {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    let cli = Cli::from_arg_matches(&command.try_get_matches_from_mut(arguments)?)?;
+    let Chaos { world: WorldKind::Sqlite, kills, power, cuts, sync, seed, folder } = cli.chaos;
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    Ok(match cli.part {
+        Some(Part::Worker(orders)) => Order::Worker(orders),
+        Some(Part::Soak(plan)) => Order::Soak(plan),
+        None if power => Order::Power(power::Plan { cuts, seed, sync, folder }),
+        None => Order::Kills(kills::Plan { kills, seed, folder }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(arguments: &str) -> Result<Order, String> {
+        let arguments = std::iter::once("chaos").chain(arguments.split_whitespace());
+        parse_from(arguments).map_err(|error| {
+            assert_eq!(error.exit_code(), 2, "{error}");
+            error.to_string()
+        })
+    }
+
+    #[test]
+    fn without_arguments_there_are_200_kills_by_a_seed_of_chance() {
+        let Ok(Order::Kills(plan)) = order("") else { panic!("the kill loop is the default") };
+        assert_eq!((plan.kills, plan.folder), (200, None));
+    }
+
+    #[test]
+    fn a_seed_is_taken_as_it_is() {
+        let plan = kills::Plan { kills: 3, seed: 7, folder: Some("x".into()) };
+        assert_eq!(order("--world sqlite --kills 3 --seed 7 --folder x"), Ok(Order::Kills(plan)));
+    }
+
+    #[test]
+    fn the_power_is_cut_as_often_as_told() {
+        let plan = power::Plan { cuts: 9, seed: 7, sync: power::Sync::Full, folder: None };
+        assert_eq!(order("--power --cuts 9 --seed 7"), Ok(Order::Power(plan)));
+    }
+
+    #[test]
+    fn a_soak_takes_half_an_hour_unless_told() {
+        assert_eq!(order("soak"), Ok(Order::Soak(soak::Plan { minutes: 30.0, tick: 10, folder: None })));
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_with_what_is() {
+        let cases = [
+            ("--world oracle", "[possible values: sqlite]"),
+            ("--kills 0", "0 is not in 1..=100000"),
+            ("--seed many", "invalid value 'many'"),
+            ("--power --kills 3", "cannot be used with"),
+            ("--cuts 3", "--power"),
+            ("soak --minutes 0", "from 0.01 to 100000"),
+        ];
+        for (arguments, said) in cases {
+            let error = order(arguments).unwrap_err();
+            assert!(error.contains(said), "{arguments}: {error}");
+        }
+    }
+}

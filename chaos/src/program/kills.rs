@@ -1,0 +1,161 @@
+//! The kill loop: workers die and freeze again and again, and nothing is lost or doubled.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast::core::Clock;
+use outlast::{SystemClock, Timestamp};
+
+use super::Result;
+use super::audit::{self, Audit, Gone};
+use super::fleet::{Fleet, Losses, WORKERS};
+use super::place::{Diary, Place};
+use super::report::{Checks, Folder, print_table, seconds};
+use super::teller::Teller;
+use super::transfer::pass;
+
+/// How often the fleet and the runs are looked at.
+const TICK: Duration = Duration::from_millis(5);
+
+/// How long the whole may take: so much for each kill, and so much for the rest.
+const PATIENCE_PER_KILL: Duration = Duration::from_secs(3);
+const PATIENCE_AT_END: Duration = Duration::from_secs(90);
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) kills: u32,
+    pub(crate) seed: u64,
+    pub(crate) folder: Option<PathBuf>,
+}
+
+/// Runs the loop, checks everything, and prints a table.
+pub(crate) async fn run(plan: &Plan) -> Result<()> {
+    let Plan { kills, seed, folder } = plan;
+    eprintln!("{kills} kills of {WORKERS} workers on one SQLite file, seed {seed}");
+    let folder = Folder::new(folder.as_deref())?;
+    let done = Loop::play(folder.place(), *kills, *seed).await;
+    let repeat = format!("cargo xtask chaos --world sqlite --kills {kills} --seed {seed}");
+    folder.close(done, &repeat)
+}
+
+struct Loop {
+    place: Place,
+    teller: Teller,
+    fleet: Fleet,
+    began: Timestamp,
+    until: Timestamp,
+}
+
+impl Loop {
+    async fn play(place: Place, kills: u32, seed: u64) -> Result<()> {
+        let books = Arc::new(place.open(|_| None)?);
+        let teller = Teller::new(outlast::open(&place.url()).await?, books.clone(), seed);
+        let fleet = Fleet::start(&place, books, seed, kills)?;
+        let began = SystemClock.now();
+        let until = began.plus(PATIENCE_PER_KILL * kills + PATIENCE_AT_END);
+        let mut this = Self { place, teller, fleet, began, until };
+        this.storm(kills).await?;
+        this.calm().await?;
+        this.settle(seed).await
+    }
+
+    /// Works under fire.
+    async fn storm(&mut self, kills: u32) -> Result<()> {
+        let mut told = 0;
+        loop {
+            let losses = self.fleet.losses()?;
+            if losses.is_calm {
+                return Ok(());
+            }
+            let open = self.teller.work().await?;
+            if losses.kills >= told + 20 {
+                told = losses.kills;
+                eprintln!(
+                    "  {} of {kills} kills, {} stops, {} transfers, {open} runs open, {}",
+                    losses.kills,
+                    losses.stops,
+                    self.teller.transfers(),
+                    seconds(SystemClock.now().since(self.began))
+                );
+            }
+            self.wait("the kills").await?;
+        }
+    }
+
+    /// Lets everything end, and the sessions of the dead be taken over.
+    async fn calm(&mut self) -> Result<()> {
+        while self.teller.serve().await? > 0 {
+            self.fleet.losses()?;
+            self.wait("the end of all runs").await?;
+        }
+        while self.teller.client().workers().await?.len() != WORKERS {
+            self.wait("the takeover of dead sessions").await?;
+        }
+        Ok(())
+    }
+
+    async fn wait(&self, what: &str) -> Result<()> {
+        if SystemClock.now() < self.until {
+            pass(TICK).await;
+            return Ok(());
+        }
+        let open = self.teller.open_runs().await?;
+        let lines = open.iter().take(20).map(|view| {
+            let key = view.key.as_deref().unwrap_or("without a key");
+            format!(
+                "\n    {} {key}: {}, held by {:?}, waits for {:?}",
+                view.id, view.status, view.owner, view.waits
+            )
+        });
+        let time = seconds(self.until.since(self.began));
+        Err(format!(
+            "waited {time} in vain for {what}; open are {}:{}",
+            open.len(),
+            lines.collect::<String>()
+        )
+        .into())
+    }
+
+    async fn settle(self, seed: u64) -> Result<()> {
+        let losses = self.fleet.stop()?;
+        let time = SystemClock.now().since(self.began);
+        let diary = self.place.diary()?;
+        let mut checks = Checks::default();
+        let gone = Gone::of(&diary);
+        let audit = audit::check_end(&self.place, self.teller.client(), seed, &gone, &mut checks).await?;
+        print(&losses, &diary, &self.teller, &audit, time, checks);
+        Ok(())
+    }
+}
+
+fn print(losses: &Losses, diary: &[Diary], teller: &Teller, audit: &Audit, time: Duration, checks: Checks) {
+    let lost = diary.iter().filter(|note| matches!(note, Diary::Lost { .. })).count();
+    let took = diary.iter().map(|note| if let Diary::Took { runs, .. } = note { *runs } else { 0 });
+    let from_outside = losses.kills - losses.at_points;
+    print_table(
+        "kill loop: all runs ended, every effect happened once",
+        &[
+            ("runs", format!("{} ({} transfers)", audit.runs, teller.transfers())),
+            (
+                "kills",
+                format!(
+                    "{} ({} at a commit point, {from_outside} at an instant)",
+                    losses.kills, losses.at_points
+                ),
+            ),
+            ("stops", format!("{} (frozen for longer than the session)", losses.stops)),
+            ("sessions lost alive", lost.to_string()),
+            ("runs taken over", format!("{} or more", took.sum::<u64>())),
+            ("runs stuck as poison", format!("{} (resumed)", teller.resumed)),
+            (
+                "attempts",
+                format!("{} ({} made again, {} of them late)", audit.attempts, audit.repeated, audit.late),
+            ),
+            ("bank entries", audit.entries.to_string()),
+            ("checks", checks.made.to_string()),
+            ("wall time", seconds(time)),
+        ],
+    );
+}

@@ -1,0 +1,70 @@
+//! The program as a caller sees it, in its short forms.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+
+use std::process::{Command, Output};
+
+fn chaos(arguments: &[&str]) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_outlast-chaos")).args(arguments).output();
+    output.expect("the program starts")
+}
+
+fn succeed(arguments: &[&str]) -> String {
+    let answer = chaos(arguments);
+    let error = String::from_utf8_lossy(&answer.stderr).into_owned();
+    assert!(answer.status.success(), "{arguments:?} ended with {}:\n{error}", answer.status);
+    String::from_utf8(answer.stdout).expect("a table is text")
+}
+
+#[test]
+fn after_20_kills_every_run_has_ended_and_every_effect_has_happened_once() {
+    // Without a seed: another one every time, which is printed.
+    let table = succeed(&["--kills", "20"]);
+    assert!(table.contains("every effect happened once") && table.contains("20 ("), "{table}");
+}
+
+#[test]
+fn after_a_power_cut_all_that_was_acknowledged_is_there_and_is_finished() {
+    let table = succeed(&["--power", "--cuts", "4"]);
+    assert!(table.contains("nothing acknowledged was lost") && table.contains("4 cuts"), "{table}");
+}
+
+/// The counter-proof: where commits do not wait for the disk, the same cuts find that some are lost.
+#[test]
+fn cuts_find_what_is_lost_when_commits_do_not_wait_for_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let answer = chaos(&["--power", "--cuts", "16", "--sync", "normal", "--folder", path]);
+    let error = String::from_utf8_lossy(&answer.stderr).into_owned();
+    assert_eq!(answer.status.code(), Some(1), "{error}");
+    assert!(error.contains("but is lost") || error.contains("came before the commit"), "{error}");
+    assert!(error.contains("repeat it with: cargo xtask chaos --power --cuts 16"), "{error}");
+    assert_eq!(std::fs::read_dir(path).unwrap().count(), 1, "the files are kept");
+}
+
+#[test]
+fn a_short_soak_ends_by_itself_and_all_its_runs_have_ended() {
+    let lines = succeed(&["soak", "--minutes", "0.06", "--tick", "1"]);
+    assert!(lines.contains("all ended") && lines.contains("too short for a verdict"), "{lines}");
+}
+
+#[test]
+fn what_makes_no_sense_ends_with_code_2() {
+    for (arguments, said) in
+        [(["--world", "oracle"], "[possible values: sqlite]"), (["--kills", "0"], "0 is not in 1..=100000")]
+    {
+        let answer = chaos(&arguments);
+        let error = String::from_utf8_lossy(&answer.stderr).into_owned();
+        assert_eq!(answer.status.code(), Some(2), "{error}");
+        assert!(answer.stdout.is_empty() && error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told() {
+    let answer = chaos(&["--kills", "1", "--folder", "/proc/no-such-place"]);
+    let error = String::from_utf8_lossy(&answer.stderr).into_owned();
+    assert_eq!(answer.status.code(), Some(1), "{error}");
+    assert!(error.contains("no folder can be made in `/proc/no-such-place`"), "{error}");
+}
