@@ -6,7 +6,7 @@ CREATE INDEX runs_by_parent ON runs (parent, id) WHERE parent IS NOT NULL;
 
 CREATE INDEX runs_by_root ON runs (root, id) WHERE root IS NOT NULL;
 
-CREATE INDEX runs_by_status ON runs (status, id) WHERE status <> 'completed';
+CREATE INDEX runs_by_status ON runs (status, id);
 
 CREATE INDEX runs_by_workflow ON runs (workflow, id);
 
@@ -46,6 +46,10 @@ CREATE TABLE inbox (
     body     ANY,
     headers  TEXT,
     PRIMARY KEY (run, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE leftovers (
+    run TEXT NOT NULL PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE runs (
@@ -93,6 +97,12 @@ CREATE TABLE sessions (
     expires_at INTEGER NOT NULL,
     strangers  INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE skew (
+    one     INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    lowest  INTEGER NOT NULL,
+    highest INTEGER NOT NULL
+) STRICT;
 
 CREATE TABLE tags (
     run   TEXT NOT NULL,

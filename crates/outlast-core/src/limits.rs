@@ -78,6 +78,10 @@ pub const CLAIM_RUNS_MAX: usize = 1_000;
 /// Runs that one page of a list holds.
 pub const PAGE_RUNS_MAX: usize = 1_000;
 
+/// Runs that a world looks at for one page, when it filters by what it has no index for. A page that comes
+/// here says where the next one goes on, however few runs it found.
+pub const PAGE_LOOKS_MAX: usize = 5_000;
+
 /// Turns read of one history at a time.
 pub const HISTORY_TURNS_READ_MAX: usize = 10_000;
 

@@ -413,8 +413,14 @@ impl RunQuery {
 
     /// The page of runs that were found, which are those wanted, in the list's order from the side of
     /// the cursor, and one more than the limit if there are more.
-    pub fn page(&self, mut runs: Vec<RunView>, limit: usize) -> Page {
-        let has_more = runs.len() > limit;
+    pub fn page(&self, runs: Vec<RunView>, limit: usize) -> Page {
+        self.page_until(runs, limit, None)
+    }
+
+    /// The same, of a world that looked no further than at the run `edge`.
+    pub fn page_until(&self, mut runs: Vec<RunView>, limit: usize, edge: Option<RunId>) -> Page {
+        let edge = edge.filter(|_| runs.len() <= limit);
+        let has_more = runs.len() > limit || edge.is_some();
         runs.truncate(limit);
         let is_backwards = self.before.is_some() && self.after.is_none();
         if is_backwards {
@@ -422,8 +428,11 @@ impl RunQuery {
         }
         let (has_next, has_prev) =
             if is_backwards { (true, has_more) } else { (has_more, self.after.is_some()) };
-        let next = runs.last().filter(|_| has_next).map(|run| run.id);
-        let prev = runs.first().filter(|_| has_prev).map(|run| run.id);
+        let (first, last) = (runs.first().map(|run| run.id), runs.last().map(|run| run.id));
+        // Towards the side that was looked at, the page ends where the looking did.
+        let (first, last) =
+            if is_backwards { (edge.or(first), last.or(edge)) } else { (first.or(edge), edge.or(last)) };
+        let (next, prev) = (last.filter(|_| has_next), first.filter(|_| has_prev));
         Page { runs, next, prev }
     }
 }
@@ -459,6 +468,9 @@ impl Order {
 }
 
 /// One page of a list.
+///
+/// A page may have fewer runs than were asked for, even none, and still name another one: a world looks at
+/// no more than [`PAGE_LOOKS_MAX`](crate::limits::PAGE_LOOKS_MAX) runs at a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     /// The runs of the page.

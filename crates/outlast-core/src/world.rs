@@ -51,7 +51,8 @@ pub trait World: Send + Sync + std::fmt::Debug {
     async fn run(&self, run: RunId) -> Result<RunView, WorldError>;
 
     /// A page of runs, by id, so that equal times and rows added meanwhile change nothing. Tells
-    /// whether there are more, in both directions.
+    /// whether there may be more, in both directions. Bounded, also when few or no runs are wanted: the
+    /// page is then short, and the next one goes on behind what was looked at.
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError>;
 
     /// How many runs are in each status. Maintained, not counted: the cost does not grow.

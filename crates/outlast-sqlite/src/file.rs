@@ -13,7 +13,10 @@ use crate::options::Sync;
 const APPLICATION_ID: i64 = 0x4f75_746c;
 
 /// Every schema there ever was, oldest first. Append only: files of each age are in use.
-const MIGRATIONS: [(&str, &str); 1] = [("0001_runs", include_str!("../migrations/0001_runs.sql"))];
+const MIGRATIONS: [(&str, &str); 2] = [
+    ("0001_runs", include_str!("../migrations/0001_runs.sql")),
+    ("0002_size", include_str!("../migrations/0002_size.sql")),
+];
 
 /// Earlier versions can corrupt a file when a WAL is reset while another process checkpoints.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -168,4 +171,10 @@ fn migrate(connection: &Connection) -> Result<(), rusqlite::Error> {
         transaction.pragma_update(None, "user_version", version)?;
     }
     transaction.commit()
+}
+
+/// Makes the schema in a file of a unit test.
+#[cfg(test)]
+pub(crate) fn make_schema(connection: &Connection) -> Result<(), rusqlite::Error> {
+    migrate(connection)
 }

@@ -22,6 +22,7 @@ mod world;
 mod options;
 
 mod holdings;
+mod skew;
 mod tx;
 mod writer;
 

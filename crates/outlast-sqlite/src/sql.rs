@@ -19,12 +19,17 @@ statements! {
     INBOX_MISSED = "inbox_missed";
     INBOX_POSITION = "inbox_position";
     INBOX_READ = "inbox_read";
+    LEFTOVER_ADD = "leftover_add";
+    LEFTOVER_DONE = "leftover_done";
+    LEFTOVERS = "leftovers";
     OVERDUE_NEXT = "overdue_next";
-    PRUNE_INBOX = "prune_inbox";
+    PRUNE_INBOX_LOOK = "prune_inbox_look";
     PRUNE_LOOK = "prune_look";
+    PRUNE_MESSAGE = "prune_message";
     PRUNE_RUNS = "prune_runs";
     PRUNE_TAGS = "prune_tags";
-    PRUNE_TURNS = "prune_turns";
+    PRUNE_TURN = "prune_turn";
+    PRUNE_TURNS_LOOK = "prune_turns_look";
     READY_BY_CODE = "ready_by_code";
     READY_CODELESS = "ready_codeless";
     READY_OVERDUE = "ready_overdue";
@@ -44,6 +49,7 @@ statements! {
     RUN_UNKEY = "run_unkey";
     RUN_VIEW = "run_view";
     RUN_WAIT = "run_wait";
+    RUNS_EDGE = "runs_edge";
     RUNS_PAGE = "runs_page";
     SESSION_ALIVE = "session_alive";
     SESSION_BEAT = "session_beat";
@@ -52,6 +58,8 @@ statements! {
     SESSION_OTHERS = "session_others";
     SESSION_ROW = "session_row";
     SESSION_STRANGER = "session_stranger";
+    SKEW = "skew";
+    SKEW_WIDEN = "skew_widen";
     STUCK_READY = "stuck_ready";
     TAG_PUT = "tag_put";
     TURN_INSERT = "turn_insert";

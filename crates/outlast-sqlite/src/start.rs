@@ -100,6 +100,7 @@ pub(crate) fn insert(tx: &mut Tx<'_>, start: &Start, birth: &Birth<'_>) -> Resul
     if !start.tags.is_empty() {
         put_tags(tx, &start.run.to_string(), &start.tags)?;
     }
+    tx.note_skew(start.run)?;
     tx.count_new(birth.status);
     Ok(Born::New)
 }

@@ -8,6 +8,7 @@ use rusqlite::{Connection, Error, Params};
 
 use crate::holdings::{Holding, Holdings};
 use crate::locks::Locks;
+use crate::skew::Skew;
 use crate::sql;
 
 /// A transaction under way.
@@ -18,6 +19,7 @@ pub(crate) struct Tx<'a> {
     pub(crate) locks: &'a Locks,
     pub(crate) after: After,
     holdings: &'a mut Holdings,
+    skew: &'a mut Skew,
     standings: HashMap<SessionId, Standing>,
     counts: BTreeMap<&'static str, i64>,
 }
@@ -50,9 +52,10 @@ impl<'a> Tx<'a> {
         now: Timestamp,
         locks: &'a Locks,
         holdings: &'a mut Holdings,
+        skew: &'a mut Skew,
     ) -> Self {
         let (after, standings, counts) = Default::default();
-        Self { connection, now, locks, after, holdings, standings, counts }
+        Self { connection, now, locks, after, holdings, skew, standings, counts }
     }
 
     /// Executes a statement, and answers how many rows it changed.
@@ -112,6 +115,11 @@ impl<'a> Tx<'a> {
     /// Counts a run in its first status.
     pub(crate) fn count_new(&mut self, status: Status) {
         *self.counts.entry(status.as_str()).or_default() += 1;
+    }
+
+    /// Notes how far the id of a new run lies from its start.
+    pub(crate) fn note_skew(&mut self, run: outlast_core::RunId) -> Result<(), Error> {
+        self.skew.note(self.connection, run, self.now)
     }
 
     /// Counts a run out of one status and into another.

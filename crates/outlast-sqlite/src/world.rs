@@ -26,9 +26,10 @@ use crate::lookout::Lookout;
 use crate::message::NewLetter;
 use crate::options::{SqliteOptions, SqliteUrl, Sync};
 use crate::page::page;
-use crate::prune::{Prune, prune};
+use crate::prune::{Prune, Swept, prune, sweep};
 use crate::readers::Readers;
 use crate::send::send;
+use crate::skew::Skew;
 use crate::start::{NewRun, start};
 use crate::turn::NewTurn;
 use crate::writer::{Desk, Writer};
@@ -86,6 +87,7 @@ impl SqliteWorld {
             bell: bell.clone(),
             waiters: waiters.clone(),
             holdings: Holdings::default(),
+            skew: Skew::default(),
         })?;
         let ends = Ends::new(path.clone());
         Ok(Self { writer, lookout, readers, ends, locks, bell, waiters, hosts, clock, path, sync })
@@ -258,7 +260,16 @@ impl World for SqliteWorld {
         limit: usize,
     ) -> Result<Pruned, WorldError> {
         let _busy = self.clock.busy();
-        self.writer.write_one(Prune { before, after, limit }, prune).await
+        let asked = Prune { before, after, limit };
+        let found = self.readers.read(move |view| asked.answer_without_write(view)).await?;
+        if let Some(nothing) = found {
+            return Ok(nothing);
+        }
+        let (pruned, mut swept) = self.writer.write_one(asked, prune).await?;
+        while swept == Swept::InPart {
+            swept = self.writer.write_one((), sweep).await?;
+        }
+        Ok(pruned)
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

@@ -18,6 +18,7 @@ use crate::error::{Refusal, closed, of_sqlite};
 use crate::file::retry_busy;
 use crate::holdings::Holdings;
 use crate::locks::Locks;
+use crate::skew::Skew;
 use crate::thread::Thread;
 use crate::tx::{After, Tx};
 
@@ -44,6 +45,7 @@ pub(crate) struct Desk {
     pub(crate) bell: Arc<Bell>,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) holdings: Holdings,
+    pub(crate) skew: Skew,
 }
 
 impl Writer {
@@ -204,12 +206,13 @@ impl Desk {
     ) -> Result<After, Failed> {
         let connection = &self.connection;
         retry_busy(|| run(connection, "BEGIN IMMEDIATE")).map_err(Failed::ToBegin)?;
-        let mut tx = Tx::new(connection, self.clock.now(), &self.locks, &mut self.holdings);
+        let mut tx = Tx::new(connection, self.clock.now(), &self.locks, &mut self.holdings, &mut self.skew);
         let written = changes(&mut tx)
             .and_then(|()| tx.finish())
             .and_then(|after| run(connection, "COMMIT").map(|()| after));
         written.map_err(|error| {
             self.holdings.clear();
+            self.skew.clear();
             if !connection.is_autocommit() {
                 // Fails only when SQLite has rolled back by itself, which is what we want.
                 let _ = run(connection, "ROLLBACK");

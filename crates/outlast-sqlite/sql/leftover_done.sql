@@ -1,0 +1,2 @@
+-- Nothing is left of a forgotten run.
+DELETE FROM leftovers WHERE run = ?1

@@ -1,0 +1,2 @@
+-- Forgets a message of an inbox.
+DELETE FROM inbox WHERE run = ?1 AND position = ?2

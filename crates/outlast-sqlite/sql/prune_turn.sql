@@ -1,0 +1,2 @@
+-- Forgets a turn of a history.
+DELETE FROM turns WHERE rowid = ?1

@@ -1,0 +1,130 @@
+//! How SQLite runs each statement of `sql/`: it seeks, however many runs there are.
+//!
+//! The plans are those of a file that was never analysed, as all of them are. The pages of lists are made
+//! of parts, and their plans are tested where they are made.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::Place;
+use rusqlite::Connection;
+
+/// What reads a whole table, and why that is little.
+const SCANS: [(&str, &str); 6] = [
+    ("SCAN counts", "a row per status"),
+    ("SCAN sessions", "a row per joined worker"),
+    ("SCAN skew", "one row"),
+    ("SCAN terminate", "one row, made by the statement itself"),
+    ("SCAN leftovers", "a row per long run that is being forgotten, and one is read at a time"),
+    ("VIRTUAL TABLE INDEX", "a list that the caller gave"),
+];
+
+/// The steps by which each statement finds its rows; where there are several, in any order.
+const PLANS: [(&str, &[&str]); 45] = [
+    ("counts", &["SCAN counts"]),
+    ("due_by_code", &["INDEX runs_ready (workflow=? AND version=? AND ready_at>?)"]),
+    ("first_build", &["INDEX turns_by_run (run=? AND seq=?)"]),
+    ("held_count", &["INDEX runs_held (owner=?)"]),
+    ("held_list", &["INDEX runs_held (owner=?)", "INDEX turns_by_run (run=? AND seq=?)"]),
+    ("history", &["INDEX turns_by_run (run=? AND seq>?)"]),
+    ("inbox_blank", &["PRIMARY KEY (run=? AND position>? AND position<?)"]),
+    ("inbox_missed", &["PRIMARY KEY (run=? AND position>?)"]),
+    ("inbox_position", &["INDEX inbox_id (run=? AND id=?)"]),
+    ("inbox_read", &["PRIMARY KEY (run=? AND position>?)"]),
+    ("overdue_next", &["INDEX runs_overdue (deadline>?)"]),
+    ("leftover_done", &["PRIMARY KEY (run=?)"]),
+    ("prune_inbox_look", &["PRIMARY KEY (run=?)"]),
+    ("prune_look", &["PRIMARY KEY (id>?)"]),
+    ("prune_message", &["PRIMARY KEY (run=? AND position=?)"]),
+    ("prune_runs", &["PRIMARY KEY (id=?)"]),
+    ("prune_tags", &["PRIMARY KEY (run=?)"]),
+    ("prune_turn", &["INTEGER PRIMARY KEY (rowid=?)"]),
+    ("prune_turns_look", &["INDEX turns_by_run (run=?)"]),
+    ("ready_by_code", &["INDEX runs_ready (workflow=? AND version=? AND ready_at>?)"]),
+    ("ready_codeless", &["INDEX runs_codeless (ready_at>?)"]),
+    ("ready_overdue", &["INDEX runs_overdue (deadline<?)"]),
+    ("run_by_key", &["INDEX runs_key (key=?)"]),
+    ("run_claim", &["PRIMARY KEY (id=?)"]),
+    ("run_end", &["PRIMARY KEY (id=?)"]),
+    ("run_ends", &["PRIMARY KEY (id=?)", "INDEX turns_by_run (run=?)"]),
+    ("run_exists", &["PRIMARY KEY (id=?)"]),
+    ("run_free", &["PRIMARY KEY (id=?)", "PRIMARY KEY (run=? AND position>?)"]),
+    ("run_hold", &["PRIMARY KEY (id=?)"]),
+    ("run_receiver", &["PRIMARY KEY (id=?)"]),
+    ("run_resume", &["PRIMARY KEY (id=?)"]),
+    ("run_sent", &["PRIMARY KEY (id=?)"]),
+    ("run_stuck", &["PRIMARY KEY (id=?)", "PRIMARY KEY (run=? AND position>?)"]),
+    ("run_tip", &["PRIMARY KEY (id=?)", "INDEX turns_by_run (run=? AND seq=?)"]),
+    ("run_unkey", &["PRIMARY KEY (id=?)"]),
+    ("run_view", &["PRIMARY KEY (id=?)", "PRIMARY KEY (run=?)"]),
+    ("run_wait", &["PRIMARY KEY (id=?)", "PRIMARY KEY (run=? AND position>?)"]),
+    ("session_alive", &["PRIMARY KEY (id=?)"]),
+    ("session_beat", &["PRIMARY KEY (id=?)"]),
+    ("session_delete", &["PRIMARY KEY (id=?)"]),
+    ("session_row", &["PRIMARY KEY (id=?)"]),
+    ("session_stranger", &["PRIMARY KEY (id=?)"]),
+    ("stuck_ready", &["INDEX runs_stuck (workflow=? AND version=?)"]),
+    ("unread", &["INDEX runs_unread (owner=?)"]),
+    ("workers", &["SCAN sessions", "INDEX runs_held (owner=?)"]),
+];
+
+/// The statements by name, without the templates.
+fn statements() -> BTreeMap<String, String> {
+    let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/sql")).unwrap();
+    let statements = folder.map(|entry| {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        (name, std::fs::read_to_string(&path).unwrap())
+    });
+    statements.filter(|(_, sql)| !sql.contains("{filters}")).collect()
+}
+
+fn plan(connection: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let parameters = vec![rusqlite::types::Null; statement.parameter_count()];
+    let steps = statement.query_map(rusqlite::params_from_iter(parameters), |row| row.get(3)).unwrap();
+    steps.collect::<Result<_, _>>().unwrap()
+}
+
+fn file() -> (Place, Connection) {
+    let place = Place::new();
+    drop(place.open());
+    let connection = Connection::open(place.path()).unwrap();
+    (place, connection)
+}
+
+#[test]
+fn no_statement_reads_a_table_that_grows_or_sorts() {
+    let (_place, connection) = file();
+    for (name, sql) in statements() {
+        for step in plan(&connection, &sql) {
+            let is_known = SCANS.iter().any(|(scan, _)| step.contains(scan));
+            assert!(!step.contains("SCAN") || is_known || step.contains("CONSTANT ROW"), "{name}: {step}");
+            assert!(!step.contains("TEMP B-TREE"), "{name}: {step}");
+        }
+    }
+}
+
+#[test]
+fn every_statement_seeks_by_the_index_that_was_made_for_it() {
+    let (_place, connection) = file();
+    let statements = statements();
+    for (name, steps) in PLANS {
+        let plan = plan(&connection, &statements[name]);
+        for step in steps {
+            assert!(plan.iter().any(|line| line.contains(step)), "{name}: {step} is not in {plan:#?}");
+        }
+    }
+}
+
+#[test]
+fn every_statement_that_looks_for_rows_has_its_plan_here() {
+    let (_place, connection) = file();
+    for (name, sql) in statements() {
+        let searches = plan(&connection, &sql).iter().any(|step| step.contains("SEARCH"));
+        assert!(!searches || PLANS.iter().any(|(known, _)| *known == name), "{name} has no line in PLANS");
+    }
+}
