@@ -110,5 +110,9 @@ pub const SESSION_MIN: Duration = Duration::from_millis(500);
 /// How long a woken run waits for the worker that has its future, before others may take it.
 pub const PREFERENCE: Duration = Duration::from_millis(100);
 
-/// How long a worker or waiter goes without asking the world when no hint comes.
+/// How long a world whose hints may be lost goes without a look of its own.
 pub const SLOW_POLL: Duration = Duration::from_millis(500);
+
+/// How long a worker goes without a claim when no hint comes. Worlds look for lost hints themselves, so
+/// this is for hints that nobody thought of.
+pub const IDLE_CLAIM: Duration = Duration::from_secs(30);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use outlast_core::event::FORMAT;
-use outlast_core::limits::{CLAIM_RUNS_MAX, DEADLINE_GRACE, SLOW_POLL};
+use outlast_core::limits::{CLAIM_RUNS_MAX, DEADLINE_GRACE, IDLE_CLAIM};
 use outlast_core::takeover::is_suspect;
 use outlast_core::work::Known;
 use outlast_core::{Busy, ClaimRequest, Held, Then, Timestamp, Work, WorldError};
@@ -138,6 +138,6 @@ fn spread(session: &Arc<Session>, work: Work, room: usize, has_suspect: bool) ->
     }
     let due = if room == 0 { None } else { work.next_due };
     let due = due.unwrap_or(Timestamp::NEVER);
-    let until = if session.clock.is_virtual() { due } else { due.min(session.clock.now().plus(SLOW_POLL)) };
+    let until = if session.clock.is_virtual() { due } else { due.min(session.clock.now().plus(IDLE_CLAIM)) };
     Some(Wait { epoch: work.epoch, until, may_free_more })
 }
