@@ -81,6 +81,10 @@ pub const PAGE_RUNS_MAX: usize = 1_000;
 /// Turns read of one history at a time.
 pub const HISTORY_TURNS_READ_MAX: usize = 10_000;
 
+/// How long a turn may compute before its run is stuck, unless the worker's builder says otherwise. A
+/// turn takes microseconds, a long replay some seconds.
+pub const TURN_TIME_DEFAULT: Duration = Duration::from_secs(10);
+
 /// Runs that a worker holds at the same time, unless its builder says otherwise.
 pub const LIVE_RUNS_DEFAULT: usize = 10_000;
 

@@ -120,11 +120,11 @@ impl Doorbell {
         socket.set_read_timeout(poll)?;
         let voice = UnixDatagram::unbound()?;
         voice.set_nonblocking(true)?;
-        let ringer = Arc::new(Ringer {
+        let ringer = Arc::new(Ringer::Hung(Hung {
             kick: Mutex::new(kick(&path)?),
             owed: AtomicU8::new(0),
             has_peers: AtomicBool::new(false),
-        });
+        }));
         let mut doorbell = Self { porch, socket, path, voice, peers: HashSet::new(), ringer };
         doorbell.meet();
         Ok(doorbell)
@@ -182,7 +182,7 @@ impl Doorbell {
 
     /// Rings the others, if the writer asked for it.
     pub(crate) fn ring_others(&mut self) {
-        let changes = self.ringer.take_owed();
+        let changes = self.ringer.hung().map_or(Changes::NONE, Hung::take_owed);
         if changes != Changes::NONE {
             let peers: Vec<PathBuf> = self.peers.iter().cloned().collect();
             for peer in peers {
@@ -206,7 +206,9 @@ impl Doorbell {
     fn move_house(&mut self) -> io::Result<()> {
         let (socket, path) = self.porch.bind()?;
         socket.set_read_timeout(self.socket.read_timeout()?)?;
-        *self.ringer.kick.lock() = kick(&path)?;
+        if let Some(hung) = self.ringer.hung() {
+            *hung.kick.lock() = kick(&path)?;
+        }
         (self.socket, self.path) = (socket, path);
         self.meet();
         Ok(())
@@ -257,7 +259,9 @@ impl Doorbell {
     }
 
     fn count_peers(&self) {
-        self.ringer.has_peers.store(!self.peers.is_empty(), Ordering::Release);
+        if let Some(hung) = self.ringer.hung() {
+            hung.has_peers.store(!self.peers.is_empty(), Ordering::Release);
+        }
     }
 }
 
@@ -279,27 +283,70 @@ fn kick(path: &Path) -> io::Result<UnixDatagram> {
     Ok(kick)
 }
 
-/// Rings the doorbells of others, for the writer: it notes what there is to tell and goes on.
+/// Rings the doorbells of others, for the writer. It never waits and never fails.
 #[derive(Debug)]
-pub(crate) struct Ringer {
+pub(crate) enum Ringer {
+    /// The thread that hears this world's doorbell rings for it.
+    Hung(Hung),
+    /// There is no such thread, since no doorbell could be hung. The others can be rung all the same.
+    Mute { porch: Porch, voice: UnixDatagram },
+}
+
+/// What there is to tell, for the thread that tells it.
+#[derive(Debug)]
+pub(crate) struct Hung {
     kick: Mutex<UnixDatagram>,
     owed: AtomicU8,
     has_peers: AtomicBool,
 }
 
 impl Ringer {
+    /// Rings for a world without a doorbell of its own.
+    pub(crate) fn without_doorbell(path: &Path) -> Option<Arc<Self>> {
+        let voice = UnixDatagram::unbound().ok()?;
+        voice.set_nonblocking(true).ok()?;
+        Some(Arc::new(Self::Mute { porch: Porch::of(path).ok()?, voice }))
+    }
+
     /// Has the others told. Rings that come together become one.
     pub(crate) fn ring(&self, changes: Changes) {
-        if changes == Changes::NONE || !self.has_peers.load(Ordering::Acquire) {
+        if changes == Changes::NONE {
             return;
         }
-        if self.owed.fetch_or(changes.bits(), Ordering::AcqRel) == 0 {
-            self.wake();
+        match self {
+            Self::Hung(hung) => hung.ring(changes),
+            Self::Mute { porch, voice } => {
+                for bell in porch.bells() {
+                    let _ = voice.send_to(&[changes.bits()], bell);
+                }
+            }
         }
     }
 
     /// Wakes the thread that hears the doorbell.
     pub(crate) fn wake(&self) {
+        if let Self::Hung(hung) = self {
+            hung.wake();
+        }
+    }
+
+    fn hung(&self) -> Option<&Hung> {
+        match self {
+            Self::Hung(hung) => Some(hung),
+            Self::Mute { .. } => None,
+        }
+    }
+}
+
+impl Hung {
+    fn ring(&self, changes: Changes) {
+        if self.has_peers.load(Ordering::Acquire) && self.owed.fetch_or(changes.bits(), Ordering::AcqRel) == 0
+        {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
         // A queue that is full wakes it too.
         let _ = self.kick.lock().send(&[0]);
     }

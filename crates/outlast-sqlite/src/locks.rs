@@ -11,12 +11,15 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use outlast_core::{SessionId, Timestamp, WorldError};
 use parking_lot::Mutex;
 
 use crate::session::Joined;
+
+/// How often beats note the world's time: so much of it may be lost when the machine's clock is set back.
+const NOTE_EVERY: Duration = Duration::from_secs(30);
 
 /// Tries to lock a file that another process may be sweeping away.
 const ACQUIRE_TRIES_MAX: usize = 10;
@@ -26,6 +29,8 @@ const ACQUIRE_TRIES_MAX: usize = 10;
 pub(crate) struct Locks {
     folder: PathBuf,
     held: Mutex<HashMap<SessionId, File>>,
+    /// When the world's time was last noted.
+    noted_at: Mutex<Option<Timestamp>>,
     /// Since when others have not beaten; `None` when a test moves the clock.
     silent: Option<Mutex<HashMap<SessionId, Silent>>>,
 }
@@ -43,7 +48,7 @@ impl Locks {
         let mut folder = path.as_os_str().to_owned();
         folder.push("-sessions");
         let silent = (!is_virtual).then(Mutex::default);
-        Self { folder: folder.into(), held: Mutex::default(), silent }
+        Self { folder: folder.into(), held: Mutex::default(), noted_at: Mutex::default(), silent }
     }
 
     /// Whether this world holds the session's lock.
@@ -109,6 +114,16 @@ impl Locks {
             *seen = new;
         }
         is_expired && this_moment.duration_since(seen.since) >= other.time
+    }
+
+    /// Whether a beat should note the world's time in the file; `true` once per [`NOTE_EVERY`].
+    pub(crate) fn is_time_to_note(&self, now: Timestamp) -> bool {
+        let mut noted_at = self.noted_at.lock();
+        let is_time = noted_at.is_none_or(|noted_at| now >= noted_at.plus(NOTE_EVERY));
+        if is_time {
+            *noted_at = Some(now);
+        }
+        is_time
     }
 
     /// Forgets since when others have been silent, of those that are gone.

@@ -21,8 +21,12 @@ use crate::options::Poll;
 use crate::readers::in_view;
 use crate::thread::Thread;
 
-/// How often the lookout looks though the doorbell did not ring: a ring may be lost.
+/// How often the lookout looks for those who wait for ends, though the doorbell did not ring: a ring may
+/// be lost.
 const DOORBELL_POLL: Duration = Duration::from_secs(2);
+
+/// Of so many looks one is for work, too. It costs a claim, since beats also change the file.
+const LOOKS_PER_CLAIM: u32 = 10;
 
 /// The shortest time between two rings: those that come together are one.
 const GAP: Duration = Duration::from_millis(1);
@@ -107,7 +111,10 @@ impl Lookout {
         let path = opening.path.clone();
         let view = View { path, connection: open_reader(opening)?, told };
         let (doorbell, manner) = hang(&opening.path, poll);
-        let ringer = doorbell.as_ref().map(Doorbell::ringer);
+        let ringer = match &doorbell {
+            Some(doorbell) => Some(doorbell.ringer()),
+            None => Ringer::without_doorbell(&opening.path),
+        };
         let at_post = post.clone();
         let thread = Thread::spawn("outlast-lookout", move || match doorbell {
             Some(doorbell) => at_post.hear(&view, doorbell),
@@ -190,7 +197,7 @@ impl Post {
     /// Hears the doorbell until the world is closed.
     fn hear(&self, view: &View, mut doorbell: Doorbell) {
         let mut seen = view.version();
-        let mut rings = 0;
+        let (mut rings, mut looks) = (0, 0);
         loop {
             let heard = match doorbell.hear() {
                 Ok(heard) => heard,
@@ -207,8 +214,10 @@ impl Post {
             rings += 1;
             if heard.is_silent || rings == RINGS_BEFORE_LOOK {
                 rings = 0;
+                looks += 1;
                 doorbell.look_around();
-                if self.state.lock().listeners > 0 && view.has_changed(&mut seen) {
+                let is_worth_it = looks % LOOKS_PER_CLAIM == 0 || !view.told.waiters.is_empty();
+                if is_worth_it && self.state.lock().listeners > 0 && view.has_changed(&mut seen) {
                     changes = Changes::ALL;
                 }
             }

@@ -42,13 +42,15 @@ pub(crate) fn join(tx: &mut Tx<'_>, join: &Join) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Renews a session, and notes how late it is.
+/// Renews a session, and notes from time to time how late it is.
 pub(crate) fn beat(tx: &mut Tx<'_>, session: &SessionId) -> Result<Beat, Refusal> {
     let id = session.to_string();
     let mut renew = tx.connection.prepare_cached(sql::SESSION_BEAT)?;
     let held = renew.query_row(params![id, tx.now.as_micros()], |row| number(row, 0)).optional()?;
     let Some(held) = held else { return Err(session_gone(*session).into()) };
-    tx.execute(sql::CLOCK_NOTE, [tx.now.as_micros()])?;
+    if tx.locks.is_time_to_note(tx.now) {
+        tx.execute(sql::CLOCK_NOTE, [tx.now.as_micros()])?;
+    }
     Ok(Beat { held })
 }
 

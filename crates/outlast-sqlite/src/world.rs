@@ -185,7 +185,11 @@ impl World for SqliteWorld {
         self.locks.acquire(join.session)?;
         self.writer.write_one(join, session::join).await?;
         let locks = self.locks.clone();
-        self.readers.read_once(move |connection| Ok(locks.sweep(&session::all(connection)?))).await
+        let sweep = move |view: &_| {
+            locks.sweep(&session::all(view)?);
+            Ok(())
+        };
+        self.readers.read_once(sweep).await
     }
 
     async fn beat(&self, session: SessionId) -> Result<Beat, WorldError> {

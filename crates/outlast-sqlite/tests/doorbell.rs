@@ -292,3 +292,12 @@ fn lock_files_of_joins_that_were_cut_short_are_swept_away() {
     assert!(has("readme"), "it is no lock of ours");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3, "with the lock of who joined just now");
 }
+
+#[test]
+fn a_process_without_a_doorbell_rings_those_of_others() {
+    let place = Place::new();
+    let (here, mute) = (open(&place.path()), open_with(&place.path(), "doorbell=off"));
+    let hears = listen(&here);
+    start(&mute, 1);
+    must_hear(&hears);
+}
