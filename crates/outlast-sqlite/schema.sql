@@ -28,6 +28,11 @@ CREATE INDEX tags_by_value ON tags (name, value, run);
 
 CREATE UNIQUE INDEX turns_by_run ON turns (run, seq);
 
+CREATE TABLE clock (
+    id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    at INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE counts (
     status TEXT    NOT NULL PRIMARY KEY,
     n      INTEGER NOT NULL

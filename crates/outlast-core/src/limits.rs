@@ -85,6 +85,10 @@ pub const PAGE_LOOKS_MAX: usize = 5_000;
 /// Turns read of one history at a time.
 pub const HISTORY_TURNS_READ_MAX: usize = 10_000;
 
+/// How long a turn may compute before its run is stuck, unless the worker's builder says otherwise. A
+/// turn takes microseconds, a long replay some seconds.
+pub const TURN_TIME_DEFAULT: Duration = Duration::from_secs(10);
+
 /// Runs that a worker holds at the same time, unless its builder says otherwise.
 pub const LIVE_RUNS_DEFAULT: usize = 10_000;
 
@@ -114,5 +118,9 @@ pub const SESSION_MIN: Duration = Duration::from_millis(500);
 /// How long a woken run waits for the worker that has its future, before others may take it.
 pub const PREFERENCE: Duration = Duration::from_millis(100);
 
-/// How long a worker or waiter goes without asking the world when no hint comes.
+/// How long a world whose hints may be lost goes without a look of its own.
 pub const SLOW_POLL: Duration = Duration::from_millis(500);
+
+/// How long a worker goes without a claim when no hint comes. Worlds look for lost hints themselves, so
+/// this is for hints that nobody thought of.
+pub const IDLE_CLAIM: Duration = Duration::from_secs(30);

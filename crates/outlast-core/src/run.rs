@@ -300,6 +300,8 @@ pub enum StuckReason {
     Unreadable,
     /// The world refuses what the run decided: a turn that is too large for it, say.
     Refused,
+    /// A turn did not come back: the workflow loops without awaiting, or blocks its thread.
+    Hung,
 }
 
 impl fmt::Display for StuckReason {
@@ -312,6 +314,7 @@ impl fmt::Display for StuckReason {
             Self::Poison => "poison",
             Self::Unreadable => "unreadable",
             Self::Refused => "refused",
+            Self::Hung => "hung",
         })
     }
 }

@@ -177,4 +177,6 @@ pub struct Description {
     pub place: String,
     /// What an acknowledged change survives.
     pub durability: String,
+    /// How changes by other processes are noticed.
+    pub hints: String,
 }

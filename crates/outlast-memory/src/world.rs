@@ -180,6 +180,7 @@ impl World for MemoryWorld {
             kind: "memory",
             place: "this process".into(),
             durability: "nothing: what is acknowledged is lost when this process ends".into(),
+            hints: "there are no other processes".into(),
         }
     }
 }

@@ -56,7 +56,8 @@ pub(crate) fn of_sqlite(error: &Error, path: &Path) -> WorldError {
             "`{file}` cannot be written; make the file and its folder writable for this user"
         )),
         Some(ErrorCode::CannotOpen) => WorldError::Unavailable(format!(
-            "`{file}` cannot be opened ({error}); check that the path exists and that this user may write there"
+            "`{file}` cannot be opened ({error}); check that the path exists, that this user may write there, \
+             and how many files this process may open"
         )),
         Some(ErrorCode::SystemIoFailure) => WorldError::Unavailable(format!(
             "reading or writing `{file}` failed ({error}); check the disk, work goes on by itself"

@@ -1,9 +1,12 @@
 //! The file: opening it, telling whether it is ours, and bringing its schema up to date.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use outlast_core::WorldError;
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::{is_busy, of_sqlite};
@@ -13,9 +16,10 @@ use crate::options::Sync;
 const APPLICATION_ID: i64 = 0x4f75_746c;
 
 /// Every schema there ever was, oldest first. Append only: files of each age are in use.
-const MIGRATIONS: [(&str, &str); 2] = [
+const MIGRATIONS: [(&str, &str); 3] = [
     ("0001_runs", include_str!("../migrations/0001_runs.sql")),
     ("0002_size", include_str!("../migrations/0002_size.sql")),
+    ("0003_clock", include_str!("../migrations/0003_clock.sql")),
 ];
 
 /// Earlier versions can corrupt a file when a WAL is reset while another process checkpoints.
@@ -30,8 +34,18 @@ const BUSY_PAUSE: Duration = Duration::from_millis(1);
 /// Statements that stay prepared; more than there are in `sql/`.
 const STATEMENTS_MAX: usize = 128;
 
+/// What is opened, and how: the same for all connections of a world.
+#[derive(Clone, Debug)]
+pub(crate) struct Opening {
+    pub(crate) path: PathBuf,
+    pub(crate) sync: Sync,
+    /// Counts every statement but those that only begin and end transactions, if someone wants to know.
+    pub(crate) statements: Option<Arc<AtomicU64>>,
+}
+
 /// Opens the file, makes it if it is not there, and brings its schema up to date.
-pub(crate) fn open(path: &Path, sync: Sync) -> Result<Connection, WorldError> {
+pub(crate) fn open(opening: &Opening) -> Result<Connection, WorldError> {
+    let path = &*opening.path;
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
         return Err(WorldError::Invalid(format!(
             "SQLite {} can damage files; build with version 3.51.3 or later (the bundled one is)",
@@ -39,7 +53,7 @@ pub(crate) fn open(path: &Path, sync: Sync) -> Result<Connection, WorldError> {
         )));
     }
     check_place(path)?;
-    let connection = connect(path, sync)?;
+    let connection = connect(opening)?;
     let refused = |error: rusqlite::Error| of_sqlite(&error, path);
     if !check_ours(&connection, path)? {
         retry_busy(|| migrate(&connection)).map_err(refused)?;
@@ -48,9 +62,9 @@ pub(crate) fn open(path: &Path, sync: Sync) -> Result<Connection, WorldError> {
 }
 
 /// One more connection that reads a file which [`open`] has opened.
-pub(crate) fn open_reader(path: &Path, sync: Sync) -> Result<Connection, WorldError> {
-    let connection = connect(path, sync)?;
-    connection.pragma_update(None, "query_only", true).map_err(|error| of_sqlite(&error, path))?;
+pub(crate) fn open_reader(opening: &Opening) -> Result<Connection, WorldError> {
+    let connection = connect(opening)?;
+    connection.pragma_update(None, "query_only", true).map_err(|error| of_sqlite(&error, &opening.path))?;
     Ok(connection)
 }
 
@@ -89,12 +103,24 @@ fn check_place(path: &Path) -> Result<(), WorldError> {
     Ok(())
 }
 
-fn connect(path: &Path, sync: Sync) -> Result<Connection, WorldError> {
+fn connect(opening: &Opening) -> Result<Connection, WorldError> {
+    let path = &*opening.path;
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(|error| of_sqlite(&error, path))?;
+    let refused = |error: rusqlite::Error| of_sqlite(&error, path);
+    let mut connection = Connection::open_with_flags(path, flags).map_err(refused)?;
     // Another process may be making or recovering the file at this moment.
-    retry_busy(|| configure(&connection, sync)).map_err(|error| of_sqlite(&error, path))?;
+    retry_busy(|| configure(&connection, opening.sync)).map_err(refused)?;
+    if let Some(statements) = opening.statements.clone() {
+        let count = move |event: TraceEvent<'_>| {
+            if let TraceEvent::Stmt(_, sql) = event
+                && !matches!(sql, "BEGIN" | "BEGIN IMMEDIATE" | "COMMIT")
+            {
+                statements.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        connection.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(count)).map_err(refused)?;
+    }
     Ok(connection)
 }
 

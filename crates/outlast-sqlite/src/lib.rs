@@ -15,7 +15,8 @@
 //! `SELECT * FROM events WHERE run = 'run_…' ORDER BY seq`.
 //!
 //! Beside the file `shop.db` there are `shop.db-wal` and `shop.db-shm`, which belong to SQLite, and the
-//! folder `shop.db-sessions` with one small locked file per joined worker.
+//! folders `shop.db-sessions` with one small locked file per joined worker, and `shop.db-bells` with one
+//! socket per process, by which the others tell it that something changed.
 
 mod world;
 
@@ -36,12 +37,18 @@ mod session;
 mod start;
 mod turn;
 
+#[cfg(unix)]
+mod doorbell;
+#[cfg(not(unix))]
+#[path = "no_doorbell.rs"]
+mod doorbell;
 mod ends;
 mod list;
 mod lookout;
 mod page;
 mod readers;
 
+mod clock;
 mod error;
 mod file;
 mod locks;
@@ -50,5 +57,5 @@ mod row;
 mod sql;
 mod thread;
 
-pub use options::{SqliteOptions, SqliteUrl, Sync};
+pub use options::{Poll, SqliteOptions, SqliteUrl, Sync};
 pub use world::SqliteWorld;

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use outlast_core::{Clock, WorldError};
 
@@ -13,12 +15,24 @@ pub struct SqliteOptions {
     pub clock: Arc<dyn Clock>,
     /// What an acknowledged change survives, unless the URL says otherwise.
     pub sync: Sync,
+    /// What is counted up for every statement that the world executes, apart from those that only begin
+    /// and end transactions. For tests.
+    #[doc(hidden)]
+    pub statements: Option<Arc<AtomicU64>>,
 }
 
 impl SqliteOptions {
     /// The safe options, on this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, sync: Sync::Full }
+        Self { clock, sync: Sync::Full, statements: None }
+    }
+
+    /// These options, with every statement counted.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn count_statements(mut self, statements: Arc<AtomicU64>) -> Self {
+        self.statements = Some(statements);
+        self
     }
 
     /// These options with another `sync`.
@@ -39,6 +53,25 @@ pub enum Sync {
     Normal,
 }
 
+/// How changes by other processes are noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Poll {
+    /// By the doorbell, with a slow poll behind it.
+    #[default]
+    Behind,
+    /// By polling alone: `doorbell=off`.
+    Alone,
+    /// By the doorbell alone: `poll=off`. For tests.
+    Never,
+}
+
+impl Poll {
+    /// How often to poll, where `usual` is how often that is otherwise.
+    pub(crate) fn period(self, usual: Duration) -> Option<Duration> {
+        (self != Self::Never).then_some(usual)
+    }
+}
+
 /// The parts of a URL such as `sqlite:shop.db?sync=normal`; a plain path is one without parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqliteUrl {
@@ -46,10 +79,12 @@ pub struct SqliteUrl {
     pub path: PathBuf,
     /// What an acknowledged change survives, when the URL says so.
     pub sync: Option<Sync>,
+    /// How changes by other processes are noticed.
+    pub poll: Poll,
 }
 
 impl SqliteUrl {
-    /// Reads `sqlite:shop.db`, `sqlite:/var/lib/shop.db`, `sqlite:shop.db?sync=normal` or a path.
+    /// Reads `sqlite:shop.db`, `sqlite:/var/lib/shop.db`, `sqlite:shop.db?sync=normal&doorbell=off` or a path.
     ///
     /// # Errors
     ///
@@ -73,16 +108,20 @@ impl SqliteUrl {
                 "`{text}` asks for a database in memory; use `memory:` for a world that keeps nothing"
             )));
         }
-        Ok(Self { path: path.into(), sync: parse_query(text, query)? })
+        let mut url = Self { path: path.into(), sync: None, poll: Poll::default() };
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            url.set(text, parameter)?;
+        }
+        Ok(url)
     }
-}
 
-fn parse_query(text: &str, query: &str) -> Result<Option<Sync>, WorldError> {
-    let mut sync = None;
-    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-        sync = Some(match parameter {
-            "sync=full" => Sync::Full,
-            "sync=normal" => Sync::Normal,
+    fn set(&mut self, text: &str, parameter: &str) -> Result<(), WorldError> {
+        match parameter {
+            "sync=full" => self.sync = Some(Sync::Full),
+            "sync=normal" => self.sync = Some(Sync::Normal),
+            "doorbell=on" => {}
+            "doorbell=off" => self.poll = Poll::Alone,
+            "poll=off" => self.poll = Poll::Never,
             other if other.starts_with("sync=") => {
                 return Err(WorldError::Invalid(format!(
                     "`{other}` in `{text}` is not known; write `sync=full` or `sync=normal`"
@@ -90,12 +129,12 @@ fn parse_query(text: &str, query: &str) -> Result<Option<Sync>, WorldError> {
             }
             other => {
                 return Err(WorldError::Invalid(format!(
-                    "parameter `{other}` in `{text}` is not known; the only one is `sync`"
+                    "parameter `{other}` in `{text}` is not known; there are `sync` and `doorbell`"
                 )));
             }
-        });
+        }
+        Ok(())
     }
-    Ok(sync)
 }
 
 #[cfg(test)]
@@ -114,7 +153,17 @@ mod tests {
             ("/tmp/what?.db", "/tmp/what?.db", None),
         ];
         for (text, path, sync) in cases {
-            assert_eq!(SqliteUrl::parse(text), Ok(SqliteUrl { path: path.into(), sync }), "{text}");
+            let url = SqliteUrl { path: path.into(), sync, poll: Poll::Behind };
+            assert_eq!(SqliteUrl::parse(text), Ok(url), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_url_says_how_others_are_heard() {
+        let cases =
+            [("", Poll::Behind), ("?doorbell=off&sync=full", Poll::Alone), ("?poll=off", Poll::Never)];
+        for (query, poll) in cases {
+            assert_eq!(SqliteUrl::parse(&format!("sqlite:shop.db{query}")).unwrap().poll, poll, "{query}");
         }
     }
 
@@ -127,7 +176,7 @@ mod tests {
             ("sqlite::memory:", "use `memory:`"),
             (":memory:", "use `memory:`"),
             ("sqlite:shop.db?sync=off", "`sync=full` or `sync=normal`"),
-            ("sqlite:shop.db?cache=shared", "the only one is `sync`"),
+            ("sqlite:shop.db?cache=shared", "there are `sync` and `doorbell`"),
         ];
         for (text, remedy) in cases {
             let error = SqliteUrl::parse(text).unwrap_err();

@@ -1,7 +1,7 @@
 //! Readers: a few threads with a connection each, for everything that changes nothing.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use outlast_core::WorldError;
@@ -10,8 +10,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::error::{Refusal, closed, is_busy};
-use crate::file::{open_reader, retry_busy};
-use crate::options::Sync;
+use crate::file::{Opening, open_reader, retry_busy};
 use crate::thread::Thread;
 
 /// How many readers a world has. SQLite reads from memory most of the time, so few are enough.
@@ -47,10 +46,10 @@ impl std::fmt::Debug for Line {
 
 impl Readers {
     /// Starts the threads.
-    pub(crate) fn start(path: &Path, sync: Sync) -> Result<Self, WorldError> {
-        let mut readers = Self { path: path.into(), line: Arc::default(), _threads: Vec::new() };
+    pub(crate) fn start(opening: &Opening) -> Result<Self, WorldError> {
+        let mut readers = Self { path: opening.path.clone(), line: Arc::default(), _threads: Vec::new() };
         for _ in 0..READERS {
-            let connection = open_reader(path, sync)?;
+            let connection = open_reader(opening)?;
             let line = readers.line.clone();
             readers._threads.push(Thread::spawn("outlast-reader", move || line.work(&connection))?);
         }
@@ -66,6 +65,18 @@ impl Readers {
         self.run(Box::new(move |connection| {
             // Nobody listens any more when the caller's future was dropped.
             let _ = reply.send(in_view(connection, &query));
+        }));
+        answer.await.map_err(|_| closed())?.map_err(|refusal| refusal.into_world(&self.path))
+    }
+
+    /// Runs a query of one statement, which needs no view of its own.
+    pub(crate) async fn read_once<T: Send + 'static>(
+        &self,
+        query: impl Fn(&Connection) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, WorldError> {
+        let (reply, answer) = oneshot::channel();
+        self.run(Box::new(move |connection| {
+            let _ = reply.send(again_while_busy(|| query(connection)));
         }));
         answer.await.map_err(|_| closed())?.map_err(|refusal| refusal.into_world(&self.path))
     }
@@ -107,16 +118,20 @@ pub(crate) fn in_view<T>(
     connection: &Connection,
     query: impl Fn(&Connection) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    retry_busy(|| {
+    again_while_busy(|| {
         connection.prepare_cached("BEGIN")?.execute([])?;
         let answer = query(connection);
         if let Err(error) = connection.prepare_cached("COMMIT")?.execute([]) {
             connection.execute_batch("ROLLBACK")?;
-            return Err(error);
+            return Err(error.into());
         }
-        match answer {
-            Err(Refusal::Store(error)) if is_busy(&error) => Err(error),
-            answer => Ok(answer),
-        }
+        answer
+    })
+}
+
+fn again_while_busy<T>(mut query: impl FnMut() -> Result<T, Refusal>) -> Result<T, Refusal> {
+    retry_busy(|| match query() {
+        Err(Refusal::Store(error)) if is_busy(&error) => Err(error),
+        answer => Ok(answer),
     })?
 }

@@ -1,13 +1,14 @@
 //! Sessions: joining, beating, leaving, and taking over from the dead.
 
-use std::fs::File;
+use std::time::Duration;
 
 use outlast_core::refusal::{no_run, not_stuck, session_gone};
 use outlast_core::takeover::{crashes_after, is_suspect, poison};
 use outlast_core::{Beat, Held, Join, RunId, SessionId, Status, Timestamp, TurnId, WorldError};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Refusal;
+use crate::locks::Locks;
 use crate::row::{moment, number, reason, stored, word};
 use crate::sql;
 use crate::tx::{Standing, Tx};
@@ -41,14 +42,16 @@ pub(crate) fn join(tx: &mut Tx<'_>, join: &Join) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Renews a session.
+/// Renews a session, and notes from time to time how late it is.
 pub(crate) fn beat(tx: &mut Tx<'_>, session: &SessionId) -> Result<Beat, Refusal> {
     let id = session.to_string();
-    if tx.execute(sql::SESSION_BEAT, params![id, tx.now.as_micros()])? == 0 {
-        return Err(session_gone(*session).into());
+    let mut renew = tx.connection.prepare_cached(sql::SESSION_BEAT)?;
+    let held = renew.query_row(params![id, tx.now.as_micros()], |row| number(row, 0)).optional()?;
+    let Some(held) = held else { return Err(session_gone(*session).into()) };
+    if tx.locks.is_time_to_note(tx.now) {
+        tx.execute(sql::CLOCK_NOTE, [tx.now.as_micros()])?;
     }
-    let mut held = tx.connection.prepare_cached(sql::HELD_COUNT)?;
-    Ok(Beat { held: held.query_row([&id], |row| number(row, 0))? })
+    Ok(Beat { held })
 }
 
 /// Ends a session; what it holds is ready for others.
@@ -71,31 +74,54 @@ pub(crate) fn takeover(tx: &mut Tx<'_>, session: &SessionId) -> Result<u64, Refu
         return Err(session_gone(*session).into());
     }
     let mut runs = 0;
-    for (other, build, lock) in dead(tx, *session)? {
-        tx.execute(sql::SESSION_DELETE, [other.to_string()])?;
-        runs += take_runs(tx, other, &build)?;
-        tx.changed_standing(other);
-        tx.after.left.push((other, lock));
+    for other in all(tx.connection)?.into_iter().filter(|other| other.id != *session) {
+        let lock = tx.locks.take_abandoned(other.id);
+        if lock.is_none() && !tx.locks.is_overdue(&other, tx.now) {
+            continue;
+        }
+        tx.execute(sql::SESSION_DELETE, [other.id.to_string()])?;
+        runs += take_runs(tx, other.id, &other.build)?;
+        tx.changed_standing(other.id);
+        tx.after.left.push((other.id, lock));
         tx.after.rings = true;
     }
     Ok(runs)
 }
 
-/// The sessions to end, with their builds, and the locks that were free.
-fn dead(tx: &Tx<'_>, session: SessionId) -> Result<Vec<(SessionId, String, Option<File>)>, rusqlite::Error> {
-    let mut others = tx.connection.prepare_cached(sql::SESSION_OTHERS)?;
-    let others = others.query_map([session.to_string()], |row| {
-        Ok((word::<SessionId>(row, 0)?, row.get::<_, String>(1)?, moment(row, 2)?))
-    })?;
-    let mut dead = Vec::new();
-    for other in others {
-        let (other, build, expires_at) = other?;
-        let lock = tx.locks.take_abandoned(other);
-        if lock.is_some() || expires_at <= tx.now {
-            dead.push((other, build, lock));
-        }
+/// Whether a takeover has anything to do, asked without a write.
+pub(crate) fn has_dead(
+    connection: &Connection,
+    locks: &Locks,
+    session: SessionId,
+    now: Timestamp,
+) -> Result<bool, Refusal> {
+    let sessions = all(connection)?;
+    if !sessions.iter().any(|other| other.id == session) {
+        return Err(session_gone(session).into());
     }
-    Ok(dead)
+    locks.forget_all_but(&sessions);
+    // Each is looked at, so that its silence counts from now on.
+    let others = sessions.iter().filter(|other| other.id != session);
+    Ok(others.filter(|other| locks.is_overdue(other, now) || locks.is_abandoned(other.id)).count() > 0)
+}
+
+/// A joined session, as others see it.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub(crate) id: SessionId,
+    build: String,
+    pub(crate) expires_at: Timestamp,
+    pub(crate) time: Duration,
+}
+
+/// All joined sessions.
+pub(crate) fn all(connection: &Connection) -> Result<Vec<Joined>, rusqlite::Error> {
+    let mut statement = connection.prepare_cached(sql::SESSION_ALL)?;
+    let rows = statement.query_map([], |row| {
+        let time = Duration::from_micros(number(row, 3)?);
+        Ok(Joined { id: word(row, 0)?, build: row.get(1)?, expires_at: moment(row, 2)?, time })
+    })?;
+    rows.collect()
 }
 
 fn take_runs(tx: &mut Tx<'_>, session: SessionId, build: &str) -> Result<u64, Refusal> {

@@ -7,11 +7,12 @@ macro_rules! statements {
 }
 
 statements! {
+    CLOCK_NOTE = "clock_note";
+    CLOCK_READ = "clock_read";
     COUNTS = "counts";
     COUNTS_ADD = "counts_add";
     DUE_BY_CODE = "due_by_code";
     FIRST_BUILD = "first_build";
-    HELD_COUNT = "held_count";
     HELD_LIST = "held_list";
     HISTORY = "history";
     INBOX_BLANK = "inbox_blank";
@@ -52,10 +53,10 @@ statements! {
     RUNS_EDGE = "runs_edge";
     RUNS_PAGE = "runs_page";
     SESSION_ALIVE = "session_alive";
+    SESSION_ALL = "session_all";
     SESSION_BEAT = "session_beat";
     SESSION_DELETE = "session_delete";
     SESSION_INSERT = "session_insert";
-    SESSION_OTHERS = "session_others";
     SESSION_ROW = "session_row";
     SESSION_STRANGER = "session_stranger";
     SKEW = "skew";

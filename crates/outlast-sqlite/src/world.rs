@@ -18,11 +18,13 @@ use outlast_core::{
 };
 
 use crate::claim::{Brought, Claim, claim, consumed, history, inbox};
+use crate::clock::WorldClock;
 use crate::commit::commit;
 use crate::ends::Ends;
+use crate::file::Opening;
 use crate::holdings::Holdings;
 use crate::locks::Locks;
-use crate::lookout::Lookout;
+use crate::lookout::{Lookout, Told};
 use crate::message::NewLetter;
 use crate::options::{SqliteOptions, SqliteUrl, Sync};
 use crate::page::page;
@@ -68,17 +70,20 @@ impl SqliteWorld {
     pub fn open(place: &str, options: SqliteOptions) -> Result<Self, WorldError> {
         let url = SqliteUrl::parse(place)?;
         let (path, sync, clock) = (url.path, url.sync.unwrap_or(options.sync), options.clock);
-        let connection = file::open(&path, sync)?;
-        let locks = Arc::new(Locks::beside(&path));
+        let opening = Opening { path: path.clone(), sync, statements: options.statements };
+        let connection = file::open(&opening)?;
+        let clock = WorldClock::go_on(clock, &connection, &path)?;
+        let locks = Arc::new(Locks::beside(&path, clock.is_virtual()));
         let bell = Arc::new(Bell::new(clock.clone()));
         let waiters = Arc::new(Waiters::default());
         let hosts = Arc::new(Hosts::default());
         let lookout = if clock.is_virtual() {
             Lookout::asleep()
         } else {
-            Lookout::start(&path, sync, bell.clone(), waiters.clone(), hosts.clone())?
+            let told = Told { bell: bell.clone(), waiters: waiters.clone(), hosts: hosts.clone() };
+            Lookout::start(&opening, url.poll, told)?
         };
-        let readers = Readers::start(&path, sync)?;
+        let readers = Readers::start(&opening)?;
         let writer = Writer::start(Desk {
             path: path.clone(),
             connection,
@@ -86,6 +91,7 @@ impl SqliteWorld {
             locks: locks.clone(),
             bell: bell.clone(),
             waiters: waiters.clone(),
+            ringer: lookout.ringer(),
             holdings: Holdings::default(),
             skew: Skew::default(),
         })?;
@@ -179,7 +185,13 @@ impl World for SqliteWorld {
     async fn join(&self, join: Join) -> Result<(), WorldError> {
         let _busy = self.clock.busy();
         self.locks.acquire(join.session)?;
-        self.writer.write_one(join, session::join).await
+        self.writer.write_one(join, session::join).await?;
+        let locks = self.locks.clone();
+        let sweep = move |view: &_| {
+            locks.sweep(&session::all(view)?);
+            Ok(())
+        };
+        self.readers.read_once(sweep).await
     }
 
     async fn beat(&self, session: SessionId) -> Result<Beat, WorldError> {
@@ -206,6 +218,11 @@ impl World for SqliteWorld {
 
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
         let _busy = self.clock.busy();
+        let (locks, now) = (self.locks.clone(), self.clock.now());
+        let look = move |view: &_| session::has_dead(view, &locks, session, now);
+        if !self.readers.read_once(look).await? {
+            return Ok(0);
+        }
         self.writer.write_one(session, session::takeover).await
     }
 
@@ -283,7 +300,12 @@ impl World for SqliteWorld {
                 "survives the death of the process; the last commits before a loss of power may be lost"
             }
         };
-        Description { kind: "sqlite", place: self.path.display().to_string(), durability: durability.into() }
+        Description {
+            kind: "sqlite",
+            place: self.path.display().to_string(),
+            durability: durability.into(),
+            hints: self.lookout.manner().into(),
+        }
     }
 }
 

@@ -14,10 +14,12 @@ use outlast_core::{Bell, Busy, Clock, Waiters, WorldError};
 use rusqlite::{Connection, Error};
 use tokio::sync::oneshot;
 
+use crate::doorbell::Ringer;
 use crate::error::{Refusal, closed, of_sqlite};
 use crate::file::retry_busy;
 use crate::holdings::Holdings;
 use crate::locks::Locks;
+use crate::lookout::Changes;
 use crate::skew::Skew;
 use crate::thread::Thread;
 use crate::tx::{After, Tx};
@@ -44,6 +46,7 @@ pub(crate) struct Desk {
     pub(crate) locks: Arc<Locks>,
     pub(crate) bell: Arc<Bell>,
     pub(crate) waiters: Arc<Waiters>,
+    pub(crate) ringer: Option<Arc<Ringer>>,
     pub(crate) holdings: Holdings,
     pub(crate) skew: Skew,
 }
@@ -223,14 +226,23 @@ impl Desk {
 
     /// Rings before answering, so that whoever has an answer finds the hint given.
     fn tell(&self, after: Vec<After>, batch: Vec<Box<dyn Change>>, busy: Busy) {
+        let mut changes = Changes::NONE;
         if after.iter().any(|after| after.rings) {
+            changes |= Changes::WORK;
             self.bell.ring();
+        }
+        let has_ends = after.iter().any(|after| !after.ended.is_empty());
+        if has_ends {
+            changes |= Changes::ENDS;
+        }
+        if let Some(ringer) = &self.ringer {
+            ringer.ring(changes);
         }
         for (session, _lock) in after.iter().flat_map(|after| &after.left) {
             self.locks.release(*session);
         }
         // Whoever is answered is busy by itself, and finds nobody else so when there is nothing more to tell.
-        let _busy = after.iter().any(|after| !after.ended.is_empty()).then_some(busy);
+        let _busy = has_ends.then_some(busy);
         for change in batch {
             change.answer();
         }

@@ -1,47 +1,23 @@
-//! What another process does is noticed without being asked for.
+//! What another process does is noticed without a doorbell too, by polling.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Place, block_on, new_start};
+use common::{Noon, Place, block_on, new_start};
 use outlast_core::turn::From;
 use outlast_core::{
-    Busy, Clock, Event, Join, Outcome, Payload, RunId, SessionId, Status, Then, Timestamp, Turn, TurnId,
-    World,
+    Clock, Event, Join, Outcome, Payload, RunId, SessionId, Status, Then, Timestamp, Turn, TurnId, World,
 };
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 
-/// Real enough that the lookout works; nothing here depends on the time.
-#[derive(Debug)]
-struct Noon;
-
-impl Clock for Noon {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(1_893_499_200_000_000)
-    }
-
-    fn sleep_until(&self, _: Timestamp) -> Pin<Box<dyn Future<Output = Busy> + Send>> {
-        Box::pin(std::future::pending())
-    }
-
-    fn busy(&self) -> Busy {
-        Busy::uncounted()
-    }
-
-    fn is_virtual(&self) -> bool {
-        false
-    }
-}
-
 fn open(place: &Place) -> Arc<SqliteWorld> {
     let options = SqliteOptions::new(Arc::new(Noon));
-    Arc::new(SqliteWorld::open(place.path().to_str().unwrap(), options).unwrap())
+    let url = format!("sqlite:{}?doorbell=off", place.path().display());
+    Arc::new(SqliteWorld::open(&url, options).unwrap())
 }
 
 const RUN: RunId = RunId::from_bits(1);

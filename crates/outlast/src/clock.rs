@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use outlast_core::{Busy, Clock, Timestamp};
@@ -9,15 +10,37 @@ use outlast_core::{Busy, Clock, Timestamp};
 /// The longest sleep before the clock is read again, so that a corrected clock is noticed.
 const NAP_MAX: Duration = Duration::from_secs(1);
 
-/// The clock of this machine.
+/// The clock of this machine, which never goes back while the process lives: when someone sets it back,
+/// time goes on as before.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
+
+/// Makes one clock that never goes back of the wall clock and one that nobody can set.
+#[derive(Debug)]
+struct Steady {
+    /// How far the wall clock was ahead of the other one, at most.
+    ahead: AtomicI64,
+}
+
+impl Steady {
+    /// The time, where both clocks are read now.
+    fn read(&self, wall: i64, monotonic: i64) -> i64 {
+        let ahead = wall.saturating_sub(monotonic);
+        let before = self.ahead.load(Ordering::Relaxed);
+        if ahead > before {
+            self.ahead.fetch_max(ahead, Ordering::Relaxed);
+        }
+        monotonic.saturating_add(ahead.max(before))
+    }
+}
+
+static STEADY: Steady = Steady { ahead: AtomicI64::new(i64::MIN / 2) };
 
 impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods, reason = "this is the door through which time comes")]
     fn now(&self) -> Timestamp {
-        let micros = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
-        Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros);
+        Timestamp::from_micros(STEADY.read(wall, micros(monotonic())))
     }
 
     #[allow(clippy::disallowed_methods, reason = "this is the door through which time comes")]
@@ -45,6 +68,10 @@ impl Clock for SystemClock {
     }
 }
 
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
 /// Waits in real time: between two tries of a world that does not answer, and for a worker to drain.
 #[allow(clippy::disallowed_methods, reason = "this is the door through which time comes")]
 pub(crate) async fn pause(duration: Duration) {
@@ -56,4 +83,20 @@ pub(crate) async fn pause(duration: Duration) {
 pub(crate) fn monotonic() -> Duration {
     static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
     START.elapsed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_on_when_the_clock_is_set_back_and_follows_when_it_is_set_forward() {
+        const HOUR: i64 = 3_600_000_000;
+        let steady = Steady { ahead: AtomicI64::new(i64::MIN / 2) };
+        assert_eq!(steady.read(100 * HOUR, 0), 100 * HOUR);
+        assert_eq!(steady.read(97 * HOUR, HOUR), 101 * HOUR, "set back by four hours");
+        assert_eq!(steady.read(98 * HOUR, 2 * HOUR), 102 * HOUR);
+        assert_eq!(steady.read(110 * HOUR, 3 * HOUR), 110 * HOUR, "set forward");
+        assert_eq!(steady.read(106 * HOUR, 4 * HOUR), 111 * HOUR, "and back");
+    }
 }

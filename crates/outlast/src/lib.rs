@@ -85,7 +85,7 @@ pub use retry::{retry, retry_with_clock};
 pub use schema::{HasSchema, Schema, schema_of};
 pub use step::{ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
 pub use unique::unique_key;
-pub use worker::{RetryNotice, Worker, WorkerBuilder};
+pub use worker::{Metrics, RetryNotice, Times, Worker, WorkerBuilder};
 pub use workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle, checked};
 
 /// Replay without a worker, for the benchmark program of this repository. Not a promise.

@@ -7,11 +7,14 @@ mod cache;
 mod committer;
 mod fact;
 mod live;
+mod metrics;
 mod notes;
 mod notice;
 mod pump;
 mod session;
+mod signals;
 mod task;
+mod watchdog;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -20,6 +23,7 @@ use std::time::Duration;
 use outlast_core::host::HostedStart;
 use outlast_core::limits::{
     BLOCKING_ATTEMPTS_DEFAULT, CACHED_FUTURES_DEFAULT, LIVE_RUNS_DEFAULT, SESSION_DEFAULT, SESSION_MIN,
+    TURN_TIME_DEFAULT,
 };
 use outlast_core::{Busy, Codec, Host, IntoDuration, PlainJson, RunId, SessionId, Start, World, WorldError};
 use parking_lot::Mutex;
@@ -28,10 +32,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::beat::Beating;
+use self::metrics::Meter;
+pub use self::metrics::{Metrics, Times};
 use self::notice::OnRetry;
 pub use self::notice::RetryNotice;
 use self::pump::{PumpEnd, pump};
 use self::session::{Session, Settings};
+use self::watchdog::Watching;
 use crate::clock::pause;
 use crate::error::{Error, StepError};
 use crate::registry::{Register, Registry};
@@ -107,6 +114,7 @@ impl Worker {
             drain: DRAIN_DEFAULT,
             is_paranoid: false,
             on_retry: None,
+            turn_time: TURN_TIME_DEFAULT,
             blocking_max: BLOCKING_ATTEMPTS_DEFAULT,
             problem: None,
         }
@@ -115,6 +123,28 @@ impl Worker {
     /// The worker's session; after a loss it is another one.
     pub fn session(&self) -> SessionId {
         self.current.session().id
+    }
+
+    /// What the worker has done so far, in numbers: how large and how slow its commits are, how many
+    /// runs were replayed, and so on.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String, Error> { Ok(name) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register(greet).start().await?;
+    /// # Client::new(world).start(greet, "Ada".to_owned()).await?.output().await?;
+    /// let metrics = worker.metrics();
+    /// println!("{} turns, commits of {:.1} on average", metrics.turns, metrics.batch_mean);
+    /// println!("99 of 100 commits took at most {:?}", metrics.commit_time.p99);
+    /// # assert_eq!(metrics.turns, 1);
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    pub fn metrics(&self) -> Metrics {
+        let session = self.current.session();
+        session.settings.meter.read(session.live_count())
     }
 
     /// Stops: takes nothing new, lets attempts under way end (for at most the drain time), hands back
@@ -168,6 +198,7 @@ pub struct WorkerBuilder<S> {
     drain: Duration,
     is_paranoid: bool,
     on_retry: Option<OnRetry>,
+    turn_time: Duration,
     blocking_max: usize,
     problem: Option<Error>,
 }
@@ -193,6 +224,7 @@ impl WorkerBuilder<()> {
             drain: self.drain,
             is_paranoid: self.is_paranoid,
             on_retry: self.on_retry,
+            turn_time: self.turn_time,
             blocking_max: self.blocking_max,
             problem: self.problem,
         }
@@ -297,6 +329,20 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
+    /// How long the workflow's code may compute in one turn; 10 s unless set. A turn takes microseconds,
+    /// since slow work belongs in steps: one that takes longer loops without awaiting or blocks its
+    /// thread. Its run is then stuck, and the thread is lost until the turn returns. A long time helps when
+    /// a debugger stops in workflow code.
+    #[must_use]
+    pub fn turn_time(mut self, time: impl IntoDuration) -> Self {
+        match time.into_duration() {
+            Ok(time) if !time.is_zero() => self.turn_time = time,
+            Ok(_) => self.problem = Some(Error::invalid("`turn_time` is 0; a turn takes some time")),
+            Err(error) => self.problem = Some(error.into()),
+        }
+        self
+    }
+
     /// How long [`Worker::stop`] waits for attempts under way; 30 s unless set.
     #[must_use]
     pub fn drain(mut self, time: impl IntoDuration) -> Self {
@@ -362,6 +408,8 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             drain: self.drain,
             is_paranoid: self.is_paranoid,
             on_retry: self.on_retry,
+            turn_time: self.turn_time,
+            meter: Arc::new(Meter::default()),
             blocking: Arc::new(Semaphore::new(self.blocking_max)),
         });
         let stopping = CancellationToken::new();
@@ -380,6 +428,7 @@ async fn supervise(current: Arc<Current>, stopping: CancellationToken, mut start
     loop {
         let session = current.session();
         let beating = begin_beating(&session);
+        let watching = begin_watching(&session);
         let end = pump(&session, starting).await;
         if end == PumpEnd::Stopping {
             session.wind_down();
@@ -394,7 +443,8 @@ async fn supervise(current: Arc<Current>, stopping: CancellationToken, mut start
         }
         starting = session.busy();
         session.abandon();
-        drop(beating);
+        session.settings.meter.sessions_lost.add(1);
+        drop((beating, watching));
         rejoin(&current, &session, &stopping).await;
         if stopping.is_cancelled() {
             return;
@@ -409,6 +459,16 @@ fn begin_beating(session: &Arc<Session>) -> Option<Beating> {
     }
     Beating::begin(session.clone())
         .map_err(|error| tracing::error!(%error, "cannot start the beat's thread; the session will expire"))
+        .ok()
+}
+
+fn begin_watching(session: &Arc<Session>) -> Option<Watching> {
+    // Under a virtual clock time does not pass while a turn is computed.
+    if session.clock.is_virtual() {
+        return None;
+    }
+    Watching::begin(session.clone(), session.settings.turn_time)
+        .map_err(|error| tracing::error!(%error, "cannot start the watchdog's thread; turns may hang unseen"))
         .ok()
 }
 

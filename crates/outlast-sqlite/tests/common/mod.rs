@@ -2,12 +2,17 @@
 
 use std::future::Future;
 use std::path::PathBuf;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
 use std::thread::Thread;
+use std::time::Duration;
 
-use outlast_core::{Headers, Payload, RunId, Start, Tags, TurnId, WorldError};
+use outlast_core::turn::From;
+use outlast_core::{
+    Busy, ClaimRequest, Clock, Code, Event, Headers, Join, Payload, RunId, SessionId, Start, Status, Tags,
+    Then, Timestamp, Turn, TurnId, World, WorldError,
+};
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 use outlast_testkit::TestClock;
 
@@ -33,6 +38,29 @@ impl Place {
     #[allow(dead_code, reason = "not every test opens a good file")]
     pub(crate) fn open(&self) -> SqliteWorld {
         self.try_open().unwrap()
+    }
+}
+
+/// Real enough that the lookout works, for tests that do not depend on the time.
+#[derive(Debug)]
+#[allow(dead_code, reason = "not every test needs it")]
+pub(crate) struct Noon;
+
+impl Clock for Noon {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(1_893_499_200_000_000)
+    }
+
+    fn sleep_until(&self, _: Timestamp) -> Pin<Box<dyn Future<Output = Busy> + Send>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn busy(&self) -> Busy {
+        Busy::uncounted()
+    }
+
+    fn is_virtual(&self) -> bool {
+        false
     }
 }
 
@@ -73,4 +101,47 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
         }
         std::thread::park();
     }
+}
+
+/// Claims a run that is ready, under a session of its own, and completes it.
+#[allow(dead_code, reason = "not every test ends a run")]
+pub(crate) fn end_run(world: &SqliteWorld, run: RunId) {
+    let session = SessionId::from_bits(7_777);
+    let code: Arc<[Code]> = Arc::new([Code { workflow: "w".into(), version: 1 }]);
+    let join = Join {
+        session,
+        host: "here".into(),
+        pid: 1,
+        build: "b".into(),
+        code: code.clone(),
+        time: Duration::from_secs(10),
+    };
+    block_on(world.join(join)).unwrap();
+    let request = ClaimRequest {
+        limit: 10,
+        code,
+        build: "b".into(),
+        format: outlast_core::event::FORMAT,
+        suspect: true,
+        ends_overdue_from: Timestamp::NEVER,
+        known: Arc::new(|_, _| false),
+    };
+    let claimed = block_on(world.claim(session, request)).unwrap().claimed;
+    let claimed = claimed.into_iter().find(|claimed| claimed.run == run).unwrap();
+    let last = Turn {
+        run,
+        id: TurnId::from_bits(run.bits() + 1_000_000),
+        from: From::Turn(claimed.turn),
+        seq: claimed.seq,
+        at: claimed.turn_at,
+        build: "b".into(),
+        events: vec![Event::RunCompleted { output: Payload::null() }],
+        consumed: 0,
+        fired_until: None,
+        clears_crashes: false,
+        clears_deadline: false,
+        beyond: None,
+        then: Then::End(Status::Completed),
+    };
+    block_on(world.commit(session, &[last])).unwrap().remove(0).unwrap();
 }

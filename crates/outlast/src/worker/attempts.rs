@@ -13,6 +13,7 @@ use outlast_core::{Clock, Codec, Failure, FailureKind, OpNumber, Payload, Policy
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::metrics::Meter;
 use crate::attempt::About;
 use crate::error::{NextAttempt, StepError};
 use crate::ids::chance;
@@ -69,6 +70,7 @@ pub(super) struct Tools<'a> {
     pub(super) clock: &'a Arc<dyn Clock>,
     pub(super) codec: &'a Arc<dyn Codec>,
     pub(super) runtime: &'a tokio::runtime::Handle,
+    pub(super) meter: &'a Arc<Meter>,
 }
 
 /// The attempts of one run that are under way.
@@ -102,8 +104,10 @@ impl Attempts {
                 about.stop.cancel();
             }
             self.stops.insert(ready.step.op, about.stop.clone());
-            let stranded = stranding(&ready.step, tools.clock);
-            let attempt = attempt(ready, Arc::new(about));
+            tools.meter.attempts_started.add(1);
+            let stranded = stranding(&ready.step, tools);
+            let (attempt, meter) = (attempt(ready, Arc::new(about)), tools.meter.clone());
+            let attempt = attempt.inspect(move |end| meter.attempts_failed.add(end.result.is_err().into()));
             if is_alone {
                 self.running.push(Box::pin(attempt.map(Some)));
             } else {
@@ -162,12 +166,13 @@ impl Drop for Attempts {
 /// failed attempt; a runtime that shuts down says nothing.
 fn stranding(
     step: &StepToAttempt,
-    clock: &Arc<dyn Clock>,
+    tools: &Tools<'_>,
 ) -> impl FnOnce(tokio::task::JoinError) -> Option<AttemptEnd> + Clone + use<> {
     let (op, name, attempt, policy) = (step.op, step.name.clone(), step.attempt, step.policy);
-    let clock = clock.clone();
+    let (clock, meter) = (tools.clock.clone(), tools.meter.clone());
     move |error| {
         let panic = error.try_into_panic().ok()?;
+        meter.attempts_failed.add(1);
         let result = Err(panicked(&*panic));
         Some(AttemptEnd { op, at: clock.now(), name, attempt, policy, details: None, result })
     }

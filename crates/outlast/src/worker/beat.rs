@@ -55,6 +55,7 @@ fn beat_until_stopped(session: &Session, stopped: &Receiver<()>) {
         match block_on(session.world.beat(session.id), acknowledged + patience) {
             Some(Ok(beat)) => {
                 acknowledged = asked;
+                session.settings.meter.beats.add(1);
                 session.compare_held(beat.held);
                 block_on(session.world.takeover(session.id), acknowledged + patience);
             }
@@ -81,7 +82,7 @@ impl Wake for Unpark {
 }
 
 /// Runs a future on this thread, without a runtime, until it completes or `deadline` has passed.
-fn block_on<T>(future: impl Future<Output = T>, deadline: Duration) -> Option<T> {
+pub(super) fn block_on<T>(future: impl Future<Output = T>, deadline: Duration) -> Option<T> {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut cx = Context::from_waker(&waker);

@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::clock::pause;
+use super::metrics::Meter;
+use crate::clock::{monotonic, pause};
 
 type Answer = Result<Committed, WorldError>;
 
@@ -33,6 +34,7 @@ pub(super) struct Committer {
     world: Arc<dyn World>,
     session: SessionId,
     runtime: Handle,
+    meter: Arc<Meter>,
     gathered: Mutex<Gathered>,
 }
 
@@ -44,8 +46,8 @@ struct Gathered {
 }
 
 impl Committer {
-    pub(super) fn new(world: Arc<dyn World>, session: SessionId, runtime: Handle) -> Self {
-        Self { world, session, runtime, gathered: Mutex::default() }
+    pub(super) fn new(world: Arc<dyn World>, session: SessionId, runtime: Handle, meter: Arc<Meter>) -> Self {
+        Self { world, session, runtime, meter, gathered: Mutex::default() }
     }
 
     /// Commits a turn. A world that does not answer is asked again, with the same turn id, until it does.
@@ -77,10 +79,13 @@ impl Committer {
         let mut places: Vec<usize> = (0..left.len()).collect();
         let mut wait = PAUSE_MIN;
         loop {
+            let asked = monotonic();
             let tried = match self.world.commit(self.session, &left).await {
                 Ok(tried) => tried,
                 Err(error) => vec![Err(error); left.len()],
             };
+            self.meter.committed(left.len(), monotonic().saturating_sub(asked));
+            self.meter.turns.add(tried.iter().filter(|answer| answer.is_ok()).count() as u64);
             let mut again = Vec::new();
             let mut places_again = Vec::new();
             for ((turn, place), answer) in left.into_iter().zip(places).zip(tried) {

@@ -205,7 +205,9 @@ impl<'a> Live<'a> {
             let is_doubtful = self.doubtful.remove(&step.op);
             settings.ready(step, is_doubtful)
         });
-        let tools = Tools { clock: &session.clock, codec: &settings.codec, runtime: &session.runtime };
+        let (clock, codec, runtime, meter) =
+            (&session.clock, &settings.codec, &session.runtime, &settings.meter);
+        let tools = Tools { clock, codec, runtime, meter };
         self.attempts.start(self.task.run, ready.collect(), &tools);
     }
 
@@ -326,6 +328,7 @@ impl<'a> Live<'a> {
     }
 
     fn draft(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Draft, Stuck> {
+        let _computing = self.task.notes.compute();
         Fact::sort(&mut facts);
         let at = self.task.session.clock.now().max(self.place.at);
         let mut draft = Draft {
@@ -515,7 +518,7 @@ impl<'a> Live<'a> {
 
     async fn replayed(&mut self) -> Result<Machine, Gone> {
         let history = read_history(&self.task.session, self.task.run).await.map_err(Gone::Lost)?;
-        let mut machine = machine_from(&self.task.session, self.task.run, history, false)?;
+        let mut machine = machine_from(self.task, history, false)?;
         machine.set_attempting(&self.attempts.ops());
         machine.take_due(self.looked_at);
         machine.set_time(self.place.at);

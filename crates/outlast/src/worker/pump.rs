@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use outlast_core::event::FORMAT;
-use outlast_core::limits::{CLAIM_RUNS_MAX, DEADLINE_GRACE, SLOW_POLL};
+use outlast_core::limits::{CLAIM_RUNS_MAX, DEADLINE_GRACE, IDLE_CLAIM};
 use outlast_core::takeover::is_suspect;
 use outlast_core::work::Known;
 use outlast_core::{Busy, ClaimRequest, Held, Then, Timestamp, Work, WorldError};
 
 use super::session::Session;
-use crate::clock::pause;
+use crate::clock::{monotonic, pause};
 
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -29,6 +29,7 @@ pub(super) enum PumpEnd {
 pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
     // Carried from loop to loop: not for a moment does it look as if nothing was under way.
     let mut busy = starting;
+    let mut hinted = None;
     loop {
         if session.is_unsure.swap(false, Ordering::AcqRel) {
             hand_back_unknown(session).await;
@@ -44,7 +45,10 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
             work = session.world.claim(session.id, request) => work,
         };
         let wait = match work {
-            Ok(work) => spread(session, work, room, has_suspect),
+            Ok(work) => {
+                count(session, &work, hinted.take());
+                spread(session, work, room, has_suspect)
+            }
             Err(WorldError::Fenced(reason)) => {
                 tracing::error!(session = %session.id, reason, "the session is lost");
                 return PumpEnd::Lost;
@@ -66,6 +70,16 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
             () = session.unsure.notified() => session.busy(),
             busy = rest(busy) => busy,
         };
+        hinted = Some(monotonic());
+    }
+}
+
+fn count(session: &Session, work: &Work, hinted: Option<Duration>) {
+    let meter = &session.settings.meter;
+    meter.claims.add(1);
+    meter.claimed_runs.add(work.claimed.len() as u64);
+    if let Some(hinted) = hinted.filter(|_| !work.claimed.is_empty()) {
+        meter.hint_to_claim.add(monotonic().saturating_sub(hinted));
     }
 }
 
@@ -138,6 +152,6 @@ fn spread(session: &Arc<Session>, work: Work, room: usize, has_suspect: bool) ->
     }
     let due = if room == 0 { None } else { work.next_due };
     let due = due.unwrap_or(Timestamp::NEVER);
-    let until = if session.clock.is_virtual() { due } else { due.min(session.clock.now().plus(SLOW_POLL)) };
+    let until = if session.clock.is_virtual() { due } else { due.min(session.clock.now().plus(IDLE_CLAIM)) };
     Some(Wait { epoch: work.epoch, until, may_free_more })
 }

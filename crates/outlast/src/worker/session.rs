@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::attempts::Ready;
 use super::cache::Cache;
 use super::committer::Committer;
+use super::metrics::Meter;
 use super::notes::{Note, Notes};
 use super::notice::OnRetry;
 use super::task::Task;
@@ -42,6 +43,9 @@ pub(super) struct Settings {
     pub(super) drain: Duration,
     pub(super) is_paranoid: bool,
     pub(super) on_retry: Option<OnRetry>,
+    /// How long a turn may compute.
+    pub(super) turn_time: Duration,
+    pub(super) meter: Arc<Meter>,
     /// Lets so many attempts at blocking steps be under way at the same time.
     pub(super) blocking: Arc<Semaphore>,
 }
@@ -136,8 +140,8 @@ impl Session {
             id,
             joined_at: clock.now(),
             clock,
+            committer: Arc::new(Committer::new(world.clone(), id, runtime.clone(), settings.meter.clone())),
             settings,
-            committer: Arc::new(Committer::new(world.clone(), id, runtime.clone())),
             cache: Mutex::new(Cache::new(cached_max)),
             stopping,
             lost: CancellationToken::new(),
@@ -226,7 +230,7 @@ impl Session {
         let run = start.run;
         let notes = self.enlist(&mut live, run, false);
         let task = Task { session: self.clone(), run, notes, _busy: self.busy() };
-        let task = self.runtime.spawn(guarded(self.clone(), run, task.started(Box::new(start), answer)));
+        let task = self.runtime.spawn(guarded(self.clone(), run, task.started(Arc::new(start), answer)));
         self.set_task(&mut live, run, task.abort_handle());
         Ok(answered)
     }
@@ -291,8 +295,16 @@ impl Session {
         self.freed.ring();
     }
 
+    /// The runs whose turn has been computed for longer than this.
+    pub(super) fn computing_longer_than(&self, limit: Duration) -> Vec<(RunId, Arc<Notes>)> {
+        let live = self.live.lock();
+        let hung = live.by_run.iter().filter(|(_, entry)| entry.notes.computing_for() > Some(limit));
+        hung.map(|(run, entry)| (*run, entry.notes.clone())).collect()
+    }
+
     /// Compares what the world says the session holds with what it knows.
     pub(super) fn compare_held(&self, held: u64) {
+        self.settings.meter.held_runs.set(held);
         if held != self.live_count() as u64 {
             self.is_unsure.store(true, Ordering::Release);
             self.unsure.notify_one();

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::committer::patiently;
 use super::live::{End, Gone, Kept, Live, Place, start_answer};
-use super::notes::Notes;
+use super::notes::{First, Notes};
 use super::session::Session;
 use crate::ids;
 use crate::replay::Machine;
@@ -38,9 +38,16 @@ type StartAnswer = oneshot::Sender<Result<Started, WorldError>>;
 
 impl Task {
     /// Holds a run from its start: the start and the first turn are one commit.
-    pub(super) async fn started(mut self, start: Box<Start>, answer: StartAnswer) {
+    pub(super) async fn started(mut self, start: Arc<Start>, answer: StartAnswer) {
         let at = self.session.clock.now();
-        let kept = match self.first_turn(&start, at) {
+        self.notes.put_first(First { start: start.clone(), answer });
+        let first_turn = self.first_turn(&start, at);
+        // Otherwise the watchdog has given it up.
+        let Some(first) = self.notes.take_first() else { return };
+        drop(start);
+        let First { start, answer } = *first;
+        let start = Box::new(Arc::unwrap_or_clone(start));
+        let kept = match first_turn {
             Ok((machine, events)) => self.begin(machine, events, at, start, answer).await,
             Err(_) => {
                 // The start is good, though its first turn is not: whoever claims the run finds out.
@@ -76,6 +83,7 @@ impl Task {
     }
 
     fn first_turn(&self, start: &Start, at: Timestamp) -> Result<(Machine, Vec<Event>), Stuck> {
+        let _computing = self.notes.compute();
         let event = start.event();
         let settings = &self.session.settings;
         let mut machine = match &event {
@@ -147,14 +155,19 @@ impl Task {
     }
 
     async fn machine_of(&self, claimed: Claimed) -> Result<Machine, Gone> {
+        let meter = &self.session.settings.meter;
         if let Some(machine) = self.session.cache.lock().take(claimed.run, claimed.turn) {
+            meter.cache_hits.add(1);
             return Ok(machine);
+        }
+        if !claimed.is_fresh {
+            meter.cache_misses.add(1);
         }
         let history = match claimed.history {
             Some(history) => history,
             None => read_history(&self.session, claimed.run).await.map_err(Gone::Lost)?,
         };
-        machine_from(&self.session, claimed.run, history, claimed.is_fresh)
+        machine_from(self, history, claimed.is_fresh)
     }
 
     /// Ends a run for which its code is not needed; tells whether it was such a run.
@@ -236,14 +249,12 @@ pub(super) async fn read_history(session: &Session, run: RunId) -> Result<Vec<Tu
 }
 
 /// The machine of a run with this history; one that had no turn yet is not polled.
-pub(super) fn machine_from(
-    session: &Session,
-    run: RunId,
-    history: Vec<TurnRecord>,
-    is_fresh: bool,
-) -> Result<Machine, Gone> {
-    let (code, codec): (_, &Arc<dyn Codec>) = (&session.settings.code, &session.settings.codec);
+pub(super) fn machine_from(task: &Task, history: Vec<TurnRecord>, is_fresh: bool) -> Result<Machine, Gone> {
+    let (run, settings) = (task.run, &task.session.settings);
+    let (code, codec): (_, &Arc<dyn Codec>) = (&settings.code, &settings.codec);
+    let _computing = task.notes.compute();
     if !is_fresh {
+        settings.meter.replays.add(1);
         return Machine::replay(run, history, code, codec).map_err(Gone::Stuck);
     }
     let first = history.into_iter().next().ok_or_else(|| Gone::Stuck(unreadable(run)))?;

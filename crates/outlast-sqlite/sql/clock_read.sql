@@ -1,0 +1,2 @@
+-- The latest moment that was seen.
+SELECT at FROM clock

@@ -1,2 +1,0 @@
--- How many runs a session holds.
-SELECT count(*) FROM runs WHERE owner = ?1
