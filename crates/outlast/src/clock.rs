@@ -45,15 +45,21 @@ impl Clock for SystemClock {
     }
 }
 
+/// Waits for a future, but not longer than [`monotonic`] time shows `deadline`.
+pub(crate) async fn within<T>(future: impl Future<Output = T>, deadline: Duration) -> Option<T> {
+    tokio::time::timeout(deadline.saturating_sub(monotonic()), future).await.ok()
+}
+
 /// Waits in real time: between two tries of a world that does not answer, and for a worker to drain.
 #[allow(clippy::disallowed_methods, reason = "this is the door through which time comes")]
 pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// Time that passes whatever the wall clock does, since the process first asked.
-#[allow(clippy::disallowed_methods, reason = "this is the door through which time comes")]
+/// Time that passes whatever the wall clock does, since the process first asked. It is tokio's, so that a
+/// runtime whose time is paused has one time only.
 pub(crate) fn monotonic() -> Duration {
-    static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    static START: std::sync::LazyLock<tokio::time::Instant> =
+        std::sync::LazyLock::new(tokio::time::Instant::now);
     START.elapsed()
 }
