@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -39,8 +40,10 @@ static STEADY: Steady = Steady { ahead: AtomicI64::new(i64::MIN / 2) };
 impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods, reason = "this is the door through which time comes")]
     fn now(&self) -> Timestamp {
+        // The machine's, not tokio's: a runtime whose time is paused must not move it.
+        static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros);
-        Timestamp::from_micros(STEADY.read(wall, micros(monotonic())))
+        Timestamp::from_micros(STEADY.read(wall, micros(START.elapsed())))
     }
 
     #[allow(clippy::disallowed_methods, reason = "this is the door through which time comes")]
@@ -72,16 +75,21 @@ fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
+/// Waits for a future, but not longer than [`monotonic`] time shows `deadline`.
+pub(crate) async fn within<T>(future: impl Future<Output = T>, deadline: Duration) -> Option<T> {
+    tokio::time::timeout(deadline.saturating_sub(monotonic()), future).await.ok()
+}
+
 /// Waits in real time: between two tries of a world that does not answer, and for a worker to drain.
 #[allow(clippy::disallowed_methods, reason = "this is the door through which time comes")]
 pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// Time that passes whatever the wall clock does, since the process first asked.
-#[allow(clippy::disallowed_methods, reason = "this is the door through which time comes")]
+/// Time that passes whatever the wall clock does, since the process first asked. It is tokio's, so that a
+/// runtime whose time is paused has one time only.
 pub(crate) fn monotonic() -> Duration {
-    static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    static START: LazyLock<tokio::time::Instant> = LazyLock::new(tokio::time::Instant::now);
     START.elapsed()
 }
 

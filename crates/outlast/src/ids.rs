@@ -1,5 +1,9 @@
 //! New ids: time-ordered, unguessable enough, strictly rising within the process. And chance itself.
 
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
 use outlast_core::{Clock, IdSource, MessageId, RunId, SessionId, TurnId};
 use parking_lot::Mutex;
 
@@ -7,9 +11,55 @@ use crate::clock::SystemClock;
 
 static SOURCE: Mutex<IdSource> = Mutex::new(IdSource::new());
 
+thread_local! {
+    /// Where ids and chance come from on this thread, while it is simulated.
+    static SEEDED: RefCell<Option<Seeded>> = const { RefCell::new(None) };
+}
+
+struct Seeded {
+    chance: fastrand::Rng,
+    source: IdSource,
+    clock: Arc<dyn Clock>,
+}
+
+/// Ids and chance of this thread follow a seed until this is dropped: for the simulation in
+/// `outlast-testkit`.
+#[doc(hidden)]
+#[must_use = "the thread is simulated as long as this lives"]
+pub struct Simulated(());
+
+impl Simulated {
+    /// From now on; ids are made with this clock.
+    pub fn begin(seed: u64, clock: Arc<dyn Clock>) -> Self {
+        let seeded = Seeded { chance: fastrand::Rng::with_seed(seed), source: IdSource::new(), clock };
+        SEEDED.set(Some(seeded));
+        Self(())
+    }
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        drop(SEEDED.take());
+    }
+}
+
+impl fmt::Debug for Simulated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Simulated")
+    }
+}
+
+/// Whether this thread is simulated: then it is the only one.
+pub(crate) fn is_simulated() -> bool {
+    SEEDED.with_borrow(Option::is_some)
+}
+
 fn bits() -> u128 {
-    let entropy = fastrand::u128(..);
-    SOURCE.lock().next(SystemClock.now(), entropy)
+    let seeded = SEEDED.with_borrow_mut(|seeded| {
+        let Seeded { chance, source, clock } = seeded.as_mut()?;
+        Some(source.next(clock.now(), chance.u128(..)))
+    });
+    seeded.unwrap_or_else(|| SOURCE.lock().next(SystemClock.now(), fastrand::u128(..)))
 }
 
 pub(crate) fn run() -> RunId {
@@ -30,5 +80,6 @@ pub(crate) fn session() -> SessionId {
 
 /// A number from 0 to 1, at random. What depends on it must be recorded.
 pub(crate) fn chance() -> f64 {
-    fastrand::f64()
+    let seeded = SEEDED.with_borrow_mut(|seeded| Some(seeded.as_mut()?.chance.f64()));
+    seeded.unwrap_or_else(fastrand::f64)
 }

@@ -74,6 +74,8 @@ pub use client::{
 pub use clock::SystemClock;
 pub use context::Context;
 pub use error::{Error, ErrorKind, StepError};
+#[doc(hidden)]
+pub use ids::Simulated;
 pub use json::IntoJson;
 pub use open::{open, open_with_clock};
 pub use operation::{AbandonedChild, ChildOperation, HookOperation, StepOperation, TimerOperation};

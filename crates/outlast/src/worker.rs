@@ -433,6 +433,7 @@ async fn supervise(current: Arc<Current>, stopping: CancellationToken, mut start
         if end == PumpEnd::Stopping {
             session.wind_down();
             tokio::select! {
+                biased;
                 () = session.drained() => {}
                 () = pause(session.settings.drain) => {
                     tracing::warn!(session = %session.id, "the drain time is over; letting go of what still runs");

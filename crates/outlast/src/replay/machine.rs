@@ -1,7 +1,7 @@
 //! The machine: one run's future, fed with deliveries, answering with decisions.
 
 use std::any::Any;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -354,7 +354,7 @@ impl Machine {
     }
 
     /// Steps that are to be attempted now.
-    pub(crate) fn startable(&self) -> HashSet<OpNumber> {
+    pub(crate) fn startable(&self) -> BTreeSet<OpNumber> {
         self.state.cell.lock().startable.iter().copied().collect()
     }
 
@@ -412,7 +412,7 @@ impl Machine {
     }
 
     /// Which steps are being attempted: a replayed machine does not know.
-    pub(crate) fn set_attempting(&mut self, ops: &HashSet<OpNumber>) {
+    pub(crate) fn set_attempting(&mut self, ops: &BTreeSet<OpNumber>) {
         let mut cell = self.state.cell.lock();
         for op in ops {
             if let Some(Op { kind: OpKind::Step(step), .. }) = cell.ops.get_mut(*op) {

@@ -1,6 +1,6 @@
 //! Attempts: the step code of one run that is under way.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ pub(super) struct Tools<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     running: FuturesUnordered<BoxFuture<'static, Option<AttemptEnd>>>,
-    stops: HashMap<OpNumber, CancellationToken>,
+    stops: BTreeMap<OpNumber, CancellationToken>,
 }
 
 impl Attempts {
@@ -85,7 +85,7 @@ impl Attempts {
         self.stops.is_empty()
     }
 
-    pub(super) fn ops(&self) -> HashSet<OpNumber> {
+    pub(super) fn ops(&self) -> BTreeSet<OpNumber> {
         self.stops.keys().copied().collect()
     }
 

@@ -8,56 +8,107 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use outlast_core::WorldError;
+use tokio::task::AbortHandle;
 
 use super::session::Session;
-use crate::clock::monotonic;
+use crate::clock::{monotonic, pause, within};
+use crate::ids::is_simulated;
 
 /// Beats per session time.
 const BEATS: u32 = 4;
 
 /// A beating thread; it ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Beating {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+pub(super) enum Beating {
+    Thread { stop: Option<Sender<()>>, thread: Option<JoinHandle<()>> },
+    Simulated(AbortHandle),
 }
 
 impl Beating {
     /// Begins to beat for a session.
     pub(super) fn begin(session: Arc<Session>) -> std::io::Result<Self> {
+        if is_simulated() {
+            let task =
+                session.runtime.clone().spawn(async move { beat_until_stopped(&session, &OnTask).await });
+            return Ok(Self::Simulated(task.abort_handle()));
+        }
         let (stop, stopped) = channel();
-        let thread = std::thread::Builder::new()
-            .name("outlast-beat".into())
-            .spawn(move || beat_until_stopped(&session, &stopped))?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        let work = move || {
+            // It blocks where others would wait, so it is done at once.
+            beat_until_stopped(&session, &OnThread(stopped)).now_or_never();
+        };
+        let thread = std::thread::Builder::new().name("outlast-beat".into()).spawn(work)?;
+        Ok(Self::Thread { stop: Some(stop), thread: Some(thread) })
     }
 }
 
 impl Drop for Beating {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic there was reported by the panic hook.
-            let _ = thread.join();
+        match self {
+            Self::Thread { stop, thread } => {
+                drop(stop.take());
+                if let Some(thread) = thread.take() {
+                    // A panic there was reported by the panic hook.
+                    let _ = thread.join();
+                }
+            }
+            Self::Simulated(task) => task.abort(),
         }
     }
 }
 
-fn beat_until_stopped(session: &Session, stopped: &Receiver<()>) {
+/// How a beat waits.
+trait Rhythm {
+    /// Waits until the next beat is due; false when there is to be none.
+    async fn pause(&self, time: Duration) -> bool;
+
+    /// What the future gives, unless `deadline` comes first.
+    async fn within<T>(&self, future: impl Future<Output = T>, deadline: Duration) -> Option<T>;
+}
+
+/// A thread of its own blocks.
+struct OnThread(Receiver<()>);
+
+impl Rhythm for OnThread {
+    async fn pause(&self, time: Duration) -> bool {
+        self.0.recv_timeout(time) == Err(RecvTimeoutError::Timeout)
+    }
+
+    async fn within<T>(&self, future: impl Future<Output = T>, deadline: Duration) -> Option<T> {
+        block_on(future, deadline)
+    }
+}
+
+/// A simulation has one thread for everything.
+struct OnTask;
+
+impl Rhythm for OnTask {
+    async fn pause(&self, time: Duration) -> bool {
+        pause(time).await;
+        true
+    }
+
+    async fn within<T>(&self, future: impl Future<Output = T>, deadline: Duration) -> Option<T> {
+        within(future, deadline).await
+    }
+}
+
+async fn beat_until_stopped(session: &Session, rhythm: &impl Rhythm) {
     let time = session.settings.session_time;
     let pause = time / BEATS;
     // The world may have counted the last beat a little earlier than its answer came.
     let patience = time.saturating_sub(pause);
     let mut acknowledged = monotonic();
-    while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+    while rhythm.pause(pause).await {
         let asked = monotonic();
-        match block_on(session.world.beat(session.id), acknowledged + patience) {
+        match rhythm.within(session.world.beat(session.id), acknowledged + patience).await {
             Some(Ok(beat)) => {
                 acknowledged = asked;
                 session.settings.meter.beats.add(1);
                 session.compare_held(beat.held);
-                block_on(session.world.takeover(session.id), acknowledged + patience);
+                rhythm.within(session.world.takeover(session.id), acknowledged + patience).await;
             }
             Some(Err(WorldError::Fenced(reason))) => {
                 tracing::error!(session = %session.id, reason, "the session is lost");

@@ -3,7 +3,7 @@
 //! The loop is: start what was announced, wait for something new, compute a turn, commit it. At most
 //! one commit of a run is under way; what arrives meanwhile forms the next turn.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
@@ -31,7 +31,7 @@ pub(super) struct Live<'a> {
     place: Place,
     attempts: Attempts,
     /// Steps that were announced by a worker that may have attempted them.
-    doubtful: HashSet<OpNumber>,
+    doubtful: BTreeSet<OpNumber>,
     /// Facts that came while a commit was under way.
     early: Vec<Fact>,
     /// The position of the last message that became a fact.
@@ -103,7 +103,7 @@ impl<'a> Live<'a> {
             machine,
             place,
             attempts: Attempts::default(),
-            doubtful: HashSet::new(),
+            doubtful: BTreeSet::new(),
             early: Vec::new(),
             read: place.consumed,
             heard_at: Timestamp::from_micros(0),

@@ -102,6 +102,15 @@ struct LiveRuns {
     set_aside: usize,
 }
 
+impl LiveRuns {
+    /// By run: so a simulation is the same every time.
+    fn in_order(&self) -> impl Iterator<Item = &LiveRun> {
+        let mut runs: Vec<_> = self.by_run.iter().collect();
+        runs.sort_unstable_by_key(|(run, _)| **run);
+        runs.into_iter().map(|(_, entry)| entry)
+    }
+}
+
 #[derive(Debug)]
 struct LiveRun {
     notes: Arc<Notes>,
@@ -313,7 +322,8 @@ impl Session {
 
     /// Tells every live run that the worker stops.
     pub(super) fn wind_down(&self) {
-        for entry in self.live.lock().by_run.values() {
+        let live = self.live.lock();
+        for entry in live.in_order() {
             entry.notes.put(Note::Stop);
         }
     }
@@ -322,7 +332,7 @@ impl Session {
     pub(super) fn abandon(&self) {
         self.lost.cancel();
         let live = std::mem::take(&mut *self.live.lock());
-        for entry in live.by_run.values() {
+        for entry in live.in_order() {
             if let Some(task) = &entry.task {
                 task.abort();
             }

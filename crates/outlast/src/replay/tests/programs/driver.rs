@@ -1,6 +1,6 @@
 //! Worker and world of a random run, without either: what it is told comes from a seed.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use outlast_core::{
@@ -63,7 +63,7 @@ impl State {
 struct After {
     state: State,
     /// The steps that were being attempted.
-    attempting: HashSet<OpNumber>,
+    attempting: BTreeSet<OpNumber>,
     /// Up to when pauses and timers had been looked at.
     looked_at: Timestamp,
     /// The attempts that began after the turn: operation and number.
@@ -77,7 +77,7 @@ struct Driver {
     machine: Machine,
     now: Timestamp,
     looked_at: Timestamp,
-    attempting: HashSet<OpNumber>,
+    attempting: BTreeSet<OpNumber>,
     /// The attempts under way, those of dropped operations too.
     attempts: Vec<(OpNumber, u32)>,
     /// Children that have not ended, and those whose start is to be answered.
@@ -96,7 +96,7 @@ pub(super) fn live(case: &Case, seed: u64) -> Life {
         machine,
         now: START,
         looked_at: START,
-        attempting: HashSet::new(),
+        attempting: BTreeSet::new(),
         attempts: Vec::new(),
         children: Vec::new(),
         messages: 0,
@@ -274,12 +274,12 @@ impl Life {
         }
         let mut machine = self.replayed(case, turns);
         machine.take_due(*looked_at);
-        let again: HashSet<_> = machine.take_startable().iter().map(|step| step.op).collect();
+        let again: BTreeSet<_> = machine.take_startable().iter().map(|step| step.op).collect();
         let open = |op: &&OpNumber| {
             let line = format!("{op} step ");
             state.summary.lines().any(|known| known.starts_with(&line) && known.ends_with(": open"))
         };
-        let before: HashSet<_> = attempting.iter().filter(open).copied().collect();
+        let before: BTreeSet<_> = attempting.iter().filter(open).copied().collect();
         let before = before.into_iter().chain(started.iter().map(|(op, _)| *op)).collect();
         assert_eq!(again, before, "attempts after a crash at turn {}", turns - 1);
     }
