@@ -13,21 +13,21 @@ use common::Place;
 use rusqlite::Connection;
 
 /// What reads a whole table, and why that is little.
-const SCANS: [(&str, &str); 6] = [
+const SCANS: [(&str, &str); 7] = [
     ("SCAN counts", "a row per status"),
     ("SCAN sessions", "a row per joined worker"),
     ("SCAN skew", "one row"),
     ("SCAN terminate", "one row, made by the statement itself"),
+    ("SCAN clock", "one row"),
     ("SCAN leftovers", "a row per long run that is being forgotten, and one is read at a time"),
     ("VIRTUAL TABLE INDEX", "a list that the caller gave"),
 ];
 
 /// The steps by which each statement finds its rows; where there are several, in any order.
-const PLANS: [(&str, &[&str]); 45] = [
+const PLANS: [(&str, &[&str]); 44] = [
     ("counts", &["SCAN counts"]),
     ("due_by_code", &["INDEX runs_ready (workflow=? AND version=? AND ready_at>?)"]),
     ("first_build", &["INDEX turns_by_run (run=? AND seq=?)"]),
-    ("held_count", &["INDEX runs_held (owner=?)"]),
     ("held_list", &["INDEX runs_held (owner=?)", "INDEX turns_by_run (run=? AND seq=?)"]),
     ("history", &["INDEX turns_by_run (run=? AND seq>?)"]),
     ("inbox_blank", &["PRIMARY KEY (run=? AND position>? AND position<?)"]),
@@ -62,7 +62,7 @@ const PLANS: [(&str, &[&str]); 45] = [
     ("run_view", &["PRIMARY KEY (id=?)", "PRIMARY KEY (run=?)"]),
     ("run_wait", &["PRIMARY KEY (id=?)", "PRIMARY KEY (run=? AND position>?)"]),
     ("session_alive", &["PRIMARY KEY (id=?)"]),
-    ("session_beat", &["PRIMARY KEY (id=?)"]),
+    ("session_beat", &["PRIMARY KEY (id=?)", "INDEX runs_held (owner=?)"]),
     ("session_delete", &["PRIMARY KEY (id=?)"]),
     ("session_row", &["PRIMARY KEY (id=?)"]),
     ("session_stranger", &["PRIMARY KEY (id=?)"]),
