@@ -83,7 +83,10 @@ async fn sell(file: &str, order: Order) -> Result<(), Error> {
     say("receipt", &receipt);
     let query = format!("select seq, kind, op, body from events where run = '{}' order by seq", run.id());
     println!("\nStart me again: the recorded receipt comes back, and no step runs. Another order:");
-    println!("\n  cargo run --example quickstart -- --order 43\n\nThe file:\n\n  sqlite3 {file} \"{query}\"");
+    let next = order.name.parse::<u64>().map_or(43, |number| number.wrapping_add(1));
+    println!(
+        "\n  cargo run --example quickstart -- --order {next}\n\nThe file:\n\n  sqlite3 {file} \"{query}\""
+    );
     Ok(())
 }
 

@@ -42,6 +42,11 @@ impl Hosts {
         hosts.push(host);
     }
 
+    /// Whether a worker of this process is joined.
+    pub fn any(&self) -> bool {
+        self.0.lock().iter().any(|host| host.strong_count() > 0)
+    }
+
     /// Whether one of the workers holds the run; see [`Host::holds`].
     pub fn hold(&self, run: RunId) -> bool {
         self.0.lock().iter().filter_map(Weak::upgrade).any(|host| host.holds(run))

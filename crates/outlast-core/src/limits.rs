@@ -60,6 +60,9 @@ pub const HISTORY_ROOM_EVENTS: u64 = 10_000;
 /// Operations of one run that are open at the same time.
 pub const OPEN_OPERATIONS_MAX: usize = 20_000;
 
+/// Waits that a run's row shows; the rest is in its history.
+pub const WAITS_SHOWN_MAX: usize = 100;
+
 /// Polls of a workflow after one delivery, while it wakes itself. More is a loop.
 pub const POLLS_PER_DELIVERY_MAX: usize = 1_000;
 

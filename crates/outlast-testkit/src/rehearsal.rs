@@ -20,8 +20,9 @@ use crate::TestClock;
 ///
 /// The test plays everybody else. It says how steps end, what hooks receive and how much time passes,
 /// and asserts what the workflow asked for. No code of a step runs, and steps need no registration.
-/// After everything that the workflow is told, its whole history is replayed and compared. So a
-/// rehearsal also proves that the workflow is deterministic.
+/// After everything that the workflow is told, its whole history is replayed and compared: code that asks
+/// for operations of another kind or name or in another order the second time is found out. The inputs of
+/// operations are not compared.
 ///
 /// Time begins at [`TestClock::BEGIN`], and `ctx.random()` gives the same numbers in every rehearsal.
 ///
@@ -147,11 +148,7 @@ impl<O: DeserializeOwned> Rehearsal<O> {
     where
         H: WorkflowHandle<M>,
     {
-        let input = payload(input.borrow());
-        let is_it = |open: &OpenWork| *open.name == *workflow.name() && is_same(&open.input, &input);
-        if !open::children(&self.run).iter().any(is_it) {
-            self.fail(&format!("child `{}` with {input:?} is not open", workflow.name()));
-        }
+        self.child_with(workflow.name(), input.borrow());
     }
 
     /// Ends a child with an output: the one of this workflow that was started first and is still open.
@@ -162,8 +159,22 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         H::Output: Serialize,
     {
         let open = self.first_child(workflow.name());
-        let told = self.run.end_child(open.op, Ok(payload(output.borrow())));
-        self.check(told);
+        self.end_child(&open, Ok(payload(output.borrow())));
+    }
+
+    /// Ends the child that was started with this input, where several of one workflow are open.
+    #[track_caller]
+    pub fn child_completes_for<H, M>(
+        &mut self,
+        workflow: H,
+        input: impl Borrow<H::Input>,
+        output: impl Borrow<H::Output>,
+    ) where
+        H: WorkflowHandle<M>,
+        H::Output: Serialize,
+    {
+        let open = self.child_with(workflow.name(), input.borrow());
+        self.end_child(&open, Ok(payload(output.borrow())));
     }
 
     /// Ends a child with an error; one that [is cancelled](Error::is_cancelled) ends it as cancelled.
@@ -173,8 +184,21 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         H: WorkflowHandle<M>,
     {
         let open = self.first_child(workflow.name());
-        let told = self.run.end_child(open.op, Err(error.into()));
-        self.check(told);
+        self.end_child(&open, Err(error.into()));
+    }
+
+    /// As [`child_fails`](Self::child_fails), for the child that was started with this input.
+    #[track_caller]
+    pub fn child_fails_for<H, M>(
+        &mut self,
+        workflow: H,
+        input: impl Borrow<H::Input>,
+        error: impl Into<Error>,
+    ) where
+        H: WorkflowHandle<M>,
+    {
+        let open = self.child_with(workflow.name(), input.borrow());
+        self.end_child(&open, Err(error.into()));
     }
 
     /// Ends the sleeps that are open early, as [`wake`](outlast::Client::wake) does.
@@ -240,7 +264,10 @@ impl<O: DeserializeOwned> Rehearsal<O> {
     /// When it has not ended; the report says what it waits for.
     #[track_caller]
     pub fn output(&self) -> Result<O, Error> {
-        self.run.output().unwrap_or_else(|| self.fail("it has not ended"))
+        match self.run.output() {
+            Some(output) => output,
+            None => self.fail("it has not ended"),
+        }
     }
 
     /// How the run ended: `Completed`, `Failed` or `Cancelled`; nothing while it goes on.
@@ -270,29 +297,54 @@ impl<O: DeserializeOwned> Rehearsal<O> {
     }
 
     #[track_caller]
+    fn end_child(&mut self, child: &OpenWork, outcome: Result<Payload, Error>) {
+        let told = self.run.end_child(child.op, outcome);
+        self.check(told);
+    }
+
+    #[track_caller]
     fn first_child(&self, workflow: &str) -> OpenWork {
-        let found = open::children(&self.run).into_iter().find(|open| *open.name == *workflow);
-        found.unwrap_or_else(|| self.fail(&format!("child `{workflow}` is not open")))
+        self.first("child", open::children(&self.run), workflow)
+    }
+
+    #[track_caller]
+    fn child_with<T: Serialize>(&self, workflow: &str, input: &T) -> OpenWork {
+        self.with_input("child", open::children(&self.run), workflow, &payload(input))
     }
 
     #[track_caller]
     fn first_step(&self, name: &str) -> OpenWork {
-        let found = open::steps(self.run.history()).into_iter().find(|open| *open.name == *name);
-        found.unwrap_or_else(|| self.fail(&format!("step `{name}` is not open")))
+        self.first("step", open::steps(self.run.history()), name)
     }
 
     #[track_caller]
     fn step_with<T: Serialize>(&self, name: &str, input: &T) -> OpenWork {
-        let input = payload(input);
-        let is_it = |open: &OpenWork| *open.name == *name && is_same(&open.input, &input);
-        let found = open::steps(self.run.history()).into_iter().find(is_it);
-        found.unwrap_or_else(|| self.fail(&format!("step `{name}` with {input:?} is not open")))
+        self.with_input("step", open::steps(self.run.history()), name, &payload(input))
+    }
+
+    // A closure has no caller, so a panic in one would not name the test's line.
+    #[track_caller]
+    fn first(&self, kind: &str, open: Vec<OpenWork>, name: &str) -> OpenWork {
+        match open.into_iter().find(|open| *open.name == *name) {
+            Some(found) => found,
+            None => self.fail(&format!("{kind} `{name}` is not open")),
+        }
+    }
+
+    #[track_caller]
+    fn with_input(&self, kind: &str, open: Vec<OpenWork>, name: &str, input: &Payload) -> OpenWork {
+        match open.into_iter().find(|open| *open.name == *name && is_same(&open.input, input)) {
+            Some(found) => found,
+            None => self.fail(&format!("{kind} `{name}` with {input:?} is not open")),
+        }
     }
 
     #[track_caller]
     fn moment_after(&self, time: impl IntoDuration) -> Timestamp {
-        let time = time.into_duration().unwrap_or_else(|error| panic!("{error}"));
-        self.run.now().plus(time)
+        match time.into_duration() {
+            Ok(time) => self.run.now().plus(time),
+            Err(error) => panic!("{error}"),
+        }
     }
 
     #[track_caller]
@@ -323,5 +375,8 @@ fn is_same(one: &Payload, other: &Payload) -> bool {
 
 #[track_caller]
 fn payload<T: Serialize + ?Sized>(value: &T) -> Payload {
-    Payload::json(value).unwrap_or_else(|error| panic!("{error}"))
+    match Payload::json(value) {
+        Ok(payload) => payload,
+        Err(error) => panic!("{error}"),
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use outlast::Register;
-use outlast_core::History;
+use outlast_core::{Event, History};
 
 /// Replays exported histories with the given code, and panics with the report of the first that does not
 /// match.
@@ -34,7 +34,8 @@ use outlast_core::History;
 ///
 /// # Panics
 ///
-/// When the code does not match a history, a file is no history, or there is no such file.
+/// When the code does not match a history or the history's workflow is not in it, when a file is no
+/// history, or there is no such file. What is compared is the kind, name and order of operations.
 #[track_caller]
 pub fn assert_replays<R, M>(code: R, files: &str)
 where
@@ -44,12 +45,37 @@ where
     assert!(!paths.is_empty(), "there is no file `{files}`; export some histories with `Client::export`");
     for path in paths {
         let shown = path.display();
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{shown}: {error}"));
-        let history = History::from_json(&text).unwrap_or_else(|error| panic!("{shown}: {error}"));
+        // A closure has no caller, so a panic in one would not name the test's line.
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => panic!("{shown}: {error}"),
+        };
+        let history = match History::from_json(&text) {
+            Ok(history) => history,
+            Err(error) => panic!("{shown}: {error}"),
+        };
+        let missing = missing_code(code.clone(), &history);
         if let Err(error) = outlast::replay(code.clone(), history) {
-            panic!("{shown}: {}", error.message());
+            panic!("{shown}: {}", missing.as_deref().unwrap_or(error.message()));
         }
     }
+}
+
+/// What is said when the workflow of a history is not among the code that was given.
+fn missing_code<R: Register<(), M>, M>(code: R, history: &History) -> Option<String> {
+    let Event::RunStarted(started) = history.turns.first()?.events.first()? else { return None };
+    let (workflow, version) = (&*started.workflow, started.version);
+    let given = outlast::rehearse::workflows_of(code).ok()?;
+    if given.iter().any(|(name, given)| name == workflow && *given == version) {
+        return None;
+    }
+    let given: Vec<_> = given.iter().map(|(name, version)| format!("`{name}` version {version}")).collect();
+    let given = if given.is_empty() { "no workflow".to_owned() } else { given.join(", ") };
+    Some(format!(
+        "run {} is one of workflow `{workflow}`, version {version}, and `assert_replays` was given {given}; \
+         give it that function as well, as a tuple, or remove the file when no such run is left",
+        history.run
+    ))
 }
 
 /// The files that a pattern means, in the order of their names.

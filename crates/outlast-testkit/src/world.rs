@@ -1,18 +1,22 @@
 //! A world for tests of whole workflows: virtual time, a worker, and mocks of steps.
 
+mod why;
+
 use std::fmt;
+use std::future::Future;
+use std::panic::Location;
 use std::sync::Arc;
 
 use outlast::{
     Client, Error, MemoryWorld, Register, RunHandle, RunView, Status, StepError, StepHandle, Wait, Worker,
     WorkerBuilder,
 };
-use outlast_core::duration::duration_text;
 use outlast_core::{IntoDuration, Timestamp, World};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
+use self::why::{SeenWaits, Wanted};
 use crate::TestClock;
 
 /// Moments at which something was due before a run was as wanted. More is a loop of sleeps without end.
@@ -24,8 +28,9 @@ const MOMENTS_MAX: usize = 10_000;
 /// Unlike in a [`Rehearsal`](crate::Rehearsal) everything is real but the time: steps run, are retried
 /// and time out, runs wait in a world and are replayed. Steps that must not run in a test are mocked.
 ///
-/// The worker replays each run after every turn and compares, so code that is not deterministic is
-/// found out; see [`trusting`](TestWorldBuilder::trusting).
+/// The worker replays each run after every turn and compares the kind, name and order of its operations
+/// (not their inputs), so code that asks for others the second time is found out; see
+/// [`trusting`](TestWorldBuilder::trusting).
 ///
 /// ```
 /// use outlast::prelude::*;
@@ -106,11 +111,17 @@ impl TestWorld {
     /// # Panics
     ///
     /// When `time` is a text that is not a duration.
-    pub async fn advance(&self, time: impl IntoDuration) {
-        let time = time.into_duration().unwrap_or_else(|error| panic!("{error}"));
-        // What was asked for before comes first: it belongs to the time before.
-        self.settle().await;
-        self.advance_to(self.now().plus(time)).await;
+    #[track_caller]
+    pub fn advance(&self, time: impl IntoDuration) -> impl Future<Output = ()> {
+        let time = match time.into_duration() {
+            Ok(time) => time,
+            Err(error) => panic!("{error}"),
+        };
+        async move {
+            // What was asked for before comes first: it belongs to the time before.
+            self.settle().await;
+            self.advance_to(self.now().plus(time)).await;
+        }
     }
 
     /// Lets time pass until `moment`, and everything happen that is due until then.
@@ -134,10 +145,17 @@ impl TestWorld {
     /// # Panics
     ///
     /// When the run is stuck, sleeps in an endless loop, or waits for something that time does not
-    /// bring; the message says what.
-    pub async fn run_until_done<O: DeserializeOwned>(&self, run: &RunHandle<O>) -> Result<O, Error> {
-        self.run_until(run, "its end", |view| view.status.is_final().then_some(())).await;
-        run.output().await
+    /// bring; the message says why, also of the children that it waits for.
+    #[track_caller]
+    pub fn run_until_done<O: DeserializeOwned>(
+        &self,
+        run: &RunHandle<O>,
+    ) -> impl Future<Output = Result<O, Error>> {
+        let wanted = Wanted::here("its end");
+        async move {
+            self.run_until(run, wanted, |view| view.status.is_final().then_some(())).await;
+            run.output().await
+        }
     }
 
     /// Lets time pass until the run waits for a payload for this hook. When it waits for it already, no
@@ -145,11 +163,15 @@ impl TestWorld {
     ///
     /// # Panics
     ///
-    /// When the run ends without that, is stuck, or waits for something that time does not bring.
-    pub async fn wait_for_hook<O>(&self, run: &RunHandle<O>, hook: &str) {
-        let is_open = |wait: &Wait| matches!(wait, Wait::Hook { name, .. } if name == hook);
-        let wanted = format!("hook `{hook}`");
-        self.run_until(run, &wanted, |view| view.waits.iter().any(is_open).then_some(())).await;
+    /// When the run ends without that, is stuck, or waits for something that time does not bring. The
+    /// message says why, and what the run waited for meanwhile.
+    #[track_caller]
+    pub fn wait_for_hook<O>(&self, run: &RunHandle<O>, hook: &str) -> impl Future<Output = ()> {
+        let wanted = Wanted::here(format!("hook `{hook}`"));
+        async move {
+            let is_open = |wait: &Wait| matches!(wait, Wait::Hook { name, .. } if name == hook);
+            self.run_until(run, wanted, |view| view.waits.iter().any(is_open).then_some(())).await;
+        }
     }
 
     /// Lets time pass until the run sleeps, and returns the moment until which it does. When it sleeps
@@ -158,9 +180,11 @@ impl TestWorld {
     /// # Panics
     ///
     /// As [`wait_for_hook`](Self::wait_for_hook).
-    pub async fn wait_for_sleep<O>(&self, run: &RunHandle<O>) -> Timestamp {
+    #[track_caller]
+    pub fn wait_for_sleep<O>(&self, run: &RunHandle<O>) -> impl Future<Output = Timestamp> {
+        let wanted = Wanted::here("a timer");
         let due = |wait: &Wait| if let Wait::Timer { until, .. } = wait { Some(*until) } else { None };
-        self.run_until(run, "a timer", |view| view.waits.iter().find_map(due)).await
+        async move { self.run_until(run, wanted, |view| view.waits.iter().find_map(due)).await }
     }
 
     /// Stops the worker.
@@ -176,45 +200,32 @@ impl TestWorld {
     async fn run_until<O, T>(
         &self,
         run: &RunHandle<O>,
-        wanted: &str,
+        wanted: Wanted,
         is_there: impl Fn(&RunView) -> Option<T>,
     ) -> T {
+        let mut seen = SeenWaits::default();
         for _ in 0..MOMENTS_MAX {
             self.settle().await;
-            let view = run.view().await.unwrap_or_else(|error| panic!("run {}: {error}", run.id()));
+            let view = match run.view().await {
+                Ok(view) => view,
+                Err(error) => wanted.fail(run.id(), &error.to_string()),
+            };
             if let Some(found) = is_there(&view) {
                 return found;
             }
+            seen.add(&view.waits);
             let is_over = view.status.is_final() || view.status == Status::Stuck;
             match self.clock.next_sleeper() {
                 Some(next) if !is_over => self.clock.advance_to(next),
-                _ => panic!("run {} does not come to {wanted}: {}", run.id(), self.describe(&view)),
+                _ => {
+                    let why = why::explain(&self.client, view.id).await;
+                    wanted.fail(view.id, &(why + &seen.but(&view.waits)));
+                }
             }
         }
-        panic!(
-            "run {} does not come to {wanted}: at {MOMENTS_MAX} moments something was due, the last was {}",
-            run.id(),
-            self.now()
-        )
-    }
-
-    /// Why the run does not go on.
-    fn describe(&self, view: &RunView) -> String {
-        let mut text = format!("it is {}", view.status);
-        if let Some(stuck) = &view.stuck {
-            text += &format!(", {}: {}", stuck.reason, stuck.message);
-        }
-        for wait in &view.waits {
-            text += &match wait {
-                Wait::Hook { name, .. } => format!(", for hook `{name}`"),
-                Wait::Timer { until, .. } => {
-                    format!(", for a timer due in {}", duration_text(until.since(self.now())))
-                }
-                Wait::Child { workflow, run, .. } => format!(", for child `{workflow}` ({run})"),
-                other => format!(", for {other:?}"),
-            };
-        }
-        text
+        let now = self.now();
+        let why = format!("at {MOMENTS_MAX} moments something was due, the last was {now}");
+        wanted.fail(run.id(), &(why + &seen.but(&[])))
     }
 }
 
@@ -263,9 +274,12 @@ impl<S: Send + Sync + 'static> TestWorldBuilder<S> {
     /// # Panics
     ///
     /// When there is no place for temporary files.
+    #[track_caller]
     pub fn on_sqlite(mut self) -> Self {
-        let folder = TempDir::with_prefix("outlast-").unwrap_or_else(|error| panic!("{error}"));
-        self.folder = Some(folder);
+        match TempDir::with_prefix("outlast-") {
+            Ok(folder) => self.folder = Some(folder),
+            Err(error) => panic!("{error}"),
+        }
         self
     }
 
@@ -288,18 +302,28 @@ impl<S: Send + Sync + 'static> TestWorldBuilder<S> {
     /// # Panics
     ///
     /// When the worker does not start; the message says why.
-    pub async fn start(self) -> TestWorld {
+    #[track_caller]
+    pub fn start(self) -> impl Future<Output = TestWorld> {
+        let place = Location::caller();
+        async move {
+            match self.try_start().await {
+                Ok(world) => world,
+                Err(error) => panic!("the test world of {place} does not start: {error}"),
+            }
+        }
+    }
+
+    async fn try_start(self) -> Result<TestWorld, Error> {
         let url = match &self.folder {
             Some(folder) => format!("sqlite:{}/runs.db", folder.path().display()),
             None => "memory:".to_owned(),
         };
-        let opened = outlast::open_with_clock(&url, Arc::new(self.clock.clone())).await;
-        let world = opened.unwrap_or_else(|error| panic!("{error}"));
+        let world = outlast::open_with_clock(&url, Arc::new(self.clock.clone())).await?;
         let worker = self.worker.on(world.clone());
         let worker = if self.is_trusting { worker } else { worker.paranoid() };
-        let worker = worker.start().await.unwrap_or_else(|error| panic!("{error}"));
+        let worker = worker.start().await?;
         let client = Client::new(world.clone());
-        TestWorld { clock: self.clock, world, client, worker, _folder: self.folder }
+        Ok(TestWorld { clock: self.clock, world, client, worker, _folder: self.folder })
     }
 }
 

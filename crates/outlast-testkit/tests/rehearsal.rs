@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use expect_test::{Expect, expect};
 use outlast::prelude::*;
-use outlast::{ErrorKind, Status};
+use outlast::{ErrorKind, ParentEnd, Status};
 use outlast_testkit::Rehearsal;
 use serde::{Deserialize, Serialize};
 
@@ -305,7 +305,7 @@ async fn parcel(_ctx: Context, number: u32) -> Result<String, Error> {
 async fn parcels(ctx: Context) -> Result<String, Error> {
     let (first, second) = (ctx.child(parcel, 1), ctx.child(parcel, 2).timeout("1d"));
     let told = ctx.child(parcel, 3).key("parcel-3").abandon().await?;
-    ctx.tag("told", &told.to_string())?;
+    ctx.tag("told", told.to_string())?;
     let first = first.await?;
     ctx.sleep("7d").await?;
     let second = second.await.map_err(|error| error.to_string());
@@ -316,7 +316,7 @@ async fn parcels(ctx: Context) -> Result<String, Error> {
 fn children_end_as_the_test_says() {
     let mut run = Rehearsal::of(parcels, ());
     run.asks_for_child(parcel, 1);
-    assert_eq!(run.open(), ["child `parcel`", "child `parcel`, for 1d"]);
+    assert_eq!(run.open(), ["child `parcel` with 1", "child `parcel` with 2, for 1d"]);
     run.child_completes(parcel, "there".to_owned());
     run.sleeps_for("7d");
     run.wakes();
@@ -341,4 +341,112 @@ fn a_child_that_is_not_open_cannot_end() {
           0s     step_started 2 ship "c"
     "#]],
     );
+}
+
+#[workflow]
+async fn convoy(ctx: Context) -> Result<Vec<String>, Error> {
+    let mut open: FuturesUnordered<_> = [1, 2, 3].into_iter().map(|n| ctx.child(parcel, n)).collect();
+    let mut order = Vec::new();
+    while let Some(parcel) = open.next().await {
+        order.push(parcel.unwrap_or_else(|error| error.message().to_owned()));
+    }
+    Ok(order)
+}
+
+#[test]
+fn children_of_one_workflow_end_in_any_order() {
+    let mut run = Rehearsal::of(convoy, ());
+    run.child_completes_for(parcel, 3, "third".to_owned());
+    run.child_fails_for(parcel, 2, Error::msg("lost"));
+    run.child_completes(parcel, "first".to_owned());
+    assert_eq!(run.output().unwrap(), ["third", "lost", "first"]);
+}
+
+#[workflow]
+async fn patient(ctx: Context) -> Result<String, Error> {
+    let parcel = ctx.child(parcel, 7).on_parent_end(ParentEnd::Wait);
+    select! {
+        there = parcel => there,
+        slept = ctx.sleep("1h") => slept.map(|()| "not waiting".to_owned()),
+    }
+}
+
+#[test]
+fn a_workflow_that_has_returned_is_told_from_one_that_waits() {
+    let mut run = Rehearsal::of(patient, ());
+    run.advances("1h");
+    check_report(
+        || drop(run.output()),
+        expect![[r#"
+            workflow `patient`: it has not ended
+            the workflow has returned; the run ends when these children have
+              child `parcel` with 7
+            what happened
+              0s     run_started patient null
+              0s     child_started 0 parcel 7
+              0s     timer_started 1 1h
+              1h     timer_fired 1
+              1h     child_dropped 0
+        "#]],
+    );
+    run.child_completes(parcel, "there".to_owned());
+    assert_eq!(run.output().unwrap(), "not waiting");
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "what `#[workflow]` does not see: it looks at no other function"
+)]
+async fn helper() {
+    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+}
+
+#[workflow]
+async fn hasty(_ctx: Context) -> Result<(), Error> {
+    helper().await;
+    Ok(())
+}
+
+#[test]
+fn a_helper_that_uses_tokio_is_a_foreign_await() {
+    let panic = catch_unwind(|| Rehearsal::of(hasty, ())).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.contains("the usual suspects are tokio::time"), "{text}");
+    assert!(text.contains("use ctx.sleep"), "{text}");
+    assert!(!text.contains("reactor"), "{text}");
+}
+
+/// Where a rehearsal panics, as `file:line`.
+fn place_of(rehearse: impl FnOnce()) -> String {
+    thread_local! {
+        static PLACE: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
+    }
+    static HOOK: std::sync::Once = std::sync::Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let place = panic.location().map(|at| format!("{}:{}", at.file(), at.line()));
+            PLACE.set(place.unwrap_or_default());
+            before(panic);
+        }));
+    });
+    catch_unwind(AssertUnwindSafe(rehearse)).unwrap_err();
+    PLACE.take()
+}
+
+#[test]
+fn a_report_names_the_line_of_the_test() {
+    let here = |line: u32| format!("{}:{line}", file!());
+    let mut run = Rehearsal::of(patient, ());
+    assert_eq!(place_of(|| run.asks_for(ship, "x".to_owned())), here(line!()));
+    assert_eq!(place_of(|| run.completes(ship, "x".to_owned())), here(line!()));
+    assert_eq!(place_of(|| run.fails_for(ship, "x".to_owned(), StepError::msg("no"))), here(line!()));
+    assert_eq!(place_of(|| run.asks_for_child(parcel, 1)), here(line!()));
+    assert_eq!(place_of(|| run.child_completes(convoy, Vec::new())), here(line!()));
+    assert_eq!(place_of(|| run.child_completes_for(parcel, 1, String::new())), here(line!()));
+    assert_eq!(place_of(|| run.waits_for_hook("review")), here(line!()));
+    assert_eq!(place_of(|| run.sleeps_for("2h")), here(line!()));
+    assert_eq!(place_of(|| run.advances("3 moons")), here(line!()));
+    assert_eq!(place_of(|| drop(run.output())), here(line!()));
+    assert_eq!(place_of(|| drop(Rehearsal::of(foreign, ()))), here(line!()));
 }

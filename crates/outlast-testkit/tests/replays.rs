@@ -62,6 +62,23 @@ async fn code_that_does_not_match_is_told_file_place_and_line() {
     assert!(message.contains(">   1  timer 3d"), "{message}");
 }
 
+#[workflow(name = "order", version = 2)]
+async fn order_v2(_ctx: Context, cents: u64) -> Result<u64, Error> {
+    Ok(cents)
+}
+
+#[tokio::test]
+async fn code_that_is_missing_is_named_with_what_was_given() {
+    let folder = recorded().await;
+    let files = format!("{}/*.json", folder.path().display());
+    let panic = catch_unwind(|| assert_replays((order_v2, charge), &files)).unwrap_err();
+    let message = panic.downcast_ref::<String>().unwrap();
+    assert!(message.contains("is one of workflow `order`, version 1, and"), "{message}");
+    assert!(message.contains("was given `order` version 2; give it that function as well"), "{message}");
+    assert!(!message.contains("worker"), "{message}");
+    assert_replays((order_v2, order), &files);
+}
+
 #[test]
 fn no_file_is_no_proof() {
     let panic = catch_unwind(|| assert_replays(order, "nowhere/*.json")).unwrap_err();

@@ -138,20 +138,37 @@ async fn a_mock_can_remember_what_it_was_given() {
     assert_eq!(*seen.lock(), ["Ada"]);
 }
 
-#[tokio::test]
-#[should_panic(expected = "does not come to its end: it is waiting, for hook `never`")]
-async fn a_wait_without_end_is_a_message_and_no_hang() {
-    #[workflow]
-    async fn hopeful(ctx: Context) -> Result<(), Error> {
-        ctx.hook::<()>("never").await
-    }
-    let world = TestWorld::builder().register(hopeful).start().await;
-    let run = world.client().start(hopeful, ()).await.unwrap();
-    let _ = world.run_until_done(&run).await;
+/// What a test that waits in vain says.
+async fn report(waits: impl Future<Output = ()> + Send + 'static) -> String {
+    let panic = tokio::spawn(waits).await.unwrap_err().into_panic();
+    panic.downcast_ref::<String>().unwrap().clone()
+}
+
+/// The reports are about this line of this file.
+macro_rules! assert_says {
+    ($text:expr, $line:expr, $($part:expr),+) => {{
+        let text = $text;
+        let place = format!("awaited at {}:{}:", file!(), $line);
+        assert!(text.contains(&place), "{place} is not in {text}");
+        $(assert!(text.contains($part), "{} is not in {text}", $part);)+
+    }};
+}
+
+#[workflow]
+async fn hopeful(ctx: Context) -> Result<(), Error> {
+    ctx.hook::<()>("never").await
 }
 
 #[tokio::test]
-#[should_panic(expected = "does not come to hook `never`: at 10000 moments something was due")]
+async fn a_wait_without_end_is_a_message_and_no_hang() {
+    let world = TestWorld::builder().register(hopeful).start().await;
+    let run = world.client().start(hopeful, ()).await.unwrap();
+    let line = line!() + 1;
+    let text = report(async move { drop(world.run_until_done(&run).await) }).await;
+    assert_says!(text, line, "does not come to its end", "It waits for a payload for hook `never` (since");
+}
+
+#[tokio::test]
 async fn a_loop_without_end_is_a_message_and_no_hang() {
     #[workflow]
     async fn restless(ctx: Context) -> Result<(), Error> {
@@ -161,13 +178,78 @@ async fn a_loop_without_end_is_a_message_and_no_hang() {
     }
     let world = TestWorld::builder().register(restless).trusting().start().await;
     let run = world.client().start(restless, ()).await.unwrap();
-    world.wait_for_hook(&run, "never").await;
+    let line = line!() + 1;
+    let text = report(async move { world.wait_for_hook(&run, "never").await }).await;
+    assert_says!(
+        text,
+        line,
+        "does not come to hook `never`",
+        "at 10000 moments something was due",
+        "meanwhile it waited for a timer (until 2030-01-02T00:00:00.000000Z), ",
+        ", 9992 more"
+    );
 }
 
 #[tokio::test]
-#[should_panic(expected = "step `charge` is not registered with this worker")]
 async fn a_stuck_run_is_a_message_and_no_hang() {
     let world = TestWorld::builder().register((checkout, thank)).start().await;
     let run = world.client().start(checkout, input()).await.unwrap();
-    world.wait_for_hook(&run, "review").await;
+    let line = line!() + 1;
+    let text = report(async move { _ = world.wait_for_sleep(&run).await }).await;
+    assert_says!(text, line, "does not come to a timer", "step `charge` is not registered with this worker");
+}
+
+#[tokio::test]
+async fn a_child_without_code_explains_why_its_parent_waits() {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<(), Error> {
+        ctx.child(hopeful, ()).await
+    }
+    let world = TestWorld::builder().register(parent).start().await;
+    let run = world.client().start(parent, ()).await.unwrap();
+    let line = line!() + 1;
+    let text = report(async move { drop(world.run_until_done(&run).await) }).await;
+    assert_says!(
+        text,
+        line,
+        "It waits for child `hopeful` (run_",
+        "\nchild run_",
+        "no worker that is joined has workflow `hopeful`, version 1"
+    );
+}
+
+#[tokio::test]
+async fn a_wait_for_a_hook_that_is_misspelt_names_the_hooks_that_were_open() {
+    let world = shop().start().await;
+    let run = world.client().start(checkout, input()).await.unwrap();
+    let line = line!() + 1;
+    let text = report(async move { world.wait_for_hook(&run, "reviwe").await }).await;
+    assert_says!(
+        text,
+        line,
+        "does not come to hook `reviwe`",
+        "It has ended, failed",
+        "meanwhile it waited for a timer (until 2030-01-31T00:00:00.000000Z), hook `review` (until 2030-02-03T"
+    );
+}
+
+#[tokio::test]
+async fn a_world_that_does_not_start_and_a_time_that_is_none_name_the_tests_line() {
+    let line = line!() + 1;
+    let text = report(async { drop(TestWorld::builder().start().await) }).await;
+    assert!(text.contains(&format!("the test world of {}:{line}:", file!())), "{text}");
+
+    let world = shop().start().await;
+    let place = Arc::new(Mutex::new(String::new()));
+    let (seen, before) = (place.clone(), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |panic| {
+        if let Some(at) = panic.location().filter(|_| panic.to_string().contains("3 moons")) {
+            *seen.lock() = format!("{}:{}", at.file(), at.line());
+        }
+        before(panic);
+    }));
+    let line = line!() + 1;
+    let text = report(async move { world.advance("3 moons").await }).await;
+    assert!(text.contains("3 moons"), "{text}");
+    assert_eq!(*place.lock(), format!("{}:{line}", file!()));
 }

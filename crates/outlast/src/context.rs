@@ -225,8 +225,9 @@ impl Context {
     where
         H: WorkflowHandle<M>,
     {
-        let refused = workflow.check(input.borrow()).err().map(Error::into_failure);
-        let handle = self.state.create_child(workflow.name(), workflow.version(), input.borrow(), refused);
+        let input = input.borrow();
+        let check = || workflow.check(input).map_err(Error::into_failure);
+        let handle = self.state.create_child(workflow.name(), workflow.version(), input, check);
         ChildOperation::new(handle, workflow.name().into())
     }
 
@@ -245,8 +246,8 @@ impl Context {
     ///
     /// `Limit` when the run has 32 tags already, the name is empty or longer than 128 bytes, or the value
     /// longer than 256. It is the same in every replay.
-    pub fn tag(&self, name: &str, value: &str) -> Result<(), Error> {
-        self.state.tag(name, value)
+    pub fn tag(&self, name: impl AsRef<str>, value: impl AsRef<str>) -> Result<(), Error> {
+        self.state.tag(name.as_ref(), value.as_ref())
     }
 
     /// The run's tags: those of its start, and those that it set since.

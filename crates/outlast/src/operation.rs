@@ -204,17 +204,19 @@ impl<T: DeserializeOwned> Future for HookOperation<T> {
 pub struct ChildOperation<O> {
     handle: OpHandle,
     name: Arc<str>,
+    run: RunId,
     output: PhantomData<fn() -> O>,
 }
 
 impl<O> ChildOperation<O> {
     pub(crate) fn new(handle: OpHandle, name: Arc<str>) -> Self {
-        Self { handle, name, output: PhantomData }
+        let run = handle.state.child_run(handle.op);
+        Self { handle, name, run, output: PhantomData }
     }
 
     /// The child's id, known before it is started: to send to its hooks, or to show it.
     pub fn run(&self) -> RunId {
-        self.handle.state.child_run(self.handle.op)
+        self.run
     }
 
     /// A key that names the child among all runs. When it names another run, the operation fails with an

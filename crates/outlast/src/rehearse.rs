@@ -22,6 +22,21 @@ const RUN: RunId = RunId::from_bits(0x01bc_0000_0000_0000_0000_0000_0000_0001);
 /// Moments at which something is due, in one move of the time. More is a loop of sleeps without end.
 const MOMENTS_MAX: usize = 10_000;
 
+/// What tokio says when its timers, sockets or tasks are used where no runtime is, as in a rehearsal.
+const NO_RUNTIME: [&str; 2] = ["there is no reactor running", "A Tokio 1.x context was found, but"];
+
+/// The workflows that are in this code, by name and version, in this order.
+///
+/// # Errors
+///
+/// `Invalid` when something is in it twice.
+pub fn workflows_of<R: Register<(), M>, M>(code: R) -> Result<Vec<(String, u32)>, Error> {
+    let mut registry = Registry::new(Arc::new(()), Arc::new(PlainJson) as Arc<dyn Codec>);
+    code.register(&mut registry);
+    let code = registry.finish()?.code();
+    Ok(code.iter().map(|code| (code.workflow.to_string(), code.version)).collect())
+}
+
 /// A run that is told what to know by its owner, and replayed after every turn.
 pub struct LoneRun {
     code: Registered,
@@ -125,7 +140,7 @@ impl LoneRun {
     /// As [`end_step`](Self::end_step).
     pub fn wake(&mut self) -> Result<(), Stuck> {
         let message = self.message();
-        self.tell(Delivery::Wake { message, op: None })
+        self.tell(Delivery::Wake { message, op: None, at: self.now })
     }
 
     /// Asks the run to stop.
@@ -184,6 +199,11 @@ impl LoneRun {
         self.machine.ended()
     }
 
+    /// Whether the workflow has returned, and the run waits only for children that it does not outlive.
+    pub fn is_lingering(&self) -> bool {
+        self.ended().is_none() && self.machine.summary().starts_with("returned\n")
+    }
+
     /// What the workflow returned, if it has ended.
     pub fn output<O: DeserializeOwned>(&self) -> Option<Result<O, Error>> {
         let last = self.history.last().and_then(|turn| turn.events.last());
@@ -220,7 +240,7 @@ impl LoneRun {
         compute: impl FnOnce(&mut Machine, &mut Vec<Event>) -> Result<(), Stuck>,
     ) -> Result<(), Stuck> {
         self.machine.set_time(self.now);
-        compute(&mut self.machine, &mut events)?;
+        compute(&mut self.machine, &mut events).map_err(without_runtime)?;
         let seq = self.history.iter().map(|turn| turn.events.len() as u64).sum();
         let id = TurnId::from_bits(self.history.len() as u128);
         self.history.push(TurnRecord { id, seq, at: self.now, build: "rehearsal".into(), events });
@@ -237,7 +257,8 @@ impl LoneRun {
 
     /// A replay of the whole history comes to the same.
     fn verify(&self) -> Result<(), Stuck> {
-        let replayed = Machine::replay(RUN, self.history.clone(), &self.code, &self.codec)?;
+        let replayed = Machine::replay(RUN, self.history.clone(), &self.code, &self.codec);
+        let replayed = replayed.map_err(without_runtime)?;
         let (live, again) = (self.machine.summary(), replayed.summary());
         if live == again && self.machine.ended() == replayed.ended() {
             return Ok(());
@@ -259,6 +280,20 @@ fn for_good(error: StepError, step: &str, retry: Retry) -> Failure {
     let attempts = if is_retried { retry.attempts_max() } else { 1 };
     let is_exhausted = failure.kind.is_retryable() && retry.is_exhausted(attempts);
     Failure { is_exhausted, ..failure.of_step(step, attempts) }
+}
+
+/// A panic of tokio about its missing runtime is a foreign await, and is reported as one.
+fn without_runtime(stuck: Stuck) -> Stuck {
+    let is_it =
+        stuck.reason == StuckReason::Panicked && NO_RUNTIME.iter().any(|text| stuck.message.contains(text));
+    if !is_it {
+        return stuck;
+    }
+    let message = "the workflow, or a function that it calls, uses tokio itself, which finds no runtime in a \
+                   rehearsal: it awaits something that is not an operation of its context; the usual suspects \
+                   are tokio::time, channels, spawned tasks and I/O in workflow code. Move it into a step, or \
+                   use ctx.sleep, ctx.hook or ctx.call";
+    Stuck { reason: StuckReason::ForeignAwait, message: message.into(), ..stuck }
 }
 
 fn stuck(message: impl Into<String>) -> Stuck {

@@ -66,7 +66,7 @@ pub(crate) async fn ending(
     } else if let Some(deadline) = overslept {
         (cancel_events(None, deadline_passed(deadline)), claimed.consumed)
     } else if let Some(deadline) = claimed.deadline.filter(|_| claimed.is_overdue) {
-        let reason = format!("{}, and no worker had its code", deadline_passed(deadline));
+        let reason = format!("{}, and no worker with its code came to tell it", deadline_passed(deadline));
         (vec![Event::RunTerminated { failure: terminated(&reason) }], claimed.consumed)
     } else {
         return Ok(None);
@@ -165,7 +165,8 @@ pub(crate) async fn end_without_worker(world: &Arc<dyn World>) -> Result<(), Wor
 async fn end_under(world: &Arc<dyn World>, session: SessionId) -> Result<(), WorldError> {
     // A worker that was killed may still have its row.
     world.takeover(session).await?;
-    if world.workers().await?.len() > 1 {
+    // Those without any code are clients that do the same.
+    if world.workers().await?.iter().any(|worker| worker.session != session && !worker.code.is_empty()) {
         return Ok(());
     }
     // The end of one may be what others were waiting for: children that no worker has begun.

@@ -1,14 +1,19 @@
 //! What a failed rehearsal says: what is open, and what happened so far.
 
+use std::collections::BTreeMap;
+
 use outlast::rehearse::LoneRun;
 use outlast_core::duration::duration_text;
 use outlast_core::{Event, Timestamp, Wait};
 
-use super::open;
+use super::open::{self, OpenWork};
 use crate::TestClock;
 
 /// Events that a report shows; the last ones matter.
 const LINES_MAX: usize = 100;
+
+/// What is said of a run that only waits for children with `ParentEnd::Wait`.
+const RETURNED: &str = "the workflow has returned; the run ends when these children have";
 
 /// What is open and what happened, for a person.
 pub(super) fn report(run: &LoneRun) -> String {
@@ -16,7 +21,8 @@ pub(super) fn report(run: &LoneRun) -> String {
         Some(status) => format!("the run is {status}\n"),
         None => {
             let open: String = open(run).iter().map(|line| format!("  {line}\n")).collect();
-            format!("it waits for\n{open}")
+            let head = if run.is_lingering() { RETURNED } else { "it waits for" };
+            format!("{head}\n{open}")
         }
     };
     text += "what happened\n";
@@ -36,20 +42,22 @@ pub(super) fn report(run: &LoneRun) -> String {
 /// What is open, by number of operation.
 pub(super) fn open(run: &LoneRun) -> Vec<String> {
     let now = run.now();
-    let steps = open::steps(run.history()).into_iter();
-    let mut open: Vec<_> =
-        steps.map(|step| (step.op.0, format!("step `{}` with {:?}", step.name, step.input))).collect();
-    let wait = |wait| match wait {
-        Wait::Timer { op, until } => Some((op, format!("timer, due in {}", time_until(until, now)))),
-        Wait::Hook { op, name, until: None } => Some((op, format!("hook `{name}`"))),
-        Wait::Hook { op, name, until: Some(until) } => {
-            Some((op, format!("hook `{name}`, for {}", time_until(until, now))))
-        }
-        Wait::Child { op, workflow, until: None, .. } => Some((op, format!("child `{workflow}`"))),
-        Wait::Child { op, workflow, until: Some(until), .. } => {
-            Some((op, format!("child `{workflow}`, for {}", time_until(until, now))))
-        }
-        _ => None,
+    let work =
+        |kind: &str, open: OpenWork| (open.op.0, format!("{kind} `{}` with {:?}", open.name, open.input));
+    let mut open: Vec<_> = open::steps(run.history()).into_iter().map(|step| work("step", step)).collect();
+    let children: BTreeMap<_, _> =
+        open::children(run).into_iter().map(|child| work("child", child)).collect();
+    let wait = |wait: Wait| {
+        let (op, what, until) = match wait {
+            Wait::Timer { op, until } => {
+                return Some((op, format!("timer, due in {}", time_until(until, now))));
+            }
+            Wait::Hook { op, name, until } => (op, format!("hook `{name}`"), until),
+            Wait::Child { op, until, .. } => (op, children.get(&op)?.clone(), until),
+            _ => return None,
+        };
+        let time = until.map(|until| format!(", for {}", time_until(until, now)));
+        Some((op, what + &time.unwrap_or_default()))
     };
     open.extend(open::waits(run).into_iter().filter_map(wait));
     open.sort();

@@ -25,8 +25,9 @@ impl Client {
     /// outcome is awaited. What the workflow asks for afterwards works as always, so it can clean up.
     /// If it then returns an error the run is `cancelled`; if it returns an output, `completed`.
     ///
-    /// A run that no worker has begun is cancelled at once, whether its code is there or not. A stuck
-    /// run keeps the message until it can go on. Further cancels of a run that was told change nothing.
+    /// A run that had no turn yet is cancelled at once, also when it is stuck or its code is nowhere. A
+    /// stuck run that had turns keeps the message until it can go on; [`terminate`](Self::terminate) does
+    /// not wait for that. Further cancels of a run that was told change nothing.
     ///
     /// ```
     /// # use outlast::prelude::*;

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use outlast_core::limits::DEADLINE_GRACE;
 use outlast_core::view::operations;
 use outlast_core::{
-    Failure, OpNumber, OperationKind, OperationView, Outcome, RunId, RunView, SessionId, Status, StuckReason,
-    Timestamp, Wait, WorkerView,
+    Event, Failure, OpNumber, OperationKind, OperationView, Outcome, RunId, RunView, SessionId, Status,
+    StuckReason, Timestamp, TurnRecord, Wait, WorkerView,
 };
 use serde::Serialize;
 
@@ -77,8 +77,14 @@ pub enum Because {
     },
     /// It waits, and nothing is to be done until one of these ends.
     Waits {
+        /// Its workflow.
+        workflow: String,
+        /// Its workflow's version.
+        version: u32,
         /// What for.
         waits: Vec<Waiting>,
+        /// Hooks that were sent payloads which the workflow has not asked for.
+        kept: Vec<String>,
         /// How many joined workers have its code.
         workers: usize,
     },
@@ -86,6 +92,8 @@ pub enum Because {
     Ready {
         /// Since when.
         since: Timestamp,
+        /// How often its worker crashed with it aboard: after two crashes it is tried alone.
+        crashes: u32,
         /// The joined workers that have its code.
         workers: Vec<JoinedWorker>,
     },
@@ -217,7 +225,10 @@ impl Client {
     async fn scene(&self, run: RunId) -> Result<Scene, Error> {
         let view = self.world.run(run).await?;
         let workers = self.world.workers().await?;
-        Ok(Scene { view, workers, now: self.world.clock().now() })
+        let clock = self.world.clock();
+        let is_timeless = clock.is_virtual() && self.world.hosts().any();
+        let is_in_hand = clock.is_virtual() && self.world.hosts().hold(run);
+        Ok(Scene { view, workers, now: clock.now(), is_timeless, is_in_hand })
     }
 
     async fn because(&self, scene: &Scene) -> Result<Because, Error> {
@@ -247,7 +258,8 @@ impl Client {
     }
 
     async fn waits(&self, scene: &Scene) -> Result<Because, Error> {
-        let operations = operations(&self.history(scene.view.id).await?);
+        let history = self.history(scene.view.id).await?;
+        let operations = operations(&history);
         let by_number: BTreeMap<OpNumber, &OperationView> =
             operations.iter().map(|operation| (operation.op, operation)).collect();
         let mut waits = Vec::with_capacity(scene.view.waits.len());
@@ -265,8 +277,23 @@ impl Client {
                 failure: failure.map(|failure| failure.message.clone()),
             });
         }
-        Ok(Because::Waits { waits, workers: scene.with_code().count() })
+        let (workflow, version) = (scene.view.workflow.to_string(), scene.view.version);
+        let workers = scene.with_code().count();
+        Ok(Because::Waits { workflow, version, waits, kept: kept(&history), workers })
     }
+}
+
+/// Hooks that were sent more payloads than the workflow has asked for.
+fn kept(history: &[TurnRecord]) -> Vec<String> {
+    let mut sent: BTreeMap<&str, i64> = BTreeMap::new();
+    for event in history.iter().flat_map(|turn| &turn.events) {
+        match event {
+            Event::HookReceived { name, .. } => *sent.entry(name).or_default() += 1,
+            Event::HookOpened { name, .. } => *sent.entry(name).or_default() -= 1,
+            _ => {}
+        }
+    }
+    sent.into_iter().filter(|(_, more)| *more > 0).map(|(name, _)| name.to_owned()).collect()
 }
 
 /// What an explanation is made of.
@@ -274,6 +301,10 @@ struct Scene {
     view: RunView,
     workers: Vec<WorkerView>,
     now: Timestamp,
+    /// Under a virtual clock nobody beats: that a session is over says nothing, if there is a worker.
+    is_timeless: bool,
+    /// Nor if a worker of this process has the run.
+    is_in_hand: bool,
 }
 
 impl Scene {
@@ -283,7 +314,11 @@ impl Scene {
     }
 
     fn live(&self) -> impl Iterator<Item = &WorkerView> {
-        self.workers.iter().filter(|worker| worker.expires_at > self.now)
+        self.workers.iter().filter(|worker| self.is_live(worker))
+    }
+
+    fn is_live(&self, worker: &WorkerView) -> bool {
+        self.is_timeless || worker.expires_at > self.now
     }
 
     fn with_code(&self) -> impl Iterator<Item = &WorkerView> {
@@ -325,7 +360,7 @@ impl Scene {
         }
         let session = self.view.owner?;
         let owner = self.owner();
-        if owner.is_some_and(|owner| owner.expires_at > self.now) {
+        if owner.is_some_and(|owner| self.is_in_hand || owner.expires_at > self.now) {
             return None;
         }
         Some(Because::WorkerGone {
@@ -354,13 +389,19 @@ impl Scene {
         }
     }
 
+    /// When a worker without its code ends the run: it has been joined for a while by then.
+    fn overdue_at(&self, deadline: Timestamp) -> Timestamp {
+        let joined = self.live().map(|worker| worker.joined_at).min().unwrap_or(self.now);
+        deadline.max(joined).plus(DEADLINE_GRACE)
+    }
+
     /// Why a run that nobody holds is not claimed; `None` when it waits for something to happen.
     fn unheld(&self) -> Option<Because> {
         let Self { view, now, .. } = self;
         if let Some(deadline) = view.deadline.filter(|deadline| deadline <= now) {
             return Some(Because::PastDeadline {
                 deadline,
-                overdue_at: deadline.plus(DEADLINE_GRACE),
+                overdue_at: self.overdue_at(deadline),
                 workers: self.live().count(),
                 with_code: self.with_code().count(),
             });
@@ -378,7 +419,7 @@ impl Scene {
         let (workflow, version) = (view.workflow.to_string(), view.version);
         let workers: Vec<_> = self.with_code().map(|worker| self.joined(worker)).collect();
         Some(if !workers.is_empty() {
-            Because::Ready { since, workers }
+            Because::Ready { since, crashes: view.crashes, workers }
         } else if self.live().next().is_some() {
             let workers = self.live().map(|worker| self.joined(worker)).collect();
             Because::NoCode { workflow, version, workers }

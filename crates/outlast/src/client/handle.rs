@@ -4,12 +4,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use outlast_core::{IntoDuration, Outcome, RunId, RunView, Status, Timestamp};
+use outlast_core::{Failure, IntoDuration, Outcome, RunId, RunView, Status, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Cancel, Client, Explanation, SendCall, persist};
-use crate::error::Error;
+use crate::error::{Error, kind_of_payload};
 
 /// When a waiter first looks whether the run is stuck, and how often then.
 const STUCK_LOOK_FIRST: Duration = Duration::from_secs(1);
@@ -105,22 +105,38 @@ impl<O: DeserializeOwned> RunHandle<O> {
     /// when it was cancelled; one that [is stuck](Error::is_stuck), with the reason, when the run is
     /// found stuck; `Invalid` when the output is not an `O`.
     pub async fn output(&self) -> Result<O, Error> {
+        match self.outcome_until(Timestamp::NEVER).await? {
+            Ok(outcome) => self.decode(outcome),
+            // At the end of time.
+            Err(status) => Err(self.not_in_time(status)),
+        }
+    }
+
+    /// How the run ended, or its status when it has not by then. A run that is stuck is an error.
+    async fn outcome_until(&self, end: Timestamp) -> Result<Result<Outcome, Status>, Error> {
         let clock = self.client.world.clock();
         let mut patience = STUCK_LOOK_FIRST;
         loop {
             // A virtual clock does not move by itself, so the time to look is now.
             let until = if clock.is_virtual() {
                 self.check_not_stuck().await?;
-                Timestamp::NEVER
+                end
             } else {
-                clock.now().plus(patience)
+                clock.now().plus(patience).min(end)
             };
             if let Some(outcome) = self.wait(until).await? {
-                return self.decode(outcome);
+                return Ok(Ok(outcome));
             }
-            self.check_not_stuck().await?;
+            let status = self.check_not_stuck().await?;
+            if until == end {
+                return Ok(Err(status));
+            }
             patience = STUCK_LOOK;
         }
+    }
+
+    fn not_in_time(&self, status: Status) -> Error {
+        Error::timeout(format!("run {} has not ended in time; it is {status}, and goes on", self.run))
     }
 
     /// Like [`output`](Self::output), but gives up after a time.
@@ -131,11 +147,10 @@ impl<O: DeserializeOwned> RunHandle<O> {
     /// those of `output`.
     pub async fn output_within(&self, time: impl IntoDuration) -> Result<O, Error> {
         let until = self.client.world.clock().now().plus(time.into_duration()?);
-        if let Some(outcome) = self.wait(until).await? {
-            return self.decode(outcome);
+        match self.outcome_until(until).await? {
+            Ok(outcome) => self.decode(outcome),
+            Err(status) => Err(self.not_in_time(status)),
         }
-        let status = self.check_not_stuck().await?;
-        Err(Error::timeout(format!("run {} has not ended in time; it is {status}, and goes on", self.run)))
     }
 
     async fn check_not_stuck(&self) -> Result<Status, Error> {
@@ -153,7 +168,13 @@ impl<O: DeserializeOwned> RunHandle<O> {
 
     fn decode(&self, outcome: Outcome) -> Result<O, Error> {
         match outcome {
-            Outcome::Completed(output) => Ok(self.client.codec.decode(output)?.decode()?),
+            Outcome::Completed(output) => {
+                let decoded = self.client.codec.decode(output).and_then(|plain| plain.decode());
+                decoded.map_err(|error| {
+                    let message = format!("the output of run {}: {error}", self.run);
+                    Error::of_failure(Failure::new(kind_of_payload(&error), message))
+                })
+            }
             Outcome::Failed(failure) | Outcome::Cancelled(failure) => Err(Error::of_failure(failure)),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use outlast_core::limits::{HOOK_BUFFER_MAX, OPEN_OPERATIONS_MAX};
+use outlast_core::limits::{HOOK_BUFFER_MAX, OPEN_OPERATIONS_MAX, WAITS_SHOWN_MAX};
 use outlast_core::{Event, Failure, FailureKind, OpNumber, Payload, Tags, Timestamp, Wait};
 
 use super::children::{ChildOp, Children, Wishes};
@@ -15,9 +15,6 @@ use super::machine::StepToAttempt;
 use super::ops::Ops;
 use super::state::NewStep;
 use crate::registry::Registered;
-
-/// Waits that a run's row shows; the rest is in its history.
-const WAITS_SHOWN_MAX: usize = 100;
 
 /// The part of a run's state behind the lock.
 pub(super) struct Cell {
@@ -114,7 +111,7 @@ pub(super) enum Phase {
 /// What an operation waits for.
 pub(super) enum OpKind {
     Step(Box<StepOp>),
-    Timer { due: Due, fire_at: Timestamp },
+    Timer { due: Due, started_at: Timestamp, fire_at: Timestamp },
     Hook { name: Arc<str>, timeout: Option<Duration>, timeout_at: Option<Timestamp>, before: u64 },
     Child(Box<ChildOp>),
 }
@@ -363,7 +360,8 @@ impl Cell {
                 };
                 Event::StepStarted { op, name: step.new.name.clone(), input }
             }
-            OpKind::Timer { due, fire_at } => {
+            OpKind::Timer { due, started_at, fire_at } => {
+                *started_at = now;
                 *fire_at = due.from(now);
                 self.due.insert((*fire_at, op));
                 Event::TimerStarted { op, fire_at: *fire_at }

@@ -210,11 +210,11 @@ impl Cell {
         self.recorded(Event::TagsSet { op, tags });
     }
 
-    /// The timers that are open: one, or all.
-    pub(super) fn open_timers(&self, only: Option<OpNumber>) -> Vec<OpNumber> {
+    /// The timers that are open, and were at a moment: one, or all.
+    pub(super) fn open_timers(&self, only: Option<OpNumber>, at: Timestamp) -> Vec<OpNumber> {
         let open = self.ops.iter().filter(|(op, slot)| {
             only.is_none_or(|only| only == *op)
-                && matches!((&slot.phase, &slot.kind), (Phase::Open, OpKind::Timer { .. }))
+                && matches!((&slot.phase, &slot.kind), (Phase::Open, OpKind::Timer { started_at, .. }) if *started_at <= at)
         });
         open.map(|(op, _)| op).collect()
     }

@@ -19,8 +19,8 @@ pub(crate) enum Delivery {
     Cancel { message: Option<MessageId>, reason: String, at: Timestamp },
     /// The run ends now.
     Terminate { reason: String },
-    /// Sleeps end early: one, or all that are open.
-    Wake { message: MessageId, op: Option<OpNumber> },
+    /// Sleeps end early: one, or all that were open at a moment.
+    Wake { message: MessageId, op: Option<OpNumber>, at: Timestamp },
     /// A step is over.
     StepEnded { op: OpNumber, outcome: Result<Payload, Failure> },
     /// An attempt failed, and another one is due later.
@@ -47,11 +47,19 @@ impl Machine {
         let cell = self.state.cell.lock();
         Some(match delivery {
             Delivery::Hook { name, message, payload } => Event::HookReceived { name, message, payload },
+            // Told once: what follows changes nothing, and leaves no event.
+            Delivery::Cancel { .. } if cell.cancelled_at.is_some() => return None,
             Delivery::Cancel { message, reason, at } => {
                 Event::CancelRequested { message, reason, pauses: cell.pauses(at) }
             }
             Delivery::Terminate { reason } => Event::RunTerminated { failure: terminated(&reason) },
-            Delivery::Wake { message, op } => Event::TimerWoken { message, ops: cell.open_timers(op) },
+            Delivery::Wake { message, op, at } => {
+                let ops = cell.open_timers(op, at);
+                if ops.is_empty() {
+                    return None;
+                }
+                Event::TimerWoken { message, ops }
+            }
             Delivery::StepEnded { op, outcome } if cell.is_open(op) => match outcome {
                 Ok(output) => Event::StepCompleted { op, output },
                 Err(failure) => Event::StepFailed { op, failure },
@@ -85,6 +93,8 @@ impl Machine {
                 drop(cell);
                 return if known { Ok(()) } else { Err(self.diverged(Some(event), None)) };
             }
+            // The workflow has returned: nobody will take it.
+            Event::HookReceived { .. } if self.result.is_some() => true,
             Event::HookReceived { name, payload, .. } => {
                 if !cell.receive(name, payload.clone()) {
                     drop(cell);

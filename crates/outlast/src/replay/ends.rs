@@ -126,6 +126,10 @@ impl Machine {
 
     /// Ends a run whose history is too long, though it was told to stop before.
     pub(crate) fn outgrow(&mut self, asked: &mut Vec<Event>) {
+        if self.result.is_some() {
+            // It has returned, and only waits for children.
+            return;
+        }
         let events = HISTORY_EVENTS_MAX + HISTORY_ROOM_EVENTS;
         let message = format!(
             "its history has {events} events, and it was told to stop at {HISTORY_EVENTS_MAX}; \

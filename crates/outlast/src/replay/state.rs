@@ -134,13 +134,17 @@ impl RunState {
     pub(crate) fn create_timer(self: &Arc<Self>, duration: Result<Duration, InvalidDuration>) -> OpHandle {
         let problem = duration.as_ref().err().map(|error| Failure::of_error(FailureKind::Invalid, error));
         let due = Due::After(duration.unwrap_or_default());
-        let op = self.cell.lock().create(OpKind::Timer { due, fire_at: Timestamp::NEVER }, problem);
+        let op = self
+            .cell
+            .lock()
+            .create(OpKind::Timer { due, started_at: Timestamp::NEVER, fire_at: Timestamp::NEVER }, problem);
         OpHandle::new(self.clone(), op)
     }
 
     #[track_caller]
     pub(crate) fn create_timer_at(self: &Arc<Self>, moment: Timestamp) -> OpHandle {
-        let kind = OpKind::Timer { due: Due::At(moment), fire_at: Timestamp::NEVER };
+        let kind =
+            OpKind::Timer { due: Due::At(moment), started_at: Timestamp::NEVER, fire_at: Timestamp::NEVER };
         let op = self.cell.lock().create(kind, None);
         OpHandle::new(self.clone(), op)
     }
@@ -197,12 +201,12 @@ impl RunState {
         workflow: &str,
         version: u32,
         input: &I,
-        refused: Option<Failure>,
+        check: impl FnOnce() -> Result<(), Failure>,
     ) -> OpHandle {
-        let problem = name_problem("workflow", workflow).or(refused);
+        let problem = name_problem("workflow", workflow);
         let is_new = self.is_new();
         // Outside the lock: it is the user's code, and may use the context.
-        let plain = is_new.then(|| self.plain(input));
+        let plain = is_new.then(|| check().and_then(|()| self.plain(input)));
         let digest = plain.as_ref().and_then(|plain| plain.as_ref().ok()).map_or(0, Payload::digest);
         let input = plain.map(|plain| plain.and_then(|plain| self.coded(plain)));
         let mut cell = self.cell.lock();
@@ -223,6 +227,10 @@ impl RunState {
     }
 
     pub(crate) fn set_child_key(&self, op: OpNumber, key: String) {
+        if key.is_empty() {
+            let message = "the child's key is empty; give it at least one character";
+            return self.spoil(op, Failure::new(FailureKind::Invalid, message));
+        }
         self.edit_child(op, |child| child.key = Some(key));
     }
 

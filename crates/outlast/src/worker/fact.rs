@@ -98,7 +98,7 @@ fn of_message(message: Message) -> Option<Delivery> {
         MessageBody::Hook { name, payload } => Delivery::Hook { name, message: id, payload },
         MessageBody::Cancel { reason } => Delivery::Cancel { message: Some(id), reason, at },
         MessageBody::Terminate { reason } => Delivery::Terminate { reason },
-        MessageBody::Wake { op } => Delivery::Wake { message: id, op },
+        MessageBody::Wake { op } => Delivery::Wake { message: id, op, at },
         MessageBody::ChildStarted { op, run } => Delivery::ChildDetached { op, run },
         MessageBody::ChildEnded { op, outcome } => Delivery::ChildEnded { op, outcome },
         MessageBody::Refused { op, failure } => Delivery::Refused { op, failure },

@@ -124,6 +124,7 @@ impl<'a> Live<'a> {
         // Unanswered, the client starts the run without this worker, and whoever claims it finds out.
         self.mind_length(&mut draft).map_err(Gone::Stuck)?;
         let (turn, then) = self.turn_of(draft, self.place.turn, From::Start(start));
+        self.doubt(&turn).await?;
         let events = turn.events.len() as u64;
         let commit = self.task.session.committer.commit(turn);
         let committed = commit.await;
@@ -295,6 +296,7 @@ impl<'a> Live<'a> {
         if turn.events.is_empty() && then == Then::Hold && !turn.clears_crashes {
             return Ok(Next::Hold(Vec::new()));
         }
+        self.doubt(&turn).await?;
         let place = Place {
             turn: turn.id,
             at: turn.at,
@@ -461,9 +463,6 @@ impl<'a> Live<'a> {
 
     /// What follows a commit.
     async fn follow(&mut self, then: Then) -> Result<Next, Gone> {
-        if self.task.session.settings.is_paranoid && !matches!(then, Then::End(_)) {
-            Box::pin(self.verify()).await?;
-        }
         Ok(match then {
             Then::Hold => Next::Hold(std::mem::take(&mut self.early)),
             Then::End(_) => {
@@ -486,7 +485,7 @@ impl<'a> Live<'a> {
 
     /// After a refused commit: forgets the future, replays, and reads the inbox again.
     async fn again(&mut self, events: Vec<Event>, at: Timestamp) -> Result<Next, Gone> {
-        self.machine = self.replayed().await?;
+        self.machine = self.replayed(None).await?;
         let inbox = read_inbox(&self.task.session, self.task.run, self.place.consumed).await?;
         let may_fire = inbox.len() < INBOX_READ_MAX;
         let mut facts = std::mem::take(&mut self.early);
@@ -499,9 +498,17 @@ impl<'a> Live<'a> {
         Ok(Next::Hold(facts))
     }
 
-    /// Replays the whole history, compares, and goes on with the replayed future.
-    async fn verify(&mut self) -> Result<(), Gone> {
-        let replayed = self.replayed().await?;
+    /// A paranoid worker replays before it commits: what diverges is stuck, and history has none of it.
+    async fn doubt(&mut self, turn: &Turn) -> Result<(), Gone> {
+        if self.task.session.settings.is_paranoid && !matches!(turn.then, Then::End(_)) {
+            Box::pin(self.verify(turn)).await?;
+        }
+        Ok(())
+    }
+
+    /// Replays the whole history with this turn, compares, and goes on with the replayed future.
+    async fn verify(&mut self, turn: &Turn) -> Result<(), Gone> {
+        let replayed = self.replayed(Some(turn)).await?;
         // A pause that was over when it began: the replayed machine has found that out already.
         self.machine.take_due(self.looked_at);
         let (live, replay) = (self.machine.summary(), replayed.summary());
@@ -516,12 +523,19 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    async fn replayed(&mut self) -> Result<Machine, Gone> {
-        let history = read_history(&self.task.session, self.task.run).await.map_err(Gone::Lost)?;
+    /// The machine as a replay of the history makes it, with a turn that is not committed yet.
+    async fn replayed(&mut self, turn: Option<&Turn>) -> Result<Machine, Gone> {
+        let is_start = turn.is_some_and(|turn| matches!(turn.from, From::Start(_)));
+        let mut history = if is_start {
+            Vec::new()
+        } else {
+            read_history(&self.task.session, self.task.run).await.map_err(Gone::Lost)?
+        };
+        history.extend(turn.filter(|turn| !turn.events.is_empty()).map(Turn::record));
         let mut machine = machine_from(self.task, history, false)?;
         machine.set_attempting(&self.attempts.ops());
         machine.take_due(self.looked_at);
-        machine.set_time(self.place.at);
+        machine.set_time(turn.map_or(self.place.at, |turn| turn.at));
         Ok(machine)
     }
 }

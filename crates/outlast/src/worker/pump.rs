@@ -13,6 +13,9 @@ use outlast_core::{Busy, ClaimRequest, Held, Then, Timestamp, Work, WorldError};
 use super::session::Session;
 use crate::clock::{monotonic, pause};
 
+/// Runs that a worker without room claims at a time, to end them without their code.
+const ENDED_WHEN_FULL: usize = 16;
+
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Why the pump stopped.
@@ -115,9 +118,12 @@ fn request(session: &Arc<Session>, limit: usize) -> ClaimRequest {
         let session = session.clone();
         Arc::new(move |run, turn| session.cache.lock().has(run, turn))
     };
+    // A worker that is full still ends what needs no code: that is wanted most when all are busy.
+    let (limit, code) =
+        if limit > 0 { (limit, session.settings.code.code()) } else { (ENDED_WHEN_FULL, Arc::from([])) };
     ClaimRequest {
         limit,
-        code: session.settings.code.code(),
+        code,
         build: session.settings.build.clone(),
         format: FORMAT,
         suspect: !session.has_suspect(),

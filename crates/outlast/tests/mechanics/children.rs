@@ -1,6 +1,9 @@
 //! Children: started with the turn, awaited without polling, and never left without an answer.
 
-use outlast::core::limits::INBOX_MESSAGES_MAX;
+use std::collections::BTreeSet;
+
+use outlast::core::limits::{HOOK_BUFFER_MAX, INBOX_MESSAGES_MAX};
+use outlast::core::{Headers, MessageBody, MessageId, NewMessage, Payload};
 use outlast::prelude::*;
 use outlast::{ErrorKind, RunId, RunQuery, RunView, Status, Wait};
 
@@ -25,6 +28,10 @@ on_every_world! {
     a_refused_turn_starts_no_child_twice,
     headers_travel_to_children,
     an_input_that_the_child_refuses_fails_the_operation,
+    a_check_that_became_stricter_leaves_older_children_alone,
+    a_childs_id_stays_when_it_has_ended,
+    an_empty_key_fails_the_operation,
+    payloads_to_a_run_that_has_returned_do_not_fail_it,
     many_children_of_one_run,
 }
 
@@ -372,6 +379,89 @@ async fn an_input_that_the_child_refuses_fails_the_operation(rig: Rig) {
     assert_eq!(fine, 9);
     assert!(error.starts_with("Invalid") && error.contains("too many"), "{error}");
     only(&rig, "picky").await;
+}
+
+async fn a_check_that_became_stricter_leaves_older_children_alone(rig: Rig) {
+    static STRICT: std::sync::Mutex<BTreeSet<RunId>> = std::sync::Mutex::new(BTreeSet::new());
+    fn check_number((parent, number): &(RunId, u32)) -> Result<(), Error> {
+        let is_strict = STRICT.lock().unwrap().contains(parent);
+        if is_strict && *number < 10 { Err(Error::msg("too small")) } else { Ok(()) }
+    }
+    #[workflow(check = check_number)]
+    async fn picky(ctx: Context, input: (RunId, u32)) -> Result<u32, Error> {
+        ctx.sleep("1h").await?;
+        Ok(input.1)
+    }
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<String, Error> {
+        let before = ctx.child(picky, (ctx.run(), 5)).await?;
+        let after = ctx.child(picky, (ctx.run(), 5)).await.unwrap_err();
+        ctx.sleep("1h").await?;
+        Ok(format!("{before}, {after}"))
+    }
+    let worker = rig.worker((parent, picky)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    rig.settle().await;
+    STRICT.lock().unwrap().insert(run.id());
+    rig.crash(worker);
+    let worker = rig.worker((parent, picky)).await;
+    rig.run_to("90m").await;
+    // What was refused once stays refused.
+    STRICT.lock().unwrap().clear();
+    rig.crash(worker);
+    let _worker = rig.worker((parent, picky)).await;
+    rig.run_to("3h").await;
+    let output = run.output().await.unwrap();
+    assert!(output.starts_with("5, ") && output.contains("too small"), "{output}");
+}
+
+async fn a_childs_id_stays_when_it_has_ended(rig: Rig) {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<bool, Error> {
+        let mut child = ctx.child(naps, ());
+        let before = child.run();
+        (&mut child).await?;
+        Ok(child.run() == before)
+    }
+    let _worker = rig.worker((parent, naps)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    rig.run_to("1h").await;
+    assert!(run.output().await.unwrap());
+}
+
+async fn an_empty_key_fails_the_operation(rig: Rig) {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<String, Error> {
+        Ok(ctx.child(naps, ()).key("").await.unwrap_err().to_string())
+    }
+    let _worker = rig.worker((parent, naps)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    assert!(run.output().await.unwrap().contains("key is empty"));
+}
+
+async fn payloads_to_a_run_that_has_returned_do_not_fail_it(rig: Rig) {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<u32, Error> {
+        let child = ctx.child(naps, ()).on_parent_end(ParentEnd::Wait);
+        ctx.note("going").await?;
+        drop(child);
+        Ok(42)
+    }
+    let _worker = rig.caching().register((parent, naps)).start().await.unwrap();
+    let run = rig.client.start(parent, ()).await.unwrap();
+    rig.settle().await;
+    for part in 0..=HOOK_BUFFER_MAX / 1_000 {
+        let message = |number: usize| NewMessage {
+            id: MessageId::from_bits((part * 1_000 + number) as u128),
+            run: run.id(),
+            body: MessageBody::Hook { name: "h".into(), payload: Payload::null() },
+            headers: Headers::new(),
+        };
+        rig.world.send((0..1_000).map(message).collect()).await.unwrap();
+        rig.settle().await;
+    }
+    rig.run_to("1h").await;
+    assert_eq!(run.output().await.unwrap(), 42);
 }
 
 /// More children than an inbox has room for, were their ends not exempt from its limit.

@@ -31,6 +31,10 @@ on_every_world! {
     terminate_of_an_unknown_run_is_refused,
     terminate_tells_children_and_parent,
     terminate_without_a_worker_reaches_children_that_were_not_begun,
+    many_terminates_at_once_need_no_worker,
+    a_full_worker_still_ends_what_needs_no_code,
+    cancels_and_wakes_that_change_nothing_leave_no_events,
+    a_wake_before_the_begin_skips_no_sleep,
     a_run_is_cancelled_before_its_first_turn,
     prune_forgets_what_ended_before_a_moment,
     prune_goes_through_more_than_one_part,
@@ -479,4 +483,92 @@ async fn prune_needs_no_code(rig: Rig) {
     assert_eq!(rig.client.prune(rig.moment("1h")).await.unwrap(), 1);
     assert_eq!(run.view().await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(run.output().await.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+async fn many_terminates_at_once_need_no_worker(rig: Rig) {
+    #[workflow]
+    async fn nap(ctx: Context) -> Result<(), Error> {
+        ctx.sleep("1h").await
+    }
+    let mut runs = Vec::new();
+    for _ in 0..20 {
+        runs.push(rig.client.start(nap, ()).await.unwrap());
+    }
+    let ends = runs.iter().enumerate().map(async |(number, run)| match number % 2 {
+        0 => run.terminate("all at once").await.unwrap(),
+        _ => run.cancel("all at once").await.unwrap(),
+    });
+    join_all(ends).await;
+    for run in &runs {
+        assert_eq!(rig.status(run.id()).await, Status::Cancelled);
+    }
+}
+
+async fn a_full_worker_still_ends_what_needs_no_code(rig: Rig) {
+    #[workflow]
+    async fn hog(ctx: Context) -> Result<String, Error> {
+        ctx.blocked("hog").await
+    }
+    #[workflow]
+    async fn nap(ctx: Context) -> Result<(), Error> {
+        ctx.sleep("1h").await
+    }
+    let _worker = rig.builder().register((hog, nap)).live_runs(1).start().await.unwrap();
+    let waiting = rig.client.start(nap, ()).await.unwrap();
+    rig.settle().await;
+    let busy = rig.client.start(hog, ()).await.unwrap();
+    rig.desk.until("began hog", 1).await;
+    let pending = rig.client.start(nap, ()).await.unwrap();
+    waiting.terminate("no more").await.unwrap();
+    pending.cancel("no more").await.unwrap();
+    rig.until(waiting.id(), Status::Cancelled).await;
+    rig.until(pending.id(), Status::Cancelled).await;
+    rig.desk.open("hog");
+    assert_eq!(busy.output().await.unwrap(), "hog");
+}
+
+async fn cancels_and_wakes_that_change_nothing_leave_no_events(rig: Rig) {
+    #[workflow]
+    async fn careful(ctx: Context) -> Result<(), Error> {
+        let answer = ctx.hook::<()>("never").await;
+        ctx.sleep("1h").await?;
+        answer
+    }
+    let _worker = rig.worker(careful).await;
+    let run = rig.client.start(careful, ()).await.unwrap();
+    rig.settle().await;
+    for _ in 0..3 {
+        run.wake().await.unwrap();
+        rig.settle().await;
+    }
+    for _ in 0..3 {
+        run.cancel("enough").await.unwrap();
+        rig.settle().await;
+    }
+    rig.run_to("1h").await;
+    assert!(run.output().await.unwrap_err().is_cancelled());
+    let view = rig.view(run.id()).await;
+    assert_eq!((view.sent, view.consumed), (6, 6));
+    rig.assert_history(
+        run.id(),
+        "0 hook_opened never
+         cancel_requested enough
+         1 timer_started 1h
+         1 timer_fired
+         run_cancelled cancelled: enough",
+    )
+    .await;
+}
+
+async fn a_wake_before_the_begin_skips_no_sleep(rig: Rig) {
+    #[workflow]
+    async fn nap(ctx: Context) -> Result<String, Error> {
+        ctx.sleep("1h").await?;
+        Ok(ctx.now().to_string())
+    }
+    let _worker = rig.worker(nap).await;
+    let run = rig.client.start(nap, ()).after("1d").await.unwrap();
+    run.wake().await.unwrap();
+    rig.run_to("25h").await;
+    assert_eq!(run.output().await.unwrap(), rig.moment("25h").to_string());
 }

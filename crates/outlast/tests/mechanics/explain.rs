@@ -164,7 +164,7 @@ async fn a_waiting_run_lists_its_waits(rig: Rig) {
     rig.run_to("10m").await;
     rig.world.beat(rig.client.workers().await.unwrap()[0].session).await.unwrap();
     let waits = explain(&rig, run.id()).await;
-    let Because::Waits { waits: list, workers: 1 } = &waits.because else { panic!("{waits:?}") };
+    let Because::Waits { waits: list, workers: 1, .. } = &waits.because else { panic!("{waits:?}") };
     assert_eq!(list.len(), 3);
     assert!(list.iter().all(|wait| wait.since == rig.moment("10m")));
     assert!(matches!(&list[0].wait, Wait::Hook { name, until: Some(_), .. } if name == "a"));
@@ -227,8 +227,8 @@ async fn a_waiting_run_without_a_worker_says_so(rig: Rig) {
     assert!(matches!(waits.because, Because::Waits { workers: 0, .. }));
     assert_eq!(
         waits.sentence,
-        "It waits for a timer that is due at 2030-01-01T01:00:00Z (in 1h). No worker that has its code is \
-         joined: start one, or it will not go on."
+        "It waits for a timer that is due at 2030-01-01T01:00:00Z (in 1h). No worker that is joined \
+         has workflow `nap`, version 1: start one, or it will not go on."
     );
 }
 
@@ -249,7 +249,7 @@ async fn a_ready_run_waits_for_a_worker_with_room(rig: Rig) {
     rig.desk.until("began two", 1).await;
     let run = rig.client.start(nap, ()).await.unwrap();
     let ready = explain(&rig, run.id()).await;
-    let Because::Ready { since, workers } = &ready.because else { panic!("{ready:?}") };
+    let Because::Ready { since, workers, .. } = &ready.because else { panic!("{ready:?}") };
     assert_eq!((*since, workers.len(), workers[0].held), (rig.moment("0s"), 1, 1));
     let text = plain(&ready);
     assert!(
@@ -344,7 +344,7 @@ async fn a_stuck_run_says_why_and_what_to_do(rig: Rig) {
     assert!(message.contains("a bug") && build == "7" && other_builds.is_empty(), "{stuck:?}");
     let text = &stuck.sentence;
     assert!(text.starts_with("It is stuck (panicked) since build `7` could not go on: "), "{text}");
-    assert!(text.ends_with("is tried again, or resume it; terminate it to give it up."), "{text}");
+    assert!(text.ends_with("Another build tries it by itself; resume it to try this one again, or terminate it to give it up."), "{text}");
 }
 
 async fn a_stuck_run_tells_of_another_build(rig: Rig) {
@@ -377,7 +377,7 @@ async fn a_run_past_its_deadline_says_who_ends_it(rig: Rig) {
     assert_eq!(
         late.sentence,
         "Its deadline, 2030-01-01T00:30:00Z (1m ago), has passed, and no worker is joined to tell it. Start \
-         one: without its code, any ends it."
+         one: without its code, any ends it after a minute."
     );
     let claims = rig.faults.hold(super::faulty::Call::Claim);
     let _worker = rig.worker(nap).await;

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::rig::{Ask, Desk, Rig, on_every_world, trace, traces};
 
 on_every_world! {
+    code_that_alternates_is_found_out_before_it_waits,
     a_divergence_names_the_operation_the_history_and_the_code,
     code_that_asks_for_less_than_history_has_diverges,
     a_mended_build_goes_on_after_a_divergence,
@@ -369,4 +370,17 @@ async fn a_stuck_run_can_be_cancelled_after_it_was_mended(rig: Rig) {
     bad.stop().await.unwrap();
     let _good = rig.worker_of_build("c", trip).await;
     assert_eq!(rig.mended(&run).await, 11, "the payload came first");
+}
+
+async fn code_that_alternates_is_found_out_before_it_waits(rig: Rig) {
+    #[workflow]
+    async fn fickle(ctx: Context) -> Result<(), Error> {
+        trace(ctx.run(), "fickle");
+        if traces(ctx.run(), "fickle") % 2 == 1 { ctx.sleep("1h").await } else { ctx.hook::<()>("x").await }
+    }
+    let _worker = rig.worker(fickle).await;
+    let run = rig.client.start(fickle, ()).await.unwrap();
+    rig.settle().await;
+    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::Diverged);
+    rig.assert_history(run.id(), "").await;
 }

@@ -1,6 +1,8 @@
 //! Explanations in plain words: what is, since when, and what to do.
 
 use outlast_core::duration::duration_text;
+use outlast_core::limits::WAITS_SHOWN_MAX;
+use outlast_core::takeover::is_suspect;
 use outlast_core::{Status, Timestamp, Wait};
 
 use super::{Attempting, Because, JoinedWorker, Waiting};
@@ -12,7 +14,11 @@ const LISTED: usize = 3;
 pub(super) fn of(because: &Because, now: Timestamp) -> String {
     match because {
         Because::Ended { status, at, failure } => {
-            let why = failure.as_ref().map(|failure| format!(": {}", failure.message)).unwrap_or_default();
+            let why = failure.as_ref().map(|failure| {
+                let step = failure.step.as_ref().map(|step| format!("step `{step}` failed: "));
+                format!(": {}{}", step.unwrap_or_default(), failure.message)
+            });
+            let why = why.unwrap_or_default();
             let how = if *status == Status::Completed { "completed" } else { status.as_str() };
             format!("It has ended, {how}, at {}{}", moment(*at, now), sentence_end(&why))
         }
@@ -23,11 +29,29 @@ pub(super) fn of(because: &Because, now: Timestamp) -> String {
             format!("{} has it since {}{}.", place(worker), moment(*since, now), under_way(attempts))
         }
         Because::WorkerGone { place, expired_at, others, .. } => gone(place, *expired_at, others, now),
-        Because::Waits { waits, workers } => {
+        Because::Waits { workflow, version, waits, kept, workers } => {
             let waits: Vec<_> = waits.iter().map(|waiting| wait(waiting, now)).collect();
-            format!("It waits for {}.{}", listed(&waits), absence(*workers))
+            // The row shows no more of them, however many there are.
+            let waits = if waits.len() >= WAITS_SHOWN_MAX {
+                format!("{} and many more", waits[..LISTED].join(", "))
+            } else {
+                listed(&waits)
+            };
+            let absence = match workers {
+                0 => format!(
+                    " No worker that is joined has workflow `{workflow}`, version {version}: start one, or it \
+                     will not go on."
+                ),
+                _ => String::new(),
+            };
+            format!("It waits for {waits}.{}{absence}", unasked(kept))
         }
-        Because::Ready { since, workers } => {
+        Because::Ready { since, crashes, .. } if is_suspect(*crashes) => format!(
+            "It is ready since {}. Its worker crashed {crashes} times with it aboard, so it is tried alone: such \
+             runs wait for each other.",
+            moment(*since, now)
+        ),
+        Because::Ready { since, workers, .. } => {
             let places: Vec<_> = workers.iter().map(busy).collect();
             format!(
                 "It is ready since {}, and waits for a worker with room: {}. If that lasts, start another.",
@@ -47,12 +71,18 @@ pub(super) fn of(because: &Because, now: Timestamp) -> String {
             "It is ready, but no worker is joined. Start one that has workflow `{workflow}`, version {version}."
         ),
         Because::Stuck { reason, message, build, other_builds } => {
+            // The report of a divergence comes last: it is a table.
+            let (message, report) = message.split_once("\n\n").unwrap_or((message, ""));
             let what = format!("It is stuck ({reason}) since build `{build}` could not go on: {message}");
-            format!("{}{}", sentence_end(&what), stuck_remedy(other_builds))
+            let remedy = stuck_remedy(other_builds);
+            let report = if report.is_empty() { String::new() } else { format!("\n\n{report}") };
+            format!("{}{remedy}{report}", sentence_end(&what))
         }
         Because::PastDeadline { deadline, overdue_at, workers, with_code } => {
             let then = match (with_code, workers) {
-                (0, 0) => "no worker is joined to tell it. Start one: without its code, any ends it".into(),
+                (0, 0) => "no worker is joined to tell it. Start one: without its code, any ends it after a \
+                           minute"
+                    .into(),
                 (0, _) => {
                     format!(
                         "no worker that is joined has its code. One ends it at {}",
@@ -101,12 +131,22 @@ fn gone(
 fn stuck_remedy(other_builds: &[String]) -> String {
     match other_builds {
         [] => {
-            " Deploy code that fits and it is tried again, or resume it; terminate it to give it up.".into()
+            " Another build tries it by itself; resume it to try this one again, or terminate it to give it up.".into()
         }
         builds => {
             let builds: Vec<_> = builds.iter().map(|build| format!("`{build}`")).collect();
             format!(" Another build with its code is joined ({}) and tries it.", listed(&builds))
         }
+    }
+}
+
+/// Payloads that lie there unasked for: perhaps a name is misspelt.
+fn unasked(kept: &[String]) -> String {
+    let names: Vec<_> = kept.iter().map(|name| format!("`{name}`")).collect();
+    match names.len() {
+        0 => String::new(),
+        1 => format!(" A payload for hook {} lies there that it has not asked for.", names[0]),
+        _ => format!(" Payloads for hooks {} lie there that it has not asked for.", listed(&names)),
     }
 }
 

@@ -202,7 +202,9 @@ pub(super) fn delivery(event: Event) -> Delivery {
             Delivery::StepRetried { op, attempt, failure, retry_at, details }
         }
         Event::TimerFired { op } => Delivery::Timer { op },
-        Event::TimerWoken { message, ops } => Delivery::Wake { message, op: ops.first().copied() },
+        Event::TimerWoken { message, ops } => {
+            Delivery::Wake { message, op: ops.first().copied(), at: Timestamp::NEVER }
+        }
         Event::ChildCompleted { op, output } => {
             Delivery::ChildEnded { op, outcome: Outcome::Completed(output) }
         }
