@@ -367,7 +367,11 @@ impl Scene {
             worker: session,
             place: owner.map(|owner| format!("process {} on {}", owner.pid, owner.host)),
             expired_at: owner.map(|owner| owner.expires_at),
-            others: self.live().map(|worker| self.joined(worker)).collect(),
+            others: self
+                .live()
+                .filter(|worker| worker.session != session)
+                .map(|worker| self.joined(worker))
+                .collect(),
         })
     }
 
