@@ -230,3 +230,37 @@ fn output<T: serde::de::DeserializeOwned>(run: &Pictured) -> Result<Option<T>> {
         _ => None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use outlast::{Counts, Timestamp};
+
+    use super::*;
+
+    /// Judges an attempt that these lives made, one after the other.
+    fn judge(lives: &[u32], diary: &[Diary]) -> Result<Audit, String> {
+        let picture = Picture { runs: BTreeMap::new(), counts: Counts::new(), workers: 0 };
+        let note = |life: &u32| AttemptNote {
+            key: "run.0.1".into(),
+            attempt: 1,
+            step: "debit".into(),
+            life: *life,
+            at: Timestamp::from_micros(0),
+        };
+        let (notes, mut audit) = (lives.iter().map(note).collect::<Vec<_>>(), Audit::default());
+        check_attempts(&notes, &picture, &Gone::of(diary), &mut Checks::default(), &mut audit)
+            .map(|()| audit)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_attempt_is_made_again_only_when_whoever_made_it_is_gone() {
+        let (killed, lost) = (Diary::Killed { life: 1 }, Diary::Lost { life: 2 });
+        assert_eq!(judge(&[1], &[]).unwrap().repeated, 0);
+        assert!(judge(&[1, 2], &[]).unwrap_err().contains("made again without a reason"));
+        assert!(judge(&[1, 1], &[]).is_err(), "by the same life neither");
+        assert_eq!(judge(&[1, 2], std::slice::from_ref(&killed)).unwrap().repeated, 1);
+        assert!(judge(&[1, 2, 3], std::slice::from_ref(&killed)).is_err());
+        assert_eq!(judge(&[1, 2, 2], &[killed, lost]).unwrap().repeated, 2);
+    }
+}

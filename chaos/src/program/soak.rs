@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast::core::Clock;
-use outlast::{Client, Status, SystemClock, Timestamp, World};
+use outlast::{Client, Order, RunQuery, Status, SystemClock, Timestamp, World};
 
 use super::Result;
 use super::report::{Folder, seconds};
@@ -23,6 +23,9 @@ const KEPT: Duration = Duration::from_secs(20);
 
 /// Runs that one call forgets: few, so that nobody waits long for the writer.
 const PRUNED_AT_ONCE: usize = 100;
+
+/// How long a run may be open. The longest sleeps for some seconds, so that one is lost.
+const OPEN_MAX: Duration = Duration::from_secs(60);
 
 /// How long the runs that are open at the end may take.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
@@ -73,6 +76,7 @@ async fn soak(plan: &Plan, world: Arc<dyn World>, gauge: &Gauge) -> Result<Vec<S
         load.check()?;
         pruner.prune().await?;
         if SystemClock.now() >= next {
+            check_nothing_lost(&client).await?;
             let now = SystemClock.now();
             let times = load.take_times();
             let sample =
@@ -91,6 +95,19 @@ async fn soak(plan: &Plan, world: Arc<dyn World>, gauge: &Gauge) -> Result<Vec<S
         pruner.pruned
     );
     Ok(samples)
+}
+
+/// Fails when a run has been open for too long.
+async fn check_nothing_lost(client: &Client) -> Result<()> {
+    let statuses = Status::ALL.into_iter().filter(|status| !status.is_final()).collect();
+    let query = RunQuery { statuses, order: Order::OldestFirst, limit: 1, ..RunQuery::default() };
+    let page = client.runs(query).await?;
+    let Some(oldest) = page.runs.first() else { return Ok(()) };
+    let age = SystemClock.now().since(oldest.created_at);
+    if age < OPEN_MAX {
+        return Ok(());
+    }
+    Err(format!("a run has been open for {}: {oldest:#?}", seconds(age)).into())
 }
 
 async fn check_nothing_open(client: &Client) -> Result<()> {

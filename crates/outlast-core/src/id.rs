@@ -88,8 +88,11 @@ impl RunId {
     /// the turn again names the same run.
     pub fn of_child(parent: Self, op: u32, at: Timestamp) -> Self {
         let millis = (at.as_micros().max(0) / 1_000) as u128;
-        let high = mix(mix((parent.0 >> 64) as u64) ^ parent.0 as u64 ^ u64::from(op));
-        let low = mix(high ^ mix(parent.0 as u64).rotate_left(32) ^ u64::from(op));
+        // The parent is mixed before the operation comes in: ids of one millisecond differ in their last bits
+        // only, and so do operations, so that the sum of both would be the same for many pairs.
+        let family = mix(mix((parent.0 >> 64) as u64) ^ parent.0 as u64);
+        let high = mix(family ^ u64::from(op));
+        let low = mix(high ^ family.rotate_left(32));
         let entropy = (u128::from(high) << 64) | u128::from(low);
         Self((millis << 80) | (entropy >> 48))
     }
@@ -188,6 +191,17 @@ mod tests {
         let ids: std::collections::BTreeSet<_> = ids.collect();
         assert_eq!(ids.len(), 100_000);
         assert!(ids.iter().all(|id| id.bits() >> 80 == 1_000_000), "they sort by the time they were made");
+    }
+
+    #[test]
+    fn children_of_parents_whose_ids_follow_each_other_have_ids_of_their_own() {
+        let noon = Timestamp::from_micros(1_000_000_000);
+        for family in 0..20_000_u128 {
+            let first = family.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c834);
+            let parents = (0..4).map(|next| RunId::from_bits(first + next));
+            let children = parents.flat_map(|parent| (0..8).map(move |op| RunId::of_child(parent, op, noon)));
+            assert_eq!(children.collect::<std::collections::BTreeSet<_>>().len(), 32, "family {family}");
+        }
     }
 
     #[test]

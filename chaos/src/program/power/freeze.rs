@@ -22,14 +22,18 @@ const SHARED_MEMORY: &str = "runs.db-shm";
 
 /// Freezes workers under load, copies the files, and looks at each copy.
 pub(super) async fn run(origin: &Place, plan: &Plan) -> Result<Tally> {
-    let place = Place::new(&origin.folder().join("frozen"));
-    std::fs::create_dir(place.folder())?;
-    let copies = copy(&place, plan).await?;
     let mut tally = Tally::default();
-    for together in copies.chunks(TOGETHER) {
-        for seen in join_all(together.iter().map(|copy| look(copy, plan.seed))).await {
+    let mut chance = fastrand::Rng::with_seed(plan.seed);
+    while tally.cuts < plan.cuts {
+        // A new database for every few, since one under load grows, and each copy with it.
+        let place = Place::new(&origin.folder().join(format!("frozen-{}", tally.cuts)));
+        std::fs::create_dir(place.folder())?;
+        let count = TOGETHER.min((plan.cuts - tally.cuts) as usize);
+        let copies = copy(&place, plan.seed, count, &mut chance).await?;
+        for seen in join_all(copies.iter().map(|copy| look(copy, plan.seed))).await {
             tally = tally.and(seen?);
         }
+        std::fs::remove_dir_all(place.folder())?;
         eprintln!("  frozen copy {} of {}", tally.cuts, plan.cuts);
     }
     Ok(tally)
@@ -43,13 +47,12 @@ async fn look(copy: &Place, seed: u64) -> Result<Tally> {
     seen.map_err(|error| format!("{}: {error}", copy.folder().display()).into())
 }
 
-async fn copy(place: &Place, plan: &Plan) -> Result<Vec<Place>> {
-    let mut chance = fastrand::Rng::with_seed(plan.seed);
+async fn copy(place: &Place, seed: u64, count: usize, chance: &mut fastrand::Rng) -> Result<Vec<Place>> {
     let books = Arc::new(place.open(|_| None)?);
-    let mut teller = Teller::new(outlast::open(&place.url()).await?, books.clone(), plan.seed);
-    let mut fleet = Fleet::start(place, books, plan.seed, 0)?;
+    let mut teller = Teller::new(outlast::open(&place.url()).await?, books.clone(), seed);
+    let mut fleet = Fleet::start(place, books, seed, 0)?;
     let mut copies = Vec::new();
-    for number in 0..plan.cuts {
+    for number in 0..count {
         for _ in 0..chance.u32(TICKS) {
             fleet.losses()?;
             teller.work().await?;
