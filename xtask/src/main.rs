@@ -8,6 +8,7 @@ mod ci;
 mod error;
 mod report;
 mod setup;
+mod sim;
 mod test;
 mod tidy;
 mod tree;
@@ -26,6 +27,7 @@ struct Task {
 
 const TASKS: &[Task] = &[
     Task { name: "test", help: test::HELP, run: test::run },
+    Task { name: "sim", help: sim::HELP, run: sim::run },
     Task { name: "bench", help: bench::HELP, run: bench::run },
     Task { name: "ci", help: ci::HELP, run: ci::run },
     Task { name: "tidy", help: tidy::HELP, run: tidy::run },

@@ -30,7 +30,8 @@ impl Beating {
     /// Begins to beat for a session.
     pub(super) fn begin(session: Arc<Session>) -> std::io::Result<Self> {
         if is_simulated() {
-            let task = session.runtime.clone().spawn(async move { beat_until_stopped(&session, &OnTask).await });
+            let task =
+                session.runtime.clone().spawn(async move { beat_until_stopped(&session, &OnTask).await });
             return Ok(Self::Simulated(task.abort_handle()));
         }
         let (stop, stopped) = channel();
