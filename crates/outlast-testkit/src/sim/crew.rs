@@ -62,7 +62,7 @@ impl Slot {
                 Ok(End::Gone) => {}
                 Err(error) => self.stage.note("", format_args!("no worker: {}", error.message())),
             }
-            if self.phase.get() == Phase::Stop {
+            if self.phase.get() == Phase::Stop || (self.stage.is_calm() && !self.has_all_code) {
                 return;
             }
             sleep(Duration::from_millis(self.rng.u64(0..3_000))).await;
@@ -121,7 +121,7 @@ impl Slot {
                     self.bury(node, Some(worker));
                     return End::Gone;
                 }
-                () = self.reached(Phase::Stop) => {
+                () = self.reached(if self.has_all_code { Phase::Stop } else { Phase::Calm }) => {
                     self.stop(worker, node).await;
                     return End::Over;
                 }

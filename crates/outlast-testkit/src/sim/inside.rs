@@ -132,6 +132,7 @@ impl Stage {
                 ),
             );
             if let Then::Stuck(stuck) = &turn.then
+                && answer.is_ok()
                 && stuck.reason != StuckReason::StepNotRegistered
             {
                 self.wrong(format!("run {} is stuck: {}: {}", turn.run, stuck.reason, stuck.message));

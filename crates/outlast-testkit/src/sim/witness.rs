@@ -79,6 +79,8 @@ pub(super) struct Seen {
     /// Messages of clients, by position.
     pub(super) messages: BTreeMap<u64, Sent>,
     pub(super) consumed: u64,
+    /// What it had consumed before the turn in which it ended.
+    pub(super) consumed_before: u64,
 }
 
 /// A message that was accepted.
@@ -262,6 +264,7 @@ fn apply(seen: &mut Seen, session: SessionId, turn: &Turn) {
         }
         return;
     }
+    seen.consumed_before = seen.consumed;
     seen.consumed = turn.consumed;
     seen.ended = matches!(turn.then, Then::End(_));
     if !turn.events.is_empty() {

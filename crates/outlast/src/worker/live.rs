@@ -512,7 +512,9 @@ impl<'a> Live<'a> {
     }
 
     async fn replayed(&mut self) -> Result<Machine, Gone> {
-        let history = read_history(&self.task.session, self.task.run).await.map_err(Gone::Lost)?;
+        let mut history = read_history(&self.task.session, self.task.run).await.map_err(Gone::Lost)?;
+        // Whoever took the run over meanwhile has gone on with it. That is not this machine's life.
+        history.retain(|turn| turn.seq < self.place.seq);
         let mut machine = machine_from(&self.task.session, self.task.run, history, false)?;
         machine.set_attempting(&self.attempts.ops());
         machine.take_due(self.looked_at);
