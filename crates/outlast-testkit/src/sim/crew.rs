@@ -177,6 +177,8 @@ impl Slot {
 
     async fn stop(&self, worker: Worker, node: &Arc<Node>) {
         self.stage.note(&node.name, format_args!("stops"));
+        // It does not beat while it says good-bye.
+        node.excuse();
         tokio::select! {
             biased;
             () = node.died() => self.bury(node, None),

@@ -183,6 +183,9 @@ impl Witness {
     /// These sessions are all that there are.
     pub(super) fn sessions_are(&mut self, known: impl Iterator<Item = SessionId>, now: &BTreeSet<SessionId>) {
         self.gone.extend(known.filter(|session| !now.contains(session)));
+        for seen in self.runs.values_mut() {
+            seen.holder = seen.holder.filter(|holder| now.contains(holder));
+        }
     }
 
     /// Whether the session may hold the run as far as was seen.

@@ -305,6 +305,7 @@ impl<'a> Live<'a> {
         let at = turn.at;
         let on_retry = self.task.session.settings.on_retry.clone();
         let notices = if on_retry.is_some() { RetryNotice::all_of(&turn) } else { Vec::new() };
+        let dropped: Vec<_> = turn.events.iter().filter_map(dropped_step).collect();
         let commit = self.task.session.committer.commit(turn);
         match self.meanwhile(commit).await {
             Ok(_) => {}
@@ -319,6 +320,7 @@ impl<'a> Live<'a> {
         if let Some(on_retry) = on_retry {
             on_retry.tell(&notices);
         }
+        dropped.into_iter().for_each(|op| self.attempts.withdraw(op));
         if is_cancel {
             self.attempts.tell_all_to_stop();
         }
@@ -520,6 +522,13 @@ impl<'a> Live<'a> {
         machine.take_due(self.looked_at);
         machine.set_time(self.place.at);
         Ok(machine)
+    }
+}
+
+fn dropped_step(event: &Event) -> Option<OpNumber> {
+    match event {
+        Event::StepDropped { op } => Some(*op),
+        _ => None,
     }
 }
 
