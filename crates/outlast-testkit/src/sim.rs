@@ -136,6 +136,8 @@ async fn play_out(stage: &Arc<Stage>) {
     let mut callers = Vec::new();
     for _ in 0..clients {
         let node = stage.node("c");
+        // Sessions of clients end with a call, or by themselves.
+        node.excuse();
         let caller = Caller::new(stage, &node, &SimWorld::new(stage, &node), &promises);
         let (actions, pause) = stage.chance(|rng| (rng.u32(2..12), rng.u64(0..4_000)));
         callers.push(tokio::spawn(caller.act(actions, Duration::from_millis(pause))));

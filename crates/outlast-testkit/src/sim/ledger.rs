@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use outlast::StepContext;
 use outlast_core::{Clock, Event, OpNumber, RunId};
@@ -80,13 +81,20 @@ impl Desk {
                 return Some(format!("it is not due before {retry_at}"));
             }
         }
-        let is_over = events().any(|event| {
-            matches!(
-                event,
-                Event::StepCompleted { .. } | Event::StepFailed { .. } | Event::StepDropped { .. }
-            )
-        });
-        (is_over && self.holds(cx.run())).then(|| "its outcome is recorded already".into())
+        let is_over =
+            events().any(|event| matches!(event, Event::StepCompleted { .. } | Event::StepFailed { .. }));
+        if is_over && self.holds(cx.run()) {
+            return Some("its outcome is recorded already".into());
+        }
+        let dropped = history.iter().find(|turn| turn.events.contains(&Event::StepDropped { op }));
+        let is_late = dropped.is_some_and(|turn| self.stage.clock.now() > turn.at.plus(self.knows_after()));
+        (is_late && !self.node.is_excused() && self.holds(cx.run())).then(|| "it was dropped before".into())
+    }
+
+    /// How long a commit may be done before the worker knows of it.
+    fn knows_after(&self) -> Duration {
+        let profile = &self.stage.profile;
+        (profile.slowness + profile.latency) * 4 + Duration::from_millis(20)
     }
 
     /// Whether this process holds the run.
