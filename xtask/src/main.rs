@@ -10,6 +10,7 @@ mod error;
 mod program;
 mod report;
 mod setup;
+mod sim;
 mod test;
 mod tidy;
 mod tree;
@@ -28,6 +29,7 @@ struct Task {
 
 const TASKS: &[Task] = &[
     Task { name: "test", help: test::HELP, run: test::run },
+    Task { name: "sim", help: sim::HELP, run: sim::run },
     Task { name: "bench", help: bench::HELP, run: bench::run },
     Task { name: "chaos", help: chaos::CHAOS_HELP, run: chaos::chaos },
     Task { name: "soak", help: chaos::SOAK_HELP, run: chaos::soak },

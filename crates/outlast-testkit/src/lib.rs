@@ -6,6 +6,7 @@
 //! * [`TestClock`]: virtual time, which passes only when the test says so.
 //! * `KillerWorld`: a world that kills its own process at a chosen point, for crash tests.
 //! * [`conformance!`]: one `#[test]` for every rule of the World contract.
+//! * [`sim`]: the whole engine on one thread, in virtual time, while things go wrong by a seed.
 //! * [`model`]: random calls to a world, compared with a naive model.
 
 mod rehearsal;
@@ -16,6 +17,7 @@ mod world;
 pub mod clock;
 pub mod conformance;
 pub mod model;
+pub mod sim;
 
 #[cfg(unix)]
 mod killer;

@@ -103,6 +103,8 @@ pub(crate) struct About {
     /// Whether there is no other attempt after this one.
     pub(crate) is_at_most_once: bool,
     pub(crate) stop: CancellationToken,
+    /// The workflow dropped the step: an attempt that has not begun does not begin.
+    pub(crate) withdrawn: Option<CancellationToken>,
     /// What allows it to be under way.
     pub(crate) permits: Mutex<Vec<OwnedSemaphorePermit>>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -135,6 +137,7 @@ impl About {
             is_first: true,
             is_at_most_once: false,
             stop: CancellationToken::new(),
+            withdrawn: None,
             permits: Mutex::default(),
             clock,
             codec,

@@ -78,6 +78,8 @@ pub(super) struct Tools<'a> {
 pub(super) struct Attempts {
     running: FuturesUnordered<BoxFuture<'static, Option<AttemptEnd>>>,
     stops: BTreeMap<OpNumber, CancellationToken>,
+    /// Those that may still wait at a gate.
+    gated: BTreeMap<OpNumber, CancellationToken>,
 }
 
 impl Attempts {
@@ -103,6 +105,11 @@ impl Attempts {
             if step.is_cancelled {
                 about.stop.cancel();
             }
+            if !ready.gates.is_empty() {
+                let withdrawn = CancellationToken::new();
+                self.gated.insert(step.op, withdrawn.clone());
+                about.withdrawn = Some(withdrawn);
+            }
             self.stops.insert(ready.step.op, about.stop.clone());
             tools.meter.attempts_started.add(1);
             let stranded = stranding(&ready.step, tools);
@@ -124,6 +131,7 @@ impl Attempts {
             match self.running.next().await {
                 Some(Some(end)) => {
                     self.stops.remove(&end.op);
+                    self.gated.remove(&end.op);
                     return end;
                 }
                 // A task that the runtime dropped, at shutdown.
@@ -138,6 +146,13 @@ impl Attempts {
         self.next().now_or_never()
     }
 
+    /// The workflow dropped the step: if its attempt waits at a gate, it does not begin.
+    pub(super) fn withdraw(&mut self, op: OpNumber) {
+        if let Some(withdrawn) = self.gated.remove(&op) {
+            withdrawn.cancel();
+        }
+    }
+
     /// Tells every attempt that the run was cancelled.
     pub(super) fn tell_all_to_stop(&self) {
         for stop in self.stops.values() {
@@ -145,12 +160,13 @@ impl Attempts {
         }
     }
 
-    /// What is left when the run goes on without the attempts: they may land, unheard.
+    /// What is left when the run goes on without the attempts: those that have begun may land, unheard.
     pub(super) fn into_orphans(mut self) -> Option<impl Future<Output = ()> + Send + 'static> {
         if self.stops.is_empty() {
             return None;
         }
         self.stops.clear();
+        self.gated.values().for_each(CancellationToken::cancel);
         let mut running = std::mem::take(&mut self.running);
         Some(async move { while running.next().await.is_some() {} })
     }
@@ -194,20 +210,30 @@ async fn attempt(ready: Ready, about: Arc<About>) -> AttemptEnd {
     AttemptEnd { op, at: about.clock.now(), name, attempt, policy, details, result }
 }
 
-/// Waits until all the gates let the attempt pass. What is told to stop meanwhile never begins.
+/// Waits until all the gates let the attempt pass. What is told to stop or dropped meanwhile never begins.
 async fn pass(gates: Vec<Arc<Semaphore>>, about: &About) -> Result<(), StepError> {
+    let never = || {
+        let message = "cancelled before the attempt began";
+        StepError::of_failure(Failure::new(FailureKind::Cancelled, message))
+    };
     for gate in gates {
-        let (permit, stop) = (pin!(gate.acquire_owned()), pin!(about.stop.cancelled()));
-        match select(permit, stop).await {
+        let dropped = async {
+            match &about.withdrawn {
+                Some(withdrawn) => withdrawn.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let (permit, stop, dropped) =
+            (pin!(gate.acquire_owned()), pin!(about.stop.cancelled()), pin!(dropped));
+        match select(permit, select(stop, dropped)).await {
             // A gate is never closed.
             Either::Left((permit, _)) => about.permits.lock().extend(permit.ok()),
-            Either::Right(_) => {
-                let message = "cancelled before the attempt began";
-                return Err(StepError::of_failure(Failure::new(FailureKind::Cancelled, message)));
-            }
+            Either::Right(_) => return Err(never()),
         }
     }
-    Ok(())
+    // Both may have come at the same time.
+    let is_withdrawn = about.withdrawn.as_ref().is_some_and(CancellationToken::is_cancelled);
+    if is_withdrawn { Err(never()) } else { Ok(()) }
 }
 
 async fn work(

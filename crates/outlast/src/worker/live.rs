@@ -309,6 +309,7 @@ impl<'a> Live<'a> {
         let at = turn.at;
         let on_retry = self.task.session.settings.on_retry.clone();
         let notices = if on_retry.is_some() { RetryNotice::all_of(&turn) } else { Vec::new() };
+        let dropped: Vec<_> = turn.events.iter().filter_map(dropped_step).collect();
         let commit = self.task.session.committer.commit(turn);
         match self.meanwhile(commit).await {
             Ok(_) => {}
@@ -323,6 +324,7 @@ impl<'a> Live<'a> {
         if let Some(on_retry) = on_retry {
             on_retry.tell(&notices);
         }
+        dropped.into_iter().for_each(|op| self.attempts.withdraw(op));
         if is_cancel {
             self.attempts.tell_all_to_stop();
         }
@@ -531,12 +533,21 @@ impl<'a> Live<'a> {
         } else {
             read_history(&self.task.session, self.task.run).await.map_err(Gone::Lost)?
         };
+        // Whoever took the run over meanwhile has gone on with it. That is not this machine's life.
+        history.retain(|turn| turn.seq < self.place.seq);
         history.extend(turn.filter(|turn| !turn.events.is_empty()).map(Turn::record));
         let mut machine = machine_from(self.task, history, false)?;
         machine.set_attempting(&self.attempts.ops());
         machine.take_due(self.looked_at);
         machine.set_time(turn.map_or(self.place.at, |turn| turn.at));
         Ok(machine)
+    }
+}
+
+fn dropped_step(event: &Event) -> Option<OpNumber> {
+    match event {
+        Event::StepDropped { op } => Some(*op),
+        _ => None,
     }
 }
 

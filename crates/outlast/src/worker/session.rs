@@ -30,6 +30,7 @@ use super::task::Task;
 use crate::ids;
 use crate::registry::Registered;
 use crate::replay::{StepToAttempt, panic_text};
+use crate::upkeep;
 
 /// What the builder settled, for every session of a worker.
 #[derive(Debug)]
@@ -370,12 +371,15 @@ impl Session {
     /// A turn without events, which lets go of a run that the session holds.
     pub(super) async fn letting_go(&self, held: Held, then: Then) -> Result<Turn, WorldError> {
         let view = self.world.run(held.run).await?;
+        // A clock that was set back must not take the run along.
+        let history = upkeep::read_history(&*self.world, held.run).await?;
+        let before = history.last().map_or(view.created_at, |turn| turn.at);
         Ok(Turn {
             run: held.run,
             id: ids::turn(),
             from: From::Turn(held.turn),
             seq: held.seq,
-            at: self.clock.now(),
+            at: self.clock.now().max(before),
             build: self.settings.build.clone(),
             events: Vec::new(),
             consumed: view.consumed,

@@ -1,0 +1,189 @@
+//! Simulation: the whole engine, several workers and clients, on one thread and in virtual time.
+//!
+//! A seed decides everything: the programs that workflows are, what clients do, and what goes wrong. The
+//! world inside is [`MemoryWorld`](outlast::MemoryWorld), which is the specification; what is tested is
+//! the engine around it. Calls to the world fail, are done and not answered, arrive late, out of order,
+//! twice, or after their caller is gone; workers are killed at their calls, frozen beyond their session,
+//! cut off, stopped and replaced.
+//!
+//! Then it becomes calm: nothing goes wrong any more, hooks get what they wait for, and every run must
+//! come to its end. What is looked at while it happens and in the end stands in the table.
+//!
+//! | rule | where |
+//! |---|---|
+//! | what was acknowledged is there: starts, payloads, outputs | `check.rs` |
+//! | only the holder commits, on the run's last turn; nobody gets a run that another one holds | `witness.rs` |
+//! | histories only grow, without gaps, and are what was committed | `witness.rs`, `check.rs` |
+//! | an attempt begins after the commit that announces it, and not before its time | `ledger.rs` |
+//! | an attempt is made once per hold; at most once where the step says so | `ledger.rs` |
+//! | outcomes are those of attempts, one per operation | `check.rs` |
+//! | timers do not fire early; turns do not go back in time | `check.rs`, `witness.rs` |
+//! | one run per key; a repeat is answered like the first | `witness.rs`, `client.rs` |
+//! | payloads are told once, in their order | `check.rs` |
+//! | parents and children agree how children ended | `check.rs` |
+//! | a session is lost only when something happened to its worker | `inside.rs` |
+//! | every run ends, and nobody is stuck without a reason | `check.rs`, `inside.rs` |
+//! | histories replay, whole and in part | `check.rs` |
+//! | counts are those of the runs | `check.rs` |
+
+mod check;
+mod client;
+mod clock;
+mod crew;
+mod faults;
+mod inside;
+mod ledger;
+mod node;
+mod program;
+mod signal;
+mod stage;
+mod witness;
+mod world;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use outlast::Simulated;
+use parking_lot::Mutex;
+
+pub use self::witness::Tally;
+
+use self::client::{Caller, Promises, help};
+use self::clock::sleep;
+use self::crew::{Phase, Slot};
+use self::signal::Signal;
+use self::stage::Stage;
+use self::world::SimWorld;
+
+/// How long runs may take to end once all is calm.
+const CALM_MAX: Duration = Duration::from_secs(1_200);
+
+/// What a simulation came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimReport {
+    /// The seed.
+    pub seed: u64,
+    /// A digest of all that happened, and of all histories.
+    pub digest: u64,
+    /// What must not be, and was.
+    pub wrongs: Vec<String>,
+    /// What happened: all of it, or the last of it.
+    pub trace: Vec<String>,
+    /// How much happened.
+    pub tally: Tally,
+}
+
+/// Simulates a seed once.
+pub fn simulate(seed: u64, keeps_trace: bool) -> SimReport {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime without I/O can be built");
+    let (report, simulated) = runtime.block_on(async {
+        let stage = Stage::new(seed, keeps_trace);
+        let simulated = Simulated::begin(seed, Arc::new(stage.clock.clone()));
+        play_out(&stage).await;
+        let wrongs = stage.wrongs();
+        let mut tally = stage.witness.lock().tally;
+        (tally.attempts, tally.attempts_again) = stage.ledger.lock().count();
+        tally.calls = stage.calls();
+        let (trace, digest) = stage.take_trace();
+        (SimReport { seed, digest, wrongs, trace, tally }, simulated)
+    });
+    drop(runtime);
+    drop(simulated);
+    report
+}
+
+/// Simulates a seed twice, and compares.
+///
+/// # Errors
+///
+/// What went wrong, with the end of the trace and the command that repeats it.
+pub fn check_seed(seed: u64) -> Result<Tally, String> {
+    let (first, second) = (simulate(seed, false), simulate(seed, false));
+    let mut wrongs = first.wrongs.clone();
+    if first.digest != second.digest {
+        wrongs.push("the same seed was not the same twice: something is not simulated".into());
+    }
+    if wrongs.is_empty() {
+        return Ok(first.tally);
+    }
+    let trace = first.trace.iter().filter(|line| !line.contains(" end ")).cloned().collect::<Vec<_>>();
+    Err(format!(
+        "seed {seed} failed:\n  {}\nthe last that happened:\n{}\nrepeat it with: cargo xtask sim --seeds 1 --from {seed}",
+        wrongs.join("\n  "),
+        trace.join("\n"),
+    ))
+}
+
+/// Chaos, then calm, then a look at everything.
+async fn play_out(stage: &Arc<Stage>) {
+    let promises = Arc::<Mutex<Promises>>::default();
+    let phase = Arc::new(Signal::new(Phase::Chaos));
+    let (slots, clients) = stage.chance(|rng| (rng.usize(1..4), rng.usize(1..4)));
+    stage.note("", format_args!("{:?}", stage.profile));
+    let mut crew = Vec::new();
+    for slot in 0..slots {
+        let slot = Slot {
+            stage: stage.clone(),
+            promises: promises.clone(),
+            phase: phase.clone(),
+            has_all_code: slot == 0 || stage.chance(|rng| rng.bool()),
+            rng: Rng::with_seed(stage.chance(|rng| rng.u64(..))),
+        };
+        crew.push(tokio::spawn(slot.fill()));
+    }
+    let mut callers = Vec::new();
+    for _ in 0..clients {
+        let node = stage.node("c");
+        // Sessions of clients end with a call, or by themselves.
+        node.excuse();
+        let caller = Caller::new(stage, &node, &SimWorld::new(stage, &node), &promises);
+        let (actions, pause) = stage.chance(|rng| (rng.u32(2..12), rng.u64(0..4_000)));
+        callers.push(tokio::spawn(caller.act(actions, Duration::from_millis(pause))));
+    }
+    chaos(stage).await;
+    stage.calm_down();
+    stage.note("", format_args!("calm"));
+    phase.set(Phase::Calm);
+    calm(stage, &promises).await;
+    for caller in callers {
+        caller.abort();
+    }
+    phase.set(Phase::Stop);
+    for slot in crew {
+        if tokio::time::timeout(CALM_MAX, slot).await.is_err() {
+            stage.wrong("a worker does not stop".into());
+        }
+    }
+    check::check(stage, &promises).await;
+}
+
+async fn chaos(stage: &Arc<Stage>) {
+    let time = stage.chance(|rng| rng.u64(5_000..40_000));
+    let mut left = time;
+    while left > 0 {
+        let nap = stage.chance(|rng| rng.u64(1..5_000)).min(left);
+        sleep(Duration::from_millis(nap)).await;
+        left -= nap;
+        if stage.profile.has_jumps {
+            let millis = stage.chance(|rng| rng.i64(-2_000..2_000));
+            stage.note("", format_args!("the clock is set by {millis} ms"));
+            stage.clock.jump(millis);
+        }
+    }
+}
+
+/// Helps runs to their end.
+async fn calm(stage: &Arc<Stage>, promises: &Mutex<Promises>) {
+    let (node, began) = (stage.node("h"), stage.clock.elapsed());
+    // What is still on its way, and what clients are about to do.
+    sleep(Duration::from_secs(25)).await;
+    while stage.clock.elapsed() - began < CALM_MAX {
+        match help(stage, &node, promises).await {
+            Ok(0) => break,
+            Ok(_) => sleep(Duration::from_secs(2)).await,
+            Err(error) => return stage.wrong(format!("the world inside fails: {error}")),
+        }
+    }
+}

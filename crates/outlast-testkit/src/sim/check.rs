@@ -1,0 +1,314 @@
+//! What must be true in the end, whatever went wrong before.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use outlast_core::{
+    Clock, Event, History, MessageBody, OpNumber, Outcome, RunId, RunQuery, RunView, Status, Timestamp,
+    TurnRecord, World,
+};
+use parking_lot::Mutex;
+
+use super::client::Promises;
+use super::program::{play, rare};
+use super::stage::Stage;
+
+/// A run at the end.
+struct Life {
+    view: RunView,
+    turns: Vec<TurnRecord>,
+}
+
+impl Life {
+    fn events(&self) -> impl Iterator<Item = &Event> {
+        self.turns.iter().flat_map(|turn| &turn.events)
+    }
+
+    fn outcome(&self) -> Option<Outcome> {
+        self.events().last().and_then(Outcome::of_final)
+    }
+}
+
+type Lives = BTreeMap<RunId, Life>;
+
+/// Looks at everything once more, when all is quiet.
+pub(super) async fn check(stage: &Arc<Stage>, promises: &Mutex<Promises>) {
+    let query = RunQuery { limit: 1_000, ..RunQuery::default() };
+    let Ok(page) = stage.inner.runs(query).await else { return };
+    let mut lives = Lives::new();
+    for view in page.runs {
+        let turns = stage.history(view.id).await;
+        lives.insert(view.id, Life { view, turns });
+    }
+    let mut wrongs = Vec::new();
+    check_counts(stage, &lives, &mut wrongs).await;
+    for life in lives.values() {
+        check_end(life, &mut wrongs);
+        check_shape(life, &mut wrongs);
+        check_witness(stage, life, &mut wrongs);
+        check_steps(stage, life, &mut wrongs);
+        check_timers(life, &mut wrongs);
+        check_hooks(stage, life, &mut wrongs);
+        check_replay(life, &mut wrongs);
+        check_children(stage, life, &lives, &mut wrongs);
+    }
+    check_promises(&promises.lock(), &lives, &mut wrongs);
+    wrongs.into_iter().for_each(|wrong| stage.wrong(wrong));
+    for life in lives.values() {
+        stage.note("end", format_args!("{:?} {:?}", life.view, life.turns));
+    }
+    let mut witness = stage.witness.lock();
+    witness.tally.runs = lives.len() as u64;
+    witness.tally.events = lives.values().map(|life| life.events().count() as u64).sum();
+}
+
+async fn check_counts(stage: &Stage, lives: &Lives, wrongs: &mut Vec<String>) {
+    let Ok(counts) = stage.inner.counts().await else { return };
+    for status in Status::ALL {
+        let counted = lives.values().filter(|life| life.view.status == status).count() as u64;
+        let said = counts.get(&status).copied().unwrap_or_default();
+        if counted != said {
+            wrongs.push(format!("{counted} runs are {status}, and the world counts {said}"));
+        }
+    }
+    let left = stage.sessions().await;
+    // A session that joined once more after it left holds nothing, and expires.
+    if lives.values().any(|life| life.view.owner.is_some()) {
+        wrongs.push(format!("runs are held when all workers are gone, sessions left: {left:?}"));
+    }
+}
+
+/// Every run ends, once, and nothing follows.
+fn check_end(life: &Life, wrongs: &mut Vec<String>) {
+    let view = &life.view;
+    if !view.status.is_final() {
+        let waits = &view.waits;
+        wrongs
+            .push(format!("run {} is {} for ever, waits {waits:?}, {:?}", view.id, view.status, view.stuck));
+        return;
+    }
+    let ends = life.events().filter(|event| Status::of_final(event).is_some()).count();
+    let status = life.events().last().and_then(Status::of_final);
+    if ends != 1 || status != Some(view.status) {
+        wrongs.push(format!(
+            "run {} is {} and has {ends} final events, the last {status:?}",
+            view.id, view.status
+        ));
+    }
+}
+
+/// Histories have no gaps, and each operation is asked for once and ends at most once.
+fn check_shape(life: &Life, wrongs: &mut Vec<String>) {
+    let (run, mut next) = (life.view.id, 0);
+    for turn in &life.turns {
+        if turn.seq != next {
+            wrongs.push(format!("the history of run {run} has a gap before event {}", turn.seq));
+        }
+        next = turn.seq + turn.events.len() as u64;
+    }
+    let mut ops: BTreeMap<OpNumber, (u32, u32)> = BTreeMap::new();
+    for event in life.events() {
+        let Some(op) = event.op() else { continue };
+        let (begins, ends) = ops.entry(op).or_default();
+        match event {
+            Event::StepStarted { .. }
+            | Event::TimerStarted { .. }
+            | Event::HookOpened { .. }
+            | Event::ChildStarted(_) => *begins += 1,
+            Event::StepCompleted { .. }
+            | Event::StepFailed { .. }
+            | Event::ChildCompleted { .. }
+            | Event::ChildFailed { .. }
+            | Event::ChildCancelled { .. }
+            | Event::TimerFired { .. } => *ends += 1,
+            _ => {}
+        }
+    }
+    for (op, (begins, ends)) in ops {
+        // A child that timed out fires, and ends later too.
+        if begins > 1 || ends > 2 || (begins == 0 && ends > 0) {
+            wrongs.push(format!("operation {op} of run {run} began {begins} times and ended {ends} times"));
+        }
+    }
+}
+
+/// The world has what it acknowledged, and nothing else.
+fn check_witness(stage: &Stage, life: &Life, wrongs: &mut Vec<String>) {
+    let witness = stage.witness.lock();
+    let Some(seen) = witness.runs.get(&life.view.id) else {
+        wrongs.push(format!("nobody saw run {} begin", life.view.id));
+        return;
+    };
+    if seen.turns != life.turns {
+        wrongs.push(format!(
+            "the history of run {} is not what was committed: {:?} is not {:?}",
+            life.view.id, life.turns, seen.turns
+        ));
+    }
+}
+
+/// Outcomes of steps are what attempts returned, and come once.
+fn check_steps(stage: &Stage, life: &Life, wrongs: &mut Vec<String>) {
+    let run = life.view.id;
+    let ledger = stage.ledger.lock();
+    let mut names = BTreeMap::new();
+    let mut ended = BTreeMap::new();
+    for event in life.events() {
+        match event {
+            Event::StepStarted { op, name, .. } => drop(names.insert(*op, name.clone())),
+            Event::StepCompleted { op, output } => {
+                *ended.entry(*op).or_insert(0) += 1;
+                let is_call = names.get(op).is_some_and(|name| name.starts_with("call-"));
+                let token: u64 = output.decode().unwrap_or_default();
+                let is_known = ledger.returned.get(&(run, *op)).is_some_and(|known| known.contains(&token));
+                if !is_call && !is_known {
+                    wrongs.push(format!("step {op} of run {run} has an output that no attempt returned"));
+                }
+            }
+            Event::StepFailed { op, .. } => *ended.entry(*op).or_insert(0) += 1,
+            _ => {}
+        }
+    }
+    for (op, count) in ended.into_iter().filter(|(_, count)| *count > 1) {
+        wrongs.push(format!("step {op} of run {run} has {count} outcomes"));
+    }
+}
+
+/// Timers do not fire early.
+fn check_timers(life: &Life, wrongs: &mut Vec<String>) {
+    let mut due: BTreeMap<OpNumber, Timestamp> = BTreeMap::new();
+    for turn in &life.turns {
+        for event in &turn.events {
+            match event {
+                Event::TimerStarted { op, fire_at } => drop(due.insert(*op, *fire_at)),
+                Event::HookOpened { op, timeout_at, .. } => due.extend(timeout_at.map(|at| (*op, at))),
+                Event::ChildStarted(child) => due.extend(child.timeout_at.map(|at| (child.op, at))),
+                Event::TimerFired { op } if due.get(op).is_none_or(|due| *due > turn.at) => {
+                    let run = life.view.id;
+                    wrongs.push(format!(
+                        "timer {op} of run {run} fired early: {} < {:?}",
+                        turn.at,
+                        due.get(op)
+                    ));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What was sent and consumed was told, once and in order.
+fn check_hooks(stage: &Stage, life: &Life, wrongs: &mut Vec<String>) {
+    let run = life.view.id;
+    let witness = stage.witness.lock();
+    let Some(seen) = witness.runs.get(&run) else { return };
+    let told: Vec<_> = life
+        .events()
+        .filter_map(|event| match event {
+            Event::HookReceived { message, .. } => Some(*message),
+            _ => None,
+        })
+        .collect();
+    let up_to = |limit: u64| {
+        let read = seen.messages.iter().filter(move |(position, _)| **position <= limit);
+        let hooks = read.filter(|(_, sent)| matches!(sent.body, MessageBody::Hook { .. }));
+        hooks.map(|(_, sent)| sent.id).collect::<Vec<_>>()
+    };
+    // A run that ends in the middle of a turn has no use for what the rest of it brings.
+    let (may, must) = (up_to(seen.consumed), up_to(seen.consumed_before));
+    if !may.starts_with(&told) || !told.starts_with(&must) {
+        wrongs.push(format!("run {run} consumed {must:?}, at most {may:?}, and was told {told:?}"));
+    }
+    if seen.consumed != life.view.consumed {
+        wrongs.push(format!("run {run} has consumed {}, not {}", life.view.consumed, seen.consumed));
+    }
+}
+
+/// Same code and same history give the same operations, for the whole and for a part.
+fn check_replay(life: &Life, wrongs: &mut Vec<String>) {
+    let run = life.view.id;
+    for turns in [life.turns.len(), life.turns.len() / 2] {
+        let history = History { run, turns: life.turns[..turns].to_vec() };
+        if history.turns.is_empty() {
+            continue;
+        }
+        if let Err(error) = outlast::replay((play, rare), history) {
+            wrongs.push(format!("run {run} does not replay {turns} turns: {}", error.message()));
+        }
+    }
+}
+
+/// Parents and children agree.
+fn check_children(stage: &Stage, life: &Life, lives: &Lives, wrongs: &mut Vec<String>) {
+    let parent = life.view.id;
+    let mut children = BTreeMap::new();
+    for event in life.events() {
+        let (op, outcome) = match event {
+            Event::ChildStarted(child) => {
+                children.insert(child.op, child);
+                continue;
+            }
+            Event::ChildCompleted { op, output } => (op, Outcome::Completed(output.clone())),
+            Event::ChildFailed { op, failure } => (op, Outcome::Failed(failure.clone())),
+            Event::ChildCancelled { op, failure } => (op, Outcome::Cancelled(failure.clone())),
+            _ => continue,
+        };
+        let Some(child) = children.get(op) else { continue };
+        match lives.get(&child.run) {
+            // Its start was refused.
+            None if matches!(outcome, Outcome::Failed(_)) => {}
+            None => wrongs.push(format!("run {parent} heard of the end of a child that never was")),
+            Some(child) if child.outcome() == Some(outcome.clone()) => {}
+            Some(child) => wrongs.push(format!(
+                "run {parent} was told {outcome:?} of its child {}, which ended {:?}",
+                child.view.id,
+                child.outcome()
+            )),
+        }
+    }
+    let now = stage.clock.now();
+    for child in children.values().filter(|child| child.key.is_none()) {
+        if !lives.contains_key(&child.run) {
+            wrongs.push(format!("child {} of run {parent} was never started, and it is {now}", child.run));
+        }
+    }
+}
+
+/// Nothing that was acknowledged is lost.
+fn check_promises(promises: &Promises, lives: &Lives, wrongs: &mut Vec<String>) {
+    let mut keys = BTreeMap::new();
+    for (run, key) in &promises.starts {
+        if !lives.contains_key(run) {
+            wrongs.push(format!("the start of run {run} was acknowledged, and there is none"));
+        }
+        if let Some(key) = key
+            && *keys.entry(key).or_insert(run) != run
+        {
+            wrongs.push(format!("key `{key}` is the key of two runs"));
+        }
+    }
+    for ((sender, run), tokens) in &promises.sends {
+        let Some(life) = lives.get(run) else { continue };
+        let told = life.events().filter_map(|event| match event {
+            Event::HookReceived { payload, .. } => payload.decode::<u64>().ok(),
+            _ => None,
+        });
+        let told: Vec<u64> = told.filter(|token| tokens.contains(token)).collect();
+        // Whoever ended did not read the rest.
+        if !tokens.starts_with(&told) {
+            wrongs.push(format!("{sender} sent run {run} {tokens:?}, and it was told {told:?}"));
+        }
+        if !life.view.status.is_final() && told.len() < tokens.len() {
+            wrongs.push(format!("{sender} sent run {run} {tokens:?}, and it was told {told:?}"));
+        }
+    }
+    for (run, output) in &promises.outputs {
+        let said = lives.get(run).and_then(Life::outcome).map(|outcome| match outcome {
+            Outcome::Completed(output) => output.decode().map_err(|error| error.to_string()),
+            Outcome::Failed(failure) | Outcome::Cancelled(failure) => Err(failure.message),
+        });
+        if said.as_ref() != Some(output) {
+            wrongs.push(format!("a waiter was told {output:?} of run {run}, which ended {said:?}"));
+        }
+    }
+}

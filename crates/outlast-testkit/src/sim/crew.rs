@@ -1,0 +1,206 @@
+//! The crew: workers that come, go, freeze, are cut off and are killed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use outlast::{Error, Worker, WorkerBuilder};
+use parking_lot::Mutex;
+
+use super::client::{Caller, Promises};
+use super::clock::sleep;
+use super::ledger::Desk;
+use super::node::Node;
+use super::program::{hasty, once, play, rare, work};
+use super::signal::Signal;
+use super::stage::{Stage, brief};
+use super::world::SimWorld;
+
+/// What the simulation is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// Things go wrong.
+    Chaos,
+    /// Nothing goes wrong any more, and all work is done.
+    Calm,
+    /// Workers stop.
+    Stop,
+}
+
+/// What happens to a worker from outside.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Crash,
+    Freeze(Duration),
+    CutOff(Duration),
+    Stop,
+}
+
+/// A place for a worker: when one is gone, another comes.
+pub(super) struct Slot {
+    pub(super) stage: Arc<Stage>,
+    pub(super) promises: Arc<Mutex<Promises>>,
+    pub(super) phase: Arc<Signal<Phase>>,
+    /// Whether its workers have all the code.
+    pub(super) has_all_code: bool,
+    pub(super) rng: Rng,
+}
+
+/// How the life of one worker ended.
+enum End {
+    Gone,
+    /// The simulation is over.
+    Over,
+}
+
+impl Slot {
+    /// Workers, one after the other, until the simulation stops.
+    pub(super) async fn fill(mut self) {
+        loop {
+            match self.one_life().await {
+                Ok(End::Over) => return,
+                Ok(End::Gone) => {}
+                Err(error) => self.stage.note("", format_args!("no worker: {}", error.message())),
+            }
+            if self.phase.get() == Phase::Stop || (self.stage.is_calm() && !self.has_all_code) {
+                return;
+            }
+            sleep(Duration::from_millis(self.rng.u64(0..3_000))).await;
+        }
+    }
+
+    async fn one_life(&mut self) -> Result<End, Error> {
+        let node = self.stage.node("w");
+        let world = SimWorld::new(&self.stage, &node);
+        let starting = self.builder(&world, &node).start();
+        let worker = tokio::select! {
+            biased;
+            () = node.died() => {
+                self.bury(&node, None);
+                return Ok(End::Gone);
+            }
+            worker = starting => worker?,
+        };
+        if self.rng.u32(0..3) == 0 && !self.stage.is_calm() {
+            let caller = Caller::new(&self.stage, &node, &world, &self.promises);
+            tokio::spawn(caller.act(self.rng.u32(1..6), Duration::from_millis(2_000)));
+        }
+        Ok(self.live(worker, &node).await)
+    }
+
+    fn builder(&mut self, world: &Arc<SimWorld>, node: &Arc<Node>) -> WorkerBuilder<Desk> {
+        let rng = &mut self.rng;
+        let desk = Desk { stage: self.stage.clone(), node: node.clone() };
+        let session = Duration::from_millis(rng.u64(1_000..6_000));
+        let mut builder = Worker::builder(world.clone())
+            .state(desk)
+            .register((play, work))
+            .build(if self.has_all_code { "all" } else { "some" })
+            .session_time(session)
+            .drain(Duration::from_millis(rng.u64(0..5_000)))
+            .live_runs([1, 2, 5, 100][rng.usize(0..4)])
+            .cached_futures([0, 1, 100][rng.usize(0..3)]);
+        builder = if self.has_all_code { builder.register((rare, once, hasty)) } else { builder };
+        if rng.u32(0..4) == 0 { builder.paranoid() } else { builder }
+    }
+
+    /// Lets things happen to a worker until it is gone.
+    async fn live(&mut self, worker: Worker, node: &Arc<Node>) -> End {
+        loop {
+            let after = Duration::from_millis(self.rng.u64(0..15_000));
+            let has_fates = self.stage.profile.has_fates && !self.stage.is_calm();
+            let fate = async {
+                if !has_fates {
+                    return std::future::pending().await;
+                }
+                sleep(after).await;
+            };
+            tokio::select! {
+                biased;
+                () = node.died() => {
+                    self.bury(node, Some(worker));
+                    return End::Gone;
+                }
+                () = self.reached(if self.has_all_code { Phase::Stop } else { Phase::Calm }) => {
+                    self.stop(worker, node).await;
+                    return End::Over;
+                }
+                () = fate => {}
+            }
+            if self.stage.is_calm() {
+                continue;
+            }
+            match self.any_fate() {
+                Fate::Crash => {
+                    self.stage.note(&node.name, format_args!("is killed"));
+                    node.kill();
+                }
+                Fate::Freeze(time) => self.freeze(node, time).await,
+                Fate::CutOff(time) => {
+                    self.stage.note(&node.name, format_args!("is cut off for {time:?}"));
+                    node.cut_off(time);
+                }
+                Fate::Stop => {
+                    self.stop(worker, node).await;
+                    return End::Gone;
+                }
+            }
+        }
+    }
+
+    async fn reached(&self, wanted: Phase) {
+        self.phase.is(|phase| phase >= wanted).await;
+    }
+
+    fn any_fate(&mut self) -> Fate {
+        let time = Duration::from_millis(self.rng.u64(0..10_000));
+        match self.rng.u32(0..10) {
+            0..=2 => Fate::Crash,
+            3..=5 => Fate::Freeze(time),
+            6 | 7 => Fate::CutOff(time),
+            _ => Fate::Stop,
+        }
+    }
+
+    async fn freeze(&self, node: &Arc<Node>, time: Duration) {
+        self.stage.note(&node.name, format_args!("is frozen for {time:?}"));
+        self.stage.witness.lock().tally.freezes += 1;
+        node.freeze();
+        tokio::select! {
+            biased;
+            () = self.reached(Phase::Calm) => {}
+            () = sleep(time) => {}
+        }
+        self.stage.note(&node.name, format_args!("goes on"));
+        node.thaw();
+    }
+
+    async fn stop(&self, worker: Worker, node: &Arc<Node>) {
+        self.stage.note(&node.name, format_args!("stops"));
+        // It does not beat while it says good-bye.
+        node.excuse();
+        tokio::select! {
+            biased;
+            () = node.died() => self.bury(node, None),
+            stopped = worker.stop() => {
+                self.stage.note(&node.name, format_args!("stopped: {}", stopped.is_ok()));
+                // The process ends with it, whatever it left behind.
+                node.kill();
+            }
+        }
+    }
+
+    /// A process is gone: some worlds notice that at once, others when its session's time is over.
+    fn bury(&self, node: &Node, worker: Option<Worker>) {
+        self.stage.witness.lock().tally.crashes += 1;
+        if let Some(worker) = worker {
+            worker.crash();
+        }
+        if self.stage.chance(|rng| rng.bool()) {
+            for session in node.sessions() {
+                self.stage.note(&node.name, format_args!("session {} looks gone", brief(session)));
+                self.stage.inner.kill(session);
+            }
+        }
+    }
+}

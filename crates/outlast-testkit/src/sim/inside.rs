@@ -1,0 +1,181 @@
+//! Calls that have arrived at the world inside: done, and seen by the witness.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use outlast_core::limits::HISTORY_TURNS_READ_MAX;
+use outlast_core::world::Answers;
+use outlast_core::{
+    ClaimRequest, Clock, Committed, Join, NewMessage, RunId, SessionId, Start, Started, StuckReason, Then,
+    Timestamp, Turn, TurnRecord, Work, World, WorldError,
+};
+
+use super::node::Node;
+use super::stage::{Stage, brief, short};
+
+impl Stage {
+    pub(super) async fn start(self: Arc<Self>, who: Arc<Node>, starts: Vec<Start>) -> Answers<Started> {
+        let answers = self.inner.start(starts.clone()).await?;
+        for (start, answer) in starts.iter().zip(&answers) {
+            self.note(&who.name, format_args!("start {} -> {}", short(start.run), told(answer)));
+            let first = match answer {
+                Ok(started) => self.history(started.run).await.into_iter().next(),
+                Err(_) => None,
+            };
+            let wrong = self.witness.lock().started(start, answer, first);
+            wrong.into_iter().for_each(|wrong| self.wrong(wrong));
+        }
+        Ok(answers)
+    }
+
+    pub(super) async fn send(self: Arc<Self>, who: Arc<Node>, messages: Vec<NewMessage>) -> Answers<u64> {
+        let answers = self.inner.send(messages.clone()).await?;
+        for (message, answer) in messages.iter().zip(&answers) {
+            self.note(
+                &who.name,
+                format_args!("send {} {:?} -> {}", short(message.run), message.body, told(answer)),
+            );
+            if let Ok(position) = answer {
+                let wrong = self.witness.lock().sent(message, *position, self.clock.now());
+                wrong.into_iter().for_each(|wrong| self.wrong(wrong));
+            }
+        }
+        Ok(answers)
+    }
+
+    pub(super) async fn join(self: Arc<Self>, who: Arc<Node>, join: Join) -> Result<(), WorldError> {
+        self.note(&who.name, format_args!("join {}", brief(join.session)));
+        let session = join.session;
+        // Before it can be claimed under. One that comes again after it left is another.
+        who.joined(session);
+        self.witness.lock().gone.remove(&session);
+        self.inner.join(join).await
+    }
+
+    pub(super) async fn leave(self: Arc<Self>, who: Arc<Node>, session: SessionId) -> Result<(), WorldError> {
+        self.note(&who.name, format_args!("leave {}", brief(session)));
+        let left = self.inner.leave(session).await;
+        self.look_for_sessions().await;
+        left
+    }
+
+    pub(super) async fn takeover(
+        self: Arc<Self>,
+        who: Arc<Node>,
+        session: SessionId,
+    ) -> Result<u64, WorldError> {
+        let before = self.sessions().await;
+        let taken = self.inner.takeover(session).await;
+        let after = self.look_for_sessions().await;
+        for gone in before.difference(&after) {
+            self.note(&who.name, format_args!("takeover of {}", brief(*gone)));
+            self.witness.lock().tally.takeovers += 1;
+            let is_excused = self.node_of(*gone).is_none_or(|node| node.is_excused());
+            if !is_excused && !self.profile.has_jumps {
+                self.wrong(format!("session {gone} was taken over, and nothing had happened to its worker"));
+            }
+        }
+        taken
+    }
+
+    pub(super) async fn claim(
+        self: Arc<Self>,
+        who: Arc<Node>,
+        session: SessionId,
+        request: ClaimRequest,
+    ) -> Result<Work, WorldError> {
+        let work = self.inner.claim(session, request).await?;
+        for claimed in &work.claimed {
+            self.note(
+                &who.name,
+                format_args!(
+                    "claim {} by {} at {} with {} unread",
+                    short(claimed.run),
+                    brief(session),
+                    claimed.seq,
+                    claimed.inbox.len()
+                ),
+            );
+            let history = self.history(claimed.run).await;
+            let mut witness = self.witness.lock();
+            if let Some(first) = history.into_iter().next() {
+                witness.began(claimed.run, first);
+            }
+            let wrong = witness.claimed(claimed.run, session);
+            drop(witness);
+            wrong.into_iter().for_each(|wrong| self.wrong(wrong));
+        }
+        Ok(work)
+    }
+
+    pub(super) async fn commit(
+        self: Arc<Self>,
+        who: Arc<Node>,
+        session: SessionId,
+        turns: Vec<Turn>,
+    ) -> Answers<Committed> {
+        let answers = self.inner.commit(session, &turns).await?;
+        let now = if self.profile.has_jumps { Timestamp::NEVER } else { self.clock.now() };
+        for (turn, answer) in turns.iter().zip(&answers) {
+            let kinds: Vec<_> = turn.events.iter().map(outlast_core::Event::kind).collect();
+            self.note(
+                &who.name,
+                format_args!(
+                    "commit {} by {} at {} {} consumed {} {} -> {}",
+                    short(turn.run),
+                    brief(session),
+                    turn.seq,
+                    kinds.join(" "),
+                    turn.consumed,
+                    then(turn),
+                    told(answer)
+                ),
+            );
+            if let Then::Stuck(stuck) = &turn.then
+                && answer.is_ok()
+                && stuck.reason != StuckReason::StepNotRegistered
+            {
+                self.wrong(format!("run {} is stuck: {}: {}", turn.run, stuck.reason, stuck.message));
+            }
+            let wrong = self.witness.lock().committed(session, turn, answer, now);
+            wrong.into_iter().for_each(|wrong| self.wrong(wrong));
+        }
+        Ok(answers)
+    }
+
+    /// The history that the world has now.
+    pub(super) async fn history(&self, run: RunId) -> Vec<TurnRecord> {
+        self.inner.history(run, 0, HISTORY_TURNS_READ_MAX).await.unwrap_or_default()
+    }
+
+    /// The sessions that the world has now.
+    pub(super) async fn sessions(&self) -> BTreeSet<SessionId> {
+        let workers = self.inner.workers().await.unwrap_or_default();
+        workers.into_iter().map(|worker| worker.session).collect()
+    }
+
+    /// Looks which sessions are gone.
+    async fn look_for_sessions(&self) -> BTreeSet<SessionId> {
+        let now = self.sessions().await;
+        let known: Vec<_> = self.nodes.lock().iter().flat_map(|node| node.sessions()).collect();
+        self.witness.lock().sessions_are(known.into_iter(), &now);
+        now
+    }
+}
+
+fn then(turn: &Turn) -> &'static str {
+    match turn.then {
+        Then::Hold => "hold",
+        Then::Wait { .. } => "wait",
+        Then::Release => "release",
+        Then::End(_) => "end",
+        Then::Stuck(_) => "stuck",
+    }
+}
+
+fn told<T: std::fmt::Debug>(answer: &Result<T, WorldError>) -> String {
+    match answer {
+        Ok(answer) => format!("{answer:?}"),
+        Err(error) => format!("{error:?}").chars().take(60).collect(),
+    }
+}

@@ -1,0 +1,118 @@
+//! The ledger: what steps did to the world outside, and whether they were allowed to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast::StepContext;
+use outlast_core::{Clock, Event, OpNumber, RunId};
+
+use super::node::Node;
+use super::stage::{Stage, short};
+
+/// What the steps of one process reach.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) stage: Arc<Stage>,
+    pub(super) node: Arc<Node>,
+}
+
+/// Every attempt that was begun and ended.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// In which holds each attempt was begun.
+    begun: BTreeMap<(RunId, OpNumber, u32), Vec<u64>>,
+    /// What attempts returned.
+    pub(super) returned: BTreeMap<(RunId, OpNumber), BTreeSet<u64>>,
+    last: u64,
+}
+
+impl Ledger {
+    /// How many attempts were begun, and how many of them were repeated.
+    pub(super) fn count(&self) -> (u64, u64) {
+        let all: usize = self.begun.values().map(Vec::len).sum();
+        (all as u64, (all - self.begun.len()) as u64)
+    }
+}
+
+impl Desk {
+    /// An attempt begins: its effect on the world outside cannot be taken back.
+    pub(super) async fn begin(&self, cx: &StepContext<Self>, is_at_most_once: bool) {
+        self.node.pass().await;
+        let (run, op, attempt) = (cx.run(), cx.op(), cx.attempt());
+        let stage = &self.stage;
+        let holds = stage.witness.lock().holds(run);
+        stage.note(&self.node.name, format_args!("attempt {attempt} at {}/{op} begins", short(run)));
+        if let Some(wrong) = self.judge(cx).await {
+            stage.wrong(format!("attempt {attempt} at step {op} of run {run}: {wrong}"));
+        }
+        let mut ledger = stage.ledger.lock();
+        let begun = ledger.begun.entry((run, op, attempt)).or_default();
+        // One that was told to stop before it began may belong to an earlier hold.
+        let is_again = begun.contains(&holds) && !cx.is_cancelled();
+        begun.push(holds);
+        let is_second = begun.len() > 1 || attempt > 1;
+        drop(ledger);
+        if is_again {
+            stage.wrong(format!("attempt {attempt} at step {op} of run {run} was made twice in one hold"));
+        }
+        if is_at_most_once && is_second {
+            stage.wrong(format!("step {op} of run {run} was attempted more than once"));
+        }
+    }
+
+    /// What history says against an attempt that begins now.
+    async fn judge(&self, cx: &StepContext<Self>) -> Option<String> {
+        let (op, attempt) = (cx.op(), cx.attempt());
+        let history = self.stage.history(cx.run()).await;
+        let events = || history.iter().flat_map(|turn| &turn.events).filter(|event| event.op() == Some(op));
+        if !events().any(|event| matches!(event, Event::StepStarted { .. })) {
+            return Some("it was not announced".into());
+        }
+        if attempt > 1 {
+            let retried = events().find_map(|event| match event {
+                Event::StepRetried { attempt: failed, retry_at, .. } if failed + 1 == attempt => {
+                    Some(*retry_at)
+                }
+                _ => None,
+            });
+            let Some(retry_at) = retried else { return Some("the failure before it is not recorded".into()) };
+            if self.stage.clock.now() < retry_at && !self.stage.profile.has_jumps {
+                return Some(format!("it is not due before {retry_at}"));
+            }
+        }
+        let is_over =
+            events().any(|event| matches!(event, Event::StepCompleted { .. } | Event::StepFailed { .. }));
+        if is_over && self.holds(cx.run()) {
+            return Some("its outcome is recorded already".into());
+        }
+        let dropped = history.iter().find(|turn| turn.events.contains(&Event::StepDropped { op }));
+        let is_late = dropped.is_some_and(|turn| self.stage.clock.now() > turn.at.plus(self.knows_after()));
+        (is_late && !self.node.is_excused() && self.holds(cx.run())).then(|| "it was dropped before".into())
+    }
+
+    /// How long a commit may be done before the worker knows of it.
+    fn knows_after(&self) -> Duration {
+        let profile = &self.stage.profile;
+        (profile.slowness + profile.latency) * 4 + Duration::from_millis(20)
+    }
+
+    /// Whether this process holds the run.
+    fn holds(&self, run: RunId) -> bool {
+        let witness = self.stage.witness.lock();
+        let holder = witness.runs.get(&run).and_then(|seen| seen.holder);
+        holder.is_some_and(|holder| self.node.has_had(holder) && !witness.gone.contains(&holder))
+    }
+
+    /// An attempt ends well; answers what it returns, which no other attempt does.
+    pub(super) async fn end(&self, cx: &StepContext<Self>) -> u64 {
+        self.node.pass().await;
+        let mut ledger = self.stage.ledger.lock();
+        ledger.last += 1;
+        let token = ledger.last;
+        ledger.returned.entry((cx.run(), cx.op())).or_default().insert(token);
+        drop(ledger);
+        self.stage.note(&self.node.name, format_args!("attempt at {}/{} ends", short(cx.run()), cx.op()));
+        token
+    }
+}
