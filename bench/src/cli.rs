@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::env::WorldKind;
-use crate::workload::{ALL, ChildPlan, Workload};
+use crate::workload::{ALL, B6Plan, ChildPlan, Workload};
 
 /// Measures the engine next to the raw limit of the disk.
 #[derive(Debug, Parser)]
@@ -40,6 +40,9 @@ pub(crate) struct Plan {
 /// This program as a part of its own measurement.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Child {
+    /// The process of B6.
+    #[command(name = crate::workload::B6_COMMAND, hide = true)]
+    B6(B6Plan),
     /// The process that B7 kills.
     #[command(name = crate::workload::B7_COMMAND, hide = true)]
     B7(ChildPlan),
@@ -138,7 +141,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_refused_with_what_is() {
         let cases = [
-            ("--only B99", "there are B1, B2, B3, B4, B5, B7, B8, BM"),
+            ("--only B99", "there are B1, B2, B3, B4, B5, B6, B7, B8, BM"),
             ("--only B1,", "there is no such workload"),
             ("--world oracle", "[possible values: sqlite, memory]"),
             ("--rounds 0", "0 is not in 1..=1000"),

@@ -5,27 +5,32 @@ mod b2;
 mod b3;
 mod b4;
 mod b5;
+mod b6;
 mod b7;
 mod b8;
 mod bm;
 
+mod child;
 mod counting;
+mod sleeping;
 
 use std::fmt;
 
 use crate::Result;
 use crate::env::{Env, WorldKind};
 
+pub(crate) use b6::{B6Plan, COMMAND as B6_COMMAND, child as b6_child};
 pub(crate) use b7::child::{COMMAND as B7_COMMAND, ChildPlan, run as b7_child};
 pub(crate) use bm::{COMMAND as BM_COMMAND, child as bm_child};
 
 /// Every workload, in the order in which they are measured.
-pub(crate) const ALL: [&Workload; 8] = [
+pub(crate) const ALL: [&Workload; 9] = [
     &b1::WORKLOAD,
     &b2::WORKLOAD,
     &b3::WORKLOAD,
     &b4::WORKLOAD,
     &b5::WORKLOAD,
+    &b6::WORKLOAD,
     &b7::WORKLOAD,
     &b8::WORKLOAD,
     &bm::WORKLOAD,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use outlast_core::WorldError;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::{is_busy, of_sqlite};
@@ -54,6 +55,14 @@ pub(crate) fn open_reader(path: &Path, sync: Sync) -> Result<Connection, WorldEr
     Ok(connection)
 }
 
+/// One more connection to a world's file, which must be there.
+pub(crate) fn open_existing(path: &Path) -> Result<Connection, WorldError> {
+    if !path.is_file() {
+        return Err(WorldError::Unavailable(format!("`{}` is not there any more", path.display())));
+    }
+    connect(path, Sync::Full)
+}
+
 /// Tries again, for a while, as long as another process is in the way.
 pub(crate) fn retry_busy<T>(
     mut attempt: impl FnMut() -> Result<T, rusqlite::Error>,
@@ -68,6 +77,20 @@ pub(crate) fn retry_busy<T>(
 }
 
 fn check_place(path: &Path) -> Result<(), WorldError> {
+    check_folder(path)?;
+    let file = path.display();
+    let Ok(metadata) = path.metadata() else { return Ok(()) };
+    if metadata.is_dir() {
+        return Err(WorldError::Invalid(format!("`{file}` is a folder; give the path of a file in it")));
+    }
+    if metadata.permissions().readonly() {
+        return Err(WorldError::Invalid(format!("`{file}` is read-only; make it writable for this user")));
+    }
+    Ok(())
+}
+
+/// The folder for a file must be there.
+pub(crate) fn check_folder(path: &Path) -> Result<(), WorldError> {
     let file = path.display();
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -78,13 +101,6 @@ fn check_place(path: &Path) -> Result<(), WorldError> {
             "the folder `{}` for `{file}` does not exist; create it first",
             folder.display()
         )));
-    }
-    let Ok(metadata) = path.metadata() else { return Ok(()) };
-    if metadata.is_dir() {
-        return Err(WorldError::Invalid(format!("`{file}` is a folder; give the path of a file in it")));
-    }
-    if metadata.permissions().readonly() {
-        return Err(WorldError::Invalid(format!("`{file}` is read-only; make it writable for this user")));
     }
     Ok(())
 }
@@ -102,6 +118,9 @@ fn connect(path: &Path, sync: Sync) -> Result<Connection, WorldError> {
 fn configure(connection: &Connection, sync: Sync) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(Duration::ZERO)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // Plans do not depend on parameters. Otherwise SQLite may prepare a statement again whenever one is
+    // bound to another value, which is most of what a claim would cost.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     match sync {
         Sync::Full => {
             connection.pragma_update(None, "synchronous", "FULL")?;

@@ -36,6 +36,7 @@ mod session;
 mod start;
 mod turn;
 
+mod backup;
 mod ends;
 mod list;
 mod lookout;
@@ -50,5 +51,6 @@ mod row;
 mod sql;
 mod thread;
 
+pub use backup::backup;
 pub use options::{SqliteOptions, SqliteUrl, Sync};
 pub use world::SqliteWorld;

@@ -10,6 +10,7 @@ mod live;
 mod notes;
 mod notice;
 mod pump;
+mod retention;
 mod session;
 mod task;
 
@@ -31,6 +32,7 @@ use self::beat::Beating;
 use self::notice::OnRetry;
 pub use self::notice::RetryNotice;
 use self::pump::{PumpEnd, pump};
+use self::retention::forget_old;
 use self::session::{Session, Settings};
 use crate::clock::pause;
 use crate::error::{Error, StepError};
@@ -108,6 +110,7 @@ impl Worker {
             is_paranoid: false,
             on_retry: None,
             blocking_max: BLOCKING_ATTEMPTS_DEFAULT,
+            retention: None,
             problem: None,
         }
     }
@@ -169,6 +172,7 @@ pub struct WorkerBuilder<S> {
     is_paranoid: bool,
     on_retry: Option<OnRetry>,
     blocking_max: usize,
+    retention: Option<Duration>,
     problem: Option<Error>,
 }
 
@@ -194,6 +198,7 @@ impl WorkerBuilder<()> {
             is_paranoid: self.is_paranoid,
             on_retry: self.on_retry,
             blocking_max: self.blocking_max,
+            retention: self.retention,
             problem: self.problem,
         }
     }
@@ -307,6 +312,32 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
+    /// Forgets runs so long after they ended, with their histories, inboxes, tags and keys; never unless
+    /// set. Of several workers of a world with this setting one does it, by its own time, a few runs at a
+    /// time beside its work.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String, Error> { Ok(name) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// let worker = Worker::builder(world).register(greet).retention("30d").start().await?;
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn retention(mut self, time: impl IntoDuration) -> Self {
+        match time.into_duration() {
+            Ok(time) if !time.is_zero() => self.retention = Some(time),
+            Ok(_) => {
+                self.problem =
+                    Some(Error::invalid("`retention` is 0; say how long runs are kept after their end"))
+            }
+            Err(error) => self.problem = Some(error.into()),
+        }
+        self
+    }
+
     /// Evicts and replays every run after every turn, and compares. For tests: slow, and merciless
     /// with code that is not deterministic.
     #[must_use]
@@ -363,6 +394,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             is_paranoid: self.is_paranoid,
             on_retry: self.on_retry,
             blocking: Arc::new(Semaphore::new(self.blocking_max)),
+            retention: self.retention,
         });
         let stopping = CancellationToken::new();
         let session = Session::join(self.world.clone(), settings.clone(), stopping.clone()).await?;
@@ -380,6 +412,10 @@ async fn supervise(current: Arc<Current>, stopping: CancellationToken, mut start
     loop {
         let session = current.session();
         let beating = begin_beating(&session);
+        if let Some(time) = session.settings.retention {
+            // It ends with the session.
+            session.runtime.spawn(forget_old(session.clone(), time));
+        }
         let end = pump(&session, starting).await;
         if end == PumpEnd::Stopping {
             session.wind_down();

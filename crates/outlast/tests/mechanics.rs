@@ -28,6 +28,7 @@ mod mechanics {
     mod reconcile;
     mod regressions;
     mod release;
+    mod retention;
     mod retries;
     mod stuck;
     mod takeover;
