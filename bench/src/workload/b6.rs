@@ -102,14 +102,15 @@ pub(crate) fn child(plan: &B6Plan) -> Result<()> {
     Ok(())
 }
 
-/// Starts all runs, some at the same time, in an order that is not the one in which they are due.
+/// Starts all runs, some at the same time. They are due in the order in which they are started, as runs
+/// that sleep equally long are.
 async fn start_all(client: &Client, first_due: Timestamp) -> Result<()> {
     let mut tasks = tokio::task::JoinSet::new();
     for starter in 0..STARTS_AT_ONCE {
         let client = client.clone();
         tasks.spawn(async move {
             for run in (starter..RUNS).step_by(STARTS_AT_ONCE) {
-                let due = first_due.plus(DUE_OVER.mul_f64(shuffled(run) as f64 / RUNS as f64));
+                let due = first_due.plus(DUE_OVER.mul_f64(run as f64 / RUNS as f64));
                 client.start(sleep, (run, due.as_micros())).await?;
             }
             Ok::<_, Error>(())
@@ -119,9 +120,4 @@ async fn start_all(client: &Client, first_due: Timestamp) -> Result<()> {
         started??;
     }
     Ok(())
-}
-
-/// The runs in another order: this number and `RUNS` have no divisor in common.
-fn shuffled(run: usize) -> usize {
-    run * 61_803 % RUNS
 }

@@ -44,7 +44,7 @@ impl Alarms {
 
 /// Notes how late it is.
 #[step]
-async fn wake(cx: StepContext<Arc<Alarms>>, run: usize, due_us: i64) -> Result<(), StepError> {
+pub(super) async fn wake(cx: StepContext<Arc<Alarms>>, run: usize, due_us: i64) -> Result<(), StepError> {
     cx.state().note(run, Timestamp::from_micros(due_us));
     Ok(())
 }
