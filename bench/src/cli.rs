@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::env::WorldKind;
-use crate::workload::{ALL, ChildPlan, Workload};
+use crate::workload::{ALL, B6Plan, B6mPlan, ChildPlan, Workload};
 
 /// Measures the engine next to the raw limit of the disk.
 #[derive(Debug, Parser)]
@@ -40,6 +40,12 @@ pub(crate) struct Plan {
 /// This program as a part of its own measurement.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Child {
+    /// The process of B6.
+    #[command(name = crate::workload::B6_COMMAND, hide = true)]
+    B6(B6Plan),
+    /// The process of B6M.
+    #[command(name = crate::workload::B6M_COMMAND, hide = true)]
+    B6m(B6mPlan),
     /// The process that B7 kills.
     #[command(name = crate::workload::B7_COMMAND, hide = true)]
     B7(ChildPlan),
@@ -89,7 +95,7 @@ fn known_id(text: &str) -> Result<&'static str, String> {
 
 /// The workloads, as `--help` lists them.
 fn workloads() -> String {
-    let lines = ALL.map(|workload| format!("  {}  {}", workload.id, workload.what));
+    let lines = ALL.map(|workload| format!("  {:<3}  {}", workload.id, workload.what));
     format!(
         "Workloads:\n{}\n\n\
          C1 is the time of one raw single-row commit, R100 raw rows/s at 100 rows of 300 bytes per commit;\n\
@@ -138,7 +144,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_refused_with_what_is() {
         let cases = [
-            ("--only B99", "there are B1, B2, B3, B4, B5, B7, B8, BM"),
+            ("--only B99", "there are B1, B2, B3, B4, B5, B6, B6M, B7, B8, B10, B11, BM"),
             ("--only B1,", "there is no such workload"),
             ("--world oracle", "[possible values: sqlite, memory]"),
             ("--rounds 0", "0 is not in 1..=1000"),

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::Result;
+
 /// What a reader needs to compare figures with those of another machine.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
@@ -58,6 +60,14 @@ impl fmt::Display for Machine {
              {rustc}, {build}, SQLite {sqlite}"
         )
     }
+}
+
+/// The most memory that this process ever had, in megabytes.
+pub(crate) fn peak_mb() -> Result<f64> {
+    let kilobytes = field(&read("/proc/self/status"), "VmHWM").and_then(|text| first_number(&text));
+    kilobytes
+        .map(|kilobytes| kilobytes * 1_024.0 / 1e6)
+        .ok_or_else(|| "the system does not tell the memory".into())
 }
 
 fn read(path: &str) -> String {

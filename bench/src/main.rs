@@ -30,6 +30,8 @@ type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 fn main() -> ExitCode {
     let (plan, child) = cli::parse();
     let done = match child {
+        Some(cli::Child::B6(plan)) => workload::b6_child(&plan),
+        Some(cli::Child::B6m(plan)) => workload::b6m_child(&plan),
         Some(cli::Child::B7(child)) => workload::b7_child(&child),
         Some(cli::Child::Bm) => workload::bm_child(),
         None => rounds::run(&plan),

@@ -1,33 +1,46 @@
 //! The workloads: what is measured, and against which target. One file each.
 
 mod b1;
+mod b10;
+mod b11;
 mod b2;
 mod b3;
 mod b4;
 mod b5;
+mod b6;
+mod b6m;
 mod b7;
 mod b8;
 mod bm;
 
+mod big;
+mod child;
 mod counting;
+mod sleeping;
 
 use std::fmt;
 
 use crate::Result;
 use crate::env::{Env, WorldKind};
 
+pub(crate) use b6::{B6Plan, COMMAND as B6_COMMAND, child as b6_child};
+pub(crate) use b6m::{B6mPlan, COMMAND as B6M_COMMAND, child as b6m_child};
 pub(crate) use b7::child::{COMMAND as B7_COMMAND, ChildPlan, run as b7_child};
 pub(crate) use bm::{COMMAND as BM_COMMAND, child as bm_child};
 
 /// Every workload, in the order in which they are measured.
-pub(crate) const ALL: [&Workload; 8] = [
+pub(crate) const ALL: [&Workload; 12] = [
     &b1::WORKLOAD,
     &b2::WORKLOAD,
     &b3::WORKLOAD,
     &b4::WORKLOAD,
     &b5::WORKLOAD,
+    &b6::WORKLOAD,
+    &b6m::WORKLOAD,
     &b7::WORKLOAD,
     &b8::WORKLOAD,
+    &b10::WORKLOAD,
+    &b11::WORKLOAD,
     &bm::WORKLOAD,
 ];
 
@@ -147,7 +160,12 @@ mod tests {
     #[test]
     fn ids_are_told_apart_and_rows_name_their_workload() {
         let mut rows: Vec<_> = ALL.iter().flat_map(|workload| workload.rows).map(|row| row.id).collect();
-        assert!(ALL.iter().all(|workload| workload.rows.iter().all(|row| row.id.starts_with(workload.id))));
+        assert!(
+            ALL.iter().all(|workload| workload
+                .rows
+                .iter()
+                .all(|row| row.id.split(' ').next() == Some(workload.id)))
+        );
         rows.sort_unstable();
         let count = rows.len();
         rows.dedup();

@@ -3,6 +3,7 @@
 use outlast::prelude::*;
 
 use super::b1::{RUNS, STEPS, STEPS_IN_ALL};
+use super::child::measure_in_child;
 use super::counting::{count_at_once, worker};
 use super::{Measurement, Row, Target, Workload};
 use crate::Result;
@@ -28,11 +29,8 @@ pub(crate) const COMMAND: &str = "bm-child";
 
 /// Measures in a process of its own: what other workloads left in this one's heap is not the engine's.
 fn run(_env: &Env) -> Result<Vec<Measurement>> {
-    let child = std::process::Command::new(std::env::current_exe()?).arg(COMMAND).output()?;
-    if !child.status.success() {
-        return Err(format!("the process of BM failed: {}", String::from_utf8_lossy(&child.stderr)).into());
-    }
-    let step_us: f64 = String::from_utf8(child.stdout)?.trim().parse()?;
+    let said = measure_in_child(&[COMMAND])?;
+    let [step_us] = said[..] else { return Err("the process of BM said something else".into()) };
     Ok(vec![Measurement::absolute(step_us)])
 }
 

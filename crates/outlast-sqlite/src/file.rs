@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use outlast_core::WorldError;
+use rusqlite::config::DbConfig;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, OpenFlags};
 
@@ -43,6 +44,13 @@ pub(crate) struct Opening {
     pub(crate) statements: Option<Arc<AtomicU64>>,
 }
 
+impl Opening {
+    /// One connection to a file, which waits for the disk.
+    pub(crate) fn of(path: &Path) -> Self {
+        Self { path: path.into(), sync: Sync::Full, statements: None }
+    }
+}
+
 /// Opens the file, makes it if it is not there, and brings its schema up to date.
 pub(crate) fn open(opening: &Opening) -> Result<Connection, WorldError> {
     let path = &*opening.path;
@@ -68,6 +76,14 @@ pub(crate) fn open_reader(opening: &Opening) -> Result<Connection, WorldError> {
     Ok(connection)
 }
 
+/// One more connection to a world's file, which must be there.
+pub(crate) fn open_existing(path: &Path) -> Result<Connection, WorldError> {
+    if !path.is_file() {
+        return Err(WorldError::Unavailable(format!("`{}` is not there any more", path.display())));
+    }
+    connect(&Opening::of(path))
+}
+
 /// Tries again, for a while, as long as another process is in the way.
 pub(crate) fn retry_busy<T>(
     mut attempt: impl FnMut() -> Result<T, rusqlite::Error>,
@@ -82,6 +98,20 @@ pub(crate) fn retry_busy<T>(
 }
 
 fn check_place(path: &Path) -> Result<(), WorldError> {
+    check_folder(path)?;
+    let file = path.display();
+    let Ok(metadata) = path.metadata() else { return Ok(()) };
+    if metadata.is_dir() {
+        return Err(WorldError::Invalid(format!("`{file}` is a folder; give the path of a file in it")));
+    }
+    if metadata.permissions().readonly() {
+        return Err(WorldError::Invalid(format!("`{file}` is read-only; make it writable for this user")));
+    }
+    Ok(())
+}
+
+/// The folder for a file must be there.
+pub(crate) fn check_folder(path: &Path) -> Result<(), WorldError> {
     let file = path.display();
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -92,13 +122,6 @@ fn check_place(path: &Path) -> Result<(), WorldError> {
             "the folder `{}` for `{file}` does not exist; create it first",
             folder.display()
         )));
-    }
-    let Ok(metadata) = path.metadata() else { return Ok(()) };
-    if metadata.is_dir() {
-        return Err(WorldError::Invalid(format!("`{file}` is a folder; give the path of a file in it")));
-    }
-    if metadata.permissions().readonly() {
-        return Err(WorldError::Invalid(format!("`{file}` is read-only; make it writable for this user")));
     }
     Ok(())
 }
@@ -128,6 +151,9 @@ fn connect(opening: &Opening) -> Result<Connection, WorldError> {
 fn configure(connection: &Connection, sync: Sync) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(Duration::ZERO)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // Plans do not depend on parameters. Otherwise SQLite may prepare a statement again whenever one is
+    // bound to another value, which is most of what a claim would cost.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     match sync {
         Sync::Full => {
             connection.pragma_update(None, "synchronous", "FULL")?;

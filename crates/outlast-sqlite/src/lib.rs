@@ -37,6 +37,7 @@ mod session;
 mod start;
 mod turn;
 
+mod backup;
 #[cfg(unix)]
 mod doorbell;
 #[cfg(not(unix))]
@@ -57,5 +58,6 @@ mod row;
 mod sql;
 mod thread;
 
+pub use backup::backup;
 pub use options::{Poll, SqliteOptions, SqliteUrl, Sync};
 pub use world::SqliteWorld;

@@ -1,7 +1,7 @@
 //! [`SqliteWorld`]: the contract, method by method.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -97,6 +97,15 @@ impl SqliteWorld {
         })?;
         let ends = Ends::new(path.clone());
         Ok(Self { writer, lookout, readers, ends, locks, bell, waiters, hosts, clock, path, sync })
+    }
+
+    /// Copies the world to a file that must not exist, while everything goes on; see [`backup`](crate::backup()).
+    ///
+    /// # Errors
+    ///
+    /// As [`backup`](crate::backup()).
+    pub async fn backup(&self, to: impl AsRef<Path>) -> Result<(), WorldError> {
+        crate::backup(&self.path, to.as_ref(), self.clock.clone()).await
     }
 
     /// Reads the histories that a claim left out to spare the writer. The runs are the session's, so

@@ -93,6 +93,7 @@ fn file() -> (Place, Connection) {
     let place = Place::new();
     drop(place.open());
     let connection = Connection::open(place.path()).unwrap();
+    connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).unwrap();
     (place, connection)
 }
 

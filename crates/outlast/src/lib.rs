@@ -34,6 +34,7 @@
 extern crate self as outlast;
 
 mod attempt;
+mod backup;
 mod client;
 mod clock;
 mod context;
@@ -67,6 +68,7 @@ pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;
 
 pub use attempt::Attempt;
+pub use backup::backup;
 pub use client::{
     Attempting, Because, Cancel, Client, Explanation, JoinedWorker, ListCall, RunHandle, SendCall, StartCall,
     StartManyCall, Waiting,

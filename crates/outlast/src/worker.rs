@@ -11,6 +11,7 @@ mod metrics;
 mod notes;
 mod notice;
 mod pump;
+mod retention;
 mod session;
 mod signals;
 mod task;
@@ -37,6 +38,7 @@ pub use self::metrics::{Metrics, Times};
 use self::notice::OnRetry;
 pub use self::notice::RetryNotice;
 use self::pump::{PumpEnd, pump};
+use self::retention::forget_old;
 use self::session::{Session, Settings};
 use self::watchdog::Watching;
 use crate::clock::pause;
@@ -116,6 +118,7 @@ impl Worker {
             on_retry: None,
             turn_time: TURN_TIME_DEFAULT,
             blocking_max: BLOCKING_ATTEMPTS_DEFAULT,
+            retention: None,
             problem: None,
         }
     }
@@ -200,6 +203,7 @@ pub struct WorkerBuilder<S> {
     on_retry: Option<OnRetry>,
     turn_time: Duration,
     blocking_max: usize,
+    retention: Option<Duration>,
     problem: Option<Error>,
 }
 
@@ -226,6 +230,7 @@ impl WorkerBuilder<()> {
             on_retry: self.on_retry,
             turn_time: self.turn_time,
             blocking_max: self.blocking_max,
+            retention: self.retention,
             problem: self.problem,
         }
     }
@@ -353,6 +358,32 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
+    /// Forgets runs so long after they ended, with their histories, inboxes, tags and keys; never unless
+    /// set. Of several workers of a world with this setting one does it, by its own time, a few runs at a
+    /// time beside its work.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String, Error> { Ok(name) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// let worker = Worker::builder(world).register(greet).retention("30d").start().await?;
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn retention(mut self, time: impl IntoDuration) -> Self {
+        match time.into_duration() {
+            Ok(time) if !time.is_zero() => self.retention = Some(time),
+            Ok(_) => {
+                self.problem =
+                    Some(Error::invalid("`retention` is 0; say how long runs are kept after their end"))
+            }
+            Err(error) => self.problem = Some(error.into()),
+        }
+        self
+    }
+
     /// Evicts and replays every run after every turn, and compares. For tests: slow, and merciless
     /// with code that is not deterministic.
     #[must_use]
@@ -411,6 +442,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             turn_time: self.turn_time,
             meter: Arc::new(Meter::default()),
             blocking: Arc::new(Semaphore::new(self.blocking_max)),
+            retention: self.retention,
         });
         let stopping = CancellationToken::new();
         let session = Session::join(self.world.clone(), settings.clone(), stopping.clone()).await?;
@@ -429,6 +461,10 @@ async fn supervise(current: Arc<Current>, stopping: CancellationToken, mut start
         let session = current.session();
         let beating = begin_beating(&session);
         let watching = begin_watching(&session);
+        if let Some(time) = session.settings.retention {
+            // It ends with the session.
+            session.runtime.spawn(forget_old(session.clone(), time));
+        }
         let end = pump(&session, starting).await;
         if end == PumpEnd::Stopping {
             session.wind_down();

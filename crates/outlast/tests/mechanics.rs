@@ -31,6 +31,7 @@ mod mechanics {
     mod reconcile;
     mod regressions;
     mod release;
+    mod retention;
     mod retries;
     mod starts;
     mod stuck;

@@ -26,6 +26,7 @@ use super::committer::Committer;
 use super::metrics::Meter;
 use super::notes::{Note, Notes};
 use super::notice::OnRetry;
+use super::retention::with_retention;
 use super::task::Task;
 use crate::ids;
 use crate::registry::Registered;
@@ -49,6 +50,8 @@ pub(super) struct Settings {
     pub(super) meter: Arc<Meter>,
     /// Lets so many attempts at blocking steps be under way at the same time.
     pub(super) blocking: Arc<Semaphore>,
+    /// How long runs are kept after their end, if not for ever.
+    pub(super) retention: Option<Duration>,
 }
 
 impl Settings {
@@ -129,12 +132,13 @@ impl Session {
         stopping: CancellationToken,
     ) -> Result<Arc<Self>, WorldError> {
         let id = ids::session();
+        let code = settings.code.code();
         let join = Join {
             session: id,
             host: host_name(),
             pid: std::process::id(),
             build: settings.build.clone(),
-            code: settings.code.code(),
+            code: if settings.retention.is_some() { with_retention(code) } else { code },
             time: settings.session_time,
         };
         world.join(join).await?;

@@ -1,0 +1,164 @@
+//! B11: what pruning and backups cost the work that goes on meanwhile, and that the file stays as it is.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use outlast::core::Clock;
+use outlast::prelude::*;
+use outlast::{Status, SystemClock, Timestamp, World};
+
+use super::b1::{RUNS, STEPS, STEPS_IN_ALL};
+use super::counting::{count_at_once, count_once, worker};
+use super::{Measurement, Row, Target, Workload};
+use crate::Result;
+use crate::env::{Env, WorldKind, block_on};
+use crate::stats::percentile;
+use crate::stopwatch::Stopwatch;
+
+/// How often the file is filled and pruned.
+const FILLS: usize = 4;
+
+/// Runs that one call to prune looks at, as a worker with retention does.
+const PART_RUNS: usize = 100;
+
+/// Runs whose starts are timed before the backup, to compare.
+const SAMPLES: usize = 1_000;
+
+/// Throughput while pruning, the time of a part, the growth of the file, starts during a backup.
+pub(super) const WORKLOAD: Workload = Workload {
+    id: "B11",
+    what: "B1 while 30,000 runs are pruned; the file over four fills; runs during a backup",
+    worlds: &[WorldKind::Sqlite],
+    rows: &[
+        Row {
+            id: "B11 load",
+            what: "B1 while old runs are pruned; x B1 alone",
+            unit: "steps/s",
+            target: Target::AtLeast(0.6),
+        },
+        Row { id: "B11 part", what: "a part of 100 runs, p99", unit: "ms", target: Target::AtMost(50.0) },
+        Row {
+            id: "B11 file",
+            what: "the file after the fourth fill and prune; x the first",
+            unit: "MB",
+            target: Target::AtMost(1.1),
+        },
+        Row {
+            id: "B11 backup",
+            what: "a run of one step during a backup, p99; x without",
+            unit: "ms",
+            target: Target::AtMost(5.0),
+        },
+    ],
+    run,
+};
+
+fn run(env: &Env) -> Result<Vec<Measurement>> {
+    block_on(async {
+        let world = env.open().await?;
+        let worker = worker(&world).await?;
+        let client = Client::new(world.clone());
+        let (alone, mut sizes) = (fill(&client).await?, Vec::new());
+        for _ in 0..2 {
+            fill(&client).await?;
+        }
+        let (load, mut parts) = fill_while_pruning(&world, &client).await?;
+        let mut faults = Vec::new();
+        check_left(&client, RUNS as u64, &mut faults).await?;
+        for _ in 0..FILLS {
+            parts.extend(prune_all(&*world, SystemClock.now(), &AtomicBool::new(false)).await?);
+            check_left(&client, 0, &mut faults).await?;
+            sizes.push(megabytes(&env.folder)?);
+            fill(&client).await?;
+        }
+        let (backup_ms, usual_ms) = backup(env, &world, &client).await?;
+        worker.stop().await?;
+        let last = sizes[FILLS - 1];
+        Ok(vec![
+            Measurement { faults, ..Measurement::relative(load, load / alone) },
+            Measurement::absolute(percentile(&parts, 99)),
+            Measurement::relative(last, last / sizes[0]),
+            Measurement::relative(backup_ms, backup_ms / usual_ms),
+        ])
+    })
+}
+
+/// Steps per second of B1.
+async fn fill(client: &Client) -> Result<f64> {
+    let watch = Stopwatch::start();
+    count_at_once(client, RUNS, STEPS).await?;
+    Ok(STEPS_IN_ALL / watch.seconds())
+}
+
+/// The same while everything from before is pruned, and the milliseconds of each part.
+async fn fill_while_pruning(world: &Arc<dyn World>, client: &Client) -> Result<(f64, Vec<f64>)> {
+    let (before, over) = (SystemClock.now(), Arc::<AtomicBool>::default());
+    let pruning = tokio::spawn({
+        let (world, over) = (world.clone(), over.clone());
+        async move {
+            let mut parts = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                parts.extend(prune_all(&*world, before, &over).await?);
+            }
+            // What the load was too short for.
+            parts.extend(prune_all(&*world, before, &AtomicBool::new(false)).await?);
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(parts)
+        }
+    });
+    let load = fill(client).await?;
+    over.store(true, Ordering::Relaxed);
+    Ok((load, pruning.await??))
+}
+
+/// Prunes what ended before a moment, and returns the milliseconds of each part.
+async fn prune_all(world: &dyn World, before: Timestamp, is_over: &AtomicBool) -> Result<Vec<f64>> {
+    let (mut parts, mut after) = (Vec::new(), None);
+    loop {
+        let watch = Stopwatch::start();
+        let pruned = world.prune(before, after, PART_RUNS).await?;
+        parts.push(watch.seconds() * 1e3);
+        after = pruned.next;
+        if after.is_none() || is_over.load(Ordering::Relaxed) {
+            return Ok(parts);
+        }
+    }
+}
+
+async fn check_left(client: &Client, expected: u64, faults: &mut Vec<String>) -> Result<()> {
+    let completed = client.counts().await?.get(&Status::Completed).copied().unwrap_or(0);
+    let listed = client.newest(&[Status::Completed], 1_000).await?.len();
+    if completed != expected || listed != expected.min(1_000) as usize {
+        faults.push(format!("{completed} runs are left and {listed} listed, not {expected}"));
+    }
+    Ok(())
+}
+
+fn megabytes(folder: &Path) -> Result<f64> {
+    Ok(folder.join("bench.db").metadata()?.len() as f64 / 1e6)
+}
+
+/// The p99 of a run in milliseconds, during a backup and without.
+async fn backup(env: &Env, world: &Arc<dyn World>, client: &Client) -> Result<(f64, f64)> {
+    let mut usual = Vec::with_capacity(SAMPLES);
+    for _ in 0..SAMPLES {
+        usual.push(run_ms(client).await?);
+    }
+    let copy = env.folder.join("copy.db");
+    let making = tokio::spawn({
+        let world = world.clone();
+        async move { outlast::backup(&*world, copy).await }
+    });
+    let mut during = vec![run_ms(client).await?];
+    while !making.is_finished() {
+        during.push(run_ms(client).await?);
+    }
+    making.await??;
+    Ok((percentile(&during, 99), percentile(&usual, 99)))
+}
+
+async fn run_ms(client: &Client) -> Result<f64> {
+    let watch = Stopwatch::start();
+    count_once(client, 1).await?;
+    Ok(watch.seconds() * 1e3)
+}
