@@ -30,21 +30,7 @@ pub(super) fn of(because: &Because, now: Timestamp) -> String {
         }
         Because::WorkerGone { place, expired_at, others, .. } => gone(place, *expired_at, others, now),
         Because::Waits { workflow, version, waits, kept, workers } => {
-            let waits: Vec<_> = waits.iter().map(|waiting| wait(waiting, now)).collect();
-            // The row shows no more of them, however many there are.
-            let waits = if waits.len() >= WAITS_SHOWN_MAX {
-                format!("{} and many more", waits[..LISTED].join(", "))
-            } else {
-                listed(&waits)
-            };
-            let absence = match workers {
-                0 => format!(
-                    " No worker that is joined has workflow `{workflow}`, version {version}: start one, or it \
-                     will not go on."
-                ),
-                _ => String::new(),
-            };
-            format!("It waits for {waits}.{}{absence}", unasked(kept))
+            waiting_for(workflow, *version, waits, kept, *workers, now)
         }
         Because::Ready { since, crashes, .. } if is_suspect(*crashes) => format!(
             "It is ready since {}. Its worker crashed {crashes} times with it aboard, so it is tried alone: such \
@@ -79,21 +65,53 @@ pub(super) fn of(because: &Because, now: Timestamp) -> String {
             format!("{}{remedy}{report}", sentence_end(&what))
         }
         Because::PastDeadline { deadline, overdue_at, workers, with_code } => {
-            let then = match (with_code, workers) {
-                (0, 0) => "no worker is joined to tell it. Start one: without its code, any ends it after a \
-                           minute"
-                    .into(),
-                (0, _) => {
-                    format!(
-                        "no worker that is joined has its code. One ends it at {}",
-                        moment(*overdue_at, now)
-                    )
-                }
-                _ => "a worker that has its code is about to tell it to stop".into(),
-            };
-            format!("Its deadline, {}, has passed, and {then}.", moment(*deadline, now))
+            past_deadline(*deadline, *overdue_at, *workers, *with_code, now)
         }
     }
+}
+
+fn waiting_for(
+    workflow: &str,
+    version: u32,
+    waits: &[Waiting],
+    kept: &[String],
+    workers: usize,
+    now: Timestamp,
+) -> String {
+    let waits: Vec<_> = waits.iter().map(|waiting| wait(waiting, now)).collect();
+    // The row shows no more of them, however many there are.
+    let waits = if waits.len() >= WAITS_SHOWN_MAX {
+        format!("{} and many more", waits[..LISTED].join(", "))
+    } else {
+        listed(&waits)
+    };
+    let absence = match workers {
+        0 => format!(
+            " No worker that is joined has workflow `{workflow}`, version {version}: start one, or it \
+             will not go on."
+        ),
+        _ => String::new(),
+    };
+    format!("It waits for {waits}.{}{absence}", unasked(kept))
+}
+
+fn past_deadline(
+    deadline: Timestamp,
+    overdue_at: Timestamp,
+    workers: usize,
+    with_code: usize,
+    now: Timestamp,
+) -> String {
+    let then = match (with_code, workers) {
+        (0, 0) => "no worker is joined to tell it. Start one: without its code, any ends it after a \
+                   minute"
+            .into(),
+        (0, _) => {
+            format!("no worker that is joined has its code. One ends it at {}", moment(overdue_at, now))
+        }
+        _ => "a worker that has its code is about to tell it to stop".into(),
+    };
+    format!("Its deadline, {}, has passed, and {then}.", moment(deadline, now))
 }
 
 fn under_way(attempts: &[Attempting]) -> String {
