@@ -5,7 +5,7 @@ use outlast::{RunId, Status};
 
 #[workflow]
 async fn parcel(ctx: Context, number: u32) -> Result<String, Error> {
-    ctx.tag("parcel", &number.to_string())?;
+    ctx.tag("parcel", number.to_string())?;
     ctx.sleep("20ms").await?; // a real one is days on its way
     if number == 13 {
         return Err(Error::msg("parcel 13 is lost"));

@@ -88,7 +88,7 @@ pub(crate) struct Slip {
 
 #[workflow]
 pub(crate) async fn transfer(ctx: Context, order: Transfer) -> Result<Slip, Error> {
-    ctx.tag("manner", &format!("{:?}", order.manner))?;
+    ctx.tag("manner", format!("{:?}", order.manner))?;
     let debit = ctx.step(debit, &order).await?;
     if order.manner == Manner::Slow {
         ctx.sleep("60ms").await?;
@@ -118,7 +118,7 @@ pub(crate) async fn transfer(ctx: Context, order: Transfer) -> Result<Slip, Erro
 #[workflow]
 pub(crate) async fn batch(ctx: Context, orders: Vec<Transfer>) -> Result<Vec<Option<Slip>>, Error> {
     let sum: i64 = ctx.record("sum", || orders.iter().map(|order| order.cents).sum())?;
-    ctx.tag("sum", &sum.to_string())?;
+    ctx.tag("sum", sum.to_string())?;
     let children: Vec<_> = orders.iter().map(|order| ctx.child(transfer, order).key(order.key())).collect();
     Ok(join_all(children).await.into_iter().map(Result::ok).collect())
 }

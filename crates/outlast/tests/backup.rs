@@ -26,7 +26,7 @@ async fn count(ctx: Context, steps: u64) -> Result<u64, Error> {
     for _ in 0..steps {
         number = ctx.step(add_one, number).await?;
     }
-    if steps % 3 == 0 {
+    if steps.is_multiple_of(3) {
         ctx.hook::<()>("go").await?;
     }
     Ok(number)

@@ -48,7 +48,7 @@ async fn sleeper(ctx: Context, millis: u64) -> Result<u64, Error> {
 
 #[workflow]
 async fn asks(ctx: Context, number: u64) -> Result<u64, Error> {
-    ctx.tag("asks", &(number % 10).to_string())?;
+    ctx.tag("asks", (number % 10).to_string())?;
     let answer = ctx.hook::<u64>("answer").timeout("1h").await;
     ctx.step(add, number).await?;
     answer

@@ -195,7 +195,7 @@ fn interpret<'a>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
             }
             Program::Tag(name) => {
                 let now = ctx.now().to_string();
-                ctx.tag(&format!("tag-{name}"), &now)?;
+                ctx.tag(format!("tag-{name}"), &now)?;
                 format!("{:?}", ctx.tags())
             }
             Program::Patch(name, new, old) => {
