@@ -148,7 +148,7 @@ fn print(losses: &Losses, diary: &[Diary], teller: &Teller, audit: &Audit, time:
             ("stops", format!("{} (frozen for longer than the session)", losses.stops)),
             ("sessions lost alive", lost.to_string()),
             ("runs taken over", format!("{} or more", took.sum::<u64>())),
-            ("runs stuck as poison", format!("{} (resumed)", teller.resumed)),
+            ("runs stuck as poison", format!("{} (resumed)", teller.resumed.len())),
             (
                 "attempts",
                 format!("{} ({} made again, {} of them late)", audit.attempts, audit.repeated, audit.late),

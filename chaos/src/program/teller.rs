@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use outlast::{Client, Order, RunQuery, RunView, Status, StuckReason, Wait, World};
+use outlast::{Client, Order, RunId, RunQuery, RunView, Status, StuckReason, Wait, World};
 
 use super::Result;
 use super::place::{Ack, Books};
@@ -30,15 +30,24 @@ pub(crate) struct Teller {
     starts: u64,
     /// The keys of runs that it started and that have not ended.
     open: BTreeSet<String>,
-    /// How often a run was stuck because its workers were killed too often, and was resumed.
-    pub(crate) resumed: u64,
+    /// The runs that were stuck because their workers were killed too often, and were resumed.
+    pub(crate) resumed: BTreeSet<RunId>,
 }
 
 impl Teller {
     pub(crate) fn new(world: Arc<dyn World>, books: Arc<Books>, seed: u64) -> Self {
         let chance = fastrand::Rng::with_seed(seed);
         let client = Client::new(world);
-        Self { client, books, seed, chance, next: 0, starts: 0, open: BTreeSet::new(), resumed: 0 }
+        Self {
+            client,
+            books,
+            seed,
+            chance,
+            next: 0,
+            starts: 0,
+            open: BTreeSet::new(),
+            resumed: BTreeSet::new(),
+        }
     }
 
     /// How many transfers were started, in batches and alone.
@@ -119,8 +128,8 @@ impl Teller {
             if stuck.reason != StuckReason::Poison {
                 return Err(format!("run {} is stuck ({}): {}", view.id, stuck.reason, stuck.message).into());
             }
-            self.resumed += 1;
-            // It may have been resumed a moment ago, by the last look.
+            self.resumed.insert(view.id);
+            // It stays stuck until it is claimed, and may be resumed already by the last look.
             let _ = self.client.resume(view.id).await;
         }
         let is_asked =
