@@ -51,7 +51,7 @@ pub use self::witness::Tally;
 
 use self::client::{Caller, Promises, help};
 use self::clock::sleep;
-use self::crew::{Phase, Slot};
+use self::crew::{Build, Phase, Slot};
 use self::signal::Signal;
 use self::stage::Stage;
 use self::world::SimWorld;
@@ -122,16 +122,17 @@ async fn play_out(stage: &Arc<Stage>) {
     let phase = Arc::new(Signal::new(Phase::Chaos));
     let (slots, clients) = stage.chance(|rng| (rng.usize(1..4), rng.usize(1..4)));
     stage.note("", format_args!("{:?}", stage.profile));
+    let slot = |build: Build| Slot {
+        stage: stage.clone(),
+        promises: promises.clone(),
+        phase: phase.clone(),
+        build,
+        rng: Rng::with_seed(stage.chance(|rng| rng.u64(..))),
+    };
     let mut crew = Vec::new();
-    for slot in 0..slots {
-        let slot = Slot {
-            stage: stage.clone(),
-            promises: promises.clone(),
-            phase: phase.clone(),
-            has_all_code: slot == 0 || stage.chance(|rng| rng.bool()),
-            rng: Rng::with_seed(stage.chance(|rng| rng.u64(..))),
-        };
-        crew.push(tokio::spawn(slot.fill()));
+    for place in 0..slots {
+        let has_all = place == 0 || stage.chance(|rng| rng.bool());
+        crew.push(tokio::spawn(slot(if has_all { Build::All } else { Build::Some }).fill()));
     }
     let mut callers = Vec::new();
     for _ in 0..clients {
@@ -146,6 +147,7 @@ async fn play_out(stage: &Arc<Stage>) {
     stage.calm_down();
     stage.note("", format_args!("calm"));
     phase.set(Phase::Calm);
+    crew.push(tokio::spawn(slot(Build::Mended).fill()));
     calm(stage, &promises).await;
     for caller in callers {
         caller.abort();

@@ -27,6 +27,17 @@ pub(super) enum Phase {
     Stop,
 }
 
+/// What its workers are built from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Build {
+    /// All the code.
+    All,
+    /// All but one workflow and two steps. It is taken out of service when it becomes calm.
+    Some,
+    /// All the code once more. It comes when it becomes calm, and so gets what others left stuck.
+    Mended,
+}
+
 /// What happens to a worker from outside.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
@@ -41,8 +52,7 @@ pub(super) struct Slot {
     pub(super) stage: Arc<Stage>,
     pub(super) promises: Arc<Mutex<Promises>>,
     pub(super) phase: Arc<Signal<Phase>>,
-    /// Whether its workers have all the code.
-    pub(super) has_all_code: bool,
+    pub(super) build: Build,
     pub(super) rng: Rng,
 }
 
@@ -62,7 +72,7 @@ impl Slot {
                 Ok(End::Gone) => {}
                 Err(error) => self.stage.note("", format_args!("no worker: {}", error.message())),
             }
-            if self.phase.get() == Phase::Stop || (self.stage.is_calm() && !self.has_all_code) {
+            if self.phase.get() >= self.last_phase() {
                 return;
             }
             sleep(Duration::from_millis(self.rng.u64(0..3_000))).await;
@@ -95,12 +105,12 @@ impl Slot {
         let mut builder = Worker::builder(world.clone())
             .state(desk)
             .register((play, work))
-            .build(if self.has_all_code { "all" } else { "some" })
+            .build(format!("{:?}", self.build))
             .session_time(session)
             .drain(Duration::from_millis(rng.u64(0..5_000)))
             .live_runs([1, 2, 5, 100][rng.usize(0..4)])
             .cached_futures([0, 1, 100][rng.usize(0..3)]);
-        builder = if self.has_all_code { builder.register((rare, once, hasty)) } else { builder };
+        builder = if self.build != Build::Some { builder.register((rare, once, hasty)) } else { builder };
         if rng.u32(0..4) == 0 { builder.paranoid() } else { builder }
     }
 
@@ -121,7 +131,7 @@ impl Slot {
                     self.bury(node, Some(worker));
                     return End::Gone;
                 }
-                () = self.reached(if self.has_all_code { Phase::Stop } else { Phase::Calm }) => {
+                () = self.reached(self.last_phase()) => {
                     self.stop(worker, node).await;
                     return End::Over;
                 }
@@ -146,6 +156,11 @@ impl Slot {
                 }
             }
         }
+    }
+
+    /// When its workers are no longer needed.
+    fn last_phase(&self) -> Phase {
+        if self.build == Build::Some { Phase::Calm } else { Phase::Stop }
     }
 
     async fn reached(&self, wanted: Phase) {

@@ -38,12 +38,13 @@ impl Ledger {
 impl Desk {
     /// An attempt begins: its effect on the world outside cannot be taken back.
     pub(super) async fn begin(&self, cx: &StepContext<Self>, is_at_most_once: bool) {
+        let asked = self.stage.clock.elapsed();
         self.node.pass().await;
         let (run, op, attempt) = (cx.run(), cx.op(), cx.attempt());
         let stage = &self.stage;
         let holds = stage.witness.lock().holds(run);
         stage.note(&self.node.name, format_args!("attempt {attempt} at {}/{op} begins", short(run)));
-        if let Some(wrong) = self.judge(cx).await {
+        if let Some(wrong) = self.judge(cx, asked).await {
             stage.wrong(format!("attempt {attempt} at step {op} of run {run}: {wrong}"));
         }
         let mut ledger = stage.ledger.lock();
@@ -62,7 +63,7 @@ impl Desk {
     }
 
     /// What history says against an attempt that begins now.
-    async fn judge(&self, cx: &StepContext<Self>) -> Option<String> {
+    async fn judge(&self, cx: &StepContext<Self>, asked: Duration) -> Option<String> {
         let (op, attempt) = (cx.op(), cx.attempt());
         let history = self.stage.history(cx.run()).await;
         let events = || history.iter().flat_map(|turn| &turn.events).filter(|event| event.op() == Some(op));
@@ -86,15 +87,13 @@ impl Desk {
         if is_over && self.holds(cx.run()) {
             return Some("its outcome is recorded already".into());
         }
+        // One that was under way when the worker learned of the drop may begin at that moment.
         let dropped = history.iter().find(|turn| turn.events.contains(&Event::StepDropped { op }));
-        let is_late = dropped.is_some_and(|turn| self.stage.clock.now() > turn.at.plus(self.knows_after()));
-        (is_late && !self.node.is_excused() && self.holds(cx.run())).then(|| "it was dropped before".into())
-    }
-
-    /// How long a commit may be done before the worker knows of it.
-    fn knows_after(&self) -> Duration {
-        let profile = &self.stage.profile;
-        (profile.slowness + profile.latency) * 4 + Duration::from_millis(20)
+        let witness = self.stage.witness.lock();
+        let known =
+            dropped.and_then(|turn| witness.answered.get(&(turn.id, self.node.name.clone())).copied());
+        let is_late = known.is_some_and(|known| asked > known + Duration::from_millis(1));
+        (is_late && !cx.is_cancelled()).then(|| "it was dropped before".into())
     }
 
     /// Whether this process holds the run.

@@ -2,6 +2,7 @@
 //! say when the world contradicts itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use outlast_core::turn::From;
 use outlast_core::{
@@ -17,6 +18,8 @@ pub(super) struct Witness {
     pub(super) keys: BTreeMap<String, RunId>,
     /// The sessions that are gone.
     pub(super) gone: BTreeSet<SessionId>,
+    /// When the worker learned that a turn of its was committed.
+    pub(super) answered: BTreeMap<(TurnId, String), Duration>,
     pub(super) tally: Tally,
 }
 

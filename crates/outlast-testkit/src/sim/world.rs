@@ -190,8 +190,13 @@ impl World for SimWorld {
     }
 
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
-        let ((stage, node), turns) = (self.parts(), turns.to_vec());
-        self.call(Call::Commit, move || stage.clone().commit(node.clone(), session, turns.clone())).await
+        let ((stage, node), sent) = (self.parts(), turns.to_vec());
+        let answers =
+            self.call(Call::Commit, move || stage.clone().commit(node.clone(), session, sent.clone())).await;
+        let done = turns.iter().zip(answers.iter().flatten()).filter(|(_, answer)| answer.is_ok());
+        let (elapsed, name) = (self.stage.clock.elapsed(), &self.node.name);
+        self.stage.witness.lock().answered.extend(done.map(|(turn, _)| ((turn.id, name.clone()), elapsed)));
+        answers
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
