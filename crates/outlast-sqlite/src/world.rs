@@ -33,6 +33,7 @@ use crate::readers::Readers;
 use crate::send::send;
 use crate::start::{NewRun, start};
 use crate::turn::NewTurn;
+use crate::tx::Tx;
 use crate::writer::{Desk, Writer};
 use crate::{file, list, session, sql};
 
@@ -95,6 +96,17 @@ impl SqliteWorld {
         })?;
         let ends = Ends::new(path.clone());
         Ok(Self { writer, lookout, readers, ends, locks, bell, waiters, hosts, clock, path, sync })
+    }
+
+    /// Lets the file have at most so many pages, or as many as it has when those are more; `None` for no
+    /// limit. For tests: as if the disk were that small.
+    #[doc(hidden)]
+    pub async fn limit_pages(&self, pages: Option<u32>) -> Result<(), WorldError> {
+        let limit = |tx: &mut Tx<'_>, pages: &u32| {
+            tx.connection.pragma_update_and_check(None, "max_page_count", *pages, |_| Ok(()))?;
+            Ok(())
+        };
+        self.writer.write_one(pages.unwrap_or(u32::MAX - 1), limit).await
     }
 
     /// Reads the histories that a claim left out to spare the writer. The runs are the session's, so

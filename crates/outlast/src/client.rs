@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::ids;
 use crate::json::IntoJson;
 use crate::upkeep;
-use crate::workflow::WorkflowHandle;
+use crate::workflow::{WorkflowHandle, contained};
 
 /// How often a call is repeated, with the same ids, when the world does not answer.
 const TRIES: u32 = 5;
@@ -68,7 +68,8 @@ impl Client {
         H: WorkflowHandle<M>,
     {
         let input = input.borrow();
-        let input = workflow.check(input).and_then(|()| Ok(Payload::json(input)?));
+        let checked = contained(|| workflow.check(input));
+        let input = checked.and_then(|()| Ok(Payload::json(input)?));
         StartCall::new(self, workflow.name().into(), workflow.version(), input)
     }
 

@@ -65,7 +65,12 @@ async fn a_frozen_worker_is_taken_over_and_writes_nothing_when_it_wakes() {
     std::fs::write(folder.path().join(format!("end-{}", first.id())), "").unwrap();
     first.signal(Signal::CONT);
     until_so("the first worker to join anew", || async {
-        client.workers().await.unwrap().iter().any(|worker| worker.pid == first.id() && worker.session != before)
+        client
+            .workers()
+            .await
+            .unwrap()
+            .iter()
+            .any(|worker| worker.pid == first.id() && worker.session != before)
     })
     .await;
     let view = run.view().await.unwrap();
@@ -74,7 +79,8 @@ async fn a_frozen_worker_is_taken_over_and_writes_nothing_when_it_wakes() {
     let output = in_time("the output", run.output()).await.unwrap();
     assert_eq!(output, std::process::id(), "the outcome is that of who took over");
     let history = client.history(run.id()).await.unwrap();
-    let completed = history.iter().flat_map(|turn| &turn.events).filter(|event| event.kind() == "step_completed");
+    let completed =
+        history.iter().flat_map(|turn| &turn.events).filter(|event| event.kind() == "step_completed");
     assert_eq!(completed.count(), 1);
     second.stop().await.unwrap();
 }

@@ -122,7 +122,7 @@ async fn a_run_that_hangs_in_its_first_turn_is_stuck_and_its_start_is_answered()
     let world = world(folder.path()).await;
     let worker = worker(&world).await;
     let starting = Client::new(world.clone());
-    let run = in_time("the answer to the start", async { starting.start(circles, &1).await }).await.unwrap();
+    let run = in_time("the answer to the start", async { starting.start(circles, 1).await }).await.unwrap();
     check_hung(&world, &worker, 1, run.id()).await;
     worker.stop().await.unwrap();
     check_mended(&world, 1, run.id()).await;
@@ -132,7 +132,7 @@ async fn a_run_that_hangs_in_its_first_turn_is_stuck_and_its_start_is_answered()
 async fn a_run_that_hangs_later_is_stuck_and_keeps_its_history() {
     let folder = tempfile::tempdir().unwrap();
     let world = world(folder.path()).await;
-    let run = Client::new(world.clone()).start(circles, &2).await.unwrap();
+    let run = Client::new(world.clone()).start(circles, 2).await.unwrap();
     let worker = worker(&world).await;
     check_hung(&world, &worker, 2, run.id()).await;
     worker.stop().await.unwrap();
@@ -152,7 +152,7 @@ async fn a_worker_whose_threads_are_all_blocked_leaves_its_runs_to_others() {
             let worker = worker(&other).await;
             let client = Client::new(other.clone());
             let waits = client.start(waiting, ()).await.unwrap().id();
-            let hangs = client.start(circles, &3).await;
+            let hangs = client.start(circles, 3).await;
             started.send((waits, hangs.map(|run| run.id()).ok())).unwrap();
             worker.crash();
         });

@@ -30,7 +30,10 @@ async fn a_worker_counts_its_turns_commits_claims_replays_and_attempts() {
     let client = Client::new(world.clone());
     let first = Worker::builder(world.clone()).register((careful, shaky)).start().await.unwrap();
     let run = client.start(careful, ()).await.unwrap();
-    until_so("the run to wait", || async { run.view().await.unwrap().waits.iter().any(|wait| wait.op().0 == 1) }).await;
+    until_so("the run to wait", || async {
+        run.view().await.unwrap().waits.iter().any(|wait| wait.op().0 == 1)
+    })
+    .await;
     let metrics = first.metrics();
     assert_eq!((metrics.attempts_started, metrics.attempts_failed), (2, 1), "{metrics:?}");
     assert_eq!((metrics.replays, metrics.cache_misses, metrics.live_runs), (0, 0, 0), "{metrics:?}");

@@ -40,10 +40,9 @@ async fn a_start_an_answer_and_a_cancel_from_another_process_are_noticed_at_once
     let (mut start, mut answer, mut cancel) = (Duration::MAX, Duration::MAX, Duration::MAX);
     // The quickest of some: others use this machine too. None may take a poll's time, or for ever.
     for round in 0..ROUNDS as u32 {
-        let (output, time) = timed(in_time("an output", async {
-            client.start(double, &round).await.unwrap().output().await
-        }))
-        .await;
+        let (output, time) =
+            timed(in_time("an output", async { client.start(double, round).await.unwrap().output().await }))
+                .await;
         assert_eq!(output.unwrap(), 2 * round);
         start = start.min(time);
 

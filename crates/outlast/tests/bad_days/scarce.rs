@@ -46,7 +46,10 @@ fn without_file_descriptors_errors_say_so_and_what_is_open_goes_on() {
     let open = line("open: ");
     assert!(open.contains("world.db") && open.contains("how many files this process may open"), "{open}");
     let worker = line("worker: ");
-    assert!(worker.contains("world.db-sessions") && worker.contains("how many files this process may open"), "{worker}");
+    assert!(
+        worker.contains("world.db-sessions") && worker.contains("how many files this process may open"),
+        "{worker}"
+    );
     line("started: run_");
     assert_eq!(line("output: "), "hello Ada");
 }
@@ -102,7 +105,9 @@ fn small_group() -> Result<PathBuf, String> {
 async fn a_run_that_takes_all_memory_kills_its_worker_and_is_poison_in_the_end() {
     let group = match small_group() {
         Ok(group) => group,
-        Err(why) => return println!("skipped: no group of processes with a memory limit can be made ({why})"),
+        Err(why) => {
+            return println!("skipped: no group of processes with a memory limit can be made ({why})");
+        }
     };
     let folder = tempfile::tempdir().unwrap();
     let world = outlast::open(&url(folder.path())).await.unwrap();
@@ -117,7 +122,8 @@ async fn a_run_that_takes_all_memory_kills_its_worker_and_is_poison_in_the_end()
         }
         let stuck = in_time("the death of a worker", async {
             loop {
-                if child.has_ended() || !client.newest(&[outlast::Status::Stuck], 1).await.unwrap().is_empty() {
+                if child.has_ended() || !client.newest(&[outlast::Status::Stuck], 1).await.unwrap().is_empty()
+                {
                     return;
                 }
                 crate::process::nap().await;

@@ -67,7 +67,8 @@ async fn after_a_signal_attempts_under_way_may_end_and_their_outcomes_are_kept()
     assert!(world.workers().await.unwrap().is_empty(), "it has left");
     let run = Client::new(world.clone()).newest(&[], 1).await.unwrap().remove(0);
     let history = world.history(run.id, 0, 100).await.unwrap();
-    let kinds: Vec<&str> = history.iter().flat_map(|turn| turn.events.iter().map(|event| event.kind())).collect();
+    let kinds: Vec<&str> =
+        history.iter().flat_map(|turn| turn.events.iter().map(|event| event.kind())).collect();
     assert!(kinds.contains(&"step_completed"), "{kinds:?}");
 }
 
