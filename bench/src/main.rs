@@ -32,6 +32,7 @@ fn main() -> ExitCode {
     let done = match child {
         Some(cli::Child::B7(child)) => workload::b7_child(&child),
         Some(cli::Child::Bm) => workload::bm_child(),
+        Some(cli::Child::Bs(child)) => workload::bs_child(&child),
         None => rounds::run(&plan),
     };
     match done {

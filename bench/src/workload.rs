@@ -8,6 +8,7 @@ mod b5;
 mod b7;
 mod b8;
 mod bm;
+mod bs;
 
 mod counting;
 
@@ -18,9 +19,10 @@ use crate::env::{Env, WorldKind};
 
 pub(crate) use b7::child::{COMMAND as B7_COMMAND, ChildPlan, run as b7_child};
 pub(crate) use bm::{COMMAND as BM_COMMAND, child as bm_child};
+pub(crate) use bs::{COMMAND as BS_COMMAND, ChildPlan as SenderPlan, child as bs_child};
 
 /// Every workload, in the order in which they are measured.
-pub(crate) const ALL: [&Workload; 8] = [
+pub(crate) const ALL: [&Workload; 9] = [
     &b1::WORKLOAD,
     &b2::WORKLOAD,
     &b3::WORKLOAD,
@@ -29,6 +31,7 @@ pub(crate) const ALL: [&Workload; 8] = [
     &b7::WORKLOAD,
     &b8::WORKLOAD,
     &bm::WORKLOAD,
+    &bs::WORKLOAD,
 ];
 
 /// Something to measure.

@@ -30,6 +30,9 @@ const INSTANT_BATCHES_MAX: usize = 16;
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
+/// The pause at which a start is given up.
+const START_PAUSE_MAX: Duration = Duration::from_millis(100);
+
 #[derive(Debug)]
 pub(super) struct Committer {
     world: Arc<dyn World>,
@@ -52,7 +55,8 @@ impl Committer {
     }
 
     /// Commits a turn. A world that does not answer is asked again, with the same turn id, until it does.
-    /// Only a start is given up then: its client decides, and must not wait for a disk to have room.
+    /// Only a start is given up after some tries: its client decides, and must not wait for a disk to have
+    /// room.
     ///
     /// The turn is gathered at once, not when the answer is awaited: so no run's task keeps a copy of it.
     pub(super) fn commit(self: &Arc<Self>, turn: Turn) -> impl Future<Output = Answer> + Send + use<> {
@@ -93,7 +97,10 @@ impl Committer {
             let mut trouble = None;
             for ((turn, place), answer) in left.into_iter().zip(places).zip(tried) {
                 match answer {
-                    Err(error) if error.is_transient() && !matches!(turn.from, From::Start(_)) => {
+                    Err(error)
+                        if error.is_transient()
+                            && (wait < START_PAUSE_MAX || !matches!(turn.from, From::Start(_))) =>
+                    {
                         trouble = Some(error);
                         again.push(turn);
                         places_again.push(place);
