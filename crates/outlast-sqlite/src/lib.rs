@@ -16,13 +16,15 @@
 //!
 //! Beside the file `shop.db` there are `shop.db-wal` and `shop.db-shm`, which belong to SQLite, and the
 //! folders `shop.db-sessions` with one small locked file per joined worker, and `shop.db-bells` with one
-//! socket per process, by which the others tell it that something changed.
+//! socket per process, by which the others tell it that something changed. Who finds the file busy stands in
+//! line by a lock on `shop.db-line`.
 
 mod world;
 
 mod options;
 
 mod holdings;
+mod turnstile;
 mod tx;
 mod writer;
 

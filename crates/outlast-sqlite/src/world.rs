@@ -33,6 +33,7 @@ use crate::readers::Readers;
 use crate::send::send;
 use crate::start::{NewRun, start};
 use crate::turn::NewTurn;
+use crate::turnstile::Turnstile;
 use crate::tx::Tx;
 use crate::writer::{Desk, Writer};
 use crate::{file, list, session, sql};
@@ -92,6 +93,7 @@ impl SqliteWorld {
             bell: bell.clone(),
             waiters: waiters.clone(),
             ringer: lookout.ringer(),
+            turnstile: Turnstile::beside(&path),
             holdings: Holdings::default(),
         })?;
         let ends = Ends::new(path.clone());
