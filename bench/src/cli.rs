@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::env::WorldKind;
-use crate::workload::{ALL, B6Plan, B6mPlan, ChildPlan, Workload};
+use crate::workload::{ALL, B6Plan, B6mPlan, ChildPlan, SenderPlan, Workload};
 
 /// Measures the engine next to the raw limit of the disk.
 #[derive(Debug, Parser)]
@@ -52,6 +52,9 @@ pub(crate) enum Child {
     /// The process of BM.
     #[command(name = crate::workload::BM_COMMAND, hide = true)]
     Bm,
+    /// The process of BS that sends.
+    #[command(name = crate::workload::BS_COMMAND, hide = true)]
+    Bs(SenderPlan),
 }
 
 /// Reads the arguments. Ends the process with code 2 and a message when they make no sense.
@@ -144,7 +147,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_refused_with_what_is() {
         let cases = [
-            ("--only B99", "there are B1, B2, B3, B4, B5, B6, B6M, B7, B8, B10, B11, BM"),
+            ("--only B99", "there are B1, B2, B3, B4, B5, B6, B6M, B7, B8, B10, B11, BM, BS"),
             ("--only B1,", "there is no such workload"),
             ("--world oracle", "[possible values: sqlite, memory]"),
             ("--rounds 0", "0 is not in 1..=1000"),

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Some(cli::Child::B6m(plan)) => workload::b6m_child(&plan),
         Some(cli::Child::B7(child)) => workload::b7_child(&child),
         Some(cli::Child::Bm) => workload::bm_child(),
+        Some(cli::Child::Bs(child)) => workload::bs_child(&child),
         None => rounds::run(&plan),
     };
     match done {

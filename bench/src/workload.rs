@@ -12,6 +12,7 @@ mod b6m;
 mod b7;
 mod b8;
 mod bm;
+mod bs;
 
 mod big;
 mod child;
@@ -27,9 +28,10 @@ pub(crate) use b6::{B6Plan, COMMAND as B6_COMMAND, child as b6_child};
 pub(crate) use b6m::{B6mPlan, COMMAND as B6M_COMMAND, child as b6m_child};
 pub(crate) use b7::child::{COMMAND as B7_COMMAND, ChildPlan, run as b7_child};
 pub(crate) use bm::{COMMAND as BM_COMMAND, child as bm_child};
+pub(crate) use bs::{COMMAND as BS_COMMAND, ChildPlan as SenderPlan, child as bs_child};
 
 /// Every workload, in the order in which they are measured.
-pub(crate) const ALL: [&Workload; 12] = [
+pub(crate) const ALL: [&Workload; 13] = [
     &b1::WORKLOAD,
     &b2::WORKLOAD,
     &b3::WORKLOAD,
@@ -42,6 +44,7 @@ pub(crate) const ALL: [&Workload; 12] = [
     &b10::WORKLOAD,
     &b11::WORKLOAD,
     &bm::WORKLOAD,
+    &bs::WORKLOAD,
 ];
 
 /// Something to measure.

@@ -27,10 +27,10 @@ const MIGRATIONS: [(&str, &str); 3] = [
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
 /// How long another process may write before we give up, in tries of [`BUSY_PAUSE`].
-const BUSY_TRIES_MAX: u32 = 5_000;
+pub(crate) const BUSY_TRIES_MAX: u32 = 5_000;
 
 /// SQLite's own busy handler waits longer and longer, so that late comers starve.
-const BUSY_PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Statements that stay prepared; more than there are in `sql/`.
 const STATEMENTS_MAX: usize = 128;

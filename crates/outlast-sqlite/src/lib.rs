@@ -16,7 +16,8 @@
 //!
 //! Beside the file `shop.db` there are `shop.db-wal` and `shop.db-shm`, which belong to SQLite, and the
 //! folders `shop.db-sessions` with one small locked file per joined worker, and `shop.db-bells` with one
-//! socket per process, by which the others tell it that something changed.
+//! socket per process, by which the others tell it that something changed. Who finds the file busy stands in
+//! line by a lock on `shop.db-line`.
 
 mod world;
 
@@ -24,6 +25,7 @@ mod options;
 
 mod holdings;
 mod skew;
+mod turnstile;
 mod tx;
 mod writer;
 

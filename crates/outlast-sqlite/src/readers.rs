@@ -121,11 +121,14 @@ pub(crate) fn in_view<T>(
     again_while_busy(|| {
         connection.prepare_cached("BEGIN")?.execute([])?;
         let answer = query(connection);
-        if let Err(error) = connection.prepare_cached("COMMIT")?.execute([]) {
-            connection.execute_batch("ROLLBACK")?;
-            return Err(error.into());
+        let ended = connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
+        if !connection.is_autocommit() {
+            let _ = connection.execute_batch("ROLLBACK");
         }
-        answer
+        // Why the query failed says more than why its view could not be ended: SQLite may have done that.
+        let answer = answer?;
+        ended?;
+        Ok(answer)
     })
 }
 

@@ -34,6 +34,8 @@ use crate::send::send;
 use crate::skew::Skew;
 use crate::start::{NewRun, start};
 use crate::turn::NewTurn;
+use crate::turnstile::Turnstile;
+use crate::tx::Tx;
 use crate::writer::{Desk, Writer};
 use crate::{file, list, session, sql};
 
@@ -92,6 +94,7 @@ impl SqliteWorld {
             bell: bell.clone(),
             waiters: waiters.clone(),
             ringer: lookout.ringer(),
+            turnstile: Turnstile::beside(&path),
             holdings: Holdings::default(),
             skew: Skew::default(),
         })?;
@@ -106,6 +109,17 @@ impl SqliteWorld {
     /// As [`backup`](crate::backup()).
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<(), WorldError> {
         crate::backup(&self.path, to.as_ref(), self.clock.clone()).await
+    }
+
+    /// Lets the file have at most so many pages, or as many as it has when those are more; `None` for no
+    /// limit. For tests: as if the disk were that small.
+    #[doc(hidden)]
+    pub async fn limit_pages(&self, pages: Option<u32>) -> Result<(), WorldError> {
+        let limit = |tx: &mut Tx<'_>, pages: &u32| {
+            tx.connection.pragma_update_and_check(None, "max_page_count", *pages, |_| Ok(()))?;
+            Ok(())
+        };
+        self.writer.write_one(pages.unwrap_or(u32::MAX - 1), limit).await
     }
 
     /// Reads the histories that a claim left out to spare the writer. The runs are the session's, so

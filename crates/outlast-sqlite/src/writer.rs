@@ -16,16 +16,19 @@ use tokio::sync::oneshot;
 
 use crate::doorbell::Ringer;
 use crate::error::{Refusal, closed, of_sqlite};
-use crate::file::retry_busy;
 use crate::holdings::Holdings;
 use crate::locks::Locks;
 use crate::lookout::Changes;
 use crate::skew::Skew;
 use crate::thread::Thread;
+use crate::turnstile::Turnstile;
 use crate::tx::{After, Tx};
 
 /// How many elements one transaction takes along. More would make the first of them wait too long.
 const TRANSACTION_ELEMENTS_MAX: usize = 4 * BATCH_TURNS_MAX;
+
+/// The same while other processes wait for their turn.
+const CROWDED_ELEMENTS_MAX: usize = BATCH_TURNS_MAX / 2;
 
 /// How often the thread looks for the next change before it sleeps; some tens of microseconds.
 const LOOKS_BEFORE_SLEEP: usize = 200;
@@ -47,6 +50,7 @@ pub(crate) struct Desk {
     pub(crate) bell: Arc<Bell>,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) ringer: Option<Arc<Ringer>>,
+    pub(crate) turnstile: Turnstile,
     pub(crate) holdings: Holdings,
     pub(crate) skew: Skew,
 }
@@ -156,8 +160,10 @@ impl Desk {
     fn work(mut self, received: &Receiver<Box<dyn Change>>) {
         while let Some(first) = next(received) {
             let mut elements = first.len();
+            let limit =
+                if self.turnstile.is_crowded() { CROWDED_ELEMENTS_MAX } else { TRANSACTION_ELEMENTS_MAX };
             let mut batch = vec![first];
-            while elements < TRANSACTION_ELEMENTS_MAX
+            while elements < limit
                 && let Ok(next) = received.try_recv()
             {
                 elements += next.len();
@@ -208,7 +214,7 @@ impl Desk {
         mut changes: impl FnMut(&mut Tx<'_>) -> Result<(), Error>,
     ) -> Result<After, Failed> {
         let connection = &self.connection;
-        retry_busy(|| run(connection, "BEGIN IMMEDIATE")).map_err(Failed::ToBegin)?;
+        self.turnstile.begin(|| run(connection, "BEGIN IMMEDIATE")).map_err(Failed::ToBegin)?;
         let mut tx = Tx::new(connection, self.clock.now(), &self.locks, &mut self.holdings, &mut self.skew);
         let written = changes(&mut tx)
             .and_then(|()| tx.finish())

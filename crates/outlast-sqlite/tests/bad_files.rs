@@ -129,3 +129,52 @@ fn a_new_file_may_be_opened_by_many_at_the_same_moment() {
         });
     }
 }
+
+/// Whether permissions mean something to this user: to root they do not.
+fn is_bound_by_permissions(folder: &std::path::Path) -> bool {
+    std::fs::write(folder.join("probe"), "").is_err()
+}
+
+fn set_readonly(path: &std::path::Path, readonly: bool) {
+    let mut permissions = std::fs::metadata(path).unwrap().permissions();
+    permissions.set_readonly(readonly);
+    std::fs::set_permissions(path, permissions).unwrap();
+}
+
+#[test]
+fn a_read_only_folder_is_refused_with_the_remedy() {
+    let place = Place::new();
+    let folder = place.path().parent().unwrap().to_path_buf();
+    set_readonly(&folder, true);
+    if !is_bound_by_permissions(&folder) {
+        set_readonly(&folder, false);
+        return println!("skipped: permissions do not bind this user; do not be root to run it");
+    }
+    let error = refusal(&place);
+    set_readonly(&folder, false);
+    let text = error.to_string();
+    assert!(text.contains("world.db") && text.contains("this user may write there"), "{text}");
+    place.open();
+}
+
+#[test]
+fn a_lock_that_cannot_be_made_refuses_the_join_and_says_where() {
+    let place = Place::new();
+    let world = place.open();
+    let folder = place.path().with_file_name("world.db-sessions");
+    std::fs::write(&folder, "in the way").unwrap();
+    let join = || outlast_core::Join {
+        session: ID,
+        host: "here".into(),
+        pid: 1,
+        build: "b".into(),
+        code: std::sync::Arc::new([]),
+        time: std::time::Duration::from_secs(10),
+    };
+    let error = common::block_on(outlast_core::World::join(&world, join())).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, WorldError::Unavailable(_)), "{error:?}");
+    assert!(text.contains("world.db-sessions") && text.contains("check that the folder is there"), "{text}");
+    std::fs::remove_file(folder).unwrap();
+    common::block_on(outlast_core::World::join(&world, join())).unwrap();
+}

@@ -30,7 +30,7 @@ use crate::clock::pause;
 use crate::error::Error;
 use crate::ids;
 use crate::json::IntoJson;
-use crate::workflow::WorkflowHandle;
+use crate::workflow::{WorkflowHandle, contained};
 
 pub use control::Cancel;
 pub use explain::{Attempting, Because, Explanation, JoinedWorker, Waiting};
@@ -125,7 +125,8 @@ impl Client {
         H: WorkflowHandle<M>,
     {
         let input = input.borrow();
-        let input = workflow.check(input).and_then(|()| Ok(Payload::json(input)?));
+        let checked = contained(|| workflow.check(input));
+        let input = checked.and_then(|()| Ok(Payload::json(input)?));
         StartCall::new(self, Form::new(workflow.name().into(), workflow.version()), input)
     }
 

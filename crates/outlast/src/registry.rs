@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::error::{Error, StepError, kind_of_payload};
 use crate::reconcile::not_known;
 use crate::step::{Step, StepCode, StepContext, StepDefinition, StepFn};
-use crate::workflow::{Workflow, WorkflowDefinition, WorkflowFn};
+use crate::workflow::{Workflow, WorkflowDefinition, WorkflowFn, contained};
 
 /// The output of one attempt, as a payload.
 pub(crate) type AttemptFuture = Pin<Box<dyn Future<Output = Result<Payload, StepError>> + Send>>;
@@ -108,7 +108,7 @@ impl Registered {
         codec: &dyn Codec,
     ) -> Option<Result<(), Error>> {
         let code = self.workflows.get(&Code { workflow: workflow.clone(), version })?;
-        Some((code.check)(input, codec))
+        Some(contained(|| (code.check)(input, codec)))
     }
 
     pub(crate) fn code(&self) -> Arc<[Code]> {

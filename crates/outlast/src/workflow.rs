@@ -49,6 +49,15 @@ pub fn checked<E: fmt::Display + 'static>(judged: Result<(), E>) -> Result<(), E
     })
 }
 
+/// Asks a `check`, whatever it does: one that panics refuses the start.
+pub(crate) fn contained(check: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+    judged.unwrap_or_else(|panic| {
+        let panic = crate::replay::panic_text(&*panic);
+        Err(Error::invalid(format!("the workflow's check panicked: {panic}; mend the check")))
+    })
+}
+
 /// A run's future: what a workflow's function returns.
 #[must_use = "a run does nothing unless a worker polls it"]
 pub struct RunFuture<D: WorkflowDefinition> {

@@ -10,6 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use outlast_core::limits::BATCH_TURNS_MAX;
+use outlast_core::turn::From;
 use outlast_core::{Committed, SessionId, Turn, World, WorldError};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -28,6 +29,9 @@ const INSTANT_BATCHES_MAX: usize = 16;
 
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// The pause at which a start is given up.
+const START_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Committer {
@@ -51,6 +55,8 @@ impl Committer {
     }
 
     /// Commits a turn. A world that does not answer is asked again, with the same turn id, until it does.
+    /// Only a start is given up after some tries: its client decides, and must not wait for a disk to have
+    /// room.
     ///
     /// The turn is gathered at once, not when the answer is awaited: so no run's task keeps a copy of it.
     pub(super) fn commit(self: &Arc<Self>, turn: Turn) -> impl Future<Output = Answer> + Send + use<> {
@@ -88,10 +94,14 @@ impl Committer {
             self.meter.turns.add(tried.iter().filter(|answer| answer.is_ok()).count() as u64);
             let mut again = Vec::new();
             let mut places_again = Vec::new();
+            let mut trouble = None;
             for ((turn, place), answer) in left.into_iter().zip(places).zip(tried) {
                 match answer {
-                    Err(error) if error.is_transient() => {
-                        tracing::warn!(run = %turn.run, %error, "the world does not answer; trying again");
+                    Err(error)
+                        if error.is_transient()
+                            && (wait < START_PAUSE_MAX || !matches!(turn.from, From::Start(_))) =>
+                    {
+                        trouble = Some(error);
                         again.push(turn);
                         places_again.push(place);
                     }
@@ -101,6 +111,10 @@ impl Committer {
             if again.is_empty() {
                 let unanswered = || Err(WorldError::Corrupt("the world gave too few answers".into()));
                 return answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect();
+            }
+            if let Some(error) = trouble {
+                let runs = again.len();
+                tracing::warn!(runs, %error, "the world does not take what runs decided; trying again");
             }
             (left, places) = (again, places_again);
             pause(wait).await;

@@ -129,6 +129,10 @@ impl<'a> Live<'a> {
         let commit = self.task.session.committer.commit(turn);
         let committed = commit.await;
         let is_done = matches!(committed, Ok(Committed::Done));
+        if committed.as_ref().is_err_and(WorldError::is_transient) {
+            // It may have been committed all the same, and then nobody here knows the run.
+            self.task.session.doubt();
+        }
         answer(committed);
         if !is_done {
             return Ok(End::Ended);

@@ -18,6 +18,9 @@ const ENDED_WHEN_FULL: usize = 16;
 
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Between two claims from a world that is damaged: it may be restored, but not in a moment.
+const CORRUPT_PAUSE: Duration = Duration::from_secs(5);
+
 /// Why the pump stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PumpEnd {
@@ -55,6 +58,11 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
             Err(WorldError::Fenced(reason)) => {
                 tracing::error!(session = %session.id, reason, "the session is lost");
                 return PumpEnd::Lost;
+            }
+            Err(error @ WorldError::Corrupt(_)) => {
+                tracing::error!(%error, "this worker takes nothing new, since what it would get is damaged");
+                pause(CORRUPT_PAUSE).await;
+                continue;
             }
             Err(error) => {
                 tracing::warn!(%error, "no answer to a claim; trying again");

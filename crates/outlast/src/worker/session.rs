@@ -320,9 +320,14 @@ impl Session {
     pub(super) fn compare_held(&self, held: u64) {
         self.settings.meter.held_runs.set(held);
         if held != self.live_count() as u64 {
-            self.is_unsure.store(true, Ordering::Release);
-            self.unsure.notify_one();
+            self.doubt();
         }
+    }
+
+    /// The world may say that the session holds a run which it does not know.
+    pub(super) fn doubt(&self) {
+        self.is_unsure.store(true, Ordering::Release);
+        self.unsure.notify_one();
     }
 
     /// Tells every live run that the worker stops.

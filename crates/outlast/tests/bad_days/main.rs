@@ -4,6 +4,7 @@
 //! * [`idle`]: a worker with nothing to do asks for next to nothing.
 //! * [`hang`]: workflow code that does not come back.
 //! * [`signals`]: SIGTERM, once and twice.
+//! * [`clocks`]: a clock that is set.
 //! * [`frozen`]: a process stopped for longer than its session.
 //! * [`scarce`]: no file descriptors, no memory.
 //! * [`full`]: no room on the disk, and room again.
@@ -15,13 +16,14 @@
 #![cfg(all(unix, feature = "sqlite"))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod clocks;
 mod frozen;
-//mod full;
+mod full;
 mod hang;
 mod idle;
 mod metrics;
 mod neighbours;
-//mod panics;
+mod panics;
 mod process;
 mod scarce;
 mod signals;
