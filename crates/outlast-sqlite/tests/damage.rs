@@ -169,7 +169,10 @@ fn of_schema_one(place: &Place) {
     drop(place.open());
     let connection = Connection::open(place.path()).unwrap();
     // What later migrations added is taken away again.
-    connection.execute_batch("DROP TABLE clock; PRAGMA user_version = 1;").unwrap();
+    let undo = "DROP TABLE clock; DROP TABLE skew; DROP TABLE leftovers; DROP INDEX runs_by_status;
+        CREATE INDEX runs_by_status ON runs (status, id) WHERE status <> 'completed';
+        PRAGMA user_version = 1;";
+    connection.execute_batch(undo).unwrap();
     let sql = include_str!("../migrations/0001_runs.sql");
     let first = Connection::open_in_memory().unwrap();
     first.execute_batch(sql).unwrap();
@@ -198,7 +201,7 @@ fn an_older_file_is_brought_up_to_date_and_keeps_its_histories() {
         .unwrap()
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .unwrap();
-    assert_eq!(version, 2);
+    assert_eq!(version, 3);
 }
 
 #[test]
