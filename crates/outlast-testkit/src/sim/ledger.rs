@@ -20,8 +20,8 @@ pub(super) struct Desk {
 /// Every attempt that was begun and ended.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// In which holds each attempt was begun.
-    begun: BTreeMap<(RunId, OpNumber, u32), Vec<u64>>,
+    /// In which holds, and by whom, each attempt was begun.
+    begun: BTreeMap<(RunId, OpNumber, u32), Vec<(u64, String)>>,
     /// What attempts returned.
     pub(super) returned: BTreeMap<(RunId, OpNumber), BTreeSet<u64>>,
     last: u64,
@@ -42,7 +42,7 @@ impl Desk {
         self.node.pass().await;
         let (run, op, attempt) = (cx.run(), cx.op(), cx.attempt());
         let stage = &self.stage;
-        let holds = stage.witness.lock().holds(run);
+        let hold = (stage.witness.lock().holds(run), self.node.name.clone());
         stage.note(&self.node.name, format_args!("attempt {attempt} at {}/{op} begins", short(run)));
         if let Some(wrong) = self.judge(cx, asked).await {
             stage.wrong(format!("attempt {attempt} at step {op} of run {run}: {wrong}"));
@@ -50,8 +50,8 @@ impl Desk {
         let mut ledger = stage.ledger.lock();
         let begun = ledger.begun.entry((run, op, attempt)).or_default();
         // One that was told to stop before it began may belong to an earlier hold.
-        let is_again = begun.contains(&holds) && !cx.is_cancelled();
-        begun.push(holds);
+        let is_again = begun.contains(&hold) && !cx.is_cancelled();
+        begun.push(hold);
         let is_second = begun.len() > 1 || attempt > 1;
         drop(ledger);
         if is_again {

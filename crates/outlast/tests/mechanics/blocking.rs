@@ -14,6 +14,7 @@ on_every_world! {
     a_step_is_not_attempted_more_often_at_the_same_time_than_its_limit,
     the_timeout_of_an_attempt_counts_from_its_turn,
     a_cancel_reaches_a_step_that_waits_for_its_turn,
+    a_dropped_step_that_waits_for_its_turn_is_not_attempted,
 }
 
 /// Blocks its thread until the test opens the gate.
@@ -157,4 +158,29 @@ async fn a_cancel_reaches_a_step_that_waits_for_its_turn(rig: Rig) {
     assert_eq!((rig.desk.count("began c"), rig.desk.count("cleaned up")), (0, 1));
     rig.desk.open("a");
     rig.desk.open("b");
+}
+
+// Found by the simulation.
+async fn a_dropped_step_that_waits_for_its_turn_is_not_attempted(rig: Rig) {
+    #[workflow]
+    async fn fickle(ctx: Context) -> Result<String, Error> {
+        let (a, b) = (ctx.step(narrow, "a".to_owned()), ctx.step(narrow, "b".to_owned()));
+        select! {
+            _ = ctx.step(narrow, "c".to_owned()) => {}
+            _ = ctx.hook::<u32>("x") => {}
+        }
+        ctx.note("went on").await?;
+        a.await?;
+        b.await
+    }
+    let _worker = rig.worker((fickle, narrow)).await;
+    let run = rig.client.start(fickle, ()).await.unwrap();
+    rig.desk.until("began b", 1).await;
+    run.send("x", &1).await.unwrap();
+    rig.desk.until("went on", 1).await;
+    rig.desk.open("c");
+    rig.desk.open("a");
+    rig.desk.open("b");
+    assert_eq!(run.output().await.unwrap(), "b");
+    assert_eq!(rig.desk.count("began c"), 0);
 }
