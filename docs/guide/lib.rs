@@ -29,6 +29,7 @@ pages! {
     Errors = "errors.md",
     Testing = "testing.md",
     Sqlite = "sqlite.md",
+    RetentionAndBackup = "retention-and-backup.md",
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use outlast_core::{Clock, WorldError};
 use rusqlite::Connection;
@@ -22,6 +23,9 @@ use crate::locks::Locks;
 use crate::session;
 use crate::skew::Skew;
 use crate::tx::Tx;
+
+/// Between two flushes of a copy that is being written: some megabytes.
+const FLUSH_PAUSE: Duration = Duration::from_millis(10);
 
 /// Copies the file of a world to `to`, which must not exist. The world may be open here and elsewhere, and
 /// everything goes on meanwhile.
@@ -84,8 +88,23 @@ impl Unfinished {
             return Err(WorldError::Invalid(format!("the path `{}` is not UTF-8", self.0.display())));
         };
         let connection = file::open_existing(from)?;
-        retry_busy(|| connection.execute("VACUUM INTO ?1", [path])).map_err(refused)?;
-        Ok(())
+        let is_written = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.flush_until(&is_written));
+            let written = retry_busy(|| connection.execute("VACUUM INTO ?1", [path]));
+            is_written.store(true, Ordering::Relaxed);
+            written.map(|_| ()).map_err(refused)
+        })
+    }
+
+    /// Brings the copy to the disk while it is being written. At once at its end it would keep the disk from
+    /// the commits of the world for as long as it takes.
+    fn flush_until(&self, is_written: &AtomicBool) {
+        while !is_written.load(Ordering::Relaxed) {
+            // It may not be there yet; and what does not work here is tried once more at the end.
+            let _ = File::open(&self.0).and_then(|file| file.sync_data());
+            std::thread::park_timeout(FLUSH_PAUSE);
+        }
     }
 
     /// Ends the sessions of the original in the copy: nobody will ever beat there.
