@@ -183,6 +183,8 @@ impl Task {
             }
         };
         drop(self.session.cache.lock().take(claimed.run, claimed.turn));
+        // Whoever asks for the end from here on asks the world.
+        self.session.set_ending(self.run);
         let turn = ending.turn(claimed, self.session.settings.build.clone(), now);
         if let Err(error) = self.session.committer.commit(turn).await {
             tracing::warn!(run = %self.run, %error, "a run was not ended");
