@@ -134,7 +134,7 @@ impl Unfinished {
         }
         // A name is durable when its folder is; where folders cannot be opened, the system sees to it.
         let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder).and_then(|folder| folder.sync_all()).or_else(|_| Ok(()))
+        File::open(folder).and_then(|folder| folder.sync_all()).or(Ok(()))
     }
 }
 
