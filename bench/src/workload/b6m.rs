@@ -6,7 +6,8 @@ use outlast::prelude::*;
 
 use super::big::BigFile;
 use super::child::measure_in_child;
-use super::counting::{count_once, worker};
+use super::counting::{add_one, count, count_once};
+use super::sleeping::{Alarms, sleep, wake};
 use super::{Measurement, Row, Target, Workload};
 use crate::Result;
 use crate::env::{Env, WorldKind, block_on, sqlite_url};
@@ -59,7 +60,9 @@ pub(crate) fn child(plan: &B6mPlan) -> Result<()> {
     let watch = Stopwatch::start();
     let seconds = block_on(async {
         let world = outlast::open(&sqlite_url(&plan.folder)).await?;
-        let worker = worker(&world).await?;
+        // It has the code of those that sleep, so that its claims look at them.
+        let builder = Worker::builder(world.clone()).state(Alarms::new(1));
+        let worker = builder.register((count, add_one, sleep, wake)).start().await?;
         count_once(&Client::new(world), 1).await?;
         let seconds = watch.seconds();
         worker.stop().await?;

@@ -87,7 +87,7 @@ async fn a_backup_under_load_has_what_was_acknowledged_and_goes_on() {
     let _worker = worker(&world).await;
     for (run, steps) in before {
         let run = client.handle::<u64>(run);
-        if steps % 3 == 0 {
+        if steps.is_multiple_of(3) {
             run.send("go", &()).await.unwrap();
         }
         assert_eq!(run.output().await.unwrap(), steps);
