@@ -321,6 +321,12 @@ impl Machine {
         self.state.parent().filter(|parent| parent.awaits).map(|parent| (parent.run, parent.op))
     }
 
+    /// Takes over what another machine of the same run asks of others: a replay asks nothing.
+    pub(crate) fn take_wishes_of(&mut self, other: &mut Self) {
+        let wishes = other.state.cell.lock().wishes.take();
+        self.state.cell.lock().wishes = wishes;
+    }
+
     /// What the turn asks of others. It is given once.
     pub(crate) fn take_beyond(&mut self, mut id: impl FnMut() -> MessageId) -> Option<Box<Beyond>> {
         let Wishes { children, messages, tags } = *self.state.cell.lock().wishes.take()?;

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
+use outlast_core::event::TurnRecord;
 use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM_EVENTS, INBOX_READ_MAX};
 use outlast_core::turn::From;
 use outlast_core::{
@@ -123,8 +124,8 @@ impl<'a> Live<'a> {
         let mut draft = Draft { at: self.place.at, events, consumed: 0, fired_until: None, is_cancel: false };
         // Unanswered, the client starts the run without this worker, and whoever claims it finds out.
         self.mind_length(&mut draft).map_err(Gone::Stuck)?;
+        self.doubt(&draft, true).await?;
         let (turn, then) = self.turn_of(draft, self.place.turn, From::Start(start));
-        self.doubt(&turn).await?;
         let events = turn.events.len() as u64;
         let commit = self.task.session.committer.commit(turn);
         let committed = commit.await;
@@ -294,13 +295,13 @@ impl<'a> Live<'a> {
     /// Computes a turn from what is new, and commits it.
     async fn turn(&mut self, facts: Vec<Fact>, is_fresh: bool) -> Result<Next, Gone> {
         let draft = self.draft(facts, is_fresh).map_err(Gone::Stuck)?;
+        self.doubt(&draft, false).await?;
         let is_cancel = draft.is_cancel;
         let consumed = draft.consumed;
         let (turn, then) = self.turn_of(draft, ids::turn(), From::Turn(self.place.turn));
         if turn.events.is_empty() && then == Then::Hold && !turn.clears_crashes {
             return Ok(Next::Hold(Vec::new()));
         }
-        self.doubt(&turn).await?;
         let place = Place {
             turn: turn.id,
             at: turn.at,
@@ -491,7 +492,7 @@ impl<'a> Live<'a> {
 
     /// After a refused commit: forgets the future, replays, and reads the inbox again.
     async fn again(&mut self, events: Vec<Event>, at: Timestamp) -> Result<Next, Gone> {
-        self.machine = self.replayed(None).await?;
+        self.machine = self.replayed(None, false).await?;
         let inbox = read_inbox(&self.task.session, self.task.run, self.place.consumed).await?;
         let may_fire = inbox.len() < INBOX_READ_MAX;
         let mut facts = std::mem::take(&mut self.early);
@@ -505,16 +506,24 @@ impl<'a> Live<'a> {
     }
 
     /// A paranoid worker replays before it commits: what diverges is stuck, and history has none of it.
-    async fn doubt(&mut self, turn: &Turn) -> Result<(), Gone> {
-        if self.task.session.settings.is_paranoid && !matches!(turn.then, Then::End(_)) {
-            Box::pin(self.verify(turn)).await?;
+    async fn doubt(&mut self, draft: &Draft, is_start: bool) -> Result<(), Gone> {
+        if self.task.session.settings.is_paranoid && self.machine.ended().is_none() {
+            // Rare, and large: not in the state of every run.
+            Box::pin(self.verify(draft, is_start)).await?;
         }
         Ok(())
     }
 
     /// Replays the whole history with this turn, compares, and goes on with the replayed future.
-    async fn verify(&mut self, turn: &Turn) -> Result<(), Gone> {
-        let replayed = self.replayed(Some(turn)).await?;
+    async fn verify(&mut self, draft: &Draft, is_start: bool) -> Result<(), Gone> {
+        let turn = TurnRecord {
+            id: self.place.turn,
+            seq: self.place.seq,
+            at: draft.at,
+            build: self.task.session.settings.build.clone(),
+            events: draft.events.clone(),
+        };
+        let mut replayed = self.replayed(Some(turn), is_start).await?;
         // A pause that was over when it began: the replayed machine has found that out already.
         self.machine.take_due(self.looked_at);
         let (live, replay) = (self.machine.summary(), replayed.summary());
@@ -525,13 +534,14 @@ impl<'a> Live<'a> {
             );
             return Err(Gone::Stuck(Stuck { reason: StuckReason::Diverged, message, build: String::new() }));
         }
+        replayed.take_wishes_of(&mut self.machine);
         self.machine = replayed;
         Ok(())
     }
 
     /// The machine as a replay of the history makes it, with a turn that is not committed yet.
-    async fn replayed(&mut self, turn: Option<&Turn>) -> Result<Machine, Gone> {
-        let is_start = turn.is_some_and(|turn| matches!(turn.from, From::Start(_)));
+    async fn replayed(&mut self, turn: Option<TurnRecord>, is_start: bool) -> Result<Machine, Gone> {
+        let at = turn.as_ref().map_or(self.place.at, |turn| turn.at);
         let mut history = if is_start {
             Vec::new()
         } else {
@@ -539,11 +549,11 @@ impl<'a> Live<'a> {
         };
         // Whoever took the run over meanwhile has gone on with it. That is not this machine's life.
         history.retain(|turn| turn.seq < self.place.seq);
-        history.extend(turn.filter(|turn| !turn.events.is_empty()).map(Turn::record));
+        history.extend(turn.filter(|turn| !turn.events.is_empty()));
         let mut machine = machine_from(self.task, history, false)?;
         machine.set_attempting(&self.attempts.ops());
         machine.take_due(self.looked_at);
-        machine.set_time(turn.map_or(self.place.at, |turn| turn.at));
+        machine.set_time(at);
         Ok(machine)
     }
 }
