@@ -31,6 +31,12 @@ impl Timestamp {
         Self(self.0.saturating_add(micros))
     }
 
+    /// The moment `duration` earlier.
+    pub fn minus(self, duration: Duration) -> Self {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_sub(micros))
+    }
+
     /// How long after `earlier` this moment is; zero when it is not after it.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

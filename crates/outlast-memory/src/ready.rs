@@ -154,14 +154,3 @@ impl Iterator for Offers<'_> {
 fn after(moment: Timestamp) -> (Timestamp, RunId) {
     (Timestamp::from_micros(moment.as_micros().saturating_add(1)), RunId::from_bits(0))
 }
-
-trait Minus {
-    fn minus(self, duration: Duration) -> Self;
-}
-
-impl Minus for Timestamp {
-    fn minus(self, duration: Duration) -> Self {
-        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
-        Self::from_micros(self.as_micros().saturating_sub(micros))
-    }
-}

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, StepError};
 use crate::registry::{Register, Registered, Registry, WorkflowMark};
-use crate::replay::{Delivery, Machine};
+use crate::replay::{Delivery, Machine, USUAL_SUSPECTS};
 use crate::workflow::{WorkflowDefinition, WorkflowFn};
 
 /// The id of every run without a world: what is random in it is the same in every test.
@@ -201,7 +201,7 @@ impl LoneRun {
 
     /// Whether the workflow has returned, and the run waits only for children that it does not outlive.
     pub fn is_lingering(&self) -> bool {
-        self.ended().is_none() && self.machine.summary().starts_with("returned\n")
+        self.machine.has_returned()
     }
 
     /// What the workflow returned, if it has ended.
@@ -289,11 +289,11 @@ fn without_runtime(stuck: Stuck) -> Stuck {
     if !is_it {
         return stuck;
     }
-    let message = "the workflow, or a function that it calls, uses tokio itself, which finds no runtime in a \
-                   rehearsal: it awaits something that is not an operation of its context; the usual suspects \
-                   are tokio::time, channels, spawned tasks and I/O in workflow code. Move it into a step, or \
-                   use ctx.sleep, ctx.hook or ctx.call";
-    Stuck { reason: StuckReason::ForeignAwait, message: message.into(), ..stuck }
+    let message = format!(
+        "the workflow, or a function that it calls, uses tokio itself, which finds no runtime in a \
+         rehearsal: it awaits something that is not an operation of its context; {USUAL_SUSPECTS}"
+    );
+    Stuck { reason: StuckReason::ForeignAwait, message, ..stuck }
 }
 
 fn stuck(message: impl Into<String>) -> Stuck {

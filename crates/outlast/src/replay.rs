@@ -25,5 +25,5 @@ mod waker;
 
 pub(crate) use delivery::{Delivery, terminated};
 pub(crate) use ends::cancelled;
-pub(crate) use machine::{Machine, StepToAttempt, panic_text};
+pub(crate) use machine::{Machine, StepToAttempt, USUAL_SUSPECTS, panic_text};
 pub(crate) use state::RunState;

@@ -156,9 +156,8 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Error> {
     /// # let client = Client::new(outlast::open("memory:").await?);
-    /// let now = outlast::SystemClock.now();
-    /// let month = 30 * 86_400 * 1_000_000;
-    /// let forgotten = client.prune(outlast::Timestamp::from_micros(now.as_micros() - month)).await?;
+    /// let month = std::time::Duration::from_secs(30 * 86_400);
+    /// let forgotten = client.prune(outlast::SystemClock.now().minus(month)).await?;
     /// # assert_eq!(forgotten, 0);
     /// # Ok(())
     /// # }

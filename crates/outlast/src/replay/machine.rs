@@ -26,6 +26,10 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::registry::{ErasedRun, Registered, StepCall};
 
+/// What a foreign await most often is, and what to do about it.
+pub(crate) const USUAL_SUSPECTS: &str = "the usual suspects are tokio::time, channels, spawned tasks and I/O in workflow code. \
+     Move it into a step, or use ctx.sleep, ctx.hook or ctx.call";
+
 /// A run's future, and what it shares with the engine.
 pub(crate) struct Machine {
     // Polling is a function of history: tokio's budget must not make a ready future pending.
@@ -273,8 +277,7 @@ impl Machine {
     fn foreign(&self, what: &str) -> Stuck {
         let message = format!(
             "run {} awaits something that is not an operation of its context: {what}; \
-             the usual suspects are tokio::time, channels, spawned tasks and I/O in workflow code. \
-             Move it into a step, or use ctx.sleep, ctx.hook or ctx.call",
+             {USUAL_SUSPECTS}",
             self.state.run()
         );
         stuck(StuckReason::ForeignAwait, message)
@@ -288,6 +291,11 @@ impl Machine {
     /// The waker, to learn of foreign wakes.
     pub(crate) fn wakes(&self) -> Arc<super::waker::RunWaker> {
         self.state.waker.clone()
+    }
+
+    /// Whether the workflow has returned, and the run waits for children.
+    pub(crate) fn has_returned(&self) -> bool {
+        self.result.is_some()
     }
 
     /// How the run ended, if it has.

@@ -47,7 +47,7 @@ pub(super) async fn forget_old(session: Arc<Session>, time: Duration) {
             () = session.lost.cancelled() => return,
             busy = session.clock.sleep_until(next) => busy,
         };
-        let before = minus(session.clock.now(), time);
+        let before = session.clock.now().minus(time);
         let looked = tokio::select! {
             biased;
             () = session.stopping.cancelled() => return,
@@ -97,9 +97,4 @@ async fn is_first(session: &Session) -> Result<bool, WorldError> {
 /// When the id of a run was made.
 fn started(run: RunId) -> Timestamp {
     Timestamp::from_micros(((run.bits() >> 80) as i64).saturating_mul(1_000))
-}
-
-fn minus(moment: Timestamp, time: Duration) -> Timestamp {
-    let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-    Timestamp::from_micros(moment.as_micros().saturating_sub(micros))
 }
