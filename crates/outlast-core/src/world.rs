@@ -1,5 +1,6 @@
 //! The contract between the engine and the places where runs live.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -29,8 +30,10 @@ pub type Answers<T> = Result<Vec<Result<T, WorldError>>, WorldError>;
 ///
 /// Futures of a world may be dropped before they complete; what was asked may then happen or not.
 /// `beat` must work outside any runtime, since it has a thread of its own.
+///
+/// A world is [`Any`], so that a transaction of the caller's can tell whether it is on the same database.
 #[async_trait]
-pub trait World: Send + Sync + std::fmt::Debug {
+pub trait World: Any + Send + Sync + std::fmt::Debug {
     // --- runs ---
 
     /// Starts runs. Each start is atomic: the run's row, its first turn (made by

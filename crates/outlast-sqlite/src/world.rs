@@ -21,6 +21,7 @@ use crate::claim::{Brought, Claim, claim, consumed, history, inbox};
 use crate::clock::WorldClock;
 use crate::commit::commit;
 use crate::ends::Ends;
+use crate::expected::{Expectations, Expected};
 use crate::file::Opening;
 use crate::holdings::Holdings;
 use crate::locks::Locks;
@@ -50,6 +51,7 @@ pub struct SqliteWorld {
     lookout: Lookout,
     readers: Readers,
     ends: Ends,
+    expectations: Expectations,
     locks: Arc<Locks>,
     bell: Arc<Bell>,
     waiters: Arc<Waiters>,
@@ -86,6 +88,7 @@ impl SqliteWorld {
             Lookout::start(&opening, url.poll, told)?
         };
         let readers = Readers::start(&opening)?;
+        let expectations = Expectations::new(opening, bell.clone(), lookout.ringer());
         let writer = Writer::start(Desk {
             path: path.clone(),
             connection,
@@ -99,7 +102,20 @@ impl SqliteWorld {
             skew: Skew::default(),
         })?;
         let ends = Ends::new(path.clone());
-        Ok(Self { writer, lookout, readers, ends, locks, bell, waiters, hosts, clock, path, sync })
+        Ok(Self {
+            writer,
+            lookout,
+            readers,
+            ends,
+            expectations,
+            locks,
+            bell,
+            waiters,
+            hosts,
+            clock,
+            path,
+            sync,
+        })
     }
 
     /// Copies the world to a file that must not exist, while everything goes on; see [`backup`](crate::backup()).
@@ -109,6 +125,16 @@ impl SqliteWorld {
     /// As [`backup`](crate::backup()).
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<(), WorldError> {
         crate::backup(&self.path, to.as_ref(), self.clock.clone()).await
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Notices when a transaction of the caller's has committed.
+    pub(crate) fn expect_commit(&self, expected: Expected) {
+        self.expectations.expect(expected);
     }
 
     /// Lets the file have at most so many pages, or as many as it has when those are more; `None` for no
@@ -137,6 +163,12 @@ impl SqliteWorld {
             brought.claimed[index].history = Some(history);
         }
         Ok(())
+    }
+}
+
+impl Drop for SqliteWorld {
+    fn drop(&mut self) {
+        self.expectations.close();
     }
 }
 

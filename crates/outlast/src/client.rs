@@ -21,9 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::limits::HEADERS_BYTES_MAX;
-use outlast_core::{
-    Codec, Headers, MessageBody, MessageId, NewMessage, Payload, PlainJson, RunId, World, WorldError,
-};
+use outlast_core::{Codec, Headers, MessageBody, NewMessage, Payload, PlainJson, RunId, World, WorldError};
 use serde::de::DeserializeOwned;
 
 use crate::clock::pause;
@@ -174,18 +172,11 @@ impl Client {
         RunHandle::new(self, run, false)
     }
 
-    async fn post(&self, run: RunId, body: MessageBody) -> Result<(), WorldError> {
-        self.post_as(ids::message(), run, body, Headers::new()).await
+    async fn post_plain(&self, run: RunId, body: MessageBody) -> Result<(), WorldError> {
+        self.post(NewMessage { id: ids::message(), run, body, headers: Headers::new() }).await
     }
 
-    async fn post_as(
-        &self,
-        id: MessageId,
-        run: RunId,
-        body: MessageBody,
-        headers: Headers,
-    ) -> Result<(), WorldError> {
-        let message = NewMessage { id, run, body, headers };
+    async fn post(&self, message: NewMessage) -> Result<(), WorldError> {
         let sent = persist(|| self.world.send(vec![message.clone()])).await?;
         first(sent).map(drop)
     }

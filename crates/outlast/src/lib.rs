@@ -55,6 +55,7 @@ mod schema;
 mod step;
 mod unique;
 mod upkeep;
+mod within;
 mod worker;
 mod workflow;
 
@@ -66,6 +67,8 @@ pub use outlast_core::{
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;
+#[cfg(feature = "sqlite")]
+pub use outlast_sqlite::rusqlite;
 
 pub use attempt::Attempt;
 pub use backup::backup;
@@ -89,6 +92,7 @@ pub use retry::{retry, retry_with_clock};
 pub use schema::{HasSchema, Schema, schema_of};
 pub use step::{ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
 pub use unique::unique_key;
+pub use within::Within;
 pub use worker::{Metrics, RetryNotice, Times, Worker, WorkerBuilder};
 pub use workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle, checked};
 
