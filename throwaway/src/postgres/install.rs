@@ -17,7 +17,8 @@ pub fn require() -> Result<()> {
     }
     if apt::is_possible() {
         eprintln!("    no Postgres: installing it");
-        apt::install(&["postgresql"], || of_postgres().is_some())?;
+        let installed = apt::install(&["postgresql"], || of_postgres().is_some());
+        installed.map_err(|error| Error::new(format!("{error}; {}", missing())))?;
     }
     find().map(drop)
 }
