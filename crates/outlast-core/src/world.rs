@@ -182,4 +182,7 @@ pub struct Description {
     pub durability: String,
     /// How changes by other processes are noticed.
     pub hints: String,
+    /// How many commits of one session may be under way at the same time. A world that writes one after the
+    /// other says 1: its batches are larger.
+    pub lanes: usize,
 }

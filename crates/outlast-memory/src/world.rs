@@ -181,6 +181,7 @@ impl World for MemoryWorld {
             place: "this process".into(),
             durability: "nothing: what is acknowledged is lost when this process ends".into(),
             hints: "there are no other processes".into(),
+            lanes: 1,
         }
     }
 }

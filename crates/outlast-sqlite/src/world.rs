@@ -360,6 +360,7 @@ impl World for SqliteWorld {
             place: self.path.display().to_string(),
             durability: durability.into(),
             hints: self.lookout.manner().into(),
+            lanes: 1,
         }
     }
 }
