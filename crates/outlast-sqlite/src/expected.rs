@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::thread::Builder;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use outlast_core::{Bell, MessageId, RunId};
 use parking_lot::Mutex;
@@ -13,10 +13,11 @@ use crate::file::{Opening, open_reader};
 use crate::lookout::Changes;
 use crate::sql;
 
-/// How long a commit is looked for. A transaction that is open for longer is found by the slow poll.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a commit is looked for, which takes some 30 seconds. A transaction that is open for longer is
+/// found by the slow poll.
+const LOOKS_MAX: u32 = 600;
 
-/// The pauses between looks, from just after the call to the end of the patience.
+/// The pauses between looks, from the first to the last.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
@@ -53,7 +54,8 @@ pub(crate) struct Expectations {
 
 #[derive(Debug, Default)]
 struct State {
-    expected: Vec<(Expected, Instant)>,
+    /// With how often each was looked for.
+    expected: Vec<(Expected, u32)>,
     is_looking: bool,
     is_closed: bool,
 }
@@ -66,7 +68,7 @@ impl Expectations {
     /// Looks for it from now on. Without a thread to look, the slow poll finds it later.
     pub(crate) fn expect(&self, expected: Expected) {
         let mut state = self.state.lock();
-        state.expected.push((expected, Instant::now()));
+        state.expected.push((expected, 0));
         if state.is_looking || state.is_closed {
             return;
         }
@@ -107,7 +109,8 @@ impl Expectations {
                 ringer.ring(Changes::WORK);
             }
         }
-        state.expected.retain(|(_, since)| since.elapsed() < PATIENCE);
+        state.expected.iter_mut().for_each(|(_, looks)| *looks += 1);
+        state.expected.retain(|(_, looks)| *looks < LOOKS_MAX);
         state.is_looking = !state.expected.is_empty() && !state.is_closed;
         state.is_looking
     }

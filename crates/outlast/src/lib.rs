@@ -40,6 +40,7 @@ mod clock;
 mod context;
 mod error;
 mod ids;
+mod input;
 mod json;
 mod open;
 mod operation;
@@ -81,6 +82,7 @@ pub use context::Context;
 pub use error::{Error, ErrorKind, StepError};
 #[doc(hidden)]
 pub use ids::Simulated;
+pub use input::Input;
 pub use json::IntoJson;
 pub use open::{open, open_with_clock};
 pub use operation::{AbandonedChild, ChildOperation, HookOperation, StepOperation, TimerOperation};
