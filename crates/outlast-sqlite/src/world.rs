@@ -8,12 +8,12 @@ use std::task::Poll;
 
 use async_trait::async_trait;
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
-use outlast_core::refusal::{check_batch, check_starts, no_run, session_gone};
+use outlast_core::refusal::{check_batch, check_join, check_starts, no_run, session_gone};
 use outlast_core::turn::Held;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Hosts, Join, Message,
-    NewMessage, Page, Pruned, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
+    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
     TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 
@@ -239,6 +239,7 @@ impl World for SqliteWorld {
 
     async fn join(&self, join: Join) -> Result<(), WorldError> {
         let _busy = self.clock.busy();
+        check_join(&join)?;
         self.locks.acquire(join.session)?;
         self.writer.write_one(join, session::join).await?;
         let locks = self.locks.clone();
@@ -249,9 +250,10 @@ impl World for SqliteWorld {
         self.readers.read_once(sweep).await
     }
 
-    async fn beat(&self, session: SessionId) -> Result<Beat, WorldError> {
+    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
         let _busy = self.clock.busy();
-        self.writer.write_one(session, session::beat).await
+        let beating = session::Beating { session, report: report.to_json() };
+        self.writer.write_one(beating, session::beat).await
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {

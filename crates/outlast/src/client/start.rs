@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX};
+use outlast_core::queue::default_queue;
 use outlast_core::refusal::check_start;
 use outlast_core::{
     Event, Headers, IntoDuration, Payload, RunId, Start, StartKey, Started, Tags, Timestamp, WorldError,
@@ -266,6 +267,8 @@ impl Form {
             turn: ids::turn(),
             workflow: (*self.workflow).into(),
             version: self.version,
+            queue: default_queue(),
+            priority: 0,
             key: key.map(|text| StartKey { text, digest: plain.digest(), window: None }),
             input: client.codec.encode(plain)?,
             headers: self.headers.clone(),
