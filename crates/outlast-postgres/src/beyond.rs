@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use crate::clock::Time;
 use crate::message::{Letters, Values1, json_text};
 use crate::skew::millis_of;
-use crate::start::{FORMAT_STORED, NewRuns};
+use crate::start::NewRuns;
 use crate::store::{Failed, Store};
 use crate::text::stored;
 use crate::turn::Turns;
@@ -59,16 +59,107 @@ impl Children {
         self.foreign.push(written(&foreign)?);
         Ok(())
     }
+
+    fn values(&self) -> [Values1<'_>; 26] {
+        let runs = &self.new;
+        [
+            &runs.runs,
+            &runs.turns,
+            &runs.born,
+            &runs.workflows,
+            &runs.versions,
+            &runs.queues,
+            &runs.priorities,
+            &runs.keys,
+            &runs.digests,
+            &runs.windows,
+            &runs.events,
+            &self.ops,
+            &runs.parent_awaits,
+            &runs.roots,
+            &runs.parents,
+            &runs.not_before,
+            &runs.deadlines,
+            &runs.tag_of,
+            &runs.tag_names,
+            &runs.tag_values,
+            &self.answers,
+            &self.asks,
+            &self.refused,
+            &self.others,
+            &self.taken,
+            &self.foreign,
+        ]
+    }
 }
 
 fn written(failure: &Failure) -> Result<String, WorldError> {
     json_text(failure)
 }
 
+/// The run that a turn starts, or nothing.
+#[derive(Debug, Default)]
+struct Birth {
+    born: i64,
+    workflow: Option<String>,
+    version: Option<i64>,
+    queue: Option<String>,
+    priority: Option<i16>,
+    key: Option<String>,
+    digest: Option<String>,
+    window: Option<i64>,
+    parent: Option<String>,
+    parent_op: Option<i64>,
+    parent_awaits: Option<bool>,
+    root: Option<String>,
+    deadline: Option<i64>,
+}
+
+impl Birth {
+    fn of(turn: &Turn) -> Self {
+        let From::Start(start) = &turn.from else { return Self::default() };
+        let mut new = NewRuns::default();
+        new.add(start);
+        Self {
+            born: millis_of(turn.run),
+            workflow: new.workflows.pop(),
+            version: new.versions.pop(),
+            queue: new.queues.pop(),
+            priority: new.priorities.pop(),
+            key: new.keys.pop().flatten(),
+            digest: new.digests.pop().flatten(),
+            window: new.windows.pop().flatten(),
+            parent: new.parents.pop().flatten(),
+            parent_op: new.parent_ops.pop().flatten(),
+            parent_awaits: new.parent_awaits.pop().flatten(),
+            root: new.roots.pop().flatten(),
+            deadline: new.deadlines.pop().flatten(),
+        }
+    }
+
+    fn values(&self) -> [Values1<'_>; 13] {
+        [
+            &self.born,
+            &self.workflow,
+            &self.version,
+            &self.queue,
+            &self.priority,
+            &self.key,
+            &self.digest,
+            &self.window,
+            &self.parent,
+            &self.parent_op,
+            &self.parent_awaits,
+            &self.root,
+            &self.deadline,
+        ]
+    }
+}
+
 /// What a turn does beyond its own run, written out.
 pub(crate) struct NewBeyond {
     turns: Turns,
-    start: NewRuns,
+    birth: Birth,
     tag_names: Vec<String>,
     tag_values: Vec<String>,
     children: Children,
@@ -80,11 +171,7 @@ impl NewBeyond {
     pub(crate) fn encode(turn: &Turn, refused: Option<&WorldError>) -> Result<Self, WorldError> {
         let mut turns = Turns::default();
         turns.add(turn, refused);
-        let (mut start, mut tags) = (NewRuns::default(), Tags::new());
-        if let From::Start(new) = &turn.from {
-            start.add(new);
-            tags.clone_from(&new.tags);
-        }
+        let mut tags = if let From::Start(new) = &turn.from { new.tags.clone() } else { Tags::new() };
         let is_stuck = matches!(turn.then, outlast_core::Then::Stuck(_));
         let beyond = turn.beyond.as_ref().filter(|_| !is_stuck);
         if let Some(beyond) = beyond {
@@ -94,7 +181,7 @@ impl NewBeyond {
             beyond.map_or((&[][..], &[][..]), |beyond| (&beyond.children[..], &beyond.messages[..]));
         Ok(Self {
             turns,
-            start,
+            birth: Birth::of(turn),
             tag_names: tags.keys().map(|name| stored(name).into_owned()).collect(),
             tag_values: tags.values().map(|value| stored(value).into_owned()).collect(),
             children: Children::encode(turn, children)?,
@@ -113,96 +200,18 @@ pub(crate) async fn commit_beyond(
     store: &Store,
     time: &Time,
     session: SessionId,
-    turn: &Turn,
     new: &NewBeyond,
 ) -> Result<Vec<Row>, Failed> {
-    let (session, at, turns, start) = (session.to_string(), time.at(), &new.turns, &new.start);
+    let (session, at) = (session.to_string(), time.at());
     let (mark_run, mark_workflow) = (MARK_RUN.to_string(), MARK_WORKFLOW);
-    let born = millis_of(turn.run);
-    let (children, runs) = (&new.children, &new.children.new);
-    let version = start.versions.first().copied();
-    let priority = start.priorities.first().copied();
-    let (workflow, queue) = (start.workflows.first(), start.queues.first());
-    let (key, digest, window) =
-        (flat(&start.keys), flat(&start.digests), start.windows.first().copied().flatten());
-    let (parent, root) = (flat(&start.parents), flat(&start.roots));
-    let parent_op = start.parent_ops.first().copied().flatten();
-    let parent_awaits = start.parent_awaits.first().copied().flatten();
-    let deadline = start.deadlines.first().copied().flatten();
-    let mut values: Vec<Values1<'_>> = vec![
-        &session,
-        &at,
-        &turns.exclusive,
-        &turns.runs[0],
-        &turns.ids[0],
-        &turns.froms[0],
-        &turns.seqs[0],
-        &turns.next_seqs[0],
-        &turns.ats[0],
-        &turns.builds[0],
-        &turns.events[0],
-        &turns.consumed[0],
-        &turns.fired_until[0],
-        &turns.thens[0],
-        &turns.clears_deadline[0],
-        &turns.invalid[0],
-        &turns.wake_at[0],
-        &turns.waits[0],
-        &turns.stuck_reasons[0],
-        &turns.stuck_messages[0],
-        &turns.stuck_builds[0],
-        &FORMAT_STORED,
-        &born,
-        &workflow,
-        &version,
-        &queue,
-        &priority,
-        &key,
-        &digest,
-        &window,
-        &parent,
-        &parent_op,
-        &parent_awaits,
-        &root,
-        &deadline,
-        &new.tag_names,
-        &new.tag_values,
-    ];
-    let of_children: [Values1<'_>; 28] = [
-        &runs.runs,
-        &runs.turns,
-        &runs.born,
-        &runs.workflows,
-        &runs.versions,
-        &runs.queues,
-        &runs.priorities,
-        &runs.keys,
-        &runs.digests,
-        &runs.windows,
-        &runs.events,
-        &children.ops,
-        &runs.parent_awaits,
-        &runs.roots,
-        &runs.parents,
-        &runs.not_before,
-        &runs.deadlines,
-        &runs.tag_of,
-        &runs.tag_names,
-        &runs.tag_values,
-        &children.answers,
-        &children.asks,
-        &children.refused,
-        &children.others,
-        &children.taken,
-        &children.foreign,
-        &mark_run,
-        &mark_workflow,
-    ];
-    values.extend(of_children);
+    let mut values: Vec<Values1<'_>> = vec![&session, &at];
+    values.extend(new.turns.values_of_one());
+    values.extend(new.birth.values());
+    let rest: [Values1<'_>; 2] = [&new.tag_names, &new.tag_values];
+    values.extend(rest);
+    values.extend(new.children.values());
+    let marks: [Values1<'_>; 2] = [&mark_run, &mark_workflow];
+    values.extend(marks);
     values.extend(new.letters.values());
     store.try_call(&store.sql.commit_beyond, &values).await
-}
-
-fn flat(column: &[Option<String>]) -> Option<&str> {
-    column.first().and_then(Option::as_deref)
 }

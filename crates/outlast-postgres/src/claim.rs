@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use deadpool_postgres::Object;
-use outlast_core::limits::{CLAIM_RUNS_MAX, DEADLINE_GRACE, HISTORY_TURNS_READ_MAX, INBOX_READ_MAX, PREFERENCE};
+use outlast_core::limits::{
+    CLAIM_RUNS_MAX, DEADLINE_GRACE, HISTORY_TURNS_READ_MAX, INBOX_READ_MAX, PREFERENCE,
+};
 use outlast_core::refusal::session_gone;
 use outlast_core::{
     ClaimRequest, Claimed, Message, RunId, SessionId, Timestamp, TurnRecord, Unread, Work, WorldError,
@@ -48,7 +50,8 @@ async fn ask(
     let (session, at) = (session.to_string(), time.at());
     let limit = request.limit.min(CLAIM_RUNS_MAX) as i32;
     let queues = ["default"];
-    let workflows: Vec<_> = request.code.iter().map(|code| stored_text(&code.workflow).into_owned()).collect();
+    let workflows: Vec<_> =
+        request.code.iter().map(|code| stored_text(&code.workflow).into_owned()).collect();
     let versions: Vec<i64> = request.code.iter().map(|code| i64::from(code.version)).collect();
     let build = stored_text(&request.build);
     let build: &str = &build;
@@ -171,10 +174,18 @@ impl Given {
             let inbox_values: [crate::message::Values1<'_>; 3] = [&runs, &after, &INBOX_ROWS];
             futures_util::future::try_join(
                 async {
-                    if unknown.is_empty() { Ok(Vec::new()) } else { connection.query(&histories, &history_values).await }
+                    if unknown.is_empty() {
+                        Ok(Vec::new())
+                    } else {
+                        connection.query(&histories, &history_values).await
+                    }
                 },
                 async {
-                    if runs.is_empty() { Ok(Vec::new()) } else { connection.query(&inboxes, &inbox_values).await }
+                    if runs.is_empty() {
+                        Ok(Vec::new())
+                    } else {
+                        connection.query(&inboxes, &inbox_values).await
+                    }
                 },
             )
             .await
@@ -235,7 +246,8 @@ pub(crate) async fn history(
 
 /// The messages of a run behind a position.
 pub(crate) async fn inbox(store: &Store, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
-    let rows = store.call(&store.sql.inboxes, &[&vec![run.to_string()], &vec![stored(after)], &INBOX_ROWS]).await?;
+    let rows =
+        store.call(&store.sql.inboxes, &[&vec![run.to_string()], &vec![stored(after)], &INBOX_ROWS]).await?;
     let messages: Result<Vec<_>, _> = rows.iter().map(message).collect();
     messages.map_err(|why| corrupt(&store.place, &why))
 }

@@ -121,7 +121,7 @@ impl<'a> Commit<'a> {
                 return Ok(());
             }
         };
-        match commit_beyond(self.store, self.time, self.session, turn, &new).await {
+        match commit_beyond(self.store, self.time, self.session, &new).await {
             Ok(rows) => {
                 let again = self.read(&[index], &rows)?;
                 if again.is_empty() {
@@ -172,7 +172,9 @@ impl<'a> Commit<'a> {
         }
         for &index in part.iter().filter(|index| !refused.contains(index)) {
             let turn = &self.turns[index];
-            if let (Then::End(_), Some(outcome)) = (&turn.then, turn.events.last().and_then(Outcome::of_final)) {
+            if let (Then::End(_), Some(outcome)) =
+                (&turn.then, turn.events.last().and_then(Outcome::of_final))
+            {
                 self.news.ended.push(Ended { run: turn.run, outcome });
             }
         }
@@ -203,9 +205,7 @@ impl<'a> Commit<'a> {
                 let from = if let From::Turn(from) = &turn.from { from.to_string() } else { String::new() };
                 fenced(turn, &format!("it was computed from {from}, the last turn is {detail}"))
             }
-            "seq" => {
-                invalid(turn, &format!("it begins with event {}, the next one is {detail}", turn.seq))
-            }
+            "seq" => invalid(turn, &format!("it begins with event {}, the next one is {detail}", turn.seq)),
             "less" => invalid(turn, "it consumed less than the turn before"),
             "more" => invalid(turn, "it consumed more messages than were sent"),
             "missed" => {
@@ -229,4 +229,3 @@ impl<'a> Commit<'a> {
         }
     }
 }
-

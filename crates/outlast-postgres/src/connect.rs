@@ -39,10 +39,8 @@ impl std::fmt::Debug for Connector {
 }
 
 /// A connection, and what drives it.
-pub(crate) type Line = (
-    Client,
-    Connection<Socket, <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<Socket>>::Stream>,
-);
+pub(crate) type Line =
+    (Client, Connection<Socket, <MakeRustlsConnect as tokio_postgres::tls::MakeTlsConnect<Socket>>::Stream>);
 
 impl Connector {
     /// A connector to the address.

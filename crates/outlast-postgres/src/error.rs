@@ -8,7 +8,11 @@ use tokio_postgres::error::SqlState;
 pub(crate) fn is_overtaken(error: &Error) -> bool {
     matches!(
         error.code(),
-        Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::LOCK_NOT_AVAILABLE)
+        Some(
+            &SqlState::T_R_DEADLOCK_DETECTED
+                | &SqlState::T_R_SERIALIZATION_FAILURE
+                | &SqlState::LOCK_NOT_AVAILABLE
+        )
     )
 }
 
@@ -17,7 +21,9 @@ pub(crate) fn is_about_data(error: &Error) -> bool {
     match error.code() {
         // What cannot be encoded never left this process.
         None => !error.is_closed() && std::error::Error::source(error).is_some_and(|source| !is_io(source)),
-        Some(code) => code.code().starts_with("22") || code.code().starts_with("23") || code.code().starts_with("54"),
+        Some(code) => {
+            code.code().starts_with("22") || code.code().starts_with("23") || code.code().starts_with("54")
+        }
     }
 }
 

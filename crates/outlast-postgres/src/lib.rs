@@ -19,10 +19,10 @@ mod world;
 mod options;
 mod url;
 
+mod beyond;
 mod commit;
 mod start;
 mod turn;
-mod beyond;
 
 mod claim;
 mod prune;

@@ -100,7 +100,8 @@ pub(crate) async fn up_to_date(store: &Store, schema: &str, migrate: Migrate) ->
             MIGRATIONS.len()
         ))),
         Judged::Old => {
-            let done = store.with_connection(async |connection: &Object| apply(connection, schema).await).await;
+            let done =
+                store.with_connection(async |connection: &Object| apply(connection, schema).await).await;
             done.map_err(|failed| refused(store, &failed))?;
             // Another process may have been faster, with a newer build.
             judge(self::version(store).await?, &store.place).map(|_| ())
@@ -141,10 +142,7 @@ async fn version(store: &Store) -> Result<usize, WorldError> {
     match read {
         Ok(row) => Ok(usize::try_from(row.get::<_, i32>(0)).unwrap_or(0)),
         Err(Failed::Refused(error))
-            if matches!(
-                error.code(),
-                Some(&SqlState::UNDEFINED_TABLE | &SqlState::UNDEFINED_SCHEMA)
-            ) =>
+            if matches!(error.code(), Some(&SqlState::UNDEFINED_TABLE | &SqlState::UNDEFINED_SCHEMA)) =>
         {
             Ok(0)
         }

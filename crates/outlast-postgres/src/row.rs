@@ -55,7 +55,8 @@ pub(crate) fn number<T: TryFrom<i64>>(row: &Row, column: usize) -> Result<T, Dam
 /// A number, where there may be none.
 pub(crate) fn maybe_number<T: TryFrom<i64>>(row: &Row, column: usize) -> Result<Option<T>, Damaged> {
     let value: Option<i64> = get(row, column)?;
-    let in_range = |value| T::try_from(value).map_err(|_| damaged(column, format!("{value} is out of range")));
+    let in_range =
+        |value| T::try_from(value).map_err(|_| damaged(column, format!("{value} is out of range")));
     value.map(in_range).transpose()
 }
 
@@ -99,7 +100,8 @@ pub(crate) fn run_view(row: &Row) -> Result<RunView, Damaged> {
     let stuck = match get::<Option<&str>>(row, 14)? {
         None => None,
         Some(reason) => {
-            let reason = serde_json::from_str(&format!("\"{reason}\"")).map_err(|error| damaged(14, error))?;
+            let reason =
+                serde_json::from_str(&format!("\"{reason}\"")).map_err(|error| damaged(14, error))?;
             Some(Stuck { reason, message: text(row, 15)?, build: text(row, 16)? })
         }
     };

@@ -24,7 +24,12 @@ const MARK_CRASHES: u32 = 4_000_000_007;
 const MARK_BUILD: &str = "\u{E000}build\u{E000}";
 
 /// Opens a session; answers whether something became ready.
-pub(crate) async fn join(store: &Store, time: &Time, join: &Join, has_lock: bool) -> Result<bool, WorldError> {
+pub(crate) async fn join(
+    store: &Store,
+    time: &Time,
+    join: &Join,
+    has_lock: bool,
+) -> Result<bool, WorldError> {
     let code: Vec<_> = join.code.iter().map(|code| (&*code.workflow, code.version)).collect();
     let workflows: Vec<String> = join.code.iter().map(|code| stored(&code.workflow).into_owned()).collect();
     let versions: Vec<i64> = join.code.iter().map(|code| i64::from(code.version)).collect();
@@ -74,9 +79,9 @@ pub(crate) async fn held(store: &Store, session: SessionId) -> Result<Vec<Held>,
         return Err(session_gone(session));
     }
     let rows = store.call(&store.sql.held, &[&id]).await?;
-    let held = rows.iter().map(|row| {
-        Ok(Held { run: word(row, 0)?, turn: word(row, 1)?, seq: number(row, 2)?, session })
-    });
+    let held = rows
+        .iter()
+        .map(|row| Ok(Held { run: word(row, 0)?, turn: word(row, 1)?, seq: number(row, 2)?, session }));
     held.collect::<Result<_, crate::row::Damaged>>().map_err(|why| corrupt(&store.place, &why))
 }
 

@@ -67,7 +67,13 @@ pub(crate) struct Side {
 
 impl Side {
     /// Starts the task, in the world's own thread.
-    pub(crate) fn start(connector: Connector, store: Store, told: Told, origin: u64, is_silent: bool) -> Self {
+    pub(crate) fn start(
+        connector: Connector,
+        store: Store,
+        told: Told,
+        origin: u64,
+        is_silent: bool,
+    ) -> Self {
         let (asked, received) = mpsc::unbounded_channel();
         let unsaid: Arc<Mutex<Unsaid>> = Arc::default();
         let something = Arc::new(Notify::new());
@@ -230,7 +236,9 @@ impl Post {
         });
         let talk = Talk { client, heard, driver };
         let listen = if self.is_silent { String::new() } else { format!("LISTEN {};", self.channel) };
-        talk.client.batch_execute(&format!("SET synchronous_commit = off; SET statement_timeout = 0; {listen}")).await?;
+        talk.client
+            .batch_execute(&format!("SET synchronous_commit = off; SET statement_timeout = 0; {listen}"))
+            .await?;
         for session in &self.sessions {
             // Held by nobody else: who finds it free takes the session over, and that ends it.
             talk.client.query(&self.store.sql.lock, &[&session.to_string()]).await?;

@@ -6,6 +6,7 @@ use outlast_core::{Event, Outcome, Start, Then, Timestamp, Turn, Wait, WorldErro
 use crate::message::Values1;
 use crate::row::{reason, stored};
 use crate::skew::millis_of;
+use crate::start::FORMAT_STORED;
 use crate::text::stored as stored_text;
 
 /// Room for the events of an ordinary turn.
@@ -15,28 +16,28 @@ const EVENTS_BYTES: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     /// Whether no other commit of the session may be under way; see `commit.sql`.
-    pub(crate) exclusive: bool,
+    exclusive: bool,
     locked: Vec<String>,
-    pub(crate) runs: Vec<String>,
-    pub(crate) ids: Vec<String>,
-    pub(crate) froms: Vec<Option<String>>,
-    pub(crate) seqs: Vec<i64>,
-    pub(crate) next_seqs: Vec<i64>,
-    pub(crate) ats: Vec<i64>,
-    pub(crate) builds: Vec<String>,
-    pub(crate) events: Vec<Option<String>>,
-    pub(crate) consumed: Vec<i64>,
-    pub(crate) fired_until: Vec<Option<i64>>,
-    pub(crate) thens: Vec<&'static str>,
+    runs: Vec<String>,
+    ids: Vec<String>,
+    froms: Vec<Option<String>>,
+    seqs: Vec<i64>,
+    next_seqs: Vec<i64>,
+    ats: Vec<i64>,
+    builds: Vec<String>,
+    events: Vec<Option<String>>,
+    consumed: Vec<i64>,
+    fired_until: Vec<Option<i64>>,
+    thens: Vec<&'static str>,
     writes: Vec<bool>,
-    pub(crate) clears_deadline: Vec<bool>,
-    pub(crate) invalid: Vec<bool>,
-    pub(crate) wake_at: Vec<Option<i64>>,
-    pub(crate) waits: Vec<Option<String>>,
-    pub(crate) stuck_reasons: Vec<Option<String>>,
-    pub(crate) stuck_messages: Vec<Option<String>>,
-    pub(crate) stuck_builds: Vec<Option<String>>,
-    pub(crate) births: Births,
+    clears_deadline: Vec<bool>,
+    invalid: Vec<bool>,
+    wake_at: Vec<Option<i64>>,
+    waits: Vec<Option<String>>,
+    stuck_reasons: Vec<Option<String>>,
+    stuck_messages: Vec<Option<String>>,
+    stuck_builds: Vec<Option<String>>,
+    births: Births,
 }
 
 /// What runs that turns start are like; empty when there are none.
@@ -69,7 +70,8 @@ impl Turns {
         let run = turn.run.to_string();
         let has_events = added > 0;
         let is_next = matches!(turn.from, From::Turn(_));
-        let writes = !matches!(turn.then, Then::Hold) || turn.clears_crashes || turn.clears_deadline || !has_events;
+        let writes =
+            !matches!(turn.then, Then::Hold) || turn.clears_crashes || turn.clears_deadline || !has_events;
         if is_next {
             self.exclusive |= !has_events;
             if writes || turn.consumed > 0 || turn.fired_until.is_some() {
@@ -124,6 +126,32 @@ impl Turns {
         }
     }
 
+    /// The parameters of `commit_beyond.sql` that are the one turn's, behind the session and the time.
+    pub(crate) fn values_of_one(&self) -> [Values1<'_>; 20] {
+        [
+            &self.exclusive,
+            &self.runs[0],
+            &self.ids[0],
+            &self.froms[0],
+            &self.seqs[0],
+            &self.next_seqs[0],
+            &self.ats[0],
+            &self.builds[0],
+            &self.events[0],
+            &self.consumed[0],
+            &self.fired_until[0],
+            &self.thens[0],
+            &self.clears_deadline[0],
+            &self.invalid[0],
+            &self.wake_at[0],
+            &self.waits[0],
+            &self.stuck_reasons[0],
+            &self.stuck_messages[0],
+            &self.stuck_builds[0],
+            &FORMAT_STORED,
+        ]
+    }
+
     /// The parameters of `commit.sql`, behind the session and the time.
     pub(crate) fn values(&self) -> [Values1<'_>; 32] {
         let births = &self.births;
@@ -149,7 +177,7 @@ impl Turns {
             &self.stuck_reasons,
             &self.stuck_messages,
             &self.stuck_builds,
-            &crate::start::FORMAT_STORED,
+            &FORMAT_STORED,
             &births.born,
             &births.workflows,
             &births.versions,

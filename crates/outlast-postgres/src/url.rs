@@ -142,9 +142,10 @@ fn decoded(value: &str) -> String {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
     while let [first, tail @ ..] = rest {
-        let escaped = tail.get(..2).filter(|_| *first == b'%').and_then(|digits| {
-            u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-        });
+        let escaped = tail
+            .get(..2)
+            .filter(|_| *first == b'%')
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
         rest = match escaped {
             Some(byte) => {
                 bytes.push(byte);
@@ -166,7 +167,8 @@ mod tests {
     #[test]
     fn what_is_ours_is_taken_out_of_the_url() {
         let mut options = PostgresOptions::new();
-        let url = "postgres://a:secret@db:5433/shop?schema=my%20shop&pool=3&migrate=off&sslmode=require&timeout=7";
+        let url =
+            "postgres://a:secret@db:5433/shop?schema=my%20shop&pool=3&migrate=off&sslmode=require&timeout=7";
         let address = parse(url, &mut options).unwrap();
         assert_eq!((&*options.schema, options.pool, options.migrate), ("my shop", 3, Migrate::Off));
         assert_eq!(options.timeout, Duration::from_secs(7));

@@ -95,7 +95,8 @@ impl PostgresWorld {
         let handle = home.handle().clone();
         greet(&pool, place, &handle).await?;
         let sql = Arc::new(Sql::of(&options.schema));
-        let store = Store { pool, sql, place: place.into(), handle: handle.clone(), timeout: options.timeout };
+        let store =
+            Store { pool, sql, place: place.into(), handle: handle.clone(), timeout: options.timeout };
         up_to_date(&store, &options.schema, options.migrate).await?;
         let time = match options.clock.filter(|clock| clock.is_virtual()) {
             Some(clock) => Time::Virtual(clock),
@@ -308,9 +309,10 @@ impl World for PostgresWorld {
         Description {
             kind: "postgres",
             place: self.store.place.to_string(),
-            durability: "survives what the server survives: with `fsync` and `synchronous_commit` on, its crash \
+            durability:
+                "survives what the server survives: with `fsync` and `synchronous_commit` on, its crash \
                          and the loss of power"
-                .into(),
+                    .into(),
             hints: hints.into(),
         }
     }

@@ -134,7 +134,8 @@ impl Part {
     }
 
     fn first_values(&self, place: &Place, rows: i64) -> [Value; FIRST_VALUES] {
-        let [low, high] = [*place.ids.start(), *place.ids.end()].map(|bits| RunId::from_bits(bits).to_string());
+        let [low, high] =
+            [*place.ids.start(), *place.ids.end()].map(|bits| RunId::from_bits(bits).to_string());
         [Box::new(rows), Box::new(low), Box::new(high)]
     }
 
