@@ -33,3 +33,9 @@ impl fmt::Display for Error {
         }
     }
 }
+
+impl From<throwaway::Error> for Error {
+    fn from(error: throwaway::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}

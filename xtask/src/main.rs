@@ -1,12 +1,13 @@
 //! The tasks around the code: test, measure and check it with one command each.
 //!
-//! `cargo xtask help` lists them. Only the standard library is used, so that this builds in seconds.
+//! `cargo xtask help` lists them. Only the standard library is used, here and in `throwaway`, so that this builds in seconds.
 
 mod bench;
 mod cargo;
 mod chaos;
 mod ci;
 mod error;
+mod postgres;
 mod program;
 mod report;
 mod setup;
@@ -34,6 +35,7 @@ const TASKS: &[Task] = &[
     Task { name: "chaos", help: chaos::CHAOS_HELP, run: chaos::chaos },
     Task { name: "soak", help: chaos::SOAK_HELP, run: chaos::soak },
     Task { name: "ci", help: ci::HELP, run: ci::run },
+    Task { name: "postgres", help: postgres::HELP, run: postgres::run },
     Task { name: "tidy", help: tidy::HELP, run: tidy::run },
     Task { name: "help", help: "help\n    Say this.", run: |_, _| help() },
 ];

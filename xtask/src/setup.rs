@@ -2,28 +2,46 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::cargo::{run, succeeds};
+use throwaway::{Postgres, apt, pgbouncer, postgres};
+
 use crate::error::{Error, Result};
 
-/// What the tests need around them. It lasts until it is dropped; a server that a world's tests need
-/// is a field here, started in [`Setup::begin`], and its address is one of the variables.
+/// What the tests need around them. It lasts until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Setup {
     variables: Vec<(&'static str, OsString)>,
+    /// Lives as long as the tests.
+    _postgres: Option<Postgres>,
+}
+
+/// The servers that the tests need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Servers {
+    None,
+    All,
 }
 
 impl Setup {
     /// Checks what must be installed, and starts what the tests need.
-    pub(crate) fn begin() -> Result<Self> {
+    pub(crate) fn begin(servers: Servers) -> Result<Self> {
         require_c_compiler()?;
         let mut variables = Vec::new();
         if std::env::var_os("RUST_BACKTRACE").is_none() {
             variables.push(("RUST_BACKTRACE", OsString::from("1")));
         }
-        Ok(Self { variables })
+        let postgres = match servers {
+            Servers::None => None,
+            Servers::All => {
+                pgbouncer::require()?;
+                start_postgres()?
+            }
+        };
+        if let Some(postgres) = &postgres {
+            variables.push((postgres::VARIABLE, OsString::from(postgres.url())));
+        }
+        Ok(Self { variables, _postgres: postgres })
     }
 
     /// Tells a command where everything is.
@@ -32,20 +50,24 @@ impl Setup {
     }
 }
 
+/// A server for all the tests, unless the caller has named one. All they write is thrown away, so
+/// nothing waits for the disk.
+fn start_postgres() -> Result<Option<Postgres>> {
+    if std::env::var_os(postgres::VARIABLE).is_some() {
+        return Ok(None);
+    }
+    postgres::require()?;
+    Ok(Some(Postgres::builder().quick().start()?))
+}
+
 /// SQLite is compiled from its C source, so a C compiler with its headers has to be there.
 pub(crate) fn require_c_compiler() -> Result<()> {
     if compiles_c() {
         return Ok(());
     }
-    if std::env::var_os("CC").is_none() && is_debian() && is_root() {
+    if std::env::var_os("CC").is_none() && apt::is_possible() {
         eprintln!("    no C compiler: installing gcc");
-        let apt = || {
-            let mut command = Command::new("apt-get");
-            command.env("DEBIAN_FRONTEND", "noninteractive");
-            command
-        };
-        run(apt().arg("update"))?;
-        run(apt().args(["install", "-y", "--no-install-recommends", "gcc", "libc6-dev"]))?;
+        apt::install(&["gcc", "libc6-dev"], compiles_c)?;
         if compiles_c() {
             return Ok(());
         }
@@ -58,7 +80,7 @@ fn missing_compiler() -> String {
     let remedy = match std::env::consts::OS {
         _ if std::env::var_os("CC").is_some() => "let the variable CC name a C compiler, or unset it",
         "macos" => "run `xcode-select --install`",
-        "linux" if is_debian() => "run `sudo apt-get update && sudo apt-get install -y gcc libc6-dev`",
+        "linux" if apt::is_debian() => "run `sudo apt-get update && sudo apt-get install -y gcc libc6-dev`",
         "linux" => "install gcc and the headers of the C library with your system's package manager",
         _ => "install a C compiler and let the variable CC name it",
     };
@@ -88,15 +110,6 @@ fn compiles_c() -> bool {
         let _ = input.write_all(b"#include <stdlib.h>\n");
     }
     child.wait().is_ok_and(|status| status.success())
-}
-
-fn is_debian() -> bool {
-    Path::new("/etc/debian_version").exists() && succeeds(Command::new("apt-get").arg("--version"))
-}
-
-fn is_root() -> bool {
-    let output = Command::new("id").arg("-u").stdin(Stdio::null()).output();
-    output.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::cargo::{cargo, has_nextest, run as run_command};
 use crate::error::{Error, Result};
 use crate::report::Report;
-use crate::setup::Setup;
+use crate::setup::{Servers, Setup};
 use crate::tidy;
 
 /// What `help` says.
@@ -33,6 +33,9 @@ const EXAMPLES: &[(&str, &[&str])] = &[
 /// All packages, with the features that are off by default and have tests.
 const WHOLE_WORKSPACE: [&str; 3] = ["--workspace", "--features", "outlast/schema"];
 
+/// The packages whose tests use the servers of the set-up. Others start their own, or need none.
+const USERS_OF_SERVERS: &[&str] = &["outlast", "outlast-chaos", "outlast-postgres", "throwaway"];
+
 /// The package that holds the examples.
 const EXAMPLES_PACKAGE: &str = "outlast-examples";
 
@@ -54,7 +57,7 @@ pub(crate) fn stages(root: &Path, request: &Request, report: &mut Report) -> Res
     if request.wants(Stage::Tidy) {
         report.stage(Stage::Tidy.name(), || tidy::check(root))?;
     }
-    let setup = report.stage("set-up", Setup::begin)?;
+    let setup = report.stage("set-up", || Setup::begin(request.servers()))?;
     if request.wants(Stage::Tests) {
         report.stage(Stage::Tests.name(), || tests(root, &setup, &request.arguments))?;
     }
@@ -105,10 +108,21 @@ fn examples(root: &Path, setup: &Setup) -> Result<()> {
 
 /// Whether the arguments say which packages to test, so that the whole workspace is not meant.
 fn chooses_packages(arguments: &[String]) -> bool {
-    let for_cargo = arguments.iter().take_while(|argument| *argument != "--");
-    for_cargo.into_iter().any(|argument| {
-        argument.starts_with("-p") || argument == "--package" || argument.starts_with("--package=")
-    })
+    !packages(arguments).is_empty()
+}
+
+/// The packages that the arguments choose.
+fn packages(arguments: &[String]) -> Vec<&str> {
+    let mut words = arguments.iter().map(String::as_str).take_while(|argument| *argument != "--");
+    let mut packages = Vec::new();
+    while let Some(word) = words.next() {
+        if word == "-p" || word == "--package" {
+            packages.push(words.next().unwrap_or_default());
+        } else if let Some(name) = word.strip_prefix("--package=").or_else(|| word.strip_prefix("-p")) {
+            packages.push(name);
+        }
+    }
+    packages
 }
 
 /// A part of the tests that can be run alone.
@@ -178,6 +192,14 @@ impl Request {
         }
     }
 
+    /// What the tests of this request need around them.
+    fn servers(&self) -> Servers {
+        let packages = packages(&self.arguments);
+        let used = packages.is_empty() || packages.iter().any(|name| USERS_OF_SERVERS.contains(name));
+        let tested = self.wants(Stage::Tests) || self.wants(Stage::Doctests);
+        if used && tested { Servers::All } else { Servers::None }
+    }
+
     fn wants(&self, stage: Stage) -> bool {
         match self.only {
             Some(only) => only == stage,
@@ -221,6 +243,20 @@ mod tests {
         ] {
             let error = parse(line).unwrap_err();
             assert!(matches!(error, Error::Usage(_)) && error.to_string().contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn servers_start_when_a_test_may_use_them() {
+        for (line, servers) in [
+            ("", Servers::All),
+            ("retry", Servers::All),
+            ("-p outlast-core -p outlast-postgres", Servers::All),
+            ("-p outlast-core retry", Servers::None),
+            ("--package=outlast-sqlite", Servers::None),
+            ("--only examples", Servers::None),
+        ] {
+            assert_eq!(parse(line).unwrap().servers(), servers, "{line}");
         }
     }
 

@@ -66,7 +66,9 @@ fn an_unknown_command_names_the_known_ones() {
     assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(
-        message.contains("unknown command `tset`; known are: test, sim, bench, chaos, soak, ci, tidy, help"),
+        message.contains(
+            "unknown command `tset`; known are: test, sim, bench, chaos, soak, ci, postgres, tidy, help"
+        ),
         "{message}"
     );
 }

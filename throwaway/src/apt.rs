@@ -1,0 +1,104 @@
+//! Packages of Debian, installed when root asks for them.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::account::is_root;
+use crate::error::{Error, Result};
+
+/// Whether packages can be installed here: as root, on Debian or what came of it.
+pub fn is_possible() -> bool {
+    is_debian() && is_root()
+}
+
+/// Whether packages come by `apt-get` here.
+pub fn is_debian() -> bool {
+    let mut apt = Command::new("apt-get");
+    apt.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Path::new("/etc/debian_version").exists() && apt.status().is_ok_and(|status| status.success())
+}
+
+/// Installs the packages, unless `present` says that they are there by now. What they bring is not
+/// started, and no database cluster is made.
+///
+/// # Errors
+///
+/// Names the command that failed. Whether the packages do what they should is for the caller to see.
+pub fn install(packages: &[&str], present: impl Fn() -> bool) -> Result<()> {
+    // Two processes that miss the same thing install it one after the other; the second finds it there.
+    let turn = File::open("/etc/debian_version");
+    if let Ok(turn) = &turn {
+        let _ = turn.lock();
+    }
+    if present() {
+        return Ok(());
+    }
+    let _quiet = [
+        Temporary::write("/usr/sbin/policy-rc.d", "#!/bin/sh\nexit 101\n"),
+        Temporary::write(
+            "/etc/postgresql-common/createcluster.d/outlast.conf",
+            "create_main_cluster = false\n",
+        ),
+    ];
+    run(apt().arg("update"))?;
+    run(apt().args(["install", "-y", "--no-install-recommends"]).args(packages))
+}
+
+fn apt() -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    // Somebody else's installation is waited for.
+    command.args(["-o", "DPkg::Lock::Timeout=300"]);
+    command
+}
+
+/// Runs the command to its end without input; what it says goes to the standard error.
+fn run(command: &mut Command) -> Result<()> {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let line = words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
+    eprintln!("    {line}");
+    // The standard output belongs to the program that needs the package.
+    match command.stdin(Stdio::null()).stdout(std::io::stderr()).status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Error::new(format!("`{line}` ended with {status}"))),
+        Err(error) => Err(Error::new(format!("`{line}` cannot be started: {error}"))),
+    }
+}
+
+/// A small file of the system that is there while this is. One that was there before stays as it is.
+#[derive(Debug)]
+struct Temporary {
+    file: PathBuf,
+}
+
+impl Temporary {
+    fn write(path: &str, text: &str) -> Option<Self> {
+        let file = PathBuf::from(path);
+        if file.exists() {
+            return None;
+        }
+        std::fs::create_dir_all(file.parent()?).ok()?;
+        let temporary = Self { file };
+        std::fs::write(&temporary.file, text).ok()?;
+        make_executable(&temporary.file);
+        Some(temporary)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.file);
+        // The folder too, unless something is in it.
+        let _ = self.file.parent().map(std::fs::remove_dir);
+    }
+}
+
+#[cfg(unix)]
+fn make_executable(file: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let _ = std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755));
+}
+
+#[cfg(not(unix))]
+fn make_executable(_: &Path) {}

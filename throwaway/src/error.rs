@@ -1,0 +1,24 @@
+//! Why a server is not there.
+
+use std::fmt;
+
+/// The result of anything about a server.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a server is not there, with the remedy or with what the server itself said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(String);
+
+impl Error {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,114 @@
+//! pgbouncer in front of a server: many clients share a few connections, transaction by transaction.
+
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::account::Account;
+use crate::address::Address;
+use crate::apt;
+use crate::error::{Error, Result};
+use crate::folder::Folder;
+use crate::guard::Guarded;
+use crate::patience::wait_for;
+use crate::{port, programs};
+
+/// How long it may take to listen.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A pgbouncer in front of a server. It ends when this is dropped and also when the process dies.
+#[derive(Debug)]
+pub struct Pgbouncer {
+    _process: Guarded,
+    _folder: Folder,
+    address: Address,
+}
+
+impl Pgbouncer {
+    /// The URL of the server by way of the pgbouncer.
+    pub fn url(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Where the pgbouncer is. Its database `pgbouncer` is a console for the server's superuser.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+}
+
+/// Starts a pgbouncer in transaction mode in front of the server at this URL.
+///
+/// # Errors
+///
+/// When the program is missing, with the remedy; or with what it said when it failed.
+pub fn pgbouncer(url: &str) -> Result<Pgbouncer> {
+    let program = find()?;
+    let server: Address = url.parse()?;
+    let account = Account::choose()?;
+    let folder = Folder::make(&std::env::temp_dir(), "pgbouncer", account)?;
+    let address = server.through(port::free()?);
+    let configuration = write(&folder, account, "pgbouncer.ini", &configuration(&server, address.port))?;
+    write(&folder, account, "users", &format!("\"{}\" \"{}\"\n", server.user, server.password))?;
+    let log = folder.path().join("pgbouncer.log");
+    let arguments = [configuration.display().to_string()];
+    let mut process = Guarded::spawn(&program, &arguments, account, folder.path(), &log)?;
+    let ready = wait_for(START_PATIENCE, || {
+        let listens = TcpStream::connect((Ipv4Addr::LOCALHOST, address.port)).is_ok();
+        (listens || process.ended().is_some()).then_some(listens)
+    });
+    if ready != Some(true) {
+        let said = std::fs::read_to_string(&log).unwrap_or_default();
+        return Err(Error::new(format!("pgbouncer does not start; it said:\n{}", said.trim_end())));
+    }
+    Ok(Pgbouncer { _process: process, _folder: folder, address })
+}
+
+/// Makes sure that the program is here: root on Debian installs it when it is missing.
+///
+/// # Errors
+///
+/// When it is missing and cannot be installed, with what to do.
+pub fn require() -> Result<()> {
+    if find().is_err() && apt::is_possible() {
+        eprintln!("    no pgbouncer: installing it");
+        apt::install(&["pgbouncer"], || find().is_ok())?;
+    }
+    find().map(drop)
+}
+
+fn find() -> Result<PathBuf> {
+    programs::on_path("pgbouncer").ok_or_else(|| {
+        let remedy = match std::env::consts::OS {
+            "macos" => "run `brew install pgbouncer`",
+            "linux" if apt::is_debian() => "run `sudo apt-get update && sudo apt-get install -y pgbouncer`",
+            _ => "install it with your system's package manager",
+        };
+        Error::new(format!("there is no pgbouncer on this machine; {remedy}"))
+    })
+}
+
+fn configuration(server: &Address, port: u16) -> String {
+    let Address { host, port: behind, user, .. } = server;
+    format!(
+        "[databases]\n\
+         * = host={host} port={behind}\n\
+         [pgbouncer]\n\
+         listen_addr = 127.0.0.1\n\
+         listen_port = {port}\n\
+         unix_socket_dir =\n\
+         auth_type = plain\n\
+         auth_file = users\n\
+         admin_users = {user}\n\
+         pool_mode = transaction\n\
+         default_pool_size = 20\n\
+         max_client_conn = 400\n"
+    )
+}
+
+fn write(folder: &Folder, account: Account, name: &str, text: &str) -> Result<PathBuf> {
+    let file: PathBuf = Path::join(folder.path(), name);
+    let written = std::fs::write(&file, text);
+    written.map_err(|error| Error::new(format!("`{}` cannot be written: {error}", file.display())))?;
+    account.own(&file)?;
+    Ok(file)
+}

@@ -1,0 +1,180 @@
+//! Servers as their callers see them.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+
+use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use throwaway::{Address, Postgres, pgbouncer};
+
+fn start() -> Postgres {
+    Postgres::builder().quick().start().unwrap()
+}
+
+fn psql(programs: &Path, url: &str, sql: &str) -> Command {
+    let mut command = Command::new(programs.join("psql"));
+    command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, url]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn try_ask(server: &Postgres, url: &str, sql: &str) -> Result<String, String> {
+    let output = psql(server.programs(), url, sql).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+fn ask(server: &Postgres, sql: &str) -> String {
+    try_ask(server, &server.url(), sql).unwrap()
+}
+
+#[test]
+fn a_server_lets_in_who_has_the_password() {
+    let server = start();
+    assert_eq!(ask(&server, "SELECT usesuper FROM pg_user WHERE usename = current_user"), "t");
+    assert_eq!(ask(&server, "SHOW listen_addresses"), "127.0.0.1");
+    assert_eq!(ask(&server, "SHOW unix_socket_directories"), server.folder().display().to_string());
+    let wrong = Address { password: "guess".into(), ..server.address().clone() };
+    let refusal = try_ask(&server, &wrong.to_string(), "SELECT 1").unwrap_err();
+    assert!(refusal.contains("password authentication failed"), "{refusal}");
+    let Address { port, user, database, .. } = server.address();
+    let socket = format!("postgres://{user}@/{database}?host={}&port={port}", server.folder().display());
+    let output = psql(server.programs(), &socket, "SELECT 1").env("PGPASSWORD", "guess").output().unwrap();
+    assert!(!output.status.success(), "the socket is no way round the password");
+}
+
+#[test]
+fn a_server_does_not_run_as_root_and_its_data_is_its_own() {
+    let server = start();
+    let owner = std::fs::metadata(server.folder()).unwrap();
+    assert_ne!(owner.uid(), 0);
+    assert_eq!(owner.mode() & 0o777, 0o700);
+    let pid = server.pid().unwrap();
+    assert_eq!(
+        ask(&server, "SELECT pg_read_file('postmaster.pid')").lines().next().unwrap(),
+        pid.to_string()
+    );
+}
+
+#[test]
+fn settings_are_the_callers_and_the_default_is_durable() {
+    let server = Postgres::builder().setting("max_connections", "23").start().unwrap();
+    assert_eq!(ask(&server, "SHOW max_connections"), "23");
+    for setting in ["fsync", "synchronous_commit", "full_page_writes"] {
+        assert_eq!(ask(&server, &format!("SHOW {setting}")), "on", "{setting}");
+    }
+    assert_eq!(ask(&start(), "SHOW fsync"), "off");
+}
+
+#[test]
+fn a_setting_that_makes_no_sense_is_told_in_the_servers_own_words() {
+    let error = Postgres::builder().setting("fsync", "perhaps").start().unwrap_err().to_string();
+    assert!(error.contains("Postgres ended with") && error.contains("\"fsync\""), "{error}");
+}
+
+#[test]
+fn what_was_committed_survives_a_crash_and_a_stop() {
+    let mut server = start();
+    let url = server.url();
+    ask(&server, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)");
+    server.kill().unwrap();
+    assert!(server.pid().is_none() && try_ask(&server, &url, "SELECT 1").is_err());
+    server.start().unwrap();
+    assert_eq!(server.url(), url);
+    assert!(server.log().contains("not properly shut down"), "{}", server.log());
+    ask(&server, "INSERT INTO kept VALUES (2)");
+    server.stop().unwrap();
+    assert!(try_ask(&server, &url, "SELECT 1").is_err());
+    server.start().unwrap();
+    assert!(!server.log().rsplit("starting PostgreSQL").next().unwrap().contains("not properly shut down"));
+    assert_eq!(ask(&server, "SELECT sum(n) FROM kept"), "3");
+    // Asked twice, nothing happens.
+    let pid = server.pid();
+    server.start().unwrap();
+    assert_eq!(server.pid(), pid);
+}
+
+#[test]
+fn clients_at_work_hinder_neither_crash_nor_stop() {
+    let mut server = start();
+    for life in 1..=4 {
+        let mut clients: Vec<_> = (0..4)
+            .map(|_| psql(server.programs(), &server.url(), "SELECT pg_sleep(1000)").spawn().unwrap())
+            .collect();
+        wait_until(|| {
+            ask(&server, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(1000)%'") == "5"
+        });
+        if life % 2 == 0 {
+            server.stop().unwrap()
+        } else {
+            server.kill().unwrap()
+        }
+        server.start().unwrap();
+        assert_eq!(ask(&server, "SELECT 1"), "1");
+        for client in &mut clients {
+            assert!(!client.wait().unwrap().success());
+        }
+    }
+}
+
+#[test]
+fn a_dropped_server_is_gone_with_its_folder() {
+    for crashed in [false, true] {
+        let mut server = start();
+        let (address, folder) = (server.address().clone(), server.folder().to_path_buf());
+        assert!(folder.exists() && TcpStream::connect((&*address.host, address.port)).is_ok());
+        if crashed {
+            server.kill().unwrap();
+        }
+        drop(server);
+        assert!(TcpStream::connect((&*address.host, address.port)).is_err());
+        wait_until(|| !folder.exists());
+    }
+}
+
+#[test]
+fn servers_beside_each_other_do_not_meet() {
+    let (first, second) = (start(), start());
+    ask(&first, "CREATE TABLE here (n int)");
+    assert_ne!(first.url(), second.url());
+    assert!(try_ask(&second, &second.url(), "SELECT * FROM here").unwrap_err().contains("does not exist"));
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told() {
+    let error = Postgres::builder().within("/proc/no-such-place").start().unwrap_err().to_string();
+    assert!(error.contains("no folder for postgres can be made in `/proc/no-such-place`"), "{error}");
+}
+
+#[test]
+fn tests_share_one_server_in_a_process() {
+    let url = throwaway::postgres::for_tests();
+    assert!(std::ptr::eq(url, throwaway::postgres::for_tests()));
+    assert!(url.parse::<Address>().is_ok(), "{url}");
+}
+
+#[test]
+fn a_pgbouncer_in_front_shares_connections_by_transaction() {
+    let server = start();
+    let bouncer = pgbouncer(&server.url()).unwrap();
+    assert_ne!(bouncer.url(), server.url());
+    assert_eq!(try_ask(&server, &bouncer.url(), "SELECT 1").unwrap(), "1");
+    // Two clients one after the other have one connection behind.
+    let backend = || try_ask(&server, &bouncer.url(), "SELECT pg_backend_pid()").unwrap();
+    assert_eq!(backend(), backend());
+    let console = Address { database: "pgbouncer".into(), ..bouncer.address().clone() };
+    let settings = try_ask(&server, &console.to_string(), "SHOW CONFIG").unwrap();
+    assert!(settings.contains("pool_mode|transaction"), "{settings}");
+}
+
+#[allow(clippy::disallowed_methods, reason = "a process outside lives in real time")]
+fn wait_until(condition: impl Fn() -> bool) {
+    let begin = std::time::Instant::now();
+    while !condition() {
+        assert!(begin.elapsed().as_secs() < 60, "waited for a minute in vain");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
