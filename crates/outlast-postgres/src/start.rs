@@ -53,8 +53,8 @@ impl NewRuns {
         self.born.push(millis_of(start.run));
         self.workflows.push(stored(&start.workflow).into_owned());
         self.versions.push(i64::from(start.version));
-        self.queues.push("default".into());
-        self.priorities.push(0);
+        self.queues.push(stored(&start.queue).into_owned());
+        self.priorities.push(i16::from(start.priority));
         self.keys.push(key.map(|key| stored(&key.text).into_owned()));
         self.digests.push(key.map(|key| format!("{:032x}", key.digest)));
         self.windows.push(key.and_then(|key| key.window).map(micros));
