@@ -14,6 +14,7 @@ use crate::error::Error;
 /// |---|---|
 /// | `memory:` | runs live as long as the returned world |
 /// | `sqlite:shop.db`, `sqlite:/var/lib/shop.db` | runs live in one file; `?sync=normal` trades the last commits before a power cut for speed |
+/// | `postgres://user@host/database` | runs live in a schema of a Postgres database, for any number of processes; `?schema=` names it, `?pool=` says how many connections there are; needs the feature `postgres` |
 ///
 /// # Errors
 ///
@@ -43,7 +44,16 @@ pub async fn open_with_clock(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn
         Some(("sqlite", _)) => {
             Err(Error::invalid(format!("`{url}` needs the feature `sqlite` of the crate `outlast`")))
         }
-        _ => Err(Error::invalid(format!("`{url}` is not a world; write `memory:` or `sqlite:shop.db`"))),
+        #[cfg(feature = "postgres")]
+        Some(("postgres" | "postgresql", _)) => open_postgres(url, clock).await,
+        #[cfg(not(feature = "postgres"))]
+        Some(("postgres" | "postgresql", _)) => {
+            // Without the URL, which may have a password.
+            Err(Error::invalid("`postgres:` needs the feature `postgres` of the crate `outlast`"))
+        }
+        _ => Err(Error::invalid(format!(
+            "`{url}` is not a world; write `memory:`, `sqlite:shop.db` or `postgres://user@host/database`"
+        ))),
     }
 }
 
@@ -51,4 +61,10 @@ pub async fn open_with_clock(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn
 fn open_sqlite(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn World>, Error> {
     let world = outlast_sqlite::SqliteWorld::open(url, outlast_sqlite::SqliteOptions::new(clock))?;
     Ok(Arc::new(world))
+}
+
+#[cfg(feature = "postgres")]
+async fn open_postgres(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn World>, Error> {
+    let options = outlast_postgres::PostgresOptions::new().clock(clock);
+    Ok(Arc::new(outlast_postgres::PostgresWorld::open(url, options).await?))
 }

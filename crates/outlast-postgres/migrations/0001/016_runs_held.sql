@@ -1,0 +1,2 @@
+-- What a session holds.
+CREATE INDEX runs_held ON {schema}.runs (owner, id) WHERE owner IS NOT NULL

@@ -1,0 +1,7 @@
+-- What runs can be found by.
+CREATE TABLE {schema}.tags (
+    run   text COLLATE "C" NOT NULL,
+    name  text COLLATE "C" NOT NULL,
+    value text COLLATE "C" NOT NULL,
+    CONSTRAINT tags_pkey PRIMARY KEY (run, name)
+)

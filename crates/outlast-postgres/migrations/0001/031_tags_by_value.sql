@@ -1,0 +1,2 @@
+-- Lists by tag.
+CREATE INDEX tags_by_value ON {schema}.tags (name, value, run)

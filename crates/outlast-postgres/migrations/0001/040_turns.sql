@@ -1,0 +1,12 @@
+-- Histories, one row per turn: `seq` is the number of its first event, `next_seq` that of the next turn's.
+-- Two turns cannot begin with the same event, whoever tries.
+CREATE TABLE {schema}.turns (
+    run      text COLLATE "C" NOT NULL,
+    seq      bigint NOT NULL,
+    next_seq bigint NOT NULL,
+    id       text COLLATE "C" NOT NULL,
+    at       bigint NOT NULL,
+    build    text   NOT NULL,
+    events   text   NOT NULL,
+    CONSTRAINT turns_pkey PRIMARY KEY (run, seq)
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)

@@ -1,0 +1,30 @@
+-- Forgets the runs behind one, in order of their ids, that ended before a moment; so many are looked at. What
+-- is too much for one statement is left over, to be swept away.
+CREATE FUNCTION {schema}.prune(before_ bigint, after_ text, limit_ integer, rows_ integer)
+RETURNS TABLE (runs bigint, next text, has_leftovers boolean) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    part_ record;
+    gone_ record;
+BEGIN
+    SELECT array_agg(p.id::text ORDER BY p.id) FILTER (WHERE p.ended_at < before_) AS old, max(p.id) AS last, count(*) AS n
+    INTO part_
+    FROM (SELECT r.id, r.ended_at FROM {schema}.runs r WHERE r.id > after_ ORDER BY r.id LIMIT limit_) p;
+    runs := 0;
+    next := CASE WHEN part_.n = limit_ THEN part_.last END;
+    IF part_.old IS NOT NULL THEN
+        DELETE FROM {schema}.tags t WHERE t.run = ANY (part_.old);
+        WITH gone AS (DELETE FROM {schema}.runs r WHERE r.id = ANY (part_.old) AND r.ended_at < before_ RETURNING r.status)
+        SELECT array_agg(g.status::text) AS statuses, array_agg(-1::bigint) AS changes, count(*) AS n INTO gone_ FROM gone g;
+        runs := gone_.n;
+        IF NOT {schema}.sweep(part_.old, rows_) THEN
+            INSERT INTO {schema}.leftovers (run) SELECT unnest(part_.old) ON CONFLICT DO NOTHING;
+        END IF;
+        IF gone_.n > 0 THEN
+            PERFORM {schema}.count(gone_.statuses, gone_.changes);
+        END IF;
+    END IF;
+    has_leftovers := EXISTS (SELECT 1 FROM {schema}.leftovers);
+    RETURN NEXT;
+END
+$$

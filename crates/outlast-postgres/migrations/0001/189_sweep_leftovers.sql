@@ -1,0 +1,16 @@
+-- Sweeps away a part of what is left of forgotten runs. Answers whether there is more.
+CREATE FUNCTION {schema}.sweep_leftovers(rows_ integer) RETURNS boolean LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    runs_ text[];
+BEGIN
+    SELECT array_agg(l.run::text) INTO runs_ FROM (SELECT run FROM {schema}.leftovers ORDER BY run LIMIT 100) l;
+    IF runs_ IS NULL THEN
+        RETURN false;
+    END IF;
+    IF {schema}.sweep(runs_, rows_) THEN
+        DELETE FROM {schema}.leftovers l WHERE l.run = ANY (runs_);
+    END IF;
+    RETURN EXISTS (SELECT 1 FROM {schema}.leftovers);
+END
+$$

@@ -1,0 +1,3 @@
+-- Renews a session. No row means that it is gone.
+SELECT held, moment FROM {schema}.beat(
+    $1, $2, $3)

@@ -1,0 +1,2 @@
+-- The world's clock.
+SELECT {schema}.clock()

@@ -1,0 +1,6 @@
+-- The runs of a session with their last turns; the history may be ahead of the row.
+SELECT r.id, CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END, greatest(last.next_seq, r.next_seq)
+FROM {schema}.runs r
+LEFT JOIN LATERAL (SELECT t.id, t.next_seq FROM {schema}.turns t WHERE t.run = r.id ORDER BY t.seq DESC LIMIT 1) last ON true
+WHERE r.owner = $1
+ORDER BY r.id

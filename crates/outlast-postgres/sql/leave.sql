@@ -1,0 +1,2 @@
+-- Ends a session.
+SELECT {schema}.leave($1, $2)

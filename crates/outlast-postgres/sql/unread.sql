@@ -1,0 +1,6 @@
+-- The unread messages of the runs of a session.
+SELECT i.position, i.id, i.at, i.kind, i.name, i.op, i.outcome, i.codec, i.body, i.raw, i.headers, i.run
+FROM {schema}.runs r
+CROSS JOIN LATERAL (SELECT * FROM {schema}.inbox i WHERE i.run = r.id AND i.position > r.consumed ORDER BY i.position LIMIT $2) i
+WHERE r.owner = $1 AND r.sent > r.consumed
+ORDER BY i.run, i.position

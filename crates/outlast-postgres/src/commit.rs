@@ -1,0 +1,231 @@
+//! Committing turns: the fence, the history, and what becomes of the run.
+//!
+//! Turns that concern their own runs alone are one statement for all of them; the others are a statement each,
+//! in their order.
+
+use std::collections::HashSet;
+
+use outlast_core::refusal::{key_taken, session_gone};
+use outlast_core::turn::From;
+use outlast_core::{Committed, Ended, Outcome, RunId, SessionId, Started, Then, Turn, WorldError};
+use tokio_postgres::Row;
+
+use crate::beyond::{NewBeyond, commit_beyond};
+use crate::clock::Time;
+use crate::error::{corrupt, is_about_data};
+use crate::message::Values1;
+use crate::row::{Damaged, get, maybe_text, moment};
+use crate::start::STATEMENT_BYTES_MAX;
+use crate::store::{Failed, Store};
+use crate::told::News;
+use crate::turn::{Turns, check, fenced, invalid, reaches_beyond};
+
+/// How often a turn is looked at again that another try of its own overtook.
+const AGAIN_MAX: usize = 10;
+
+type Answer = Result<Committed, WorldError>;
+
+/// A commit under way.
+pub(crate) struct Commit<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) time: &'a Time,
+    pub(crate) session: SessionId,
+    pub(crate) turns: &'a [Turn],
+    pub(crate) answers: Vec<Answer>,
+    pub(crate) news: News,
+    refusals: Vec<Option<WorldError>>,
+}
+
+impl<'a> Commit<'a> {
+    pub(crate) fn new(store: &'a Store, time: &'a Time, session: SessionId, turns: &'a [Turn]) -> Self {
+        let refusals: Vec<_> = turns.iter().map(|turn| check(turn).err()).collect();
+        let answers = vec![Ok(Committed::Done); turns.len()];
+        Self { store, time, session, turns, answers, news: News::default(), refusals }
+    }
+
+    /// Commits all of them; refuses when the whole call came to nothing.
+    pub(crate) async fn run(&mut self) -> Result<(), WorldError> {
+        let mut next = 0;
+        while next < self.turns.len() {
+            if reaches_beyond(&self.turns[next]) {
+                self.alone(next).await?;
+                next += 1;
+            } else {
+                let part = self.part(next);
+                next = part.end;
+                self.together(part.collect()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns from this one on that can be one statement: each of another run, and not too large.
+    fn part(&self, first: usize) -> std::ops::Range<usize> {
+        let (mut runs, mut bytes) = (HashSet::<RunId>::new(), 0);
+        let fits = |turn: &&Turn| {
+            bytes += turn.events.len() * 64;
+            !reaches_beyond(turn) && runs.insert(turn.run) && bytes < STATEMENT_BYTES_MAX
+        };
+        let length = self.turns[first..].iter().take_while(fits).count();
+        first..first + length.max(1)
+    }
+
+    /// Commits turns by one statement. If Postgres refuses what one of them says, each is tried alone.
+    async fn together(&mut self, mut part: Vec<usize>) -> Result<(), WorldError> {
+        for _ in 0..AGAIN_MAX {
+            let mut columns = Turns::default();
+            for &index in &part {
+                columns.add(&self.turns[index], self.refusals[index].as_ref());
+            }
+            let (session, at) = (self.session.to_string(), self.time.at());
+            let mut values: Vec<Values1<'_>> = vec![&session, &at];
+            values.extend(columns.values());
+            let answered = self.store.try_call(&self.store.sql.commit, &values).await;
+            let rows = match answered {
+                Ok(rows) => rows,
+                Err(failed) => return self.not_together(part, &failed).await,
+            };
+            part = self.read(&part, &rows)?;
+            if part.is_empty() {
+                return Ok(());
+            }
+        }
+        let error = self.overtaken();
+        part.into_iter().for_each(|index| self.answers[index] = Err(error.clone()));
+        Ok(())
+    }
+
+    async fn not_together(&mut self, part: Vec<usize>, failed: &Failed) -> Result<(), WorldError> {
+        let is_data = matches!(failed, Failed::Refused(error) if is_about_data(error));
+        if is_data && part.len() > 1 {
+            for index in part {
+                Box::pin(self.together(vec![index])).await?;
+            }
+            return Ok(());
+        }
+        let error = self.store.world_error(failed);
+        if part.len() == self.turns.len() {
+            return Err(error);
+        }
+        part.into_iter().for_each(|index| self.answers[index] = Err(error.clone()));
+        Ok(())
+    }
+
+    /// Commits a turn that does something beyond its own run.
+    async fn alone(&mut self, index: usize) -> Result<(), WorldError> {
+        let turn = &self.turns[index];
+        let new = match NewBeyond::encode(turn, self.refusals[index].as_ref()) {
+            Ok(new) => new,
+            Err(error) => {
+                self.answers[index] = Err(error);
+                return Ok(());
+            }
+        };
+        match commit_beyond(self.store, self.time, self.session, &new).await {
+            Ok(rows) => {
+                let again = self.read(&[index], &rows)?;
+                if again.is_empty() {
+                    self.news.rings |= self.answers[index].is_ok() && new.rings();
+                } else {
+                    self.answers[index] = Err(self.overtaken());
+                }
+            }
+            Err(failed) => {
+                let error = self.store.world_error(&failed);
+                if self.turns.len() == 1 {
+                    return Err(error);
+                }
+                self.answers[index] = Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn overtaken(&self) -> WorldError {
+        WorldError::Unavailable(format!(
+            "another commit at `{}` was in the way again and again; try again",
+            self.store.place
+        ))
+    }
+
+    /// Takes the answers for turns; answers those that must be tried again.
+    fn read(&mut self, part: &[usize], rows: &[Row]) -> Result<Vec<usize>, WorldError> {
+        let mut again = Vec::new();
+        let mut refused: HashSet<usize> = HashSet::new();
+        for row in rows {
+            let (nth, code) = self.told(row).map_err(|why| corrupt(&self.store.place, &why))?;
+            if code == "gone" {
+                part.iter().for_each(|index| self.answers[*index] = Err(session_gone(self.session)));
+                return Ok(Vec::new());
+            }
+            let Some(&index) = nth.checked_sub(1).and_then(|nth| part.get(nth)) else { continue };
+            if code == "again" {
+                again.push(index);
+                refused.insert(index);
+                continue;
+            }
+            let detail = maybe_text(row, 2).map_err(|why| corrupt(&self.store.place, &why))?;
+            self.answers[index] = self.answer(index, &code, detail.as_deref().unwrap_or_default());
+            if !matches!(self.answers[index], Ok(Committed::Done)) {
+                refused.insert(index);
+            }
+        }
+        for &index in part.iter().filter(|index| !refused.contains(index)) {
+            let turn = &self.turns[index];
+            if let (Then::End(_), Some(outcome)) =
+                (&turn.then, turn.events.last().and_then(Outcome::of_final))
+            {
+                self.news.ended.push(Ended { run: turn.run, outcome });
+            }
+        }
+        Ok(again)
+    }
+
+    fn told(&mut self, row: &Row) -> Result<(usize, String), Damaged> {
+        let nth: i32 = get(row, 0)?;
+        let code: &str = get(row, 1)?;
+        if code == "now" {
+            self.time.learn(moment(row, 3)?);
+            self.news.rings |= get::<bool>(row, 4)?;
+        }
+        Ok((usize::try_from(nth).unwrap_or(0), code.to_owned()))
+    }
+
+    /// The answer to a turn that is not simply done.
+    fn answer(&self, index: usize, code: &str, detail: &str) -> Answer {
+        let turn = &self.turns[index];
+        Err(match code {
+            "done" => return Ok(Committed::Done),
+            "existed" => return Ok(Committed::Existed(Started { run: turn.run, is_new: true })),
+            "other" | "taken" => return self.existing(turn, code, detail),
+            "none" => fenced(turn, "there is no such run"),
+            "owner" if detail.is_empty() => fenced(turn, "nobody holds it"),
+            "owner" => fenced(turn, &format!("session {detail} holds it")),
+            "from" => {
+                let from = if let From::Turn(from) = &turn.from { from.to_string() } else { String::new() };
+                fenced(turn, &format!("it was computed from {from}, the last turn is {detail}"))
+            }
+            "seq" => invalid(turn, &format!("it begins with event {}, the next one is {detail}", turn.seq)),
+            "less" => invalid(turn, "it consumed less than the turn before"),
+            "more" => invalid(turn, "it consumed more messages than were sent"),
+            "missed" => {
+                let until = turn.fired_until.unwrap_or(turn.at);
+                WorldError::Conflict(format!(
+                    "run {} fired a timer of {until} and has not read a message from before; read its inbox first",
+                    turn.run
+                ))
+            }
+            _ => self.refusals[index].clone().unwrap_or_else(|| invalid(turn, "it is refused")),
+        })
+    }
+
+    /// A start's key names another run.
+    fn existing(&self, turn: &Turn, code: &str, detail: &str) -> Answer {
+        let (run, workflow) = detail.split_once(' ').unwrap_or((detail, ""));
+        let run: RunId = run.parse().map_err(|error| corrupt(&self.store.place, &error))?;
+        match &turn.from {
+            From::Start(start) if code == "taken" => Err(key_taken(start, run, workflow)),
+            _ => Ok(Committed::Existed(Started { run, is_new: false })),
+        }
+    }
+}

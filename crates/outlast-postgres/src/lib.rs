@@ -1,0 +1,57 @@
+//! The world of Outlast on Postgres: any number of workers, in any number of processes.
+//!
+//! ```no_run
+//! use outlast_core::WorldError;
+//! use outlast_postgres::{PostgresOptions, PostgresWorld};
+//!
+//! async fn open_shop() -> Result<PostgresWorld, WorldError> {
+//!     PostgresWorld::open("postgres://shop@db.example/shop", PostgresOptions::new()).await
+//! }
+//! ```
+//!
+//! All tables and functions are in a schema of their own, `outlast` unless the URL says otherwise. Histories
+//! can be read with any tool: `SELECT * FROM outlast.events WHERE run = 'run_…' ORDER BY seq`.
+//!
+//! Every change is one statement, so that a process that stops in the middle of anything holds nothing.
+
+mod world;
+
+mod options;
+mod url;
+
+mod beyond;
+mod commit;
+mod start;
+mod turn;
+
+mod claim;
+mod prune;
+mod send;
+mod session;
+
+mod ends;
+mod list;
+mod page;
+mod skew;
+
+mod side;
+mod told;
+
+mod clock;
+mod connect;
+mod error;
+mod home;
+mod message;
+mod migrate;
+mod row;
+mod sql;
+mod store;
+mod text;
+mod tls;
+
+pub use migrate::migrate;
+pub use options::{Migrate, PostgresOptions};
+pub use world::PostgresWorld;
+
+/// The pool that [`PostgresWorld::on_pool`] takes, as its crate has it.
+pub use deadpool_postgres;

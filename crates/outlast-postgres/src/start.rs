@@ -1,0 +1,189 @@
+//! Starting runs: the row, the first turn and the key, or the run that was there before.
+
+use outlast_core::event::FORMAT;
+use outlast_core::limits::PAYLOAD_BYTES_MAX;
+use outlast_core::refusal::{check_start, key_taken};
+use outlast_core::{Event, RunId, Start, Started, Timestamp, WorldError};
+
+use crate::clock::Time;
+use crate::error::{corrupt, is_about_data};
+use crate::message::Values1;
+use crate::row::{get, micros, moment, text, word};
+use crate::skew::millis_of;
+use crate::store::{Failed, Store};
+use crate::text::stored;
+
+/// The format of what is written.
+pub(crate) const FORMAT_STORED: i32 = FORMAT as i32;
+
+/// How many bytes of events one statement carries; more go in several.
+pub(crate) const STATEMENT_BYTES_MAX: usize = 16 * PAYLOAD_BYTES_MAX;
+
+/// Starts, column by column.
+#[derive(Debug, Default)]
+pub(crate) struct NewRuns {
+    pub(crate) runs: Vec<String>,
+    pub(crate) turns: Vec<String>,
+    pub(crate) born: Vec<i64>,
+    pub(crate) workflows: Vec<String>,
+    pub(crate) versions: Vec<i64>,
+    pub(crate) queues: Vec<String>,
+    pub(crate) priorities: Vec<i16>,
+    pub(crate) keys: Vec<Option<String>>,
+    pub(crate) digests: Vec<Option<String>>,
+    pub(crate) windows: Vec<Option<i64>>,
+    pub(crate) events: Vec<String>,
+    pub(crate) parents: Vec<Option<String>>,
+    pub(crate) parent_ops: Vec<Option<i64>>,
+    pub(crate) parent_awaits: Vec<Option<bool>>,
+    pub(crate) roots: Vec<Option<String>>,
+    pub(crate) not_before: Vec<Option<i64>>,
+    pub(crate) deadlines: Vec<Option<i64>>,
+    pub(crate) tag_of: Vec<i32>,
+    pub(crate) tag_names: Vec<String>,
+    pub(crate) tag_values: Vec<String>,
+}
+
+impl NewRuns {
+    /// Adds a start.
+    pub(crate) fn add(&mut self, start: &Start) {
+        let (key, parent) = (start.key.as_ref(), start.parent.as_ref());
+        self.runs.push(start.run.to_string());
+        self.turns.push(start.turn.to_string());
+        self.born.push(millis_of(start.run));
+        self.workflows.push(stored(&start.workflow).into_owned());
+        self.versions.push(i64::from(start.version));
+        self.queues.push("default".into());
+        self.priorities.push(0);
+        self.keys.push(key.map(|key| stored(&key.text).into_owned()));
+        self.digests.push(key.map(|key| format!("{:032x}", key.digest)));
+        self.windows.push(key.and_then(|key| key.window).map(micros));
+        let mut events = String::new();
+        Event::write_all(&[start.event()], &mut events);
+        self.events.push(events);
+        self.parents.push(parent.map(|parent| parent.run.to_string()));
+        self.parent_ops.push(parent.map(|parent| i64::from(parent.op.0)));
+        self.parent_awaits.push(parent.map(|parent| parent.awaits));
+        self.roots.push(parent.map(|parent| parent.root.to_string()));
+        self.not_before.push(start.not_before.map(Timestamp::as_micros));
+        self.deadlines.push(start.deadline.map(Timestamp::as_micros));
+        for (name, value) in &start.tags {
+            self.tag_of.push(self.runs.len() as i32);
+            self.tag_names.push(stored(name).into_owned());
+            self.tag_values.push(stored(value).into_owned());
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.events.last().map_or(0, String::len)
+    }
+
+    fn values(&self) -> [Values1<'_>; 20] {
+        [
+            &self.runs,
+            &self.turns,
+            &self.born,
+            &self.workflows,
+            &self.versions,
+            &self.queues,
+            &self.priorities,
+            &self.keys,
+            &self.digests,
+            &self.windows,
+            &self.events,
+            &self.parents,
+            &self.parent_ops,
+            &self.parent_awaits,
+            &self.roots,
+            &self.not_before,
+            &self.deadlines,
+            &self.tag_of,
+            &self.tag_names,
+            &self.tag_values,
+        ]
+    }
+}
+
+/// Starts runs that nobody holds.
+pub(crate) async fn start(
+    store: &Store,
+    time: &Time,
+    starts: &[Start],
+) -> Result<Vec<Result<Started, WorldError>>, WorldError> {
+    let mut answers: Vec<Result<Started, WorldError>> = starts
+        .iter()
+        .map(|start| check_start(start).map(|()| Started { run: start.run, is_new: true }))
+        .collect();
+    let mut rest: Vec<usize> = (0..starts.len()).filter(|index| answers[*index].is_ok()).collect();
+    rest.reverse();
+    while !rest.is_empty() {
+        let (mut new, mut part, mut bytes) = (NewRuns::default(), Vec::new(), 0);
+        while bytes < STATEMENT_BYTES_MAX
+            && let Some(index) = rest.pop()
+        {
+            new.add(&starts[index]);
+            bytes += new.bytes();
+            part.push(index);
+        }
+        match start_part(store, time, &new).await {
+            Ok(told) => {
+                for (nth, answer) in told {
+                    let Some(&index) = part.get(nth) else { continue };
+                    answers[index] = answer.resolve(&starts[index]);
+                }
+            }
+            // One of them cannot be stored: which one, is found by trying each alone.
+            Err(Failed::Refused(error)) if is_about_data(&error) && part.len() > 1 => {
+                for index in part {
+                    answers[index] = Box::pin(start(store, time, &starts[index..=index])).await?.remove(0);
+                }
+            }
+            Err(failed) if part.len() == starts.len() => return Err(store.world_error(&failed)),
+            Err(failed) => {
+                let error = store.world_error(&failed);
+                part.into_iter().for_each(|index| answers[index] = Err(error.clone()));
+            }
+        }
+    }
+    Ok(answers)
+}
+
+/// A run that was there already, by a start's key.
+#[derive(Debug)]
+pub(crate) struct Existing {
+    pub(crate) run: RunId,
+    pub(crate) workflow: String,
+    /// Whether the start asks for the same.
+    pub(crate) is_same: bool,
+}
+
+impl Existing {
+    pub(crate) fn resolve(self, start: &Start) -> Result<Started, WorldError> {
+        if self.is_same {
+            return Ok(Started { run: self.run, is_new: false });
+        }
+        Err(key_taken(start, self.run, &self.workflow))
+    }
+}
+
+async fn start_part(store: &Store, time: &Time, new: &NewRuns) -> Result<Vec<(usize, Existing)>, Failed> {
+    let at = time.at();
+    let mut values: Vec<Values1<'_>> = vec![&at, &FORMAT_STORED];
+    values.extend(new.values());
+    let rows = store.try_call(&store.sql.start, &values).await?;
+    let mut existing = Vec::new();
+    for row in &rows {
+        let read = || {
+            let nth: i32 = get(row, 0)?;
+            if nth == 0 {
+                time.learn(moment(row, 4)?);
+                return Ok(None);
+            }
+            let is_same = get::<&str>(row, 1)? == "other";
+            Ok(Some((nth as usize - 1, Existing { run: word(row, 2)?, workflow: text(row, 3)?, is_same })))
+        };
+        let read: Result<_, crate::row::Damaged> = read();
+        existing.extend(read.map_err(|why| Failed::Corrupt(corrupt(&store.place, &why)))?);
+    }
+    Ok(existing)
+}

@@ -1,0 +1,113 @@
+//! Statements on their way to Postgres and back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{Object, Pool, PoolError};
+use outlast_core::WorldError;
+use tokio::runtime::Handle;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
+
+use crate::error::{is_overtaken, of_postgres};
+use crate::home::within;
+use crate::sql::Sql;
+
+/// How often a statement is tried again that others were in the way of.
+const TRIES_MAX: usize = 20;
+
+/// The values of a statement's parameters.
+pub(crate) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// Where statements go.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    pub(crate) pool: Pool,
+    pub(crate) sql: Arc<Sql>,
+    /// Where it is, for a person.
+    pub(crate) place: Arc<str>,
+    pub(crate) handle: Handle,
+    pub(crate) timeout: Duration,
+}
+
+impl Store {
+    /// Runs a statement, again when others were in the way.
+    pub(crate) async fn call(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, WorldError> {
+        self.try_call(sql, values).await.map_err(|failed| self.world_error(&failed))
+    }
+
+    /// The same, for a caller that looks at what failed.
+    pub(crate) async fn try_call(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Failed> {
+        let mut tries = 0;
+        loop {
+            match self.once(sql, values).await {
+                Err(Failed::Refused(error)) if is_overtaken(&error) && tries < TRIES_MAX => tries += 1,
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn once(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Failed> {
+        self.with_connection(async |connection: &Object| {
+            let statement = connection.prepare_cached(sql).await?;
+            connection.query(&statement, values).await
+        })
+        .await
+    }
+
+    /// Does something with a connection, which is thrown away when that takes too long.
+    pub(crate) async fn with_connection<T>(
+        &self,
+        work: impl AsyncFnOnce(&Object) -> Result<T, Error>,
+    ) -> Result<T, Failed> {
+        let Some(got) = within(&self.handle, self.timeout, self.pool.get()).await else {
+            return Err(Failed::NoConnection);
+        };
+        let connection = got.map_err(Failed::of_pool)?;
+        let Some(answer) = within(&self.handle, self.timeout, work(&connection)).await else {
+            // The answer may still come: nobody else must get it.
+            drop(Object::take(connection));
+            return Err(Failed::TooLong);
+        };
+        answer.map_err(Failed::Refused)
+    }
+
+    /// What failed, as an error of the world.
+    pub(crate) fn world_error(&self, failed: &Failed) -> WorldError {
+        let place = &self.place;
+        match failed {
+            Failed::Refused(error) => of_postgres(error, place),
+            Failed::NoConnection => WorldError::Unavailable(format!(
+                "no connection to Postgres at `{place}` became free within {:?}; raise `pool` in the URL, \
+                 or look what keeps the server busy",
+                self.timeout
+            )),
+            Failed::TooLong => WorldError::Unavailable(format!(
+                "Postgres at `{place}` has not answered for {:?}; look at the network and at the server",
+                self.timeout
+            )),
+            Failed::Corrupt(error) => error.clone(),
+            Failed::Closed => WorldError::Unavailable("the Postgres world is closed; open it again".into()),
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    Refused(Error),
+    NoConnection,
+    TooLong,
+    Closed,
+    Corrupt(WorldError),
+}
+
+impl Failed {
+    fn of_pool(error: PoolError) -> Self {
+        match error {
+            PoolError::Backend(error) => Self::Refused(error),
+            PoolError::Timeout(_) => Self::NoConnection,
+            _ => Self::Closed,
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The URL of a database: what is ours in it, and what is for the connection.
+
+use std::time::Duration;
+
+use outlast_core::WorldError;
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+
+use crate::options::{Migrate, PostgresOptions};
+
+/// How long a connection may take to be made, unless the URL says otherwise.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long the other side may not acknowledge what was sent.
+const SILENCE: Duration = Duration::from_secs(20);
+
+/// What a URL says.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    pub(crate) config: Config,
+    pub(crate) root_cert: Option<String>,
+    /// Where it is, for a person: without the password.
+    pub(crate) place: String,
+}
+
+/// Reads a URL such as `postgres://shop@db/shop?schema=outlast&pool=8`. What is ours in it goes to the options.
+pub(crate) fn parse(url: &str, options: &mut PostgresOptions) -> Result<Address, WorldError> {
+    let (base, query) = url.split_once('?').unwrap_or((url, ""));
+    let mut rest = Vec::new();
+    let mut root_cert = env("PGSSLROOTCERT");
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        match name {
+            "schema" => options.schema = decoded(value),
+            "pool" => options.pool = number(name, value, 1..=1_000)?,
+            "timeout" => options.timeout = Duration::from_secs(number(name, value, 1..=3_600)? as u64),
+            "migrate" => options.migrate = migrate(value)?,
+            "sslrootcert" => root_cert = Some(decoded(value)),
+            "sslmode" if matches!(value, "verify-full" | "verify-ca") => rest.push("sslmode=require"),
+            _ => rest.push(parameter),
+        }
+    }
+    let is_silent = !rest.iter().any(|parameter| parameter.starts_with("sslmode="));
+    let text = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
+    let mut config: Config = text.parse().map_err(|error: tokio_postgres::Error| {
+        let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+        WorldError::Invalid(format!(
+            "the Postgres URL is not understood ({why}); write for example \
+             `postgres://user@host:5432/database?schema=outlast`"
+        ))
+    })?;
+    fill(&mut config, is_silent)?;
+    let place = place(&config, &options.schema);
+    Ok(Address { config, root_cert, place })
+}
+
+fn migrate(value: &str) -> Result<Migrate, WorldError> {
+    match value {
+        "auto" => Ok(Migrate::Auto),
+        "off" => Ok(Migrate::Off),
+        other => Err(WorldError::Invalid(format!(
+            "`migrate={other}` in the URL is not known; write `migrate=auto` or `migrate=off`"
+        ))),
+    }
+}
+
+fn number(name: &str, value: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize, WorldError> {
+    value.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
+        WorldError::Invalid(format!(
+            "`{name}={value}` in the URL makes no sense; write a number from {} to {}",
+            range.start(),
+            range.end()
+        ))
+    })
+}
+
+/// Fills what the URL leaves out from the variables of libpq, and bounds every wait.
+fn fill(config: &mut Config, is_silent: bool) -> Result<(), WorldError> {
+    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+        config.host(env("PGHOST").unwrap_or_else(|| "localhost".into()));
+    }
+    if config.get_ports().is_empty()
+        && let Some(port) = env("PGPORT")
+    {
+        config.port(number("PGPORT", &port, 1..=65_535)? as u16);
+    }
+    if config.get_user().is_none() {
+        config.user(env("PGUSER").or_else(|| env("USER")).unwrap_or_else(|| "postgres".into()));
+    }
+    if config.get_password().is_none()
+        && let Some(password) = env("PGPASSWORD")
+    {
+        config.password(password);
+    }
+    if config.get_dbname().is_none() {
+        let user = config.get_user().unwrap_or("postgres").to_owned();
+        config.dbname(env("PGDATABASE").unwrap_or(user));
+    }
+    if config.get_application_name().is_none() {
+        config.application_name(env("PGAPPNAME").unwrap_or_else(|| "outlast".into()));
+    }
+    if config.get_options().is_none()
+        && let Some(options) = env("PGOPTIONS")
+    {
+        config.options(options);
+    }
+    if is_silent && let Some(mode) = env("PGSSLMODE") {
+        config.ssl_mode(match &*mode {
+            "disable" => SslMode::Disable,
+            "require" | "verify-ca" | "verify-full" => SslMode::Require,
+            _ => SslMode::Prefer,
+        });
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT);
+    }
+    config.keepalives(true).keepalives_idle(SILENCE).keepalives_interval(SILENCE / 4).keepalives_retries(3);
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(SILENCE);
+    }
+    Ok(())
+}
+
+fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn place(config: &Config, schema: &str) -> String {
+    let host = config.get_hosts().first().map_or_else(
+        || config.get_hostaddrs().first().map_or_else(String::new, ToString::to_string),
+        |host| match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(path) => path.display().to_string(),
+        },
+    );
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    format!("{host}:{port}/{}?schema={schema}", config.get_dbname().unwrap_or_default())
+}
+
+/// What a parameter's value says, with `%20` and the like.
+fn decoded(value: &str) -> String {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let escaped = tail
+            .get(..2)
+            .filter(|_| *first == b'%')
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        rest = match escaped {
+            Some(byte) => {
+                bytes.push(byte);
+                &tail[2..]
+            }
+            None => {
+                bytes.push(*first);
+                tail
+            }
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ours_is_taken_out_of_the_url() {
+        let mut options = PostgresOptions::new();
+        let url =
+            "postgres://a:secret@db:5433/shop?schema=my%20shop&pool=3&migrate=off&sslmode=require&timeout=7";
+        let address = parse(url, &mut options).unwrap();
+        assert_eq!((&*options.schema, options.pool, options.migrate), ("my shop", 3, Migrate::Off));
+        assert_eq!(options.timeout, Duration::from_secs(7));
+        assert_eq!(address.config.get_ssl_mode(), SslMode::Require);
+        assert_eq!(address.place, "db:5433/shop?schema=my shop");
+        assert!(!format!("{address:?}").contains("secret"), "{address:?}");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for (url, named) in [
+            ("postgres://a@b/c?pool=0", "pool=0"),
+            ("postgres://a@b/c?migrate=maybe", "migrate=maybe"),
+            ("postgres://a@b/c?colour=red", "colour"),
+            ("postgres://a@b:port/c", "port"),
+        ] {
+            let refused = parse(url, &mut PostgresOptions::new()).unwrap_err().to_string();
+            assert!(refused.contains(named), "{url}: {refused}");
+        }
+    }
+}

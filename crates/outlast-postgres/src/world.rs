@@ -1,0 +1,340 @@
+//! [`PostgresWorld`]: the contract, method by method.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use async_trait::async_trait;
+use deadpool_postgres::Pool;
+use outlast_core::refusal::{check_batch, check_starts, no_run};
+use outlast_core::turn::Held;
+use outlast_core::world::Answers;
+use outlast_core::{
+    Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Hosts, Join, Message,
+    NewMessage, Page, Pruned, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
+    TurnRecord, Waiters, Work, WorkerView, World, WorldError,
+};
+
+use crate::clock::{DatabaseClock, SharedClock, Time};
+use crate::commit::Commit;
+use crate::connect::{Connector, greet};
+use crate::ends::ends;
+use crate::home::Home;
+use crate::migrate::up_to_date;
+use crate::options::PostgresOptions;
+use crate::row::moment;
+use crate::side::Side;
+use crate::sql::Sql;
+use crate::store::Store;
+use crate::told::{News, Told};
+use crate::url::parse;
+use crate::{claim, list, page, prune, send, session, start};
+
+/// A world in a schema of a Postgres database.
+///
+/// Any number of processes may open it; each worker's death is noticed by the others. Dropping the world
+/// closes its connections, and frees the locks of sessions that have not left.
+#[derive(Debug)]
+pub struct PostgresWorld {
+    store: Store,
+    side: Option<Side>,
+    told: Told,
+    time: Time,
+    clock: Arc<dyn Clock>,
+    is_own_pool: bool,
+    home: Home,
+}
+
+impl PostgresWorld {
+    /// Opens the world that a URL such as `postgres://user@host/database?schema=outlast` names, and makes
+    /// its schema if it is not there.
+    ///
+    /// What the URL leaves out is taken from the variables of libpq (`PGHOST`, `PGUSER`, `PGPASSWORD`, …). Its
+    /// own parameters are `schema`, `pool` (connections), `timeout` (seconds of one statement) and `migrate`
+    /// (`auto` or `off`).
+    ///
+    /// # Errors
+    ///
+    /// [`WorldError::Invalid`] when the URL makes no sense, or names no user, database or host that there is;
+    /// [`WorldError::Conflict`] when the schema is newer than this build, or old and not to be changed, or
+    /// the server too old or a replica; [`WorldError::Unavailable`] when the server does not answer.
+    pub async fn open(url: &str, mut options: PostgresOptions) -> Result<Self, WorldError> {
+        let address = parse(url, &mut options)?;
+        let home = Home::start()?;
+        let connector = Connector::new(&address, home.handle().clone(), options.timeout)?;
+        let pool = connector.pool(options.pool)?;
+        Self::begin(home, pool, Some(connector), &address.place, options, true).await
+    }
+
+    /// Opens the world on a pool that exists. A URL in the options is for the connection that listens.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub async fn on_pool(pool: Pool, mut options: PostgresOptions) -> Result<Self, WorldError> {
+        let home = Home::start()?;
+        let (connector, place) = match options.listen.clone() {
+            None => (None, format!("a pool?schema={}", options.schema)),
+            Some(url) => {
+                let address = parse(&url, &mut options)?;
+                (Some(Connector::new(&address, home.handle().clone(), options.timeout)?), address.place)
+            }
+        };
+        Self::begin(home, pool, connector, &place, options, false).await
+    }
+
+    async fn begin(
+        home: Home,
+        pool: Pool,
+        connector: Option<Connector>,
+        place: &str,
+        options: PostgresOptions,
+        is_own_pool: bool,
+    ) -> Result<Self, WorldError> {
+        let handle = home.handle().clone();
+        greet(&pool, place, &handle).await?;
+        let sql = Arc::new(Sql::of(&options.schema));
+        let store =
+            Store { pool, sql, place: place.into(), handle: handle.clone(), timeout: options.timeout };
+        up_to_date(&store, &options.schema, options.migrate).await?;
+        let time = match options.clock.filter(|clock| clock.is_virtual()) {
+            Some(clock) => Time::Virtual(clock),
+            None => Time::Database(SharedClock(Arc::new(DatabaseClock::new(handle)))),
+        };
+        let rows = store.call(&store.sql.clock, &[]).await?;
+        if let Some(now) = rows.first().and_then(|row| moment(row, 0).ok()) {
+            time.learn(now);
+        }
+        let clock = time.clock();
+        let bell = Arc::new(Bell::new(clock.clone()));
+        let told = Told { bell, waiters: Arc::new(Waiters::default()), hosts: Arc::new(Hosts::default()) };
+        let side = connector.map(|connector| {
+            let origin = u64::from(std::process::id()) << 32 | u64::from(origin());
+            Side::start(connector, store.clone(), told.clone(), origin, time.is_virtual())
+        });
+        Ok(Self { store, side, told, time, clock, is_own_pool, home })
+    }
+
+    fn tell(&self, news: News) {
+        self.told.tell(news, self.side.as_ref());
+    }
+
+    fn ring(&self) {
+        self.tell(News { rings: true, ended: Vec::new() });
+    }
+}
+
+/// A number for each world of this process.
+fn origin() -> u32 {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
+    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+impl Drop for PostgresWorld {
+    fn drop(&mut self) {
+        let last = self.side.as_ref().and_then(Side::close);
+        if self.is_own_pool {
+            self.store.pool.close();
+        }
+        self.home.end_after(last);
+    }
+}
+
+#[async_trait]
+impl World for PostgresWorld {
+    async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
+        let _busy = self.clock.busy();
+        check_starts(starts.len())?;
+        let answers = start::start(&self.store, &self.time, &starts).await?;
+        if answers.iter().any(|answer| matches!(answer, Ok(Started { is_new: true, .. }))) {
+            self.ring();
+        }
+        Ok(answers)
+    }
+
+    async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
+        let _busy = self.clock.busy();
+        list::run(&self.store, run).await
+    }
+
+    async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
+        let _busy = self.clock.busy();
+        page::page(&self.store, &query).await
+    }
+
+    async fn counts(&self) -> Result<Counts, WorldError> {
+        let _busy = self.clock.busy();
+        list::counts(&self.store).await
+    }
+
+    async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
+        let told = self.told.waiters.wait(run);
+        if !self.told.hosts.hold(run) {
+            let _busy = self.clock.busy();
+            let found = ends(&self.store, &[run]).await?.remove(&run);
+            match found {
+                None => return Err(no_run(run)),
+                Some(Some(ended)) => return Ok(Some(ended)),
+                Some(None) => {}
+            }
+        }
+        Ok(match first(told, self.clock.sleep_until(until)).await {
+            First::Event(ended) => Some(ended),
+            First::Time(_) => None,
+        })
+    }
+
+    async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
+        let _busy = self.clock.busy();
+        claim::consumed(&self.store, run).await?.ok_or_else(|| no_run(run))?;
+        claim::history(&self.store, run, from, limit).await
+    }
+
+    async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64> {
+        let _busy = self.clock.busy();
+        let answers = send::send(&self.store, &self.time, &messages).await?;
+        if answers.iter().any(Result::is_ok) {
+            self.ring();
+        }
+        Ok(answers)
+    }
+
+    async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
+        let _busy = self.clock.busy();
+        let consumed = claim::consumed(&self.store, run).await?.ok_or_else(|| no_run(run))?;
+        // What is consumed may have lost its body; the history has it.
+        claim::inbox(&self.store, run, after.max(consumed)).await
+    }
+
+    async fn join(&self, join: Join) -> Result<(), WorldError> {
+        let _busy = self.clock.busy();
+        if let Some(side) = &self.side {
+            side.lock(join.session).await?;
+        }
+        if session::join(&self.store, &self.time, &join, self.side.is_some()).await? {
+            self.ring();
+        }
+        Ok(())
+    }
+
+    async fn beat(&self, session: SessionId) -> Result<Beat, WorldError> {
+        let _busy = self.clock.busy();
+        session::beat(&self.store, &self.time, session).await
+    }
+
+    async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
+        let _busy = self.clock.busy();
+        session::held(&self.store, session).await
+    }
+
+    async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
+        let _busy = self.clock.busy();
+        session::leave(&self.store, &self.time, session).await?;
+        if let Some(side) = &self.side {
+            side.unlock(session).await;
+        }
+        self.ring();
+        Ok(())
+    }
+
+    async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
+        let _busy = self.clock.busy();
+        let taken = session::takeover(&self.store, &self.time, session).await?;
+        if taken.sessions > 0 {
+            self.ring();
+        }
+        Ok(taken.runs)
+    }
+
+    async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
+        let _busy = self.clock.busy();
+        // Before looking: what changes meanwhile rings behind this number.
+        let epoch = self.told.bell.epoch();
+        claim::claim(&self.store, &self.time, session, &request, epoch).await
+    }
+
+    async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
+        let _busy = self.clock.busy();
+        check_batch(turns.len())?;
+        let mut commit = Commit::new(&self.store, &self.time, session, turns);
+        let done = commit.run().await;
+        let (answers, news) = (commit.answers, commit.news);
+        self.tell(news);
+        done.map(|()| answers)
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
+        let _busy = self.clock.busy();
+        list::workers(&self.store).await
+    }
+
+    async fn resume(&self, run: RunId) -> Result<(), WorldError> {
+        let _busy = self.clock.busy();
+        session::resume(&self.store, &self.time, run).await?;
+        self.ring();
+        Ok(())
+    }
+
+    async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
+        match first(self.told.bell.rung_since(epoch), self.clock.sleep_until(until)).await {
+            First::Event(busy) | First::Time(busy) => busy,
+        }
+    }
+
+    fn hosts(&self) -> &Hosts {
+        &self.told.hosts
+    }
+
+    async fn prune(
+        &self,
+        before: Timestamp,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Pruned, WorldError> {
+        let _busy = self.clock.busy();
+        prune::prune(&self.store, before, after, limit).await
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
+    fn describe(&self) -> Description {
+        let hints = match &self.side {
+            _ if self.time.is_virtual() => "not at all, since the clock is virtual",
+            Some(_) => "at once, by NOTIFY, with a slow poll behind it",
+            None => "by polling, since there is no connection that listens",
+        };
+        Description {
+            kind: "postgres",
+            place: self.store.place.to_string(),
+            durability:
+                "survives what the server survives: with `fsync` and `synchronous_commit` on, its crash \
+                         and the loss of power"
+                    .into(),
+            hints: hints.into(),
+        }
+    }
+}
+
+/// What came first.
+enum First<T> {
+    Event(T),
+    Time(Busy),
+}
+
+/// Waits for an event or a moment; at the same time the event wins.
+async fn first<T>(
+    event: impl Future<Output = T>,
+    mut time: Pin<Box<dyn Future<Output = Busy> + Send>>,
+) -> First<T> {
+    let mut event = pin!(event);
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(happened) = event.as_mut().poll(cx) {
+            return Poll::Ready(First::Event(happened));
+        }
+        time.as_mut().poll(cx).map(First::Time)
+    })
+    .await
+}

@@ -1,0 +1,45 @@
+//! `PostgresWorld` keeps every rule of the suite.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::Place;
+use outlast_core::{SessionId, World};
+use outlast_testkit::TestClock;
+use outlast_testkit::conformance::Subject;
+
+outlast_testkit::conformance!(open);
+
+#[test]
+fn the_world_is_like_the_model() {
+    outlast_testkit::model::check_world(open, 0..20, 60);
+}
+
+async fn open(clock: TestClock) -> OnServer {
+    let place = Place::new(clock);
+    let world = Arc::new(place.open().await);
+    OnServer { world, place }
+}
+
+struct OnServer {
+    world: Arc<dyn World>,
+    place: Place,
+}
+
+#[async_trait::async_trait]
+impl Subject for OnServer {
+    fn world(&self) -> Arc<dyn World> {
+        self.world.clone()
+    }
+
+    async fn other_handle(&self) -> Arc<dyn World> {
+        Arc::new(self.place.open().await)
+    }
+
+    async fn crash(&self, handle: Arc<dyn World>, _: SessionId) {
+        drop(handle);
+    }
+}
