@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::env::WorldKind;
-use crate::workload::{ALL, B6Plan, B6mPlan, ChildPlan, SenderPlan, Workload};
+use crate::workload::{ALL, B6Plan, B6mPlan, BwPlan, ChildPlan, SenderPlan, WorkerPlan, Workload};
 
 /// Measures the engine next to the raw limit of the disk.
 #[derive(Debug, Parser)]
@@ -55,6 +55,12 @@ pub(crate) enum Child {
     /// The process of BS that sends.
     #[command(name = crate::workload::BS_COMMAND, hide = true)]
     Bs(SenderPlan),
+    /// The process of BW.
+    #[command(name = crate::workload::BW_COMMAND, hide = true)]
+    Bw(BwPlan),
+    /// A process with a worker, where the client is in another.
+    #[command(name = crate::workload::WORKER_COMMAND, hide = true)]
+    Worker(WorkerPlan),
 }
 
 /// Reads the arguments. Ends the process with code 2 and a message when they make no sense.
@@ -102,7 +108,8 @@ fn workloads() -> String {
     format!(
         "Workloads:\n{}\n\n\
          C1 is the time of one raw single-row commit, R100 raw rows/s at 100 rows of 300 bytes per commit;\n\
-         both are measured with SQLite in the same folder before each workload, in each round.\n\
+         both are measured in the same place before each workload, in each round: with SQLite in a file in the\n\
+         folder, or with Postgres on the same server, which is this program's own and has its files there.\n\
          A missed target is told and is no error. Progress goes to the standard error.",
         lines.join("\n")
     )
@@ -128,7 +135,8 @@ mod tests {
     fn without_arguments_all_is_measured_on_sqlite() {
         let plan = plan("").unwrap();
         assert_eq!((plan.world, plan.rounds, plan.json, plan.folder), (WorldKind::Sqlite, 5, false, None));
-        assert_eq!(ids(""), ALL.map(|workload| workload.id));
+        let all = ALL.iter().map(|workload| workload.id);
+        assert_eq!(ids(""), all.filter(|id| !["B9", "BW"].contains(id)).collect::<Vec<_>>());
     }
 
     #[test]
@@ -140,16 +148,18 @@ mod tests {
     #[test]
     fn what_makes_no_sense_on_a_world_is_left_out_or_refused() {
         assert_eq!(ids("--world memory"), ["B1", "B2", "B3", "B4", "B5", "BM"]);
+        let postgres = ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B9", "B10", "BW"];
+        assert_eq!(ids("--world postgres"), postgres);
         let error = plan("--world memory --only B1,B7").unwrap_err();
-        assert!(error.contains("B7 cannot be measured on `memory`, only on sqlite"), "{error}");
+        assert!(error.contains("B7 cannot be measured on `memory`, only on sqlite, postgres"), "{error}");
     }
 
     #[test]
     fn what_is_not_known_is_refused_with_what_is() {
         let cases = [
-            ("--only B99", "there are B1, B2, B3, B4, B5, B6, B6M, B7, B8, B10, B11, BM, BS"),
+            ("--only B99", "there are B1, B2, B3, B4, B5, B6, B6M, B7, B8, B9, B10, B11, BM, BS, BW"),
             ("--only B1,", "there is no such workload"),
-            ("--world oracle", "[possible values: sqlite, memory]"),
+            ("--world oracle", "[possible values: sqlite, postgres, memory]"),
             ("--rounds 0", "0 is not in 1..=1000"),
             ("--rounds many", "invalid value 'many'"),
             ("--quick", "unexpected argument '--quick'"),
@@ -171,8 +181,8 @@ mod tests {
     }
 
     #[test]
-    fn the_child_of_b7_is_told_its_folder() {
-        let (_, child) = parse_from(["bench", "b7-child", "/tmp/x", "500"]).unwrap();
+    fn the_child_of_b7_is_told_its_world_and_its_folder() {
+        let (_, child) = parse_from(["bench", "b7-child", "sqlite:x.db", "/tmp/x", "500"]).unwrap();
         assert!(matches!(child, Some(Child::B7(_))));
     }
 }

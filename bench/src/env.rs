@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,15 +10,21 @@ use outlast::World;
 
 use crate::Result;
 use crate::raw::Raw;
+use crate::server::Database;
 
 /// The longest that one measurement may take. One that takes longer hangs.
 const MEASUREMENT_MAX: Duration = Duration::from_secs(300);
+
+/// The name of a round's own world.
+const OWN: &str = "bench";
 
 /// The worlds that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum WorldKind {
     /// One file, `synchronous=FULL`.
     Sqlite,
+    /// A server on this machine, with the settings that Postgres comes with.
+    Postgres,
     /// Nothing is kept: the engine alone.
     Memory,
 }
@@ -28,6 +34,7 @@ impl WorldKind {
     pub(crate) fn sync(self) -> &'static str {
         match self {
             Self::Sqlite => "full",
+            Self::Postgres => "on",
             Self::Memory => "none",
         }
     }
@@ -37,6 +44,7 @@ impl fmt::Display for WorldKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
             Self::Memory => "memory",
         })
     }
@@ -49,28 +57,36 @@ pub(crate) struct Env {
     pub(crate) world: WorldKind,
     /// A folder that nobody else uses, on the disk that was measured.
     pub(crate) folder: PathBuf,
+    /// A database that nobody else uses, where the world is Postgres.
+    pub(crate) database: Option<Database>,
     /// The raw limits, measured just before.
     pub(crate) raw: Raw,
 }
 
 impl Env {
-    /// The URL of the world in this round's folder.
+    /// The URL of the world of this round.
     pub(crate) fn url(&self) -> String {
-        match self.world {
-            WorldKind::Sqlite => sqlite_url(&self.folder),
-            WorldKind::Memory => "memory:".into(),
+        self.url_of(OWN)
+    }
+
+    /// The URL of a world beside it, empty at first.
+    pub(crate) fn url_of(&self, name: &str) -> String {
+        match (&self.database, self.world) {
+            (Some(database), _) => format!("{}?schema={name}", database.url()),
+            (None, WorldKind::Memory) => "memory:".into(),
+            (None, _) => format!("sqlite:{}", self.folder.join(format!("{name}.db")).display()),
         }
+    }
+
+    /// The database of this round.
+    pub(crate) fn database(&self) -> Result<&Database> {
+        Ok(self.database.as_ref().ok_or("this workload needs a Postgres")?)
     }
 
     /// Opens the world of this round.
     pub(crate) async fn open(&self) -> Result<Arc<dyn World>> {
         Ok(outlast::open(&self.url()).await?)
     }
-}
-
-/// The URL of the SQLite world in a folder.
-pub(crate) fn sqlite_url(folder: &Path) -> String {
-    format!("sqlite:{}", folder.join("bench.db").display())
 }
 
 /// Runs a measurement on a runtime of its own with as many threads as a user's program has by default.

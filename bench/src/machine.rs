@@ -24,15 +24,15 @@ pub(crate) struct Machine {
     pub(crate) load: f64,
     /// The compiler.
     pub(crate) rustc: &'static str,
-    /// SQLite's version.
-    pub(crate) sqlite: &'static str,
+    /// What keeps the runs, and its version.
+    pub(crate) store: String,
     /// How the program was built.
     pub(crate) build: &'static str,
 }
 
 impl Machine {
     /// Looks at this machine. What cannot be found is called unknown.
-    pub(crate) fn look(folder: &Path) -> Self {
+    pub(crate) fn look(folder: &Path, store: String) -> Self {
         let unknown = || "unknown".to_owned();
         let kibibytes = field(&read("/proc/meminfo"), "MemTotal").and_then(|text| first_number(&text));
         Self {
@@ -45,7 +45,7 @@ impl Machine {
             filesystem: filesystem(&read("/proc/mounts"), folder).unwrap_or_else(unknown),
             load: first_number(&read("/proc/loadavg")).unwrap_or(0.0),
             rustc: env!("OUTLAST_BENCH_RUSTC"),
-            sqlite: rusqlite::version(),
+            store,
             build: if cfg!(debug_assertions) { "debug" } else { "release" },
         }
     }
@@ -53,11 +53,11 @@ impl Machine {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cpu, cores, memory_gib, kernel, filesystem, load, rustc, sqlite, build } = self;
+        let Self { cpu, cores, memory_gib, kernel, filesystem, load, rustc, store, build } = self;
         write!(
             f,
             "{cpu}, {cores} cores, {memory_gib} GiB, Linux {kernel}, {filesystem}, load {load}\n\
-             {rustc}, {build}, SQLite {sqlite}"
+             {rustc}, {build}, {store}"
         )
     }
 }

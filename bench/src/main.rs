@@ -1,6 +1,6 @@
 //! The benchmark program of Outlast: what the engine does, next to what the disk allows.
 //!
-//! Every figure that depends on the disk is compared with a raw limit measured in the same folder a
+//! Every figure that depends on the disk is compared with a raw limit measured in the same place a
 //! moment before, and what counts is the median of the rounds' ratios. A missed target is not an
 //! error: this program measures.
 
@@ -9,6 +9,7 @@ mod rounds;
 
 mod env;
 mod raw;
+mod server;
 mod workload;
 
 mod report;
@@ -35,6 +36,8 @@ fn main() -> ExitCode {
         Some(cli::Child::B7(child)) => workload::b7_child(&child),
         Some(cli::Child::Bm) => workload::bm_child(),
         Some(cli::Child::Bs(child)) => workload::bs_child(&child),
+        Some(cli::Child::Bw(plan)) => workload::bw_child(&plan),
+        Some(cli::Child::Worker(plan)) => workload::worker_child(&plan),
         None => rounds::run(&plan),
     };
     match done {

@@ -1,17 +1,19 @@
-//! The raw limits: what SQLite does on this disk with no engine in between.
-//!
-//! The connection is configured as `SqliteWorld` configures its own, so that the difference is the engine.
+//! The raw limits: what the store does on this disk with no engine in between.
+
+mod postgres;
+mod sqlite;
 
 use std::path::Path;
 
-use rusqlite::{Connection, params};
-
+use self::postgres::RawTable;
+use self::sqlite::RawFile;
 use crate::Result;
+use crate::server::Database;
 use crate::stats::median;
 use crate::stopwatch::Stopwatch;
 
-/// The bytes of one row.
-const ROW_BYTES: usize = 300;
+/// One row.
+static ROW: [u8; 300] = [b'x'; 300];
 
 /// Commits of one row that are timed; the median counts.
 const SINGLE_COMMITS: usize = 500;
@@ -22,10 +24,16 @@ const WARM_UP_COMMITS: usize = 50;
 /// The rows of a large commit.
 const ROWS_PER_COMMIT: usize = 100;
 
-/// Large commits that are timed together: enough for one checkpoint to fall among them.
+/// Large commits that are timed together: enough for one checkpoint of SQLite to fall among them.
 const LARGE_COMMITS: usize = 500;
 
-const INSERT: &str = "INSERT INTO rows (body) VALUES (?1)";
+/// A store that takes rows. Each call is one commit, and the disk has it when the call returns.
+trait Limit {
+    fn one_row(&mut self) -> Result<()>;
+    fn many_rows(&mut self) -> Result<()>;
+    /// How many rows there are.
+    fn rows(&mut self) -> Result<i64>;
+}
 
 /// The raw limits, as measured once.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,21 +45,13 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Measures in a file of its own in `folder`, and removes it.
-    pub(crate) fn measure(folder: &Path) -> Result<Self> {
-        let place = tempfile::Builder::new().prefix("raw-").tempdir_in(folder)?;
-        let connection = open(&place.path().join("raw.db"))?;
-        let body = [b'x'; ROW_BYTES];
-        let single =
-            |count| -> Result<Vec<f64>> { (0..count).map(|_| one_row(&connection, &body)).collect() };
-        single(WARM_UP_COMMITS)?;
-        let c1_us = median(&single(SINGLE_COMMITS)?);
-        let watch = Stopwatch::start();
-        for _ in 0..LARGE_COMMITS {
-            many_rows(&connection, &body)?;
+    /// Measures in a table of its own in the database, or else in a file of its own in `folder`, and
+    /// removes it.
+    pub(crate) fn measure(folder: &Path, database: Option<&Database>) -> Result<Self> {
+        match database {
+            Some(database) => measure(&mut RawTable::make(database)?),
+            None => measure(&mut RawFile::make(folder)?),
         }
-        let rows = (LARGE_COMMITS * ROWS_PER_COMMIT) as f64;
-        Ok(Self { c1_us, r100_rows_s: rows / watch.seconds() })
     }
 
     /// The median of each limit.
@@ -61,33 +61,29 @@ impl Raw {
     }
 }
 
-fn open(path: &Path) -> Result<Connection> {
-    let connection = Connection::open(path)?;
-    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "fullfsync", true)?;
-    connection.pragma_update(None, "cache_size", -32_768)?;
-    connection.pragma_update_and_check(None, "wal_autocheckpoint", 1_000, |_| Ok(()))?;
-    connection.execute_batch("CREATE TABLE rows (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT")?;
-    Ok(connection)
-}
-
-/// The time of one commit of one row, in microseconds.
-fn one_row(connection: &Connection, body: &[u8]) -> Result<f64> {
-    let mut insert = connection.prepare_cached(INSERT)?;
+fn measure(limit: &mut dyn Limit) -> Result<Raw> {
+    let mut single = |count| -> Result<Vec<f64>> {
+        (0..count)
+            .map(|_| {
+                let watch = Stopwatch::start();
+                limit.one_row()?;
+                Ok(watch.micros())
+            })
+            .collect()
+    };
+    single(WARM_UP_COMMITS)?;
+    let c1_us = median(&single(SINGLE_COMMITS)?);
     let watch = Stopwatch::start();
-    insert.execute(params![body])?;
-    Ok(watch.micros())
-}
-
-fn many_rows(connection: &Connection, body: &[u8]) -> Result<()> {
-    connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-    let mut insert = connection.prepare_cached(INSERT)?;
-    for _ in 0..ROWS_PER_COMMIT {
-        insert.execute(params![body])?;
+    for _ in 0..LARGE_COMMITS {
+        limit.many_rows()?;
     }
-    connection.prepare_cached("COMMIT")?.execute([])?;
-    Ok(())
+    let rows = LARGE_COMMITS * ROWS_PER_COMMIT;
+    let r100_rows_s = rows as f64 / watch.seconds();
+    let expected = (WARM_UP_COMMITS + SINGLE_COMMITS + rows) as i64;
+    match limit.rows()? {
+        found if found == expected => Ok(Raw { c1_us, r100_rows_s }),
+        found => Err(format!("{expected} rows were committed, and {found} are there").into()),
+    }
 }
 
 #[cfg(test)]
@@ -101,13 +97,21 @@ mod tests {
         assert_eq!(Raw::median(&all), Raw { c1_us: 2.0, r100_rows_s: 20.0 });
     }
 
+    fn check_a_large_commit(limit: &mut dyn Limit) {
+        limit.many_rows().unwrap();
+        limit.one_row().unwrap();
+        assert_eq!(limit.rows().unwrap(), 101);
+    }
+
     #[test]
     fn a_large_commit_writes_its_rows() {
         let folder = tempfile::tempdir().unwrap();
-        let connection = open(&folder.path().join("raw.db")).unwrap();
-        many_rows(&connection, &[0; ROW_BYTES]).unwrap();
-        one_row(&connection, &[0; ROW_BYTES]).unwrap();
-        let rows: i64 = connection.query_row("SELECT count(*) FROM rows", [], |row| row.get(0)).unwrap();
-        assert_eq!(rows, 101);
+        check_a_large_commit(&mut RawFile::make(folder.path()).unwrap());
+    }
+
+    #[test]
+    fn a_large_commit_on_a_server_writes_its_rows() {
+        let database = crate::server::Server::start(&std::env::temp_dir()).unwrap().database().unwrap();
+        check_a_large_commit(&mut RawTable::make(&database).unwrap());
     }
 }

@@ -10,16 +10,30 @@ use crate::env::{Env, WorldKind};
 use crate::machine::Machine;
 use crate::raw::Raw;
 use crate::report::{Finding, Report, Settings, number};
+use crate::server::Server;
 use crate::workload::{ALL, Measurement, Workload};
 
 /// Measures what the plan asks for, and prints the report.
 pub(crate) fn run(plan: &Plan) -> Result<()> {
     let folder = make_folder(plan.folder.as_deref())?;
-    let machine = Machine::look(folder.path());
+    let server = match plan.world {
+        // Beside the folder of the rounds, into which only this user may look.
+        WorldKind::Postgres => Some(Server::start(parent(folder.path()))?),
+        WorldKind::Sqlite | WorldKind::Memory => None,
+    };
+    let store = match &server {
+        Some(server) => server.version()?,
+        None => format!("SQLite {}", rusqlite::version()),
+    };
+    let machine = Machine::look(folder.path(), store);
     say_what_matters(plan, &machine);
-    let (raw, findings) = measure(plan, folder.path())?;
-    let settings =
-        Settings { rounds: plan.rounds, folder: parent(folder.path()), sync: plan.world.sync(), machine };
+    let (raw, findings) = measure(plan, folder.path(), server.as_ref())?;
+    let settings = Settings {
+        rounds: plan.rounds,
+        folder: parent(folder.path()).display().to_string(),
+        sync: plan.world.sync(),
+        machine,
+    };
     let report = Report::new(plan.world, settings, raw, &findings);
     for finding in &findings {
         finding.tell_faults();
@@ -32,7 +46,7 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-fn measure(plan: &Plan, folder: &Path) -> Result<(Raw, Vec<Finding>)> {
+fn measure(plan: &Plan, folder: &Path, server: Option<&Server>) -> Result<(Raw, Vec<Finding>)> {
     let workloads = plan.workloads();
     let rows = workloads.iter().flat_map(|workload| workload.rows);
     let mut findings: Vec<Finding> = rows.map(Finding::of).collect();
@@ -41,7 +55,7 @@ fn measure(plan: &Plan, folder: &Path) -> Result<(Raw, Vec<Finding>)> {
         let mut next = findings.iter_mut();
         for workload in &workloads {
             eprint!("round {round}/{}  {:<3}", plan.rounds, workload.id);
-            let (raw, measured) = measure_one(plan, workload, folder)
+            let (raw, measured) = measure_one(plan, workload, folder, server)
                 .map_err(|error| format!("{} could not be measured: {error}", workload.id))?;
             raws.push(raw);
             for (row, measurement) in workload.rows.iter().zip(measured) {
@@ -55,11 +69,18 @@ fn measure(plan: &Plan, folder: &Path) -> Result<(Raw, Vec<Finding>)> {
     Ok((Raw::median(&raws), findings))
 }
 
-/// Measures the raw limits, then the workload, each in an empty folder that is removed afterwards.
-fn measure_one(plan: &Plan, workload: &Workload, folder: &Path) -> Result<(Raw, Vec<Measurement>)> {
+/// Measures the raw limits, then the workload, in an empty folder and an empty database that are removed
+/// afterwards.
+fn measure_one(
+    plan: &Plan,
+    workload: &Workload,
+    folder: &Path,
+    server: Option<&Server>,
+) -> Result<(Raw, Vec<Measurement>)> {
     let place = tempfile::Builder::new().prefix("round-").tempdir_in(folder)?;
-    let raw = Raw::measure(place.path())?;
-    let env = Env { world: plan.world, folder: place.path().into(), raw };
+    let database = server.map(Server::database).transpose()?;
+    let raw = Raw::measure(place.path(), database.as_ref())?;
+    let env = Env { world: plan.world, folder: place.path().into(), database, raw };
     Ok((raw, (workload.run)(&env)?))
 }
 
@@ -79,8 +100,8 @@ fn make_folder(asked: Option<&Path>) -> Result<TempDir> {
     Ok(tempfile::Builder::new().prefix("outlast-bench-").tempdir_in(&base).map_err(refused)?)
 }
 
-fn parent(folder: &Path) -> String {
-    folder.parent().unwrap_or(folder).display().to_string()
+fn parent(folder: &Path) -> &Path {
+    folder.parent().unwrap_or(folder)
 }
 
 fn say_what_matters(plan: &Plan, machine: &Machine) {
@@ -90,7 +111,7 @@ fn say_what_matters(plan: &Plan, machine: &Machine) {
     if machine.filesystem == "tmpfs" {
         eprintln!("warning: the folder is in memory, where a commit costs nothing; give another --folder");
     }
-    if plan.world != WorldKind::Sqlite {
+    if plan.world == WorldKind::Memory {
         eprintln!(
             "the targets and raw limits are those of SQLite, `{}` is only compared with them",
             plan.world

@@ -11,13 +11,16 @@ mod b6;
 mod b6m;
 mod b7;
 mod b8;
+mod b9;
 mod bm;
 mod bs;
+mod bw;
 
 mod big;
 mod child;
 mod counting;
 mod sleeping;
+mod worker;
 
 use std::fmt;
 
@@ -29,9 +32,11 @@ pub(crate) use b6m::{B6mPlan, COMMAND as B6M_COMMAND, child as b6m_child};
 pub(crate) use b7::child::{COMMAND as B7_COMMAND, ChildPlan, run as b7_child};
 pub(crate) use bm::{COMMAND as BM_COMMAND, child as bm_child};
 pub(crate) use bs::{COMMAND as BS_COMMAND, ChildPlan as SenderPlan, child as bs_child};
+pub(crate) use bw::{BwPlan, COMMAND as BW_COMMAND, child as bw_child};
+pub(crate) use worker::{COMMAND as WORKER_COMMAND, WorkerPlan, child as worker_child};
 
 /// Every workload, in the order in which they are measured.
-pub(crate) const ALL: [&Workload; 13] = [
+pub(crate) const ALL: [&Workload; 15] = [
     &b1::WORKLOAD,
     &b2::WORKLOAD,
     &b3::WORKLOAD,
@@ -41,10 +46,12 @@ pub(crate) const ALL: [&Workload; 13] = [
     &b6m::WORKLOAD,
     &b7::WORKLOAD,
     &b8::WORKLOAD,
+    &b9::WORKLOAD,
     &b10::WORKLOAD,
     &b11::WORKLOAD,
     &bm::WORKLOAD,
     &bs::WORKLOAD,
+    &bw::WORKLOAD,
 ];
 
 /// Something to measure.
@@ -84,7 +91,24 @@ pub(crate) struct Row {
     /// The unit of its value.
     pub(crate) unit: &'static str,
     /// What its ratio should be.
-    pub(crate) target: Target,
+    pub(crate) target: Targets,
+}
+
+/// What a ratio should be, by world.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Targets {
+    embedded: Target,
+    postgres: Target,
+}
+
+impl Targets {
+    /// What it should be on this world. Memory is compared with SQLite.
+    pub(crate) fn on(self, world: WorldKind) -> Target {
+        match world {
+            WorldKind::Sqlite | WorldKind::Memory => self.embedded,
+            WorldKind::Postgres => self.postgres,
+        }
+    }
 }
 
 /// What a ratio should be.
@@ -94,13 +118,26 @@ pub(crate) enum Target {
     AtLeast(f64),
     /// This or less.
     AtMost(f64),
+    /// Anything: the figure is only told.
+    Told,
 }
 
 impl Target {
-    /// The number.
-    pub(crate) fn limit(self) -> f64 {
+    /// The same on every world.
+    pub(crate) const fn everywhere(self) -> Targets {
+        self.but_on_postgres(self)
+    }
+
+    /// Another one on Postgres.
+    pub(crate) const fn but_on_postgres(self, postgres: Self) -> Targets {
+        Targets { embedded: self, postgres }
+    }
+
+    /// The number, if there is one.
+    pub(crate) fn limit(self) -> Option<f64> {
         match self {
-            Self::AtLeast(limit) | Self::AtMost(limit) => limit,
+            Self::AtLeast(limit) | Self::AtMost(limit) => Some(limit),
+            Self::Told => None,
         }
     }
 
@@ -109,14 +146,18 @@ impl Target {
         match self {
             Self::AtLeast(limit) => ratio >= limit,
             Self::AtMost(limit) => ratio <= limit,
+            Self::Told => true,
         }
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = if matches!(self, Self::AtLeast(_)) { ">=" } else { "<=" };
-        write!(f, "{sign} {}", crate::report::number(self.limit()))
+        match self {
+            Self::AtLeast(limit) => write!(f, ">= {}", crate::report::number(*limit)),
+            Self::AtMost(limit) => write!(f, "<= {}", crate::report::number(*limit)),
+            Self::Told => Ok(()),
+        }
     }
 }
 

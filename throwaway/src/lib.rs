@@ -16,6 +16,7 @@
 pub mod apt;
 pub mod pgbouncer;
 pub mod postgres;
+pub mod proxy;
 
 mod account;
 mod address;
@@ -31,3 +32,4 @@ pub use address::Address;
 pub use error::{Error, Result};
 pub use pgbouncer::{Pgbouncer, pgbouncer};
 pub use postgres::Postgres;
+pub use proxy::{Exchange, Proxy, Toward, Weather, proxy};

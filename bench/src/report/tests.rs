@@ -3,9 +3,15 @@
 use super::*;
 use crate::workload::Target;
 
-static FAST: Row =
-    Row { id: "B1", what: "many steps; x R100", unit: "steps/s", target: Target::AtLeast(0.2) };
-static LATE: Row = Row { id: "B5 p99", what: "start to result", unit: "us", target: Target::AtMost(30.0) };
+static FAST: Row = Row {
+    id: "B1",
+    what: "many steps; x R100",
+    unit: "steps/s",
+    target: Target::AtLeast(0.2).but_on_postgres(Target::AtLeast(0.5)),
+};
+static LATE: Row =
+    Row { id: "B5 p99", what: "start to result", unit: "us", target: Target::AtMost(30.0).everywhere() };
+static TOLD: Row = Row { id: "BW", what: "commits", unit: "commits", target: Target::Told.everywhere() };
 
 fn finding(row: &'static Row, rounds: &[(f64, f64)]) -> Finding {
     let rounds = rounds.iter().map(|(value, ratio)| Measurement::relative(*value, *ratio)).collect();
@@ -21,7 +27,7 @@ fn report(findings: &[Finding]) -> Report {
         filesystem: "ext4".into(),
         load: 0.5,
         rustc: "rustc 1.95.0",
-        sqlite: "3.51.3",
+        store: "SQLite 3.51.3".into(),
         build: "release",
     };
     let settings = Settings { rounds: 3, folder: "/data".into(), sync: "full", machine };
@@ -30,17 +36,25 @@ fn report(findings: &[Finding]) -> Report {
 
 #[test]
 fn the_medians_of_value_and_ratio_are_taken_apart() {
-    let entry = finding(&FAST, &[(10.0, 0.1), (30.0, 0.3), (20.0, 0.4)]).entry();
-    assert_eq!((entry.value, entry.ratio, entry.target, entry.ok), (20.0, 0.3, 0.2, true));
+    let entry = finding(&FAST, &[(10.0, 0.1), (30.0, 0.3), (20.0, 0.4)]).entry(WorldKind::Sqlite);
+    assert_eq!((entry.value, entry.ratio, entry.target, entry.ok), (20.0, 0.3, Some(0.2), true));
+}
+
+#[test]
+fn each_world_has_its_own_target_and_some_figures_have_none() {
+    let entry = finding(&FAST, &[(10.0, 0.3)]).entry(WorldKind::Postgres);
+    assert_eq!((entry.target, entry.ok, entry.wanted.as_str()), (Some(0.5), false, ">= 0.5"));
+    let told = finding(&TOLD, &[(10.0, 10.0)]).entry(WorldKind::Postgres);
+    assert_eq!((told.target, told.ok, told.verdict, told.wanted.as_str()), (None, true, "", ""));
 }
 
 #[test]
 fn a_missed_target_and_a_wrong_result_are_told_apart() {
-    let missed = finding(&LATE, &[(9_000.0, 69.0)]).entry();
+    let missed = finding(&LATE, &[(9_000.0, 69.0)]).entry(WorldKind::Sqlite);
     assert_eq!((missed.ok, missed.verdict), (false, "MISS"));
     let mut wrong = finding(&LATE, &[(1.0, 1.0), (1.0, 1.0)]);
     wrong.rounds[1].faults.push("a step was lost".into());
-    let wrong = wrong.entry();
+    let wrong = wrong.entry(WorldKind::Sqlite);
     assert_eq!((wrong.ok, wrong.verdict), (false, "WRONG"));
 }
 

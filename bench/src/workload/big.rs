@@ -1,21 +1,23 @@
-//! Large files, made quickly: the rows of two real runs are copied under other ids.
+//! Large worlds, made quickly: the rows of two real runs are copied under other ids.
 //!
 //! The engine makes one run that has ended and one that sleeps. Their rows in `runs` and `turns` are then
-//! copied by SQL, with other ids and times, and the maintained counts are raised, so that the file is what
+//! copied by SQL, with other ids and times, and the maintained counts are raised, so that the world is what
 //! the engine would have made of as many runs.
 
-use std::path::{Path, PathBuf};
+mod postgres;
+mod sqlite;
+
+use std::ops::Range;
 use std::time::Duration;
 
 use outlast::core::Clock;
 use outlast::prelude::*;
 use outlast::{RunId, Status, SystemClock, Timestamp};
-use rusqlite::{Connection, params};
 
 use super::counting::{add_one, count};
 use super::sleeping::{Alarms, sleep, wake};
 use crate::Result;
-use crate::env::{Env, block_on, sqlite_url};
+use crate::env::{Env, block_on};
 use crate::stopwatch::pause;
 
 /// The time over which the starts of the runs are spread.
@@ -28,7 +30,10 @@ pub(super) const TAG: (&str, &str) = ("shop", "7");
 /// Runs that one transaction copies.
 const COPIES_PER_COMMIT: usize = 50_000;
 
-/// A file with so many runs; those that wait are the newest.
+/// What the world beside the round's own is called.
+const NAME: &str = "big";
+
+/// A world with so many runs; those that wait are the newest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Big {
     pub(super) finished: usize,
@@ -37,12 +42,27 @@ pub(super) struct Big {
     first: Timestamp,
 }
 
-/// The file that was made, and the run that has children.
+/// The world that was made, and the run that has children.
 #[derive(Debug)]
-pub(super) struct BigFile {
-    pub(super) folder: PathBuf,
+pub(super) struct BigWorld {
+    pub(super) url: String,
     pub(super) big: Big,
     pub(super) parent: RunId,
+}
+
+/// The runs whose rows are copied.
+#[derive(Clone, Copy, Debug)]
+struct Models {
+    ended: RunId,
+    asleep: RunId,
+}
+
+/// A store whose rows can be copied.
+trait Copies {
+    /// Makes the runs of these numbers, in one commit.
+    fn copy(&mut self, big: &Big, numbers: Range<usize>, models: Models) -> Result<()>;
+    /// Raises the counts by what was copied, and leaves the store as time would leave it.
+    fn finish(&mut self, big: &Big) -> Result<()>;
 }
 
 impl Big {
@@ -62,28 +82,28 @@ impl Big {
     }
 }
 
-impl BigFile {
-    /// Makes the file, in the folder of all rounds.
+impl BigWorld {
+    /// Makes the world, beside this round's own.
     pub(super) fn make(env: &Env, finished: usize, waiting: usize) -> Result<Self> {
-        let folder = env.folder.join(format!("big-{finished}-{waiting}"));
-        std::fs::create_dir_all(&folder)?;
+        let url = env.url_of(NAME);
         let first = Timestamp::from_micros(SystemClock.now().as_micros() - AGE.as_micros() as i64);
         let big = Big { finished, waiting, first };
-        let (ended, asleep) = block_on(two_runs(&folder))?;
-        let file = Connection::open(folder.join("bench.db"))?;
-        file.pragma_update(None, "synchronous", "OFF")?;
+        let models = block_on(two_runs(&url))?;
+        let mut copies: Box<dyn Copies> = match &env.database {
+            Some(database) => Box::new(postgres::Tables::of(database, NAME)?),
+            None => Box::new(sqlite::File::open(&env.folder.join(format!("{NAME}.db")))?),
+        };
         for from in (0..big.runs()).step_by(COPIES_PER_COMMIT) {
-            let numbers = from..big.runs().min(from + COPIES_PER_COMMIT);
-            copy(&file, &big, numbers, ended, asleep)?;
+            copies.copy(&big, from..big.runs().min(from + COPIES_PER_COMMIT), models)?;
         }
-        raise_counts(&file, &big)?;
-        Ok(Self { folder, big, parent: ended })
+        copies.finish(&big)?;
+        Ok(Self { url, big, parent: models.ended })
     }
 }
 
 /// Lets the engine make a run that has ended and one that sleeps for a year.
-async fn two_runs(folder: &Path) -> Result<(RunId, RunId)> {
-    let world = outlast::open(&sqlite_url(folder)).await?;
+async fn two_runs(url: &str) -> Result<Models> {
+    let world = outlast::open(url).await?;
     let worker = Worker::builder(world.clone())
         .state(Alarms::new(1))
         .register((count, add_one, sleep, wake))
@@ -98,60 +118,39 @@ async fn two_runs(folder: &Path) -> Result<(RunId, RunId)> {
         pause(Duration::from_millis(1));
     }
     worker.stop().await?;
-    Ok((ended.id(), asleep.id()))
+    Ok(Models { ended: ended.id(), asleep: asleep.id() })
 }
 
-fn copy(
-    file: &Connection,
-    big: &Big,
-    numbers: std::ops::Range<usize>,
-    ended: RunId,
-    asleep: RunId,
-) -> Result<()> {
-    let transaction = file.unchecked_transaction()?;
-    {
-        let mut run = transaction.prepare_cached(&copy_run(file)?)?;
-        let mut turns = transaction.prepare_cached(
-            "INSERT INTO turns (run, seq, id, at, build, events) \
-             SELECT ?1, seq, id, ?2, build, events FROM turns WHERE run = ?3 ORDER BY seq",
-        )?;
-        let mut tag =
-            transaction.prepare_cached("INSERT INTO tags (run, name, value) VALUES (?1, ?2, ?3)")?;
-        for number in numbers {
-            let (id, at) = (big.id(number).to_string(), big.at(number).as_micros());
-            let of = if number < big.finished { ended } else { asleep }.to_string();
-            let is_family = number.is_multiple_of(FAMILY_EVERY);
-            run.execute(params![id, at, is_family.then(|| ended.to_string()), of])?;
-            turns.execute(params![id, at, of])?;
-            if is_family {
-                tag.execute(params![id, TAG.0, TAG.1])?;
-            }
+/// What stands in a column of a copied run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    /// Its own id.
+    Id,
+    /// When it was started.
+    At,
+    /// When it was started, if the model has ended.
+    AtIfEnded,
+    /// The parent of the family, if it is one of them.
+    Parent,
+    /// The first operation of the parent, if it is one of the family.
+    ParentOp,
+    /// Whether the parent waits for it: no, if it is one of the family.
+    ParentAwaits,
+    /// The same as in the model.
+    Same,
+}
+
+impl Content {
+    /// What stands in the column of this name in the table `runs`.
+    fn of(column: &str) -> Self {
+        match column {
+            "id" => Self::Id,
+            "turn_at" | "created_at" | "updated_at" => Self::At,
+            "ended_at" => Self::AtIfEnded,
+            "parent" | "root" => Self::Parent,
+            "parent_op" => Self::ParentOp,
+            "parent_awaits" => Self::ParentAwaits,
+            _ => Self::Same,
         }
     }
-    Ok(transaction.commit()?)
-}
-
-/// The statement that copies the row of a run, column by column.
-fn copy_run(file: &Connection) -> Result<String> {
-    let mut columns = file.prepare("SELECT name FROM pragma_table_info('runs') ORDER BY cid")?;
-    let columns = columns.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
-    let values = columns.iter().map(|column| match column.as_str() {
-        "id" => "?1",
-        "turn_at" | "created_at" | "updated_at" => "?2",
-        "ended_at" => "iif(ended_at IS NULL, NULL, ?2)",
-        "parent" | "root" => "?3",
-        "parent_op" | "parent_awaits" => "iif(?3 IS NULL, NULL, 0)",
-        other => other,
-    });
-    let values: Vec<&str> = values.collect();
-    Ok(format!("INSERT INTO runs SELECT {} FROM runs WHERE id = ?4", values.join(", ")))
-}
-
-fn raise_counts(file: &Connection, big: &Big) -> Result<()> {
-    for (status, runs) in [("completed", big.finished), ("waiting", big.waiting)] {
-        file.execute("UPDATE counts SET n = n + ?2 WHERE status = ?1", params![status, runs as i64])?;
-    }
-    // The ids have exactly the time of the starts.
-    file.execute("UPDATE skew SET lowest = min(lowest, 0), highest = max(highest, 0)", [])?;
-    Ok(())
 }

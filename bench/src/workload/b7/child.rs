@@ -7,13 +7,14 @@ use outlast::prelude::*;
 
 use super::effects::{EffectsFile, STEPS};
 use crate::Result;
-use crate::env::{block_on, sqlite_url};
+use crate::env::block_on;
 use crate::stopwatch::work;
+use crate::workload::child::ready;
 
 /// The hidden subcommand that runs it.
 pub(crate) const COMMAND: &str = "b7-child";
 
-/// What it says when every run has its output.
+/// What it says when every run has its output, and no word more.
 pub(super) const DONE: &str = "done";
 
 /// How long a step takes.
@@ -22,7 +23,9 @@ const STEP: Duration = Duration::from_millis(1);
 /// What the parent tells its child.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ChildPlan {
-    /// Where the world and the effects are.
+    /// Where the world is.
+    url: String,
+    /// Where the effects are.
     folder: PathBuf,
     /// How many runs to start.
     runs: usize,
@@ -49,13 +52,14 @@ async fn effects(ctx: Context, run: usize) -> Result<usize, Error> {
 /// Starts the runs, or finds them by their keys, and waits for all outputs.
 pub(crate) fn run(plan: &ChildPlan) -> Result<()> {
     block_on(async {
-        let world = outlast::open(&sqlite_url(&plan.folder)).await?;
+        let world = outlast::open(&plan.url).await?;
         let worker = Worker::builder(world.clone())
             .state(EffectsFile::open(&plan.folder)?)
             .register((effects, effect))
             .start()
             .await?;
         let client = Client::new(world);
+        ready().await?;
         let mut tasks = tokio::task::JoinSet::new();
         for run in 0..plan.runs {
             let client = client.clone();
