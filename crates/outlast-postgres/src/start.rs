@@ -6,11 +6,12 @@ use outlast_core::event::FORMAT;
 use outlast_core::limits::PAYLOAD_BYTES_MAX;
 use outlast_core::refusal::{check_start, key_taken};
 use outlast_core::{Event, RunId, Start, Started, Timestamp, WorldError};
+use tokio_postgres::Row;
 
 use crate::clock::Time;
 use crate::error::corrupt;
 use crate::message::Values1;
-use crate::row::{get, micros, moment, text, word};
+use crate::row::{Damaged, get, micros, moment, text, word};
 use crate::skew::millis_of;
 use crate::store::{Failed, Store};
 use crate::text::stored;
@@ -80,8 +81,11 @@ impl NewRuns {
         self.events.last().map_or(0, String::len)
     }
 
-    fn values(&self) -> [Values1<'_>; 20] {
+    /// The parameters of the statement that starts them.
+    pub(crate) fn parameters<'a>(&'a self, at: &'a Option<i64>) -> [Values1<'a>; 22] {
         [
+            at,
+            &FORMAT_STORED,
             &self.runs,
             &self.turns,
             &self.born,
@@ -173,22 +177,21 @@ impl Existing {
 
 async fn start_part(store: &Store, time: &Time, new: &NewRuns) -> Result<Vec<(usize, Existing)>, Failed> {
     let at = time.at();
-    let mut values: Vec<Values1<'_>> = vec![&at, &FORMAT_STORED];
-    values.extend(new.values());
-    let rows = store.try_call(&store.sql.start, &values).await?;
+    let rows = store.try_call(&store.sql.start, &new.parameters(&at)).await?;
+    existing(&rows, time).map_err(|why| Failed::Corrupt(corrupt(&store.place, &why)))
+}
+
+/// The starts that were not simply new, by their place in the batch.
+pub(crate) fn existing(rows: &[Row], time: &Time) -> Result<Vec<(usize, Existing)>, Damaged> {
     let mut existing = Vec::new();
-    for row in &rows {
-        let read = || {
-            let nth: i32 = get(row, 0)?;
-            if nth == 0 {
-                time.learn(moment(row, 4)?);
-                return Ok(None);
-            }
-            let is_same = get::<&str>(row, 1)? == "other";
-            Ok(Some((nth as usize - 1, Existing { run: word(row, 2)?, workflow: text(row, 3)?, is_same })))
-        };
-        let read: Result<_, crate::row::Damaged> = read();
-        existing.extend(read.map_err(|why| Failed::Corrupt(corrupt(&store.place, &why)))?);
+    for row in rows {
+        let nth: i32 = get(row, 0)?;
+        if nth == 0 {
+            time.learn(moment(row, 4)?);
+            continue;
+        }
+        let is_same = get::<&str>(row, 1)? == "other";
+        existing.push((nth as usize - 1, Existing { run: word(row, 2)?, workflow: text(row, 3)?, is_same }));
     }
     Ok(existing)
 }
