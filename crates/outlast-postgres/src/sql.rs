@@ -30,7 +30,7 @@ statements! {
     claim;
     clock;
     commit;
-    commit_beyond;
+    commit_each;
     counts;
     held;
     histories;
