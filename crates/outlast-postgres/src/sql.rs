@@ -34,7 +34,7 @@ statements! {
     claim;
     clock;
     commit;
-    commit_beyond;
+    commit_each;
     counts;
     held;
     hint;

@@ -77,8 +77,33 @@ impl NewRuns {
         }
     }
 
-    fn bytes(&self) -> usize {
-        self.events.last().map_or(0, String::len)
+    /// Adds others; their tags go on counting from their own first.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.runs.extend(other.runs);
+        self.turns.extend(other.turns);
+        self.born.extend(other.born);
+        self.workflows.extend(other.workflows);
+        self.versions.extend(other.versions);
+        self.queues.extend(other.queues);
+        self.priorities.extend(other.priorities);
+        self.keys.extend(other.keys);
+        self.digests.extend(other.digests);
+        self.windows.extend(other.windows);
+        self.events.extend(other.events);
+        self.parents.extend(other.parents);
+        self.parent_ops.extend(other.parent_ops);
+        self.parent_awaits.extend(other.parent_awaits);
+        self.roots.extend(other.roots);
+        self.not_before.extend(other.not_before);
+        self.deadlines.extend(other.deadlines);
+        self.tag_of.extend(other.tag_of);
+        self.tag_names.extend(other.tag_names);
+        self.tag_values.extend(other.tag_values);
+    }
+
+    /// How many bytes their events have.
+    pub(crate) fn bytes(&self) -> usize {
+        self.events.iter().map(String::len).sum()
     }
 
     /// The parameters of the statement that starts them.
@@ -129,7 +154,7 @@ pub(crate) async fn start(
             && let Some(index) = rest.pop_if(|index| runs.insert(starts[*index].run))
         {
             new.add(&starts[index]);
-            bytes += new.bytes();
+            bytes += new.events.last().map_or(0, String::len);
             part.push(index);
         }
         match start_part(store, time, &new).await {
