@@ -12,7 +12,7 @@ table runs: id text NOT NULL, workflow text NOT NULL, version bigint NOT NULL, f
 
 table sessions: id text NOT NULL, host text NOT NULL, pid bigint NOT NULL, build text NOT NULL, code text NOT NULL, queues text NOT NULL, time bigint NOT NULL, joined_at bigint NOT NULL, expires_at bigint NOT NULL, beat_at bigint NOT NULL, boot bigint NOT NULL, has_lock boolean NOT NULL, suspect_since bigint, report text NOT NULL DEFAULT '{}'::text WITH (fillfactor=50)
 
-table settings: one boolean NOT NULL, clock_offset bigint NOT NULL
+table settings: one boolean NOT NULL, clock_offset bigint NOT NULL, identity uuid NOT NULL DEFAULT gen_random_uuid()
 
 table skew: one boolean NOT NULL, lowest bigint NOT NULL, highest bigint NOT NULL
 
@@ -103,6 +103,22 @@ view events:  SELECT turns.run,
    FROM outlast.turns,
     LATERAL json_array_elements((replace(turns.events, '\u0000'::text, '\ufffd'::text))::json) WITH ORDINALITY event(value, nth);
 
+CREATE OR REPLACE FUNCTION outlast.base32(bits_ numeric)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+DECLARE
+    digits_ text := '';
+BEGIN
+    FOR nth_ IN 1..26 LOOP
+        digits_ := substr('0123456789ABCDEFGHJKMNPQRSTVWXYZ', (bits_ % 32)::integer + 1, 1) || digits_;
+        bits_ := div(bits_, 32);
+    END LOOP;
+    RETURN digits_;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.beat(at_ bigint, id_ text, report_ text)
  RETURNS TABLE(held bigint, moment bigint)
  LANGUAGE plpgsql
@@ -125,6 +141,32 @@ CREATE OR REPLACE FUNCTION outlast.boot()
  LANGUAGE sql
 AS $function$
     SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint + clock_offset FROM "outlast".settings
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.check_payload(payload_ text)
+ RETURNS void
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+DECLARE
+    brackets_ text;
+    depth_ integer := 0;
+BEGIN
+    IF octet_length(payload_) > 4194304 THEN
+        RAISE EXCEPTION 'the payload has % bytes, more than 4194304', octet_length(payload_)
+            USING ERRCODE = '54000', HINT = 'store it elsewhere and pass its address';
+    END IF;
+    brackets_ := regexp_replace(regexp_replace(payload_, '"(\\.|[^"\\])*"', '', 'g'), '[^][{}]', '', 'g');
+    IF length(brackets_) > 2 * 64 THEN
+        FOR nth_ IN 1..length(brackets_) LOOP
+            depth_ := depth_ + CASE WHEN substr(brackets_, nth_, 1) IN ('[', '{') THEN 1 ELSE -1 END;
+            IF depth_ > 64 THEN
+                RAISE EXCEPTION 'the payload is nested deeper than 64 levels'
+                    USING ERRCODE = '54000', HINT = 'flatten it, or pass it as a text';
+            END IF;
+        END LOOP;
+    END IF;
+END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.claim(session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspect_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint)
@@ -559,6 +601,25 @@ AS $function$
     ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.digest(payload_ text)
+ RETURNS numeric
+ LANGUAGE plpgsql
+ IMMUTABLE STRICT
+AS $function$
+DECLARE
+    bytes_ bytea := convert_to(payload_, 'UTF8');
+    hash_ numeric := 144066263297769815596495629667062367629;
+    low_ integer;
+BEGIN
+    FOR nth_ IN 0..length(bytes_) - 1 LOOP
+        low_ := (hash_ % 256)::integer;
+        hash_ := (hash_ - low_ + (low_ # get_byte(bytes_, nth_))) * 309485009821345068724781371
+            % 340282366920938463463374607431768211456;
+    END LOOP;
+    RETURN hash_;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.free(session_ text, now_ bigint, has_crashed_ boolean, build_ text, poison_ integer, message_ text, mark_ text)
  RETURNS bigint
  LANGUAGE plpgsql
@@ -633,6 +694,29 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.hex(bits_ numeric)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+DECLARE
+    digits_ text := '';
+BEGIN
+    FOR nth_ IN 1..32 LOOP
+        digits_ := substr('0123456789abcdef', (bits_ % 16)::integer + 1, 1) || digits_;
+        bits_ := div(bits_, 16);
+    END LOOP;
+    RETURN digits_;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.hint()
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+    SELECT pg_notify('outlast_72c7f3b67f1905ec', '0 w')
+$function$
+
 CREATE OR REPLACE FUNCTION outlast."join"(at_ bigint, id_ text, host_ text, pid_ bigint, build_ text, code_ text, queues_ text, served_ text[], time_ bigint, has_lock_ boolean, workflows_ text[], versions_ bigint[], OUT moment bigint, OUT rings boolean)
  RETURNS record
  LANGUAGE plpgsql
@@ -676,6 +760,16 @@ CREATE OR REPLACE FUNCTION outlast.lock_key(id_ text)
  IMMUTABLE
 AS $function$
     SELECT hashtextextended('outlast' || ' ' || id_, 20261115)
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.new_bits(now_ bigint)
+ RETURNS numeric
+ LANGUAGE sql
+AS $function$
+    SELECT div(now_, 1000) * 1208925819614629174706176
+        + ('x' || substr(chance.hex, 1, 12))::bit(48)::bigint::numeric * 4294967296
+        + ('x' || substr(chance.hex, 25, 8))::bit(32)::bigint
+    FROM (SELECT replace(gen_random_uuid()::text, '-', '') AS hex) AS chance
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.next_due(session_ text, now_ bigint, has_room_ boolean, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspect_ boolean, preference_ bigint)
@@ -939,6 +1033,38 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.send_to(run text, hook text, payload json DEFAULT 'null'::json, key text DEFAULT NULL::text)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_variable
+DECLARE
+    id_ text;
+    answer_ record;
+BEGIN
+    IF hook IS NULL OR octet_length(hook) NOT BETWEEN 1 AND 128 THEN
+        RAISE EXCEPTION 'the hook''s name is empty or longer than 128 bytes' USING ERRCODE = '22023';
+    ELSIF octet_length(key) NOT BETWEEN 1 AND 256 THEN
+        RAISE EXCEPTION 'the key of a send is empty or longer than 256 bytes' USING ERRCODE = '22023';
+    END IF;
+    PERFORM "outlast".check_payload(coalesce(payload::text, 'null'));
+    id_ := 'msg_' || "outlast".base32(coalesce("outlast".digest(run || ' ' || key), "outlast".new_bits("outlast".clock())));
+    SELECT s.code, s.number, s.status INTO answer_ FROM "outlast".send(
+        NULL, ARRAY[run], ARRAY[id_], ARRAY['hook'], ARRAY[hook], ARRAY[NULL::bigint], ARRAY[NULL::text],
+        ARRAY[NULL::text], ARRAY[coalesce(payload::text, 'null')], ARRAY[NULL::bytea], ARRAY[NULL::text],
+        ARRAY[10000::bigint], ARRAY['never']) AS s;
+    IF answer_.code = 'none' THEN
+        RAISE EXCEPTION 'there is no run %', run USING ERRCODE = '02000', HINT = 'check the id';
+    ELSIF answer_.code = 'ended' THEN
+        RAISE EXCEPTION 'run % has ended, it is %', run, answer_.status USING ERRCODE = '55000';
+    ELSIF answer_.code = 'full' THEN
+        RAISE EXCEPTION 'the inbox of run % is full: % messages are unread', run, answer_.number
+            USING ERRCODE = '54000', HINT = 'wait until the run has read some';
+    END IF;
+    PERFORM "outlast".hint();
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.start(at_ bigint, format_ integer, run_ text[], turn_ text[], born_ bigint[], workflow_ text[], version_ bigint[], queue_ text[], priority_ smallint[], key_ text[], digest_ text[], window_ bigint[], events_ text[], parent_ text[], parent_op_ bigint[], parent_awaits_ boolean[], root_ text[], not_before_ bigint[], deadline_ bigint[], tag_of_ integer[], tag_name_ text[], tag_value_ text[])
  RETURNS TABLE(nth integer, code text, run text, workflow text, moment bigint)
  LANGUAGE plpgsql
@@ -1011,6 +1137,68 @@ BEGIN
     END IF;
     nth := 0; code := 'now'; run := NULL; workflow := NULL; moment := now_;
     RETURN NEXT;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.start_run(workflow text, input json DEFAULT 'null'::json, key text DEFAULT NULL::text, version bigint DEFAULT 1, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, deadline timestamp with time zone DEFAULT NULL::timestamp with time zone, tags json DEFAULT NULL::json, headers json DEFAULT NULL::json)
+ RETURNS text
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_variable
+DECLARE
+    now_ bigint := "outlast".clock();
+    bits_ numeric := "outlast".new_bits(now_);
+    run_ text := 'run_' || "outlast".base32(bits_);
+    deadline_ bigint := (extract(epoch FROM deadline) * 1000000)::bigint;
+    event_ text;
+    names_ text[];
+    values_ text[];
+    answer_ record;
+BEGIN
+    IF workflow IS NULL OR octet_length(workflow) NOT BETWEEN 1 AND 128 THEN
+        RAISE EXCEPTION 'the workflow''s name is empty or longer than 128 bytes' USING ERRCODE = '22023';
+    ELSIF octet_length(key) NOT BETWEEN 1 AND 256 THEN
+        RAISE EXCEPTION 'the start key is empty or longer than 256 bytes' USING ERRCODE = '22023';
+    ELSIF queue IS NULL OR octet_length(queue) NOT BETWEEN 1 AND 128 THEN
+        RAISE EXCEPTION 'the queue''s name is empty or longer than 128 bytes' USING ERRCODE = '22023';
+    ELSIF priority IS NULL OR priority NOT BETWEEN 0 AND 9 THEN
+        RAISE EXCEPTION 'the priority % is not between 0 and 9', priority USING ERRCODE = '22023';
+    ELSIF version IS NULL OR version NOT BETWEEN 0 AND 4294967295 THEN
+        RAISE EXCEPTION 'the version % is not one', version USING ERRCODE = '22023';
+    ELSIF deadline_ <= now_ THEN
+        RAISE EXCEPTION 'the deadline % is not after now', deadline USING ERRCODE = '22023';
+    ELSIF octet_length(headers::text) > 16384 THEN
+        RAISE EXCEPTION 'the headers have more than 16384 bytes' USING ERRCODE = '54000';
+    END IF;
+    PERFORM "outlast".check_payload(coalesce(input::text, 'null'));
+    SELECT coalesce(array_agg(t.key), '{}'), coalesce(array_agg(t.value), '{}') INTO names_, values_
+    FROM json_each_text(tags) AS t (key, value);
+    IF cardinality(names_) > 32 OR EXISTS (SELECT 1 FROM unnest(names_, values_) AS t (name, value)
+        WHERE octet_length(t.name) NOT BETWEEN 1 AND 128 OR octet_length(t.value) > 256 OR t.value IS NULL) THEN
+        RAISE EXCEPTION 'there are more than 32 tags, or one that is too long or null' USING ERRCODE = '22023';
+    END IF;
+    event_ := '{"kind":"run_started","workflow":' || to_json(workflow) || ',"version":' || version || ',"format":1'
+        || coalesce(',"key":' || to_json(key), '')
+        || CASE WHEN queue = 'default' THEN '' ELSE ',"queue":' || to_json(queue) END
+        || CASE WHEN priority = 0 THEN '' ELSE ',"priority":' || priority END
+        || ',"input":' || coalesce(input::text, 'null')
+        || coalesce(',"headers":' || headers, '')
+        || CASE WHEN cardinality(names_) = 0 THEN '' ELSE ',"tags":' || json_object(names_, values_) END
+        || coalesce(',"deadline":' || deadline_, '') || '}';
+    SELECT s.code, s.run, s.workflow INTO answer_ FROM "outlast".start(
+        NULL, 1, ARRAY[run_], ARRAY['turn_' || "outlast".base32("outlast".new_bits(now_))],
+        ARRAY[now_ / 1000], ARRAY[workflow], ARRAY[version], ARRAY[queue], ARRAY[priority::smallint], ARRAY[key],
+        ARRAY[CASE WHEN key IS NOT NULL THEN "outlast".hex("outlast".digest(coalesce(input::text, 'null'))) END],
+        ARRAY[NULL::bigint], ARRAY['[' || event_ || ']'], ARRAY[NULL::text], ARRAY[NULL::bigint], ARRAY[NULL::boolean],
+        ARRAY[NULL::text], ARRAY[(extract(epoch FROM not_before) * 1000000)::bigint], ARRAY[deadline_],
+        array_fill(1, ARRAY[cardinality(names_)]), names_, values_) AS s
+    WHERE s.nth = 1;
+    IF answer_.code = 'taken' THEN
+        RAISE EXCEPTION 'the key "%" names run % of workflow "%", with another workflow or input',
+            key, answer_.run, answer_.workflow USING ERRCODE = '23505', HINT = 'choose another key';
+    END IF;
+    PERFORM "outlast".hint();
+    RETURN coalesce(answer_.run, run_);
 END
 $function$
 

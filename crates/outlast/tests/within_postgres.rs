@@ -1,13 +1,13 @@
 //! Starts and sends inside transactions of the caller's own, and from SQL alone.
 
+#![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::Place;
 use outlast::prelude::*;
 use outlast::tokio_postgres::error::SqlState;
-use outlast_testkit::TestClock;
+use outlast::tokio_postgres::{self, Config, NoTls};
 
 #[workflow]
 async fn ship(ctx: Context, order: u64) -> Result<u64, Error> {
@@ -16,7 +16,7 @@ async fn ship(ctx: Context, order: u64) -> Result<u64, Error> {
 }
 
 struct Shop {
-    place: Place,
+    schema: String,
     client: Client,
     worker: Worker,
     server: tokio_postgres::Client,
@@ -24,13 +24,16 @@ struct Shop {
 
 impl Shop {
     async fn open() -> Self {
-        let place = Place::new(TestClock::new());
-        let world = outlast::open(&place.url()).await.unwrap();
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let schema = format!("within_{}_{number}", std::process::id());
+        let place = throwaway::postgres::for_tests();
+        let joint = if place.contains('?') { '&' } else { '?' };
+        let world = outlast::open(&format!("{place}{joint}schema={schema}")).await.unwrap();
         let worker = Worker::builder(world.clone()).register((ship,)).start().await.unwrap();
-        let server = place.connect().await;
-        let schema = &place.schema;
+        let server = connect(&place.parse().unwrap()).await;
         server.batch_execute(&format!("CREATE TABLE {schema}.orders (id bigint, run text)")).await.unwrap();
-        Self { client: Client::new(world), worker, server, place }
+        Self { client: Client::new(world), worker, server, schema }
     }
 
     async fn begin(&mut self) -> (tokio_postgres::Transaction<'_>, &Client) {
@@ -38,21 +41,27 @@ impl Shop {
     }
 
     async fn count(&self, table: &str) -> i64 {
-        let sql = format!("SELECT count(*) FROM {}.{table}", self.place.schema);
+        let sql = format!("SELECT count(*) FROM {}.{table}", self.schema);
         self.server.query_one(&sql, &[]).await.unwrap().get(0)
     }
 
     /// Calls a function of the schema.
     async fn call(&self, call: &str) -> Result<String, tokio_postgres::Error> {
-        let sql = format!("SELECT coalesce({}.{call}::text, '')", self.place.schema);
+        let sql = format!("SELECT coalesce({}.{call}::text, '')", self.schema);
         Ok(self.server.query_one(&sql, &[]).await?.get(0))
     }
+}
+
+async fn connect(config: &Config) -> tokio_postgres::Client {
+    let (client, connection) = config.connect(NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_begins_when_the_callers_transaction_commits() {
     let mut shop = Shop::open().await;
-    let insert = format!("INSERT INTO {}.orders VALUES (40, $1)", shop.place.schema);
+    let insert = format!("INSERT INTO {}.orders VALUES (40, $1)", shop.schema);
     let (mut tx, client) = shop.begin().await;
     let run = client.start(ship, 40).key("order-40").within(&mut tx).await.unwrap();
     tx.execute(&insert, &[&run.id().to_string()]).await.unwrap();
@@ -78,7 +87,7 @@ async fn what_is_rolled_back_never_was_and_what_is_refused_changes_nothing() {
     assert!(never.view().await.is_err());
     assert_eq!((shop.count("runs").await, shop.count("inbox").await), (1, 0));
 
-    let insert = format!("INSERT INTO {}.orders VALUES (1, NULL)", shop.place.schema);
+    let insert = format!("INSERT INTO {}.orders VALUES (1, NULL)", shop.schema);
     let (mut tx, client) = shop.begin().await;
     tx.execute(&insert, &[]).await.unwrap();
     let error = client.start(ship, 2).key("order-1").within(&mut tx).await.unwrap_err();
@@ -95,10 +104,10 @@ async fn what_is_rolled_back_never_was_and_what_is_refused_changes_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_in_another_database_is_refused_and_goes_on() {
     let shop = Shop::open().await;
-    let elsewhere = Place::new(TestClock::new());
-    let other = format!("other_{}", elsewhere.schema);
+    let other = format!("other_{}", shop.schema);
     shop.server.batch_execute(&format!("CREATE DATABASE {other}")).await.unwrap();
-    let mut server = elsewhere.connect_to(&other).await;
+    let mut config: Config = throwaway::postgres::for_tests().parse().unwrap();
+    let mut server = connect(config.dbname(&other)).await;
     let mut tx = server.transaction().await.unwrap();
     let error = shop.client.start(ship, 1).within(&mut tx).await.unwrap_err();
     assert!(error.to_string().contains("begin it there"), "{error}");
