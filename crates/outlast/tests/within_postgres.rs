@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use outlast::postgres::tokio_postgres::error::SqlState;
+use outlast::postgres::tokio_postgres::{self, Config, NoTls};
 use outlast::prelude::*;
-use outlast::tokio_postgres::error::SqlState;
-use outlast::tokio_postgres::{self, Config, NoTls};
 
 #[workflow]
 async fn ship(ctx: Context, order: u64) -> Result<u64, Error> {
