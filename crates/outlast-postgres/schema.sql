@@ -1074,6 +1074,7 @@ DECLARE
     now_ bigint := coalesce(at_, "outlast".clock());
     row_ "outlast".runs;
     put_ record;
+    i integer;
     added_ bigint;
     asked_ bigint;
 BEGIN
@@ -1110,8 +1111,8 @@ BEGIN
     IF added_ > 0 THEN
         PERFORM "outlast".widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
     END IF;
-    FOR i IN 1..coalesce(array_length(run_, 1), 0) LOOP
-        CONTINUE WHEN key_[i] IS NULL;
+    -- In order of the keys, so that nobody waits in a circle.
+    FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth) WHERE k.key IS NOT NULL ORDER BY k.key, k.nth LOOP
         row_ := NULL;
         row_.id := run_[i]; row_.workflow := workflow_[i]; row_.version := version_[i]; row_.format := format_;
         row_.queue := queue_[i]; row_.priority := priority_[i];

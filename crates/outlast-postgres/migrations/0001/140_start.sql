@@ -12,6 +12,7 @@ DECLARE
     now_ bigint := coalesce(at_, {schema}.clock());
     row_ {schema}.runs;
     put_ record;
+    i integer;
     added_ bigint;
     asked_ bigint;
 BEGIN
@@ -48,8 +49,8 @@ BEGIN
     IF added_ > 0 THEN
         PERFORM {schema}.widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
     END IF;
-    FOR i IN 1..coalesce(array_length(run_, 1), 0) LOOP
-        CONTINUE WHEN key_[i] IS NULL;
+    -- In order of the keys, so that nobody waits in a circle.
+    FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth) WHERE k.key IS NOT NULL ORDER BY k.key, k.nth LOOP
         row_ := NULL;
         row_.id := run_[i]; row_.workflow := workflow_[i]; row_.version := version_[i]; row_.format := format_;
         row_.queue := queue_[i]; row_.priority := priority_[i];
