@@ -18,7 +18,7 @@ CREATE UNIQUE INDEX runs_key ON runs (key) WHERE key IS NOT NULL;
 
 CREATE INDEX runs_overdue ON runs (deadline, id) WHERE deadline IS NOT NULL AND owner IS NULL;
 
-CREATE INDEX runs_ready ON runs (workflow, version, ready_at) WHERE ready_at IS NOT NULL;
+CREATE INDEX runs_ready ON runs (queue, workflow, version, priority DESC, ready_at) WHERE ready_at IS NOT NULL;
 
 CREATE INDEX runs_stuck ON runs (workflow, version) WHERE status = 'stuck';
 
@@ -89,7 +89,7 @@ CREATE TABLE runs (
     parent_awaits INTEGER,
     root          TEXT,
     deadline      INTEGER
-) STRICT, WITHOUT ROWID;
+, queue TEXT NOT NULL DEFAULT 'default', priority INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 
 CREATE TABLE sessions (
     id         TEXT    NOT NULL PRIMARY KEY,
@@ -101,7 +101,7 @@ CREATE TABLE sessions (
     joined_at  INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
     strangers  INTEGER NOT NULL DEFAULT 0
-) STRICT, WITHOUT ROWID;
+, queues TEXT NOT NULL DEFAULT '["default"]', beat_at INTEGER NOT NULL DEFAULT 0, report TEXT NOT NULL DEFAULT '{}') STRICT, WITHOUT ROWID;
 
 CREATE TABLE skew (
     one     INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),

@@ -26,6 +26,7 @@ pages! {
     Looking = "looking.md",
     Versions = "versions.md",
     Handles = "handles.md",
+    Transactions = "transactions.md",
     Errors = "errors.md",
     Testing = "testing.md",
     Sqlite = "sqlite.md",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use outlast::core::queue::{default_queue, default_queues};
 use outlast::core::{ClaimRequest, Clock, Code, Join, SessionId, Start, TurnId, event::FORMAT};
 use outlast::prelude::*;
 use outlast::{Headers, Order, Payload, RunId, RunQuery, Status, SystemClock, Tags, Timestamp, World};
@@ -134,7 +135,8 @@ async fn claim_ms(world: Arc<dyn World>) -> Result<f64> {
         ["count", "sleep"].map(|workflow| Code { workflow: workflow.into(), version: 1 }).into();
     let session = SessionId::from_bits(now.as_micros() as u128);
     let (build, time): (Arc<str>, _) = ("bench".into(), Duration::from_secs(60));
-    let join = Join { session, host: "bench".into(), pid: 0, build: build.clone(), code: code.clone(), time };
+    let (host, queues) = ("bench".into(), default_queues());
+    let join = Join { session, host, pid: 0, build: build.clone(), code: code.clone(), queues, time };
     world.join(join).await?;
     for claim in 0..CLAIMS {
         let starts = (0..RUNS_PER_CLAIM).map(|run| start(now, claim * RUNS_PER_CLAIM + run));
@@ -147,6 +149,7 @@ async fn claim_ms(world: Arc<dyn World>) -> Result<f64> {
         let request = ClaimRequest {
             limit: RUNS_PER_CLAIM,
             code: code.clone(),
+            queues: default_queues(),
             build: build.clone(),
             format: FORMAT,
             suspect: true,
@@ -171,6 +174,8 @@ fn start(now: Timestamp, number: usize) -> Start {
         turn: TurnId::from_bits(bits),
         workflow: "count".into(),
         version: 1,
+        queue: default_queue(),
+        priority: 0,
         key: None,
         input: Payload::null(),
         headers: Headers::new(),

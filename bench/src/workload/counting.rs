@@ -34,17 +34,22 @@ pub(super) async fn count_once(client: &Client, steps: u64) -> Result<()> {
     check(steps, counted)
 }
 
-/// `runs` runs started at once, each by a task of its own as in a server, until the last output.
+/// `runs` runs started at once, each by a task of its own as in a server, until the last output. Who waits
+/// for them is a task too: the thread that measures is woken once, not by every run.
 pub(super) async fn count_at_once(client: &Client, runs: usize, steps: u64) -> Result<()> {
-    let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..runs {
-        let client = client.clone();
-        tasks.spawn(async move { count_once(&client, steps).await });
-    }
-    while let Some(counted) = tasks.join_next().await {
-        counted??;
-    }
-    Ok(())
+    let client = client.clone();
+    let counted = tokio::spawn(async move {
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..runs {
+            let client = client.clone();
+            tasks.spawn(async move { count_once(&client, steps).await });
+        }
+        while let Some(counted) = tasks.join_next().await {
+            counted??;
+        }
+        Ok(())
+    });
+    counted.await?
 }
 
 fn check(steps: u64, counted: u64) -> Result<()> {

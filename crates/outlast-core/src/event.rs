@@ -220,6 +220,10 @@ pub struct RunStarted {
     pub version: u32,
     /// The version of the engine's semantics, pinned for the run's life.
     pub format: u32,
+    /// The queue it stands in.
+    pub queue: Arc<str>,
+    /// How urgent it is.
+    pub priority: u8,
     /// The caller's key, if it gave one.
     pub key: Option<String>,
     /// What the workflow is called with.

@@ -99,6 +99,7 @@ mod tests {
     use crate::event::OpNumber;
     use crate::message::Headers;
     use crate::payload::Payload;
+    use crate::queue::default_queue;
     use crate::run::Tags;
 
     fn history() -> History {
@@ -106,6 +107,8 @@ mod tests {
             workflow: "checkout".into(),
             version: 2,
             format: 1,
+            queue: default_queue(),
+            priority: 0,
             key: None,
             input: Payload::json(&u128::MAX).unwrap(),
             headers: Headers::new(),

@@ -17,7 +17,8 @@ pub type HostedStart = Pin<Box<dyn Future<Output = Result<Started, WorldError>> 
 /// A worker of this process that may take a run at its start.
 pub trait Host: Send + Sync {
     /// Takes the run, so that its start and first turn become one commit; gives the start back when
-    /// the worker has no room or not the code.
+    /// the worker has no room, not the code, or does not serve the queue, or when the run has a priority:
+    /// then it waits in line.
     #[allow(clippy::result_large_err, reason = "the start is given back, not an error to carry around")]
     fn take(&self, start: Start) -> Result<HostedStart, Start>;
 

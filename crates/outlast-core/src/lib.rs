@@ -14,7 +14,9 @@ pub mod id;
 pub mod limits;
 pub mod message;
 pub mod payload;
+pub mod queue;
 pub mod refusal;
+pub mod report;
 pub mod retry;
 pub mod run;
 pub mod takeover;
@@ -34,10 +36,11 @@ pub use host::{Host, Hosts};
 pub use id::{IdSource, MessageId, RunId, SessionId, TurnId};
 pub use message::{Headers, Message, MessageBody, NewMessage};
 pub use payload::{Codec, Payload, PayloadError, PlainJson};
+pub use report::{Report, WorkerStatus};
 pub use retry::{Policy, Retry};
 pub use run::{
-    Counts, Order, Page, Parent, ParentEnd, Pruned, RunQuery, RunView, Start, StartKey, Started, Status,
-    Stuck, StuckReason, Tags, Wait,
+    Counts, Order, Page, Parent, ParentEnd, Pruned, QueuedSteps, RunQuery, RunView, Start, StartKey, Started,
+    Status, Stuck, StuckReason, Tags, Wait,
 };
 pub use time::{Busy, Clock, Timestamp};
 pub use turn::{Beyond, Committed, Held, NewChild, Then, Turn};

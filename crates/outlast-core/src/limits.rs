@@ -5,6 +5,22 @@ use std::time::Duration;
 /// Bytes of a workflow's, step's or hook's name. Names are index keys and appear in every event.
 pub const NAME_BYTES_MAX: usize = 128;
 
+/// The queue of runs whose start names none, and of workers that name none.
+pub const QUEUE_DEFAULT: &str = "default";
+
+/// Queues that one worker serves. A claim looks into each of them.
+pub const QUEUES_MAX: usize = 32;
+
+/// The highest priority of a run; 0 is usual, more is sooner.
+pub const PRIORITY_MAX: u8 = 9;
+
+/// How much waiting each level of priority is worth. A run of the lowest priority that is ready this much
+/// longer comes first, so that nothing waits for ever behind what is more urgent.
+pub const PRIORITY_AGE: Duration = Duration::from_secs(10);
+
+/// Names of steps that the report of a worker counts attempts of; the rest is in the sum alone.
+pub const REPORT_STEPS_MAX: usize = 32;
+
 /// Bytes of a start key. Keys are index keys, but callers build them from their own ids.
 pub const KEY_BYTES_MAX: usize = 256;
 

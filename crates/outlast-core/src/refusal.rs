@@ -4,11 +4,13 @@ use crate::error::WorldError;
 use crate::failure::{Failure, FailureKind};
 use crate::id::{RunId, SessionId};
 use crate::limits::{
-    BATCH_STARTS_MAX, BATCH_TURNS_MAX, INBOX_MESSAGES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX,
+    BATCH_STARTS_MAX, BATCH_TURNS_MAX, INBOX_MESSAGES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, QUEUES_MAX,
     TAG_VALUE_BYTES_MAX, TAGS_MAX,
 };
 use crate::message::MessageBody;
+use crate::queue::{check_priority, check_queue, step_of_workflow};
 use crate::run::{Start, Status, Tags};
+use crate::work::Join;
 
 /// There is no such run.
 pub fn no_run(run: RunId) -> WorldError {
@@ -29,15 +31,19 @@ pub fn not_stuck(run: RunId, status: Status) -> WorldError {
 ///
 /// # Errors
 ///
-/// [`WorldError::Limit`] when the workflow's name, the key or the tags are past their limits,
-/// [`WorldError::Invalid`] when the deadline comes before the run may begin.
+/// [`WorldError::Limit`] when the workflow's name, the queue's, the key or the tags are past their limits,
+/// [`WorldError::Invalid`] when the queue has no name, there is no such priority, or the deadline comes
+/// before the run may begin.
 pub fn check_start(start: &Start) -> Result<(), WorldError> {
-    let name = start.workflow.len();
+    // A queued step has the name of its step, which is as long as other names.
+    let name = step_of_workflow(&start.workflow).unwrap_or(&start.workflow).len();
     if name > NAME_BYTES_MAX {
         let message =
             format!("the workflow's name has {name} bytes, the limit is {NAME_BYTES_MAX}; shorten it");
         return Err(WorldError::Limit(message));
     }
+    check_served(&start.queue)?;
+    check_priority(start.priority).map_err(WorldError::Invalid)?;
     let key = start.key.as_ref().map_or(0, |key| key.text.len());
     if key > KEY_BYTES_MAX {
         let message = format!("the key has {key} bytes, the limit is {KEY_BYTES_MAX}; use a shorter one");
@@ -51,6 +57,27 @@ pub fn check_start(start: &Start) -> Result<(), WorldError> {
         return Err(WorldError::Invalid(message));
     }
     check_tags(&start.tags).map_err(WorldError::Limit)
+}
+
+/// Checks what a worker that joins says of itself.
+///
+/// # Errors
+///
+/// [`WorldError::Limit`] when it serves too many queues or one with too long a name,
+/// [`WorldError::Invalid`] when a queue has no name.
+pub fn check_join(join: &Join) -> Result<(), WorldError> {
+    let queues = join.queues.len();
+    if queues > QUEUES_MAX {
+        return Err(WorldError::Limit(format!(
+            "the worker serves {queues} queues, the limit is {QUEUES_MAX}; start another worker for some of them"
+        )));
+    }
+    join.queues.iter().try_for_each(|queue| check_served(queue))
+}
+
+fn check_served(queue: &str) -> Result<(), WorldError> {
+    let refusal = if queue.is_empty() { WorldError::Invalid } else { WorldError::Limit };
+    check_queue(queue).map_err(refusal)
 }
 
 /// Checks all the tags of a run against the limits.

@@ -12,6 +12,7 @@ use crate::event::{Event, FORMAT, OpNumber, RunStarted, TurnRecord};
 use crate::id::{RunId, SessionId, TurnId};
 use crate::message::Headers;
 use crate::payload::Payload;
+use crate::queue::step_of_workflow;
 use crate::time::Timestamp;
 
 /// Where a run is in its life.
@@ -106,6 +107,10 @@ pub struct Start {
     pub workflow: Arc<str>,
     /// The workflow's version.
     pub version: u32,
+    /// The queue it stands in: only workers that serve it are given the run.
+    pub queue: Arc<str>,
+    /// How urgent it is, up to [`PRIORITY_MAX`](crate::limits::PRIORITY_MAX); 0 is usual, more is sooner.
+    pub priority: u8,
     /// The caller's key: a later start with it returns this run.
     pub key: Option<StartKey>,
     /// What the workflow is called with.
@@ -181,6 +186,8 @@ impl Start {
             workflow: self.workflow.clone(),
             version: self.version,
             format: FORMAT,
+            queue: self.queue.clone(),
+            priority: self.priority,
             key: self.key.as_ref().map(|key| key.text.clone()),
             input: self.input.clone(),
             headers: self.headers.clone(),
@@ -328,6 +335,10 @@ pub struct RunView {
     pub workflow: Arc<str>,
     /// Its workflow's version.
     pub version: u32,
+    /// The queue it stands in.
+    pub queue: Arc<str>,
+    /// How urgent it is; 0 is usual, more is sooner.
+    pub priority: u8,
     /// The caller's key.
     pub key: Option<String>,
     /// Where it is in its life.
@@ -365,6 +376,11 @@ impl RunView {
     pub fn root(&self) -> RunId {
         self.parent.map_or(self.id, |parent| parent.root)
     }
+
+    /// Whether its whole life is one step of another run, which travels by its queue.
+    pub fn is_queued_step(&self) -> bool {
+        step_of_workflow(&self.workflow).is_some()
+    }
 }
 
 /// Which runs to list.
@@ -374,6 +390,11 @@ pub struct RunQuery {
     pub statuses: Vec<Status>,
     /// Only runs of this workflow.
     pub workflow: Option<Arc<str>>,
+    /// Only runs of this queue.
+    pub queue: Option<Arc<str>>,
+    /// Whether runs are listed whose whole life is one step of another. A query for their workflow lists
+    /// them in any case.
+    pub queued_steps: QueuedSteps,
     /// Only the run that was started with this key.
     pub key: Option<String>,
     /// Only runs that this one started.
@@ -398,11 +419,28 @@ pub struct RunQuery {
     pub limit: usize,
 }
 
+/// Whether a list of runs has those whose whole life is one step of another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueuedSteps {
+    /// They are left out.
+    #[default]
+    LeftOut,
+    /// They are listed as all others.
+    Listed,
+}
+
 impl RunQuery {
+    /// Whether runs are left out because they are queued steps.
+    pub fn leaves_out_queued_steps(&self) -> bool {
+        self.queued_steps == QueuedSteps::LeftOut && self.workflow.is_none()
+    }
+
     /// Whether a run is one of those to list, apart from its place in the list.
     pub fn wants(&self, run: &RunView) -> bool {
         (self.statuses.is_empty() || self.statuses.contains(&run.status))
             && self.workflow.as_ref().is_none_or(|workflow| run.workflow == *workflow)
+            && self.queue.as_ref().is_none_or(|queue| run.queue == *queue)
+            && !(self.leaves_out_queued_steps() && run.is_queued_step())
             && self.key.as_ref().is_none_or(|key| run.key.as_ref() == Some(key))
             && self.parent.is_none_or(|parent| run.parent.is_some_and(|of| of.run == parent))
             && self.root.is_none_or(|root| run.root() == root)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::event::TurnRecord;
 use crate::id::{RunId, SessionId, TurnId};
 use crate::message::Message;
+use crate::report::Report;
 use crate::time::Timestamp;
 
 /// A worker that joins a world.
@@ -21,6 +22,8 @@ pub struct Join {
     pub build: Arc<str>,
     /// The workflows it has the code of.
     pub code: Arc<[Code]>,
+    /// The queues it serves, each once; at most [`QUEUES_MAX`](crate::limits::QUEUES_MAX).
+    pub queues: Arc<[Arc<str>]>,
     /// How long the session lasts without a beat.
     pub time: Duration,
 }
@@ -47,12 +50,18 @@ pub struct WorkerView {
     pub build: String,
     /// When it joined.
     pub joined_at: Timestamp,
+    /// When its last beat was; when it joined if there was none.
+    pub beat_at: Timestamp,
     /// When its session expires unless it beats before.
     pub expires_at: Timestamp,
     /// How many runs it holds.
     pub held: u64,
     /// The workflows it has the code of.
     pub code: Vec<Code>,
+    /// The queues it serves.
+    pub queues: Vec<String>,
+    /// What it said of itself with its last beat; as if it had just begun if there was none.
+    pub report: Report,
 }
 
 /// What a beat says back.
@@ -71,8 +80,10 @@ pub struct ClaimRequest {
     /// How many runs at the most; at most [`CLAIM_RUNS_MAX`](crate::limits::CLAIM_RUNS_MAX). With 0
     /// nothing is claimed, and the answer only brings unread messages.
     pub limit: usize,
-    /// The workflows it has the code of.
+    /// The workflows it has the code of, each once.
     pub code: Arc<[Code]>,
+    /// The queues it serves, each once.
+    pub queues: Arc<[Arc<str>]>,
     /// The build of its code.
     pub build: Arc<str>,
     /// The highest durable format it can read.
@@ -91,6 +102,7 @@ impl std::fmt::Debug for ClaimRequest {
         f.debug_struct("ClaimRequest")
             .field("limit", &self.limit)
             .field("code", &self.code)
+            .field("queues", &self.queues)
             .field("suspect", &self.suspect)
             .finish_non_exhaustive()
     }

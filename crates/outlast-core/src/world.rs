@@ -1,5 +1,6 @@
 //! The contract between the engine and the places where runs live.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -9,6 +10,7 @@ use crate::event::{Ended, TurnRecord};
 use crate::host::Hosts;
 use crate::id::{RunId, SessionId};
 use crate::message::{Message, NewMessage};
+use crate::report::Report;
 use crate::run::{Counts, Page, Pruned, RunQuery, RunView, Start, Started};
 use crate::time::{Busy, Clock, Timestamp};
 use crate::turn::{Committed, Held, Turn};
@@ -29,8 +31,10 @@ pub type Answers<T> = Result<Vec<Result<T, WorldError>>, WorldError>;
 ///
 /// Futures of a world may be dropped before they complete; what was asked may then happen or not.
 /// `beat` must work outside any runtime, since it has a thread of its own.
+///
+/// A world is [`Any`], so that a transaction of the caller's can tell whether it is on the same database.
 #[async_trait]
-pub trait World: Send + Sync + std::fmt::Debug {
+pub trait World: Any + Send + Sync + std::fmt::Debug {
     // --- runs ---
 
     /// Starts runs. Each start is atomic: the run's row, its first turn (made by
@@ -44,7 +48,8 @@ pub trait World: Send + Sync + std::fmt::Debug {
     /// makes it ready.
     ///
     /// Refuses with `Conflict` when the key names a run of another workflow or input, `Limit` when
-    /// the name, key or tags are too long or many, `Invalid` when the deadline comes before the run may begin.
+    /// the name, queue, key or tags are too long or many, `Invalid` when the queue has no name, there is no
+    /// such priority or the deadline comes before the run may begin.
     async fn start(&self, starts: Vec<Start>) -> Answers<Started>;
 
     /// The run as it is now. Refuses with `NotFound`.
@@ -90,12 +95,15 @@ pub trait World: Send + Sync + std::fmt::Debug {
 
     // --- work ---
 
-    /// Opens a session. Runs stuck under another build whose code the worker has become ready for
-    /// this build (they stay `stuck` until claimed). Repeating it changes nothing.
+    /// Opens a session. Runs stuck under another build whose code the worker has and whose queue it serves
+    /// become ready for this build (they stay `stuck` until claimed). Repeating it changes nothing.
+    ///
+    /// Refuses with `Limit` when the queues are too many or their names too long, `Invalid` when one has none.
     async fn join(&self, join: Join) -> Result<(), WorldError>;
 
-    /// Renews the session. Refuses with `Fenced` when it is gone.
-    async fn beat(&self, session: SessionId) -> Result<Beat, WorldError>;
+    /// Renews the session, and keeps what its worker says of itself, for [`World::workers`]. Refuses with
+    /// `Fenced` when it is gone.
+    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError>;
 
     /// The runs that the session holds, in order of their ids. Refuses with `Fenced`.
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError>;
@@ -107,12 +115,13 @@ pub trait World: Send + Sync + std::fmt::Debug {
     /// their runs ready and counts the crash by [`takeover`](crate::takeover). Answers how many runs that were.
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError>;
 
-    /// Gives the session runs that are ready, the longest ready first, and the unread messages of
-    /// those it holds. Atomic.
+    /// Gives the session runs that are ready, the lowest [rank](crate::queue::rank) first, at equal ranks the
+    /// lowest id, and the unread messages of those it holds. Atomic.
     ///
     /// A run is ready when nobody holds it, it has not ended, is not stuck, and has unread messages,
-    /// or is due, or is new. Only runs whose code and format the request has are given, except those
-    /// that need no code. At most one suspect, and only when the request may carry one. A woken run
+    /// or is due, or is new. Only runs whose queue, code and format the request has are given, except those
+    /// that need no code: everybody serves those, and their rank is as if they had priority 0. Overdue ones
+    /// come behind all others, the longest overdue first. At most one suspect, and only when the request may carry one. A woken run
     /// is offered for [`PREFERENCE`](crate::limits::PREFERENCE) only to the session that last held it,
     /// while that one lives. A run that was stuck is not given to the build that left it so, unless resumed.
     ///
@@ -179,4 +188,7 @@ pub struct Description {
     pub durability: String,
     /// How changes by other processes are noticed.
     pub hints: String,
+    /// How many commits of one session may be under way at the same time. A world that writes one after the
+    /// other says 1: its batches are larger.
+    pub lanes: usize,
 }

@@ -1,4 +1,4 @@
-//! Claims: the longest ready first, and only to those who may have them.
+//! Claims: the lowest rank first, and only to those who may have them.
 
 use outlast_core::limits::CLAIM_RUNS_MAX;
 use outlast_core::takeover::is_suspect;

@@ -1,8 +1,8 @@
 //! The lines of runs that are ready, or will be when their moment comes.
 //!
-//! A run stands in the lines of its code, or in those for every worker when it needs none. Runs that
-//! are told apart by who may have them stand in different lines, so that a claim takes from the front
-//! of a few lines and never looks at a run it may not give.
+//! A run stands in the lines of its queue and code, or in those for every worker when it needs none. Runs
+//! that are told apart by who may have them, or by their priority, stand in different lines, so that a claim
+//! takes from the front of a few lines and never looks at a run it may not give.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use outlast_core::event::FORMAT;
 use outlast_core::limits::PREFERENCE;
+use outlast_core::queue::ahead;
 use outlast_core::{ClaimRequest, Code, RunId, SessionId, Timestamp};
 
 /// Where a run stands in line.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// The code that is needed; `None` when none is.
-    pub(crate) code: Option<Code>,
+    /// The queue it stands in and the code that is needed; `None` when everybody may have it.
+    pub(crate) served_by: Option<(Arc<str>, Code)>,
     pub(crate) line: Line,
     /// Since when it is ready, or when it will be.
     pub(crate) at: Timestamp,
@@ -30,13 +31,14 @@ pub(crate) struct Line {
     pub(crate) preferred: Option<SessionId>,
     /// The build that may not have them.
     pub(crate) not_for: Option<Arc<str>>,
+    pub(crate) priority: u8,
 }
 
 type Lines = BTreeMap<Line, BTreeSet<(Timestamp, RunId)>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
-    by_code: HashMap<Code, Lines>,
+    by_queue: HashMap<Arc<str>, HashMap<Code, Lines>>,
     for_everyone: Lines,
 }
 
@@ -46,14 +48,18 @@ pub(crate) struct Offers<'a>(Vec<Offer<'a>>);
 struct Offer<'a> {
     is_suspect: bool,
     latest: Timestamp,
+    /// How much earlier than they are its runs count as ready.
+    ahead: Duration,
     runs: std::iter::Peekable<std::collections::btree_set::Iter<'a, (Timestamp, RunId)>>,
 }
 
 impl Ready {
     /// Adds a run; tells whether that is news: it is ready now, or due before the others of its line.
     pub(crate) fn insert(&mut self, place: &Place, run: RunId, now: Timestamp) -> bool {
-        let lines = match &place.code {
-            Some(code) => self.by_code.entry(code.clone()).or_default(),
+        let lines = match &place.served_by {
+            Some((queue, code)) => {
+                self.by_queue.entry(queue.clone()).or_default().entry(code.clone()).or_default()
+            }
             None => &mut self.for_everyone,
         };
         let line = lines.entry(place.line.clone()).or_default();
@@ -62,8 +68,8 @@ impl Ready {
     }
 
     pub(crate) fn remove(&mut self, place: &Place, run: RunId) {
-        let lines = match &place.code {
-            Some(code) => self.by_code.get_mut(code),
+        let lines = match &place.served_by {
+            Some((queue, code)) => self.by_queue.get_mut(queue).and_then(|lines| lines.get_mut(code)),
             None => Some(&mut self.for_everyone),
         };
         let Some(lines) = lines else { return };
@@ -77,7 +83,7 @@ impl Ready {
 
     /// The runs whose line prefers this session.
     pub(crate) fn preferring(&self, session: SessionId) -> Vec<RunId> {
-        let lines = self.by_code.values().chain([&self.for_everyone]).flatten();
+        let lines = self.by_queue.values().flat_map(HashMap::values).chain([&self.for_everyone]).flatten();
         let preferring = lines.filter(|(line, _)| line.preferred == Some(session));
         preferring.flat_map(|(_, runs)| runs.iter().map(|(_, run)| *run)).collect()
     }
@@ -92,6 +98,7 @@ impl Ready {
         let lines = self.lines_for(session, request).map(|(line, runs, head_start)| Offer {
             is_suspect: line.is_suspect,
             latest: now.minus(head_start),
+            ahead: ahead(line.priority),
             runs: runs.iter().peekable(),
         });
         Offers(lines.collect())
@@ -118,9 +125,10 @@ impl Ready {
         request: &'a ClaimRequest,
     ) -> impl Iterator<Item = (&'a Line, &'a BTreeSet<(Timestamp, RunId)>, Duration)> {
         let can_read = request.format >= FORMAT;
-        let with_code =
-            request.code.iter().filter(move |_| can_read).filter_map(|code| self.by_code.get(code));
-        with_code
+        let of_queues =
+            request.queues.iter().filter(move |_| can_read).filter_map(|queue| self.by_queue.get(queue));
+        of_queues
+            .flat_map(|lines| request.code.iter().filter_map(|code| lines.get(code)))
             .chain([&self.for_everyone])
             .flatten()
             .filter(|(line, _)| request.suspect || !line.is_suspect)
@@ -135,10 +143,11 @@ impl Ready {
 impl Iterator for Offers<'_> {
     type Item = RunId;
 
-    /// The run that is ready the longest; at most one suspect in all.
+    /// The run of the lowest rank; at most one suspect in all.
     fn next(&mut self) -> Option<RunId> {
         let front = |offer: &mut Offer<'_>| {
-            offer.runs.peek().map(|entry| **entry).filter(|(at, _)| *at <= offer.latest)
+            let (at, run) = **offer.runs.peek()?;
+            (at <= offer.latest).then_some((at.minus(offer.ahead), run))
         };
         let fronts = self.0.iter_mut().enumerate().filter_map(|(index, offer)| Some((front(offer)?, index)));
         let ((_, run), index) = fronts.min()?;

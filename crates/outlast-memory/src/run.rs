@@ -15,6 +15,8 @@ use crate::ready::{Line, Place};
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: Code,
+    pub(crate) queue: Arc<str>,
+    priority: u8,
     pub(crate) key: Option<StartKey>,
     pub(crate) parent: Option<Parent>,
     pub(crate) tags: Tags,
@@ -55,6 +57,8 @@ impl Run {
     pub(crate) fn new(start: Start, first: TurnRecord, now: Timestamp) -> Self {
         Self {
             code: Code { workflow: start.workflow, version: start.version },
+            queue: start.queue,
+            priority: start.priority,
             key: start.key,
             parent: start.parent,
             tags: start.tags,
@@ -142,11 +146,12 @@ impl Run {
     pub(crate) fn place_at(&self, at: Timestamp) -> Place {
         let needs_code = !self.needs_no_code();
         Place {
-            code: needs_code.then(|| self.code.clone()),
+            served_by: needs_code.then(|| (self.queue.clone(), self.code.clone())),
             line: Line {
                 is_suspect: is_suspect(self.crashes),
                 preferred: self.preferred,
                 not_for: self.stuck_build.clone().filter(|_| needs_code),
+                priority: if needs_code { self.priority } else { 0 },
             },
             at,
         }
@@ -157,6 +162,8 @@ impl Run {
             id,
             workflow: self.code.workflow.clone(),
             version: self.code.version,
+            queue: self.queue.clone(),
+            priority: self.priority,
             key: self.key.as_ref().map(|key| key.text.clone()),
             status: self.status,
             owner: self.owner,

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use outlast_core::refusal::{not_stuck, session_gone};
+use outlast_core::refusal::{check_join, not_stuck, session_gone};
 use outlast_core::takeover::{crashes_after, is_suspect, poison};
 use outlast_core::{
-    Beat, Held, Join, RunId, SessionId, Status, Stuck, StuckReason, Timestamp, WorkerView, WorldError,
+    Beat, Held, Join, Report, RunId, SessionId, Status, Stuck, StuckReason, Timestamp, WorkerView, WorldError,
 };
 
 use crate::state::{Effects, State};
@@ -14,6 +14,8 @@ use crate::state::{Effects, State};
 pub(crate) struct Session {
     join: Join,
     joined_at: Timestamp,
+    beat_at: Timestamp,
+    report: Report,
     expires_at: Timestamp,
     is_killed: bool,
     pub(crate) held: BTreeSet<RunId>,
@@ -22,13 +24,19 @@ pub(crate) struct Session {
 }
 
 impl State {
-    pub(crate) fn join(&mut self, join: Join, now: Timestamp, effects: &mut Effects) {
+    pub(crate) fn join(
+        &mut self,
+        join: Join,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Result<(), WorldError> {
+        check_join(&join)?;
         if self.sessions.contains_key(&join.session) {
-            return;
+            return Ok(());
         }
         for id in self.stuck.clone() {
             let Some(run) = self.runs.get(&id) else { continue };
-            let has_code = join.code.contains(&run.code);
+            let has_code = join.code.contains(&run.code) && join.queues.contains(&run.queue);
             let by_another_build = run.stuck_build.as_ref().is_some_and(|build| *build != join.build);
             if has_code && by_another_build && run.place.is_none() {
                 self.line_up(id, Some(now), now, effects);
@@ -36,6 +44,8 @@ impl State {
         }
         let session = Session {
             joined_at: now,
+            beat_at: now,
+            report: Report::default(),
             expires_at: now.plus(join.time),
             is_killed: false,
             held: BTreeSet::new(),
@@ -43,10 +53,18 @@ impl State {
             join,
         };
         self.sessions.insert(session.join.session, session);
+        Ok(())
     }
 
-    pub(crate) fn beat(&mut self, session: SessionId, now: Timestamp) -> Result<Beat, WorldError> {
+    pub(crate) fn beat(
+        &mut self,
+        session: SessionId,
+        report: &Report,
+        now: Timestamp,
+    ) -> Result<Beat, WorldError> {
         let entry = self.sessions.get_mut(&session).ok_or_else(|| session_gone(session))?;
+        entry.report.clone_from(report);
+        entry.beat_at = now;
         entry.expires_at = now.plus(entry.join.time);
         Ok(Beat { held: entry.held.len() as u64 })
     }
@@ -103,9 +121,12 @@ impl State {
             pid: session.join.pid,
             build: session.join.build.to_string(),
             joined_at: session.joined_at,
+            beat_at: session.beat_at,
             expires_at: session.expires_at,
             held: session.held.len() as u64,
             code: session.join.code.to_vec(),
+            queues: session.join.queues.iter().map(ToString::to_string).collect(),
+            report: session.report.clone(),
         });
         views.collect()
     }

@@ -10,7 +10,7 @@ use outlast_core::refusal::check_starts;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Held, Hosts, Join, Message,
-    NewMessage, Page, Pruned, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
+    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
     TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 use parking_lot::Mutex;
@@ -111,12 +111,11 @@ impl World for MemoryWorld {
     }
 
     async fn join(&self, join: Join) -> Result<(), WorldError> {
-        self.change(|state, now, effects| state.join(join, now, effects));
-        Ok(())
+        self.change(|state, now, effects| state.join(join, now, effects))
     }
 
-    async fn beat(&self, session: SessionId) -> Result<Beat, WorldError> {
-        self.change(|state, now, _| state.beat(session, now))
+    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
+        self.change(|state, now, _| state.beat(session, report, now))
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
@@ -181,6 +180,7 @@ impl World for MemoryWorld {
             place: "this process".into(),
             durability: "nothing: what is acknowledged is lost when this process ends".into(),
             hints: "there are no other processes".into(),
+            lanes: 1,
         }
     }
 }

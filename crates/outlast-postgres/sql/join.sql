@@ -1,3 +1,3 @@
 -- Opens a session.
 SELECT moment, rings FROM {schema}.join(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)

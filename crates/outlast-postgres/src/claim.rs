@@ -49,7 +49,7 @@ async fn ask(
 ) -> Result<(Vec<Row>, Vec<Row>), WorldError> {
     let (session, at) = (session.to_string(), time.at());
     let limit = request.limit.min(CLAIM_RUNS_MAX) as i32;
-    let queues = ["default"];
+    let queues: Vec<_> = request.queues.iter().map(|queue| stored_text(queue).into_owned()).collect();
     let workflows: Vec<_> =
         request.code.iter().map(|code| stored_text(&code.workflow).into_owned()).collect();
     let versions: Vec<i64> = request.code.iter().map(|code| i64::from(code.version)).collect();
@@ -68,7 +68,7 @@ async fn ask(
                 &session,
                 &at,
                 &limit,
-                &&queues[..],
+                &queues,
                 &workflows,
                 &versions,
                 &build,

@@ -12,16 +12,13 @@ use tokio_postgres::Row;
 
 use crate::beyond::{NewBeyond, commit_beyond};
 use crate::clock::Time;
-use crate::error::{corrupt, is_about_data};
+use crate::error::corrupt;
 use crate::message::Values1;
 use crate::row::{Damaged, get, maybe_text, moment};
 use crate::start::STATEMENT_BYTES_MAX;
 use crate::store::{Failed, Store};
 use crate::told::News;
 use crate::turn::{Turns, check, fenced, invalid, reaches_beyond};
-
-/// How often a turn is looked at again that another try of its own overtook.
-const AGAIN_MAX: usize = 10;
 
 type Answer = Result<Committed, WorldError>;
 
@@ -71,40 +68,29 @@ impl<'a> Commit<'a> {
     }
 
     /// Commits turns by one statement. If Postgres refuses what one of them says, each is tried alone.
-    async fn together(&mut self, mut part: Vec<usize>) -> Result<(), WorldError> {
-        for _ in 0..AGAIN_MAX {
-            let mut columns = Turns::default();
-            for &index in &part {
-                columns.add(&self.turns[index], self.refusals[index].as_ref());
-            }
-            let (session, at) = (self.session.to_string(), self.time.at());
-            let mut values: Vec<Values1<'_>> = vec![&session, &at];
-            values.extend(columns.values());
-            let answered = self.store.try_call(&self.store.sql.commit, &values).await;
-            let rows = match answered {
-                Ok(rows) => rows,
-                Err(failed) => return self.not_together(part, &failed).await,
-            };
-            part = self.read(&part, &rows)?;
-            if part.is_empty() {
-                return Ok(());
-            }
+    async fn together(&mut self, part: Vec<usize>) -> Result<(), WorldError> {
+        let mut columns = Turns::default();
+        for &index in &part {
+            columns.add(&self.turns[index], self.refusals[index].as_ref());
         }
-        let error = self.overtaken();
-        part.into_iter().for_each(|index| self.answers[index] = Err(error.clone()));
-        Ok(())
+        let (session, at) = (self.session.to_string(), self.time.at());
+        let mut values: Vec<Values1<'_>> = vec![&session, &at];
+        values.extend(columns.values());
+        match self.store.try_call(&self.store.sql.commit, &values).await {
+            Ok(rows) => self.read(&part, &rows),
+            Err(failed) => self.not_together(part, &failed).await,
+        }
     }
 
     async fn not_together(&mut self, part: Vec<usize>, failed: &Failed) -> Result<(), WorldError> {
-        let is_data = matches!(failed, Failed::Refused(error) if is_about_data(error));
-        if is_data && part.len() > 1 {
+        if failed.is_about_data() && part.len() > 1 {
             for index in part {
                 Box::pin(self.together(vec![index])).await?;
             }
             return Ok(());
         }
         let error = self.store.world_error(failed);
-        if part.len() == self.turns.len() {
+        if part.len() == self.turns.len() && !failed.is_about_data() {
             return Err(error);
         }
         part.into_iter().for_each(|index| self.answers[index] = Err(error.clone()));
@@ -123,16 +109,12 @@ impl<'a> Commit<'a> {
         };
         match commit_beyond(self.store, self.time, self.session, &new).await {
             Ok(rows) => {
-                let again = self.read(&[index], &rows)?;
-                if again.is_empty() {
-                    self.news.rings |= self.answers[index].is_ok() && new.rings();
-                } else {
-                    self.answers[index] = Err(self.overtaken());
-                }
+                self.read(&[index], &rows)?;
+                self.news.rings |= self.answers[index].is_ok() && new.rings();
             }
             Err(failed) => {
                 let error = self.store.world_error(&failed);
-                if self.turns.len() == 1 {
+                if self.turns.len() == 1 && !failed.is_about_data() {
                     return Err(error);
                 }
                 self.answers[index] = Err(error);
@@ -141,29 +123,16 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    fn overtaken(&self) -> WorldError {
-        WorldError::Unavailable(format!(
-            "another commit at `{}` was in the way again and again; try again",
-            self.store.place
-        ))
-    }
-
-    /// Takes the answers for turns; answers those that must be tried again.
-    fn read(&mut self, part: &[usize], rows: &[Row]) -> Result<Vec<usize>, WorldError> {
-        let mut again = Vec::new();
+    /// Takes the answers for turns.
+    fn read(&mut self, part: &[usize], rows: &[Row]) -> Result<(), WorldError> {
         let mut refused: HashSet<usize> = HashSet::new();
         for row in rows {
             let (nth, code) = self.told(row).map_err(|why| corrupt(&self.store.place, &why))?;
             if code == "gone" {
                 part.iter().for_each(|index| self.answers[*index] = Err(session_gone(self.session)));
-                return Ok(Vec::new());
+                return Ok(());
             }
             let Some(&index) = nth.checked_sub(1).and_then(|nth| part.get(nth)) else { continue };
-            if code == "again" {
-                again.push(index);
-                refused.insert(index);
-                continue;
-            }
             let detail = maybe_text(row, 2).map_err(|why| corrupt(&self.store.place, &why))?;
             self.answers[index] = self.answer(index, &code, detail.as_deref().unwrap_or_default());
             if !matches!(self.answers[index], Ok(Committed::Done)) {
@@ -178,7 +147,7 @@ impl<'a> Commit<'a> {
                 self.news.ended.push(Ended { run: turn.run, outcome });
             }
         }
-        Ok(again)
+        Ok(())
     }
 
     fn told(&mut self, row: &Row) -> Result<(usize, String), Damaged> {

@@ -1,7 +1,7 @@
 //! Looking at what there is: a run, the counts, the workers.
 
 use outlast_core::refusal::no_run;
-use outlast_core::{Code, Counts, RunId, RunView, WorkerView, WorldError};
+use outlast_core::{Code, Counts, Report, RunId, RunView, WorkerView, WorldError};
 use tokio_postgres::Row;
 
 use crate::error::corrupt;
@@ -41,5 +41,8 @@ fn worker(row: &Row) -> Result<WorkerView, Damaged> {
         expires_at: moment(row, 5)?,
         held: number(row, 6)?,
         code: code.collect(),
+        queues: json(row, 8)?,
+        beat_at: moment(row, 9)?,
+        report: Report::from_json(get(row, 10)?),
     })
 }

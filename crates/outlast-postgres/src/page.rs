@@ -9,7 +9,7 @@ mod part;
 use std::ops::RangeInclusive;
 
 use outlast_core::limits::{PAGE_LOOKS_MAX, PAGE_RUNS_MAX};
-use outlast_core::{Order, Page, RunId, RunQuery, RunView, WorldError};
+use outlast_core::{Order, Page, QueuedSteps, RunId, RunQuery, RunView, WorldError};
 use tokio_postgres::Row;
 
 use self::part::Part;
@@ -27,7 +27,25 @@ pub(crate) async fn page(store: &Store, query: &RunQuery) -> Result<Page, WorldE
         let run = views(store, &rows)?.into_iter().filter(|run| query.wants(run));
         return Ok(query.page(run.collect(), limit));
     }
-    let Some(mut place) = Place::of(store, query).await? else { return Ok(query.page(Vec::new(), limit)) };
+    if query.leaves_out_queued_steps() {
+        // Most lists have none between their runs, and are then the same without a look at each.
+        let all = RunQuery { queued_steps: QueuedSteps::Listed, ..query.clone() };
+        let (runs, edge) = find(store, &all, limit).await?;
+        if !runs.iter().any(RunView::is_queued_step) {
+            return Ok(query.page_until(runs, limit, edge));
+        }
+    }
+    let (runs, edge) = find(store, query, limit).await?;
+    Ok(query.page_until(runs, limit, edge))
+}
+
+/// The runs of a page and one more if there are more, and the run where the looking ended.
+async fn find(
+    store: &Store,
+    query: &RunQuery,
+    limit: usize,
+) -> Result<(Vec<RunView>, Option<RunId>), WorldError> {
+    let Some(mut place) = Place::of(store, query).await? else { return Ok((Vec::new(), None)) };
     let parts = Part::all(query, &store.sql.schema);
     let edge = place.cut(store, &parts).await?;
     let mut runs = Vec::new();
@@ -43,7 +61,9 @@ pub(crate) async fn page(store: &Store, query: &RunQuery) -> Result<Page, WorldE
     if !place.is_rising {
         runs.reverse();
     }
-    Ok(query.page_until(runs, limit, edge))
+    // Each part has brought so many; where the looking ended counts only if there are fewer in all.
+    runs.truncate(limit + 1);
+    Ok((runs, edge))
 }
 
 fn views(store: &Store, rows: &[Row]) -> Result<Vec<RunView>, WorldError> {

@@ -124,6 +124,8 @@ pub(crate) fn run_view(row: &Row) -> Result<RunView, Damaged> {
         crashes: get::<i32>(row, 13)?.unsigned_abs(),
         stuck,
         parent: parent(row)?,
+        queue: text(row, 24)?.into(),
+        priority: get::<i16>(row, 25)?.unsigned_abs() as u8,
         deadline: maybe_moment(row, 21)?,
         tags: tags.map(|(name, value)| (plain(name).into_owned(), plain(value).into_owned())).collect(),
     })

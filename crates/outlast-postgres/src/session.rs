@@ -5,7 +5,7 @@ use std::time::Duration;
 use outlast_core::limits::POISON_CRASHES;
 use outlast_core::refusal::{no_run, not_stuck, session_gone};
 use outlast_core::takeover::poison;
-use outlast_core::{Beat, Held, Join, RunId, SessionId, Status, WorldError};
+use outlast_core::{Beat, Held, Join, Report, RunId, SessionId, Status, WorldError};
 
 use crate::clock::Time;
 use crate::error::corrupt;
@@ -33,6 +33,8 @@ pub(crate) async fn join(
     let code: Vec<_> = join.code.iter().map(|code| (&*code.workflow, code.version)).collect();
     let workflows: Vec<String> = join.code.iter().map(|code| stored(&code.workflow).into_owned()).collect();
     let versions: Vec<i64> = join.code.iter().map(|code| i64::from(code.version)).collect();
+    let queues: Vec<&str> = join.queues.iter().map(|queue| &**queue).collect();
+    let served: Vec<String> = queues.iter().map(|queue| stored(queue).into_owned()).collect();
     let rows = store
         .call(
             &store.sql.join,
@@ -43,7 +45,8 @@ pub(crate) async fn join(
                 &i64::from(join.pid),
                 &stored(&join.build).into_owned(),
                 &json_text(&code)?,
-                &"[\"default\"]",
+                &json_text(&queues)?,
+                &served,
                 // Half of all time, so that adding it to a moment stays within time.
                 &micros(join.time).min(i64::MAX / 2),
                 &has_lock,
@@ -60,10 +63,15 @@ pub(crate) async fn join(
     read().map_err(|why| corrupt(&store.place, &why))
 }
 
-/// Renews a session.
-pub(crate) async fn beat(store: &Store, time: &Time, session: SessionId) -> Result<Beat, WorldError> {
-    let report: Option<&str> = None;
-    let rows = store.call(&store.sql.beat, &[&time.at(), &session.to_string(), &report]).await?;
+/// Renews a session, with what its worker says of itself.
+pub(crate) async fn beat(
+    store: &Store,
+    time: &Time,
+    session: SessionId,
+    report: &Report,
+) -> Result<Beat, WorldError> {
+    let values: [crate::message::Values1<'_>; 3] = [&time.at(), &session.to_string(), &report.to_json()];
+    let rows = store.call(&store.sql.beat, &values).await?;
     let Some(row) = rows.first() else { return Err(session_gone(session)) };
     let read = || {
         time.learn(moment(row, 1)?);

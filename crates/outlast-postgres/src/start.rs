@@ -1,12 +1,14 @@
 //! Starting runs: the row, the first turn and the key, or the run that was there before.
 
+use std::collections::HashSet;
+
 use outlast_core::event::FORMAT;
 use outlast_core::limits::PAYLOAD_BYTES_MAX;
 use outlast_core::refusal::{check_start, key_taken};
 use outlast_core::{Event, RunId, Start, Started, Timestamp, WorldError};
 
 use crate::clock::Time;
-use crate::error::{corrupt, is_about_data};
+use crate::error::corrupt;
 use crate::message::Values1;
 use crate::row::{get, micros, moment, text, word};
 use crate::skew::millis_of;
@@ -53,8 +55,8 @@ impl NewRuns {
         self.born.push(millis_of(start.run));
         self.workflows.push(stored(&start.workflow).into_owned());
         self.versions.push(i64::from(start.version));
-        self.queues.push("default".into());
-        self.priorities.push(0);
+        self.queues.push(stored(&start.queue).into_owned());
+        self.priorities.push(i16::from(start.priority));
         self.keys.push(key.map(|key| stored(&key.text).into_owned()));
         self.digests.push(key.map(|key| format!("{:032x}", key.digest)));
         self.windows.push(key.and_then(|key| key.window).map(micros));
@@ -118,8 +120,9 @@ pub(crate) async fn start(
     rest.reverse();
     while !rest.is_empty() {
         let (mut new, mut part, mut bytes) = (NewRuns::default(), Vec::new(), 0);
+        let mut runs = HashSet::new();
         while bytes < STATEMENT_BYTES_MAX
-            && let Some(index) = rest.pop()
+            && let Some(index) = rest.pop_if(|index| runs.insert(starts[*index].run))
         {
             new.add(&starts[index]);
             bytes += new.bytes();
@@ -133,12 +136,14 @@ pub(crate) async fn start(
                 }
             }
             // One of them cannot be stored: which one, is found by trying each alone.
-            Err(Failed::Refused(error)) if is_about_data(&error) && part.len() > 1 => {
+            Err(failed) if failed.is_about_data() && part.len() > 1 => {
                 for index in part {
                     answers[index] = Box::pin(start(store, time, &starts[index..=index])).await?.remove(0);
                 }
             }
-            Err(failed) if part.len() == starts.len() => return Err(store.world_error(&failed)),
+            Err(failed) if part.len() == starts.len() && !failed.is_about_data() => {
+                return Err(store.world_error(&failed));
+            }
             Err(failed) => {
                 let error = store.world_error(&failed);
                 part.into_iter().for_each(|index| answers[index] = Err(error.clone()));

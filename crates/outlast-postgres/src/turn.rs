@@ -199,8 +199,8 @@ impl Births {
         self.born.push(millis_of(start.run));
         put(&mut self.workflows, place, Some(stored_text(&start.workflow).into_owned()));
         put(&mut self.versions, place, Some(i64::from(start.version)));
-        put(&mut self.queues, place, Some("default".into()));
-        put(&mut self.priorities, place, Some(0));
+        put(&mut self.queues, place, Some(stored_text(&start.queue).into_owned()));
+        put(&mut self.priorities, place, Some(i16::from(start.priority)));
         put(&mut self.parents, place, parent.map(|parent| parent.run.to_string()));
         put(&mut self.parent_ops, place, parent.map(|parent| i64::from(parent.op.0)));
         put(&mut self.parent_awaits, place, parent.map(|parent| parent.awaits));

@@ -7,12 +7,12 @@ use std::task::Poll;
 
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
-use outlast_core::refusal::{check_batch, check_starts, no_run};
+use outlast_core::refusal::{check_batch, check_join, check_starts, no_run};
 use outlast_core::turn::Held;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Hosts, Join, Message,
-    NewMessage, Page, Pruned, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
+    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
     TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 
@@ -125,6 +125,10 @@ impl PostgresWorld {
     }
 }
 
+/// How many commits of one session are under way at the same time: one waits for the disk while another is
+/// computed.
+const LANES: usize = 2;
+
 /// A number for each world of this process.
 fn origin() -> u32 {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
@@ -209,6 +213,7 @@ impl World for PostgresWorld {
 
     async fn join(&self, join: Join) -> Result<(), WorldError> {
         let _busy = self.clock.busy();
+        check_join(&join)?;
         if let Some(side) = &self.side {
             side.lock(join.session).await?;
         }
@@ -218,9 +223,9 @@ impl World for PostgresWorld {
         Ok(())
     }
 
-    async fn beat(&self, session: SessionId) -> Result<Beat, WorldError> {
+    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
         let _busy = self.clock.busy();
-        session::beat(&self.store, &self.time, session).await
+        session::beat(&self.store, &self.time, session, report).await
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
@@ -314,6 +319,7 @@ impl World for PostgresWorld {
                          and the loss of power"
                     .into(),
             hints: hints.into(),
+            lanes: LANES,
         }
     }
 }

@@ -17,10 +17,11 @@ use crate::options::Sync;
 const APPLICATION_ID: i64 = 0x4f75_746c;
 
 /// Every schema there ever was, oldest first. Append only: files of each age are in use.
-const MIGRATIONS: [(&str, &str); 3] = [
+const MIGRATIONS: [(&str, &str); 4] = [
     ("0001_runs", include_str!("../migrations/0001_runs.sql")),
     ("0002_size", include_str!("../migrations/0002_size.sql")),
     ("0003_clock", include_str!("../migrations/0003_clock.sql")),
+    ("0004_queues", include_str!("../migrations/0004_queues.sql")),
 ];
 
 /// Earlier versions can corrupt a file when a WAL is reset while another process checkpoints.

@@ -38,6 +38,7 @@ mod send;
 mod session;
 mod start;
 mod turn;
+mod within;
 
 mod backup;
 #[cfg(unix)]
@@ -46,6 +47,7 @@ mod doorbell;
 #[path = "no_doorbell.rs"]
 mod doorbell;
 mod ends;
+mod expected;
 mod list;
 mod lookout;
 mod page;
@@ -62,4 +64,8 @@ mod thread;
 
 pub use backup::backup;
 pub use options::{Poll, SqliteOptions, SqliteUrl, Sync};
+pub use within::{send_within, start_within};
 pub use world::SqliteWorld;
+
+/// The driver, in the version whose transactions starts and sends can take part in.
+pub use rusqlite;

@@ -1,7 +1,7 @@
 //! Looking at what there is: a run, the counts, the workers.
 
 use outlast_core::refusal::no_run;
-use outlast_core::{Code, Counts, RunId, RunView, WorkerView};
+use outlast_core::{Code, Counts, Report, RunId, RunView, WorkerView};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::error::Refusal;
@@ -34,9 +34,12 @@ pub(crate) fn workers(connection: &Connection) -> Result<Vec<WorkerView>, Refusa
             pid: number(row, 2)?,
             build: row.get(3)?,
             joined_at: moment(row, 4)?,
+            beat_at: moment(row, 9)?,
             expires_at: moment(row, 5)?,
             held: number(row, 6)?,
             code: code.collect(),
+            queues: json(8, row.get_ref(8)?.as_str()?)?,
+            report: Report::from_json(row.get_ref(10)?.as_str()?),
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)

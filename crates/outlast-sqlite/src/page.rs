@@ -9,7 +9,7 @@ mod part;
 use std::ops::RangeInclusive;
 
 use outlast_core::limits::{PAGE_LOOKS_MAX, PAGE_RUNS_MAX};
-use outlast_core::{Order, Page, RunId, RunQuery, RunView};
+use outlast_core::{Order, Page, QueuedSteps, RunId, RunQuery, RunView};
 use rusqlite::{Connection, Error, OptionalExtension};
 
 use self::part::Part;
@@ -24,7 +24,25 @@ pub(crate) fn page(connection: &Connection, query: &RunQuery) -> Result<Page, Re
         let run = by_key(connection, key)?.filter(|run| query.wants(run));
         return Ok(query.page(run.into_iter().collect(), limit));
     }
-    let Some(mut place) = Place::of(connection, query)? else { return Ok(query.page(Vec::new(), limit)) };
+    if query.leaves_out_queued_steps() {
+        // Most lists have none between their runs, and are then the same without a look at each.
+        let all = RunQuery { queued_steps: QueuedSteps::Listed, ..query.clone() };
+        let (runs, edge) = find(connection, &all, limit)?;
+        if !runs.iter().any(RunView::is_queued_step) {
+            return Ok(query.page_until(runs, limit, edge));
+        }
+    }
+    let (runs, edge) = find(connection, query, limit)?;
+    Ok(query.page_until(runs, limit, edge))
+}
+
+/// The runs of a page and one more if there are more, and the run where the looking ended.
+fn find(
+    connection: &Connection,
+    query: &RunQuery,
+    limit: usize,
+) -> Result<(Vec<RunView>, Option<RunId>), Error> {
+    let Some(mut place) = Place::of(connection, query)? else { return Ok((Vec::new(), None)) };
     let parts = Part::all(query);
     let edge = place.cut(connection, &parts)?;
     let mut runs = Vec::new();
@@ -39,7 +57,9 @@ pub(crate) fn page(connection: &Connection, query: &RunQuery) -> Result<Page, Re
     if !place.is_rising {
         runs.reverse();
     }
-    Ok(query.page_until(runs, limit, edge))
+    // Each part has brought so many; where the looking ended counts only if there are fewer in all.
+    runs.truncate(limit + 1);
+    Ok((runs, edge))
 }
 
 fn by_id(connection: &Connection, run: RunId) -> Result<Option<RunView>, Error> {

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use outlast_core::limits::{DEADLINE_GRACE, PREFERENCE};
+use outlast_core::limits::{DEADLINE_GRACE, PREFERENCE, PRIORITY_MAX};
+use outlast_core::queue::rank;
 use outlast_core::takeover::is_suspect;
-use outlast_core::{ClaimRequest, RunId, SessionId, Status, Timestamp, TurnId};
+use outlast_core::{ClaimRequest, Code, RunId, SessionId, Status, Timestamp, TurnId};
 use rusqlite::{Connection, Error, OptionalExtension, Params, Row, params};
 
 use crate::row::{maybe_moment, maybe_word, moment, number, word};
@@ -25,13 +26,20 @@ pub(crate) struct Ready {
     pub(crate) status: Status,
     pub(crate) deadline: Option<Timestamp>,
     pub(crate) is_overdue: bool,
-    ready_at: Timestamp,
+    rank: Timestamp,
+}
+
+/// Where the walk through one line stopped before its end.
+struct Stopped {
+    priority: u8,
+    /// There was no room for all that is ready.
+    is_full: bool,
 }
 
 /// What a look found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Runs to claim, the longest ready first, and behind those the overdue ones.
+    /// Runs to claim, the lowest rank first, and behind those the overdue ones.
     pub(crate) ready: Vec<Ready>,
     /// When the next one could be claimed, apart from those that become overdue.
     pub(crate) next_due: Option<Timestamp>,
@@ -47,12 +55,9 @@ pub(crate) fn look(
 ) -> Result<Found, Error> {
     let mut look =
         Look { connection, now, session, request, limit, alive: HashMap::new(), found: Found::default() };
-    for code in request.code.iter() {
-        let is_full = look.scan(sql::READY_BY_CODE, params![&*code.workflow, code.version], Needs::Code)?;
-        if is_full {
-            // What is ready is left for the next claim; only what will be is due.
-            let params = params![&*code.workflow, code.version, now.as_micros()];
-            look.scan_due(sql::DUE_BY_CODE, params)?;
+    for queue in request.queues.iter() {
+        for code in request.code.iter() {
+            look.scan_code(queue, code)?;
         }
     }
     look.scan(sql::READY_CODELESS, [], Needs::Nothing)?;
@@ -100,17 +105,36 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Walks one index in order of readiness, until nothing earlier can come; `true` when there was
-    /// no room for all that is ready.
-    fn scan(&mut self, sql: &str, params: impl Params, needs: Needs) -> Result<bool, Error> {
+    /// Walks the lines of one queue and workflow. Where all runs have the same priority, and that is the
+    /// lowest, one walk is enough.
+    fn scan_code(&mut self, queue: &str, code: &Code) -> Result<(), Error> {
+        let (workflow, version, now) = (&*code.workflow, code.version, self.now.as_micros());
+        let mut highest = PRIORITY_MAX;
+        loop {
+            let params = params![queue, workflow, version, highest];
+            let Some(stopped) = self.scan(sql::READY_BY_CODE, params, Needs::Code)? else { return Ok(()) };
+            if stopped.is_full {
+                // What is ready is left for the next claim; only what will be is due.
+                self.scan_due(sql::DUE_BY_CODE, params![queue, workflow, version, stopped.priority, now])?;
+            }
+            let Some(lower) = stopped.priority.checked_sub(1) else { return Ok(()) };
+            highest = lower;
+        }
+    }
+
+    /// Walks lines in order of readiness, each until nothing earlier can come; says where it stopped if
+    /// more lines may follow, or there was no room for all that is ready.
+    fn scan(&mut self, sql: &str, params: impl Params, needs: Needs) -> Result<Option<Stopped>, Error> {
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query(params)?;
-        let mut room = self.limit;
-        let mut has_suspect = false;
+        let (mut room, mut has_suspect, mut line) = (self.limit, false, None);
         while let Some(row) = rows.next()? {
-            let ready_at = moment(row, 11)?;
+            let (ready_at, priority) = (moment(row, 11)?, number(row, 15)?);
+            if line.replace(priority) != Some(priority) {
+                (room, has_suspect) = (self.limit, false);
+            }
             if self.is_past_next_due(ready_at) {
-                break;
+                return Ok(Some(Stopped { priority, is_full: false }));
             }
             let is_suspect = is_suspect(number(row, 10)?);
             if !self.fits(row, needs)? || is_suspect && has_suspect {
@@ -120,14 +144,14 @@ impl Look<'_> {
             if due > self.now {
                 self.see(due);
             } else if room == 0 {
-                return Ok(true);
+                return Ok(Some(Stopped { priority, is_full: true }));
             } else {
                 room -= 1;
                 has_suspect |= is_suspect;
                 self.found.ready.push(ready(row, ready_at)?);
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// Adds runs that are overdue to those that were chosen, as long as there is room.
@@ -210,7 +234,7 @@ impl Look<'_> {
     /// Merges what the indexes gave: in order, each run once, one suspect, no more than asked for.
     fn choose(&mut self) {
         let mut ready = std::mem::take(&mut self.found.ready);
-        ready.sort_by_key(|run| (run.ready_at, run.run));
+        ready.sort_by_key(|run| (run.rank, run.run));
         ready.dedup_by_key(|run| run.run);
         let mut has_suspect = false;
         ready.retain(|run| !is_suspect(run.crashes) || !std::mem::replace(&mut has_suspect, true));
@@ -233,6 +257,6 @@ fn ready(row: &Row<'_>, ready_at: Timestamp) -> Result<Ready, Error> {
         status: word(row, 13)?,
         deadline: maybe_moment(row, 14)?,
         is_overdue: false,
-        ready_at,
+        rank: rank(ready_at, number(row, 15)?),
     })
 }

@@ -70,6 +70,8 @@ pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
         id: word(row, 0)?,
         workflow: row.get(1)?,
         version: number(row, 2)?,
+        queue: row.get(22)?,
+        priority: number(row, 23)?,
         key: row.get(3)?,
         status: word(row, 4)?,
         owner: maybe_word(row, 5)?,
@@ -84,7 +86,7 @@ pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
         stuck,
         parent: parent(row)?,
         deadline: maybe_moment(row, 21)?,
-        tags: json::<Vec<(String, String)>>(22, row.get_ref(22)?.as_str()?)?.into_iter().collect::<Tags>(),
+        tags: json::<Vec<(String, String)>>(24, row.get_ref(24)?.as_str()?)?.into_iter().collect::<Tags>(),
     })
 }
 

@@ -17,6 +17,8 @@ use crate::tx::{Standing, Tx};
 pub(crate) fn join(tx: &mut Tx<'_>, join: &Join) -> Result<(), Refusal> {
     let code: Vec<_> = join.code.iter().map(|code| (&*code.workflow, code.version)).collect();
     let code_text = serde_json::to_string(&code).map_err(|error| WorldError::Invalid(error.to_string()))?;
+    let queues: Vec<&str> = join.queues.iter().map(|queue| &**queue).collect();
+    let queues = serde_json::to_string(&queues).map_err(|error| WorldError::Invalid(error.to_string()))?;
     let added = tx.execute(
         sql::SESSION_INSERT,
         params![
@@ -29,6 +31,7 @@ pub(crate) fn join(tx: &mut Tx<'_>, join: &Join) -> Result<(), Refusal> {
             i64::try_from(join.time.as_micros()).unwrap_or(i64::MAX).min(i64::MAX / 2),
             tx.now.as_micros(),
             tx.now.plus(join.time).as_micros(),
+            queues,
         ],
     )?;
     if added == 0 {
@@ -36,18 +39,24 @@ pub(crate) fn join(tx: &mut Tx<'_>, join: &Join) -> Result<(), Refusal> {
     }
     tx.changed_standing(join.session);
     for (workflow, version) in code {
-        let params = params![workflow, version, &*join.build, tx.now.as_micros()];
+        let params = params![workflow, version, &*join.build, tx.now.as_micros(), queues];
         tx.after.rings |= tx.execute(sql::STUCK_READY, params)? > 0;
     }
     Ok(())
 }
 
+/// A beat, with the worker's report written out.
+pub(crate) struct Beating {
+    pub(crate) session: SessionId,
+    pub(crate) report: String,
+}
+
 /// Renews a session, and notes from time to time how late it is.
-pub(crate) fn beat(tx: &mut Tx<'_>, session: &SessionId) -> Result<Beat, Refusal> {
-    let id = session.to_string();
+pub(crate) fn beat(tx: &mut Tx<'_>, beating: &Beating) -> Result<Beat, Refusal> {
+    let params = params![beating.session.to_string(), tx.now.as_micros(), beating.report];
     let mut renew = tx.connection.prepare_cached(sql::SESSION_BEAT)?;
-    let held = renew.query_row(params![id, tx.now.as_micros()], |row| number(row, 0)).optional()?;
-    let Some(held) = held else { return Err(session_gone(*session).into()) };
+    let held = renew.query_row(params, |row| number(row, 0)).optional()?;
+    let Some(held) = held else { return Err(session_gone(beating.session).into()) };
     if tx.locks.is_time_to_note(tx.now) {
         tx.execute(sql::CLOCK_NOTE, [tx.now.as_micros()])?;
     }

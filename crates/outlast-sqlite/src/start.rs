@@ -136,6 +136,8 @@ fn insert_row(tx: &Tx<'_>, start: &Start, birth: &Birth<'_>) -> Result<bool, rus
             parent.map(|parent| parent.awaits),
             parent.map(|parent| parent.root.to_string()),
             birth.deadline.map(Timestamp::as_micros),
+            &*start.queue,
+            start.priority,
         ],
     )?;
     Ok(created > 0)

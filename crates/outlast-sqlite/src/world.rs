@@ -8,12 +8,12 @@ use std::task::Poll;
 
 use async_trait::async_trait;
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
-use outlast_core::refusal::{check_batch, check_starts, no_run, session_gone};
+use outlast_core::refusal::{check_batch, check_join, check_starts, no_run, session_gone};
 use outlast_core::turn::Held;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Hosts, Join, Message,
-    NewMessage, Page, Pruned, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
+    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
     TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 
@@ -21,6 +21,7 @@ use crate::claim::{Brought, Claim, claim, consumed, history, inbox};
 use crate::clock::WorldClock;
 use crate::commit::commit;
 use crate::ends::Ends;
+use crate::expected::{Expectations, Expected};
 use crate::file::Opening;
 use crate::holdings::Holdings;
 use crate::locks::Locks;
@@ -50,6 +51,7 @@ pub struct SqliteWorld {
     lookout: Lookout,
     readers: Readers,
     ends: Ends,
+    expectations: Expectations,
     locks: Arc<Locks>,
     bell: Arc<Bell>,
     waiters: Arc<Waiters>,
@@ -86,6 +88,7 @@ impl SqliteWorld {
             Lookout::start(&opening, url.poll, told)?
         };
         let readers = Readers::start(&opening)?;
+        let expectations = Expectations::new(opening, bell.clone(), lookout.ringer());
         let writer = Writer::start(Desk {
             path: path.clone(),
             connection,
@@ -99,7 +102,20 @@ impl SqliteWorld {
             skew: Skew::default(),
         })?;
         let ends = Ends::new(path.clone());
-        Ok(Self { writer, lookout, readers, ends, locks, bell, waiters, hosts, clock, path, sync })
+        Ok(Self {
+            writer,
+            lookout,
+            readers,
+            ends,
+            expectations,
+            locks,
+            bell,
+            waiters,
+            hosts,
+            clock,
+            path,
+            sync,
+        })
     }
 
     /// Copies the world to a file that must not exist, while everything goes on; see [`backup`](crate::backup()).
@@ -109,6 +125,16 @@ impl SqliteWorld {
     /// As [`backup`](crate::backup()).
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<(), WorldError> {
         crate::backup(&self.path, to.as_ref(), self.clock.clone()).await
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Notices when a transaction of the caller's has committed.
+    pub(crate) fn expect_commit(&self, expected: Expected) {
+        self.expectations.expect(expected);
     }
 
     /// Lets the file have at most so many pages, or as many as it has when those are more; `None` for no
@@ -137,6 +163,12 @@ impl SqliteWorld {
             brought.claimed[index].history = Some(history);
         }
         Ok(())
+    }
+}
+
+impl Drop for SqliteWorld {
+    fn drop(&mut self) {
+        self.expectations.close();
     }
 }
 
@@ -207,6 +239,7 @@ impl World for SqliteWorld {
 
     async fn join(&self, join: Join) -> Result<(), WorldError> {
         let _busy = self.clock.busy();
+        check_join(&join)?;
         self.locks.acquire(join.session)?;
         self.writer.write_one(join, session::join).await?;
         let locks = self.locks.clone();
@@ -217,9 +250,10 @@ impl World for SqliteWorld {
         self.readers.read_once(sweep).await
     }
 
-    async fn beat(&self, session: SessionId) -> Result<Beat, WorldError> {
+    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
         let _busy = self.clock.busy();
-        self.writer.write_one(session, session::beat).await
+        let beating = session::Beating { session, report: report.to_json() };
+        self.writer.write_one(beating, session::beat).await
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
@@ -328,6 +362,7 @@ impl World for SqliteWorld {
             place: self.path.display().to_string(),
             durability: durability.into(),
             hints: self.lookout.manner().into(),
+            lanes: 1,
         }
     }
 }

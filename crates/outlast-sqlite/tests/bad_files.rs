@@ -169,6 +169,7 @@ fn a_lock_that_cannot_be_made_refuses_the_join_and_says_where() {
         pid: 1,
         build: "b".into(),
         code: std::sync::Arc::new([]),
+        queues: outlast_core::queue::default_queues(),
         time: std::time::Duration::from_secs(10),
     };
     let error = common::block_on(outlast_core::World::join(&world, join())).unwrap_err();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Place, block_on, new_start};
+use outlast_core::queue::default_queues;
 use outlast_core::turn::From;
 use outlast_core::{
     Beyond, Committed, Event, Join, NewChild, OpNumber, Parent, RunId, SessionId, Start, Status, Then, Turn,
@@ -24,6 +25,7 @@ fn join(world: &SqliteWorld) {
         pid: 1,
         build: "b".into(),
         code: Arc::new([]),
+        queues: default_queues(),
         time: Duration::from_secs(10),
     };
     block_on(world.join(join)).unwrap();

@@ -171,6 +171,13 @@ fn of_schema_one(place: &Place) {
     // What later migrations added is taken away again.
     let undo = "DROP TABLE clock; DROP TABLE skew; DROP TABLE leftovers; DROP INDEX runs_by_status;
         CREATE INDEX runs_by_status ON runs (status, id) WHERE status <> 'completed';
+        DROP INDEX runs_ready;
+        ALTER TABLE runs DROP COLUMN priority;
+        ALTER TABLE runs DROP COLUMN queue;
+        ALTER TABLE sessions DROP COLUMN report;
+        ALTER TABLE sessions DROP COLUMN beat_at;
+        ALTER TABLE sessions DROP COLUMN queues;
+        CREATE INDEX runs_ready ON runs (workflow, version, ready_at) WHERE ready_at IS NOT NULL;
         PRAGMA user_version = 1;";
     connection.execute_batch(undo).unwrap();
     let sql = include_str!("../migrations/0001_runs.sql");
@@ -196,12 +203,14 @@ fn an_older_file_is_brought_up_to_date_and_keeps_its_histories() {
     let after: Vec<_> =
         (1..=RUNS).map(|run| block_on(world.history(RunId::from_bits(run), 0, 10)).unwrap()).collect();
     assert_eq!(after, before);
+    let view = block_on(world.run(RunId::from_bits(1))).unwrap();
+    assert_eq!((&*view.queue, view.priority), ("default", 0));
     common::end_run(&world, RunId::from_bits(1));
     let version: i64 = Connection::open(place.path())
         .unwrap()
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .unwrap();
-    assert_eq!(version, 3);
+    assert_eq!(version, 4);
 }
 
 #[test]

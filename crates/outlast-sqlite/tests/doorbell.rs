@@ -53,12 +53,14 @@ fn epoch(world: &SqliteWorld) -> u64 {
         pid: 1,
         build: "b".into(),
         code: Arc::new([]),
+        queues: outlast_core::queue::default_queues(),
         time: Duration::from_secs(10),
     };
     block_on(world.join(join)).unwrap();
     let request = outlast_core::ClaimRequest {
         limit: 0,
         code: Arc::new([]),
+        queues: outlast_core::queue::default_queues(),
         build: "b".into(),
         format: outlast_core::event::FORMAT,
         suspect: false,

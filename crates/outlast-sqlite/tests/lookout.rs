@@ -32,6 +32,7 @@ fn start(world: &SqliteWorld) -> TurnId {
         pid: 1,
         build: "b".into(),
         code: Arc::new([]),
+        queues: outlast_core::queue::default_queues(),
         time: Duration::from_secs(10),
     };
     block_on(world.join(join)).unwrap();

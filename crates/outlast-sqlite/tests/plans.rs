@@ -26,7 +26,10 @@ const SCANS: [(&str, &str); 7] = [
 /// The steps by which each statement finds its rows; where there are several, in any order.
 const PLANS: [(&str, &[&str]); 44] = [
     ("counts", &["SCAN counts"]),
-    ("due_by_code", &["INDEX runs_ready (workflow=? AND version=? AND ready_at>?)"]),
+    (
+        "due_by_code",
+        &["INDEX runs_ready (queue=? AND workflow=? AND version=? AND priority=? AND ready_at>?)"],
+    ),
     ("first_build", &["INDEX turns_by_run (run=? AND seq=?)"]),
     ("held_list", &["INDEX runs_held (owner=?)", "INDEX turns_by_run (run=? AND seq=?)"]),
     ("history", &["INDEX turns_by_run (run=? AND seq>?)"]),
@@ -43,7 +46,7 @@ const PLANS: [(&str, &[&str]); 44] = [
     ("prune_tags", &["PRIMARY KEY (run=?)"]),
     ("prune_turn", &["INTEGER PRIMARY KEY (rowid=?)"]),
     ("prune_turns_look", &["INDEX turns_by_run (run=?)"]),
-    ("ready_by_code", &["INDEX runs_ready (workflow=? AND version=? AND ready_at>?)"]),
+    ("ready_by_code", &["INDEX runs_ready (queue=? AND workflow=? AND version=? AND priority<?)"]),
     ("ready_codeless", &["INDEX runs_codeless (ready_at>?)"]),
     ("ready_overdue", &["INDEX runs_overdue (deadline<?)"]),
     ("run_by_key", &["INDEX runs_key (key=?)"]),

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use common::{Place, block_on, new_start};
 use outlast_core::event::FORMAT;
+use outlast_core::queue::default_queues;
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Claimed, Code, Event, Join, OpNumber, RunId, SessionId, Status, Then, Turn, TurnId, World,
-    WorldError,
+    ClaimRequest, Claimed, Code, Event, Join, OpNumber, Report, RunId, SessionId, Status, Then, Turn, TurnId,
+    World, WorldError,
 };
 use outlast_sqlite::SqliteWorld;
 
@@ -27,6 +28,7 @@ fn join(world: &SqliteWorld, session: SessionId) {
         pid: 1,
         build: "b".into(),
         code: Arc::new([Code { workflow: "w".into(), version: 1 }]),
+        queues: default_queues(),
         time: Duration::from_secs(10),
     };
     block_on(world.join(join)).unwrap();
@@ -40,6 +42,7 @@ fn claim(world: &SqliteWorld, session: SessionId) -> Vec<Claimed> {
     let request = ClaimRequest {
         limit: 10,
         code: Arc::new([Code { workflow: "w".into(), version: 1 }]),
+        queues: default_queues(),
         build: "b".into(),
         format: FORMAT,
         suspect: true,
@@ -125,7 +128,7 @@ fn without_a_lock_file_only_the_sessions_time_counts() {
     std::fs::remove_file(place.path().with_file_name("world.db-sessions").join(FIRST.to_string())).unwrap();
     assert_eq!(block_on(second.takeover(SECOND)), Ok(0), "a missing file says nothing");
     place.clock.advance("10s");
-    block_on(second.beat(SECOND)).unwrap();
+    block_on(second.beat(SECOND, &Report::default())).unwrap();
     assert_eq!(block_on(second.takeover(SECOND)), Ok(1));
 }
 
@@ -173,6 +176,6 @@ fn a_beat_needs_no_runtime() {
     let world = Arc::new(place.open());
     join(&world, FIRST);
     let beating = world.clone();
-    let beat = std::thread::spawn(move || block_on(beating.beat(FIRST))).join().unwrap();
+    let beat = std::thread::spawn(move || block_on(beating.beat(FIRST, &Report::default()))).join().unwrap();
     assert_eq!(beat.unwrap().held, 0);
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Held, Hosts, Join, Message,
-    NewMessage, Page, Pruned, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
+    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
     TurnRecord, Work, WorkerView, World, WorldError,
 };
 use rustix::process::{Signal, getpid, kill_process};
@@ -106,8 +106,8 @@ impl World for KillerWorld {
         answer
     }
 
-    async fn beat(&self, session: SessionId) -> Result<Beat, WorldError> {
-        self.inner.beat(session).await
+    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
+        self.inner.beat(session, report).await
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {

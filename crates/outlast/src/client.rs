@@ -14,21 +14,20 @@ mod look;
 
 mod explain;
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::limits::HEADERS_BYTES_MAX;
-use outlast_core::{
-    Codec, Headers, MessageBody, MessageId, NewMessage, Payload, PlainJson, RunId, World, WorldError,
-};
+use outlast_core::{Codec, Headers, MessageBody, NewMessage, Payload, PlainJson, RunId, World, WorldError};
 use serde::de::DeserializeOwned;
 
 use crate::clock::pause;
 use crate::error::Error;
 use crate::ids;
+use crate::input::Input;
 use crate::json::IntoJson;
 use crate::workflow::{WorkflowHandle, contained};
 
@@ -120,13 +119,14 @@ impl Client {
     /// `Invalid`, with what the workflow's `check` says, when it refuses the input, or when a choice makes
     /// no sense; `Limit` when the input, key or tags are past a limit; `Conflict` when the key names a run
     /// of another workflow or input; `Unavailable` when the world does not answer.
-    pub fn start<H, M>(&self, workflow: H, input: impl Borrow<H::Input>) -> StartCall<'_, H::Output>
+    pub fn start<H, M>(&self, workflow: H, input: impl Input<H::Input>) -> StartCall<'_, H::Output>
     where
         H: WorkflowHandle<M>,
     {
-        let input = input.borrow();
-        let checked = contained(|| workflow.check(input));
-        let input = checked.and_then(|()| Ok(Payload::json(input)?));
+        let input = input.with(|input| {
+            contained(|| workflow.check(input))?;
+            Ok(Payload::json(input)?)
+        });
         StartCall::new(self, Form::new(workflow.name().into(), workflow.version()), input)
     }
 
@@ -174,18 +174,11 @@ impl Client {
         RunHandle::new(self, run, false)
     }
 
-    async fn post(&self, run: RunId, body: MessageBody) -> Result<(), WorldError> {
-        self.post_as(ids::message(), run, body, Headers::new()).await
+    async fn post_plain(&self, run: RunId, body: MessageBody) -> Result<(), WorldError> {
+        self.post(NewMessage { id: ids::message(), run, body, headers: Headers::new() }).await
     }
 
-    async fn post_as(
-        &self,
-        id: MessageId,
-        run: RunId,
-        body: MessageBody,
-        headers: Headers,
-    ) -> Result<(), WorldError> {
-        let message = NewMessage { id, run, body, headers };
+    async fn post(&self, message: NewMessage) -> Result<(), WorldError> {
         let sent = persist(|| self.world.send(vec![message.clone()])).await?;
         first(sent).map(drop)
     }

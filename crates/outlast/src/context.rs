@@ -1,6 +1,5 @@
 //! The context: all that a workflow can ask for.
 
-use std::borrow::Borrow;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, StepError};
+use crate::input::Input;
 use crate::operation::{ChildOperation, HookOperation, StepOperation, TimerOperation};
 use crate::registry::{StepCall, decode_input, encode_output};
 use crate::replay::RunState;
@@ -49,13 +49,13 @@ impl Context {
     /// }
     /// ```
     #[track_caller]
-    pub fn step<H, M>(&self, step: H, input: impl Borrow<H::Input>) -> StepOperation<H::Output>
+    pub fn step<H, M>(&self, step: H, input: impl Input<H::Input>) -> StepOperation<H::Output>
     where
         H: StepHandle<M>,
     {
         let name: Arc<str> = step.name().into();
         let new = NewStep { name: name.clone(), was: step.was(), policy: step.policy(), call: None };
-        StepOperation::new(self.state.create_step(new, input.borrow()), name)
+        StepOperation::new(input.with(|input| self.state.create_step(new, input)), name)
     }
 
     /// Asks for a step that is written in place. The input is recorded, and given to each attempt.
@@ -221,13 +221,14 @@ impl Context {
     /// }
     /// ```
     #[track_caller]
-    pub fn child<H, M>(&self, workflow: H, input: impl Borrow<H::Input>) -> ChildOperation<H::Output>
+    pub fn child<H, M>(&self, workflow: H, input: impl Input<H::Input>) -> ChildOperation<H::Output>
     where
         H: WorkflowHandle<M>,
     {
-        let input = input.borrow();
-        let check = || workflow.check(input).map_err(Error::into_failure);
-        let handle = self.state.create_child(workflow.name(), workflow.version(), input, check);
+        let handle = input.with(|input| {
+            let check = || workflow.check(input).map_err(Error::into_failure);
+            self.state.create_child(workflow.name(), workflow.version(), input, check)
+        });
         ChildOperation::new(handle, workflow.name().into())
     }
 

@@ -40,6 +40,7 @@ mod clock;
 mod context;
 mod error;
 mod ids;
+mod input;
 mod json;
 mod open;
 mod operation;
@@ -55,6 +56,7 @@ mod schema;
 mod step;
 mod unique;
 mod upkeep;
+mod within;
 mod worker;
 mod workflow;
 
@@ -66,6 +68,8 @@ pub use outlast_core::{
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;
+#[cfg(feature = "sqlite")]
+pub use outlast_sqlite::rusqlite;
 
 pub use attempt::Attempt;
 pub use backup::backup;
@@ -78,6 +82,7 @@ pub use context::Context;
 pub use error::{Error, ErrorKind, StepError};
 #[doc(hidden)]
 pub use ids::Simulated;
+pub use input::Input;
 pub use json::IntoJson;
 pub use open::{open, open_with_clock};
 pub use operation::{AbandonedChild, ChildOperation, HookOperation, StepOperation, TimerOperation};
@@ -89,6 +94,7 @@ pub use retry::{retry, retry_with_clock};
 pub use schema::{HasSchema, Schema, schema_of};
 pub use step::{ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
 pub use unique::unique_key;
+pub use within::Within;
 pub use worker::{Metrics, RetryNotice, Times, Worker, WorkerBuilder};
 pub use workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle, checked};
 

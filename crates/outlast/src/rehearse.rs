@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use outlast_core::event::{FORMAT, OpNumber, Outcome};
+use outlast_core::queue::default_queue;
 use outlast_core::{
     Codec, Event, Failure, MessageId, Payload, PlainJson, Retry, RunId, RunStarted, Status, Stuck,
     StuckReason, Timestamp, TurnId, TurnRecord, Wait,
@@ -69,6 +70,8 @@ impl LoneRun {
             workflow: <F::Definition as WorkflowDefinition>::NAME.into(),
             version: <F::Definition as WorkflowDefinition>::VERSION,
             format: FORMAT,
+            queue: default_queue(),
+            priority: 0,
             key: None,
             input,
             headers: Default::default(),

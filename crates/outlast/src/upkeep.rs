@@ -154,6 +154,7 @@ pub(crate) async fn end_without_worker(world: &Arc<dyn World>) -> Result<(), Wor
         pid: std::process::id(),
         build: "client".into(),
         code: Arc::from([]),
+        queues: Arc::from([]),
         time: SESSION_DEFAULT,
     };
     world.join(join).await?;
@@ -179,6 +180,7 @@ async fn end_claimed(world: &Arc<dyn World>, session: SessionId) -> Result<bool,
     let request = ClaimRequest {
         limit: ENDED_MAX,
         code: Arc::from([]),
+        queues: Arc::from([]),
         build: "client".into(),
         format: FORMAT,
         // None of its code runs here, so that a suspect does no harm.

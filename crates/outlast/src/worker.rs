@@ -11,6 +11,7 @@ mod metrics;
 mod notes;
 mod notice;
 mod pump;
+mod report;
 mod retention;
 mod session;
 mod signals;
@@ -23,9 +24,10 @@ use std::time::Duration;
 
 use outlast_core::host::HostedStart;
 use outlast_core::limits::{
-    BLOCKING_ATTEMPTS_DEFAULT, CACHED_FUTURES_DEFAULT, LIVE_RUNS_DEFAULT, SESSION_DEFAULT, SESSION_MIN,
-    TURN_TIME_DEFAULT,
+    BLOCKING_ATTEMPTS_DEFAULT, CACHED_FUTURES_DEFAULT, LIVE_RUNS_DEFAULT, QUEUES_MAX, SESSION_DEFAULT,
+    SESSION_MIN, TURN_TIME_DEFAULT,
 };
+use outlast_core::queue::{check_queue, default_queues};
 use outlast_core::{Busy, Codec, Host, IntoDuration, PlainJson, RunId, SessionId, Start, World, WorldError};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -110,6 +112,7 @@ impl Worker {
             registry: Registry::new(Arc::new(()), Arc::new(PlainJson)),
             has_code: false,
             build: None,
+            queues: default_queues(),
             live_max: LIVE_RUNS_DEFAULT,
             cached_max: CACHED_FUTURES_DEFAULT,
             session_time: SESSION_DEFAULT,
@@ -195,6 +198,7 @@ pub struct WorkerBuilder<S> {
     registry: Registry<S>,
     has_code: bool,
     build: Option<String>,
+    queues: Arc<[Arc<str>]>,
     live_max: usize,
     cached_max: usize,
     session_time: Duration,
@@ -222,6 +226,7 @@ impl WorkerBuilder<()> {
             codec: self.codec,
             has_code: false,
             build: self.build,
+            queues: self.queues,
             live_max: self.live_max,
             cached_max: self.cached_max,
             session_time: self.session_time,
@@ -291,6 +296,39 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     #[must_use]
     pub fn build(mut self, build: impl Into<String>) -> Self {
         self.build = Some(build.into());
+        self
+    }
+
+    /// The queues that the worker serves; only `default` unless set. Runs of other queues are left to other
+    /// workers, whatever code this one has.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String, Error> { Ok(name) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// let worker = Worker::builder(world).queues(["default", "reports"]).register(greet).start().await?;
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn queues<Q: Into<Arc<str>>>(mut self, queues: impl IntoIterator<Item = Q>) -> Self {
+        let mut names: Vec<Arc<str>> = queues.into_iter().map(Into::into).collect();
+        names.sort_unstable();
+        names.dedup();
+        let checked = names.iter().try_for_each(|queue| check_queue(queue));
+        if names.is_empty() {
+            self.problem =
+                Some(Error::invalid("a worker that serves no queue gets no runs; name at least one"));
+        } else if names.len() > QUEUES_MAX {
+            self.problem = Some(Error::invalid(format!(
+                "the worker serves {} queues, the limit is {QUEUES_MAX}; start another worker for some of them",
+                names.len()
+            )));
+        } else if let Err(reason) = checked {
+            self.problem = Some(Error::invalid(reason));
+        }
+        self.queues = names.into();
         self
     }
 
@@ -432,6 +470,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         let settings = Arc::new(Settings {
             build: self.build.unwrap_or_else(executable_build).into(),
             code: self.registry.finish()?,
+            queues: self.queues,
             codec: self.codec,
             live_max: self.live_max,
             cached_max: self.cached_max,

@@ -12,7 +12,9 @@ use serde_json::value::RawValue;
 use super::{ChildStarted, Event, OpNumber, RunStarted};
 use crate::failure::Failure;
 use crate::id::{MessageId, RunId};
+use crate::limits::QUEUE_DEFAULT;
 use crate::payload::Payload;
+use crate::queue::default_queue;
 use crate::run::{Parent, ParentEnd};
 use crate::time::Timestamp;
 
@@ -132,6 +134,7 @@ fn write_run_started(started: &RunStarted, object: &mut Object<'_>) {
     object.text("workflow", &started.workflow);
     object.number("version", i64::from(started.version));
     object.number("format", i64::from(started.format));
+    write_line(&started.queue, started.priority, object);
     if let Some(key) = &started.key {
         object.text("key", key);
     }
@@ -150,6 +153,16 @@ fn write_run_started(started: &RunStarted, object: &mut Object<'_>) {
     }
     if let Some(deadline) = started.deadline {
         object.number("deadline", deadline.as_micros());
+    }
+}
+
+/// Where a run stands in line, if that is not as usual.
+fn write_line(queue: &str, priority: u8, object: &mut Object<'_>) {
+    if queue != QUEUE_DEFAULT {
+        object.text("queue", queue);
+    }
+    if priority != 0 {
+        object.number("priority", i64::from(priority));
     }
 }
 
@@ -276,6 +289,9 @@ struct Fields<'a> {
     workflow: Option<Cow<'a, str>>,
     version: Option<u32>,
     format: Option<u32>,
+    #[serde(borrow)]
+    queue: Option<Cow<'a, str>>,
+    priority: Option<u8>,
     key: Option<String>,
     headers: Option<BTreeMap<String, String>>,
     tags: Option<BTreeMap<String, String>>,
@@ -439,6 +455,8 @@ fn read_run_started(fields: Fields<'_>, need: &Need<'_>) -> Result<RunStarted, E
         workflow: need.field("workflow", fields.workflow)?.into(),
         version: need.field("version", fields.version)?,
         format: need.field("format", fields.format)?,
+        queue: fields.queue.map_or_else(default_queue, Into::into),
+        priority: fields.priority.unwrap_or_default(),
         key: fields.key,
         input: need.payload("input", fields.input, &fields.codec)?,
         headers: fields.headers.unwrap_or_default(),

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::failure::{ErrorClass, FailureKind};
+use crate::queue::default_queue;
 
 /// One event of each kind at least, with and without what is optional.
 fn examples() -> Vec<Event> {
@@ -26,6 +27,8 @@ fn run_examples() -> Vec<Event> {
         workflow: "checkout".into(),
         version: 1,
         format: FORMAT,
+        queue: default_queue(),
+        priority: 0,
         key: None,
         input: Payload::null(),
         headers: Headers::new(),
@@ -50,6 +53,8 @@ fn run_examples() -> Vec<Event> {
             tags: [("customer".into(), "Zoë \"z\"".into()), ("tier".into(), String::new())].into(),
             parent: Some(parent),
             deadline: Some(moment()),
+            queue: "gpu \"1\"".into(),
+            priority: 9,
             ..started.clone()
         }),
         Event::RunStarted(RunStarted { input: Payload::coded("aes-1", vec![0, 127, 255]), ..started }),
@@ -477,14 +482,26 @@ fn any_run_started() -> impl Strategy<Value = Event> {
     let parent = (any_run(), any::<u32>(), any_run(), any::<bool>())
         .prop_map(|(run, op, root, awaits)| Parent { run, op: OpNumber(op), root, awaits });
     let deadline = any::<i64>().prop_map(Timestamp::from_micros);
-    let numbers = (any::<u32>(), any::<u32>());
-    let words = (any_words(), any_words());
+    let numbers = (any::<u32>(), any::<u32>(), any::<u8>());
+    let queue = prop_oneof![Just(default_queue()), any_text().prop_map(Arc::<str>::from)];
+    let words = (any_words(), any_words(), queue);
     let links = (prop::option::of(parent), prop::option::of(deadline));
     (name, numbers, prop::option::of(any_text()), any_payload(), words, links).prop_map(
-        |(workflow, (version, format), key, input, (headers, tags), (parent, deadline))| {
-            let started =
-                RunStarted { workflow, version, format, key, input, headers, tags, parent, deadline };
-            Event::RunStarted(started)
+        |(workflow, numbers, key, input, (headers, tags, queue), (parent, deadline))| {
+            let (version, format, priority) = numbers;
+            Event::RunStarted(RunStarted {
+                workflow,
+                version,
+                format,
+                queue,
+                priority,
+                key,
+                input,
+                headers,
+                tags,
+                parent,
+                deadline,
+            })
         },
     )
 }

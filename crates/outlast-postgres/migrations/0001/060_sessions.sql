@@ -7,7 +7,7 @@ CREATE TABLE {schema}.sessions (
     pid           bigint NOT NULL,
     build         text   NOT NULL,
     code          text   NOT NULL,
-    queues        text   NOT NULL DEFAULT '["default"]',
+    queues        text   NOT NULL,
     time          bigint NOT NULL,
     joined_at     bigint NOT NULL,
     expires_at    bigint NOT NULL,
@@ -15,6 +15,6 @@ CREATE TABLE {schema}.sessions (
     boot          bigint NOT NULL,
     has_lock      boolean NOT NULL,
     suspect_since bigint,
-    report        text,
+    report        text   NOT NULL DEFAULT '{}',
     CONSTRAINT sessions_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 50)

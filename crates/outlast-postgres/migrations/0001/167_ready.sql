@@ -12,7 +12,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT r.id, r.ready_at - r.priority::bigint * 10000000 AS rank FROM {schema}.runs r
             WHERE r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes < 2
+                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
                 AND r.ready_at - r.priority::bigint * 10000000 <= now_ AND r.ready_at <= now_
                 AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
@@ -21,13 +21,13 @@ BEGIN
             LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f
         UNION ALL
         SELECT f.id, f.rank, f.is_suspect FROM (
-            SELECT r.id, r.ready_at - r.priority::bigint * 10000000 AS rank, r.crashes >= 2 AS is_suspect
+            SELECT r.id, r.ready_at AS rank, r.crashes >= 2 AS is_suspect
             FROM {schema}.runs r
             WHERE r.codeless > 0 AND r.ready_at IS NOT NULL AND (suspect_ OR r.crashes < 2)
-                AND r.ready_at - r.priority::bigint * 10000000 <= now_ AND r.ready_at <= now_
+                AND r.ready_at <= now_
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
                     OR NOT EXISTS (SELECT 1 FROM {schema}.sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id
+            ORDER BY r.ready_at, r.id
             LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f
         UNION ALL
         SELECT f.id, f.rank, true
@@ -35,7 +35,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT r.id, r.ready_at - r.priority::bigint * 10000000 AS rank FROM {schema}.runs r
             WHERE suspect_ AND r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes >= 2
+                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
                 AND r.ready_at - r.priority::bigint * 10000000 <= now_ AND r.ready_at <= now_
                 AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_

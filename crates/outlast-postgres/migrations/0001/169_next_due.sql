@@ -17,7 +17,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT r.ready_at, r.preferred FROM {schema}.runs r
             WHERE r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes < 2
+                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
                 AND r.ready_at - r.priority::bigint * 10000000 > now_
                 AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
             ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
@@ -26,7 +26,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT r.ready_at, r.preferred, 0 FROM {schema}.runs r
             WHERE suspect_ AND r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes >= 2
+                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
                 AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_ AND r.ready_at > now_
             ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
         UNION ALL
@@ -34,7 +34,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT r.ready_at, r.preferred, 0 FROM {schema}.runs r
             WHERE has_room_ AND r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes < 2
+                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
                 AND r.ready_at - r.priority::bigint * 10000000 <= now_
                 AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
             ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
@@ -42,7 +42,7 @@ BEGIN
         SELECT f.* FROM (
             SELECT r.ready_at, r.preferred, 0 FROM {schema}.runs r
             WHERE has_room_ AND r.codeless > 0 AND r.ready_at IS NOT NULL AND (suspect_ OR r.crashes < 2)
-            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
+            ORDER BY r.ready_at, r.id LIMIT looks_) f
     )
     SELECT min(CASE
         WHEN l.nth < looks_ AND l.preferred <> session_ AND EXISTS (SELECT 1 FROM {schema}.sessions s WHERE s.id = l.preferred)

@@ -1,6 +1,6 @@
--- Opens a session, and lets its build try what another one left stuck. A repeated join changes nothing.
+-- Opens a session, and lets its build try what another one left stuck in its queues. A repeated join changes nothing.
 CREATE FUNCTION {schema}.join(
-    at_ bigint, id_ text, host_ text, pid_ bigint, build_ text, code_ text, queues_ text, time_ bigint, has_lock_ boolean,
+    at_ bigint, id_ text, host_ text, pid_ bigint, build_ text, code_ text, queues_ text, served_ text[], time_ bigint, has_lock_ boolean,
     workflows_ text[], versions_ bigint[],
     OUT moment bigint, OUT rings boolean
 ) LANGUAGE plpgsql AS $$
@@ -17,7 +17,7 @@ BEGIN
         UPDATE {schema}.runs r SET ready_at = moment
         FROM unnest(workflows_, versions_) AS c (workflow, version)
         WHERE r.status = 'stuck' AND r.workflow = c.workflow AND r.version = c.version
-            AND r.barred_build <> build_ AND r.ready_at IS NULL;
+            AND r.queue = ANY (served_) AND r.barred_build <> build_ AND r.ready_at IS NULL;
         rings := FOUND;
     END IF;
 END

@@ -6,7 +6,7 @@ DECLARE
     now_ bigint := coalesce(at_, {schema}.clock());
 BEGIN
     UPDATE {schema}.sessions s SET beat_at = now_, boot = {schema}.boot(), suspect_since = NULL,
-        expires_at = least(now_, 9223372036854775807 - s.time) + s.time, report = coalesce(report_, s.report)
+        expires_at = least(now_, 9223372036854775807 - s.time) + s.time, report = report_
     WHERE s.id = id_;
     IF FOUND THEN
         RETURN QUERY SELECT count(*), now_ FROM {schema}.runs r WHERE r.owner = id_;

@@ -1,5 +1,6 @@
 //! A part of a list, which one index has in order.
 
+use outlast_core::queue::STEP_PREFIX;
 use outlast_core::{RunId, RunQuery, RunView, Status, WorldError};
 use tokio_postgres::types::ToSql;
 
@@ -189,6 +190,13 @@ impl Part {
                 "EXISTS (SELECT 1 FROM {}.tags t WHERE t.run = runs.id AND t.name = {name} AND t.value = {value})",
                 self.schema
             ));
+        }
+        if let Some(queue) = &query.queue {
+            self.look("runs.queue = ", stored(queue).into_owned());
+        }
+        if query.leaves_out_queued_steps() {
+            let prefix = self.bind(STEP_PREFIX.to_owned());
+            self.looks.push(format!("NOT starts_with(runs.workflow, {prefix})"));
         }
         if let Some(from) = query.created_from {
             self.look("runs.created_at >= ", from.as_micros());

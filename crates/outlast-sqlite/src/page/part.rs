@@ -1,5 +1,6 @@
 //! A part of a list, which one index has in order.
 
+use outlast_core::queue::STEP_PREFIX;
 use outlast_core::{RunId, RunQuery, RunView, Status};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Error, OptionalExtension, params_from_iter};
@@ -178,6 +179,13 @@ impl Part {
 
     /// Adds the filters that have no list of their own.
     fn look_at_rest(&mut self, query: &RunQuery) {
+        if let Some(queue) = &query.queue {
+            self.look("queue = ", queue.to_string());
+        }
+        if query.leaves_out_queued_steps() {
+            let prefix = self.bind(STEP_PREFIX.to_owned());
+            self.looks.push(format!("substr(workflow, 1, {}) <> {prefix}", STEP_PREFIX.len()));
+        }
         let is_walked = usize::from(self.id == "tag.run");
         for (name, value) in query.tags.iter().skip(is_walked) {
             let (name, value) = (self.bind(name.clone()), self.bind(value.clone()));

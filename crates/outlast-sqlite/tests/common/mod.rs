@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Wake};
 use std::thread::Thread;
 use std::time::Duration;
 
+use outlast_core::queue::{default_queue, default_queues};
 use outlast_core::turn::From;
 use outlast_core::{
     Busy, ClaimRequest, Clock, Code, Event, Headers, Join, Payload, RunId, SessionId, Start, Status, Tags,
@@ -72,6 +73,8 @@ pub(crate) fn new_start(run: RunId) -> Start {
         turn: TurnId::from_bits(run.bits()),
         workflow: "w".into(),
         version: 1,
+        queue: default_queue(),
+        priority: 0,
         key: None,
         input: Payload::null(),
         headers: Headers::new(),
@@ -114,12 +117,14 @@ pub(crate) fn end_run(world: &SqliteWorld, run: RunId) {
         pid: 1,
         build: "b".into(),
         code: code.clone(),
+        queues: default_queues(),
         time: Duration::from_secs(10),
     };
     block_on(world.join(join)).unwrap();
     let request = ClaimRequest {
         limit: 10,
         code,
+        queues: default_queues(),
         build: "b".into(),
         format: outlast_core::event::FORMAT,
         suspect: true,

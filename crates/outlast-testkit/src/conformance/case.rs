@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::limits::{BATCH_STARTS_MAX, SESSION_DEFAULT};
+use outlast_core::queue::{default_queue, default_queues};
 use outlast_core::turn::From;
 use outlast_core::{
     Claimed, Code, Counts, Headers, IdSource, Join, MessageBody, MessageId, NewChild, NewMessage, OpNumber,
@@ -53,6 +54,8 @@ impl Case {
             turn: TurnId::from_bits(self.id()),
             workflow: workflow.into(),
             version: 1,
+            queue: default_queue(),
+            priority: 0,
             key: None,
             input: Payload::null(),
             headers: Headers::new(),
@@ -68,6 +71,11 @@ impl Case {
         let input = text(input);
         let key = Some(StartKey { text: key.into(), digest: input.digest(), window: None });
         Start { key, input, ..self.new_start(workflow) }
+    }
+
+    /// A start in a queue of its own that nobody has sent yet.
+    pub fn new_queued_start(&self, workflow: &str, queue: &str) -> Start {
+        Start { queue: queue.into(), ..self.new_start(workflow) }
     }
 
     /// Starts a run of the workflow.
@@ -184,6 +192,12 @@ impl Case {
         self.join_with(self.world.clone(), join).await
     }
 
+    /// A worker of this process that serves these queues.
+    pub async fn join_queues(&self, workflow: &str, queues: &[&str]) -> Worker {
+        let queues = queues.iter().map(|queue| (*queue).into()).collect();
+        self.join_with(self.world.clone(), Join { queues, ..self.new_join(&[(workflow, 1)]) }).await
+    }
+
     /// A worker of another process, which can crash.
     pub async fn join_elsewhere(&self, workflow: &str) -> Worker {
         self.join_with(self.other_handle().await, self.new_join(&[(workflow, 1)])).await
@@ -204,14 +218,15 @@ impl Case {
             pid: 7,
             build: BUILD.into(),
             code: code.collect(),
+            queues: default_queues(),
             time: SESSION_DEFAULT,
         }
     }
 
     /// Joins through this handle of the world.
     pub async fn join_with(&self, world: Arc<dyn World>, join: Join) -> Worker {
-        let worker =
-            Worker { world, session: join.session, build: join.build.clone(), code: join.code.clone() };
+        let (build, code, queues) = (join.build.clone(), join.code.clone(), join.queues.clone());
+        let worker = Worker { world, session: join.session, build, code, queues };
         worker.world.join(join).await.expect("the world takes a worker");
         worker
     }

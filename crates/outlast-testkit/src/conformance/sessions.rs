@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use outlast_core::{Join, Status, Then};
+use outlast_core::{Join, Report, Status, Then};
 
 use super::Case;
 use super::shape::{Shape, wait};
@@ -123,7 +123,8 @@ pub async fn a_beat_works_outside_any_runtime(case: Case) {
     let world = case.world.clone();
     let beat = std::thread::spawn(move || {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        let mut beat = std::pin::pin!(world.beat(worker.session));
+        let report = Report::default();
+        let mut beat = std::pin::pin!(world.beat(worker.session, &report));
         loop {
             match beat.as_mut().poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(beat) => return beat,

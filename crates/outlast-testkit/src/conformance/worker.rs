@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use outlast_core::event::FORMAT;
 use outlast_core::{
-    ClaimRequest, Claimed, Code, Committed, SessionId, Timestamp, Turn, Work, World, WorldError,
+    ClaimRequest, Claimed, Code, Committed, Report, RunId, SessionId, Timestamp, Turn, Work, World,
+    WorldError,
 };
 
 use super::case::one;
@@ -20,6 +21,8 @@ pub struct Worker {
     pub build: Arc<str>,
     /// The code it has.
     pub code: Arc<[Code]>,
+    /// The queues it serves.
+    pub queues: Arc<[Arc<str>]>,
 }
 
 impl Worker {
@@ -28,6 +31,7 @@ impl Worker {
         ClaimRequest {
             limit: 100,
             code: self.code.clone(),
+            queues: self.queues.clone(),
             build: self.build.clone(),
             format: FORMAT,
             suspect: true,
@@ -51,6 +55,11 @@ impl Worker {
         self.work(ClaimRequest { ends_overdue_from: Timestamp::from_micros(0), ..self.request() })
             .await
             .claimed
+    }
+
+    /// Claims what it can get; answers which runs, in order.
+    pub async fn claim_runs(&self) -> Vec<RunId> {
+        self.claim().await.iter().map(|claimed| claimed.run).collect()
     }
 
     /// Claims, and gets exactly one run.
@@ -83,7 +92,7 @@ impl Worker {
 
     /// How many runs it holds, as its next beat says.
     pub async fn held(&self) -> u64 {
-        self.world.beat(self.session).await.expect("the session is alive").held
+        self.world.beat(self.session, &Report::default()).await.expect("the session is alive").held
     }
 
     /// Leaves the world.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Join, Message, MessageBody, MessageId, Order, Page, RunQuery, RunView, Timestamp, Turn,
-    Work,
+    ClaimRequest, Join, Message, MessageBody, MessageId, Order, Page, QueuedSteps, Report, RunQuery, RunView,
+    Timestamp, Turn, Work,
 };
 
 use super::make::{self, Done, pick};
@@ -95,7 +95,7 @@ fn is_plain_repeat(model: &mut Model, turn: &Turn) -> bool {
 
 async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done) -> Result<(), String> {
     let now = case.clock.now();
-    let (Op::Beat { session }
+    let (Op::Beat { session, .. }
     | Op::Claim { session, .. }
     | Op::Takeover { session }
     | Op::Leave { session }
@@ -107,7 +107,11 @@ async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done)
     let (worker, join, is_elsewhere) = &mut done.workers[index];
     let (id, world) = (join.session, case.world.clone());
     match op {
-        Op::Beat { .. } => same("beat", world.beat(id).await.map(|beat| beat.held), model.beat(id, now)),
+        Op::Beat { live, .. } => {
+            let report = Report { live: *live, ..Report::default() };
+            let beat = world.beat(id, &report).await.map(|beat| beat.held);
+            same("beat", beat, model.beat(id, report, now))
+        }
         &Op::Claim { limit, suspect, ends_overdue_in_micros, .. } => {
             let Some(worker) = worker else { return Ok(()) };
             let later = |micros| now.plus(Duration::from_micros(micros));
@@ -137,13 +141,12 @@ async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done)
 /// Joins a worker that claims all it can get and crashes, and has another one take over.
 async fn drive_doom(
     case: &Case,
-    code: usize,
-    taker: usize,
+    (code, queues, taker): (usize, usize, usize),
     model: &mut Model,
     done: &Done,
 ) -> Result<(), String> {
     let now = case.clock.now();
-    let join = case.new_join(&code_of(code));
+    let join = Join { queues: make::queues(queues), ..case.new_join(&code_of(code)) };
     model.join(join.clone(), now);
     let doomed = case.join_with(case.other_handle().await, join).await;
     let (id, request) = (doomed.session, doomed.request());
@@ -159,20 +162,23 @@ async fn drive_doom(
 }
 
 fn code_of(number: usize) -> Vec<(&'static str, u32)> {
-    [vec![("a", 1), ("b", 1)], vec![("a", 1)], vec![("b", 1)], vec![]][number].clone()
+    [vec![("a", 1), ("step:s", 1), ("b", 1)], vec![("a", 1)], vec![("b", 1)], vec![]][number].clone()
 }
 
 async fn drive_rest(case: &Case, op: &Op, model: &mut Model, done: &mut Done) -> Result<(), String> {
     let now = case.clock.now();
     match op {
-        Op::Join { build, code, is_elsewhere } => {
-            let join = Join { build: format!("build-{build}").into(), ..case.new_join(&code_of(*code)) };
+        Op::Join { build, code, queues, is_elsewhere } => {
+            let (build, queues) = (format!("build-{build}").into(), make::queues(*queues));
+            let join = Join { build, queues, ..case.new_join(&code_of(*code)) };
             model.join(join.clone(), now);
             let world = if *is_elsewhere { case.other_handle().await } else { case.world.clone() };
             let worker = case.join_with(world, join.clone()).await;
             done.workers.push((Some(worker), join, *is_elsewhere));
         }
-        Op::Doom { code, taker } => return drive_doom(case, *code, *taker, model, done).await,
+        &Op::Doom { code, queues, taker } => {
+            return drive_doom(case, (code, queues, taker), model, done).await;
+        }
         Op::Resume { run } => {
             let Some(run) = pick(&model.runs, *run).map(|run| run.view.id) else { return Ok(()) };
             return same("resume", case.world.resume(run).await, model.resume(run, now));
@@ -220,7 +226,8 @@ fn brought(work: Work, is_next_due_compared: bool) -> Brought {
 
 /// Compares what everybody can see.
 async fn compare(case: &Case, model: &Model) -> Result<(), String> {
-    let query = RunQuery { order: Order::OldestFirst, limit: 1_000, ..RunQuery::default() };
+    let queued_steps = QueuedSteps::Listed;
+    let query = RunQuery { queued_steps, order: Order::OldestFirst, limit: 1_000, ..RunQuery::default() };
     let runs =
         case.world.runs(query).await.map(|page| page.runs.into_iter().map(timeless).collect::<Vec<_>>());
     let (mut runs, mut expected) = (runs.map_err(|error| error.to_string())?, model.views());
@@ -230,11 +237,17 @@ async fn compare(case: &Case, model: &Model) -> Result<(), String> {
     same("runs", Ok(runs), Ok(expected))?;
     same("counts", Ok(case.counts().await), Ok(model.counts()))?;
     let workers = case.world.workers().await.map(|workers| {
-        workers.iter().map(|worker| (worker.session, worker.expires_at, worker.held)).collect::<Vec<_>>()
+        let facts = workers.into_iter().map(|worker| {
+            let times = (worker.beat_at, worker.expires_at);
+            (worker.session, times, worker.held, worker.queues, worker.report)
+        });
+        facts.collect::<Vec<_>>()
     });
     let expected = model.sessions.iter().map(|session| {
-        let id = session.join.session;
-        (id, session.expires_at, model.held(id).len() as u64)
+        let (id, queues) = (session.join.session, &session.join.queues);
+        let queues = queues.iter().map(ToString::to_string).collect();
+        let times = (session.beat_at, session.expires_at);
+        (id, times, model.held(id).len() as u64, queues, session.report.clone())
     });
     same("workers", workers, Ok(expected.collect()))
 }

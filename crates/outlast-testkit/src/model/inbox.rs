@@ -1,7 +1,7 @@
 //! The model's inboxes and sessions.
 
 use outlast_core::takeover::{crashes_after, poison};
-use outlast_core::{Join, Message, NewMessage, RunId, SessionId, Status, Stuck, Timestamp};
+use outlast_core::{Join, Message, NewMessage, Report, RunId, SessionId, Status, Stuck, Timestamp};
 
 use super::runs::{Model, ModelRun, ModelSession, Refusal};
 
@@ -20,20 +20,34 @@ impl Model {
     pub(super) fn join(&mut self, join: Join, now: Timestamp) {
         for run in &mut self.runs {
             let by_another = run.not_for.as_ref().is_some_and(|build| **build != *join.build);
-            if run.view.status == Status::Stuck && by_another && join.code.contains(&run.code()) {
+            let is_for_it = join.code.contains(&run.code()) && join.queues.contains(&run.start.queue);
+            if run.view.status == Status::Stuck && by_another && is_for_it {
                 run.ready_at = Some(run.ready_at.unwrap_or(now));
             }
         }
         let expires_at = now.plus(join.time);
-        self.sessions.push(ModelSession { join, expires_at, is_dead: false });
+        self.sessions.push(ModelSession {
+            join,
+            beat_at: now,
+            report: Report::default(),
+            expires_at,
+            is_dead: false,
+        });
         self.sessions.sort_by_key(|session| session.join.session);
     }
 
-    pub(super) fn beat(&mut self, session: SessionId, now: Timestamp) -> Result<u64, Refusal> {
+    pub(super) fn beat(
+        &mut self,
+        session: SessionId,
+        report: Report,
+        now: Timestamp,
+    ) -> Result<u64, Refusal> {
         let held = self.held(session).len() as u64;
         let session = self.sessions.iter_mut().find(|other| other.join.session == session);
         let session = session.ok_or(Refusal::Fenced)?;
         session.expires_at = now.plus(session.join.time);
+        session.beat_at = now;
+        session.report = report;
         Ok(held)
     }
 

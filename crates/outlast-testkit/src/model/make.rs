@@ -1,12 +1,13 @@
 //! Makes what operations stand for: starts, messages, turns and queries.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::limits::NAME_BYTES_MAX;
+use outlast_core::limits::{NAME_BYTES_MAX, QUEUE_DEFAULT};
 use outlast_core::turn::From;
 use outlast_core::{
-    Join, MessageBody, NewChild, NewMessage, OpNumber, Order, Outcome, Parent, Payload, RunId, RunQuery,
-    SessionId, Start, Tags, Then, Timestamp, Turn, TurnId,
+    Join, MessageBody, NewChild, NewMessage, OpNumber, Order, Outcome, Parent, Payload, QueuedSteps, RunId,
+    RunQuery, SessionId, Start, Tags, Then, Timestamp, Turn, TurnId,
 };
 
 use super::op::{Child, Mistake, NewStart, Query, Says, Shape, Tag, ThenKind};
@@ -14,7 +15,9 @@ use super::runs::{Model, ModelRun};
 use crate::conformance::shape::{Shape as _, stuck_by, wait, wait_until};
 use crate::conformance::{Case, Worker};
 
-const WORKFLOWS: [&str; 2] = ["a", "b"];
+const WORKFLOWS: [&str; 3] = ["a", "b", "step:s"];
+
+const QUEUES: [&str; 3] = [QUEUE_DEFAULT, "q-1", "q-2"];
 
 /// What has been done so far, to be repeated later.
 #[derive(Default)]
@@ -45,11 +48,19 @@ pub(super) fn start(case: &Case, new: NewStart) -> Start {
     start.key.iter_mut().for_each(|key| key.window = window);
     let later = |micros| case.clock.now().plus(Duration::from_micros(micros));
     Start {
+        queue: QUEUES[new.queue].into(),
+        priority: new.priority,
         tags: tags(new.tag),
         not_before: new.begins_in_micros.map(later),
         deadline: new.deadline_in_micros.map(later),
         ..start
     }
+}
+
+/// The queues that a worker serves.
+pub(super) fn queues(number: usize) -> Arc<[Arc<str>]> {
+    let served: [&[&str]; 4] = [&QUEUES[..1], &QUEUES[1..], &QUEUES, &[]];
+    served[number].iter().map(|queue| (*queue).into()).collect()
 }
 
 fn tags(tags: impl IntoIterator<Item = Tag>) -> Tags {
@@ -178,6 +189,8 @@ pub(super) fn query(model: &Model, query: Query) -> RunQuery {
     RunQuery {
         statuses: query.status.into_iter().collect(),
         workflow: query.workflow.map(|workflow| WORKFLOWS[workflow].into()),
+        queue: query.queue.map(|queue| QUEUES[queue].into()),
+        queued_steps: if query.lists_steps { QueuedSteps::Listed } else { QueuedSteps::LeftOut },
         key: query.key.map(|key| format!("key-{key}")),
         parent: run(query.parent),
         root: run(query.root),

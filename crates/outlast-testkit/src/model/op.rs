@@ -25,10 +25,13 @@ pub(super) enum Op {
     Join {
         build: usize,
         code: usize,
+        queues: usize,
         is_elsewhere: bool,
     },
     Beat {
         session: usize,
+        /// How many live runs its report says.
+        live: u64,
     },
     Claim {
         session: usize,
@@ -62,6 +65,7 @@ pub(super) enum Op {
     /// A worker elsewhere joins, claims all it can get and crashes; another one takes over.
     Doom {
         code: usize,
+        queues: usize,
         taker: usize,
     },
     Resume {
@@ -84,6 +88,8 @@ pub(super) enum Op {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewStart {
     pub(super) workflow: usize,
+    pub(super) queue: usize,
+    pub(super) priority: u8,
     pub(super) key: Option<usize>,
     /// How long an earlier start with the key counts.
     pub(super) window_micros: Option<u64>,
@@ -164,6 +170,8 @@ pub(super) enum Mistake {
 pub(super) struct Query {
     pub(super) status: Option<Status>,
     pub(super) workflow: Option<usize>,
+    pub(super) queue: Option<usize>,
+    pub(super) lists_steps: bool,
     pub(super) key: Option<usize>,
     pub(super) parent: Option<usize>,
     pub(super) root: Option<usize>,
@@ -187,9 +195,10 @@ impl Op {
             32..39 => Self::Join {
                 build: chance.usize(0..3),
                 code: chance.usize(0..4),
+                queues: queues(chance),
                 is_elsewhere: chance.bool(),
             },
-            39..41 => Self::Beat { session: some(chance) },
+            39..41 => Self::Beat { session: some(chance), live: chance.u64(0..3) },
             41..58 => Self::Claim {
                 session: some(chance),
                 limit: chance.usize(0..6),
@@ -214,7 +223,7 @@ impl Op {
             86..88 => Self::Leave { session: some(chance) },
             88..90 => Self::Crash { session: some(chance) },
             90..92 => Self::Resume { run: some(chance) },
-            92..95 => Self::Doom { code: chance.usize(0..3), taker: some(chance) },
+            92..95 => Self::Doom { code: chance.usize(0..3), queues: queues(chance), taker: some(chance) },
             95..98 => Self::Prune {
                 ended_micros_ago: micros(chance),
                 after: one_in(chance, 3).map(|()| some(chance)),
@@ -229,7 +238,10 @@ impl Op {
 impl NewStart {
     fn random(chance: &mut Rng) -> Self {
         Self {
-            workflow: chance.usize(0..2),
+            workflow: one_in(chance, 8).map_or_else(|| chance.usize(0..2), |()| 2),
+            queue: one_in(chance, 3).map_or(0, |()| chance.usize(1..3)),
+            // Now and then one that there is not.
+            priority: one_in(chance, 3).map_or(0, |()| chance.u8(0..11)),
             key: one_in(chance, 3).map(|()| chance.usize(0..3)),
             window_micros: one_in(chance, 3).map(|()| micros(chance)),
             input: chance.usize(0..2),
@@ -303,7 +315,9 @@ impl Query {
     fn random(chance: &mut Rng) -> Self {
         Self {
             status: one_in(chance, 4).map(|()| Status::ALL[chance.usize(0..Status::ALL.len())]),
-            workflow: one_in(chance, 5).map(|()| chance.usize(0..2)),
+            workflow: one_in(chance, 5).map(|()| chance.usize(0..3)),
+            queue: one_in(chance, 5).map(|()| chance.usize(0..3)),
+            lists_steps: chance.bool(),
             key: one_in(chance, 8).map(|()| chance.usize(0..3)),
             parent: one_in(chance, 5).map(|()| some(chance)),
             root: one_in(chance, 4).map(|()| some(chance)),
@@ -326,6 +340,11 @@ fn one_in(chance: &mut Rng, cases: u8) -> Option<()> {
 
 fn some(chance: &mut Rng) -> usize {
     chance.usize(0..64)
+}
+
+/// Mostly the default queue.
+fn queues(chance: &mut Rng) -> usize {
+    one_in(chance, 3).map_or(0, |()| chance.usize(1..4))
 }
 
 fn tag(chance: &mut Rng) -> Tag {

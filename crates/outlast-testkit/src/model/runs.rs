@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use outlast_core::refusal::{check_start, key_taken};
 use outlast_core::takeover::is_suspect;
 use outlast_core::{
-    Code, Counts, Join, Message, Order, Page, Pruned, RunId, RunQuery, RunView, SessionId, Start, Started,
-    Status, Timestamp, TurnId, TurnRecord, WorldError,
+    Code, Counts, Join, Message, Order, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start,
+    Started, Status, Timestamp, TurnId, TurnRecord, WorldError,
 };
 
 /// A refusal, by its kind alone.
@@ -54,6 +54,8 @@ pub(super) struct ModelRun {
 #[derive(Debug)]
 pub(super) struct ModelSession {
     pub(super) join: Join,
+    pub(super) beat_at: Timestamp,
+    pub(super) report: Report,
     pub(super) expires_at: Timestamp,
     pub(super) is_dead: bool,
 }
@@ -65,6 +67,8 @@ impl ModelRun {
             id: start.run,
             workflow: start.workflow.clone(),
             version: start.version,
+            queue: start.queue.clone(),
+            priority: start.priority,
             key: start.key.as_ref().map(|key| key.text.clone()),
             status: Status::Pending,
             owner: None,

@@ -1,6 +1,7 @@
 //! The model's claims and commits.
 
 use outlast_core::limits::{DEADLINE_GRACE, PREFERENCE};
+use outlast_core::queue::rank;
 use outlast_core::refusal::{child_exists, child_refused};
 use outlast_core::turn::From;
 use outlast_core::{
@@ -43,7 +44,7 @@ pub(super) struct Facts {
 struct Candidate {
     /// Whether it is given to be ended; those come last.
     is_overdue: bool,
-    ready_at: Timestamp,
+    rank: Timestamp,
     run: RunId,
     /// From when on the session may have it.
     available_at: Timestamp,
@@ -93,20 +94,23 @@ impl Model {
                 continue;
             }
             let is_kept_from_it = run.not_for.as_deref() == Some(&*request.build);
-            let has_code = request.code.contains(&run.code()) && !is_kept_from_it;
+            let is_served = request.queues.contains(&run.start.queue) && request.code.contains(&run.code());
+            let has_code = is_served && !is_kept_from_it;
             let run_id = run.view.id;
             if let Some(ready_at) = run.ready_at
                 && (has_code || run.needs_no_code())
             {
                 let others_first = run.last_holder.is_some_and(|last| last != session && self.lives(last));
                 let available_at = if others_first { ready_at.plus(PREFERENCE) } else { ready_at };
-                candidates.push(Candidate { is_overdue: false, ready_at, run: run_id, available_at });
+                let priority = if run.needs_no_code() { 0 } else { run.start.priority };
+                let rank = rank(ready_at, priority);
+                candidates.push(Candidate { is_overdue: false, rank, run: run_id, available_at });
             }
             let from = request.ends_overdue_from;
             if let Some(deadline) = run.view.deadline.filter(|_| from < Timestamp::NEVER) {
-                let ready_at = deadline.plus(DEADLINE_GRACE);
-                let available_at = ready_at.max(from);
-                candidates.push(Candidate { is_overdue: true, ready_at, run: run_id, available_at });
+                let rank = deadline.plus(DEADLINE_GRACE);
+                let available_at = rank.max(from);
+                candidates.push(Candidate { is_overdue: true, rank, run: run_id, available_at });
             }
         }
         candidates

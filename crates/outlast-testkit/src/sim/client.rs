@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use outlast::{Client, Error, Status};
+use outlast_core::queue::default_queue;
 use outlast_core::{
     Clock, Headers, MessageBody, MessageId, NewMessage, Payload, RunId, Start, Tags, TurnId, World,
     WorldError,
@@ -146,6 +147,8 @@ impl Caller {
             turn: TurnId::from_bits(self.bits()),
             workflow: if self.rng.u32(0..4) == 0 { "rare" } else { "play" }.into(),
             version: 1,
+            queue: default_queue(),
+            priority: 0,
             key: None,
             input,
             headers: Headers::new(),

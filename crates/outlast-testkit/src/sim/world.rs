@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Held, Hosts, Join, Message,
-    NewMessage, Page, Pruned, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
+    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
     TurnRecord, Work, WorkerView, World, WorldError,
 };
 
@@ -156,11 +156,11 @@ impl World for SimWorld {
         self.call(Call::Join, move || stage.clone().join(node.clone(), join.clone())).await
     }
 
-    async fn beat(&self, session: SessionId) -> Result<Beat, WorldError> {
-        let inner = self.stage.inner.clone();
+    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
+        let (inner, report) = (self.stage.inner.clone(), report.clone());
         self.call(Call::Beat, move || {
-            let inner = inner.clone();
-            async move { inner.beat(session).await }
+            let (inner, report) = (inner.clone(), report.clone());
+            async move { inner.beat(session, &report).await }
         })
         .await
     }

@@ -89,7 +89,7 @@ impl Client {
     }
 
     async fn tell(&self, run: RunId, body: MessageBody) -> Result<Cancel, Error> {
-        match self.post(run, body).await {
+        match self.post_plain(run, body).await {
             Ok(()) => Ok(Cancel::Requested),
             Err(WorldError::Conflict(_)) => Ok(Cancel::AlreadyEnded(self.run(run).await?.status)),
             Err(error) => Err(error.into()),
@@ -123,7 +123,7 @@ impl Client {
     ///
     /// `NotFound`, `Conflict` when the run has ended, `Limit` when its inbox is full.
     pub async fn wake(&self, run: RunId) -> Result<(), Error> {
-        Ok(self.post(run, MessageBody::Wake { op: None }).await?)
+        Ok(self.post_plain(run, MessageBody::Wake { op: None }).await?)
     }
 
     /// As [`wake`](Self::wake), but only one timer, by its operation's number, which
@@ -133,7 +133,7 @@ impl Client {
     ///
     /// As [`wake`](Self::wake).
     pub async fn wake_timer(&self, run: RunId, op: OpNumber) -> Result<(), Error> {
-        Ok(self.post(run, MessageBody::Wake { op: Some(op) }).await?)
+        Ok(self.post_plain(run, MessageBody::Wake { op: Some(op) }).await?)
     }
 
     /// Lets a stuck run be tried again, by any build.

@@ -4,12 +4,13 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 
 use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX};
-use outlast_core::{Headers, MessageBody, MessageId, Payload, RunId};
+use outlast_core::{Headers, MessageBody, MessageId, NewMessage, Payload, RunId};
 use serde::Serialize;
 
 use super::{BoxedCall, Client, check_headers, check_text};
 use crate::error::Error;
 use crate::ids;
+use crate::within::Within;
 
 impl Client {
     /// Sends a payload to a hook of a run. Await the call; when that returns, the payload is kept until
@@ -69,7 +70,26 @@ impl SendCall<'_> {
         self
     }
 
+    /// Sends inside a transaction of the caller's own, in the database where the world lives: the payload is
+    /// sent when that transaction commits, and never was if it does not. See
+    /// [`StartCall::within`](crate::StartCall::within).
+    ///
+    /// # Errors
+    ///
+    /// As an ordinary send; when the transaction is in another database than the world.
+    pub async fn within<T: Within>(self, transaction: &mut T) -> Result<(), Error> {
+        let client = self.client;
+        let message = self.prepare()?;
+        transaction.send(&*client.world, message).await?;
+        Ok(())
+    }
+
     async fn call(self) -> Result<(), Error> {
+        let client = self.client;
+        Ok(client.post(self.prepare()?).await?)
+    }
+
+    fn prepare(self) -> Result<NewMessage, Error> {
         check_text("the hook's name", &self.hook, NAME_BYTES_MAX)?;
         check_headers(&self.headers)?;
         let id = match &self.key {
@@ -80,7 +100,7 @@ impl SendCall<'_> {
             None => ids::message(),
         };
         let body = MessageBody::Hook { name: self.hook, payload: self.client.codec.encode(self.payload?)? };
-        Ok(self.client.post_as(id, self.run, body, self.headers).await?)
+        Ok(NewMessage { id, run: self.run, body, headers: self.headers })
     }
 }
 

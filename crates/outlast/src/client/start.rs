@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX};
+use outlast_core::queue::default_queue;
 use outlast_core::refusal::check_start;
 use outlast_core::{
     Event, Headers, IntoDuration, Payload, RunId, Start, StartKey, Started, Tags, Timestamp, WorldError,
@@ -14,6 +15,7 @@ use outlast_core::{
 use super::{BoxedCall, Client, RunHandle, check_headers, check_text, first, persist};
 use crate::error::Error;
 use crate::ids;
+use crate::within::Within;
 
 impl Client {
     /// A new id for a run, for [`StartCall::id`]: time-ordered, so that the run finds its place in lists.
@@ -189,7 +191,36 @@ impl<'a, O> StartCall<'a, O> {
         }
     }
 
+    /// Starts the run inside a transaction of the caller's own, in the database where the world lives: the
+    /// run begins when that transaction commits, and never was if it does not. So an order and the run that
+    /// handles it are one change.
+    ///
+    /// Takes the transactions of `rusqlite` and `tokio-postgres`. See the guide's page on transactions.
+    ///
+    /// # Errors
+    ///
+    /// As an ordinary start; when the transaction is in another database than the world; when the database
+    /// refuses. The call is not repeated by itself, and no worker of this process is handed the run.
+    pub async fn within<T: Within>(self, transaction: &mut T) -> Result<RunHandle<O>, Error> {
+        let client = self.client;
+        let (start, _) = self.prepare()?;
+        let started = transaction.start(&*client.world, start).await?;
+        Ok(RunHandle::new(client, started.run, started.is_new))
+    }
+
     async fn call(self) -> Result<RunHandle<O>, Error> {
+        let (client, is_chosen) = (self.client, self.id.is_some());
+        let (start, plain) = self.prepare()?;
+        let started = if is_chosen {
+            client.start_chosen(start, &plain).await?
+        } else {
+            client.start_run(start).await?
+        };
+        Ok(RunHandle::new(client, started.run, started.is_new))
+    }
+
+    /// The start, checked as far as that is possible here, and its plain input.
+    fn prepare(self) -> Result<(Start, Payload), Error> {
         if let Some(problem) = self.problem {
             return Err(problem);
         }
@@ -214,11 +245,8 @@ impl<'a, O> StartCall<'a, O> {
         {
             return Err(Error::invalid(reason));
         }
-        let started = match self.id {
-            Some(run) => client.start_chosen(Start { run, ..start }, &plain).await?,
-            None => client.start_run(start).await?,
-        };
-        Ok(RunHandle::new(client, started.run, started.is_new))
+        start.run = self.id.unwrap_or(start.run);
+        Ok((start, plain))
     }
 }
 
@@ -239,6 +267,8 @@ impl Form {
             turn: ids::turn(),
             workflow: (*self.workflow).into(),
             version: self.version,
+            queue: default_queue(),
+            priority: 0,
             key: key.map(|text| StartKey { text, digest: plain.digest(), window: None }),
             input: client.codec.encode(plain)?,
             headers: self.headers.clone(),

@@ -1,6 +1,5 @@
 //! Starting many runs at once.
 
-use std::borrow::Borrow;
 use std::fmt;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
@@ -13,6 +12,7 @@ use serde::Serialize;
 use super::start::Form;
 use super::{Boxed, Client, RunHandle, miscounted, persist};
 use crate::error::Error;
+use crate::input::Input;
 use crate::workflow::WorkflowHandle;
 
 impl Client {
@@ -46,10 +46,10 @@ impl Client {
     ) -> StartManyCall<'_, H::Input, B, H::Output>
     where
         H: WorkflowHandle<M>,
-        B: Borrow<H::Input>,
+        B: Input<H::Input>,
     {
         let judged = |input: B| {
-            let judgement = workflow.check(input.borrow());
+            let judgement = input.with(|input| workflow.check(input));
             (input, judgement)
         };
         StartManyCall {
@@ -83,11 +83,11 @@ pub struct StartManyCall<'a, I, B, O> {
     types: PhantomData<fn(I) -> O>,
 }
 
-impl<I, B: Borrow<I>, O> StartManyCall<'_, I, B, O> {
+impl<I, B: Input<I>, O> StartManyCall<'_, I, B, O> {
     /// Makes each start idempotent by a key of its own; see [`StartCall::key`](crate::StartCall::key). Two
     /// inputs with one key are one run, if the inputs are the same.
     pub fn keys<K: Into<String>>(mut self, key: impl Fn(&I) -> K) -> Self {
-        self.keys = self.inputs.iter().map(|(input, _)| key(input.borrow()).into()).collect();
+        self.keys = self.inputs.iter().map(|(input, _)| input.with(|input| key(input).into())).collect();
         self
     }
 
@@ -104,7 +104,7 @@ impl<I, B: Borrow<I>, O> StartManyCall<'_, I, B, O> {
     }
 }
 
-impl<I: Serialize, B: Borrow<I>, O> StartManyCall<'_, I, B, O> {
+impl<I: Serialize, B: Input<I>, O> StartManyCall<'_, I, B, O> {
     async fn call(mut self) -> Vec<Result<RunHandle<O>, Error>> {
         let mut inputs = std::mem::take(&mut self.inputs).into_iter();
         let mut keys = std::mem::take(&mut self.keys).into_iter();
@@ -115,7 +115,7 @@ impl<I: Serialize, B: Borrow<I>, O> StartManyCall<'_, I, B, O> {
             let made: Vec<_> = batch
                 .map(|(input, judgement)| {
                     let key = keys.next();
-                    judgement.and_then(|()| self.start(input.borrow(), key))
+                    judgement.and_then(|()| input.with(|input| self.start(input, key)))
                 })
                 .collect();
             let starts = made.iter().filter_map(|start| start.as_ref().ok()).cloned().collect();
@@ -146,7 +146,7 @@ impl<I: Serialize, B: Borrow<I>, O> StartManyCall<'_, I, B, O> {
 impl<'a, I, B, O> IntoFuture for StartManyCall<'a, I, B, O>
 where
     I: Serialize + 'a,
-    B: Borrow<I> + Send + Sync + 'a,
+    B: Input<I> + Send + Sync + 'a,
     O: 'static,
 {
     type Output = Vec<Result<RunHandle<O>, Error>>;

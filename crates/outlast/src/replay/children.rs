@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use outlast_core::queue::default_queue;
 use outlast_core::{
     ChildStarted, Event, Failure, FailureKind, Headers, MessageBody, NewChild, OpNumber, Parent, ParentEnd,
     Payload, RunId, Start, StartKey, Tags, Timestamp, TurnId, Wait,
@@ -62,6 +63,8 @@ impl WishedChild {
             turn: TurnId::from_bits(child.run.bits()),
             workflow: child.workflow,
             version: child.version,
+            queue: default_queue(),
+            priority: 0,
             key,
             input: child.input,
             headers: headers.clone(),

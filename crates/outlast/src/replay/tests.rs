@@ -97,6 +97,8 @@ impl Case {
             workflow: self.workflow.clone(),
             version: 1,
             format: 1,
+            queue: outlast_core::queue::default_queue(),
+            priority: 0,
             key: None,
             input: self.input.clone(),
             headers: Default::default(),

@@ -103,7 +103,8 @@ async fn beat_until_stopped(session: &Session, rhythm: &impl Rhythm) {
     let mut acknowledged = monotonic();
     while rhythm.pause(pause).await {
         let asked = monotonic();
-        match rhythm.within(session.world.beat(session.id), acknowledged + patience).await {
+        match rhythm.within(session.world.beat(session.id, &session.report()), acknowledged + patience).await
+        {
             Some(Ok(beat)) => {
                 acknowledged = asked;
                 session.settings.meter.beats.add(1);

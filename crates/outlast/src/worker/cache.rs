@@ -27,6 +27,11 @@ impl Cache {
         Self { limit, clock: 0, by_run: HashMap::new(), by_use: BTreeMap::new() }
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_run.len()
+    }
+
     /// Whether the run is here as it was after `turn`.
     pub(super) fn has(&self, run: RunId, turn: TurnId) -> bool {
         self.by_run.get(&run).is_some_and(|cached| cached.turn == turn)

@@ -1,4 +1,5 @@
-//! Group commit without a timer: while one commit is under way, the next batch gathers.
+//! Group commit without a timer: while as many commits are under way as the world has lanes, the next batch
+//! gathers.
 //!
 //! There is no task in between. The run that finds no commit under way commits at once and takes
 //! along whatever has gathered; the others wait for its answer. So an idle worker commits in two
@@ -21,9 +22,6 @@ use crate::clock::{monotonic, pause};
 
 type Answer = Result<Committed, WorldError>;
 
-/// How many commits may be under way at the same time.
-const IN_FLIGHT_MAX: usize = 1;
-
 /// Batches that one task commits in a row, if the world answers without waiting.
 const INSTANT_BATCHES_MAX: usize = 16;
 
@@ -39,6 +37,8 @@ pub(super) struct Committer {
     session: SessionId,
     runtime: Handle,
     meter: Arc<Meter>,
+    /// How many commits may be under way at the same time.
+    lanes: usize,
     gathered: Mutex<Gathered>,
 }
 
@@ -51,7 +51,8 @@ struct Gathered {
 
 impl Committer {
     pub(super) fn new(world: Arc<dyn World>, session: SessionId, runtime: Handle, meter: Arc<Meter>) -> Self {
-        Self { world, session, runtime, meter, gathered: Mutex::default() }
+        let lanes = world.describe().lanes;
+        Self { world, session, runtime, meter, lanes, gathered: Mutex::default() }
     }
 
     /// Commits a turn. A world that does not answer is asked again, with the same turn id, until it does.
@@ -65,7 +66,7 @@ impl Committer {
             let mut gathered = self.gathered.lock();
             gathered.turns.push(turn);
             gathered.answers.push(answer);
-            let is_leader = gathered.in_flight < IN_FLIGHT_MAX;
+            let is_leader = gathered.in_flight < self.lanes;
             gathered.in_flight += usize::from(is_leader);
             is_leader
         };

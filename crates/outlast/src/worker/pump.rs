@@ -132,6 +132,7 @@ fn request(session: &Arc<Session>, limit: usize) -> ClaimRequest {
     ClaimRequest {
         limit,
         code,
+        queues: session.settings.queues.clone(),
         build: session.settings.build.clone(),
         format: FORMAT,
         suspect: !session.has_suspect(),

@@ -38,6 +38,8 @@ use crate::upkeep;
 pub(super) struct Settings {
     pub(super) build: Arc<str>,
     pub(super) code: Registered,
+    /// The queues that the worker serves.
+    pub(super) queues: Arc<[Arc<str>]>,
     pub(super) codec: Arc<dyn Codec>,
     pub(super) live_max: usize,
     pub(super) cached_max: usize,
@@ -139,6 +141,7 @@ impl Session {
             pid: std::process::id(),
             build: settings.build.clone(),
             code: if settings.retention.is_some() { with_retention(code) } else { code },
+            queues: settings.queues.clone(),
             time: settings.session_time,
         };
         world.join(join).await?;
@@ -225,14 +228,16 @@ impl Session {
         self.set_task(&mut live, run, task.abort_handle());
     }
 
-    /// Takes a run at its start, if there is room and the code.
+    /// Takes a run at its start, if there is room and the code, its queue is served here, and it is not for
+    /// its priority to say which run goes first.
     #[allow(clippy::result_large_err, reason = "the start is given back, not an error to carry around")]
     pub(super) fn take(
         self: &Arc<Self>,
         start: Start,
     ) -> Result<oneshot::Receiver<Result<Started, WorldError>>, Start> {
         let has_code = self.settings.code.workflow(&start.workflow, start.version).is_some();
-        if !has_code || self.stopping.is_cancelled() || self.lost.is_cancelled() {
+        let is_for_us = has_code && start.priority == 0 && self.settings.queues.contains(&start.queue);
+        if !is_for_us || self.stopping.is_cancelled() || self.lost.is_cancelled() {
             return Err(start);
         }
         let mut live = self.live.lock();

@@ -162,7 +162,7 @@ async fn a_waiting_run_lists_its_waits(rig: Rig) {
     let _worker = rig.worker(waits).await;
     let run = rig.client.start(waits, ()).await.unwrap();
     rig.run_to("10m").await;
-    rig.world.beat(rig.client.workers().await.unwrap()[0].session).await.unwrap();
+    rig.world.beat(rig.client.workers().await.unwrap()[0].session, &Default::default()).await.unwrap();
     let waits = explain(&rig, run.id()).await;
     let Because::Waits { waits: list, workers: 1, .. } = &waits.because else { panic!("{waits:?}") };
     assert_eq!(list.len(), 3);

@@ -1,0 +1,108 @@
+//! Queues: named lines of runs that chosen workers serve, and the order in which due runs are given.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use crate::limits::{NAME_BYTES_MAX, PRIORITY_AGE, PRIORITY_MAX, QUEUE_DEFAULT};
+use crate::time::Timestamp;
+
+/// What the workflow's name begins with when the run is a queued step; the step's name follows. No
+/// workflow of a program may be called so.
+pub const STEP_PREFIX: &str = "step:";
+
+static DEFAULT: LazyLock<Arc<str>> = LazyLock::new(|| QUEUE_DEFAULT.into());
+
+/// The queue of runs whose start names none.
+pub fn default_queue() -> Arc<str> {
+    DEFAULT.clone()
+}
+
+/// The list with that queue alone.
+pub fn default_queues() -> Arc<[Arc<str>]> {
+    static ONLY: LazyLock<Arc<[Arc<str>]>> = LazyLock::new(|| Arc::new([default_queue()]));
+    ONLY.clone()
+}
+
+/// What decides which of the due runs is given first: the lowest. Each level of priority counts as much
+/// as [`PRIORITY_AGE`] of waiting.
+///
+/// A run is due by its `ready_at` alone: its rank may be long past before it is.
+pub fn rank(ready_at: Timestamp, priority: u8) -> Timestamp {
+    ready_at.minus(ahead(priority))
+}
+
+/// How much earlier than it is a run of this priority counts as ready.
+pub fn ahead(priority: u8) -> Duration {
+    PRIORITY_AGE * u32::from(priority)
+}
+
+/// The name of the workflow whose runs are this step, queued.
+pub fn workflow_of_step(step: &str) -> Arc<str> {
+    format!("{STEP_PREFIX}{step}").into()
+}
+
+/// The step, when runs of this workflow are queued steps.
+pub fn step_of_workflow(workflow: &str) -> Option<&str> {
+    workflow.strip_prefix(STEP_PREFIX)
+}
+
+/// Checks the name of a queue.
+///
+/// # Errors
+///
+/// What is wrong, and what to do.
+pub fn check_queue(name: &str) -> Result<(), String> {
+    let bytes = name.len();
+    if name.is_empty() {
+        return Err("a queue needs a name; give it at least one character".into());
+    }
+    if bytes > NAME_BYTES_MAX {
+        let cut: String = name.chars().take(20).collect();
+        return Err(format!(
+            "the name of queue `{cut}…` has {bytes} bytes, the limit is {NAME_BYTES_MAX}; shorten it"
+        ));
+    }
+    Ok(())
+}
+
+/// Checks a priority.
+///
+/// # Errors
+///
+/// What is wrong, and what to do.
+pub fn check_priority(priority: u8) -> Result<(), String> {
+    if priority <= PRIORITY_MAX {
+        return Ok(());
+    }
+    Err(format!("there is no priority {priority}; use one from 0, the usual, to {PRIORITY_MAX}, the soonest"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_of_priority_is_worth_ten_seconds_of_waiting() {
+        let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
+        assert_eq!(rank(at(100), 0), at(100));
+        assert_eq!(rank(at(100), 3), at(70));
+        assert!(rank(at(100), 1) < rank(at(91), 0) && rank(at(100), 1) > rank(at(89), 0));
+        assert_eq!(rank(Timestamp::from_micros(i64::MIN), 9), Timestamp::from_micros(i64::MIN));
+    }
+
+    #[test]
+    fn a_queued_step_is_known_by_its_workflow() {
+        assert_eq!(step_of_workflow(&workflow_of_step("resize")), Some("resize"));
+        assert_eq!(step_of_workflow("resize"), None);
+    }
+
+    #[test]
+    fn names_and_priorities_have_limits() {
+        assert!(check_queue(&"q".repeat(NAME_BYTES_MAX)).is_ok());
+        let long = check_queue(&"é".repeat(NAME_BYTES_MAX)).unwrap_err();
+        assert!(long.contains("256 bytes, the limit is 128; shorten it"), "{long}");
+        assert!(check_queue("").unwrap_err().contains("needs a name"));
+        assert!(check_priority(PRIORITY_MAX).is_ok());
+        assert!(check_priority(PRIORITY_MAX + 1).unwrap_err().contains("there is no priority 10"));
+    }
+}

@@ -1,0 +1,102 @@
+//! What is accepted where an input is wanted.
+
+use std::sync::Arc;
+
+/// What a step or workflow whose input is `T` takes: a `T`, something that holds or borrows one, a `&str` where
+/// that is a `String`, and a tuple of references where it has several arguments.
+///
+/// ```
+/// # use outlast::prelude::*;
+/// #[step]
+/// async fn greet(name: String) -> Result<String, StepError> {
+///     Ok(format!("hello {name}"))
+/// }
+///
+/// #[step]
+/// async fn pay(account: String, cents: u64) -> Result<(), StepError> {
+///     Ok(())
+/// }
+///
+/// #[workflow]
+/// async fn visit(ctx: Context, name: String) -> Result<(), Error> {
+///     ctx.step(greet, &name).await?;
+///     ctx.step(greet, "ada").await?;
+///     Ok(ctx.step(pay, (&name, &100)).await?)
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// # let world = outlast::open("memory:").await?;
+/// # let worker = Worker::builder(world.clone()).register((visit, greet, pay)).start().await?;
+/// # Client::new(world).start(visit, "bob").await?.output().await?;
+/// # worker.stop().await
+/// # }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "the input is a `{T}`, not a `{Self}`",
+    label = "give a `{T}` or a `&{T}`",
+    note = "several arguments are one input, a tuple; no argument is `()`"
+)]
+pub trait Input<T> {
+    /// Shows the input to whoever wants to see it.
+    fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R;
+}
+
+impl<T> Input<T> for T {
+    fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(self)
+    }
+}
+
+impl<T> Input<T> for &T {
+    fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(self)
+    }
+}
+
+impl<T> Input<T> for &mut T {
+    fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(self)
+    }
+}
+
+impl<T> Input<T> for Box<T> {
+    fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(self)
+    }
+}
+
+impl<T> Input<T> for Arc<T> {
+    fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(self)
+    }
+}
+
+impl Input<String> for &str {
+    fn with<R>(&self, look: impl FnOnce(&String) -> R) -> R {
+        look(&(*self).to_owned())
+    }
+}
+
+impl<T: Clone> Input<Vec<T>> for &[T] {
+    fn with<R>(&self, look: impl FnOnce(&Vec<T>) -> R) -> R {
+        look(&self.to_vec())
+    }
+}
+
+macro_rules! tuples_of_references {
+    ($(($($name:ident $place:tt),+)),+ $(,)?) => {$(
+        impl<$($name: Clone),+> Input<($($name,)+)> for ($(&$name,)+) {
+            fn with<R>(&self, look: impl FnOnce(&($($name,)+)) -> R) -> R {
+                look(&($(self.$place.clone(),)+))
+            }
+        }
+    )+};
+}
+
+tuples_of_references! {
+    (A 0, B 1),
+    (A 0, B 1, C 2),
+    (A 0, B 1, C 2, D 3),
+    (A 0, B 1, C 2, D 3, E 4),
+    (A 0, B 1, C 2, D 3, E 4, F 5),
+}
