@@ -57,7 +57,7 @@ async fn send_part(store: &Store, time: &Time, messages: &[NewMessage]) -> Resul
     answers.map(Ok).map_err(|why| corrupt(&store.place, &why))
 }
 
-fn answer(message: &NewMessage, row: &Row) -> Result<Result<u64, WorldError>, Damaged> {
+pub(crate) fn answer(message: &NewMessage, row: &Row) -> Result<Result<u64, WorldError>, Damaged> {
     let run = message.run;
     Ok(match get::<&str>(row, 0)? {
         "sent" => Ok(number(row, 1)?),

@@ -68,6 +68,8 @@ pub use outlast_core::{
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;
+#[cfg(feature = "postgres")]
+pub use outlast_postgres::{deadpool_postgres, tokio_postgres};
 #[cfg(feature = "sqlite")]
 pub use outlast_sqlite::rusqlite;
 

@@ -34,6 +34,8 @@ async fn a_worker_counts_its_turns_commits_claims_replays_and_attempts() {
         run.view().await.unwrap().waits.iter().any(|wait| wait.op().0 == 1)
     })
     .await;
+    // The world knows of the wait a moment before the worker has counted it.
+    until_so("the worker to have let it go", || async { first.metrics().live_runs == 0 }).await;
     let metrics = first.metrics();
     assert_eq!((metrics.attempts_started, metrics.attempts_failed), (2, 1), "{metrics:?}");
     assert_eq!((metrics.replays, metrics.cache_misses, metrics.live_runs), (0, 0, 0), "{metrics:?}");
