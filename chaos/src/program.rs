@@ -19,6 +19,7 @@ mod picture;
 mod notebook;
 mod place;
 mod report;
+mod server;
 
 use std::error::Error;
 use std::process::ExitCode;
