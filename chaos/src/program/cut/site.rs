@@ -207,7 +207,7 @@ impl Site {
         match case.deed {
             Deed::KeyedStart => {
                 let key = Some(format!("key-{}", case.number));
-                let page = self.direct.runs(RunQuery { key, ..RunQuery::default() }).await?;
+                let page = self.direct.runs(RunQuery { key, limit: 10, ..RunQuery::default() }).await?;
                 let found = page.runs.len();
                 self.checks.that(found == 1, || format!("{found} runs have the key"))
             }
@@ -224,7 +224,8 @@ impl Site {
         let child = self.direct.history(case.child(), 0, 100).await?.len();
         self.checks.that(child == 1, || format!("the child has {child} turns"))?;
         let parent = Some(case.run());
-        let children = self.direct.runs(RunQuery { parent, ..RunQuery::default() }).await?.runs.len();
+        let children =
+            self.direct.runs(RunQuery { parent, limit: 10, ..RunQuery::default() }).await?.runs.len();
         self.checks.that(children == 1, || format!("there are {children} children"))
     }
 
