@@ -322,7 +322,7 @@ mod tests {
         let restarted = |until| Diary::Restarted { how: "fast".into(), from: at(4), until: at(until) };
         let robbed =
             |diary: &[Diary]| check_robbed(diary, Duration::from_secs(6), &mut Checks::default()).is_err();
-        assert!(robbed(&[lost.clone()]) && robbed(&[lost.clone(), frozen(1)]));
+        assert!(robbed(std::slice::from_ref(&lost)) && robbed(&[lost.clone(), frozen(1)]));
         assert!(!robbed(&[lost.clone(), frozen(2)]));
         assert!(robbed(&[lost.clone(), restarted(5)]), "it was back soon enough");
         assert!(!robbed(&[lost, restarted(8)]));

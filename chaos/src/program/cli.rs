@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::place::WorldKind;
-use super::{kills, life, power, soak};
+use super::{cut, kills, life, power, soak};
 
 /// Breaks the engine on purpose, and checks that nothing is lost or doubled.
 #[derive(Debug, Parser)]
@@ -20,7 +20,7 @@ struct Cli {
 
 #[derive(Debug, clap::Args)]
 struct Chaos {
-    /// The world to break
+    /// The world to break; cut connections are Postgres's
     #[arg(long, value_enum, default_value = "sqlite")]
     world: WorldKind,
     /// How many workers are killed
@@ -32,6 +32,12 @@ struct Chaos {
     /// Cut the power instead: look at what the disk may hold at random instants under load
     #[arg(long, conflicts_with = "kills")]
     power: bool,
+    /// Cut connections to Postgres instead: after every byte of a call, in both directions
+    #[arg(long, conflicts_with_all = ["kills", "power", "restarts"])]
+    cut: bool,
+    /// At how many bytes of each exchange and direction [default: all]
+    #[arg(long, requires = "cut", value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    offsets: Option<u32>,
     /// How many power cuts of each kind
     #[arg(long, default_value_t = 50, requires = "power", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     cuts: u32,
@@ -59,6 +65,7 @@ enum Part {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Order {
     Kills(kills::Plan),
+    Cut(cut::Plan),
     Power(power::Plan),
     Soak(soak::Plan),
     Worker(life::Orders),
@@ -74,7 +81,7 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(
 ) -> Result<Order, clap::Error> {
     let mut command = Cli::command().disable_help_subcommand(true);
     let cli = Cli::from_arg_matches(&command.try_get_matches_from_mut(arguments)?)?;
-    let Chaos { world, kills, restarts, power, cuts, sync, seed, folder } = cli.chaos;
+    let Chaos { world, kills, restarts, power, cut, offsets, cuts, sync, seed, folder } = cli.chaos;
     if world == WorldKind::Sqlite && restarts.is_some() {
         return Err(command
             .error(ErrorKind::ArgumentConflict, "a file has no server that restarts; say --world postgres"));
@@ -88,6 +95,7 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(
     Ok(match cli.part {
         Some(Part::Worker(orders)) => Order::Worker(orders),
         Some(Part::Soak(plan)) => Order::Soak(plan),
+        None if cut => Order::Cut(cut::Plan { offsets, seed, folder }),
         None if power => Order::Power(power::Plan { cuts, seed, sync, folder }),
         None => {
             let restarts = if world == WorldKind::Sqlite { 0 } else { restarts.unwrap_or(kills / 10) };
@@ -143,6 +151,13 @@ mod tests {
     }
 
     #[test]
+    fn connections_are_cut_at_every_byte_unless_told() {
+        let plan = |offsets| Ok(Order::Cut(cut::Plan { offsets, seed: 7, folder: None }));
+        assert_eq!(order("--cut --seed 7"), plan(None));
+        assert_eq!(order("--cut --offsets 8 --seed 7"), plan(Some(8)));
+    }
+
+    #[test]
     fn a_soak_takes_half_an_hour_unless_told() {
         assert_eq!(order("soak"), Ok(Order::Soak(soak::Plan { minutes: 30.0, tick: 10, folder: None })));
     }
@@ -157,6 +172,8 @@ mod tests {
             ("--seed many", "invalid value 'many'"),
             ("--power --kills 3", "cannot be used with"),
             ("--cuts 3", "--power"),
+            ("--offsets 3", "--cut"),
+            ("--cut --power", "cannot be used with"),
             ("soak --minutes 0", "from 0.01 to 100000"),
         ];
         for (arguments, said) in cases {
