@@ -714,7 +714,7 @@ CREATE OR REPLACE FUNCTION outlast.hint()
  RETURNS void
  LANGUAGE sql
 AS $function$
-    SELECT pg_notify('outlast_72c7f3b67f1905ec', '0 w')
+    SELECT pg_notify('outlast_ed9eccfde4b4dcc7', '0 w')
 $function$
 
 CREATE OR REPLACE FUNCTION outlast."join"(at_ bigint, id_ text, host_ text, pid_ bigint, build_ text, code_ text, queues_ text, served_ text[], time_ bigint, has_lock_ boolean, workflows_ text[], versions_ bigint[], OUT moment bigint, OUT rings boolean)

@@ -31,6 +31,7 @@ mod session;
 mod within;
 
 mod ends;
+mod group;
 mod list;
 mod page;
 mod skew;

@@ -50,7 +50,7 @@ statements! {
     run_by_key;
     run_ends;
     run_exists;
-    run_view;
+    run_views;
     runs_edge;
     runs_page;
     send;

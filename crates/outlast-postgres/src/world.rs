@@ -19,7 +19,7 @@ use outlast_core::{
 use crate::clock::{DatabaseClock, SharedClock, Time};
 use crate::commit::Commit;
 use crate::connect::{Connector, greet};
-use crate::ends::ends;
+use crate::group::Groups;
 use crate::home::Home;
 use crate::migrate::up_to_date;
 use crate::options::PostgresOptions;
@@ -29,7 +29,7 @@ use crate::sql::Sql;
 use crate::store::Store;
 use crate::told::{News, Told};
 use crate::url::parse;
-use crate::{claim, list, page, prune, send, session, start};
+use crate::{claim, list, page, prune, session};
 
 /// A world in a schema of a Postgres database.
 ///
@@ -42,6 +42,7 @@ pub struct PostgresWorld {
     told: Told,
     time: Time,
     clock: Arc<dyn Clock>,
+    groups: Groups,
     is_own_pool: bool,
     /// What tells its schema from others of that name.
     identity: String,
@@ -117,7 +118,8 @@ impl PostgresWorld {
         });
         let rows = store.call(&store.sql.identity, &[]).await?;
         let identity = rows.first().map_or_else(String::new, |row| row.get(0));
-        Ok(Self { store, side, told, time, clock, is_own_pool, identity, home })
+        let groups = Groups::new(&store, &time);
+        Ok(Self { store, side, told, time, clock, groups, is_own_pool, identity, home })
     }
 
     fn tell(&self, news: News) {
@@ -167,7 +169,7 @@ impl World for PostgresWorld {
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
         let _busy = self.clock.busy();
         check_starts(starts.len())?;
-        let answers = start::start(&self.store, &self.time, &starts).await?;
+        let answers = self.groups.starts.ask(starts).await?;
         if answers.iter().any(|answer| matches!(answer, Ok(Started { is_new: true, .. }))) {
             self.ring();
         }
@@ -176,7 +178,7 @@ impl World for PostgresWorld {
 
     async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
         let _busy = self.clock.busy();
-        list::run(&self.store, run).await
+        self.groups.views.ask_one(run).await
     }
 
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
@@ -193,11 +195,9 @@ impl World for PostgresWorld {
         let told = self.told.waiters.wait(run);
         if !self.told.hosts.hold(run) {
             let _busy = self.clock.busy();
-            let found = ends(&self.store, &[run]).await?.remove(&run);
-            match found {
-                None => return Err(no_run(run)),
-                Some(Some(ended)) => return Ok(Some(ended)),
-                Some(None) => {}
+            let ended = self.groups.ends.ask_one(run).await?;
+            if ended.is_some() {
+                return Ok(ended);
             }
         }
         Ok(match first(told, self.clock.sleep_until(until)).await {
@@ -214,7 +214,7 @@ impl World for PostgresWorld {
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64> {
         let _busy = self.clock.busy();
-        let answers = send::send(&self.store, &self.time, &messages).await?;
+        let answers = self.groups.sends.ask(messages).await?;
         if answers.iter().any(Result::is_ok) {
             self.ring();
         }
