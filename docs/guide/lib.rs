@@ -31,6 +31,7 @@ pages! {
     Testing = "testing.md",
     Sqlite = "sqlite.md",
     RetentionAndBackup = "retention-and-backup.md",
+    Postgres = "postgres.md",
 }
 
 #[cfg(test)]

@@ -24,6 +24,11 @@ const OPEN_PAUSE: Duration = Duration::from_millis(250);
 /// The oldest Postgres that has what is needed.
 const VERSION_MIN: i32 = 140_000;
 
+/// Every statement seeks by an index that was made for it, and its plan is made once. What Postgres would choose
+/// for a table that is still small would be kept when it has grown.
+const PLANS: &str = "-c plan_cache_mode=force_generic_plan -c jit=off -c enable_seqscan=off \
+    -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c enable_sort=off";
+
 /// Makes connections, all of them driven by the world's own thread.
 #[derive(Clone)]
 pub(crate) struct Connector {
@@ -48,7 +53,7 @@ impl Connector {
         let tls = connector(address.config.get_ssl_mode(), address.root_cert.as_deref())?;
         let mut config = address.config.clone();
         // A frozen server must not keep what nobody waits for any more.
-        let limits = format!("-c statement_timeout={} -c client_min_messages=warning", timeout.as_millis());
+        let limits = format!("{PLANS} -c statement_timeout={}", timeout.as_millis());
         let options = match config.get_options() {
             Some(options) => format!("{limits} {options}"),
             None => limits,

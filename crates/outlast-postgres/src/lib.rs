@@ -28,6 +28,7 @@ mod claim;
 mod prune;
 mod send;
 mod session;
+mod within;
 
 mod ends;
 mod list;
@@ -51,7 +52,9 @@ mod tls;
 
 pub use migrate::migrate;
 pub use options::{Migrate, PostgresOptions};
+pub use within::{send_within, start_within};
 pub use world::PostgresWorld;
 
-/// The pool that [`PostgresWorld::on_pool`] takes, as its crate has it.
-pub use deadpool_postgres;
+/// The pool that [`PostgresWorld::on_pool`] takes, and the driver whose transactions starts and sends can take part
+/// in, in the versions that fit.
+pub use {deadpool_postgres, tokio_postgres};

@@ -10,7 +10,7 @@ use crate::connect::{Connector, greet};
 use crate::error::of_postgres;
 use crate::home::Home;
 use crate::options::{Migrate, PostgresOptions};
-use crate::sql::{Sql, quoted};
+use crate::sql::{Sql, channel, quoted};
 use crate::store::{Failed, Store};
 use crate::url::parse;
 
@@ -53,6 +53,7 @@ const MIGRATIONS: &[&[&str]] = &[
         include_str!("../migrations/0001/150_send.sql"),
         include_str!("../migrations/0001/160_commit.sql"),
         include_str!("../migrations/0001/161_commit_beyond.sql"),
+        include_str!("../migrations/0001/162_commit_each.sql"),
         include_str!("../migrations/0001/167_ready.sql"),
         include_str!("../migrations/0001/168_give.sql"),
         include_str!("../migrations/0001/169_next_due.sql"),
@@ -67,6 +68,14 @@ const MIGRATIONS: &[&[&str]] = &[
         include_str!("../migrations/0001/187_sweep.sql"),
         include_str!("../migrations/0001/188_prune.sql"),
         include_str!("../migrations/0001/189_sweep_leftovers.sql"),
+        include_str!("../migrations/0001/190_hint.sql"),
+        include_str!("../migrations/0001/191_base32.sql"),
+        include_str!("../migrations/0001/192_new_bits.sql"),
+        include_str!("../migrations/0001/193_digest.sql"),
+        include_str!("../migrations/0001/194_hex.sql"),
+        include_str!("../migrations/0001/195_check_payload.sql"),
+        include_str!("../migrations/0001/196_start_run.sql"),
+        include_str!("../migrations/0001/197_send_to.sql"),
     ],
 ];
 
@@ -186,7 +195,10 @@ async fn apply(connection: &Object, schema: &str) -> Result<(), tokio_postgres::
 
 /// A statement of a migration, in this schema.
 fn filled(statement: &str, schema: &str) -> String {
-    statement.replace("{schema_text}", &literal(schema)).replace("{schema}", &quoted(schema))
+    statement
+        .replace("{schema_text}", &literal(schema))
+        .replace("{channel}", &literal(&channel(schema)))
+        .replace("{schema}", &quoted(schema))
 }
 
 fn literal(text: &str) -> String {

@@ -79,7 +79,7 @@ impl Side {
         let something = Arc::new(Notify::new());
         let post = Post {
             connector,
-            channel: channel(&store),
+            channel: store.sql.channel.clone(),
             store: store.clone(),
             told,
             origin,
@@ -133,14 +133,6 @@ impl Side {
 
 fn closed() -> WorldError {
     WorldError::Unavailable("the Postgres world is closed; open it again".into())
-}
-
-fn channel(store: &Store) -> String {
-    // A name has at most 63 bytes; the schema's may have as many.
-    let hash = store.sql.schema.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("outlast_{hash:016x}")
 }
 
 /// The task.

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use crate::error::{is_overtaken, of_postgres};
+use crate::error::{is_about_data, is_overtaken, of_postgres};
 use crate::home::within;
 use crate::sql::Sql;
 
@@ -103,6 +103,11 @@ pub(crate) enum Failed {
 }
 
 impl Failed {
+    /// Whether the statement was refused for what it says, so that a part of it may be accepted.
+    pub(crate) fn is_about_data(&self) -> bool {
+        matches!(self, Self::Refused(error) if is_about_data(error))
+    }
+
     fn of_pool(error: PoolError) -> Self {
         match error {
             PoolError::Backend(error) => Self::Refused(error),

@@ -43,6 +43,8 @@ pub struct PostgresWorld {
     time: Time,
     clock: Arc<dyn Clock>,
     is_own_pool: bool,
+    /// What tells its schema from others of that name.
+    identity: String,
     home: Home,
 }
 
@@ -113,11 +115,26 @@ impl PostgresWorld {
             let origin = u64::from(std::process::id()) << 32 | u64::from(origin());
             Side::start(connector, store.clone(), told.clone(), origin, time.is_virtual())
         });
-        Ok(Self { store, side, told, time, clock, is_own_pool, home })
+        let rows = store.call(&store.sql.identity, &[]).await?;
+        let identity = rows.first().map_or_else(String::new, |row| row.get(0));
+        Ok(Self { store, side, told, time, clock, is_own_pool, identity, home })
     }
 
     fn tell(&self, news: News) {
         self.told.tell(news, self.side.as_ref());
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn time(&self) -> &Time {
+        &self.time
+    }
+
+    /// What tells this world from others.
+    pub(crate) fn identity(&self) -> &str {
+        &self.identity
     }
 
     fn ring(&self) {

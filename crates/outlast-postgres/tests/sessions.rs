@@ -6,14 +6,13 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Place, claim, commit, join, start, step, until};
+use common::{LONG, Place, claim, commit, join, start, step, until};
 use outlast_core::{RunId, SessionId, Then, World, WorldError};
 use outlast_testkit::TestClock;
 
 const FIRST: SessionId = SessionId::from_bits(1);
 const SECOND: SessionId = SessionId::from_bits(2);
 const RUN: RunId = RunId::from_bits(3);
-const LONG: Duration = Duration::from_secs(3_600);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_whose_process_is_gone_is_taken_over_after_a_second() {
@@ -103,7 +102,9 @@ async fn a_beat_needs_no_runtime() {
         let mut beat = std::pin::pin!(world.beat(FIRST, &report));
         let waker = std::task::Waker::noop();
         loop {
-            if let std::task::Poll::Ready(beat) = beat.as_mut().poll(&mut std::task::Context::from_waker(waker)) {
+            if let std::task::Poll::Ready(beat) =
+                beat.as_mut().poll(&mut std::task::Context::from_waker(waker))
+            {
                 return beat;
             }
             std::thread::yield_now();

@@ -10,11 +10,14 @@ use outlast_core::event::FORMAT;
 use outlast_core::queue::{default_queue, default_queues};
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Claimed, Code, Event, Headers, Join, OpNumber, Payload, RunId, SessionId, Start, Tags, Then,
-    Timestamp, Turn, TurnId, World, WorldError,
+    ClaimRequest, Claimed, Code, Event, Headers, Join, OpNumber, Payload, RunId, SessionId, Start, Tags,
+    Then, Timestamp, Turn, TurnId, World, WorldError,
 };
 use outlast_postgres::{PostgresOptions, PostgresWorld};
 use outlast_testkit::TestClock;
+
+/// A session that does not expire while a test runs.
+pub(crate) const LONG: Duration = Duration::from_secs(3_600);
 
 /// A schema of its own on a server.
 pub(crate) struct Place {
@@ -135,6 +138,7 @@ pub(crate) async fn commit(world: &PostgresWorld, session: SessionId, turn: Turn
     world.commit(session, &[turn]).await?.remove(0).map(|_| ())
 }
 
+#[allow(clippy::disallowed_methods, reason = "a test of real time looks again and again")]
 /// Tries until the condition holds; panics when it does not within a minute.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let patience = tokio::time::timeout(Duration::from_secs(60), async {

@@ -1,14 +1,21 @@
 //! The engine on Postgres, opened by its URL.
 
+#![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test of real time")]
 
-mod common;
-
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::Place;
 use outlast::prelude::*;
-use outlast_testkit::TestClock;
+
+/// A schema of its own on the server for tests.
+fn place() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let server = throwaway::postgres::for_tests();
+    let joint = if server.contains('?') { '&' } else { '?' };
+    format!("{server}{joint}schema=engine_{}_{number}", std::process::id())
+}
 
 #[step]
 async fn double(number: u64) -> Result<u64, StepError> {
@@ -30,8 +37,8 @@ async fn tree(ctx: Context, number: u64) -> Result<u64, Error> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_goes_through_steps_timers_hooks_and_children() {
-    let place = Place::new(TestClock::new());
-    let world = outlast::open(&place.url()).await.unwrap();
+    let url = place();
+    let world = outlast::open(&url).await.unwrap();
     let worker = Worker::builder(world.clone()).register((tree, leaf, double)).start().await.unwrap();
     let client = Client::new(world);
     let run = client.start(tree, 4).key("k").await.unwrap();
@@ -42,9 +49,9 @@ async fn a_run_goes_through_steps_timers_hooks_and_children() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_process_hears_of_a_start_and_of_an_end_without_polling() {
-    let place = Place::new(TestClock::new());
-    let here = outlast::open(&place.url()).await.unwrap();
-    let there = outlast::open(&place.url()).await.unwrap();
+    let url = place();
+    let here = outlast::open(&url).await.unwrap();
+    let there = outlast::open(&url).await.unwrap();
     let worker = Worker::builder(there).register((leaf, double)).start().await.unwrap();
     let client = Client::new(here);
     // The first one makes the connections.
@@ -60,9 +67,8 @@ async fn another_process_hears_of_a_start_and_of_an_end_without_polling() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_runs_are_carried_by_two_workers_and_each_ends_once() {
-    let place = Place::new(TestClock::new());
-    let (first, second) =
-        (outlast::open(&place.url()).await.unwrap(), outlast::open(&place.url()).await.unwrap());
+    let url = place();
+    let (first, second) = (outlast::open(&url).await.unwrap(), outlast::open(&url).await.unwrap());
     let one = Worker::builder(first.clone()).register((leaf, double)).start().await.unwrap();
     let two = Worker::builder(second).register((leaf, double)).start().await.unwrap();
     let client = Client::new(first);
