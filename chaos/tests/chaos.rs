@@ -32,6 +32,18 @@ fn after_10_kills_and_2_restarts_of_postgres_every_effect_has_happened_once() {
 }
 
 #[test]
+fn a_call_whose_connection_is_cut_is_repeated_and_has_happened_once() {
+    let table = succeed(&["--cut", "--offsets", "8"]);
+    assert!(table.contains("nothing was lost, nothing doubled"), "{table}");
+    for exchange in ["start ", "send ", "claim ", "beat ", "commit of a step "] {
+        let row = table.lines().find(|line| line.trim_start().starts_with(exchange));
+        let cuts: u32 = row.unwrap().split_whitespace().find_map(|word| word.parse().ok()).unwrap();
+        assert!(cuts >= 24, "{exchange}: {table}");
+    }
+    assert!(table.contains("runs found by `held`"), "{table}");
+}
+
+#[test]
 fn after_a_power_cut_all_that_was_acknowledged_is_there_and_is_finished() {
     let table = succeed(&["--power", "--cuts", "4"]);
     assert!(table.contains("nothing acknowledged was lost") && table.contains("4 cuts"), "{table}");

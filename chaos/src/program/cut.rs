@@ -82,6 +82,9 @@ async fn cuts(plan: &Plan, server: &Postgres) -> Result<()> {
         let mut tally = Tally::default();
         for connection in [Connection::Warm, Connection::New] {
             let sizes = site.trial(deed, connection, None, &mut tally).await?;
+            if sizes.contains(&0) {
+                return Err(format!("{}: the exchange was not seen", deed.name()).into());
+            }
             tally.bytes[0] += sizes[0];
             tally.bytes[1] += sizes[1];
             for (toward, size) in [(Toward::Server, sizes[0]), (Toward::Client, sizes[1])] {

@@ -202,15 +202,15 @@ impl Case {
     /// What the first bytes of the call have in them: its ids, or the statement that is to be prepared.
     pub(super) fn mark(&self, is_prepared: bool) -> String {
         if !is_prepared {
+            // Turns that reach beyond their runs have a function of their own, whose name goes on.
             let function = match self.deed {
-                Deed::Start | Deed::KeyedStart => "start",
-                Deed::Send => "send",
-                Deed::Claim => "claim",
-                Deed::Beat => "beat",
-                Deed::Commit | Deed::End | Deed::StartingTurn => "commit",
-                Deed::Beyond => "commit_beyond",
+                Deed::Start | Deed::KeyedStart => ".start(",
+                Deed::Send => ".send(",
+                Deed::Claim => ".claim(",
+                Deed::Beat => ".beat(",
+                Deed::Commit | Deed::End | Deed::Beyond | Deed::StartingTurn => ".commit",
             };
-            return format!(".{function}(");
+            return function.to_owned();
         }
         match self.deed {
             Deed::Send => self.message().to_string(),

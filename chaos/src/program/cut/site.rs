@@ -154,6 +154,7 @@ impl Site {
         if case.deed == Deed::Claim {
             self.check_claim(case, answers, tally).await?;
         }
+        // What was not found above is found by the next beat.
         let held = self.direct.beat(self.session, &Report::default()).await?.held;
         let expected = u64::from(case.deed.holds());
         self.checks.that(held == expected, || format!("the session holds {held} runs, not {expected}"))?;
@@ -231,7 +232,8 @@ impl Site {
 
     /// Ends what the case left, so that the next finds the session free.
     async fn clear(&mut self, case: &Case) -> Result<()> {
-        for held in self.direct.held(self.session).await? {
+        let held = self.direct.held(self.session).await?;
+        for held in held.into_iter().filter(|held| held.run == case.run()) {
             self.let_go(case, held, Then::End(Status::Completed)).await?;
         }
         Ok(())

@@ -1,9 +1,14 @@
 //! Schemas on the Postgres for tests, one for each trial.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use outlast::core::queue::default_queues;
+use outlast::core::{Join, SessionId};
 use tokio_postgres::{Client, NoTls};
 
+use crate::medley::pass;
 use crate::picture::block_on;
 use crate::process::until;
 
@@ -29,6 +34,24 @@ impl Schema {
         let set = format!("UPDATE {name}.settings SET clock_offset = {}", hours_ahead * HOUR);
         ask(&url, async |client| client.batch_execute(&set).await.unwrap());
         Self { url, name }
+    }
+
+    /// Ends the sessions of the dead. The last process may have ended before their locks had been free for long
+    /// enough; then they held nothing that was missing.
+    pub(crate) fn bury_the_dead(&self) {
+        let session = SessionId::from_bits(1);
+        let (code, queues, time) = (Arc::new([]), default_queues(), Duration::from_secs(60));
+        let join =
+            Join { session, host: "here".into(), pid: 1, build: "undertaker".into(), code, queues, time };
+        block_on(async {
+            let world = outlast::open(&self.url).await?;
+            world.join(join).await?;
+            while world.workers().await?.len() > 1 {
+                assert_eq!(world.takeover(session).await?, 0, "all runs have ended");
+                pass("20ms").await;
+            }
+            Ok(world.leave(session).await?)
+        });
     }
 }
 

@@ -231,7 +231,7 @@ struct Trial {
     place: Place,
     folder: TempDir,
     #[cfg(feature = "postgres")]
-    _schema: Option<crate::server::Schema>,
+    schema: Option<crate::server::Schema>,
 }
 
 struct Seen {
@@ -248,7 +248,7 @@ impl Trial {
         if let Ground::Server { hours_ahead } = ground {
             let schema = crate::server::Schema::make(hours_ahead);
             let place = Place { elsewhere: Some(schema.url.clone()), ..place };
-            return Self { program, ground, points, place, folder, _schema: Some(schema) };
+            return Self { program, ground, points, place, folder, schema: Some(schema) };
         }
         Self {
             program,
@@ -257,7 +257,7 @@ impl Trial {
             place,
             folder,
             #[cfg(feature = "postgres")]
-            _schema: None,
+            schema: None,
         }
     }
 
@@ -273,6 +273,10 @@ impl Trial {
         }
         assert_eq!(self.live(None), Ending::Done);
 
+        #[cfg(feature = "postgres")]
+        if let Some(schema) = &self.schema {
+            schema.bury_the_dead();
+        }
         let end = Picture::take(&place);
         end.check_end(keys());
         assert_eq!(place.session_locks(), 0, "no session's lock is left");
