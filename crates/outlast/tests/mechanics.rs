@@ -28,6 +28,7 @@ mod mechanics {
     mod parallel;
     mod policies;
     mod polling;
+    mod queued;
     mod reconcile;
     mod regressions;
     mod release;

@@ -156,6 +156,7 @@ impl Caller {
             parent: None,
             not_before: wait.map(|wait| now.plus(wait)),
             deadline: limit.map(|limit| now.plus(limit)),
+            policy: None,
         };
         for _ in 0..self.rng.u32(1..3) {
             let answers = self.world.start(vec![start.clone()]).await;

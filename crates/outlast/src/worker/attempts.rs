@@ -92,12 +92,20 @@ impl Attempts {
     }
 
     /// Starts the steps. A single one runs in the run's own task, which saves two thread hops;
-    /// several get tasks of their own, so that they run in parallel.
-    pub(super) fn start(&mut self, run: RunId, steps: Vec<Ready>, tools: &Tools<'_>) {
+    /// several get tasks of their own, so that they run in parallel. `asker` is whom they work for, if
+    /// not this run.
+    pub(super) fn start(
+        &mut self,
+        run: RunId,
+        asker: Option<(RunId, OpNumber)>,
+        steps: Vec<Ready>,
+        tools: &Tools<'_>,
+    ) {
         let is_alone = steps.len() == 1 && self.stops.is_empty();
         for ready in steps {
             let step = &ready.step;
-            let mut about = About::new(run, step.op, step.attempt, tools.clock.clone(), tools.codec.clone());
+            let (run, op) = asker.unwrap_or((run, step.op));
+            let mut about = About::new(run, op, step.attempt, tools.clock.clone(), tools.codec.clone());
             about.step = step.name.clone();
             about.is_first = ready.is_first;
             about.is_at_most_once = step.policy.is_at_most_once;

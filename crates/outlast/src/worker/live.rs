@@ -214,7 +214,7 @@ impl<'a> Live<'a> {
         let (clock, codec, runtime, meter) =
             (&session.clock, &settings.codec, &session.runtime, &settings.meter);
         let tools = Tools { clock, codec, runtime, meter };
-        self.attempts.start(self.task.run, ready.collect(), &tools);
+        self.attempts.start(self.task.run, self.machine.asker(), ready.collect(), &tools);
     }
 
     /// Whether nothing keeps a worker that stops from letting go of the run. A step that is attempted
