@@ -19,14 +19,19 @@ pub struct Policy {
     /// When a failed attempt is followed by another.
     pub retry: Retry,
     /// How long one attempt may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
     /// How long an attempt may go without a heartbeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat_timeout: Option<Duration>,
     /// How many attempts at the step one worker makes at the same time.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// Whether the code blocks its thread, and so runs on the pool for that.
+    #[serde(rename = "blocking", skip_serializing_if = "is_false")]
     pub is_blocking: bool,
     /// Whether there is no other attempt, whatever becomes of the first.
+    #[serde(rename = "at_most_once", skip_serializing_if = "is_false")]
     pub is_at_most_once: bool,
     /// The queue by which the step travels to workers that serve it, instead of being attempted by the
     /// worker that holds its run.
@@ -54,6 +59,12 @@ impl Policy {
     pub fn retry(&self) -> Retry {
         if self.is_at_most_once { Retry::none() } else { self.retry }
     }
+}
+
+// serde's `skip_serializing_if` passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 impl Default for Policy {

@@ -18,7 +18,8 @@ async fn refusal(url: &str) -> WorldError {
 #[tokio::test]
 async fn what_will_not_mend_itself_is_said_at_once() {
     let place = Place::new(TestClock::new());
-    let (server, _) = place.url().split_once('?').map(|(base, rest)| (base.to_owned(), rest.to_owned())).unwrap();
+    let (server, _) =
+        place.url().split_once('?').map(|(base, rest)| (base.to_owned(), rest.to_owned())).unwrap();
     let (base, _) = server.rsplit_once('/').unwrap();
     let missing = refusal(&format!("{base}/no_such_database")).await;
     assert!(matches!(&missing, WorldError::Invalid(why) if why.contains("no such database")), "{missing}");
@@ -33,8 +34,12 @@ async fn a_server_that_is_not_there_is_waited_for_and_then_named() {
     let url = server.url();
     server.stop().unwrap();
     let refused = refusal(&url).await;
-    assert!(matches!(&refused, WorldError::Unavailable(why) if why.contains("start the server")), "{refused}");
-    let opening = tokio::spawn(async move { PostgresWorld::open(&url, PostgresOptions::new()).await.map(drop) });
+    assert!(
+        matches!(&refused, WorldError::Unavailable(why) if why.contains("start the server")),
+        "{refused}"
+    );
+    let opening =
+        tokio::spawn(async move { PostgresWorld::open(&url, PostgresOptions::new()).await.map(drop) });
     server.start().unwrap();
     opening.await.unwrap().unwrap();
 }
@@ -49,7 +54,8 @@ async fn a_world_goes_on_by_itself_after_a_crash_of_the_server() {
     let lost = world.start(vec![new_start(RunId::from_bits(2))]).await;
     assert!(matches!(lost, Err(WorldError::Unavailable(_))), "{lost:?}");
     server.start().unwrap();
-    common::until("it answers", async || world.start(vec![new_start(RunId::from_bits(2))]).await.is_ok()).await;
+    common::until("it answers", async || world.start(vec![new_start(RunId::from_bits(2))]).await.is_ok())
+        .await;
     assert_eq!(world.counts().await.unwrap().values().sum::<u64>(), 2);
 }
 

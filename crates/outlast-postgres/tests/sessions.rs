@@ -103,7 +103,9 @@ async fn a_beat_needs_no_runtime() {
         let mut beat = std::pin::pin!(world.beat(FIRST, &report));
         let waker = std::task::Waker::noop();
         loop {
-            if let std::task::Poll::Ready(beat) = beat.as_mut().poll(&mut std::task::Context::from_waker(waker)) {
+            if let std::task::Poll::Ready(beat) =
+                beat.as_mut().poll(&mut std::task::Context::from_waker(waker))
+            {
                 return beat;
             }
             std::thread::yield_now();

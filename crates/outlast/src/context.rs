@@ -54,7 +54,8 @@ impl Context {
         H: StepHandle<M>,
     {
         let name: Arc<str> = step.name().into();
-        let new = NewStep { name: name.clone(), was: step.was(), policy: step.policy(), call: None, queue: None };
+        let new =
+            NewStep { name: name.clone(), was: step.was(), policy: step.policy(), call: None, queue: None };
         StepOperation::new(input.with(|input| self.state.create_step(new, input)), name)
     }
 
@@ -87,8 +88,13 @@ impl Context {
             Box::pin(async move { encode_output(&attempt.await.map_err(Into::into)?, &*codec) })
         });
         let name: Arc<str> = name.into();
-        let new =
-            NewStep { name: name.clone(), was: &[], policy: Policy::DEFAULT, call: Some(erased), queue: None };
+        let new = NewStep {
+            name: name.clone(),
+            was: &[],
+            policy: Policy::DEFAULT,
+            call: Some(erased),
+            queue: None,
+        };
         StepOperation::new(self.state.create_step(new, &input), name)
     }
 

@@ -43,4 +43,5 @@ mod mechanics {
     mod values;
     mod versions;
     mod views;
+    mod withdrawn;
 }

@@ -434,7 +434,7 @@ fn a_missing_field_is_an_error_that_names_it() {
         step_dropped: {"op"}
         step_failed: {"failure", "op"}
         step_retried: {"attempt", "failure", "op", "retry_at"}
-        step_started: {"input", "name", "op"}
+        step_started: {"input", "name", "op", "run"}
         tags_set: {"op", "tags"}
         timer_cancelled: {"op"}
         timer_fired: {"op"}
@@ -552,7 +552,14 @@ fn any_child_started() -> impl Strategy<Value = Event> {
     let queue = prop_oneof![Just(default_queue()), any_text().prop_map(Arc::<str>::from)];
     let ends = (ends, any::<bool>(), queue);
     (name, numbers, prop::option::of(any_text()), any_payload(), prop::option::of(at), ends).prop_map(
-        |(workflow, (op, version, run, priority), key, input, timeout_at, (on_parent_end, is_detached, queue))| {
+        |(
+            workflow,
+            (op, version, run, priority),
+            key,
+            input,
+            timeout_at,
+            (on_parent_end, is_detached, queue),
+        )| {
             let op = OpNumber(op);
             Event::ChildStarted(Box::new(ChildStarted {
                 op,

@@ -10,8 +10,8 @@ use outlast_core::event::FORMAT;
 use outlast_core::queue::{default_queue, default_queues};
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Claimed, Code, Event, Headers, Join, OpNumber, Payload, RunId, SessionId, Start, Tags, Then,
-    Timestamp, Turn, TurnId, World, WorldError,
+    ClaimRequest, Claimed, Code, Event, Headers, Join, OpNumber, Payload, RunId, SessionId, Start, Tags,
+    Then, Timestamp, Turn, TurnId, World, WorldError,
 };
 use outlast_postgres::{PostgresOptions, PostgresWorld};
 use outlast_testkit::TestClock;

@@ -303,7 +303,10 @@ impl Cell {
             (Phase::Open, OpKind::Step(step)) => {
                 self.dropped(Event::StepDropped { op });
                 if let Some(queued) = &step.queued {
-                    self.withdraw(queued.run, format!("its parent {} does not wait for it any more", self.run));
+                    self.withdraw(
+                        queued.run,
+                        format!("its parent {} does not wait for it any more", self.run),
+                    );
                 }
             }
             (Phase::Open, OpKind::Timer { .. }) => self.dropped(Event::TimerCancelled { op }),
