@@ -56,7 +56,9 @@ impl Context {
         let name: Arc<str> = step.name().into();
         let new =
             NewStep { name: name.clone(), was: step.was(), policy: step.policy(), call: None, queue: None };
-        StepOperation::new(input.with(|input| self.state.create_step(new, input)), name)
+        // The closure is not where the workflow asked for it.
+        let input = input.with(|input| self.state.step_input(input));
+        StepOperation::new(self.state.create_stored_step(new, input), name)
     }
 
     /// Asks for a step that is written in place. The input is recorded, and given to each attempt.
@@ -232,16 +234,18 @@ impl Context {
     where
         H: WorkflowHandle<M>,
     {
-        let handle = input.with(|input| {
+        // The closure is not where the workflow asked for it.
+        let plain = input.with(|input| {
             let check = || workflow.check(input).map_err(Error::into_failure);
-            let new = NewChildRun {
-                workflow: workflow.name(),
-                version: workflow.version(),
-                queue: workflow.queue(),
-                priority: workflow.priority(),
-            };
-            self.state.create_child(new, input, check)
+            self.state.child_input(input, check)
         });
+        let new = NewChildRun {
+            workflow: workflow.name(),
+            version: workflow.version(),
+            queue: workflow.queue(),
+            priority: workflow.priority(),
+        };
+        let handle = self.state.create_child(new, plain);
         ChildOperation::new(handle, workflow.name().into())
     }
 

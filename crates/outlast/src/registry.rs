@@ -70,13 +70,15 @@ pub(crate) struct Manner {
     pub(crate) limit: Option<Arc<Semaphore>>,
     /// Whether its code looks for the effect of an earlier attempt.
     reconciles: bool,
+    /// Its place among the registered steps, by name, from 1.
+    pub(crate) place: usize,
 }
 
 impl Manner {
     fn new(policy: Policy, reconciles: bool) -> Self {
         let permits = |limit| usize::try_from(limit).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         let limit = policy.limit.map(|limit| Arc::new(Semaphore::new(permits(limit))));
-        Self { policy, limit, reconciles }
+        Self { policy, limit, reconciles, place: 0 }
     }
 }
 
@@ -92,6 +94,13 @@ impl Registered {
             Some(manner) => !manner.reconciles && (policy.is_at_most_once || manner.policy.is_at_most_once),
             None => policy.is_at_most_once,
         }
+    }
+
+    /// The names of the steps, in order: each stands before its place.
+    pub(crate) fn steps(&self) -> Vec<Arc<str>> {
+        let mut steps: Vec<_> = self.manners.keys().cloned().collect();
+        steps.sort_unstable();
+        steps
     }
 
     pub(crate) fn step(&self, name: &str) -> Option<&StepCall> {
@@ -135,6 +144,9 @@ impl<S: Send + Sync + 'static> Registry<S> {
         }
         if let Some(problem) = self.problems.pop() {
             return Err(Error::invalid(problem));
+        }
+        for (index, step) in self.code.steps().into_iter().enumerate() {
+            self.code.manners.entry(step).and_modify(|manner| manner.place = index + 1);
         }
         // Any step may travel by a queue, and is then the whole life of a run.
         for step in self.code.steps.keys() {

@@ -16,6 +16,7 @@ mod mechanics {
     mod door;
     mod drops;
     mod explain;
+    mod fleets;
     mod handles;
     mod heartbeat;
     mod inbox;

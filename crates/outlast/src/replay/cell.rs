@@ -623,7 +623,8 @@ impl Cell {
             let kind = match &slot.kind {
                 OpKind::Step(step) => {
                     let StepOp { new, failed, retry_at, queued, .. } = &**step;
-                    format!("step {} failed {failed} retry {retry_at:?} queued {queued:?}", new.name)
+                    let queued = queued.as_ref().map(|queued| format!(" {queued:?}")).unwrap_or_default();
+                    format!("step {} failed {failed} retry {retry_at:?}{queued}", new.name)
                 }
                 OpKind::Timer { fire_at, .. } => format!("timer {fire_at}"),
                 OpKind::Hook { name, timeout_at, .. } => format!("hook {name} until {timeout_at:?}"),

@@ -142,9 +142,14 @@ impl RunState {
 
     #[track_caller]
     pub(crate) fn create_step<I: Serialize>(self: &Arc<Self>, new: NewStep, input: &I) -> OpHandle {
-        // Outside the lock: it is the user's code, and may use the context.
-        let input = self.is_new().then(|| self.encode(input));
+        let input = self.step_input(input);
         self.create_stored_step(new, input)
+    }
+
+    /// What a step is given, as it is stored; `None` when history has it.
+    pub(crate) fn step_input<I: Serialize>(&self, input: &I) -> Option<Result<Payload, Failure>> {
+        // Outside the lock: it is the user's code, and may use the context.
+        self.is_new().then(|| self.encode(input))
     }
 
     /// A step whose input is as it is stored; `None` when history has it.
@@ -235,18 +240,24 @@ impl RunState {
         OpHandle::new(self.clone(), op)
     }
 
-    #[track_caller]
-    pub(crate) fn create_child<I: Serialize>(
-        self: &Arc<Self>,
-        new: NewChildRun<'_>,
+    /// What a child is given, checked and plain; `None` when history has it.
+    pub(crate) fn child_input<I: Serialize>(
+        &self,
         input: &I,
         check: impl FnOnce() -> Result<(), Failure>,
+    ) -> Option<Result<Payload, Failure>> {
+        // Outside the lock: it is the user's code, and may use the context.
+        self.is_new().then(|| check().and_then(|()| self.plain(input)))
+    }
+
+    #[track_caller]
+    pub(crate) fn create_child(
+        self: &Arc<Self>,
+        new: NewChildRun<'_>,
+        plain: Option<Result<Payload, Failure>>,
     ) -> OpHandle {
         let NewChildRun { workflow, version, queue, priority } = new;
         let problem = name_problem("workflow", workflow);
-        let is_new = self.is_new();
-        // Outside the lock: it is the user's code, and may use the context.
-        let plain = is_new.then(|| check().and_then(|()| self.plain(input)));
         let digest = plain.as_ref().and_then(|plain| plain.as_ref().ok()).map_or(0, Payload::digest);
         let input = plain.map(|plain| plain.and_then(|plain| self.coded(plain)));
         let mut cell = self.cell.lock();

@@ -63,6 +63,8 @@ pub(super) struct Ready {
     pub(super) call: StepCall,
     /// What must let the attempt pass before it begins, in this order.
     pub(super) gates: Vec<Arc<Semaphore>>,
+    /// The step's place among those that are registered; 0 if it is not.
+    pub(super) place: usize,
 }
 
 /// What attempts are made with.
@@ -119,10 +121,12 @@ impl Attempts {
                 about.withdrawn = Some(withdrawn);
             }
             self.stops.insert(ready.step.op, about.stop.clone());
-            tools.meter.attempts_started.add(1);
+            let under_way = tools.meter.begin(ready.place);
             let stranded = stranding(&ready.step, tools);
-            let (attempt, meter) = (attempt(ready, Arc::new(about)), tools.meter.clone());
-            let attempt = attempt.inspect(move |end| meter.attempts_failed.add(end.result.is_err().into()));
+            let attempt = attempt(ready, Arc::new(about));
+            let attempt = attempt.inspect(move |end| {
+                under_way.meter.attempts_failed.add(end.result.is_err().into());
+            });
             if is_alone {
                 self.running.push(Box::pin(attempt.map(Some)));
             } else {

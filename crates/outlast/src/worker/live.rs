@@ -472,7 +472,8 @@ impl<'a> Live<'a> {
     async fn follow(&mut self, then: Then) -> Result<Next, Gone> {
         Ok(match then {
             Then::Hold => Next::Hold(std::mem::take(&mut self.early)),
-            Then::End(_) => {
+            Then::End(status) => {
+                self.task.session.settings.meter.ended(status);
                 self.let_attempts_land();
                 Next::Over(End::Ended)
             }

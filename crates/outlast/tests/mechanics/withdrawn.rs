@@ -96,7 +96,7 @@ async fn a_step_that_is_asked_for_and_dropped_in_one_turn_never_begins(rig: Rig)
     rig.clock.run_until_idle().await;
     run.output().await.unwrap();
     assert_eq!(rig.status(step_run(&rig, run.id(), 0).await).await, Status::Cancelled);
-    assert_eq!(rig.desk.notes(), [String::new(); 0]);
+    assert!(rig.desk.notes().is_empty());
 }
 
 #[workflow]

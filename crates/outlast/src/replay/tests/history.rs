@@ -129,6 +129,8 @@ fn child_started(op: OpNumber, rest: &str, now: Timestamp) -> Event {
         run: RunId::of_child(RUN, op.0, now),
         workflow: workflow.into(),
         version: 1,
+        queue: outlast_core::queue::default_queue(),
+        priority: 0,
         key: None,
         input,
         timeout_at,
