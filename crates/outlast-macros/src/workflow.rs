@@ -253,6 +253,12 @@ mod tests {
                     `unchecked` is a text in quotes: `unchecked = "…"`
                 attempts
                     unknown argument `attempts`; `#[workflow]` knows `name`, `was`, `version`, `queue`, `priority`, `check`, `unchecked`
+                ""
+                    a name has 1 to 128 bytes; this one is empty
+                10
+                    `priority` is a number from 0, the usual, to 9, the soonest, such as `priority = 3`
+                f
+                    `step:f` begins with `step:`, as the names of queued steps do; choose another name
             "#]],
         );
     }
