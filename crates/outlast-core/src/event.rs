@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::id::{MessageId, RunId};
 use crate::message::Headers;
 use crate::payload::Payload;
+use crate::retry::Policy;
 use crate::run::{Parent, ParentEnd, Tags};
 use crate::time::Timestamp;
 
@@ -64,6 +65,8 @@ pub enum Event {
         name: Arc<str>,
         /// Its input.
         input: Payload,
+        /// Where it travels, when it is not attempted by whoever holds the run.
+        queued: Option<Box<Queued>>,
     },
     /// An attempt succeeded.
     StepCompleted {
@@ -236,6 +239,19 @@ pub struct RunStarted {
     pub parent: Option<Parent>,
     /// When it is told to stop, if it has not ended by then.
     pub deadline: Option<Timestamp>,
+    /// How the step is attempted, when the run is a queued step and that is not as usual.
+    pub policy: Option<Box<Policy>>,
+}
+
+/// How a queued step travels: as a run of its own, whose whole life it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Queued {
+    /// The run that is the step.
+    pub run: RunId,
+    /// The queue it stands in.
+    pub queue: Arc<str>,
+    /// How urgent it is.
+    pub priority: u8,
 }
 
 /// A child that a workflow asked for.
@@ -249,6 +265,10 @@ pub struct ChildStarted {
     pub workflow: Arc<str>,
     /// Its workflow's version.
     pub version: u32,
+    /// The queue it stands in.
+    pub queue: Arc<str>,
+    /// How urgent it is.
+    pub priority: u8,
     /// Its key, if it has one.
     pub key: Option<String>,
     /// What it is called with.

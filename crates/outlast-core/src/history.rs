@@ -115,6 +115,7 @@ mod tests {
             tags: Tags::new(),
             parent: None,
             deadline: None,
+            policy: None,
         };
         let at = Timestamp::from_micros(1_767_225_600_000_001);
         let first = vec![

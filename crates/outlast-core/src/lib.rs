@@ -29,7 +29,7 @@ pub mod world;
 pub use bell::{Bell, Waiters};
 pub use duration::IntoDuration;
 pub use error::WorldError;
-pub use event::{ChildStarted, Ended, Event, OpNumber, Outcome, RunStarted, TurnRecord};
+pub use event::{ChildStarted, Ended, Event, OpNumber, Outcome, Queued, RunStarted, TurnRecord};
 pub use failure::{ErrorClass, Failure, FailureKind};
 pub use history::History;
 pub use host::{Host, Hosts};

@@ -46,6 +46,21 @@ pub fn step_of_workflow(workflow: &str) -> Option<&str> {
     workflow.strip_prefix(STEP_PREFIX)
 }
 
+/// Checks that no workflow of a program has a name that is for queued steps.
+///
+/// # Errors
+///
+/// What is wrong, and what to do.
+pub fn check_workflow_name(name: &str) -> Result<(), String> {
+    match step_of_workflow(name) {
+        None => Ok(()),
+        Some(_) => Err(format!(
+            "workflow `{name}` has a name that begins with `{STEP_PREFIX}`, as those of queued steps do; \
+             choose another one"
+        )),
+    }
+}
+
 /// Checks the name of a queue.
 ///
 /// # Errors

@@ -3,25 +3,43 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::duration::IntoDuration;
 use crate::failure::{ErrorClass, Failure};
 use crate::limits::JITTER_MAX;
 
 /// How a step is attempted: when again, for how long, where and how often at the same time.
-#[derive(Clone, Copy, Debug, PartialEq)]
+///
+/// That of a queued step is stored with its run, as JSON; what is missing there is as in
+/// [`DEFAULT`](Self::DEFAULT). Its queue and priority are the run's own.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Policy {
     /// When a failed attempt is followed by another.
     pub retry: Retry,
     /// How long one attempt may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
     /// How long an attempt may go without a heartbeat.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat_timeout: Option<Duration>,
     /// How many attempts at the step one worker makes at the same time.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// Whether the code blocks its thread, and so runs on the pool for that.
+    #[serde(rename = "blocking", skip_serializing_if = "is_false")]
     pub is_blocking: bool,
     /// Whether there is no other attempt, whatever becomes of the first.
+    #[serde(rename = "at_most_once", skip_serializing_if = "is_false")]
     pub is_at_most_once: bool,
+    /// The queue by which the step travels to workers that serve it, instead of being attempted by the
+    /// worker that holds its run.
+    #[serde(skip)]
+    pub queue: Option<&'static str>,
+    /// How urgent the step is among those of its queue; as urgent as its run unless set.
+    #[serde(skip)]
+    pub priority: Option<u8>,
 }
 
 impl Policy {
@@ -33,12 +51,20 @@ impl Policy {
         limit: None,
         is_blocking: false,
         is_at_most_once: false,
+        queue: None,
+        priority: None,
     };
 
     /// The retry that holds: none for a step that is attempted at most once.
     pub fn retry(&self) -> Retry {
         if self.is_at_most_once { Retry::none() } else { self.retry }
     }
+}
+
+// serde's `skip_serializing_if` passes a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 impl Default for Policy {
@@ -59,7 +85,8 @@ impl Default for Policy {
 ///
 /// Its methods panic on values that make no sense: they are written in the code, and
 /// `#[step(attempts = 0)]` does not even compile.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[must_use = "a retry does nothing by itself; give it to a step with `.retry(…)`, or to `outlast::retry`"]
 pub struct Retry {
     attempts: u32,
@@ -74,7 +101,8 @@ pub struct Retry {
 }
 
 /// How pauses grow.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Growth {
     Constant,
     Linear,
@@ -277,7 +305,7 @@ impl Default for Retry {
 }
 
 /// A set of classes: one bit each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Classes(u8);
 
 impl Classes {

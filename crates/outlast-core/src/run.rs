@@ -13,6 +13,7 @@ use crate::id::{RunId, SessionId, TurnId};
 use crate::message::Headers;
 use crate::payload::Payload;
 use crate::queue::step_of_workflow;
+use crate::retry::Policy;
 use crate::time::Timestamp;
 
 /// Where a run is in its life.
@@ -125,6 +126,8 @@ pub struct Start {
     pub not_before: Option<Timestamp>,
     /// When it is told to stop, if it has not ended by then.
     pub deadline: Option<Timestamp>,
+    /// How the step is attempted, when the run is a queued step and that is not as usual.
+    pub policy: Option<Box<Policy>>,
 }
 
 /// What a run can be found by: names with values, set at its start and by its workflow.
@@ -194,6 +197,7 @@ impl Start {
             tags: self.tags.clone(),
             parent: self.parent,
             deadline: self.deadline,
+            policy: self.policy.clone(),
         })
     }
 
@@ -246,6 +250,17 @@ pub enum Wait {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
     },
+    /// The end of a step that travels by its queue.
+    Step {
+        /// The operation's number.
+        op: u32,
+        /// The step's name.
+        name: String,
+        /// The queue.
+        queue: String,
+        /// The run that is the step.
+        run: RunId,
+    },
     /// The next attempt of a step.
     Retry {
         /// The operation's number.
@@ -264,6 +279,7 @@ impl Wait {
             Self::Timer { op, .. }
             | Self::Hook { op, .. }
             | Self::Child { op, .. }
+            | Self::Step { op, .. }
             | Self::Retry { op, .. } => OpNumber(*op),
         }
     }
@@ -273,6 +289,7 @@ impl Wait {
         match self {
             Self::Timer { until, .. } | Self::Retry { until, .. } => Some(*until),
             Self::Hook { until, .. } | Self::Child { until, .. } => *until,
+            Self::Step { .. } => None,
         }
     }
 }

@@ -31,14 +31,17 @@ pub struct OperationView {
     pub changed_at: Timestamp,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// How often a step was attempted; the attempt that may be under way counts.
+    /// How often a step was attempted; the attempt that may be under way counts. 0 for a queued step that
+    /// has not failed: the history of its own run has them.
     pub attempts: u32,
     /// When the next attempt is due, if the last one failed and there is to be another.
     pub retry_at: Option<Timestamp>,
     /// When a timer is due, or the wait for a hook or child ends without it.
     pub until: Option<Timestamp>,
-    /// The run that it started.
+    /// The run that it started; of a queued step, the run that is the step.
     pub child: Option<RunId>,
+    /// The queue of a queued step.
+    pub queue: Option<Arc<str>>,
     /// What a step or child was called with.
     pub input: Option<Payload>,
     /// What it returned: a step's or child's output, a hook's payload, a recorded value.
@@ -86,6 +89,7 @@ impl OperationView {
             retry_at: None,
             until: None,
             child: None,
+            queue: None,
             input: None,
             output: None,
             failure: None,
@@ -252,8 +256,10 @@ impl Reader {
             self.operations.insert(op, operation);
         };
         match event {
-            Event::StepStarted { op, name, input } => new(*op, OperationKind::Step, name, &|step| {
-                step.attempts = 1;
+            Event::StepStarted { op, name, input, queued } => new(*op, OperationKind::Step, name, &|step| {
+                step.attempts = u32::from(queued.is_none());
+                step.child = queued.as_ref().map(|queued| queued.run);
+                step.queue = queued.as_ref().map(|queued| queued.queue.clone());
                 step.input = Some(input.clone());
             }),
             Event::TimerStarted { op, fire_at } => {

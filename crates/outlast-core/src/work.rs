@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::event::TurnRecord;
 use crate::id::{RunId, SessionId, TurnId};
 use crate::message::Message;
+use crate::queue::step_of_workflow;
 use crate::report::Report;
 use crate::time::Timestamp;
 
@@ -56,12 +57,24 @@ pub struct WorkerView {
     pub expires_at: Timestamp,
     /// How many runs it holds.
     pub held: u64,
-    /// The workflows it has the code of.
+    /// The workflows it has the code of; each of its steps is one, for when it is queued.
     pub code: Vec<Code>,
     /// The queues it serves.
     pub queues: Vec<String>,
     /// What it said of itself with its last beat; as if it had just begun if there was none.
     pub report: Report,
+}
+
+impl WorkerView {
+    /// The workflows of its program, without those that are queued steps.
+    pub fn workflows(&self) -> impl Iterator<Item = &Code> {
+        self.code.iter().filter(|code| step_of_workflow(&code.workflow).is_none())
+    }
+
+    /// The names of the steps that it attempts when they are queued and it serves their queue.
+    pub fn steps(&self) -> impl Iterator<Item = &str> {
+        self.code.iter().filter_map(|code| step_of_workflow(&code.workflow))
+    }
 }
 
 /// What a beat says back.

@@ -11,6 +11,10 @@ use syn::{Error, Expr, ExprLit, Lit, LitStr, Path, Result, Token};
 use crate::duration;
 use crate::errors::Errors;
 use crate::kind::Kind;
+use crate::names;
+
+/// The highest priority. The same limit as `outlast_core::limits::PRIORITY_MAX`.
+const PRIORITY_MAX: u8 = 9;
 
 /// Reads the arguments of an attribute. Unknown and repeated ones are errors and left out.
 pub(crate) fn read(tokens: TokenStream, kind: Kind, known: &[&str], errors: &mut Errors) -> Vec<Argument> {
@@ -79,6 +83,28 @@ impl Argument {
             let name = &self.key;
             self.error(format!("`{name}` is a whole number from 1 to {}, such as `{name} = 5`", u32::MAX))
         })
+    }
+
+    /// How urgent something is.
+    pub(crate) fn priority(&self) -> Result<u8> {
+        match self.literal() {
+            Some(Lit::Int(number)) => number.base10_parse().ok().filter(|priority| *priority <= PRIORITY_MAX),
+            _ => None,
+        }
+        .ok_or_else(|| {
+            self.error(format!(
+                "`priority` is a number from 0, the usual, to {PRIORITY_MAX}, the soonest, such as `priority = 3`"
+            ))
+        })
+    }
+
+    /// The name of a queue.
+    pub(crate) fn queue(&self) -> Result<LitStr> {
+        let name = self.text()?;
+        match names::problem_of(&name.value()) {
+            Some(problem) => Err(self.error(problem)),
+            None => Ok(name),
+        }
     }
 
     /// A number that is at least 1.

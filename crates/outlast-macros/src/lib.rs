@@ -61,6 +61,8 @@ use kind::Kind;
 /// | `at_most_once` | there is no second attempt, not even after a crash; then it fails as unknown |
 /// | `reconcile = look_up` | the function that looks whether an earlier attempt had its effect, see below |
 /// | `unique = "order.id, action"` | makes `cx.key()` of these parameters, or fields of them: the same in every run |
+/// | `queue = "gpu"` | the step travels to the workers that serve this queue, instead of being attempted by the one that holds its run |
+/// | `priority = 3` | how urgent it is among those of its queue, from 0 to 9; as its run unless set |
 /// | `name = "…"` | the durable name, 1 to 128 bytes, instead of the function's |
 /// | `was = "…"`, `was = ["…", "…"]` | earlier durable names, whose histories are accepted |
 ///
@@ -122,6 +124,8 @@ pub fn step(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `name = "…"` | the durable name, 1 to 128 bytes, instead of the function's |
 /// | `was = "…"`, `was = ["…", "…"]` | earlier durable names, whose histories are accepted |
 /// | `version = 2` | the version that new runs are pinned to, from 1, which is the default |
+/// | `queue = "reports"` | the queue in which its runs stand, unless their start says otherwise |
+/// | `priority = 3` | how urgent its runs are, from 0, the default, to 9 |
 /// | `check = check_order` | a function that judges the input before a run begins: `fn(&Order) -> Result<(), E>` |
 /// | `unchecked = "reason"` | leaves out the checks below, and says why that is right |
 ///

@@ -52,7 +52,7 @@ impl Names {
 }
 
 /// What is wrong with a name, and what to do.
-fn problem_of(name: &str) -> Option<String> {
+pub(crate) fn problem_of(name: &str) -> Option<String> {
     match name.len() {
         0 => Some(format!("a name has 1 to {NAME_BYTES_MAX} bytes; this one is empty")),
         1..=NAME_BYTES_MAX => None,

@@ -11,7 +11,11 @@ use crate::names::Names;
 use crate::signature::Signature;
 use crate::{arguments, determinism, function};
 
-const KNOWN: [&str; 5] = ["name", "was", "version", "check", "unchecked"];
+const KNOWN: [&str; 7] = ["name", "was", "version", "queue", "priority", "check", "unchecked"];
+
+/// What the names of workflows begin with whose runs are queued steps. The same as
+/// `outlast_core::queue::STEP_PREFIX`.
+const STEP_PREFIX: &str = "step:";
 
 /// Expands `#[workflow(arguments)] function`. With errors in it the function is left so that the rest of the crate sees
 /// as few new ones as possible.
@@ -24,6 +28,12 @@ pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (TokenStream,
         std::mem::take(&mut arguments.was),
         &mut errors,
     );
+    for name in std::iter::once(&names.name).chain(&names.was).filter(|name| name.starts_with(STEP_PREFIX)) {
+        let message = format!(
+            "`{name}` begins with `{STEP_PREFIX}`, as the names of queued steps do; choose another name"
+        );
+        errors.at(&function.sig.ident, message);
+    }
     if arguments.search == Search::Determinism {
         determinism::check(function, &mut errors);
     }
@@ -46,6 +56,8 @@ struct Arguments {
     name: Option<LitStr>,
     was: Vec<LitStr>,
     version: Option<u32>,
+    queue: Option<LitStr>,
+    priority: Option<u8>,
     /// The function that judges the input before a run begins.
     check: Option<Path>,
     search: Search,
@@ -67,6 +79,8 @@ impl Arguments {
                 "name" => workflow.name = errors.keep(argument.text()),
                 "was" => workflow.was = errors.keep(argument.texts()).unwrap_or_default(),
                 "version" => workflow.version = errors.keep(argument.count()),
+                "queue" => workflow.queue = errors.keep(argument.queue()),
+                "priority" => workflow.priority = errors.keep(argument.priority()),
                 "check" => workflow.check = errors.keep(argument.function()),
                 _ => {
                     workflow.search = Search::Nothing;
@@ -106,6 +120,11 @@ fn definition(function: &ItemFn, signature: &Signature, names: &Names, given: &A
     let types = signature.associated_types();
     let (durable_name, was) = (&names.name, &names.was);
     let version = Literal::u32_unsuffixed(given.version.unwrap_or(1));
+    let queue = given.queue.as_ref().map(|queue| {
+        quote!(const QUEUE: ::core::option::Option<&'static str> = ::core::option::Option::Some(#queue);)
+    });
+    let priority = given.priority.map(Literal::u8_unsuffixed);
+    let priority = priority.map(|priority| quote!(const PRIORITY: u8 = #priority;));
     let check = given.check.as_ref().map(|check| checking(check, signature));
     quote! {
         #(#cfg)*
@@ -116,6 +135,8 @@ fn definition(function: &ItemFn, signature: &Signature, names: &Names, given: &A
             const NAME: &'static str = #durable_name;
             const WAS: &'static [&'static str] = &[#(#was),*];
             const VERSION: u32 = #version;
+            #queue
+            #priority
             fn run(#ctx: ::outlast::Context, #argument: Self::Input) -> ::outlast::RunFuture<Self> {
                 #name(#ctx, #(#arguments),*)
             }
@@ -219,6 +240,9 @@ mod tests {
                 r#"#[workflow(unchecked = " ")] async fn f(ctx: Context) { rand::random() }"#,
                 "#[workflow(unchecked)] async fn f(ctx: Context) {}",
                 "#[workflow(attempts = 3)] async fn f(ctx: Context) {}",
+                r#"#[workflow(queue = "")] async fn f(ctx: Context) {}"#,
+                "#[workflow(priority = 10)] async fn f(ctx: Context) {}",
+                r#"#[workflow(name = "step:f")] async fn f(ctx: Context) {}"#,
             ],
             expect![[r#"
                 0
@@ -228,7 +252,13 @@ mod tests {
                 unchecked
                     `unchecked` is a text in quotes: `unchecked = "…"`
                 attempts
-                    unknown argument `attempts`; `#[workflow]` knows `name`, `was`, `version`, `check`, `unchecked`
+                    unknown argument `attempts`; `#[workflow]` knows `name`, `was`, `version`, `queue`, `priority`, `check`, `unchecked`
+                ""
+                    a name has 1 to 128 bytes; this one is empty
+                10
+                    `priority` is a number from 0, the usual, to 9, the soonest, such as `priority = 3`
+                f
+                    `step:f` begins with `step:`, as the names of queued steps do; choose another name
             "#]],
         );
     }

@@ -93,6 +93,10 @@ pub struct SimReport {
     pub tally: Tally,
 }
 
+/// From this seed on steps are queued, and workers serve some queues; what the seeds before it found stays
+/// as it was.
+pub const QUEUED_SEEDS: u64 = 1_000_000;
+
 /// Simulates a seed once.
 pub fn simulate(seed: u64, keeps_trace: bool) -> SimReport {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();

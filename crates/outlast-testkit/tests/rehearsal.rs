@@ -450,3 +450,34 @@ fn a_report_names_the_line_of_the_test() {
     assert_eq!(place_of(|| drop(run.output())), here(line!()));
     assert_eq!(place_of(|| drop(Rehearsal::of(foreign, ()))), here(line!()));
 }
+
+#[step(queue = "gpu", attempts = 3)]
+async fn resize(image: u64) -> Result<u64, StepError> {
+    panic!("a rehearsal does not run steps, wherever they travel: {image}")
+}
+
+#[workflow]
+async fn publish(ctx: Context, image: u64) -> Result<u64, Error> {
+    select! {
+        small = ctx.step(resize, image) => small,
+        late = ctx.sleep("1h") => late.map(|()| image),
+    }
+}
+
+#[test]
+fn queued_steps_end_as_others_do() {
+    let mut run = Rehearsal::of(publish, 7);
+    run.asks_for(resize, 7);
+    assert_eq!(run.open(), ["step `resize` with 7", "timer, due in 1h"]);
+    run.completes(resize, 3);
+    assert_eq!(run.output().unwrap(), 3);
+
+    let mut run = Rehearsal::of(publish, 7);
+    run.fails(resize, StepError::msg("no memory"));
+    let error = run.output().unwrap_err();
+    assert_eq!((error.step(), error.attempts(), error.is_exhausted()), (Some("resize"), 3, true));
+
+    let mut run = Rehearsal::of(publish, 7);
+    run.advances("1h");
+    assert_eq!(run.output().unwrap(), 7);
+}

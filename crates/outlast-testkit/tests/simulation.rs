@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use outlast_testkit::sim::{Tally, check_seed, simulate};
+use outlast_testkit::sim::{QUEUED_SEEDS, Tally, check_seed, simulate};
 
 /// Seeds of one run of the tests.
 const SEEDS: u64 = 500;
@@ -38,6 +38,13 @@ fn the_engine_keeps_its_promises_whatever_goes_wrong() {
     assert!(total.crashes > SEEDS && total.freezes > SEEDS / 4 && total.takeovers > SEEDS, "{total:?}");
     assert!(total.fenced > 0 && total.conflicts > 0 && total.repeats > 0, "{total:?}");
     assert!(total.attempts > 10 * SEEDS && total.attempts_again > SEEDS / 2, "{total:?}");
+}
+
+#[test]
+fn the_engine_keeps_its_promises_when_steps_are_queued() {
+    let total = check_all(QUEUED_SEEDS..QUEUED_SEEDS + SEEDS / 2);
+    assert!(total.crashes > SEEDS / 2 && total.takeovers > SEEDS / 2, "{total:?}");
+    assert!(total.attempts > 5 * SEEDS && total.attempts_again > SEEDS / 4, "{total:?}");
 }
 
 #[test]

@@ -253,3 +253,37 @@ async fn a_world_that_does_not_start_and_a_time_that_is_none_name_the_tests_line
     assert!(text.contains("3 moons"), "{text}");
     assert_eq!(*place.lock(), format!("{}:{line}", file!()));
 }
+
+#[step(queue = "gpu")]
+async fn resize(image: u64) -> Result<u64, StepError> {
+    Err(StepError::msg(format!("there is no machine for image {image} here")))
+}
+
+#[workflow]
+async fn publish(ctx: Context, image: u64) -> Result<u64, Error> {
+    ctx.step(resize, image).await
+}
+
+#[tokio::test]
+async fn a_queued_step_is_mocked_as_any_other() {
+    let world = TestWorld::builder()
+        .register((publish, resize))
+        .mock(resize, |image| Ok(image / 2))
+        .worker(|worker| worker.queues(["default", "gpu"]))
+        .start()
+        .await;
+    let run = world.client().start(publish, 8).await.unwrap();
+    assert_eq!(world.run_until_done(&run).await.unwrap(), 4);
+}
+
+#[tokio::test]
+async fn a_queued_step_that_nobody_serves_is_a_message_and_no_hang() {
+    let said = report(async {
+        let world = TestWorld::builder().register((publish, resize)).start().await;
+        let run = world.client().start(publish, 8).await.unwrap();
+        drop(world.run_until_done(&run).await);
+    });
+    let said = said.await;
+    assert!(said.contains("It waits for step `resize` in queue `gpu`"), "{said}");
+    assert!(said.contains("\nqueued step run_") && said.contains("serves queue `gpu`"), "{said}");
+}

@@ -127,7 +127,7 @@ impl Client {
             contained(|| workflow.check(input))?;
             Ok(Payload::json(input)?)
         });
-        StartCall::new(self, Form::new(workflow.name().into(), workflow.version()), input)
+        StartCall::new(self, Form::of(&workflow), input)
     }
 
     /// Starts a run of a workflow that is known by its name only, with JSON as input: a text or a

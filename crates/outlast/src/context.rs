@@ -3,16 +3,16 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use outlast_core::{Codec, Headers, IntoDuration, Policy, RunId, Tags, Timestamp};
+use outlast_core::{Codec, Headers, IntoDuration, Payload, Policy, RunId, Tags, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, StepError};
 use crate::input::Input;
-use crate::operation::{ChildOperation, HookOperation, StepOperation, TimerOperation};
+use crate::operation::{ChildOperation, HookOperation, StepOperation, StoredStep, TimerOperation};
 use crate::registry::{StepCall, decode_input, encode_output};
 use crate::replay::RunState;
-use crate::replay::state::NewStep;
+use crate::replay::state::{NewChildRun, NewStep};
 use crate::step::StepHandle;
 use crate::workflow::WorkflowHandle;
 
@@ -54,8 +54,11 @@ impl Context {
         H: StepHandle<M>,
     {
         let name: Arc<str> = step.name().into();
-        let new = NewStep { name: name.clone(), was: step.was(), policy: step.policy(), call: None };
-        StepOperation::new(input.with(|input| self.state.create_step(new, input)), name)
+        let new =
+            NewStep { name: name.clone(), was: step.was(), policy: step.policy(), call: None, queue: None };
+        // The closure is not where the workflow asked for it.
+        let input = input.with(|input| self.state.step_input(input));
+        StepOperation::new(self.state.create_stored_step(new, input), name)
     }
 
     /// Asks for a step that is written in place. The input is recorded, and given to each attempt.
@@ -87,7 +90,13 @@ impl Context {
             Box::pin(async move { encode_output(&attempt.await.map_err(Into::into)?, &*codec) })
         });
         let name: Arc<str> = name.into();
-        let new = NewStep { name: name.clone(), was: &[], policy: Policy::DEFAULT, call: Some(erased) };
+        let new = NewStep {
+            name: name.clone(),
+            was: &[],
+            policy: Policy::DEFAULT,
+            call: Some(erased),
+            queue: None,
+        };
         StepOperation::new(self.state.create_step(new, &input), name)
     }
 
@@ -225,11 +234,26 @@ impl Context {
     where
         H: WorkflowHandle<M>,
     {
-        let handle = input.with(|input| {
+        // The closure is not where the workflow asked for it.
+        let plain = input.with(|input| {
             let check = || workflow.check(input).map_err(Error::into_failure);
-            self.state.create_child(workflow.name(), workflow.version(), input, check)
+            self.state.child_input(input, check)
         });
+        let new = NewChildRun {
+            workflow: workflow.name(),
+            version: workflow.version(),
+            queue: workflow.queue(),
+            priority: workflow.priority(),
+        };
+        let handle = self.state.create_child(new, plain);
         ChildOperation::new(handle, workflow.name().into())
+    }
+
+    /// The step that is this run's whole life, since it is a queued one.
+    pub(crate) fn whole_life(&self, step: Arc<str>, input: Payload) -> StoredStep {
+        let policy = self.state.policy();
+        let new = NewStep { name: step, was: &[], policy, call: None, queue: None };
+        StoredStep::new(self.state.create_stored_step(new, Some(Ok(input))))
     }
 
     /// Gives the run a tag to be found by, or changes one. It has it from this turn on.

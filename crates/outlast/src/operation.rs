@@ -131,6 +131,58 @@ impl<O> StepOperation<O> {
         });
         self
     }
+
+    /// Lets the step travel by this queue to the workers that serve it, instead of being attempted by the
+    /// worker that holds the run. They need the step's code, and not the workflow's.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[step] async fn resize(image: u64) -> Result<u64, StepError> { Ok(image) }
+    /// #[workflow]
+    /// async fn publish(ctx: Context, image: u64) -> Result<u64, Error> {
+    ///     ctx.step(resize, image).queue("gpu").await
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the operation was already requested: set it before the next await. A name that cannot be a
+    /// queue's is an error when the operation is awaited.
+    pub fn queue(self, queue: impl AsRef<str>) -> Self {
+        self.handle.state.set_queue(self.handle.op, queue.as_ref());
+        self
+    }
+
+    /// How urgent the step is among those of its queue, from 0 to 9: each level is worth ten seconds of
+    /// waiting. Without it the step is as urgent as its run.
+    ///
+    /// # Panics
+    ///
+    /// When the operation was already requested: set it before the next await. A higher one, or one for a
+    /// step that has no queue, is an error when the operation is awaited.
+    pub fn priority(self, priority: u8) -> Self {
+        self.handle.state.set_priority(self.handle.op, priority);
+        self
+    }
+}
+
+/// A step whose output nobody here looks at: it goes on as it is stored.
+pub(crate) struct StoredStep {
+    handle: OpHandle,
+}
+
+impl StoredStep {
+    pub(crate) fn new(handle: OpHandle) -> Self {
+        Self { handle }
+    }
+}
+
+impl Future for StoredStep {
+    type Output = Result<Payload, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        self.handle.poll(cx)
+    }
 }
 
 impl<O: DeserializeOwned> Future for StepOperation<O> {
@@ -228,6 +280,28 @@ impl<O> ChildOperation<O> {
     /// When the operation was already requested: set it before the next await.
     pub fn key(self, key: impl Into<String>) -> Self {
         self.handle.state.set_child_key(self.handle.op, key.into());
+        self
+    }
+
+    /// The queue in which the child stands, instead of the one that its workflow says.
+    ///
+    /// # Panics
+    ///
+    /// When the operation was already requested: set it before the next await. A name that cannot be a
+    /// queue's is an error when the operation is awaited.
+    pub fn queue(self, queue: impl AsRef<str>) -> Self {
+        self.handle.state.set_queue(self.handle.op, queue.as_ref());
+        self
+    }
+
+    /// How urgent the child is, from 0 to 9: each level is worth ten seconds of waiting.
+    ///
+    /// # Panics
+    ///
+    /// When the operation was already requested: set it before the next await. A higher one is an error
+    /// when the operation is awaited.
+    pub fn priority(self, priority: u8) -> Self {
+        self.handle.state.set_priority(self.handle.op, priority);
         self
     }
 

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use outlast_core::queue::{check_workflow_name, workflow_of_step};
 use outlast_core::{Code, Codec, Payload, Policy};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,6 +16,7 @@ use crate::attempt::About;
 use crate::context::Context;
 use crate::error::{Error, StepError, kind_of_payload};
 use crate::reconcile::not_known;
+use crate::replay::QUEUED_VERSION;
 use crate::step::{Step, StepCode, StepContext, StepDefinition, StepFn};
 use crate::workflow::{Workflow, WorkflowDefinition, WorkflowFn, contained};
 
@@ -39,7 +41,8 @@ pub struct Registry<S> {
     state: Arc<S>,
     codec: Arc<dyn Codec>,
     code: Registered,
-    twice: Vec<String>,
+    /// What is wrong with what was given.
+    problems: Vec<String>,
     /// What stands in for the code of steps, in tests.
     mocks: HashMap<Arc<str>, (StepCall, Manner)>,
 }
@@ -67,13 +70,15 @@ pub(crate) struct Manner {
     pub(crate) limit: Option<Arc<Semaphore>>,
     /// Whether its code looks for the effect of an earlier attempt.
     reconciles: bool,
+    /// Its place among the registered steps, by name, from 1.
+    pub(crate) place: usize,
 }
 
 impl Manner {
     fn new(policy: Policy, reconciles: bool) -> Self {
         let permits = |limit| usize::try_from(limit).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         let limit = policy.limit.map(|limit| Arc::new(Semaphore::new(permits(limit))));
-        Self { policy, limit, reconciles }
+        Self { policy, limit, reconciles, place: 0 }
     }
 }
 
@@ -89,6 +94,13 @@ impl Registered {
             Some(manner) => !manner.reconciles && (policy.is_at_most_once || manner.policy.is_at_most_once),
             None => policy.is_at_most_once,
         }
+    }
+
+    /// The names of the steps, in order: each stands before its place.
+    pub(crate) fn steps(&self) -> Vec<Arc<str>> {
+        let mut steps: Vec<_> = self.manners.keys().cloned().collect();
+        steps.sort_unstable();
+        steps
     }
 
     pub(crate) fn step(&self, name: &str) -> Option<&StepCall> {
@@ -120,22 +132,28 @@ impl Registered {
 
 impl<S: Send + Sync + 'static> Registry<S> {
     pub(crate) fn new(state: Arc<S>, codec: Arc<dyn Codec>) -> Self {
-        Self { state, codec, code: Registered::default(), twice: Vec::new(), mocks: HashMap::new() }
+        Self { state, codec, code: Registered::default(), problems: Vec::new(), mocks: HashMap::new() }
     }
 
-    /// The code, or the names that were registered twice.
+    /// The code, or what is wrong with it.
     pub(crate) fn finish(mut self) -> Result<Registered, Error> {
         for (name, (call, manner)) in self.mocks {
             self.code.steps.insert(name.clone(), call);
             // What stands in for a step does not look for earlier effects.
             self.code.manners.entry(name).and_modify(|own| own.reconciles = false).or_insert(manner);
         }
-        match self.twice.first() {
-            None => Ok(self.code),
-            Some(name) => Err(Error::invalid(format!(
-                "{name} is registered twice; register it once, or give one of the two another name with `name = \"…\"`"
-            ))),
+        if let Some(problem) = self.problems.pop() {
+            return Err(Error::invalid(problem));
         }
+        for (index, step) in self.code.steps().into_iter().enumerate() {
+            self.code.manners.entry(step).and_modify(|manner| manner.place = index + 1);
+        }
+        // Any step may travel by a queue, and is then the whole life of a run.
+        for step in self.code.steps.keys() {
+            let code = Code { workflow: workflow_of_step(step), version: QUEUED_VERSION };
+            self.code.workflows.insert(code, queued_step(step.clone()));
+        }
+        Ok(self.code)
     }
 
     /// Lets `code` stand in for that of a step, registered or not, before or after.
@@ -201,7 +219,7 @@ impl<S: Send + Sync + 'static> Registry<S> {
         for name in std::iter::once(&name).chain(was) {
             self.code.manners.insert((*name).into(), manner.clone());
             if self.code.steps.insert((*name).into(), call.clone()).is_some() {
-                self.twice.push(format!("step `{name}`"));
+                self.problems.push(twice(&format!("step `{name}`")));
             }
         }
     }
@@ -239,9 +257,10 @@ impl<S: Send + Sync + 'static> Registry<S> {
         code: &WorkflowCode,
     ) {
         for name in std::iter::once(&name).chain(was) {
+            self.problems.extend(check_workflow_name(name).err());
             if self.code.workflows.insert(Code { workflow: (*name).into(), version }, code.clone()).is_some()
             {
-                self.twice.push(format!("workflow `{name}` version {version}"));
+                self.problems.push(twice(&format!("workflow `{name}` version {version}")));
             }
         }
     }
@@ -259,6 +278,23 @@ impl fmt::Debug for Registered {
             .field("steps", &self.steps.keys())
             .field("workflows", &self.workflows.keys())
             .finish()
+    }
+}
+
+fn twice(what: &str) -> String {
+    format!(
+        "{what} is registered twice; register it once, or give one of the two another name with `name = \"…\"`"
+    )
+}
+
+/// The code of the runs that are this step, queued.
+fn queued_step(step: Arc<str>) -> WorkflowCode {
+    WorkflowCode {
+        call: Arc::new(move |ctx, input, _codec| {
+            let step = step.clone();
+            Ok(Box::pin(async move { ctx.whole_life(step, input).await }))
+        }),
+        check: Arc::new(|_input, _codec| Ok(())),
     }
 }
 

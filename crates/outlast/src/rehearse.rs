@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use outlast_core::event::{FORMAT, OpNumber, Outcome};
-use outlast_core::queue::default_queue;
+use outlast_core::queue::{default_queue, step_of_workflow};
 use outlast_core::{
     Codec, Event, Failure, MessageId, Payload, PlainJson, Retry, RunId, RunStarted, Status, Stuck,
     StuckReason, Timestamp, TurnId, TurnRecord, Wait,
@@ -35,7 +35,8 @@ pub fn workflows_of<R: Register<(), M>, M>(code: R) -> Result<Vec<(String, u32)>
     let mut registry = Registry::new(Arc::new(()), Arc::new(PlainJson) as Arc<dyn Codec>);
     code.register(&mut registry);
     let code = registry.finish()?.code();
-    Ok(code.iter().map(|code| (code.workflow.to_string(), code.version)).collect())
+    let own = code.iter().filter(|code| step_of_workflow(&code.workflow).is_none());
+    Ok(own.map(|code| (code.workflow.to_string(), code.version)).collect())
 }
 
 /// A run that is told what to know by its owner, and replayed after every turn.
@@ -78,6 +79,7 @@ impl LoneRun {
             tags: Default::default(),
             parent: None,
             deadline: None,
+            policy: None,
         };
         let machine = Machine::new(RUN, &started, &code, &codec, now)?;
         let mut run = Self {
@@ -249,9 +251,14 @@ impl LoneRun {
         self.history.push(TurnRecord { id, seq, at: self.now, build: "rehearsal".into(), events });
         // A child with a key that nobody awaits is told that it is there: no key is taken here.
         let beyond = self.machine.take_beyond(|| MessageId::from_bits(0));
-        for child in beyond.into_iter().flat_map(|beyond| beyond.children).filter(|child| child.wants_answer)
-        {
-            self.answers.extend(child.start.parent.map(|parent| (parent.op, child.start.run)));
+        for child in beyond.into_iter().flat_map(|beyond| beyond.children) {
+            let Some(parent) = child.start.parent else { continue };
+            if step_of_workflow(&child.start.workflow).is_some() {
+                let policy = child.start.policy.unwrap_or_default();
+                self.retries.insert(parent.op, policy.retry());
+            } else if child.wants_answer {
+                self.answers.push((parent.op, child.start.run));
+            }
         }
         let steps = self.machine.take_startable().into_iter();
         self.retries.extend(steps.map(|step| (step.op, step.policy.retry())));

@@ -17,6 +17,7 @@ mod ends;
 mod known;
 mod machine;
 mod ops;
+mod queued;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;
@@ -26,4 +27,5 @@ mod waker;
 pub(crate) use delivery::{Delivery, terminated};
 pub(crate) use ends::cancelled;
 pub(crate) use machine::{Machine, StepToAttempt, USUAL_SUSPECTS, panic_text};
+pub(crate) use queued::QUEUED_VERSION;
 pub(crate) use state::RunState;

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use outlast_core::duration::duration;
+use outlast_core::limits::{NAME_BYTES_MAX, PRIORITY_MAX};
 use outlast_core::{OpNumber, Policy, Retry, RunId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -210,6 +211,34 @@ impl<I, O> Step<I, O> {
         self
     }
 
+    /// The queue by which the step travels to the workers that serve it; see
+    /// [`StepOperation::queue`](crate::StepOperation::queue).
+    ///
+    /// # Panics
+    ///
+    /// When the name is empty or longer than 128 bytes.
+    #[must_use]
+    #[track_caller]
+    pub const fn queue(mut self, queue: &'static str) -> Self {
+        assert_queue(queue);
+        self.policy.queue = Some(queue);
+        self
+    }
+
+    /// How urgent the step is among those of its queue; see
+    /// [`StepOperation::priority`](crate::StepOperation::priority).
+    ///
+    /// # Panics
+    ///
+    /// When it is higher than 9.
+    #[must_use]
+    #[track_caller]
+    pub const fn priority(mut self, priority: u8) -> Self {
+        assert_priority(priority);
+        self.policy.priority = Some(priority);
+        self
+    }
+
     /// The durable name.
     pub const fn name(&self) -> &'static str {
         self.name
@@ -222,6 +251,16 @@ impl<I, O> Step<I, O> {
     pub(crate) const fn manner(&self) -> Policy {
         self.policy
     }
+}
+
+#[track_caller]
+pub(crate) const fn assert_queue(queue: &str) {
+    assert!(!queue.is_empty() && queue.len() <= NAME_BYTES_MAX, "the name of a queue has 1 to 128 bytes");
+}
+
+#[track_caller]
+pub(crate) const fn assert_priority(priority: u8) {
+    assert!(priority <= PRIORITY_MAX, "a priority is a number from 0, the usual, to 9, the soonest");
 }
 
 impl<I, O> Clone for Step<I, O> {

@@ -81,7 +81,7 @@ pub(crate) async fn ending(
 
 /// What others are told of the end of a run: its children stop, and whoever awaits it learns how it ended.
 fn last_words(run: RunId, history: &[TurnRecord], events: &[Event]) -> Option<Box<Beyond>> {
-    let mut children = BTreeMap::new();
+    let (mut children, mut queued) = (BTreeMap::new(), BTreeMap::new());
     for event in history.iter().flat_map(|turn| &turn.events) {
         match event {
             Event::ChildStarted(child) if child.on_parent_end != ParentEnd::Abandon => {
@@ -90,12 +90,18 @@ fn last_words(run: RunId, history: &[TurnRecord], events: &[Event]) -> Option<Bo
             Event::ChildCompleted { op, .. }
             | Event::ChildFailed { op, .. }
             | Event::ChildCancelled { op, .. } => drop(children.remove(op)),
+            Event::StepStarted { op, queued: Some(step), .. } => drop(queued.insert(*op, step.run)),
+            Event::StepCompleted { op, .. } | Event::StepFailed { op, .. } | Event::StepDropped { op } => {
+                queued.remove(op);
+            }
             _ => {}
         }
     }
     let reason = format!("its parent {run} was ended");
-    let mut bodies: Vec<_> =
-        children.into_values().map(|child| (child, MessageBody::Cancel { reason: reason.clone() })).collect();
+    let cancel = || MessageBody::Cancel { reason: reason.clone() };
+    let withdraw = || MessageBody::Terminate { reason: reason.clone() };
+    let mut bodies: Vec<_> = children.into_values().map(|child| (child, cancel())).collect();
+    bodies.extend(queued.into_values().map(|step| (step, withdraw())));
     let started = history.first().and_then(|turn| turn.events.first());
     if let (Some(Event::RunStarted(started)), Some(outcome)) =
         (started, events.last().and_then(Outcome::of_final))

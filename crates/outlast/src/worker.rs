@@ -12,7 +12,7 @@ mod notes;
 mod notice;
 mod pump;
 mod report;
-mod retention;
+pub(crate) mod retention;
 mod session;
 mod signals;
 mod task;
@@ -467,9 +467,11 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         if !self.has_code {
             return Err(Error::invalid("the worker has no code; add it with `.register((…))`"));
         }
+        let code = self.registry.finish()?;
+        let step_names = code.steps();
         let settings = Arc::new(Settings {
             build: self.build.unwrap_or_else(executable_build).into(),
-            code: self.registry.finish()?,
+            code,
             queues: self.queues,
             codec: self.codec,
             live_max: self.live_max,
@@ -479,7 +481,8 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             is_paranoid: self.is_paranoid,
             on_retry: self.on_retry,
             turn_time: self.turn_time,
-            meter: Arc::new(Meter::default()),
+            meter: Arc::new(Meter::new(step_names.len())),
+            step_names,
             blocking: Arc::new(Semaphore::new(self.blocking_max)),
             retention: self.retention,
         });
@@ -510,6 +513,7 @@ async fn supervise(current: Arc<Current>, stopping: CancellationToken, mut start
             tokio::select! {
                 biased;
                 () = session.drained() => {}
+                () = say_once(&session) => {}
                 () = pause(session.settings.drain) => {
                     tracing::warn!(session = %session.id, "the drain time is over; letting go of what still runs");
                 }
@@ -526,6 +530,13 @@ async fn supervise(current: Arc<Current>, stopping: CancellationToken, mut start
             return;
         }
     }
+}
+
+/// Says that the worker drains, without waiting for the next beat; never completes.
+async fn say_once(session: &Session) {
+    // If it is not heard, the next beat says it again.
+    let _ = session.world.beat(session.id, &session.report()).await;
+    std::future::pending().await
 }
 
 fn begin_beating(session: &Arc<Session>) -> Option<Beating> {

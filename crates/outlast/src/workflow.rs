@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::step::{assert_priority, assert_queue};
 
 /// What a workflow is: its durable name, version and types, and its code. Made by `#[workflow]`.
 pub trait WorkflowDefinition: Sized + 'static {
@@ -25,6 +26,10 @@ pub trait WorkflowDefinition: Sized + 'static {
     const WAS: &'static [&'static str];
     /// The version that new runs get.
     const VERSION: u32;
+    /// The queue in which its runs stand, if it says so.
+    const QUEUE: Option<&'static str> = None;
+    /// How urgent its runs are.
+    const PRIORITY: u8 = 0;
     /// Calls the workflow.
     fn run(ctx: Context, input: Self::Input) -> RunFuture<Self>;
     /// Judges an input before a run begins.
@@ -123,6 +128,14 @@ pub trait WorkflowHandle<M> {
     fn name(&self) -> &'static str;
     /// The version that new runs get.
     fn version(&self) -> u32;
+    /// The queue in which its runs stand, if it says so.
+    fn queue(&self) -> Option<&'static str> {
+        None
+    }
+    /// How urgent its runs are.
+    fn priority(&self) -> u8 {
+        0
+    }
     /// Judges an input before a run begins.
     ///
     /// # Errors
@@ -149,6 +162,14 @@ where
         F::Definition::VERSION
     }
 
+    fn queue(&self) -> Option<&'static str> {
+        F::Definition::QUEUE
+    }
+
+    fn priority(&self) -> u8 {
+        F::Definition::PRIORITY
+    }
+
     fn check(&self, input: &Self::Input) -> Result<(), Error> {
         F::Definition::check(input)
     }
@@ -169,6 +190,8 @@ pub struct Workflow<I, O> {
     name: &'static str,
     was: &'static [&'static str],
     version: u32,
+    queue: Option<&'static str>,
+    priority: u8,
     check: Option<InputCheck<I>>,
     types: PhantomData<fn(I) -> O>,
 }
@@ -176,7 +199,7 @@ pub struct Workflow<I, O> {
 impl<I, O> Workflow<I, O> {
     /// Version 1 of the workflow of this name.
     pub const fn new(name: &'static str) -> Self {
-        Self { name, was: &[], version: 1, check: None, types: PhantomData }
+        Self { name, was: &[], version: 1, queue: None, priority: 0, check: None, types: PhantomData }
     }
 
     /// The same workflow, for runs of another version.
@@ -189,6 +212,30 @@ impl<I, O> Workflow<I, O> {
     #[must_use]
     pub const fn was(self, names: &'static [&'static str]) -> Self {
         Self { was: names, ..self }
+    }
+
+    /// The same workflow with a queue in which its runs stand, unless their start says otherwise.
+    ///
+    /// # Panics
+    ///
+    /// When the name is empty or longer than 128 bytes.
+    #[must_use]
+    #[track_caller]
+    pub const fn queue(self, queue: &'static str) -> Self {
+        assert_queue(queue);
+        Self { queue: Some(queue), ..self }
+    }
+
+    /// The same workflow with a priority that its runs have, unless their start says otherwise.
+    ///
+    /// # Panics
+    ///
+    /// When it is higher than 9.
+    #[must_use]
+    #[track_caller]
+    pub const fn priority(self, priority: u8) -> Self {
+        assert_priority(priority);
+        Self { priority, ..self }
     }
 
     /// The same workflow with a function that judges an input before a run begins: its error refuses the
@@ -260,6 +307,14 @@ impl<I: Serialize, O: DeserializeOwned> WorkflowHandle<crate::step::ByName> for 
 
     fn version(&self) -> u32 {
         self.version
+    }
+
+    fn queue(&self) -> Option<&'static str> {
+        self.queue
+    }
+
+    fn priority(&self) -> u8 {
+        self.priority
     }
 
     fn check(&self, input: &I) -> Result<(), Error> {

@@ -16,6 +16,7 @@ mod mechanics {
     mod door;
     mod drops;
     mod explain;
+    mod fleets;
     mod handles;
     mod heartbeat;
     mod inbox;
@@ -28,6 +29,7 @@ mod mechanics {
     mod parallel;
     mod policies;
     mod polling;
+    mod queued;
     mod reconcile;
     mod regressions;
     mod release;
@@ -42,4 +44,5 @@ mod mechanics {
     mod values;
     mod versions;
     mod views;
+    mod withdrawn;
 }

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{ChildStarted, Event, OpNumber, RunStarted};
+use super::{ChildStarted, Event, OpNumber, Queued, RunStarted};
 use crate::failure::Failure;
 use crate::id::{MessageId, RunId};
 use crate::limits::QUEUE_DEFAULT;
 use crate::payload::Payload;
 use crate::queue::default_queue;
+use crate::retry::Policy;
 use crate::run::{Parent, ParentEnd};
 use crate::time::Timestamp;
 
@@ -67,8 +68,11 @@ fn write(event: &Event, out: &mut String) {
         | Event::StepFailed { failure, .. } => {
             object.json("failure", failure);
         }
-        Event::StepStarted { name, input, .. } => {
+        Event::StepStarted { name, input, queued, .. } => {
             object.text("name", name);
+            if let Some(queued) = queued {
+                write_queued(queued, &mut object);
+            }
             object.payload("input", input);
         }
         Event::StepRetried { attempt, failure, retry_at, details, .. } => {
@@ -154,6 +158,18 @@ fn write_run_started(started: &RunStarted, object: &mut Object<'_>) {
     if let Some(deadline) = started.deadline {
         object.number("deadline", deadline.as_micros());
     }
+    if let Some(policy) = &started.policy {
+        object.json("policy", policy);
+    }
+}
+
+fn write_queued(queued: &Queued, object: &mut Object<'_>) {
+    object.json("run", &queued.run);
+    // Also when it is the usual one: that there is a queue makes the step a queued one.
+    object.text("queue", &queued.queue);
+    if queued.priority != 0 {
+        object.number("priority", i64::from(queued.priority));
+    }
 }
 
 /// Where a run stands in line, if that is not as usual.
@@ -170,6 +186,7 @@ fn write_child_started(child: &ChildStarted, object: &mut Object<'_>) {
     object.json("run", &child.run);
     object.text("workflow", &child.workflow);
     object.number("version", i64::from(child.version));
+    write_line(&child.queue, child.priority, object);
     if let Some(key) = &child.key {
         object.text("key", key);
     }
@@ -304,6 +321,8 @@ struct Fields<'a> {
     deadline: Option<Timestamp>,
     on_parent_end: Option<ParentEnd>,
     detached: Option<bool>,
+    // Boxed: every event is read through these fields, and hardly one has it.
+    policy: Option<Box<Policy>>,
 }
 
 fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
@@ -388,6 +407,7 @@ fn read_step(fields: Fields<'_>, need: &Need<'_>) -> Result<Event, EventError> {
             op: op?,
             name: need.field("name", fields.name)?.into(),
             input: need.payload("input", fields.input, &fields.codec)?,
+            queued: read_queued(fields.run, fields.queue, fields.priority, need)?,
         },
         "step_completed" => {
             Event::StepCompleted { op: op?, output: need.payload("output", fields.output, &fields.codec)? }
@@ -408,6 +428,17 @@ fn read_step(fields: Fields<'_>, need: &Need<'_>) -> Result<Event, EventError> {
     })
 }
 
+fn read_queued(
+    run: Option<RunId>,
+    queue: Option<Cow<'_, str>>,
+    priority: Option<u8>,
+    need: &Need<'_>,
+) -> Result<Option<Box<Queued>>, EventError> {
+    let Some(queue) = queue else { return Ok(None) };
+    let (run, priority) = (need.field("run", run)?, priority.unwrap_or_default());
+    Ok(Some(Box::new(Queued { run, queue: queue.into(), priority })))
+}
+
 fn ops(numbers: Option<Vec<u32>>) -> Vec<OpNumber> {
     numbers.unwrap_or_default().into_iter().map(OpNumber).collect()
 }
@@ -420,6 +451,8 @@ fn read_child(fields: Fields<'_>, need: &Need<'_>) -> Result<Event, EventError> 
             run: need.field("run", fields.run)?,
             workflow: need.field("workflow", fields.workflow)?.into(),
             version: need.field("version", fields.version)?,
+            queue: fields.queue.map_or_else(default_queue, Into::into),
+            priority: fields.priority.unwrap_or_default(),
             key: fields.key,
             input: need.payload("input", fields.input, &fields.codec)?,
             timeout_at: fields.timeout_at,
@@ -462,6 +495,7 @@ fn read_run_started(fields: Fields<'_>, need: &Need<'_>) -> Result<RunStarted, E
         headers: fields.headers.unwrap_or_default(),
         tags: fields.tags.unwrap_or_default(),
         deadline: fields.deadline,
+        policy: fields.policy,
     })
 }
 

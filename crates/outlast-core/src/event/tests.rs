@@ -4,6 +4,7 @@
 //! `UPDATE_EXPECT=1` writes the files anew, for a kind that no release has written yet.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use expect_test::{expect, expect_file};
 use proptest::prelude::*;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::failure::{ErrorClass, FailureKind};
 use crate::queue::default_queue;
+use crate::retry::Retry;
 
 /// One event of each kind at least, with and without what is optional.
 fn examples() -> Vec<Event> {
@@ -35,9 +37,11 @@ fn run_examples() -> Vec<Event> {
         tags: Tags::new(),
         parent: None,
         deadline: None,
+        policy: None,
     };
     let parent =
         Parent { run: RunId::from_bits(7), op: OpNumber(2), root: RunId::from_bits(5), awaits: true };
+    let policy = Policy { timeout: Some(Duration::from_secs(30)), retry: Retry::api(), ..Policy::DEFAULT };
     let headers = [("traceparent", "00-4bf9-00f0-01"), ("who", "Zoë \"z\" \u{1}")];
     vec![
         Event::RunStarted(started.clone()),
@@ -55,6 +59,7 @@ fn run_examples() -> Vec<Event> {
             deadline: Some(moment()),
             queue: "gpu \"1\"".into(),
             priority: 9,
+            policy: Some(Box::new(policy)),
             ..started.clone()
         }),
         Event::RunStarted(RunStarted { input: Payload::coded("aes-1", vec![0, 127, 255]), ..started }),
@@ -78,6 +83,8 @@ fn child_examples() -> Vec<Event> {
         key: None,
         input: Payload::null(),
         timeout_at: None,
+        queue: default_queue(),
+        priority: 0,
         on_parent_end: ParentEnd::Cancel,
         is_detached: false,
     };
@@ -85,6 +92,8 @@ fn child_examples() -> Vec<Event> {
         Event::ChildStarted(Box::new(child.clone())),
         Event::ChildStarted(Box::new(ChildStarted {
             version: 3,
+            queue: "parcels".into(),
+            priority: 9,
             key: Some("parcel-\"7\"".into()),
             input: plain(json!({"order": 42})),
             timeout_at: Some(moment()),
@@ -108,17 +117,30 @@ fn child_examples() -> Vec<Event> {
     ]
 }
 
+fn queued_step(op: OpNumber, queue: Arc<str>, priority: u8) -> Event {
+    let queued = Some(Box::new(Queued { run: RunId::from_bits(9), queue, priority }));
+    Event::StepStarted { op, name: "resize".into(), input: plain(json!({"image": 7})), queued }
+}
+
 fn step_examples() -> Vec<Event> {
     let op = OpNumber(3);
     let failed = |kind| Event::StepFailed { op, failure: Failure::new(kind, "no").of_step("charge", 1) };
     let mut examples = vec![
-        Event::StepStarted { op: OpNumber(0), name: "charge".into(), input: Payload::null() },
+        Event::StepStarted { op: OpNumber(0), name: "charge".into(), input: Payload::null(), queued: None },
         Event::StepStarted {
             op: OpNumber(u32::MAX),
             name: "a\tb".into(),
             input: plain(json!([1, "two", {}])),
+            queued: None,
         },
-        Event::StepStarted { op, name: "charge".into(), input: Payload::coded("zip", vec![1, 2, 3]) },
+        Event::StepStarted {
+            op,
+            name: "charge".into(),
+            input: Payload::coded("zip", vec![1, 2, 3]),
+            queued: None,
+        },
+        queued_step(op, default_queue(), 0),
+        queued_step(op, "g\"pu".into(), 3),
         Event::StepCompleted { op: OpNumber(0), output: plain(json!("paid")) },
         Event::StepCompleted { op, output: Payload::coded("zip", vec![202, 254]) },
         Event::StepFailed { op, failure: full_failure() },
@@ -412,7 +434,7 @@ fn a_missing_field_is_an_error_that_names_it() {
         step_dropped: {"op"}
         step_failed: {"failure", "op"}
         step_retried: {"attempt", "failure", "op", "retry_at"}
-        step_started: {"input", "name", "op"}
+        step_started: {"input", "name", "op", "run"}
         tags_set: {"op", "tags"}
         timer_cancelled: {"op"}
         timer_fired: {"op"}
@@ -484,10 +506,10 @@ fn any_run_started() -> impl Strategy<Value = Event> {
     let deadline = any::<i64>().prop_map(Timestamp::from_micros);
     let numbers = (any::<u32>(), any::<u32>(), any::<u8>());
     let queue = prop_oneof![Just(default_queue()), any_text().prop_map(Arc::<str>::from)];
-    let words = (any_words(), any_words(), queue);
+    let words = (any_words(), any_words(), queue, prop::option::of(any_policy()));
     let links = (prop::option::of(parent), prop::option::of(deadline));
     (name, numbers, prop::option::of(any_text()), any_payload(), words, links).prop_map(
-        |(workflow, numbers, key, input, (headers, tags, queue), (parent, deadline))| {
+        |(workflow, numbers, key, input, (headers, tags, queue, policy), (parent, deadline))| {
             let (version, format, priority) = numbers;
             Event::RunStarted(RunStarted {
                 workflow,
@@ -501,19 +523,43 @@ fn any_run_started() -> impl Strategy<Value = Event> {
                 tags,
                 parent,
                 deadline,
+                policy,
             })
         },
     )
+}
+
+fn any_policy() -> impl Strategy<Value = Box<Policy>> {
+    let times = (prop::option::of(any::<Duration>()), prop::option::of(any::<Duration>()));
+    (1..u32::MAX, any::<Duration>(), times, any::<bool>()).prop_map(
+        |(attempts, initial, (timeout, heartbeat_timeout), is_at_most_once)| {
+            let retry = Retry::api().only(&[ErrorClass::Network]).attempts(attempts).initial(initial);
+            Box::new(Policy { retry, timeout, heartbeat_timeout, is_at_most_once, ..Policy::DEFAULT })
+        },
+    )
+}
+
+fn any_queued() -> impl Strategy<Value = Box<Queued>> {
+    (any_run(), any_text(), any::<u8>())
+        .prop_map(|(run, queue, priority)| Box::new(Queued { run, queue: queue.into(), priority }))
 }
 
 fn any_child_started() -> impl Strategy<Value = Event> {
     let name = any_text().prop_map(Arc::<str>::from);
     let at = any::<i64>().prop_map(Timestamp::from_micros);
     let ends = prop::sample::select(vec![ParentEnd::Cancel, ParentEnd::Wait, ParentEnd::Abandon]);
-    let numbers = (any::<u32>(), any::<u32>(), any_run());
-    let ends = (ends, any::<bool>());
+    let numbers = (any::<u32>(), any::<u32>(), any_run(), any::<u8>());
+    let queue = prop_oneof![Just(default_queue()), any_text().prop_map(Arc::<str>::from)];
+    let ends = (ends, any::<bool>(), queue);
     (name, numbers, prop::option::of(any_text()), any_payload(), prop::option::of(at), ends).prop_map(
-        |(workflow, (op, version, run), key, input, timeout_at, (on_parent_end, is_detached))| {
+        |(
+            workflow,
+            (op, version, run, priority),
+            key,
+            input,
+            timeout_at,
+            (on_parent_end, is_detached, queue),
+        )| {
             let op = OpNumber(op);
             Event::ChildStarted(Box::new(ChildStarted {
                 op,
@@ -523,6 +569,8 @@ fn any_child_started() -> impl Strategy<Value = Event> {
                 key,
                 input,
                 timeout_at,
+                queue,
+                priority,
                 on_parent_end,
                 is_detached,
             }))
@@ -584,8 +632,8 @@ fn redrawn_work(example: &Event) -> BoxedStrategy<Event> {
     let at = any::<i64>().prop_map(Timestamp::from_micros);
     let name = any_text().prop_map(Arc::<str>::from);
     match example {
-        Event::StepStarted { .. } => (op, name, any_payload())
-            .prop_map(|(op, name, input)| Event::StepStarted { op, name, input })
+        Event::StepStarted { .. } => (op, name, any_payload(), prop::option::of(any_queued()))
+            .prop_map(|(op, name, input, queued)| Event::StepStarted { op, name, input, queued })
             .boxed(),
         Event::StepCompleted { .. } => {
             (op, any_payload()).prop_map(|(op, output)| Event::StepCompleted { op, output }).boxed()

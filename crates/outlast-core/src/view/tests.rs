@@ -62,7 +62,7 @@ fn failure(message: &str, attempts: u32) -> Failure {
 }
 
 fn step(op: u32) -> Event {
-    Event::StepStarted { op: OpNumber(op), name: "charge".into(), input: payload(42) }
+    Event::StepStarted { op: OpNumber(op), name: "charge".into(), input: payload(42), queued: None }
 }
 
 fn retried(op: u32, attempt: u32) -> Event {
@@ -93,6 +93,8 @@ fn child(op: u32, on_parent_end: ParentEnd, key: Option<&str>) -> Event {
         run: RunId::from_bits(7),
         workflow: "ship".into(),
         version: 1,
+        queue: "default".into(),
+        priority: 0,
         key: key.map(Into::into),
         input: payload(1),
         timeout_at: Some(second(90)),

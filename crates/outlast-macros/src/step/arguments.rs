@@ -11,7 +11,7 @@ use crate::duration;
 use crate::errors::Errors;
 use crate::kind::Kind;
 
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 16] = [
     "attempts",
     "timeout",
     "retry",
@@ -24,6 +24,8 @@ const KNOWN: [&str; 14] = [
     "at_most_once",
     "reconcile",
     "unique",
+    "queue",
+    "priority",
     "name",
     "was",
 ];
@@ -49,6 +51,8 @@ pub(super) struct Arguments {
     limit: Option<u32>,
     pub(super) is_blocking: bool,
     is_at_most_once: bool,
+    queue: Option<LitStr>,
+    priority: Option<u8>,
     /// The function that looks whether an earlier attempt had its effect.
     pub(super) reconcile: Option<Path>,
     /// What the key is made of, as written.
@@ -74,6 +78,8 @@ impl Arguments {
                 "multiplier" => step.multiplier = errors.keep(argument.factor()),
                 "pause_max" => step.pause_max = errors.keep(argument.duration()),
                 "reconcile" => step.reconcile = errors.keep(argument.function()),
+                "queue" => step.queue = errors.keep(argument.queue()),
+                "priority" => step.priority = errors.keep(argument.priority()),
                 "unique" => step.unique = errors.keep(argument.text()),
                 "name" => step.name = errors.keep(argument.text()),
                 _ => step.was = errors.keep(argument.texts()).unwrap_or_default(),
@@ -95,6 +101,14 @@ impl Arguments {
             }
         }
         let find = |name: &str| arguments.iter().find(|argument| argument.name() == name);
+        if self.queue.is_none()
+            && let Some(priority) = find("priority")
+            && find("queue").is_none()
+        {
+            let message =
+                "only a queued step waits in line; say which one with `queue = \"…\"`, or remove `priority`";
+            errors.push(priority.error(message));
+        }
         if self.pause_max.is_some()
             && self.initial > self.pause_max
             && let Some(initial) = find("initial")
@@ -129,6 +143,12 @@ impl Arguments {
         }
         if self.is_at_most_once {
             statements.extend(quote!(#policy.is_at_most_once = true;));
+        }
+        if let Some(queue) = &self.queue {
+            statements.extend(quote!(#policy.queue = ::core::option::Option::Some(#queue);));
+        }
+        if let Some(priority) = self.priority.map(Literal::u8_unsuffixed) {
+            statements.extend(quote!(#policy.priority = ::core::option::Option::Some(#priority);));
         }
         if statements.is_empty() {
             return quote!(::outlast::Policy::DEFAULT);

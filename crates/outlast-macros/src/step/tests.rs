@@ -207,7 +207,7 @@ fn bad_arguments_are_refused_where_they_stand() {
             0.5
                 `multiplier` is a number of at least 1, such as `multiplier = 2.0`
             retries
-                unknown argument `retries`; `#[step]` knows `attempts`, `timeout`, `retry`, `initial`, `multiplier`, `pause_max`, `heartbeat_timeout`, `limit`, `blocking`, `at_most_once`, `reconcile`, `unique`, `name`, `was`
+                unknown argument `retries`; `#[step]` knows `attempts`, `timeout`, `retry`, `initial`, `multiplier`, `pause_max`, `heartbeat_timeout`, `limit`, `blocking`, `at_most_once`, `reconcile`, `unique`, `queue`, `priority`, `name`, `was`
             "apis"
                 `retry` is one of `"exponential"`, `"linear"`, `"constant"`, `"api"`, `"database"`, `"network"`, `"none"`
             2.0

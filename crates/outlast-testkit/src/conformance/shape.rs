@@ -51,6 +51,7 @@ impl Shape for Turn {
             op: OpNumber(number),
             name: "step".into(),
             input: text("in"),
+            queued: None,
         }));
         self
     }

@@ -53,6 +53,7 @@ pub(super) fn start(case: &Case, new: NewStart) -> Start {
         tags: tags(new.tag),
         not_before: new.begins_in_micros.map(later),
         deadline: new.deadline_in_micros.map(later),
+        policy: None,
         ..start
     }
 }

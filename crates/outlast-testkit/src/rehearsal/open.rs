@@ -18,7 +18,7 @@ pub(super) fn steps(history: &[TurnRecord]) -> Vec<OpenWork> {
     let mut open: Vec<OpenWork> = Vec::new();
     for event in history.iter().flat_map(|turn| &turn.events) {
         match event {
-            Event::StepStarted { op, name, input } => {
+            Event::StepStarted { op, name, input, .. } => {
                 open.push(OpenWork { op: *op, name: name.clone(), input: input.clone() });
             }
             Event::StepCompleted { op: over, .. }

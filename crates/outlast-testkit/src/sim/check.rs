@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use outlast_core::{
-    Clock, Event, History, MessageBody, OpNumber, Outcome, RunId, RunQuery, RunView, Status, Timestamp,
-    TurnRecord, World,
+    Clock, Event, History, MessageBody, OpNumber, Outcome, QueuedSteps, RunId, RunQuery, RunView, Status,
+    Timestamp, TurnRecord, World,
 };
 use parking_lot::Mutex;
 
@@ -33,7 +33,8 @@ type Lives = BTreeMap<RunId, Life>;
 
 /// Looks at everything once more, when all is quiet.
 pub(super) async fn check(stage: &Arc<Stage>, promises: &Mutex<Promises>) {
-    let query = RunQuery { limit: 1_000, ..RunQuery::default() };
+    let queued_steps = QueuedSteps::Listed;
+    let query = RunQuery { limit: 1_000, queued_steps, ..RunQuery::default() };
     let Ok(page) = stage.inner.runs(query).await else { return };
     let mut lives = Lives::new();
     for view in page.runs {
@@ -51,6 +52,7 @@ pub(super) async fn check(stage: &Arc<Stage>, promises: &Mutex<Promises>) {
         check_hooks(stage, life, &mut wrongs);
         check_replay(life, &mut wrongs);
         check_children(stage, life, &lives, &mut wrongs);
+        check_queued(life, &lives, &mut wrongs);
     }
     check_promises(&promises.lock(), &lives, &mut wrongs);
     wrongs.into_iter().for_each(|wrong| stage.wrong(wrong));
@@ -160,7 +162,9 @@ fn check_steps(stage: &Stage, life: &Life, wrongs: &mut Vec<String>) {
                 *ended.entry(*op).or_insert(0) += 1;
                 let is_call = names.get(op).is_some_and(|name| name.starts_with("call-"));
                 let token: u64 = output.decode().unwrap_or_default();
-                let is_known = ledger.returned.get(&(run, *op)).is_some_and(|known| known.contains(&token));
+                let asker = life.view.parent.filter(|_| life.view.is_queued_step());
+                let asked = asker.map_or((run, *op), |asker| (asker.run, asker.op));
+                let is_known = ledger.returned.get(&asked).is_some_and(|known| known.contains(&token));
                 if !is_call && !is_known {
                     wrongs.push(format!("step {op} of run {run} has an output that no attempt returned"));
                 }
@@ -227,6 +231,10 @@ fn check_hooks(stage: &Stage, life: &Life, wrongs: &mut Vec<String>) {
 /// Same code and same history give the same operations, for the whole and for a part.
 fn check_replay(life: &Life, wrongs: &mut Vec<String>) {
     let run = life.view.id;
+    if life.view.is_queued_step() {
+        // Its code is the engine's own.
+        return;
+    }
     for turns in [life.turns.len(), life.turns.len() / 2] {
         let history = History { run, turns: life.turns[..turns].to_vec() };
         if history.turns.is_empty() {
@@ -274,6 +282,38 @@ fn check_children(stage: &Stage, life: &Life, lives: &Lives, wrongs: &mut Vec<St
     }
 }
 
+/// Runs and their queued steps agree.
+fn check_queued(life: &Life, lives: &Lives, wrongs: &mut Vec<String>) {
+    let run = life.view.id;
+    let mut queued = BTreeMap::new();
+    for event in life.events() {
+        let (op, outcome) = match event {
+            Event::StepStarted { op, queued: Some(step), .. } => {
+                queued.insert(*op, step.run);
+                continue;
+            }
+            Event::StepCompleted { op, output } => (op, Ok(output)),
+            Event::StepFailed { op, failure } => (op, Err(&failure.message)),
+            _ => continue,
+        };
+        let Some(step) = queued.get(op) else { continue };
+        let ended = lives.get(step).and_then(Life::outcome);
+        let is_same = match (&ended, &outcome) {
+            (Some(Outcome::Completed(output)), Ok(told)) => output == *told,
+            (Some(Outcome::Failed(failure) | Outcome::Cancelled(failure)), Err(told)) => {
+                failure.message == **told
+            }
+            _ => false,
+        };
+        if !is_same {
+            wrongs.push(format!("run {run} was told {outcome:?} of its step {op}, which ended {ended:?}"));
+        }
+    }
+    for step in queued.into_values().filter(|step| !lives.contains_key(step)) {
+        wrongs.push(format!("queued step {step} of run {run} was never started"));
+    }
+}
+
 /// Nothing that was acknowledged is lost.
 fn check_promises(promises: &Promises, lives: &Lives, wrongs: &mut Vec<String>) {
     let mut keys = BTreeMap::new();
@@ -302,7 +342,9 @@ fn check_promises(promises: &Promises, lives: &Lives, wrongs: &mut Vec<String>) 
             wrongs.push(format!("{sender} sent run {run} {tokens:?}, and it was told {told:?}"));
         }
     }
-    for (run, output) in &promises.outputs {
+    let of_workflows = |run: &RunId| lives.get(run).is_none_or(|life| !life.view.is_queued_step());
+    // What a queued step returns is no text.
+    for (run, output) in promises.outputs.iter().filter(|(run, _)| of_workflows(run)) {
         let said = lives.get(run).and_then(Life::outcome).map(|outcome| match outcome {
             Outcome::Completed(output) => output.decode().map_err(|error| error.to_string()),
             Outcome::Failed(failure) | Outcome::Cancelled(failure) => Err(failure.message),

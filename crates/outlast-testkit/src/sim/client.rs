@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::clock::sleep;
 use super::node::Node;
-use super::program::{Program, any_program, play, rare};
+use super::program::{Program, QUEUES, any_program, play, rare};
 use super::stage::{Stage, short};
 use super::world::SimWorld;
 
@@ -122,6 +122,9 @@ impl Caller {
         if let Some(key) = &key {
             start = start.key(key);
         }
+        if self.stage.profile.has_queues {
+            start = start.header(QUEUES, "");
+        }
         match start.await {
             Ok(handle) => {
                 self.note(format_args!("was promised the start of {}", short(handle.id())));
@@ -142,6 +145,8 @@ impl Caller {
         let wait = self.rng.bool().then(|| Duration::from_millis(self.rng.u64(0..5_000)));
         let limit = self.rng.u32(0..3) > 0;
         let limit = limit.then(|| wait.unwrap_or_default() + Duration::from_millis(self.rng.u64(1..20_000)));
+        let queues = self.stage.profile.has_queues.then(|| (QUEUES.into(), String::new()));
+        let headers = Headers::from_iter(queues);
         let start = Start {
             run: RunId::from_bits(self.bits()),
             turn: TurnId::from_bits(self.bits()),
@@ -151,11 +156,12 @@ impl Caller {
             priority: 0,
             key: None,
             input,
-            headers: Headers::new(),
+            headers,
             tags: Tags::from([("by".into(), "hand".into())]),
             parent: None,
             not_before: wait.map(|wait| now.plus(wait)),
             deadline: limit.map(|limit| now.plus(limit)),
+            policy: None,
         };
         for _ in 0..self.rng.u32(1..3) {
             let answers = self.world.start(vec![start.clone()]).await;

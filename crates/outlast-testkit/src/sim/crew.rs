@@ -11,7 +11,7 @@ use super::client::{Caller, Promises};
 use super::clock::sleep;
 use super::ledger::Desk;
 use super::node::Node;
-use super::program::{hasty, once, play, rare, work};
+use super::program::{FAR, hasty, once, play, rare, work};
 use super::signal::Signal;
 use super::stage::{Stage, brief};
 use super::world::SimWorld;
@@ -111,6 +111,11 @@ impl Slot {
             .live_runs([1, 2, 5, 100][rng.usize(0..4)])
             .cached_futures([0, 1, 100][rng.usize(0..3)]);
         builder = if self.build != Build::Some { builder.register((rare, once, hasty)) } else { builder };
+        if self.stage.profile.has_queues {
+            let served = if self.build == Build::Some { rng.usize(0..3) } else { 0 };
+            let all: &[&str] = &["default", FAR];
+            builder = builder.queues([all, &all[..1], &all[1..]][served].iter().copied());
+        }
         if rng.u32(0..4) == 0 { builder.paranoid() } else { builder }
     }
 

@@ -86,6 +86,8 @@ pub(super) struct Profile {
     pub(super) has_fates: bool,
     /// Whether the clock is set on and back.
     pub(super) has_jumps: bool,
+    /// Whether steps are queued, and workers serve some queues.
+    pub(super) has_queues: bool,
     /// How many hints are not heard, of 10,000.
     pub(super) deaf: u32,
 }
@@ -104,6 +106,7 @@ impl Profile {
             slowness: millis(50),
             has_fates: false,
             has_jumps: false,
+            has_queues: false,
             deaf: 0,
         };
         match rng.u32(0..10) {

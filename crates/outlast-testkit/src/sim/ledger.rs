@@ -35,6 +35,19 @@ impl Ledger {
     }
 }
 
+impl Stage {
+    /// The run whose worker attempts a step, and the operation there: a queued step is a run of its own.
+    async fn home(&self, run: RunId, op: OpNumber) -> (RunId, OpNumber) {
+        let history = self.history(run).await;
+        let mut events = history.iter().flat_map(|turn| &turn.events);
+        let queued = events.find_map(|event| match event {
+            Event::StepStarted { op: asked, queued: Some(queued), .. } if *asked == op => Some(queued.run),
+            _ => None,
+        });
+        queued.map_or((run, op), |step| (step, OpNumber(0)))
+    }
+}
+
 impl Desk {
     /// An attempt begins: its effect on the world outside cannot be taken back.
     pub(super) async fn begin(&self, cx: &StepContext<Self>, is_at_most_once: bool) {
@@ -42,9 +55,10 @@ impl Desk {
         self.node.pass().await;
         let (run, op, attempt) = (cx.run(), cx.op(), cx.attempt());
         let stage = &self.stage;
-        let hold = (stage.witness.lock().holds(run), self.node.name.clone());
+        let home = stage.home(run, op).await;
+        let hold = (stage.witness.lock().holds(home.0), self.node.name.clone());
         stage.note(&self.node.name, format_args!("attempt {attempt} at {}/{op} begins", short(run)));
-        if let Some(wrong) = self.judge(cx, asked).await {
+        if let Some(wrong) = self.judge(cx, home, asked).await {
             stage.wrong(format!("attempt {attempt} at step {op} of run {run}: {wrong}"));
         }
         let mut ledger = stage.ledger.lock();
@@ -63,9 +77,14 @@ impl Desk {
     }
 
     /// What history says against an attempt that begins now.
-    async fn judge(&self, cx: &StepContext<Self>, asked: Duration) -> Option<String> {
-        let (op, attempt) = (cx.op(), cx.attempt());
-        let history = self.stage.history(cx.run()).await;
+    async fn judge(
+        &self,
+        cx: &StepContext<Self>,
+        (run, op): (RunId, OpNumber),
+        asked: Duration,
+    ) -> Option<String> {
+        let attempt = cx.attempt();
+        let history = self.stage.history(run).await;
         let events = || history.iter().flat_map(|turn| &turn.events).filter(|event| event.op() == Some(op));
         if !events().any(|event| matches!(event, Event::StepStarted { .. })) {
             return Some("it was not announced".into());
@@ -84,7 +103,7 @@ impl Desk {
         }
         let is_over =
             events().any(|event| matches!(event, Event::StepCompleted { .. } | Event::StepFailed { .. }));
-        if is_over && self.holds(cx.run()) {
+        if is_over && self.holds(run) {
             return Some("its outcome is recorded already".into());
         }
         // One that was under way when the worker learned of the drop may begin at that moment.

@@ -11,6 +11,7 @@ use outlast::MemoryWorld;
 use outlast_core::{RunId, SessionId};
 use parking_lot::Mutex;
 
+use super::QUEUED_SEEDS;
 use super::clock::SimClock;
 use super::faults::{Call, Plan, Profile};
 use super::ledger::Ledger;
@@ -54,7 +55,7 @@ impl Stage {
         Arc::new(Self {
             inner: Arc::new(MemoryWorld::new(Arc::new(clock.clone()))),
             clock,
-            profile: Profile::choose(&mut rng),
+            profile: Profile { has_queues: seed >= QUEUED_SEEDS, ..Profile::choose(&mut rng) },
             witness: Mutex::default(),
             ledger: Mutex::default(),
             nodes: Mutex::default(),

@@ -5,7 +5,7 @@ use std::panic::Location;
 
 use outlast::{Because, Client, RunId, Wait};
 
-/// Runs that are explained: the one that was waited for, and children that it waits for.
+/// Runs that are explained: the one that was waited for, and children and queued steps that it waits for.
 const EXPLAINED_MAX: usize = 5;
 
 /// Waits that are listed of those that the run had meanwhile; the first ones tell most.
@@ -30,14 +30,14 @@ impl Wanted {
     }
 }
 
-/// Why a run does not go on, and why the children do not that it waits for.
+/// Why a run does not go on, and why the children and queued steps do not that it waits for.
 pub(super) async fn explain(client: &Client, run: RunId) -> String {
     let mut text = String::new();
-    let mut runs = VecDeque::from([run]);
+    let mut runs = VecDeque::from([("run", run)]);
     for _ in 0..EXPLAINED_MAX {
-        let Some(next) = runs.pop_front() else { break };
+        let Some((what, next)) = runs.pop_front() else { break };
         if next != run {
-            text += &format!("\nchild {next}: ");
+            text += &format!("\n{what} {next}: ");
         }
         match client.explain(next).await {
             Err(error) => text += &error.to_string(),
@@ -45,7 +45,8 @@ pub(super) async fn explain(client: &Client, run: RunId) -> String {
                 text += &why.sentence;
                 if let Because::Waits { waits, .. } = why.because {
                     runs.extend(waits.iter().filter_map(|waiting| match &waiting.wait {
-                        Wait::Child { run, .. } => Some(*run),
+                        Wait::Child { run, .. } => Some(("child", *run)),
+                        Wait::Step { run, .. } => Some(("queued step", *run)),
                         _ => None,
                     }));
                 }
@@ -91,6 +92,7 @@ fn words(wait: &Wait) -> String {
         Wait::Hook { name, until: Some(until), .. } => format!("hook `{name}` (until {until})"),
         Wait::Timer { until, .. } => format!("a timer (until {until})"),
         Wait::Child { workflow, run, .. } => format!("child `{workflow}` ({run})"),
+        Wait::Step { name, queue, .. } => format!("step `{name}` in queue `{queue}`"),
         Wait::Retry { name, .. } => format!("the next attempt at step `{name}`"),
         other => format!("operation {}", other.op()),
     }

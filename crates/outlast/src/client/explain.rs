@@ -5,6 +5,7 @@ mod sentence;
 use std::collections::BTreeMap;
 
 use outlast_core::limits::DEADLINE_GRACE;
+use outlast_core::queue::workflow_of_step;
 use outlast_core::view::operations;
 use outlast_core::{
     Event, Failure, OpNumber, OperationKind, OperationView, Outcome, RunId, RunView, SessionId, Status,
@@ -81,6 +82,8 @@ pub enum Because {
         workflow: String,
         /// Its workflow's version.
         version: u32,
+        /// The queue it stands in.
+        queue: String,
         /// What for.
         waits: Vec<Waiting>,
         /// Hooks that were sent payloads which the workflow has not asked for.
@@ -97,12 +100,25 @@ pub enum Because {
         /// The joined workers that have its code.
         workers: Vec<JoinedWorker>,
     },
-    /// It is ready, and no joined worker has its code.
+    /// It is ready, and no joined worker that serves its queue has its code.
     NoCode {
         /// Its workflow.
         workflow: String,
         /// Its workflow's version.
         version: u32,
+        /// The queue it stands in.
+        queue: String,
+        /// The joined workers that serve it.
+        workers: Vec<JoinedWorker>,
+    },
+    /// It is ready, and no joined worker serves its queue.
+    NotServed {
+        /// Its workflow.
+        workflow: String,
+        /// Its workflow's version.
+        version: u32,
+        /// The queue it stands in.
+        queue: String,
         /// The joined workers.
         workers: Vec<JoinedWorker>,
     },
@@ -112,6 +128,8 @@ pub enum Because {
         workflow: String,
         /// Its workflow's version.
         version: u32,
+        /// The queue it stands in.
+        queue: String,
     },
     /// It cannot go on with the code that its worker had.
     Stuck {
@@ -150,6 +168,8 @@ pub struct JoinedWorker {
     pub build: String,
     /// How many runs it holds.
     pub held: u64,
+    /// The queues it serves.
+    pub queues: Vec<String>,
     /// The versions of the run's workflow that it has the code of.
     pub versions: Vec<u32>,
 }
@@ -175,9 +195,12 @@ pub struct Waiting {
     pub wait: Wait,
     /// Since when.
     pub since: Timestamp,
-    /// Where the child is in its life, when it is a child.
+    /// Where the child or the queued step is in its life, when it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child: Option<Status>,
+    /// How many joined workers serve the queue and have the step's code, when it is a queued step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<usize>,
     /// How the last attempt failed, when it is a pause before the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -266,7 +289,13 @@ impl Client {
         for wait in &scene.view.waits {
             let operation = by_number.get(&wait.op());
             let child = match wait {
-                Wait::Child { run, .. } => self.world.run(*run).await.ok().map(|child| child.status),
+                Wait::Child { run, .. } | Wait::Step { run, .. } => {
+                    self.world.run(*run).await.ok().map(|child| child.status)
+                }
+                _ => None,
+            };
+            let workers = match wait {
+                Wait::Step { name, queue, .. } => Some(scene.serving_step(name, queue)),
                 _ => None,
             };
             let failure = operation.and_then(|operation| operation.failure.as_ref());
@@ -274,13 +303,18 @@ impl Client {
                 wait: wait.clone(),
                 since: operation.map_or(scene.view.updated_at, |operation| operation.changed_at),
                 child,
+                workers,
                 failure: failure.map(|failure| failure.message.clone()),
             });
         }
         let (workflow, version) = (scene.view.workflow.to_string(), scene.view.version);
-        let workers = scene.with_code().count();
-        Ok(Because::Waits { workflow, version, waits, kept: kept(&history), workers })
+        let (queue, workers) = (scene.view.queue.to_string(), scene.with_code().count());
+        Ok(Because::Waits { workflow, version, queue, waits, kept: kept(&history), workers })
     }
+}
+
+fn serves(worker: &WorkerView, queue: &str) -> bool {
+    worker.queues.iter().any(|served| served == queue)
 }
 
 /// Hooks that were sent more payloads than the workflow has asked for.
@@ -321,8 +355,20 @@ impl Scene {
         self.is_timeless || worker.expires_at > self.now
     }
 
+    /// The workers that could be given the run.
     fn with_code(&self) -> impl Iterator<Item = &WorkerView> {
-        self.live().filter(|worker| self.has_code(worker))
+        self.serving().filter(|worker| self.has_code(worker))
+    }
+
+    fn serving(&self) -> impl Iterator<Item = &WorkerView> {
+        self.live().filter(|worker| serves(worker, &self.view.queue))
+    }
+
+    /// How many workers could be given a queued step.
+    fn serving_step(&self, step: &str, queue: &str) -> usize {
+        let workflow = workflow_of_step(step);
+        let has = |worker: &&WorkerView| worker.code.iter().any(|code| code.workflow == workflow);
+        self.live().filter(|worker| serves(worker, queue)).filter(has).count()
     }
 
     fn has_code(&self, worker: &WorkerView) -> bool {
@@ -340,6 +386,7 @@ impl Scene {
             pid: worker.pid,
             build: worker.build.clone(),
             held: worker.held,
+            queues: worker.queues.clone(),
             versions,
         }
     }
@@ -420,15 +467,18 @@ impl Scene {
             _ if has_unread => view.updated_at,
             _ => return None,
         };
-        let (workflow, version) = (view.workflow.to_string(), view.version);
+        let (workflow, version, queue) = (view.workflow.to_string(), view.version, view.queue.to_string());
         let workers: Vec<_> = self.with_code().map(|worker| self.joined(worker)).collect();
         Some(if !workers.is_empty() {
             Because::Ready { since, crashes: view.crashes, workers }
+        } else if self.serving().next().is_some() {
+            let workers = self.serving().map(|worker| self.joined(worker)).collect();
+            Because::NoCode { workflow, version, queue, workers }
         } else if self.live().next().is_some() {
             let workers = self.live().map(|worker| self.joined(worker)).collect();
-            Because::NoCode { workflow, version, workers }
+            Because::NotServed { workflow, version, queue, workers }
         } else {
-            Because::NoWorker { workflow, version }
+            Because::NoWorker { workflow, version, queue }
         })
     }
 }

@@ -1,9 +1,10 @@
 //! Lists of runs.
 
 use std::future::IntoFuture;
+use std::sync::Arc;
 
 use outlast_core::limits::PAGE_RUNS_MAX;
-use outlast_core::{Order, Page, RunId, RunQuery, RunView, Status, Timestamp};
+use outlast_core::{Order, Page, QueuedSteps, RunId, RunQuery, RunView, Status, Timestamp};
 use serde::de::DeserializeOwned;
 
 use super::{BoxedCall, Client, RunHandle};
@@ -107,6 +108,18 @@ impl ListCall<'_> {
     /// Only runs of the workflow of this name.
     pub fn workflow_named(mut self, name: &str) -> Self {
         self.query.workflow = Some(name.into());
+        self
+    }
+
+    /// Only runs of this queue.
+    pub fn queue(mut self, queue: impl Into<Arc<str>>) -> Self {
+        self.query.queue = Some(queue.into());
+        self
+    }
+
+    /// Queued steps too: runs whose whole life is one step of another, which are left out otherwise.
+    pub fn queued_steps(mut self) -> Self {
+        self.query.queued_steps = QueuedSteps::Listed;
         self
     }
 

@@ -7,6 +7,7 @@ use outlast_core::{Counts, History, OperationKind, OperationView, Payload, RunId
 use super::Client;
 use crate::error::Error;
 use crate::upkeep;
+use crate::worker::retention::RETENTION;
 
 impl Client {
     /// A run as it is now.
@@ -147,8 +148,25 @@ impl Client {
         Ok(self.world.counts().await?)
     }
 
-    /// The workers that are joined. One whose session is over, since it crashed or does not answer, is not
-    /// listed.
+    /// The workers that are joined, with the queues that they serve, whether they take new work, and what
+    /// they said of themselves with their last beat. One whose session is over, since it crashed or does not
+    /// answer, is not listed.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String, Error> { Ok(name) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register(greet).start().await?;
+    /// # let client = Client::new(world);
+    /// for worker in client.workers().await? {
+    ///     let report = &worker.report;
+    ///     println!("process {} on {} serves {}", worker.pid, worker.host, worker.queues.join(", "));
+    ///     println!("{}: {} runs in hand, {} attempts", report.status, report.live, report.attempts);
+    /// }
+    /// # worker.stop().await
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -159,6 +177,10 @@ impl Client {
         // Under virtual time sessions are beaten by real time, and a jump of the clock says nothing.
         if !clock.is_virtual() {
             workers.retain(|worker| worker.expires_at > clock.now());
+        }
+        for worker in &mut workers {
+            // That is how workers find out who forgets old runs, and nobody's code.
+            worker.code.retain(|code| *code.workflow != *RETENTION);
         }
         Ok(workers)
     }

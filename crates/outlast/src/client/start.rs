@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX};
-use outlast_core::queue::default_queue;
+use outlast_core::queue::{check_workflow_name, default_queue};
 use outlast_core::refusal::check_start;
 use outlast_core::{
     Event, Headers, IntoDuration, Payload, RunId, Start, StartKey, Started, Tags, Timestamp, WorldError,
@@ -16,6 +17,7 @@ use super::{BoxedCall, Client, RunHandle, check_headers, check_text, first, pers
 use crate::error::Error;
 use crate::ids;
 use crate::within::Within;
+use crate::workflow::WorkflowHandle;
 
 impl Client {
     /// A new id for a run, for [`StartCall::id`]: time-ordered, so that the run finds its place in lists.
@@ -48,6 +50,8 @@ pub struct StartCall<'a, O> {
 pub(super) struct Form {
     workflow: Cow<'static, str>,
     version: u32,
+    pub(super) queue: Arc<str>,
+    pub(super) priority: u8,
     pub(super) headers: Headers,
     pub(super) tags: Tags,
 }
@@ -126,6 +130,31 @@ impl<'a, O> StartCall<'a, O> {
     /// and set others: [`Context::tag`](crate::Context::tag).
     pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.form.tags.insert(name.into(), value.into());
+        self
+    }
+
+    /// The queue in which the run stands, instead of the one that its workflow says: only workers that
+    /// [serve it](crate::WorkerBuilder::queues) are given the run.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn invoice(ctx: Context, order: u64) -> Result<(), Error> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let client = Client::new(outlast::open("memory:").await?);
+    /// let run = client.start(invoice, 42).queue("night").priority(3).await?;
+    /// assert_eq!(&*run.view().await?.queue, "night");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn queue(mut self, queue: impl Into<Arc<str>>) -> Self {
+        self.form.queue = queue.into();
+        self
+    }
+
+    /// How urgent the run is, from 0, the usual, to 9: each level is worth ten seconds of waiting.
+    pub fn priority(mut self, priority: u8) -> Self {
+        self.form.priority = priority;
         self
     }
 
@@ -252,12 +281,20 @@ impl<'a, O> StartCall<'a, O> {
 
 impl Form {
     pub(super) fn new(workflow: Cow<'static, str>, version: u32) -> Self {
-        Self { workflow, version, headers: Headers::new(), tags: Tags::new() }
+        let (queue, priority) = (default_queue(), 0);
+        Self { workflow, version, queue, priority, headers: Headers::new(), tags: Tags::new() }
+    }
+
+    /// The same with what the workflow says of its line.
+    pub(super) fn of<H: WorkflowHandle<M>, M>(workflow: &H) -> Self {
+        let queue = workflow.queue().map_or_else(default_queue, Into::into);
+        Self { queue, priority: workflow.priority(), ..Self::new(workflow.name().into(), workflow.version()) }
     }
 
     /// The start of a run with this plain input.
     pub(super) fn start(&self, client: &Client, plain: Payload, key: Option<String>) -> Result<Start, Error> {
         check_text("the workflow's name", &self.workflow, NAME_BYTES_MAX)?;
+        check_workflow_name(&self.workflow).map_err(Error::invalid)?;
         check_headers(&self.headers)?;
         if let Some(key) = &key {
             check_text("the start key", key, KEY_BYTES_MAX)?;
@@ -267,8 +304,8 @@ impl Form {
             turn: ids::turn(),
             workflow: (*self.workflow).into(),
             version: self.version,
-            queue: default_queue(),
-            priority: 0,
+            queue: self.queue.clone(),
+            priority: self.priority,
             key: key.map(|text| StartKey { text, digest: plain.digest(), window: None }),
             input: client.codec.encode(plain)?,
             headers: self.headers.clone(),
@@ -276,6 +313,7 @@ impl Form {
             parent: None,
             not_before: None,
             deadline: None,
+            policy: None,
         };
         check_start(&start)?;
         Ok(start)

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use outlast_core::limits::BATCH_STARTS_MAX;
 use outlast_core::world::Answers;
@@ -54,7 +55,7 @@ impl Client {
         };
         StartManyCall {
             client: self,
-            form: Form::new(workflow.name().into(), workflow.version()),
+            form: Form::of(&workflow),
             inputs: inputs.into_iter().map(judged).collect(),
             keys: Vec::new(),
             types: PhantomData,
@@ -94,6 +95,18 @@ impl<I, B: Input<I>, O> StartManyCall<'_, I, B, O> {
     /// A tag that each run has; see [`StartCall::tag`](crate::StartCall::tag).
     pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.form.tags.insert(name.into(), value.into());
+        self
+    }
+
+    /// The queue in which each run stands; see [`StartCall::queue`](crate::StartCall::queue).
+    pub fn queue(mut self, queue: impl Into<Arc<str>>) -> Self {
+        self.form.queue = queue.into();
+        self
+    }
+
+    /// How urgent each run is; see [`StartCall::priority`](crate::StartCall::priority).
+    pub fn priority(mut self, priority: u8) -> Self {
+        self.form.priority = priority;
         self
     }
 

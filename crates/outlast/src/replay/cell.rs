@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use outlast_core::limits::{HOOK_BUFFER_MAX, OPEN_OPERATIONS_MAX, WAITS_SHOWN_MAX};
-use outlast_core::{Event, Failure, FailureKind, OpNumber, Payload, Tags, Timestamp, Wait};
+use outlast_core::{Event, Failure, FailureKind, OpNumber, Payload, Queued, RunId, Tags, Timestamp, Wait};
 
 use super::children::{ChildOp, Children, Wishes};
 use super::known::Known;
@@ -18,6 +18,9 @@ use crate::registry::Registered;
 
 /// The part of a run's state behind the lock.
 pub(super) struct Cell {
+    pub(super) run: RunId,
+    /// How urgent the run is.
+    pub(super) priority: u8,
     /// Operations that are not over, by number.
     pub(super) ops: Ops,
     pub(super) next_op: u32,
@@ -149,15 +152,20 @@ pub(super) struct StepOp {
     pub(super) paused_until: Option<Timestamp>,
     /// Whether an attempt is under way on this worker.
     pub(super) attempting: bool,
+    /// Where it travels, once it is requested: then nobody attempts it here.
+    pub(super) queued: Option<Box<Queued>>,
 }
 
 impl Cell {
-    pub(super) fn new(now: Timestamp, random: u64, tags: Tags) -> Self {
+    pub(super) fn new(run: RunId, priority: u8, now: Timestamp, tags: Tags) -> Self {
+        let bits = run.bits();
         Self {
+            run,
+            priority,
             ops: Ops::default(),
             next_op: 0,
             now,
-            random,
+            random: (bits >> 64) as u64 ^ bits as u64,
             cancelled_at: None,
             known_ops: 0,
             known: None,
@@ -292,7 +300,15 @@ impl Cell {
         }
         let slot = self.ops.remove(op)?;
         match (&slot.phase, &slot.kind) {
-            (Phase::Open, OpKind::Step(_)) => self.dropped(Event::StepDropped { op }),
+            (Phase::Open, OpKind::Step(step)) => {
+                self.dropped(Event::StepDropped { op });
+                if let Some(queued) = &step.queued {
+                    self.withdraw(
+                        queued.run,
+                        format!("its parent {} does not wait for it any more", self.run),
+                    );
+                }
+            }
             (Phase::Open, OpKind::Timer { .. }) => self.dropped(Event::TimerCancelled { op }),
             (Phase::Open, OpKind::Hook { .. }) => self.dropped(Event::HookClosed { op }),
             (Phase::Open, OpKind::Child(_)) => self.dropped(Event::ChildDropped { op }),
@@ -348,8 +364,6 @@ impl Cell {
         let event = match &mut slot.kind {
             OpKind::Child(_) => return self.request_child(op),
             OpKind::Step(step) => {
-                self.active += 1;
-                self.startable.push(op);
                 let input = match &step.input {
                     Some(Ok(input)) => input.clone(),
                     Some(Err(failure)) => {
@@ -358,7 +372,12 @@ impl Cell {
                     }
                     None => Payload::null(),
                 };
-                Event::StepStarted { op, name: step.new.name.clone(), input }
+                if !step.new.is_in_place() {
+                    return self.request_queued(op, input);
+                }
+                self.active += 1;
+                self.startable.push(op);
+                Event::StepStarted { op, name: step.new.name.clone(), input, queued: None }
             }
             OpKind::Timer { due, started_at, fire_at } => {
                 *started_at = now;
@@ -386,12 +405,14 @@ impl Cell {
     pub(super) fn adopt(&mut self, event: &Event) {
         match event {
             Event::ChildStarted(child) => return self.adopt_child(child),
+            Event::StepStarted { op, input, queued, .. } => {
+                return self.adopt_step(*op, input, queued.as_deref());
+            }
             Event::TagsSet { tags, .. } => return self.tags.extend(tags.clone()),
             _ => {}
         }
         let Some(slot) = event.op().and_then(|op| self.ops.get_mut(op)) else { return };
         match (event, &mut slot.kind) {
-            (Event::StepStarted { input, .. }, OpKind::Step(step)) => step.input = Some(Ok(input.clone())),
             (Event::TimerStarted { op, fire_at: recorded }, OpKind::Timer { fire_at, .. }) => {
                 self.due.remove(&(*fire_at, *op));
                 self.due.insert((*recorded, *op));
@@ -467,6 +488,9 @@ impl Cell {
         let Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) else {
             return false;
         };
+        if step.queued.is_some() {
+            return false;
+        }
         step.failed = attempt;
         if let Some(details) = details {
             step.details = Some(details.clone());
@@ -569,9 +593,7 @@ impl Cell {
         let wait = |(op, slot): (OpNumber, &Op)| {
             let op = op.0;
             match &slot.kind {
-                OpKind::Step(step) => {
-                    step.retry_at.map(|until| Wait::Retry { op, name: step.new.name.to_string(), until })
-                }
+                OpKind::Step(step) => step.wait(op),
                 OpKind::Timer { fire_at, .. } => Some(Wait::Timer { op, until: *fire_at }),
                 OpKind::Hook { name, timeout_at, .. } => {
                     Some(Wait::Hook { op, name: name.to_string(), until: *timeout_at })
@@ -600,7 +622,9 @@ impl Cell {
             };
             let kind = match &slot.kind {
                 OpKind::Step(step) => {
-                    format!("step {} failed {} retry {:?}", step.new.name, step.failed, step.retry_at)
+                    let StepOp { new, failed, retry_at, queued, .. } = &**step;
+                    let queued = queued.as_ref().map(|queued| format!(" {queued:?}")).unwrap_or_default();
+                    format!("step {} failed {failed} retry {retry_at:?}{queued}", new.name)
                 }
                 OpKind::Timer { fire_at, .. } => format!("timer {fire_at}"),
                 OpKind::Hook { name, timeout_at, .. } => format!("hook {name} until {timeout_at:?}"),
@@ -632,6 +656,7 @@ impl Cell {
         self.open -= 1;
         match &slot.kind {
             OpKind::Step(step) => match step.retry_at {
+                _ if step.queued.is_some() => drop(self.children.remove(&op)),
                 Some(at) => drop(self.due.remove(&(at, op))),
                 None => self.active -= 1,
             },

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::queue::default_queue;
 use outlast_core::{
     ChildStarted, Event, Failure, FailureKind, Headers, MessageBody, NewChild, OpNumber, Parent, ParentEnd,
-    Payload, RunId, Start, StartKey, Tags, Timestamp, TurnId, Wait,
+    Payload, Policy, RunId, Start, StartKey, Tags, Timestamp, TurnId, Wait,
 };
 
 use super::cell::{Cell, Op, OpKind, Phase};
@@ -17,6 +16,8 @@ use super::delivery::run_payload;
 pub(super) struct ChildOp {
     pub(super) workflow: Arc<str>,
     pub(super) version: u32,
+    pub(super) queue: Arc<str>,
+    pub(super) priority: u8,
     pub(super) run: RunId,
     /// `None` while the history is known to have it.
     pub(super) input: Option<Result<Payload, Failure>>,
@@ -36,6 +37,8 @@ pub(super) struct OpenChild {
     pub(super) run: RunId,
     pub(super) workflow: Arc<str>,
     pub(super) on_parent_end: ParentEnd,
+    /// Whether it is a queued step.
+    pub(super) is_step: bool,
 }
 
 /// A child to start with the next commit.
@@ -43,6 +46,8 @@ pub(super) struct WishedChild {
     pub(super) started: ChildStarted,
     pub(super) key: Option<StartKey>,
     pub(super) awaits: bool,
+    /// How the step is attempted, when it is a queued one and that is not as usual.
+    pub(super) policy: Option<Box<Policy>>,
 }
 
 /// What a turn asks of others.
@@ -56,15 +61,15 @@ pub(super) struct Wishes {
 impl WishedChild {
     /// The start of the child of a run.
     pub(super) fn start(self, run: RunId, root: RunId, headers: &Headers) -> NewChild {
-        let Self { started: child, key, awaits } = self;
+        let Self { started: child, key, awaits, policy } = self;
         let wants_answer = !awaits && key.is_some();
         let start = Start {
             run: child.run,
             turn: TurnId::from_bits(child.run.bits()),
             workflow: child.workflow,
             version: child.version,
-            queue: default_queue(),
-            priority: 0,
+            queue: child.queue,
+            priority: child.priority,
             key,
             input: child.input,
             headers: headers.clone(),
@@ -72,6 +77,7 @@ impl WishedChild {
             parent: Some(Parent { run, op: child.op, root, awaits }),
             not_before: None,
             deadline: None,
+            policy,
         };
         NewChild { start, wants_answer }
     }
@@ -106,6 +112,8 @@ impl Cell {
             run: child.run,
             workflow: child.workflow.clone(),
             version: child.version,
+            queue: child.queue.clone(),
+            priority: child.priority,
             key: child.key.clone(),
             input,
             timeout_at: child.timeout_at,
@@ -118,10 +126,11 @@ impl Cell {
         if !is_detached {
             let (run, workflow) = (started.run, started.workflow.clone());
             let on_parent_end = started.on_parent_end;
-            self.children.insert(op, OpenChild { run, workflow, on_parent_end });
+            self.children.insert(op, OpenChild { run, workflow, on_parent_end, is_step: false });
         }
         if !is_refused && self.known.is_none() {
-            let wished = WishedChild { started: started.clone(), key, awaits: !is_detached };
+            let (started, awaits) = (started.clone(), !is_detached);
+            let wished = WishedChild { started, key, awaits, policy: None };
             self.wishes().children.push(wished);
         }
         if ends_at_once {
@@ -168,7 +177,8 @@ impl Cell {
         if self.known.is_some() || self.inert {
             return;
         }
-        let told = self.children.values().filter(|child| policies.contains(&child.on_parent_end));
+        let told =
+            self.children.values().filter(|child| !child.is_step && policies.contains(&child.on_parent_end));
         let runs: Vec<_> = told.map(|child| child.run).collect();
         for run in runs {
             self.cancel_child(run, reason.into());

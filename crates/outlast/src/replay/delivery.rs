@@ -68,6 +68,11 @@ impl Machine {
                 Event::StepRetried { op, attempt, failure, retry_at, details }
             }
             Delivery::Timer { op } if cell.is_open(op) => Event::TimerFired { op },
+            Delivery::ChildEnded { op, outcome } if cell.is_queued(op) => match outcome {
+                Outcome::Completed(output) => Event::StepCompleted { op, output },
+                Outcome::Failed(failure) | Outcome::Cancelled(failure) => cell.queued_failed(op, failure),
+            },
+            Delivery::Refused { op, failure } if cell.is_queued(op) => cell.queued_failed(op, failure),
             Delivery::ChildEnded { op, outcome } if cell.has_child(op) => match outcome {
                 Outcome::Completed(output) => Event::ChildCompleted { op, output },
                 Outcome::Failed(failure) => Event::ChildFailed { op, failure },

@@ -29,6 +29,7 @@ impl Machine {
         let waits: Vec<_> = cell.ops.iter().filter(is_wait).map(|(op, _)| op).collect();
         let word = format!("its parent {} was cancelled: {reason}", self.state.run());
         cell.cancel_children(&word, &[ParentEnd::Cancel, ParentEnd::Wait]);
+        cell.cancel_queued(reason);
         drop(cell);
         let failure = |cell: &Cell, op| {
             Some(Err(match cell.ops.get(op).map(|slot| &slot.kind) {
@@ -111,7 +112,10 @@ impl Machine {
 
     fn close(&mut self, how: &str, status: Option<Status>) {
         let word = format!("its parent {} {how}", self.state.run());
-        self.state.cell.lock().cancel_children(&word, &[ParentEnd::Cancel, ParentEnd::Wait]);
+        let mut cell = self.state.cell.lock();
+        cell.cancel_children(&word, &[ParentEnd::Cancel, ParentEnd::Wait]);
+        cell.withdraw_queued(&word);
+        drop(cell);
         self.ended = status;
         self.state.make_inert();
     }

@@ -324,6 +324,11 @@ impl Machine {
         self.state.is_cancelled()
     }
 
+    /// Whom the attempts work for, when the run is a queued step: the run and operation that asked for it.
+    pub(crate) fn asker(&self) -> Option<(RunId, OpNumber)> {
+        self.state.asker()
+    }
+
     /// The run that awaits this one's end, and its operation.
     pub(crate) fn awaiting(&self) -> Option<(RunId, OpNumber)> {
         self.state.parent().filter(|parent| parent.awaits).map(|parent| (parent.run, parent.op))

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use outlast_core::duration::InvalidDuration;
 use outlast_core::limits::NAME_BYTES_MAX;
+use outlast_core::queue::{check_priority, check_queue, default_queue, step_of_workflow};
 use outlast_core::refusal::check_tags;
 use outlast_core::{
     Codec, Event, Failure, FailureKind, Headers, OpNumber, Parent, ParentEnd, Payload, Policy, RunId,
@@ -34,6 +35,7 @@ pub(crate) struct RunState {
     headers: Headers,
     parent: Option<Parent>,
     deadline: Option<Timestamp>,
+    policy: Option<Box<Policy>>,
     codec: Arc<dyn Codec>,
     pub(super) waker: Arc<RunWaker>,
     pub(super) cell: Mutex<Cell>,
@@ -45,12 +47,28 @@ pub(crate) struct NewStep {
     pub(crate) was: &'static [&'static str],
     pub(crate) policy: Policy,
     pub(crate) call: Option<StepCall>,
+    /// The queue by which it travels, when the workflow says so; otherwise the policy does.
+    pub(crate) queue: Option<Arc<str>>,
+}
+
+impl NewStep {
+    /// Whether it is attempted by whoever holds the run.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.queue.is_none() && self.policy.queue.is_none() && self.policy.priority.is_none()
+    }
+}
+
+/// A child about to be asked for.
+pub(crate) struct NewChildRun<'a> {
+    pub(crate) workflow: &'a str,
+    pub(crate) version: u32,
+    pub(crate) queue: Option<&'a str>,
+    pub(crate) priority: u8,
 }
 
 impl RunState {
     pub(crate) fn new(run: RunId, started: &RunStarted, codec: Arc<dyn Codec>, now: Timestamp) -> Self {
-        let bits = run.bits();
-        let cell = Cell::new(now, (bits >> 64) as u64 ^ bits as u64, started.tags.clone());
+        let cell = Cell::new(run, started.priority, now, started.tags.clone());
         Self {
             run,
             workflow: started.workflow.clone(),
@@ -58,6 +76,7 @@ impl RunState {
             headers: started.headers.clone(),
             parent: started.parent,
             deadline: started.deadline,
+            policy: started.policy.clone(),
             codec,
             waker: Arc::default(),
             cell: Mutex::new(cell),
@@ -88,6 +107,17 @@ impl RunState {
         self.deadline
     }
 
+    /// How the step is attempted that is this run's whole life.
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy.as_deref().copied().unwrap_or_default()
+    }
+
+    /// The operation whose whole life this run is, when it is a queued step.
+    pub(crate) fn asker(&self) -> Option<(RunId, OpNumber)> {
+        let parent = self.parent.filter(|_| step_of_workflow(&self.workflow).is_some())?;
+        Some((parent.run, parent.op))
+    }
+
     pub(crate) fn codec(&self) -> &Arc<dyn Codec> {
         &self.codec
     }
@@ -112,10 +142,24 @@ impl RunState {
 
     #[track_caller]
     pub(crate) fn create_step<I: Serialize>(self: &Arc<Self>, new: NewStep, input: &I) -> OpHandle {
-        let problem = name_problem("step", &new.name);
-        let is_new = self.is_new();
+        let input = self.step_input(input);
+        self.create_stored_step(new, input)
+    }
+
+    /// What a step is given, as it is stored; `None` when history has it.
+    pub(crate) fn step_input<I: Serialize>(&self, input: &I) -> Option<Result<Payload, Failure>> {
         // Outside the lock: it is the user's code, and may use the context.
-        let input = is_new.then(|| self.encode(input));
+        self.is_new().then(|| self.encode(input))
+    }
+
+    /// A step whose input is as it is stored; `None` when history has it.
+    #[track_caller]
+    pub(crate) fn create_stored_step(
+        self: &Arc<Self>,
+        new: NewStep,
+        input: Option<Result<Payload, Failure>>,
+    ) -> OpHandle {
+        let problem = name_problem("step", &new.name);
         let mut cell = self.cell.lock();
         let step = Box::new(StepOp {
             new,
@@ -125,6 +169,7 @@ impl RunState {
             retry_at: None,
             paused_until: None,
             attempting: false,
+            queued: None,
         });
         let op = cell.create(OpKind::Step(step), problem);
         OpHandle::new(self.clone(), op)
@@ -195,24 +240,32 @@ impl RunState {
         OpHandle::new(self.clone(), op)
     }
 
-    #[track_caller]
-    pub(crate) fn create_child<I: Serialize>(
-        self: &Arc<Self>,
-        workflow: &str,
-        version: u32,
+    /// What a child is given, checked and plain; `None` when history has it.
+    pub(crate) fn child_input<I: Serialize>(
+        &self,
         input: &I,
         check: impl FnOnce() -> Result<(), Failure>,
-    ) -> OpHandle {
-        let problem = name_problem("workflow", workflow);
-        let is_new = self.is_new();
+    ) -> Option<Result<Payload, Failure>> {
         // Outside the lock: it is the user's code, and may use the context.
-        let plain = is_new.then(|| check().and_then(|()| self.plain(input)));
+        self.is_new().then(|| check().and_then(|()| self.plain(input)))
+    }
+
+    #[track_caller]
+    pub(crate) fn create_child(
+        self: &Arc<Self>,
+        new: NewChildRun<'_>,
+        plain: Option<Result<Payload, Failure>>,
+    ) -> OpHandle {
+        let NewChildRun { workflow, version, queue, priority } = new;
+        let problem = name_problem("workflow", workflow);
         let digest = plain.as_ref().and_then(|plain| plain.as_ref().ok()).map_or(0, Payload::digest);
         let input = plain.map(|plain| plain.and_then(|plain| self.coded(plain)));
         let mut cell = self.cell.lock();
         let child = Box::new(ChildOp {
             workflow: workflow.into(),
             version,
+            queue: queue.map_or_else(default_queue, Into::into),
+            priority,
             run: RunId::of_child(self.run, cell.next_op, cell.now),
             input,
             digest,
@@ -240,6 +293,36 @@ impl RunState {
 
     pub(crate) fn set_on_parent_end(&self, op: OpNumber, choice: ParentEnd) {
         self.edit_child(op, |child| child.on_parent_end = choice);
+    }
+
+    /// The queue by which a step travels, or in which a child stands.
+    pub(crate) fn set_queue(&self, op: OpNumber, queue: &str) {
+        if let Err(reason) = check_queue(queue) {
+            let kind = if queue.is_empty() { FailureKind::Invalid } else { FailureKind::Limit };
+            return self.spoil(op, Failure::new(kind, reason));
+        }
+        let mut is_call = None;
+        self.edit(op, |kind| match kind {
+            OpKind::Step(step) if step.new.call.is_some() => is_call = Some(step.new.name.clone()),
+            OpKind::Step(step) => step.new.queue = Some(queue.into()),
+            OpKind::Child(child) => child.queue = queue.into(),
+            _ => {}
+        });
+        if let Some(name) = is_call {
+            self.spoil(op, Failure::new(FailureKind::Invalid, written_in_place(&name)));
+        }
+    }
+
+    /// How urgent a queued step or a child is.
+    pub(crate) fn set_priority(&self, op: OpNumber, priority: u8) {
+        if let Err(reason) = check_priority(priority) {
+            return self.spoil(op, Failure::new(FailureKind::Invalid, reason));
+        }
+        self.edit(op, |kind| match kind {
+            OpKind::Step(step) => step.new.policy.priority = Some(priority),
+            OpKind::Child(child) => child.priority = priority,
+            _ => {}
+        });
     }
 
     /// Nobody awaits the child's end.
@@ -394,6 +477,13 @@ pub(super) fn wake_all(mut cell: MutexGuard<'_, Cell>) {
     for waker in wakers {
         waker.wake();
     }
+}
+
+fn written_in_place(step: &str) -> String {
+    format!(
+        "step `{step}` is written in place, so that no other worker has its code, and cannot be queued; \
+         make it a function with `#[step]`"
+    )
 }
 
 /// Why a name cannot be one.

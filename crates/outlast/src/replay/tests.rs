@@ -105,6 +105,7 @@ impl Case {
             tags: Default::default(),
             parent: None,
             deadline: None,
+            policy: None,
         })
     }
 

@@ -63,6 +63,8 @@ pub(super) struct Ready {
     pub(super) call: StepCall,
     /// What must let the attempt pass before it begins, in this order.
     pub(super) gates: Vec<Arc<Semaphore>>,
+    /// The step's place among those that are registered; 0 if it is not.
+    pub(super) place: usize,
 }
 
 /// What attempts are made with.
@@ -92,12 +94,20 @@ impl Attempts {
     }
 
     /// Starts the steps. A single one runs in the run's own task, which saves two thread hops;
-    /// several get tasks of their own, so that they run in parallel.
-    pub(super) fn start(&mut self, run: RunId, steps: Vec<Ready>, tools: &Tools<'_>) {
+    /// several get tasks of their own, so that they run in parallel. `asker` is whom they work for, if
+    /// not this run.
+    pub(super) fn start(
+        &mut self,
+        run: RunId,
+        asker: Option<(RunId, OpNumber)>,
+        steps: Vec<Ready>,
+        tools: &Tools<'_>,
+    ) {
         let is_alone = steps.len() == 1 && self.stops.is_empty();
         for ready in steps {
             let step = &ready.step;
-            let mut about = About::new(run, step.op, step.attempt, tools.clock.clone(), tools.codec.clone());
+            let (run, op) = asker.unwrap_or((run, step.op));
+            let mut about = About::new(run, op, step.attempt, tools.clock.clone(), tools.codec.clone());
             about.step = step.name.clone();
             about.is_first = ready.is_first;
             about.is_at_most_once = step.policy.is_at_most_once;
@@ -111,10 +121,12 @@ impl Attempts {
                 about.withdrawn = Some(withdrawn);
             }
             self.stops.insert(ready.step.op, about.stop.clone());
-            tools.meter.attempts_started.add(1);
+            let under_way = tools.meter.begin(ready.place);
             let stranded = stranding(&ready.step, tools);
-            let (attempt, meter) = (attempt(ready, Arc::new(about)), tools.meter.clone());
-            let attempt = attempt.inspect(move |end| meter.attempts_failed.add(end.result.is_err().into()));
+            let attempt = attempt(ready, Arc::new(about));
+            let attempt = attempt.inspect(move |end| {
+                under_way.meter.attempts_failed.add(end.result.is_err().into());
+            });
             if is_alone {
                 self.running.push(Box::pin(attempt.map(Some)));
             } else {

@@ -214,7 +214,7 @@ impl<'a> Live<'a> {
         let (clock, codec, runtime, meter) =
             (&session.clock, &settings.codec, &session.runtime, &settings.meter);
         let tools = Tools { clock, codec, runtime, meter };
-        self.attempts.start(self.task.run, ready.collect(), &tools);
+        self.attempts.start(self.task.run, self.machine.asker(), ready.collect(), &tools);
     }
 
     /// Whether nothing keeps a worker that stops from letting go of the run. A step that is attempted
@@ -472,7 +472,8 @@ impl<'a> Live<'a> {
     async fn follow(&mut self, then: Then) -> Result<Next, Gone> {
         Ok(match then {
             Then::Hold => Next::Hold(std::mem::take(&mut self.early)),
-            Then::End(_) => {
+            Then::End(status) => {
+                self.task.session.settings.meter.ended(status);
                 self.let_attempts_land();
                 Next::Over(End::Ended)
             }

@@ -3,8 +3,11 @@
 //! Counting is adding to an atomic, so it is always on. Times go into a histogram of fixed size, whose
 //! buckets are at most a quarter wider than what they hold.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use outlast_core::Status;
 
 /// What a worker has done since it started, over all its sessions; from
 /// [`Worker::metrics`](crate::Worker::metrics).
@@ -88,9 +91,57 @@ pub(super) struct Meter {
     pub(super) attempts_started: Counter,
     pub(super) attempts_failed: Counter,
     pub(super) turns_hung: Counter,
+    pub(super) runs_completed: Counter,
+    pub(super) runs_failed: Counter,
+    /// How many attempts are under way, by the step's place among those that are registered; the first
+    /// is for steps that are not.
+    under_way: Box<[AtomicU64]>,
+}
+
+/// An attempt that is under way, until this is dropped.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    pub(super) meter: Arc<Meter>,
+    place: usize,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(count) = self.meter.under_way.get(self.place) {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Meter {
+    /// A meter for so many registered steps.
+    pub(super) fn new(steps: usize) -> Self {
+        Self { under_way: (0..=steps).map(|_| AtomicU64::new(0)).collect(), ..Self::default() }
+    }
+
+    /// An attempt at the step of this place begins.
+    pub(super) fn begin(self: &Arc<Self>, place: usize) -> UnderWay {
+        self.attempts_started.add(1);
+        if let Some(count) = self.under_way.get(place) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        UnderWay { meter: self.clone(), place }
+    }
+
+    /// How many attempts are under way, by the step's place.
+    pub(super) fn under_way(&self) -> impl Iterator<Item = u64> {
+        self.under_way.iter().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// A run has ended here.
+    pub(super) fn ended(&self, status: Status) {
+        match status {
+            Status::Completed => self.runs_completed.add(1),
+            Status::Failed => self.runs_failed.add(1),
+            _ => {}
+        }
+    }
+
     /// A commit of so many turns was answered.
     pub(super) fn committed(&self, turns: usize, took: Duration) {
         self.commits.add(1);

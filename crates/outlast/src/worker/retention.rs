@@ -13,7 +13,7 @@ use super::session::Session;
 use crate::clock::{monotonic, pause};
 
 /// What a worker with retention says it has the code of, beside its workflows.
-pub(super) const RETENTION: &str = "outlast:retention";
+pub(crate) const RETENTION: &str = "outlast:retention";
 
 /// Runs that one call looks at: some milliseconds of the world's time.
 const PART_RUNS: usize = 100;

@@ -50,6 +50,8 @@ pub(super) struct Settings {
     /// How long a turn may compute.
     pub(super) turn_time: Duration,
     pub(super) meter: Arc<Meter>,
+    /// The names of the registered steps, in order.
+    pub(super) step_names: Vec<Arc<str>>,
     /// Lets so many attempts at blocking steps be under way at the same time.
     pub(super) blocking: Arc<Semaphore>,
     /// How long runs are kept after their end, if not for ever.
@@ -62,17 +64,18 @@ impl Settings {
     pub(super) fn ready(&self, mut step: StepToAttempt, is_doubtful: bool) -> Option<Ready> {
         let is_first = step.attempt == 1 && !is_doubtful;
         if let Some(call) = step.call.clone() {
-            return Some(Ready { step, is_first, call, gates: Vec::new() });
+            return Some(Ready { step, is_first, call, gates: Vec::new(), place: 0 });
         }
         let call = self.code.step(&step.name)?.clone();
-        let mut gates = Vec::new();
+        let (mut gates, mut place) = (Vec::new(), 0);
         if let Some(manner) = self.code.manner(&step.name) {
+            place = manner.place;
             gates.extend(manner.limit.clone());
             gates.extend(manner.policy.is_blocking.then(|| self.blocking.clone()));
             step.policy.is_at_most_once |= manner.policy.is_at_most_once;
             step.policy.heartbeat_timeout = step.policy.heartbeat_timeout.or(manner.policy.heartbeat_timeout);
         }
-        Some(Ready { step, is_first, call, gates })
+        Some(Ready { step, is_first, call, gates, place })
     }
 }
 

@@ -37,4 +37,16 @@ async fn blocking_and_async() {}
 #[step(at_most_once, attempts = 3)]
 async fn once_and_again() {}
 
+#[step(queue = "")]
+async fn no_queue() {}
+
+#[step(priority = 3)]
+async fn urgent_in_no_line() {}
+
+#[workflow(queue = "reports", priority = 10)]
+async fn too_urgent(ctx: Context) {}
+
+#[workflow(name = "step:report")]
+async fn as_a_queued_step(ctx: Context) {}
+
 fn main() {}

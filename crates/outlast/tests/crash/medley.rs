@@ -1,5 +1,5 @@
 //! A program with something of everything: sequential and parallel steps, timers, hooks, retries, a
-//! race, a cancel, and a family: children, awaited and abandoned, a tag and a recorded value.
+//! race, a cancel, queued steps, and a family: children, awaited and abandoned, a tag and a recorded value.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use crate::ledger::{Ack, Outputs, Place};
 
 /// The runs of the program, each under its workflow's name as its key.
-pub(crate) const RUNS: [Expected; 11] = [
+pub(crate) const RUNS: [Expected; 12] = [
     Expected { key: "sequence", output: "one two three", branches: 1 },
     Expected { key: "parallel", output: "a b c left right", branches: 3 },
     Expected { key: "nap", output: "before after", branches: 1 },
@@ -20,6 +20,7 @@ pub(crate) const RUNS: [Expected; 11] = [
     Expected { key: "flaky", output: "attempt 3", branches: 1 },
     Expected { key: "race", output: "won prize", branches: 2 },
     Expected { key: "stopped", output: "Cancelled: cancelled: enough", branches: 1 },
+    Expected { key: "afar", output: "left right", branches: 2 },
     Expected { key: "family", output: "7 first second Conflict photo", branches: 1 },
     Expected { key: "family/first", output: "first", branches: 1 },
     Expected { key: "family/second", output: "second", branches: 1 },
@@ -65,7 +66,8 @@ pub(crate) async fn play(
     let state = Outside { place: place.clone(), loser_began: Notify::new() };
     let mut builder = Worker::builder(world.clone())
         .state(state)
-        .register((sequence, parallel, nap, review, flaky, race, stopped, family, member))
+        .queues(["default", "far"])
+        .register((sequence, parallel, nap, review, flaky, race, stopped, afar, family, member))
         .register((mark, fail_twice, win, lose));
     if replay == Replay::EveryTurn {
         builder = builder.paranoid();
@@ -112,6 +114,7 @@ impl Player {
         self.note_output(&start!(self, nap), &mut outputs).await?;
         self.note_output(&start!(self, flaky), &mut outputs).await?;
         self.note_output(&start!(self, race), &mut outputs).await?;
+        self.note_output(&start!(self, afar), &mut outputs).await?;
         self.note_output(&start!(self, family), &mut outputs).await?;
         self.note_children(&mut outputs).await?;
         let review = start!(self, review);
@@ -134,6 +137,7 @@ impl Player {
             start!(self, nap),
             start!(self, flaky),
             start!(self, race),
+            start!(self, afar),
             start!(self, family),
         ];
         try_join!(self.answer_late(&review), self.stop(&stopped))?;
@@ -284,6 +288,13 @@ async fn stopped(ctx: Context, key: String) -> Result<String, Error> {
     let answer = ctx.hook::<String>("never").await;
     ctx.step(mark, named(&key, "release")).await?;
     answer
+}
+
+#[workflow]
+async fn afar(ctx: Context, key: String) -> Result<String, Error> {
+    let far = |name: &str| ctx.step(mark, named(&key, name)).queue("far");
+    let (left, right) = try_join!(far("left"), far("right"))?;
+    Ok(format!("{left} {right}"))
 }
 
 #[workflow]

@@ -285,7 +285,7 @@ async fn a_run_without_code_names_what_is_joined(rig: Rig) {
     let _stranger = rig.worker_of_build("9", fails).await;
     let run = rig.client.start(nap, ()).await.unwrap();
     let lost = explain(&rig, run.id()).await;
-    let Because::NoCode { workflow, version, workers } = &lost.because else { panic!("{lost:?}") };
+    let Because::NoCode { workflow, version, workers, .. } = &lost.because else { panic!("{lost:?}") };
     assert_eq!((workflow.as_str(), *version), ("nap", 1));
     let joined: Vec<_> = workers.iter().map(|worker| (worker.build.as_str(), &*worker.versions)).collect();
     assert_eq!(joined, [("8", [2].as_slice()), ("9", [].as_slice())]);
@@ -300,7 +300,10 @@ async fn a_run_without_code_names_what_is_joined(rig: Rig) {
 async fn a_run_without_any_worker_says_which_code_it_needs(rig: Rig) {
     let run = rig.client.start(nap, ()).await.unwrap();
     let lost = explain(&rig, run.id()).await;
-    assert_eq!(lost.because, Because::NoWorker { workflow: "nap".into(), version: 1 });
+    assert_eq!(
+        lost.because,
+        Because::NoWorker { workflow: "nap".into(), version: 1, queue: "default".into() }
+    );
     assert_eq!(
         lost.sentence,
         "It is ready, but no worker is joined. Start one that has workflow `nap`, version 1."

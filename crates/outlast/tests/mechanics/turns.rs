@@ -247,6 +247,7 @@ fn taken(key: &str) -> outlast::core::Start {
         parent: None,
         not_before: None,
         deadline: None,
+        policy: None,
     }
 }
 

@@ -274,8 +274,10 @@ async fn workers_tell_what_they_have(rig: Rig) {
     let worker = rig.worker_of_build("7", (everything, double)).await;
     let workers = rig.client.workers().await.unwrap();
     assert_eq!((workers.len(), workers[0].build.as_str()), (1, "7"));
-    let code: Vec<_> = workers[0].code.iter().map(|code| (&*code.workflow, code.version)).collect();
+    let code: Vec<_> = workers[0].workflows().map(|code| (&*code.workflow, code.version)).collect();
     assert_eq!(code, [("double", 1), ("everything", 1)]);
+    let steps: Vec<_> = workers[0].steps().collect();
+    assert_eq!(steps, ["blocked", "flaky", "note", "stoppable"]);
     worker.stop().await.unwrap();
     assert!(rig.client.workers().await.unwrap().is_empty());
 }

@@ -1,7 +1,8 @@
 //! Explanations in plain words: what is, since when, and what to do.
 
 use outlast_core::duration::duration_text;
-use outlast_core::limits::WAITS_SHOWN_MAX;
+use outlast_core::limits::{QUEUE_DEFAULT, WAITS_SHOWN_MAX};
+use outlast_core::queue::step_of_workflow;
 use outlast_core::takeover::is_suspect;
 use outlast_core::{Status, Timestamp, Wait};
 
@@ -29,8 +30,9 @@ pub(super) fn of(because: &Because, now: Timestamp) -> String {
             format!("{} has it since {}{}.", place(worker), moment(*since, now), under_way(attempts))
         }
         Because::WorkerGone { place, expired_at, others, .. } => gone(place, *expired_at, others, now),
-        Because::Waits { workflow, version, waits, kept, workers } => {
-            waiting_for(workflow, *version, waits, kept, *workers, now)
+        Because::Waits { workflow, version, queue, waits, kept, workers } => {
+            let needed = needed(workflow, *version, queue);
+            waiting_for(&needed, waits, kept, *workers, now)
         }
         Because::Ready { since, crashes, .. } if is_suspect(*crashes) => format!(
             "It is ready since {}. Its worker crashed {crashes} times with it aboard, so it is tried alone: such \
@@ -45,17 +47,29 @@ pub(super) fn of(because: &Because, now: Timestamp) -> String {
                 listed(&places)
             )
         }
-        Because::NoCode { workflow, version, workers } => {
+        Because::NoCode { workflow, version, queue, workers } => {
             let workers: Vec<_> = workers.iter().map(code).collect();
             format!(
-                "It is ready, but no worker that is joined has workflow `{workflow}`, version {version}: {}. \
-                 Register it with one of them, or start one that has it.",
+                "It is ready, but no worker that is joined {}: {}. Register it with one of them, or start one \
+                 that has it.",
+                needed(workflow, *version, queue),
                 listed(&workers)
             )
         }
-        Because::NoWorker { workflow, version } => format!(
-            "It is ready, but no worker is joined. Start one that has workflow `{workflow}`, version {version}."
-        ),
+        Because::NotServed { workflow, version, queue, workers } => {
+            let workers: Vec<_> = workers.iter().map(served).collect();
+            format!(
+                "It is ready, but no worker that is joined serves queue `{queue}`: {}. Start one that {}.",
+                listed(&workers),
+                needed(workflow, *version, queue)
+            )
+        }
+        Because::NoWorker { workflow, version, queue } => {
+            format!(
+                "It is ready, but no worker is joined. Start one that {}.",
+                needed(workflow, *version, queue)
+            )
+        }
         Because::Stuck { reason, message, build, other_builds } => {
             // The report of a divergence comes last: it is a table.
             let (message, report) = message.split_once("\n\n").unwrap_or((message, ""));
@@ -70,14 +84,16 @@ pub(super) fn of(because: &Because, now: Timestamp) -> String {
     }
 }
 
-fn waiting_for(
-    workflow: &str,
-    version: u32,
-    waits: &[Waiting],
-    kept: &[String],
-    workers: usize,
-    now: Timestamp,
-) -> String {
+/// What a worker needs to be given a run.
+fn needed(workflow: &str, version: u32, queue: &str) -> String {
+    let code = match step_of_workflow(workflow) {
+        Some(step) => format!("has step `{step}`"),
+        None => format!("has workflow `{workflow}`, version {version}"),
+    };
+    if queue == QUEUE_DEFAULT { code } else { format!("serves queue `{queue}` and {code}") }
+}
+
+fn waiting_for(needed: &str, waits: &[Waiting], kept: &[String], workers: usize, now: Timestamp) -> String {
     let waits: Vec<_> = waits.iter().map(|waiting| wait(waiting, now)).collect();
     // The row shows no more of them, however many there are.
     let waits = if waits.len() >= WAITS_SHOWN_MAX {
@@ -86,10 +102,7 @@ fn waiting_for(
         listed(&waits)
     };
     let absence = match workers {
-        0 => format!(
-            " No worker that is joined has workflow `{workflow}`, version {version}: start one, or it \
-             will not go on."
-        ),
+        0 => format!(" No worker that is joined {needed}: start one, or it will not go on."),
         _ => String::new(),
     };
     format!("It waits for {waits}.{}{absence}", unasked(kept))
@@ -184,6 +197,15 @@ fn wait(waiting: &Waiting, now: Timestamp) -> String {
             let status = waiting.child.map_or("not there yet".into(), |status| format!("{status}"));
             format!("child `{workflow}` ({run}, {status}, since {since}{})", until(end))
         }
+        Wait::Step { name, queue, run, .. } => {
+            let status = waiting.child.map_or("not there yet".into(), |status| format!("{status}"));
+            let workers = match waiting.workers.unwrap_or_default() {
+                0 => "no worker that is joined serves it and has the step".into(),
+                1 => "1 worker serves it".into(),
+                workers => format!("{workers} workers serve it"),
+            };
+            format!("step `{name}` in queue `{queue}` ({run}, {status}, since {since}; {workers})")
+        }
         Wait::Retry { name, until, .. } => {
             let why = waiting.failure.as_ref().map(|why| format!("; the last failed: {why}"));
             let why = why.unwrap_or_default();
@@ -213,6 +235,11 @@ fn code(worker: &JoinedWorker) -> String {
         _ => format!("has versions {}", listed(&versions)),
     };
     format!("process {} on {} (build `{}`) {has}", worker.pid, worker.host, worker.build)
+}
+
+fn served(worker: &JoinedWorker) -> String {
+    let queues: Vec<_> = worker.queues.iter().map(|queue| format!("`{queue}`")).collect();
+    format!("process {} on {} serves {}", worker.pid, worker.host, listed(&queues))
 }
 
 /// A moment, and how far it is from now.

@@ -72,7 +72,7 @@ fn event(line: &str, now: Timestamp, names: &mut std::collections::HashMap<OpNum
     match kind {
         "step_started" => {
             names.insert(op, first.to_owned());
-            Event::StepStarted { op, name: first.into(), input: payload(more) }
+            Event::StepStarted { op, name: first.into(), input: payload(more), queued: None }
         }
         "step_completed" => Event::StepCompleted { op, output: payload(rest) },
         "step_failed" => Event::StepFailed { op, failure: failed(failure_kind(first), more, 1) },
@@ -129,6 +129,8 @@ fn child_started(op: OpNumber, rest: &str, now: Timestamp) -> Event {
         run: RunId::of_child(RUN, op.0, now),
         workflow: workflow.into(),
         version: 1,
+        queue: outlast_core::queue::default_queue(),
+        priority: 0,
         key: None,
         input,
         timeout_at,
