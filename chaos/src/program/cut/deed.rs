@@ -139,6 +139,7 @@ impl Case {
             parent: None,
             not_before: None,
             deadline: None,
+            policy: None,
         }
     }
 
