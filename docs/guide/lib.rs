@@ -23,6 +23,7 @@ pages! {
     Hooks = "hooks.md",
     Parallel = "parallel.md",
     Children = "children.md",
+    Fleets = "fleets.md",
     Looking = "looking.md",
     Versions = "versions.md",
     Handles = "handles.md",

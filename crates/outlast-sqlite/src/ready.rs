@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use outlast_core::limits::{DEADLINE_GRACE, PREFERENCE, PRIORITY_MAX};
-use outlast_core::queue::rank;
+use outlast_core::queue::{rank, step_of_workflow};
 use outlast_core::takeover::is_suspect;
 use outlast_core::{ClaimRequest, Code, RunId, SessionId, Status, Timestamp, TurnId};
 use rusqlite::{Connection, Error, OptionalExtension, Params, Row, params};
@@ -55,8 +55,11 @@ pub(crate) fn look(
 ) -> Result<Found, Error> {
     let mut look =
         Look { connection, now, session, request, limit, alive: HashMap::new(), found: Found::default() };
+    let is_step = |code: &Code| step_of_workflow(&code.workflow).is_some();
+    let asks_for_steps = request.code.iter().any(is_step);
     for queue in request.queues.iter() {
-        for code in request.code.iter() {
+        let has_steps = asks_for_steps && look.has_steps(queue)?;
+        for code in request.code.iter().filter(|code| has_steps || !is_step(code)) {
             look.scan_code(queue, code)?;
         }
     }
@@ -105,6 +108,12 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
+    /// Whether a queue has any queued step. A worker has the code of each of its steps, and most queues have
+    /// none of them: so the cost of a claim does not grow with the number of steps.
+    fn has_steps(&self, queue: &str) -> Result<bool, Error> {
+        self.connection.prepare_cached(sql::READY_STEPS)?.exists([queue])
+    }
+
     /// Walks the lines of one queue and workflow. Where all runs have the same priority, and that is the
     /// lowest, one walk is enough.
     fn scan_code(&mut self, queue: &str, code: &Code) -> Result<(), Error> {

@@ -34,6 +34,7 @@ statements! {
     READY_BY_CODE = "ready_by_code";
     READY_CODELESS = "ready_codeless";
     READY_OVERDUE = "ready_overdue";
+    READY_STEPS = "ready_steps";
     RUN_BY_KEY = "run_by_key";
     RUN_CLAIM = "run_claim";
     RUN_END = "run_end";

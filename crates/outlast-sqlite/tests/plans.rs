@@ -24,7 +24,7 @@ const SCANS: [(&str, &str); 7] = [
 ];
 
 /// The steps by which each statement finds its rows; where there are several, in any order.
-const PLANS: [(&str, &[&str]); 44] = [
+const PLANS: [(&str, &[&str]); 45] = [
     ("counts", &["SCAN counts"]),
     (
         "due_by_code",
@@ -49,6 +49,7 @@ const PLANS: [(&str, &[&str]); 44] = [
     ("ready_by_code", &["INDEX runs_ready (queue=? AND workflow=? AND version=? AND priority<?)"]),
     ("ready_codeless", &["INDEX runs_codeless (ready_at>?)"]),
     ("ready_overdue", &["INDEX runs_overdue (deadline<?)"]),
+    ("ready_steps", &["INDEX runs_ready (queue=? AND workflow>? AND workflow<?)"]),
     ("run_by_key", &["INDEX runs_key (key=?)"]),
     ("run_claim", &["PRIMARY KEY (id=?)"]),
     ("run_end", &["PRIMARY KEY (id=?)"]),

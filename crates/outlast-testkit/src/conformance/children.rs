@@ -4,7 +4,8 @@ use outlast_core::limits::{INBOX_MESSAGES_MAX, NAME_BYTES_MAX};
 use outlast_core::refusal::{child_exists, child_refused, key_taken};
 use outlast_core::turn::Committed;
 use outlast_core::{
-    ClaimRequest, FailureKind, MessageBody, NewChild, OpNumber, RunId, Start, Started, Status, Then,
+    ClaimRequest, FailureKind, MessageBody, NewChild, OpNumber, Policy, Retry, RunId, Start, Started, Status,
+    Then,
 };
 
 use super::case::text;
@@ -53,6 +54,8 @@ pub async fn a_child_is_started_like_any_run(case: Case) {
     child.start.headers = [("traceparent".to_owned(), "00-ab-cd".to_owned())].into();
     child.start.not_before = Some(case.later(60));
     child.start.deadline = Some(case.later(120));
+    let policy = Policy { retry: Retry::api(), is_at_most_once: true, ..Policy::DEFAULT };
+    child.start.policy = Some(Box::new(policy));
     worker.commit_done(case.turn(&parent).child(child.clone())).await;
     let view = case.view(child.start.run).await;
     assert_eq!((&view.tags, view.key.as_deref()), (&child.start.tags, Some("k")));

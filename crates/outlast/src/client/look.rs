@@ -139,7 +139,7 @@ impl Client {
         Ok(self.list().parent(run).oldest_first().await?.runs)
     }
 
-    /// How many runs are in each status.
+    /// How many runs are in each status, queued steps among them.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ use crate::replay::panic_text;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RetryNotice {
-    /// The run.
+    /// The run that asked for the step.
     pub run: RunId,
     /// The step's name.
     pub step: String,
@@ -55,11 +55,11 @@ impl fmt::Debug for OnRetry {
 }
 
 impl RetryNotice {
-    /// What there is to tell once a turn is committed.
-    pub(super) fn all_of(turn: &Turn) -> Vec<Self> {
+    /// What there is to tell once a turn is committed, whose steps this run asked for.
+    pub(super) fn all_of(turn: &Turn, run: RunId) -> Vec<Self> {
         let notice = |event: &Event| match event {
             Event::StepRetried { attempt, failure, retry_at, .. } => Some(Self {
-                run: turn.run,
+                run,
                 step: failure.step.as_deref().unwrap_or_default().into(),
                 attempt: *attempt,
                 message: failure.message.clone(),

@@ -207,10 +207,14 @@ async fn step_failure(rig: &Rig, run: RunId) -> Failure {
 }
 
 async fn retries_are_the_same_as_in_place(rig: Rig) {
-    let _worker = rig.builder().queues(["default", "gpu"]).register(persistent).start().await.unwrap();
+    let desk = rig.desk.clone();
+    let worker = rig.builder().queues(["default", "gpu"]).register(persistent);
+    let worker = worker.on_retry(move |about| desk.leave(format!("{} of {}", about.step, about.run)));
+    let _worker = worker.start().await.unwrap();
     let run = rig.client.start(persistent, (3, true)).await.unwrap();
     rig.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), 4);
+    assert_eq!(rig.desk.count(&format!("flaky of {}", run.id())), 3, "told of the run that asked");
     assert_eq!(rig.desk.times("flaky"), ["0s", "1s", "3s", "7s"]);
     rig.assert_history(
         run.id(),
