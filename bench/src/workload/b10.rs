@@ -183,5 +183,6 @@ fn start(now: Timestamp, number: usize) -> Start {
         parent: None,
         not_before: None,
         deadline: None,
+        policy: None,
     }
 }

@@ -77,6 +77,7 @@ pub(crate) fn new_start(run: RunId) -> Start {
         parent: None,
         not_before: None,
         deadline: None,
+        policy: None,
     }
 }
 
