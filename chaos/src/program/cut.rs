@@ -7,16 +7,22 @@
 mod deed;
 mod site;
 
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use outlast::SystemClock;
 use outlast::core::Clock;
+use parking_lot::Mutex;
 use throwaway::{Postgres, Toward, postgres};
 
 use super::Result;
-use super::report::{Checks, print_table, seconds};
+use super::report::{print_table, seconds};
 use deed::Deed;
 use site::Site;
+
+/// Exchanges that are cut at the same time, each in its own schema and behind its own proxy.
+const LANES: usize = 3;
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +60,18 @@ struct Tally {
     bytes: [u64; 2],
 }
 
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        self.cuts += other.cuts;
+        self.repeated += other.repeated;
+        self.orphans += other.orphans;
+        self.bytes = [self.bytes[0] + other.bytes[0], self.bytes[1] + other.bytes[1]];
+    }
+}
+
+/// An exchange that is cut.
+type Work = (Deed, Connection);
+
 /// Makes the cuts, checks after each, and prints a table.
 pub(crate) async fn run(plan: &Plan) -> Result<()> {
     let Plan { offsets, seed, folder } = plan;
@@ -75,34 +93,61 @@ pub(crate) async fn run(plan: &Plan) -> Result<()> {
 
 async fn cuts(plan: &Plan, server: &Postgres) -> Result<()> {
     let began = SystemClock.now();
-    let mut site = Site::open(&server.url()).await?;
-    let mut chance = fastrand::Rng::with_seed(plan.seed);
-    let mut rows = Vec::new();
-    for deed in Deed::ALL {
-        let mut tally = Tally::default();
-        for connection in [Connection::Warm, Connection::New] {
-            let sizes = site.trial(deed, connection, None, &mut tally).await?;
-            if sizes.contains(&0) {
-                return Err(format!("{}: the exchange was not seen", deed.name()).into());
-            }
-            tally.bytes[0] += sizes[0];
-            tally.bytes[1] += sizes[1];
-            for (toward, size) in [(Toward::Server, sizes[0]), (Toward::Client, sizes[1])] {
-                for bytes in chosen(size, plan.offsets, &mut chance) {
-                    let cut = Cut { toward, bytes };
-                    site.trial(deed, connection, Some(cut), &mut tally).await.map_err(|error| {
-                        format!("{}, on a {connection:?} connection, {cut:?}: {error}", deed.name())
-                    })?;
-                }
-            }
+    let work: VecDeque<Work> =
+        Deed::ALL.into_iter().flat_map(|deed| [(deed, Connection::Warm), (deed, Connection::New)]).collect();
+    let work = Arc::new(Mutex::new(work));
+    let lanes: Vec<_> = (0..LANES)
+        .map(|number| tokio::spawn(lane(number, plan.clone(), server.url(), work.clone())))
+        .collect();
+    let (mut tallies, mut checks) = (BTreeMap::<Deed, Tally>::new(), 0);
+    for lane in lanes {
+        let (done, made) = lane.await??;
+        checks += made;
+        for (deed, tally) in done {
+            tallies.entry(deed).or_default().add(&tally);
         }
-        eprintln!("  {}: {} cuts, {}", deed.name(), tally.cuts, seconds(SystemClock.now().since(began)));
-        rows.push((deed.name(), tally));
     }
-    let mut checks = Checks::default();
-    site.check_all(&mut checks).await?;
-    print(&rows, checks.made + site.checks.made, &seconds(SystemClock.now().since(began)));
+    print(&tallies, checks, &seconds(SystemClock.now().since(began)));
     Ok(())
+}
+
+/// Cuts as long as there is something to cut, in a schema of its own.
+async fn lane(
+    number: usize,
+    plan: Plan,
+    url: String,
+    work: Arc<Mutex<VecDeque<Work>>>,
+) -> Result<(Vec<(Deed, Tally)>, u64)> {
+    let mut site = Site::open(&url, &format!("lane_{number}")).await?;
+    let mut tallies = Vec::new();
+    loop {
+        let next = work.lock().pop_front();
+        let Some((deed, connection)) = next else { break };
+        let tally = exchange(&mut site, deed, connection, &plan).await?;
+        eprintln!("  {} on a {connection:?} connection: {} cuts", deed.name(), tally.cuts);
+        tallies.push((deed, tally));
+    }
+    site.check_all().await?;
+    Ok((tallies, site.checks.made))
+}
+
+async fn exchange(site: &mut Site, deed: Deed, connection: Connection, plan: &Plan) -> Result<Tally> {
+    let mut chance = fastrand::Rng::with_seed(plan.seed ^ ((deed as u64) << 8) ^ connection as u64);
+    let mut tally = Tally::default();
+    let sizes = site.trial(deed, connection, None, &mut tally).await?;
+    if sizes.contains(&0) {
+        return Err(format!("{}: the exchange was not seen", deed.name()).into());
+    }
+    tally.bytes = sizes;
+    for (toward, size) in [(Toward::Server, sizes[0]), (Toward::Client, sizes[1])] {
+        for bytes in chosen(size, plan.offsets, &mut chance) {
+            let cut = Cut { toward, bytes };
+            site.trial(deed, connection, Some(cut), &mut tally).await.map_err(|error| {
+                format!("{}, on a {connection:?} connection, {cut:?}: {error}", deed.name())
+            })?;
+        }
+    }
+    Ok(tally)
 }
 
 /// The offsets at which an exchange of so many bytes is cut: before its first byte, behind its last, and all or
@@ -115,15 +160,15 @@ fn chosen(size: u64, count: Option<u32>, chance: &mut fastrand::Rng) -> Vec<u64>
     chosen
 }
 
-fn print(rows: &[(&str, Tally)], checks: u64, time: &str) {
+fn print(tallies: &BTreeMap<Deed, Tally>, checks: u64, time: &str) {
     let mut table: Vec<(&str, String)> = Vec::new();
-    for (name, tally) in rows {
+    for (deed, tally) in tallies {
         let Tally { cuts, repeated, orphans, bytes: [to_server, to_client] } = tally;
         let mut row = format!("{cuts} cuts of {to_server} + {to_client} bytes, {repeated} calls repeated");
         if *orphans > 0 {
             row += &format!(", {orphans} runs found by `held`");
         }
-        table.push((name, row));
+        table.push((deed.name(), row));
     }
     table.push(("checks", checks.to_string()));
     table.push(("wall time", time.to_owned()));

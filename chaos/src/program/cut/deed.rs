@@ -14,7 +14,7 @@ use outlast::core::{
 };
 
 /// A call that is cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Deed {
     Start,
     KeyedStart,

@@ -38,11 +38,11 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Opens both worlds.
-    pub(super) async fn open(url: &str) -> Result<Self> {
+    /// Opens both worlds, in a schema of their own.
+    pub(super) async fn open(url: &str, schema: &str) -> Result<Self> {
         let proxy = proxy(url)?;
-        let direct = outlast::open(url).await?;
-        let world = outlast::open(&format!("{}?pool=1", proxy.url())).await?;
+        let direct = outlast::open(&format!("{url}?schema={schema}")).await?;
+        let world = outlast::open(&format!("{}?schema={schema}&pool=1", proxy.url())).await?;
         let session = SessionId::from_bits(1);
         let (code, queues) = (Arc::new([]), default_queues());
         let (host, build) = ("here".into(), "cut".into());
@@ -251,7 +251,7 @@ impl Site {
     }
 
     /// The counts are those of the runs that there are.
-    pub(super) async fn check_all(&mut self, checks: &mut Checks) -> Result<()> {
+    pub(super) async fn check_all(&mut self) -> Result<()> {
         let client = Client::new(self.direct.clone());
         let mut query = RunQuery { order: Order::OldestFirst, ..RunQuery::default() };
         let mut counted = Counts::new();
@@ -267,9 +267,9 @@ impl Site {
                 None => break,
             }
         }
-        checks.that(held.is_empty(), || format!("{held:?} are still held"))?;
+        self.checks.that(held.is_empty(), || format!("{held:?} are still held"))?;
         let mut counts = client.counts().await?;
         counts.retain(|_, count| *count > 0);
-        checks.that(counted == counts, || format!("counts are {counts:?}, but there are {counted:?}"))
+        self.checks.that(counted == counts, || format!("counts are {counts:?}, but there are {counted:?}"))
     }
 }
