@@ -17,6 +17,7 @@
 mod world;
 
 mod options;
+mod passfile;
 mod url;
 
 mod beyond;
@@ -35,12 +36,16 @@ mod list;
 mod page;
 mod skew;
 
+mod poll;
 mod side;
 mod told;
+mod voice;
+mod watch;
 
 mod clock;
 mod connect;
 mod error;
+mod greet;
 mod home;
 mod message;
 mod migrate;
@@ -49,6 +54,7 @@ mod sql;
 mod store;
 mod text;
 mod tls;
+mod tuned;
 
 pub use migrate::migrate;
 pub use options::{Migrate, PostgresOptions};

@@ -26,10 +26,16 @@ async fn a_session_whose_process_is_gone_is_taken_over_after_a_second() {
     let died = Instant::now();
     drop(first);
     assert_eq!(second.takeover(SECOND).await, Ok(0), "a lock that is just free makes a suspect");
-    until("taken over", async || second.takeover(SECOND).await.unwrap() == 1).await;
+    // Nobody looks but the world itself.
+    let mut claimed = Vec::new();
+    until("taken over", async || {
+        claimed = claim(&second, SECOND).await;
+        !claimed.is_empty()
+    })
+    .await;
     assert!(died.elapsed() >= Duration::from_millis(950), "{:?}", died.elapsed());
-    assert!(died.elapsed() < Duration::from_secs(10), "{:?}", died.elapsed());
-    assert_eq!(claim(&second, SECOND).await[0].crashes, 1);
+    assert!(died.elapsed() < Duration::from_secs(5), "{:?}", died.elapsed());
+    assert_eq!(claimed[0].crashes, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
