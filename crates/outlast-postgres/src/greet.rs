@@ -241,7 +241,7 @@ fn tls_remedy(why: &str) -> &'static str {
         "turn `ssl` on at the server, or write `sslmode=disable` where nobody can listen"
     } else if why.contains("UnknownIssuer") {
         "give the certificate of who signed the server's by `sslrootcert=/path/to/ca.pem`"
-    } else if why.contains("NotValidForName") {
+    } else if why.contains("not valid for name") {
         "use the name that the server's certificate is for as the host"
     } else if why.contains("CaUsedAsEndEntity") {
         "let an authority of your own sign the server's certificate, and give that by `sslrootcert`"
