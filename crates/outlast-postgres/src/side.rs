@@ -59,7 +59,14 @@ pub(crate) struct Side {
 
 impl Side {
     /// Starts the task, in the world's own thread.
-    pub(crate) fn start(connector: Connector, store: Store, told: Told, origin: u64, time: Time) -> Self {
+    pub(crate) fn start(
+        connector: Connector,
+        store: Store,
+        lifeline: Store,
+        told: Told,
+        origin: u64,
+        time: Time,
+    ) -> Self {
         let (asked, received) = mpsc::unbounded_channel();
         let is_silent = time.is_virtual();
         let voice = Voice::new(is_silent);
@@ -67,7 +74,7 @@ impl Side {
         let sessions: Arc<Mutex<BTreeSet<SessionId>>> = Arc::default();
         if !is_silent {
             let watch = Watch {
-                store: store.clone(),
+                store: lifeline,
                 time,
                 told: told.clone(),
                 voice: voice.clone(),

@@ -40,6 +40,8 @@ use crate::{claim, list, page, prune, send, session, start};
 #[derive(Debug)]
 pub struct PostgresWorld {
     store: Store,
+    /// For beats: however busy the pool is, no session is lost for that.
+    lifeline: Store,
     side: Option<Side>,
     told: Told,
     time: Time,
@@ -72,8 +74,8 @@ impl PostgresWorld {
 
     /// Opens the world on a pool that exists, beside whatever else that is used for.
     ///
-    /// A URL in the options ([`listen`](PostgresOptions::listen)) is for the one connection that this world
-    /// needs for itself: it hears at once what other processes do, and shows them that this one lives.
+    /// A URL in the options ([`listen`](PostgresOptions::listen)) is for the two connections that this world
+    /// needs for itself: they hear at once what other processes do, and show them that this one lives.
     /// Without it, others are noticed by looking every two seconds, and when this process dies, that is
     /// noticed when its sessions expire.
     ///
@@ -110,6 +112,10 @@ impl PostgresWorld {
         let (place, timeout) = (place.into(), options.timeout);
         let store = Store { pool, owner, sql, place, handle: handle.clone(), timeout };
         up_to_date(&store, &options.schema, options.migrate).await?;
+        let lifeline = match &connector {
+            Some(connector) => Store { pool: connector.pool(1)?, owner: Owner::World, ..store.clone() },
+            None => store.clone(),
+        };
         let time = match options.clock.filter(|clock| clock.is_virtual()) {
             Some(clock) => Time::Virtual(clock),
             None => Time::Database(SharedClock(Arc::new(DatabaseClock::new(handle)))),
@@ -123,14 +129,14 @@ impl PostgresWorld {
         let told = Told { bell, waiters: Arc::new(Waiters::default()), hosts: Arc::new(Hosts::default()) };
         let side = connector.map(|connector| {
             let origin = u64::from(std::process::id()) << 32 | u64::from(origin());
-            Side::start(connector, store.clone(), told.clone(), origin, time.clone())
+            Side::start(connector, store.clone(), lifeline.clone(), told.clone(), origin, time.clone())
         });
         if side.is_none() && !time.is_virtual() {
             home.handle().spawn(poll(store.clone(), told.clone()));
         }
         let rows = store.call(&store.sql.identity, &[]).await?;
         let identity = rows.first().map_or_else(String::new, |row| row.get(0));
-        Ok(Self { store, side, told, time, clock, identity, home })
+        Ok(Self { store, lifeline, side, told, time, clock, identity, home })
     }
 
     fn tell(&self, news: News) {
@@ -168,8 +174,10 @@ fn origin() -> u32 {
 impl Drop for PostgresWorld {
     fn drop(&mut self) {
         let last = self.side.as_ref().and_then(Side::close);
-        if self.store.owner == Owner::World {
-            self.store.pool.close();
+        for store in [&self.store, &self.lifeline] {
+            if store.owner == Owner::World {
+                store.pool.close();
+            }
         }
         self.home.end_after(last);
     }
@@ -255,7 +263,7 @@ impl World for PostgresWorld {
 
     async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
         let _busy = self.clock.busy();
-        session::beat(&self.store, &self.time, session, report).await
+        session::beat(&self.lifeline, &self.time, session, report).await
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
@@ -275,7 +283,7 @@ impl World for PostgresWorld {
 
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
         let _busy = self.clock.busy();
-        let taken = session::takeover(&self.store, &self.time, session).await?;
+        let taken = session::takeover(&self.lifeline, &self.time, session).await?;
         if let Some(side) = &self.side {
             side.looked();
         }

@@ -125,6 +125,27 @@ async fn a_pool_without_a_free_connection_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_pool_costs_no_session() {
+    let place = Place::new(TestClock::new());
+    let world =
+        PostgresWorld::open(&format!("{}&pool=1", place.url()), PostgresOptions::new()).await.unwrap();
+    join(&world, SESSION, LONG).await;
+    let other = place.connect().await;
+    other.batch_execute(&format!("BEGIN; LOCK TABLE {}.tags", place.schema)).await.unwrap();
+    let mut tagged = new_start(RUN);
+    tagged.tags.insert("color".into(), "red".into());
+    let blocked = world.start(vec![tagged]);
+    let report = outlast_core::Report::default();
+    let (started, ()) = tokio::join!(blocked, async {
+        let beat = tokio::time::timeout(Duration::from_secs(10), world.beat(SESSION, &report)).await;
+        // Or the other would wait for as long as a statement may take.
+        other.batch_execute("ROLLBACK").await.unwrap();
+        beat.expect("a beat waits for nobody").unwrap();
+    });
+    started.unwrap().remove(0).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pooler_in_transaction_mode_is_refused_with_the_remedy() {
     let server = throwaway::Postgres::builder().quick().start().unwrap();
     let bouncer = match throwaway::pgbouncer(&server.url()) {
