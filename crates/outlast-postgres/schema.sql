@@ -714,7 +714,7 @@ CREATE OR REPLACE FUNCTION outlast.hint()
  RETURNS void
  LANGUAGE sql
 AS $function$
-    SELECT pg_notify('outlast_ed9eccfde4b4dcc7', '0 w')
+    SELECT pg_notify('outlast_7f3066e4dd423b17', '0 w')
 $function$
 
 CREATE OR REPLACE FUNCTION outlast."join"(at_ bigint, id_ text, host_ text, pid_ bigint, build_ text, code_ text, queues_ text, served_ text[], time_ bigint, has_lock_ boolean, workflows_ text[], versions_ bigint[], OUT moment bigint, OUT rings boolean)
@@ -1242,7 +1242,7 @@ END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.takeover(at_ bigint, id_ text, patience_ bigint, poison_ integer, message_ text, mark_build_ text, mark_crashes_ text)
- RETURNS TABLE(runs bigint, ended bigint, moment bigint)
+ RETURNS TABLE(runs bigint, ended bigint, moment bigint, suspects bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -1257,9 +1257,10 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    runs := 0; ended := 0; moment := now_;
+    runs := 0; ended := 0; moment := now_; suspects := 0;
     FOR other_ IN SELECT s.* FROM "outlast".sessions s WHERE s.id <> id_ ORDER BY s.id LOOP
-        is_free_ := other_.has_lock AND pg_try_advisory_xact_lock("outlast".lock_key(other_.id));
+        -- Shared: others who look at the same time must not take this for a sign of life.
+        is_free_ := other_.has_lock AND pg_try_advisory_xact_lock_shared("outlast".lock_key(other_.id));
         is_late_ := other_.expires_at <= now_;
         IF at_ IS NULL AND other_.boot <> boot_ THEN
             is_free_ := false;
@@ -1268,9 +1269,11 @@ BEGIN
         IF is_free_ AND NOT is_late_ AND patience_ > 0 THEN
             IF other_.suspect_since IS NULL THEN
                 UPDATE "outlast".sessions s SET suspect_since = now_ WHERE s.id = other_.id AND s.suspect_since IS NULL;
+            END IF;
+            IF other_.suspect_since IS NULL OR other_.suspect_since > now_ - patience_ THEN
+                suspects := suspects + 1;
                 CONTINUE;
             END IF;
-            CONTINUE WHEN other_.suspect_since > now_ - patience_;
         ELSIF NOT is_free_ AND NOT is_late_ THEN
             IF other_.suspect_since IS NOT NULL THEN
                 UPDATE "outlast".sessions s SET suspect_since = NULL WHERE s.id = other_.id;

@@ -17,6 +17,7 @@
 mod world;
 
 mod options;
+mod passfile;
 mod url;
 
 mod beyond;
@@ -36,12 +37,16 @@ mod list;
 mod page;
 mod skew;
 
+mod poll;
 mod side;
 mod told;
+mod voice;
+mod watch;
 
 mod clock;
 mod connect;
 mod error;
+mod greet;
 mod home;
 mod message;
 mod migrate;
@@ -50,6 +55,7 @@ mod sql;
 mod store;
 mod text;
 mod tls;
+mod tuned;
 
 pub use migrate::migrate;
 pub use options::{Migrate, PostgresOptions};

@@ -6,8 +6,9 @@ use deadpool_postgres::Object;
 use outlast_core::WorldError;
 use tokio_postgres::error::SqlState;
 
-use crate::connect::{Connector, greet};
+use crate::connect::Connector;
 use crate::error::of_postgres;
+use crate::greet::{Owner, greet};
 use crate::home::Home;
 use crate::options::{Migrate, PostgresOptions};
 use crate::sql::{Sql, channel, quoted};
@@ -90,9 +91,10 @@ pub async fn migrate(url: &str) -> Result<(), WorldError> {
     let home = Home::start()?;
     let handle = home.handle().clone();
     let pool = Connector::new(&address, handle.clone(), options.timeout)?.pool(1)?;
-    greet(&pool, &address.place, &handle).await?;
+    greet(&pool, Owner::World, &address.place, &handle).await?;
     let sql = Arc::new(Sql::of(&options.schema));
-    let store = Store { pool, sql, place: address.place.into(), handle, timeout: options.timeout };
+    let (owner, place, timeout) = (Owner::World, address.place.into(), options.timeout);
+    let store = Store { pool, owner, sql, place, handle, timeout };
     up_to_date(&store, &options.schema, Migrate::Auto).await
 }
 
@@ -101,10 +103,10 @@ pub(crate) async fn up_to_date(store: &Store, schema: &str, migrate: Migrate) ->
     check_name(schema)?;
     let version = version(store).await?;
     match judge(version, &store.place)? {
-        Judged::Right => Ok(()),
+        Judged::Right => check_rights(store, schema).await,
         Judged::Old if migrate == Migrate::Off => Err(WorldError::Conflict(format!(
-            "the schema at `{}` has version {version}, this build needs {}; migrate it, \
-             or leave out `migrate=off`",
+            "the schema at `{}` has version {version}, this build needs {}; migrate it \
+             (`outlast_postgres::migrate(url)`), or leave out `migrate=off`",
             store.place,
             MIGRATIONS.len()
         ))),
@@ -155,8 +157,33 @@ async fn version(store: &Store) -> Result<usize, WorldError> {
         {
             Ok(0)
         }
+        Err(Failed::Refused(error)) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+            Err(no_rights(store, error.as_db_error().map_or("", |error| error.message())))
+        }
         Err(failed) => Err(refused(store, &failed)),
     }
+}
+
+/// Whether this user may do with the tables what a world does.
+async fn check_rights(store: &Store, schema: &str) -> Result<(), WorldError> {
+    let read = store
+        .with_connection(async |connection: &Object| {
+            connection.query_opt(include_str!("../sql/missing_right.sql"), &[&schema]).await
+        })
+        .await;
+    match read.map_err(|failed| refused(store, &failed))? {
+        None => Ok(()),
+        Some(row) => Err(no_rights(store, &format!("table `{}`", row.get::<_, String>(0)))),
+    }
+}
+
+fn no_rights(store: &Store, why: &str) -> WorldError {
+    let schema = &store.sql.schema;
+    WorldError::Invalid(format!(
+        "this user may not use the schema at `{}` ({why}); run as its owner: GRANT USAGE ON SCHEMA {schema} TO …; \
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO …",
+        store.place
+    ))
 }
 
 /// Applies what is missing: one batch, which checks under the lock what that is.
@@ -209,8 +236,8 @@ fn refused(store: &Store, failed: &Failed) -> WorldError {
     match failed {
         Failed::Refused(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             WorldError::Invalid(format!(
-                "this user may not make or change the schema at `{}` ({}); let it, or migrate as another user \
-                 and write `migrate=off`",
+                "this user may not make or change the schema at `{}` ({}); GRANT CREATE ON DATABASE to it, or \
+                 migrate as another user and write `migrate=off` in the URL of this one",
                 store.place,
                 error.as_db_error().map_or("", |error| error.message())
             ))

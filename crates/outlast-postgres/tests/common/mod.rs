@@ -21,7 +21,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(3_600);
 
 /// A schema of its own on a server.
 pub(crate) struct Place {
-    server: String,
+    pub(crate) server: String,
     pub(crate) schema: String,
     pub(crate) clock: TestClock,
 }
@@ -99,7 +99,11 @@ pub(crate) async fn start(world: &PostgresWorld, run: RunId) {
 }
 
 pub(crate) async fn try_claim(world: &PostgresWorld, session: SessionId) -> Result<Vec<Claimed>, WorldError> {
-    let request = ClaimRequest {
+    Ok(world.claim(session, request()).await?.claimed)
+}
+
+pub(crate) fn request() -> ClaimRequest {
+    ClaimRequest {
         limit: 10,
         code: code(),
         queues: default_queues(),
@@ -108,8 +112,12 @@ pub(crate) async fn try_claim(world: &PostgresWorld, session: SessionId) -> Resu
         suspect: true,
         ends_overdue_from: Timestamp::NEVER,
         known: Arc::new(|_, _| false),
-    };
-    Ok(world.claim(session, request).await?.claimed)
+    }
+}
+
+/// The last event of a run that has done its work.
+pub(crate) fn completed() -> Event {
+    Event::RunCompleted { output: Payload::null() }
 }
 
 pub(crate) async fn claim(world: &PostgresWorld, session: SessionId) -> Vec<Claimed> {

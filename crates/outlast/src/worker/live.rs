@@ -313,12 +313,7 @@ impl<'a> Live<'a> {
         let events = turn.fired_until.map(|_| turn.events.clone()).unwrap_or_default();
         let at = turn.at;
         let on_retry = self.task.session.settings.on_retry.clone();
-        let notices = if on_retry.is_some() {
-            let asker = self.machine.asker().map_or(self.task.run, |(run, _)| run);
-            RetryNotice::all_of(&turn, asker)
-        } else {
-            Vec::new()
-        };
+        let notices = if on_retry.is_some() { self.notices(&turn) } else { Vec::new() };
         let dropped: Vec<_> = turn.events.iter().filter_map(dropped_step).collect();
         let commit = self.task.session.committer.commit(turn);
         match self.meanwhile(commit).await {
@@ -339,6 +334,12 @@ impl<'a> Live<'a> {
             self.attempts.tell_all_to_stop();
         }
         self.follow(then).await
+    }
+
+    /// What `on_retry` is told of a turn: a queued step works for the run that asked for it.
+    fn notices(&self, turn: &Turn) -> Vec<RetryNotice> {
+        let asker = self.machine.asker().map_or(self.task.run, |(run, _)| run);
+        RetryNotice::all_of(turn, asker)
     }
 
     fn draft(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Draft, Stuck> {
