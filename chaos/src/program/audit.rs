@@ -104,7 +104,9 @@ pub(crate) fn check_robbed(diary: &[Diary], session: Duration, checks: &mut Chec
         let Diary::Lost { life, at } = note else { continue };
         let is_excused = diary.iter().any(|other| match other {
             Diary::Frozen { life: frozen, .. } => frozen == life,
-            Diary::Restarted { from, until, .. } => until.since(*from) > session / 2 && from < at,
+            Diary::Restarted { from, until, .. } => {
+                until.since(*from) > session / 2 && from < at && *at < until.plus(session)
+            }
             _ => false,
         });
         checks.that(is_excused, || format!("life {life} was robbed of its session at {at}"))?;
@@ -326,5 +328,7 @@ mod tests {
         assert!(!robbed(&[lost.clone(), frozen(2)]));
         assert!(robbed(&[lost.clone(), restarted(5)]), "it was back soon enough");
         assert!(!robbed(&[lost, restarted(8)]));
+        let later = Diary::Lost { life: 2, at: at(15) };
+        assert!(robbed(&[later, restarted(8)]), "it was back for long");
     }
 }
