@@ -2,6 +2,7 @@
 
 mod cli;
 
+mod cut;
 mod kills;
 mod power;
 mod soak;
@@ -19,6 +20,7 @@ mod picture;
 mod notebook;
 mod place;
 mod report;
+mod server;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -30,6 +32,7 @@ type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 pub(crate) fn main() -> ExitCode {
     let done = match cli::parse() {
         cli::Order::Kills(plan) => block_on(kills::run(&plan)),
+        cli::Order::Cut(plan) => block_on(cut::run(&plan)),
         cli::Order::Power(plan) => block_on(power::run(&plan)),
         cli::Order::Soak(plan) => block_on(soak::run(&plan)),
         cli::Order::Worker(orders) => block_on(life::live(&orders)),

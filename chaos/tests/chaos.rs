@@ -25,6 +25,25 @@ fn after_20_kills_every_run_has_ended_and_every_effect_has_happened_once() {
 }
 
 #[test]
+fn after_10_kills_and_2_restarts_of_postgres_every_effect_has_happened_once() {
+    let table = succeed(&["--world", "postgres", "--kills", "10", "--restarts", "2"]);
+    assert!(table.contains("every effect happened once") && table.contains("10 ("), "{table}");
+    assert!(table.contains("1 fast") && table.contains("1 crash"), "{table}");
+}
+
+#[test]
+fn a_call_whose_connection_is_cut_is_repeated_and_has_happened_once() {
+    let table = succeed(&["--cut", "--offsets", "8"]);
+    assert!(table.contains("nothing was lost, nothing doubled"), "{table}");
+    for exchange in ["start ", "send ", "claim ", "beat ", "commit of a step "] {
+        let row = table.lines().find(|line| line.trim_start().starts_with(exchange));
+        let cuts: u32 = row.unwrap().split_whitespace().find_map(|word| word.parse().ok()).unwrap();
+        assert!(cuts >= 24, "{exchange}: {table}");
+    }
+    assert!(table.contains("runs found by `held`"), "{table}");
+}
+
+#[test]
 fn after_a_power_cut_all_that_was_acknowledged_is_there_and_is_finished() {
     let table = succeed(&["--power", "--cuts", "4"]);
     assert!(table.contains("nothing acknowledged was lost") && table.contains("4 cuts"), "{table}");
@@ -51,9 +70,10 @@ fn a_short_soak_ends_by_itself_and_all_its_runs_have_ended() {
 
 #[test]
 fn what_makes_no_sense_ends_with_code_2() {
-    for (arguments, said) in
-        [(["--world", "oracle"], "[possible values: sqlite]"), (["--kills", "0"], "0 is not in 1..=100000")]
-    {
+    for (arguments, said) in [
+        (["--world", "oracle"], "[possible values: sqlite, postgres]"),
+        (["--kills", "0"], "0 is not in 1..=100000"),
+    ] {
         let answer = chaos(&arguments);
         let error = String::from_utf8_lossy(&answer.stderr).into_owned();
         assert_eq!(answer.status.code(), Some(2), "{error}");

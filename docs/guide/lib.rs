@@ -32,6 +32,7 @@ pages! {
     Testing = "testing.md",
     Sqlite = "sqlite.md",
     RetentionAndBackup = "retention-and-backup.md",
+    Postgres = "postgres.md",
 }
 
 #[cfg(test)]

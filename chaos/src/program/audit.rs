@@ -1,6 +1,7 @@
 //! The audit: whether what the database says, what the bank did and what everyone was told agree.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use outlast::core::Event;
 use outlast::{Client, Status};
@@ -8,7 +9,7 @@ use outlast::{Client, Status};
 use super::Result;
 use super::bank::{Entry, Leg};
 use super::picture::{Announced, Picture, Pictured};
-use super::place::{Ack, AttemptNote, Diary, Place};
+use super::place::{Ack, AttemptNote, Diary, Place, WorldKind};
 use super::report::Checks;
 use super::transfer::{Slip, Transfer};
 
@@ -39,13 +40,13 @@ impl Gone {
         for note in diary {
             match note {
                 Diary::Killed { life } => *gone.times.entry(*life).or_default() += 1,
-                Diary::Lost { life } => {
+                Diary::Lost { life, .. } => {
                     *gone.times.entry(*life).or_default() += 1;
                     gone.lost.insert(*life);
                 }
                 // Killed before it noticed, perhaps.
                 Diary::Frozen { life, .. } => drop(gone.lost.insert(*life)),
-                Diary::Born { .. } | Diary::Took { .. } => {}
+                Diary::Born { .. } | Diary::Took { .. } | Diary::Restarted { .. } => {}
             }
         }
         gone
@@ -60,11 +61,55 @@ impl Gone {
     }
 }
 
-/// SQLite's own check of the file.
-pub(crate) fn check_file(place: &Place, checks: &mut Checks) -> Result<()> {
+/// The database's own check of its files.
+pub(crate) async fn check_database(place: &Place, checks: &mut Checks) -> Result<()> {
+    if place.world() == WorldKind::Postgres {
+        return check_server(&place.url(), checks).await;
+    }
     let connection = rusqlite::Connection::open(place.database())?;
     let answer: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
     checks.that(answer == "ok", || format!("SQLite says: {answer}"))
+}
+
+/// Every index agrees with its table, and every table with itself.
+async fn check_server(url: &str, checks: &mut Checks) -> Result<()> {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
+    let driver = tokio::spawn(connection);
+    client.batch_execute("CREATE EXTENSION IF NOT EXISTS amcheck").await?;
+    let relations = "SELECT c.oid::regclass::text, c.relkind = 'i' FROM pg_class c \
+                     JOIN pg_namespace n ON n.oid = c.relnamespace \
+                     WHERE n.nspname = 'outlast' AND c.relkind IN ('i', 'r')";
+    for row in client.query(relations, &[]).await? {
+        let (name, is_index): (String, bool) = (row.get(0), row.get(1));
+        let problem = if is_index {
+            let checked = client.batch_execute(&format!("SELECT bt_index_check('{name}', true)")).await;
+            checked
+                .err()
+                .map(|error| error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string))
+        } else {
+            let corrupt = format!("SELECT msg FROM verify_heapam('{name}') LIMIT 1");
+            client.query_opt(&corrupt, &[]).await?.map(|row| row.get(0))
+        };
+        checks.that(problem.is_none(), || format!("Postgres says of {name}: {problem:?}"))?;
+    }
+    drop(client);
+    driver.await??;
+    Ok(())
+}
+
+/// Nobody was robbed: a worker that was not frozen kept its session, unless the server was away for so long
+/// that the worker had to give it up.
+pub(crate) fn check_robbed(diary: &[Diary], session: Duration, checks: &mut Checks) -> Result<()> {
+    for note in diary {
+        let Diary::Lost { life, at } = note else { continue };
+        let is_excused = diary.iter().any(|other| match other {
+            Diary::Frozen { life: frozen, .. } => frozen == life,
+            Diary::Restarted { from, until, .. } => until.since(*from) > session / 2 && from < at,
+            _ => false,
+        });
+        checks.that(is_excused, || format!("life {life} was robbed of its session at {at}"))?;
+    }
+    Ok(())
 }
 
 /// What was told or done before an instant is in the file as of that instant.
@@ -95,12 +140,13 @@ pub(crate) async fn check_end(
     gone: &Gone,
     checks: &mut Checks,
 ) -> Result<Audit> {
-    check_file(place, checks)?;
+    check_database(place, checks).await?;
     let picture = Picture::take(client, checks).await?;
     picture.check_end(checks)?;
     check_told(place, &picture, checks)?;
     let mut audit = Audit { runs: picture.runs.len(), ..Audit::default() };
-    check_attempts(&place.attempts()?, &picture, gone, checks, &mut audit)?;
+    let lag = place.world().lag();
+    check_attempts(&place.attempts()?, &picture, gone, lag, checks, &mut audit)?;
     check_money(&place.entries()?, &picture, seed, checks, &mut audit)?;
     Ok(audit)
 }
@@ -115,6 +161,7 @@ fn check_attempts(
     notes: &[AttemptNote],
     picture: &Picture,
     gone: &Gone,
+    lag: Duration,
     checks: &mut Checks,
     audit: &mut Audit,
 ) -> Result<()> {
@@ -122,7 +169,8 @@ fn check_attempts(
     let mut made: BTreeMap<(String, u32), BTreeMap<u32, usize>> = BTreeMap::new();
     for note in notes {
         let attempt = (note.key.clone(), note.attempt);
-        if announced.get(&attempt).and_then(|told| told.ended).is_some_and(|ended| note.at > ended) {
+        let ended = announced.get(&attempt).and_then(|told| told.ended);
+        if ended.is_some_and(|ended| note.at > ended.plus(lag)) {
             let slept = gone.lost.contains(&note.life);
             checks.that(slept, || format!("{note:?} was made after its outcome was recorded"))?;
             audit.late += 1;
@@ -248,19 +296,35 @@ mod tests {
             at: Timestamp::from_micros(0),
         };
         let (notes, mut audit) = (lives.iter().map(note).collect::<Vec<_>>(), Audit::default());
-        check_attempts(&notes, &picture, &Gone::of(diary), &mut Checks::default(), &mut audit)
+        let (gone, lag) = (Gone::of(diary), Duration::ZERO);
+        check_attempts(&notes, &picture, &gone, lag, &mut Checks::default(), &mut audit)
             .map(|()| audit)
             .map_err(|error| error.to_string())
     }
 
     #[test]
     fn an_attempt_is_made_again_only_when_whoever_made_it_is_gone() {
-        let (killed, lost) = (Diary::Killed { life: 1 }, Diary::Lost { life: 2 });
+        let (killed, lost) =
+            (Diary::Killed { life: 1 }, Diary::Lost { life: 2, at: Timestamp::from_micros(0) });
         assert_eq!(judge(&[1], &[]).unwrap().repeated, 0);
         assert!(judge(&[1, 2], &[]).unwrap_err().contains("made again without a reason"));
         assert!(judge(&[1, 1], &[]).is_err(), "by the same life neither");
         assert_eq!(judge(&[1, 2], std::slice::from_ref(&killed)).unwrap().repeated, 1);
         assert!(judge(&[1, 2, 3], std::slice::from_ref(&killed)).is_err());
         assert_eq!(judge(&[1, 2, 2], &[killed, lost]).unwrap().repeated, 2);
+    }
+
+    #[test]
+    fn who_was_not_frozen_keeps_its_session_though_the_server_restarts() {
+        let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
+        let lost = Diary::Lost { life: 2, at: at(10) };
+        let frozen = |life| Diary::Frozen { life, from: at(1), until: at(9) };
+        let restarted = |until| Diary::Restarted { how: "fast".into(), from: at(4), until: at(until) };
+        let robbed =
+            |diary: &[Diary]| check_robbed(diary, Duration::from_secs(6), &mut Checks::default()).is_err();
+        assert!(robbed(std::slice::from_ref(&lost)) && robbed(&[lost.clone(), frozen(1)]));
+        assert!(!robbed(&[lost.clone(), frozen(2)]));
+        assert!(robbed(&[lost.clone(), restarted(5)]), "it was back soon enough");
+        assert!(!robbed(&[lost, restarted(8)]));
     }
 }

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use super::{kills, life, power, soak};
+use super::place::WorldKind;
+use super::{cut, kills, life, power, soak};
 
 /// Breaks the engine on purpose, and checks that nothing is lost or doubled.
 #[derive(Debug, Parser)]
@@ -18,15 +20,24 @@ struct Cli {
 
 #[derive(Debug, clap::Args)]
 struct Chaos {
-    /// The world to break
+    /// The world to break; cut connections are Postgres's
     #[arg(long, value_enum, default_value = "sqlite")]
     world: WorldKind,
     /// How many workers are killed
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     kills: u32,
+    /// How often Postgres itself is restarted, half of the times by a crash [default: one for ten kills]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    restarts: Option<u32>,
     /// Cut the power instead: look at what the disk may hold at random instants under load
     #[arg(long, conflicts_with = "kills")]
     power: bool,
+    /// Cut connections to Postgres instead: after every byte of a call, in both directions
+    #[arg(long, conflicts_with_all = ["kills", "power", "restarts"])]
+    cut: bool,
+    /// At how many bytes of each exchange and direction [default: all]
+    #[arg(long, requires = "cut", value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    offsets: Option<u32>,
     /// How many power cuts of each kind
     #[arg(long, default_value_t = 50, requires = "power", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     cuts: u32,
@@ -39,13 +50,6 @@ struct Chaos {
     /// Where to put the files [default: where temporary files are]
     #[arg(long, value_name = "PATH")]
     folder: Option<PathBuf>,
-}
-
-/// The worlds that can be broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum WorldKind {
-    /// One file, several processes.
-    Sqlite,
 }
 
 #[derive(Debug, Subcommand)]
@@ -61,6 +65,7 @@ enum Part {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Order {
     Kills(kills::Plan),
+    Cut(cut::Plan),
     Power(power::Plan),
     Soak(soak::Plan),
     Worker(life::Orders),
@@ -76,13 +81,26 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(
 ) -> Result<Order, clap::Error> {
     let mut command = Cli::command().disable_help_subcommand(true);
     let cli = Cli::from_arg_matches(&command.try_get_matches_from_mut(arguments)?)?;
-    let Chaos { world: WorldKind::Sqlite, kills, power, cuts, sync, seed, folder } = cli.chaos;
+    let Chaos { world, kills, restarts, power, cut, offsets, cuts, sync, seed, folder } = cli.chaos;
+    if world == WorldKind::Sqlite && restarts.is_some() {
+        return Err(command
+            .error(ErrorKind::ArgumentConflict, "a file has no server that restarts; say --world postgres"));
+    }
+    if world == WorldKind::Postgres && power {
+        return Err(
+            command.error(ErrorKind::ArgumentConflict, "the power is cut on files only; say --world sqlite")
+        );
+    }
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     Ok(match cli.part {
         Some(Part::Worker(orders)) => Order::Worker(orders),
         Some(Part::Soak(plan)) => Order::Soak(plan),
+        None if cut => Order::Cut(cut::Plan { offsets, seed, folder }),
         None if power => Order::Power(power::Plan { cuts, seed, sync, folder }),
-        None => Order::Kills(kills::Plan { kills, seed, folder }),
+        None => {
+            let restarts = if world == WorldKind::Sqlite { 0 } else { restarts.unwrap_or(kills / 10) };
+            Order::Kills(kills::Plan { world, kills, restarts, seed, folder })
+        }
     })
 }
 
@@ -106,14 +124,37 @@ mod tests {
 
     #[test]
     fn a_seed_is_taken_as_it_is() {
-        let plan = kills::Plan { kills: 3, seed: 7, folder: Some("x".into()) };
+        let (world, folder) = (WorldKind::Sqlite, Some("x".into()));
+        let plan = kills::Plan { world, kills: 3, restarts: 0, seed: 7, folder };
         assert_eq!(order("--world sqlite --kills 3 --seed 7 --folder x"), Ok(Order::Kills(plan)));
+    }
+
+    #[test]
+    fn postgres_is_restarted_once_for_ten_kills_unless_told() {
+        let plan = |kills, restarts| {
+            Ok(Order::Kills(kills::Plan {
+                world: WorldKind::Postgres,
+                kills,
+                restarts,
+                seed: 7,
+                folder: None,
+            }))
+        };
+        assert_eq!(order("--world postgres --seed 7"), plan(200, 20));
+        assert_eq!(order("--world postgres --kills 30 --restarts 1 --seed 7"), plan(30, 1));
     }
 
     #[test]
     fn the_power_is_cut_as_often_as_told() {
         let plan = power::Plan { cuts: 9, seed: 7, sync: power::Sync::Full, folder: None };
         assert_eq!(order("--power --cuts 9 --seed 7"), Ok(Order::Power(plan)));
+    }
+
+    #[test]
+    fn connections_are_cut_at_every_byte_unless_told() {
+        let plan = |offsets| Ok(Order::Cut(cut::Plan { offsets, seed: 7, folder: None }));
+        assert_eq!(order("--cut --seed 7"), plan(None));
+        assert_eq!(order("--cut --offsets 8 --seed 7"), plan(Some(8)));
     }
 
     #[test]
@@ -124,11 +165,15 @@ mod tests {
     #[test]
     fn what_is_not_known_is_refused_with_what_is() {
         let cases = [
-            ("--world oracle", "[possible values: sqlite]"),
+            ("--world oracle", "[possible values: sqlite, postgres]"),
+            ("--restarts 3", "a file has no server that restarts; say --world postgres"),
+            ("--world postgres --power", "the power is cut on files only"),
             ("--kills 0", "0 is not in 1..=100000"),
             ("--seed many", "invalid value 'many'"),
             ("--power --kills 3", "cannot be used with"),
             ("--cuts 3", "--power"),
+            ("--offsets 3", "--cut"),
+            ("--cut --power", "cannot be used with"),
             ("soak --minutes 0", "from 0.01 to 100000"),
         ];
         for (arguments, said) in cases {

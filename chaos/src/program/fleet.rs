@@ -15,11 +15,11 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Result;
-use super::place::{Books, Diary, Place};
+use super::place::{Books, Diary, Place, WorldKind};
 
 const SIGKILL: i32 = 9;
 
-/// The workers on one file.
+/// The workers of one world.
 pub(crate) const WORKERS: usize = 3;
 
 /// How often the processes are looked at.
@@ -38,7 +38,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(40);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fate {
     end: End,
-    /// After how long it is frozen, and for how long: longer than its session.
+    /// After how long it is frozen, and for how long.
     freeze: Option<(Duration, Duration)>,
 }
 
@@ -54,11 +54,12 @@ enum End {
 impl Fate {
     const LONG: Self = Self { end: End::Never, freeze: None };
 
-    fn of(seed: u64, life: u32) -> Self {
+    /// The fate of a life; a frozen one sleeps for longer than its session.
+    fn of(seed: u64, life: u32, session: Duration) -> Self {
         let mut chance = fastrand::Rng::with_seed(seed ^ (u64::from(life) << 20));
         let mut millis = |from, to| Duration::from_millis(chance.u64(from..to));
         if life % FROZEN_EVERY == 2 {
-            let (after, time) = (millis(30, 400), millis(1_300, 2_400));
+            let (after, time) = (millis(30, 400), session + millis(300, 1_400));
             // Long enough that the one that woke does what it can.
             return Self { end: End::After(after + time + millis(200, 900)), freeze: Some((after, time)) };
         }
@@ -257,9 +258,13 @@ impl Crew {
         self.losses.lives += 1;
         let is_doomed = self.doomed_left > 0;
         self.doomed_left = self.doomed_left.saturating_sub(1);
-        let fate = if is_doomed { Fate::of(self.seed, life) } else { Fate::LONG };
+        let fate =
+            if is_doomed { Fate::of(self.seed, life, self.place.world().session()) } else { Fate::LONG };
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("worker").arg(self.place.folder()).arg(life.to_string());
+        if self.place.world() == WorldKind::Postgres {
+            command.arg("--url").arg(self.place.url());
+        }
         if let End::Point(point) = fate.end {
             command.arg("--point").arg(point.to_string());
         }
@@ -354,7 +359,8 @@ mod tests {
 
     #[test]
     fn a_seed_repeats_the_fate_of_a_life() {
-        let fates = |seed| (0..50).map(|life| Fate::of(seed, life)).collect::<Vec<_>>();
+        let fates =
+            |seed| (0..50).map(|life| Fate::of(seed, life, Duration::from_secs(1))).collect::<Vec<_>>();
         assert_eq!(fates(7), fates(7));
         assert_ne!(fates(7), fates(8));
         let frozen = fates(7).iter().filter(|fate| fate.freeze.is_some()).count();

@@ -1,5 +1,6 @@
 //! The kill loop: workers die and freeze again and again, and nothing is lost or doubled.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +11,9 @@ use outlast::{SystemClock, Timestamp};
 use super::Result;
 use super::audit::{self, Audit, Gone};
 use super::fleet::{Fleet, Losses, WORKERS};
-use super::place::{Diary, Place};
+use super::place::{Books, Diary, Place, WorldKind};
 use super::report::{Checks, Folder, print_table, seconds};
+use super::server::Server;
 use super::teller::Teller;
 use super::transfer::pass;
 
@@ -20,42 +22,69 @@ const TICK: Duration = Duration::from_millis(5);
 
 /// How long the whole may take: so much for each kill, and so much for the rest.
 const PATIENCE_PER_KILL: Duration = Duration::from_secs(3);
+const PATIENCE_PER_RESTART: Duration = Duration::from_secs(10);
 const PATIENCE_AT_END: Duration = Duration::from_secs(90);
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
+    pub(crate) world: WorldKind,
     pub(crate) kills: u32,
+    /// How often the server is restarted, if the world has one.
+    pub(crate) restarts: u32,
     pub(crate) seed: u64,
     pub(crate) folder: Option<PathBuf>,
 }
 
 /// Runs the loop, checks everything, and prints a table.
 pub(crate) async fn run(plan: &Plan) -> Result<()> {
-    let Plan { kills, seed, folder } = plan;
-    eprintln!("{kills} kills of {WORKERS} workers on one SQLite file, seed {seed}");
-    let folder = Folder::new(folder.as_deref())?;
-    let done = Loop::play(folder.place(), *kills, *seed).await;
-    let repeat = format!("cargo xtask chaos --world sqlite --kills {kills} --seed {seed}");
-    folder.close(done, &repeat)
+    let Plan { world, kills, restarts, seed, folder } = plan;
+    let (what, repeat) = match world {
+        WorldKind::Sqlite => ("one SQLite file".to_owned(), format!("--world sqlite --kills {kills}")),
+        WorldKind::Postgres => (
+            format!("one Postgres, which is restarted {restarts} times"),
+            format!("--world postgres --kills {kills} --restarts {restarts}"),
+        ),
+    };
+    eprintln!("{kills} kills of {WORKERS} workers on {what}, seed {seed}");
+    let above = folder.as_deref();
+    let folder = Folder::new(above)?;
+    let mut server = match world {
+        WorldKind::Sqlite => None,
+        WorldKind::Postgres => Some(Server::start(above, *kills, *restarts, *seed)?),
+    };
+    let place = server.as_ref().map_or(folder.place(), |server| server.place(folder.path()));
+    let done = Loop::play(place, server.as_mut(), plan).await;
+    if done.is_err()
+        && let Some(server) = server
+    {
+        server.save(folder.path());
+    }
+    folder.close(done, &format!("cargo xtask chaos {repeat} --seed {seed}"))
 }
 
-struct Loop {
+struct Loop<'a> {
     place: Place,
+    books: Arc<Books>,
     teller: Teller,
     fleet: Fleet,
+    server: Option<&'a mut Server>,
     began: Timestamp,
     until: Timestamp,
 }
 
-impl Loop {
-    async fn play(place: Place, kills: u32, seed: u64) -> Result<()> {
+impl<'a> Loop<'a> {
+    async fn play(place: Place, server: Option<&'a mut Server>, plan: &Plan) -> Result<()> {
+        let Plan { kills, restarts, seed, .. } = *plan;
         let books = Arc::new(place.open(|_| None)?);
-        let teller = Teller::new(outlast::open(&place.url()).await?, books.clone(), seed);
-        let fleet = Fleet::start(&place, books, seed, kills)?;
+        let mut teller = Teller::new(outlast::open(&place.url()).await?, books.clone(), seed);
+        if restarts > 0 {
+            teller = teller.patient();
+        }
+        let fleet = Fleet::start(&place, books.clone(), seed, kills)?;
         let began = SystemClock.now();
-        let until = began.plus(PATIENCE_PER_KILL * kills + PATIENCE_AT_END);
-        let mut this = Self { place, teller, fleet, began, until };
+        let patience = PATIENCE_PER_KILL * kills + PATIENCE_PER_RESTART * restarts + PATIENCE_AT_END;
+        let mut this = Self { place, books, teller, fleet, server, began, until: began.plus(patience) };
         this.storm(kills).await?;
         this.calm().await?;
         this.settle(seed).await
@@ -66,7 +95,10 @@ impl Loop {
         let mut told = 0;
         loop {
             let losses = self.fleet.losses()?;
-            if losses.is_calm {
+            if let Some(server) = &mut self.server {
+                server.tick(losses.kills, &self.books)?;
+            }
+            if losses.is_calm && self.server.as_ref().is_none_or(|server| server.is_calm()) {
                 return Ok(());
             }
             let open = self.teller.work().await?;
@@ -124,6 +156,9 @@ impl Loop {
         let diary = self.place.diary()?;
         let mut checks = Checks::default();
         let gone = Gone::of(&diary);
+        if self.place.world() == WorldKind::Postgres {
+            audit::check_robbed(&diary, self.place.world().session(), &mut checks)?;
+        }
         let audit = audit::check_end(&self.place, self.teller.client(), seed, &gone, &mut checks).await?;
         print(&losses, &diary, &self.teller, &audit, time, checks);
         Ok(())
@@ -134,28 +169,46 @@ fn print(losses: &Losses, diary: &[Diary], teller: &Teller, audit: &Audit, time:
     let lost = diary.iter().filter(|note| matches!(note, Diary::Lost { .. })).count();
     let took = diary.iter().map(|note| if let Diary::Took { runs, .. } = note { *runs } else { 0 });
     let from_outside = losses.kills - losses.at_points;
-    print_table(
-        "kill loop: all runs ended, every effect happened once",
-        &[
-            ("runs", format!("{} ({} transfers)", audit.runs, teller.transfers())),
-            (
-                "kills",
-                format!(
-                    "{} ({} at a commit point, {from_outside} at an instant)",
-                    losses.kills, losses.at_points
-                ),
+    let mut rows = vec![
+        ("runs", format!("{} ({} transfers)", audit.runs, teller.transfers())),
+        (
+            "kills",
+            format!(
+                "{} ({} at a commit point, {from_outside} at an instant)",
+                losses.kills, losses.at_points
             ),
-            ("stops", format!("{} (frozen for longer than the session)", losses.stops)),
-            ("sessions lost alive", lost.to_string()),
-            ("runs taken over", format!("{} or more", took.sum::<u64>())),
-            ("runs stuck as poison", format!("{} (resumed)", teller.resumed.len())),
-            (
-                "attempts",
-                format!("{} ({} made again, {} of them late)", audit.attempts, audit.repeated, audit.late),
-            ),
-            ("bank entries", audit.entries.to_string()),
-            ("checks", checks.made.to_string()),
-            ("wall time", seconds(time)),
-        ],
-    );
+        ),
+        ("stops", format!("{} (frozen for longer than the session)", losses.stops)),
+        ("sessions lost alive", lost.to_string()),
+        ("runs taken over", format!("{} or more", took.sum::<u64>())),
+        ("runs stuck as poison", format!("{} (resumed)", teller.resumed.len())),
+        (
+            "attempts",
+            format!("{} ({} made again, {} of them late)", audit.attempts, audit.repeated, audit.late),
+        ),
+        ("bank entries", audit.entries.to_string()),
+        ("checks", checks.made.to_string()),
+        ("wall time", seconds(time)),
+    ];
+    if let Some(restarts) = restarts(diary) {
+        rows.insert(
+            3,
+            ("restarts", format!("{restarts}; {} calls of the client unanswered", teller.unanswered)),
+        );
+    }
+    print_table("kill loop: all runs ended, every effect happened once", &rows);
+}
+
+/// How often the server went away, how, and for how long.
+fn restarts(diary: &[Diary]) -> Option<String> {
+    let mut kinds = BTreeMap::<&str, u32>::new();
+    let mut longest = Duration::ZERO;
+    for note in diary {
+        if let Diary::Restarted { how, from, until } = note {
+            *kinds.entry(how).or_default() += 1;
+            longest = longest.max(until.since(*from));
+        }
+    }
+    let kinds: Vec<_> = kinds.iter().map(|(how, count)| format!("{count} {how}")).collect();
+    (!kinds.is_empty()).then(|| format!("{}, the longest took {}", kinds.join(", "), seconds(longest)))
 }

@@ -1,7 +1,8 @@
-//! A folder with one database, the bank's file and the notes of all who used them.
+//! A folder with the bank's file and the notes of all who used one world, which is a file in it or elsewhere.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use outlast::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,10 +10,41 @@ use serde::{Deserialize, Serialize};
 use super::bank::{Bank, Entry};
 use super::notebook::{Mark, Notebook, read};
 
-/// The files of a folder.
+/// The files of a folder, and the world.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     folder: PathBuf,
+    /// Where the world is, if not in the folder.
+    elsewhere: Option<String>,
+}
+
+/// The worlds that can be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum WorldKind {
+    /// One file, several processes.
+    Sqlite,
+    /// A server of this program's own, which may be restarted.
+    Postgres,
+}
+
+impl WorldKind {
+    /// The session of a worker. Short, so that a frozen one is taken over soon; but a server that restarts
+    /// must be back before.
+    pub(crate) fn session(self) -> Duration {
+        match self {
+            Self::Sqlite => Duration::from_secs(1),
+            Self::Postgres => Duration::from_secs(6),
+        }
+    }
+
+    /// How far a turn's time may be behind the machine's: a worker knows the clock of a server from its answers,
+    /// and those take their time.
+    pub(crate) fn lag(self) -> Duration {
+        match self {
+            Self::Sqlite => Duration::ZERO,
+            Self::Postgres => Duration::from_millis(250),
+        }
+    }
 }
 
 /// The files that are appended to, besides the database.
@@ -67,6 +99,13 @@ pub(crate) enum Diary {
     /// Its session was lost, and it opened another one.
     Lost {
         life: u32,
+        at: Timestamp,
+    },
+    /// The server did not answer in between.
+    Restarted {
+        how: String,
+        from: Timestamp,
+        until: Timestamp,
     },
     /// It took over this many runs of others.
     Took {
@@ -76,18 +115,30 @@ pub(crate) enum Diary {
 }
 
 impl Place {
-    /// The folder, which is there.
+    /// The folder, which is there, with the world in it.
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { folder: folder.into() }
+        Self { folder: folder.into(), elsewhere: None }
+    }
+
+    /// The folder, which is there, with the world at this URL.
+    pub(crate) fn with_world(folder: &Path, url: impl Into<String>) -> Self {
+        Self { folder: folder.into(), elsewhere: Some(url.into()) }
+    }
+
+    pub(crate) fn world(&self) -> WorldKind {
+        if self.elsewhere.is_some() { WorldKind::Postgres } else { WorldKind::Sqlite }
     }
 
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The URL of the world in it.
+    /// The URL of the world.
     pub(crate) fn url(&self) -> String {
-        format!("sqlite:{}", self.database().display())
+        match &self.elsewhere {
+            Some(url) => url.clone(),
+            None => format!("sqlite:{}", self.database().display()),
+        }
     }
 
     pub(crate) fn database(&self) -> PathBuf {

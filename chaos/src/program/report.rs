@@ -42,6 +42,10 @@ impl Folder {
         Ok(Self { folder })
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub(crate) fn place(&self) -> Place {
         Place::new(self.folder.path())
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use outlast::{Client, Order, RunId, RunQuery, RunView, Status, StuckReason, Wait, World};
+use outlast::{Client, Error, ErrorKind, Order, RunId, RunQuery, RunView, Status, StuckReason, Wait, World};
 
 use super::Result;
 use super::place::{Ack, Books};
@@ -28,10 +28,22 @@ pub(crate) struct Teller {
     /// The number of the next transfer.
     next: u64,
     starts: u64,
+    /// What it could not start, since the world did not answer.
+    left: Option<Job>,
     /// The keys of runs that it started and that have not ended.
     open: BTreeSet<String>,
+    /// How often the world did not answer, and whether it may.
+    pub(crate) unanswered: u64,
+    may_be_away: bool,
     /// The runs that were stuck because their workers were killed too often, and were resumed.
     pub(crate) resumed: BTreeSet<RunId>,
+}
+
+/// Something to start.
+#[derive(Clone, Debug)]
+enum Job {
+    Alone(Transfer),
+    Together(Vec<Transfer>),
 }
 
 impl Teller {
@@ -45,9 +57,18 @@ impl Teller {
             chance,
             next: 0,
             starts: 0,
+            left: None,
             open: BTreeSet::new(),
+            unanswered: 0,
+            may_be_away: false,
             resumed: BTreeSet::new(),
         }
+    }
+
+    /// The same, for a world that is away from time to time: what it did not answer is tried again later.
+    pub(crate) fn patient(mut self) -> Self {
+        self.may_be_away = true;
+        self
     }
 
     /// How many transfers were started, in batches and alone.
@@ -63,14 +84,17 @@ impl Teller {
     pub(crate) async fn work(&mut self) -> Result<usize> {
         let open = self.serve().await?;
         for _ in 0..OPEN_RUNS_MAX.saturating_sub(open).min(STARTS_PER_TICK) {
-            self.start().await?;
+            if !self.start().await? {
+                break;
+            }
         }
         Ok(open)
     }
 
-    /// Answers whom it can. Tells how many are open.
+    /// Answers whom it can. Tells how many are open, for all it knows.
     pub(crate) async fn serve(&mut self) -> Result<usize> {
-        let views = self.open_runs().await?;
+        let views = self.look().await;
+        let Some(views) = self.heard(views)? else { return Ok(OPEN_RUNS_MAX) };
         for view in &views {
             self.look_at(view).await?;
         }
@@ -85,29 +109,72 @@ impl Teller {
 
     /// All runs that have not ended.
     pub(crate) async fn open_runs(&self) -> Result<Vec<RunView>> {
+        Ok(self.look().await?)
+    }
+
+    async fn look(&self) -> Result<Vec<RunView>, Error> {
         let statuses = Status::ALL.into_iter().filter(|status| !status.is_final()).collect();
         let query = RunQuery { statuses, order: Order::OldestFirst, ..RunQuery::default() };
         Ok(self.client.runs(query).await?.runs)
     }
 
-    async fn start(&mut self) -> Result<()> {
-        self.starts += 1;
-        if self.starts.is_multiple_of(BATCH_EVERY) {
-            let orders: Vec<_> = (0..BATCH_SIZE).map(|_| self.number()).collect();
-            let key = format!("batch-{}", orders[0].id);
-            self.client.start(batch, &orders).key(&key).await?;
-            return self.note_start(key);
+    /// An answer, or nothing if the world was away and may be.
+    fn heard<T>(&mut self, answer: Result<T, Error>) -> Result<Option<T>> {
+        match answer {
+            Err(error) if self.may_be_away && error.kind() == ErrorKind::Unavailable => {
+                self.unanswered += 1;
+                Ok(None)
+            }
+            answer => Ok(Some(answer?)),
         }
-        let order = self.number();
-        let run = self.client.start(transfer, &order).key(order.key()).await?;
-        self.note_start(order.key())?;
-        if order.manner == Manner::Approved && order.id.is_multiple_of(3) {
+    }
+
+    /// Starts the next; again, with the same key, until the world has answered. Tells whether it has.
+    async fn start(&mut self) -> Result<bool> {
+        let job = match self.left.take() {
+            Some(job) => job,
+            None => self.next_job(),
+        };
+        let started = match &job {
+            Job::Together(orders) => {
+                let key = format!("batch-{}", orders[0].id);
+                self.client.start(batch, orders).key(&key).await.map(|_| (key, None))
+            }
+            Job::Alone(order) => {
+                let run = self.client.start(transfer, order).key(order.key()).await;
+                run.map(|run| (order.key(), Some((run, order))))
+            }
+        };
+        let Some((key, alone)) = self.heard(started)? else {
+            self.left = Some(job);
+            return Ok(false);
+        };
+        self.note_start(key)?;
+        if let Some((run, order)) = alone
+            && order.manner == Manner::Approved
+            && order.id.is_multiple_of(3)
+        {
             // Before anyone waits for it, most of the time; a refused debit may have ended it already.
             match run.send(APPROVAL, &true).await {
-                Ok(()) => self.books.acks.note(&Ack::Sent(order.key()))?,
                 Err(error) if error.is_conflict() => {}
-                Err(error) => return Err(error.into()),
+                sent => self.note_sent(sent, order.key())?,
             }
+        }
+        Ok(true)
+    }
+
+    fn next_job(&mut self) -> Job {
+        self.starts += 1;
+        if self.starts.is_multiple_of(BATCH_EVERY) {
+            return Job::Together((0..BATCH_SIZE).map(|_| self.number()).collect());
+        }
+        Job::Alone(self.number())
+    }
+
+    /// Notes that a message was sent. When nobody answered, the next look tells whether it was.
+    fn note_sent(&mut self, sent: Result<(), Error>, key: String) -> Result<()> {
+        if self.heard(sent)?.is_some() {
+            self.books.acks.note(&Ack::Sent(key))?;
         }
         Ok(())
     }
@@ -139,12 +206,12 @@ impl Teller {
             return Ok(());
         }
         let order = Transfer::numbered(self.seed, id);
-        match order.manner {
-            Manner::Approved => self.client.send(view.id, APPROVAL, &true).await?,
-            Manner::Refused => self.client.send(view.id, APPROVAL, &false).await?,
-            Manner::Cancelled => drop(self.client.cancel(view.id, "changed my mind").await?),
+        let sent = match order.manner {
+            Manner::Approved => self.client.send(view.id, APPROVAL, &true).await,
+            Manner::Refused => self.client.send(view.id, APPROVAL, &false).await,
+            Manner::Cancelled => self.client.cancel(view.id, "changed my mind").await.map(drop),
             other => return Err(format!("transfer {id} waits to be approved, but is {other:?}").into()),
-        }
-        Ok(self.books.acks.note(&Ack::Sent(order.key()))?)
+        };
+        self.note_sent(sent, order.key())
     }
 }

@@ -15,9 +15,6 @@ use super::place::{AttemptNote, Books};
 /// The hook at which a transfer is approved.
 pub(crate) const APPROVAL: &str = "approval";
 
-/// The session of a worker: short, so that a frozen one is taken over soon.
-const SESSION: Duration = Duration::from_secs(1);
-
 /// The runs that a worker holds at the same time: few, so that all get some.
 const LIVE_RUNS: usize = 16;
 
@@ -183,11 +180,11 @@ impl Branch {
 }
 
 /// A worker of the workload, to be started.
-pub(crate) fn worker(world: Arc<dyn World>, branch: Branch) -> WorkerBuilder<Branch> {
+pub(crate) fn worker(world: Arc<dyn World>, branch: Branch, session: Duration) -> WorkerBuilder<Branch> {
     Worker::builder(world)
         .state(branch)
         .register((transfer, batch, debit, credit, refund, notice))
-        .session_time(SESSION)
+        .session_time(session)
         .live_runs(LIVE_RUNS)
 }
 

@@ -5,4 +5,4 @@ SELECT runs.id, runs.workflow, runs.version, runs.key, runs.status, runs.owner, 
     runs.stuck_message, runs.stuck_build, runs.parent, runs.parent_op, runs.parent_awaits, runs.root, runs.deadline,
     ARRAY(SELECT t.name FROM {schema}.tags t WHERE t.run = runs.id ORDER BY t.name),
     ARRAY(SELECT t.value FROM {schema}.tags t WHERE t.run = runs.id ORDER BY t.name), runs.queue, runs.priority
-FROM {walk} WHERE {filters} ORDER BY {id} {order} LIMIT $1
+FROM {walk} WHERE {filters} ORDER BY {sort} LIMIT $1

@@ -8,10 +8,13 @@ use tokio_postgres::Row;
 use crate::clock::Time;
 use crate::message::{Letters, Values1, json_text};
 use crate::skew::millis_of;
-use crate::start::NewRuns;
+use crate::start::{NewRuns, STATEMENT_BYTES_MAX};
 use crate::store::{Failed, Store};
 use crate::text::stored;
 use crate::turn::Turns;
+
+/// How many turns one statement commits: it takes its columns apart for each of them.
+const FAR_TURNS_MAX: usize = 64;
 
 /// Stands in a text for a run that only the world knows.
 const MARK_RUN: RunId = RunId::from_bits(u128::MAX);
@@ -34,6 +37,18 @@ struct Children {
 }
 
 impl Children {
+    /// Adds those of another turn.
+    fn extend(&mut self, other: Self) {
+        self.new.extend(other.new);
+        self.ops.extend(other.ops);
+        self.answers.extend(other.answers);
+        self.asks.extend(other.asks);
+        self.refused.extend(other.refused);
+        self.others.extend(other.others);
+        self.taken.extend(other.taken);
+        self.foreign.extend(other.foreign);
+    }
+
     fn encode(turn: &Turn, children: &[NewChild]) -> Result<Self, WorldError> {
         let mut all = Self::default();
         for (index, child) in children.iter().enumerate() {
@@ -97,121 +112,129 @@ fn written(failure: &Failure) -> Result<String, WorldError> {
     json_text(failure)
 }
 
-/// The run that a turn starts, or nothing.
+/// The runs that turns start, column by column; nothing where a turn starts none.
 #[derive(Debug, Default)]
-struct Birth {
-    born: i64,
-    workflow: Option<String>,
-    version: Option<i64>,
-    queue: Option<String>,
-    priority: Option<i16>,
-    key: Option<String>,
-    digest: Option<String>,
-    window: Option<i64>,
-    parent: Option<String>,
-    parent_op: Option<i64>,
-    parent_awaits: Option<bool>,
-    root: Option<String>,
-    deadline: Option<i64>,
+struct Births {
+    born: Vec<i64>,
+    workflows: Vec<Option<String>>,
+    versions: Vec<Option<i64>>,
+    queues: Vec<Option<String>>,
+    priorities: Vec<Option<i16>>,
+    keys: Vec<Option<String>>,
+    digests: Vec<Option<String>>,
+    windows: Vec<Option<i64>>,
+    parents: Vec<Option<String>>,
+    parent_ops: Vec<Option<i64>>,
+    parent_awaits: Vec<Option<bool>>,
+    roots: Vec<Option<String>>,
+    deadlines: Vec<Option<i64>>,
 }
 
-impl Birth {
-    fn of(turn: &Turn) -> Self {
-        let From::Start(start) = &turn.from else { return Self::default() };
+impl Births {
+    fn add(&mut self, turn: &Turn) {
         let mut new = NewRuns::default();
-        new.add(start);
-        Self {
-            born: millis_of(turn.run),
-            workflow: new.workflows.pop(),
-            version: new.versions.pop(),
-            queue: new.queues.pop(),
-            priority: new.priorities.pop(),
-            key: new.keys.pop().flatten(),
-            digest: new.digests.pop().flatten(),
-            window: new.windows.pop().flatten(),
-            parent: new.parents.pop().flatten(),
-            parent_op: new.parent_ops.pop().flatten(),
-            parent_awaits: new.parent_awaits.pop().flatten(),
-            root: new.roots.pop().flatten(),
-            deadline: new.deadlines.pop().flatten(),
+        if let From::Start(start) = &turn.from {
+            new.add(start);
         }
+        self.born.push(millis_of(turn.run));
+        self.workflows.push(new.workflows.pop());
+        self.versions.push(new.versions.pop());
+        self.queues.push(new.queues.pop());
+        self.priorities.push(new.priorities.pop());
+        self.keys.push(new.keys.pop().flatten());
+        self.digests.push(new.digests.pop().flatten());
+        self.windows.push(new.windows.pop().flatten());
+        self.parents.push(new.parents.pop().flatten());
+        self.parent_ops.push(new.parent_ops.pop().flatten());
+        self.parent_awaits.push(new.parent_awaits.pop().flatten());
+        self.roots.push(new.roots.pop().flatten());
+        self.deadlines.push(new.deadlines.pop().flatten());
     }
 
     fn values(&self) -> [Values1<'_>; 13] {
         [
             &self.born,
-            &self.workflow,
-            &self.version,
-            &self.queue,
-            &self.priority,
-            &self.key,
-            &self.digest,
-            &self.window,
-            &self.parent,
-            &self.parent_op,
+            &self.workflows,
+            &self.versions,
+            &self.queues,
+            &self.priorities,
+            &self.keys,
+            &self.digests,
+            &self.windows,
+            &self.parents,
+            &self.parent_ops,
             &self.parent_awaits,
-            &self.root,
-            &self.deadline,
+            &self.roots,
+            &self.deadlines,
         ]
     }
 }
 
-/// What a turn does beyond its own run, written out.
-pub(crate) struct NewBeyond {
+/// Turns that do something beyond their own runs, column by column, and how much of each column is whose.
+#[derive(Debug, Default)]
+pub(crate) struct FarTurns {
     turns: Turns,
-    birth: Birth,
+    births: Births,
     tag_names: Vec<String>,
     tag_values: Vec<String>,
     children: Children,
     letters: Letters,
+    tags_each: Vec<i32>,
+    children_each: Vec<i32>,
+    child_tags_each: Vec<i32>,
+    letters_each: Vec<i32>,
+    bytes: usize,
 }
 
-impl NewBeyond {
-    /// Writes a turn out.
-    pub(crate) fn encode(turn: &Turn, refused: Option<&WorldError>) -> Result<Self, WorldError> {
-        let mut turns = Turns::default();
-        turns.add(turn, refused);
-        let mut tags = if let From::Start(new) = &turn.from { new.tags.clone() } else { Tags::new() };
+impl FarTurns {
+    /// Adds a turn, or says why it cannot be written.
+    pub(crate) fn add(&mut self, turn: &Turn, refused: Option<&WorldError>) -> Result<(), WorldError> {
         let is_stuck = matches!(turn.then, outlast_core::Then::Stuck(_));
         let beyond = turn.beyond.as_ref().filter(|_| !is_stuck);
-        if let Some(beyond) = beyond {
-            tags.extend(beyond.tags.clone());
-        }
-        let (children, messages) =
+        let (new_children, messages) =
             beyond.map_or((&[][..], &[][..]), |beyond| (&beyond.children[..], &beyond.messages[..]));
-        Ok(Self {
-            turns,
-            birth: Birth::of(turn),
-            tag_names: tags.keys().map(|name| stored(name).into_owned()).collect(),
-            tag_values: tags.values().map(|value| stored(value).into_owned()).collect(),
-            children: Children::encode(turn, children)?,
-            letters: Letters::encode(messages)?,
-        })
+        let (children, letters) = (Children::encode(turn, new_children)?, Letters::encode(messages)?);
+        let mut tags = if let From::Start(new) = &turn.from { new.tags.clone() } else { Tags::new() };
+        tags.extend(beyond.map(|beyond| beyond.tags.clone()).unwrap_or_default());
+        self.bytes += self.turns.add(turn, refused) + children.new.bytes() + letters.bytes();
+        self.births.add(turn);
+        self.tags_each.push(tags.len() as i32);
+        self.children_each.push(children.answers.len() as i32);
+        self.child_tags_each.push(children.new.tag_of.len() as i32);
+        self.letters_each.push(letters.runs.len() as i32);
+        self.tag_names.extend(tags.keys().map(|name| stored(name).into_owned()));
+        self.tag_values.extend(tags.values().map(|value| stored(value).into_owned()));
+        self.children.extend(children);
+        self.letters.extend(letters);
+        Ok(())
     }
 
-    /// Whether runs or messages came to be, so that a worker may have to know.
-    pub(crate) fn rings(&self) -> bool {
-        !self.children.answers.is_empty() || !self.letters.runs.is_empty()
+    /// Whether one statement has enough with these.
+    pub(crate) fn is_full(&self) -> bool {
+        self.tags_each.len() >= FAR_TURNS_MAX || self.bytes >= STATEMENT_BYTES_MAX
     }
 }
 
-/// Commits one turn.
-pub(crate) async fn commit_beyond(
+/// Commits turns, one by one in their order, by one statement.
+pub(crate) async fn commit_each(
     store: &Store,
     time: &Time,
     session: SessionId,
-    new: &NewBeyond,
+    far: &FarTurns,
 ) -> Result<Vec<Row>, Failed> {
     let (session, at) = (session.to_string(), time.at());
     let (mark_run, mark_workflow) = (MARK_RUN.to_string(), MARK_WORKFLOW);
     let mut values: Vec<Values1<'_>> = vec![&session, &at];
-    values.extend(new.turns.values_of_one());
-    values.extend(new.birth.values());
-    let rest: [Values1<'_>; 2] = [&new.tag_names, &new.tag_values];
-    values.extend(rest);
-    values.extend(new.children.values());
+    values.extend(far.turns.values_of_each());
+    values.extend(far.births.values());
+    let tags: [Values1<'_>; 2] = [&far.tag_names, &far.tag_values];
+    values.extend(tags);
+    values.extend(far.children.values());
     let marks: [Values1<'_>; 2] = [&mark_run, &mark_workflow];
     values.extend(marks);
-    values.extend(new.letters.values());
-    store.try_call(&store.sql.commit_beyond, &values).await
+    values.extend(far.letters.values());
+    let each: [Values1<'_>; 4] =
+        [&far.tags_each, &far.children_each, &far.child_tags_each, &far.letters_each];
+    values.extend(each);
+    store.try_call(&store.sql.commit_each, &values).await
 }

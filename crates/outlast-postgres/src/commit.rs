@@ -1,18 +1,18 @@
 //! Committing turns: the fence, the history, and what becomes of the run.
 //!
-//! Turns that concern their own runs alone are one statement for all of them; the others are a statement each,
-//! in their order.
+//! Turns that concern their own runs alone are one statement for all of them; the others are another, which
+//! takes them one by one. Those come first, unless one of them reaches a run that has an earlier turn here.
 
 use std::collections::HashSet;
 
 use outlast_core::refusal::{key_taken, session_gone};
 use outlast_core::turn::From;
-use outlast_core::{Committed, Ended, Outcome, RunId, SessionId, Started, Then, Turn, WorldError};
+use outlast_core::{Committed, Ended, Event, Outcome, RunId, SessionId, Started, Then, Turn, WorldError};
 use tokio_postgres::Row;
 
-use crate::beyond::{NewBeyond, commit_beyond};
+use crate::beyond::{FarTurns, commit_each};
 use crate::clock::Time;
-use crate::error::{corrupt, is_about_data};
+use crate::error::corrupt;
 use crate::message::Values1;
 use crate::row::{Damaged, get, maybe_text, moment};
 use crate::start::STATEMENT_BYTES_MAX;
@@ -20,10 +20,63 @@ use crate::store::{Failed, Store};
 use crate::told::News;
 use crate::turn::{Turns, check, fenced, invalid, reaches_beyond};
 
-/// How often a turn is looked at again that another try of its own overtook.
-const AGAIN_MAX: usize = 10;
-
 type Answer = Result<Committed, WorldError>;
+
+/// Turns of different runs whose order does not matter, but for that among the far ones, which come first.
+#[derive(Default)]
+struct Group {
+    /// Turns that do something beyond their own runs.
+    far: Vec<usize>,
+    /// Those that do not.
+    near: Vec<usize>,
+    /// The first turn behind the group.
+    end: usize,
+}
+
+impl Group {
+    /// Gathers as many turns as can be one group.
+    fn gather(turns: &[Turn], first: usize) -> Self {
+        let mut group = Self { end: first, ..Self::default() };
+        let (mut runs, mut near_runs) = (HashSet::<RunId>::new(), HashSet::<RunId>::new());
+        let mut bytes = 0;
+        for (index, turn) in turns.iter().enumerate().skip(first) {
+            bytes += turn.events.iter().map(size).sum::<usize>();
+            let is_far = reaches_beyond(turn);
+            let reaches_back = is_far && receivers(turn).any(|run| near_runs.contains(&run));
+            let is_first = index == first;
+            if !is_first && (reaches_back || bytes > STATEMENT_BYTES_MAX) || !runs.insert(turn.run) {
+                break;
+            }
+            if is_far {
+                group.far.push(index);
+            } else {
+                near_runs.insert(turn.run);
+                group.near.push(index);
+            }
+            group.end = index + 1;
+        }
+        group
+    }
+}
+
+/// The runs that a turn sends to.
+fn receivers(turn: &Turn) -> impl Iterator<Item = RunId> {
+    turn.beyond.iter().flat_map(|beyond| beyond.messages.iter().map(|message| message.run))
+}
+
+/// How many bytes an event has, roughly.
+fn size(event: &Event) -> usize {
+    let payload = match event {
+        Event::RunStarted(started) => started.input.bytes().len(),
+        Event::RunCompleted { output }
+        | Event::StepCompleted { output, .. }
+        | Event::ChildCompleted { output, .. } => output.bytes().len(),
+        Event::StepStarted { input, .. } => input.bytes().len(),
+        Event::HookReceived { payload, .. } => payload.bytes().len(),
+        _ => 0,
+    };
+    payload + 100
+}
 
 /// A commit under way.
 pub(crate) struct Commit<'a> {
@@ -47,123 +100,105 @@ impl<'a> Commit<'a> {
     pub(crate) async fn run(&mut self) -> Result<(), WorldError> {
         let mut next = 0;
         while next < self.turns.len() {
-            if reaches_beyond(&self.turns[next]) {
-                self.alone(next).await?;
-                next += 1;
-            } else {
-                let part = self.part(next);
-                next = part.end;
-                self.together(part.collect()).await?;
+            let group = Group::gather(self.turns, next);
+            next = group.end;
+            self.each(&group.far).await?;
+            if !group.near.is_empty() {
+                self.together(group.near).await?;
             }
         }
         Ok(())
-    }
-
-    /// Turns from this one on that can be one statement: each of another run, and not too large.
-    fn part(&self, first: usize) -> std::ops::Range<usize> {
-        let (mut runs, mut bytes) = (HashSet::<RunId>::new(), 0);
-        let fits = |turn: &&Turn| {
-            bytes += turn.events.len() * 64;
-            !reaches_beyond(turn) && runs.insert(turn.run) && bytes < STATEMENT_BYTES_MAX
-        };
-        let length = self.turns[first..].iter().take_while(fits).count();
-        first..first + length.max(1)
     }
 
     /// Commits turns by one statement. If Postgres refuses what one of them says, each is tried alone.
-    async fn together(&mut self, mut part: Vec<usize>) -> Result<(), WorldError> {
-        for _ in 0..AGAIN_MAX {
-            let mut columns = Turns::default();
-            for &index in &part {
-                columns.add(&self.turns[index], self.refusals[index].as_ref());
-            }
-            let (session, at) = (self.session.to_string(), self.time.at());
-            let mut values: Vec<Values1<'_>> = vec![&session, &at];
-            values.extend(columns.values());
-            let answered = self.store.try_call(&self.store.sql.commit, &values).await;
-            let rows = match answered {
-                Ok(rows) => rows,
-                Err(failed) => return self.not_together(part, &failed).await,
-            };
-            part = self.read(&part, &rows)?;
-            if part.is_empty() {
-                return Ok(());
-            }
+    async fn together(&mut self, part: Vec<usize>) -> Result<(), WorldError> {
+        let mut columns = Turns::default();
+        for &index in &part {
+            columns.add(&self.turns[index], self.refusals[index].as_ref());
         }
-        let error = self.overtaken();
-        part.into_iter().for_each(|index| self.answers[index] = Err(error.clone()));
-        Ok(())
+        let (session, at) = (self.session.to_string(), self.time.at());
+        let mut values: Vec<Values1<'_>> = vec![&session, &at];
+        values.extend(columns.values());
+        match self.store.try_call(&self.store.sql.commit, &values).await {
+            Ok(rows) => self.read(&part, &rows),
+            Err(failed) => self.not_together(part, &failed).await,
+        }
     }
 
     async fn not_together(&mut self, part: Vec<usize>, failed: &Failed) -> Result<(), WorldError> {
-        let is_data = matches!(failed, Failed::Refused(error) if is_about_data(error));
-        if is_data && part.len() > 1 {
+        if failed.is_about_data() && part.len() > 1 {
             for index in part {
                 Box::pin(self.together(vec![index])).await?;
             }
             return Ok(());
         }
+        self.refuse(part, failed)
+    }
+
+    /// Commits turns that do something beyond their own runs, in their order.
+    async fn each(&mut self, turns: &[usize]) -> Result<(), WorldError> {
+        let mut rest = turns.iter().copied();
+        loop {
+            let (mut far, mut part) = (FarTurns::default(), Vec::new());
+            for index in rest.by_ref() {
+                match far.add(&self.turns[index], self.refusals[index].as_ref()) {
+                    Ok(()) => part.push(index),
+                    Err(error) => self.answers[index] = Err(error),
+                }
+                if far.is_full() {
+                    break;
+                }
+            }
+            if part.is_empty() {
+                return Ok(());
+            }
+            match commit_each(self.store, self.time, self.session, &far).await {
+                Ok(rows) => {
+                    self.read(&part, &rows)?;
+                    self.news.rings |= part.iter().any(|index| self.has_told(*index));
+                }
+                Err(failed) => self.not_each(part, &failed).await?,
+            }
+        }
+    }
+
+    /// Whether a turn started runs or sent messages.
+    fn has_told(&self, index: usize) -> bool {
+        let beyond = self.turns[index].beyond.as_ref();
+        let tells = beyond.is_some_and(|beyond| !beyond.children.is_empty() || !beyond.messages.is_empty());
+        tells && self.answers[index].is_ok()
+    }
+
+    async fn not_each(&mut self, part: Vec<usize>, failed: &Failed) -> Result<(), WorldError> {
+        if failed.is_about_data() && part.len() > 1 {
+            for index in part {
+                Box::pin(self.each(&[index])).await?;
+            }
+            return Ok(());
+        }
+        self.refuse(part, failed)
+    }
+
+    /// Refuses turns; the whole call, when those are all of it and not to blame.
+    fn refuse(&mut self, part: Vec<usize>, failed: &Failed) -> Result<(), WorldError> {
         let error = self.store.world_error(failed);
-        if part.len() == self.turns.len() {
+        if part.len() == self.turns.len() && !failed.is_about_data() {
             return Err(error);
         }
         part.into_iter().for_each(|index| self.answers[index] = Err(error.clone()));
         Ok(())
     }
 
-    /// Commits a turn that does something beyond its own run.
-    async fn alone(&mut self, index: usize) -> Result<(), WorldError> {
-        let turn = &self.turns[index];
-        let new = match NewBeyond::encode(turn, self.refusals[index].as_ref()) {
-            Ok(new) => new,
-            Err(error) => {
-                self.answers[index] = Err(error);
-                return Ok(());
-            }
-        };
-        match commit_beyond(self.store, self.time, self.session, &new).await {
-            Ok(rows) => {
-                let again = self.read(&[index], &rows)?;
-                if again.is_empty() {
-                    self.news.rings |= self.answers[index].is_ok() && new.rings();
-                } else {
-                    self.answers[index] = Err(self.overtaken());
-                }
-            }
-            Err(failed) => {
-                let error = self.store.world_error(&failed);
-                if self.turns.len() == 1 {
-                    return Err(error);
-                }
-                self.answers[index] = Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    fn overtaken(&self) -> WorldError {
-        WorldError::Unavailable(format!(
-            "another commit at `{}` was in the way again and again; try again",
-            self.store.place
-        ))
-    }
-
-    /// Takes the answers for turns; answers those that must be tried again.
-    fn read(&mut self, part: &[usize], rows: &[Row]) -> Result<Vec<usize>, WorldError> {
-        let mut again = Vec::new();
+    /// Takes the answers for turns.
+    fn read(&mut self, part: &[usize], rows: &[Row]) -> Result<(), WorldError> {
         let mut refused: HashSet<usize> = HashSet::new();
         for row in rows {
             let (nth, code) = self.told(row).map_err(|why| corrupt(&self.store.place, &why))?;
             if code == "gone" {
                 part.iter().for_each(|index| self.answers[*index] = Err(session_gone(self.session)));
-                return Ok(Vec::new());
+                return Ok(());
             }
             let Some(&index) = nth.checked_sub(1).and_then(|nth| part.get(nth)) else { continue };
-            if code == "again" {
-                again.push(index);
-                refused.insert(index);
-                continue;
-            }
             let detail = maybe_text(row, 2).map_err(|why| corrupt(&self.store.place, &why))?;
             self.answers[index] = self.answer(index, &code, detail.as_deref().unwrap_or_default());
             if !matches!(self.answers[index], Ok(Committed::Done)) {
@@ -178,7 +213,7 @@ impl<'a> Commit<'a> {
                 self.news.ended.push(Ended { run: turn.run, outcome });
             }
         }
-        Ok(again)
+        Ok(())
     }
 
     fn told(&mut self, row: &Row) -> Result<(usize, String), Damaged> {

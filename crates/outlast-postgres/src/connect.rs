@@ -1,4 +1,4 @@
-//! Connections: how they are made, and what a first refusal means.
+//! Connections: how they are made.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,18 +11,22 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, Connection, Error, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::error::of_postgres;
 use crate::tls::connector;
 use crate::url::Address;
 
-/// For so long a server that is not there is waited for when a world is opened.
-const OPEN_PATIENCE: Duration = Duration::from_secs(8);
+/// How long a server that took the connection may take to let us in, besides the time to reach it.
+const WELCOME: Duration = Duration::from_secs(10);
 
-/// The pause between two tries.
-const OPEN_PAUSE: Duration = Duration::from_millis(250);
+/// A setting that shows that the settings of a connection reach the server.
+pub(crate) const MARK: &str = "outlast.settings";
 
-/// The oldest Postgres that has what is needed.
-const VERSION_MIN: i32 = 140_000;
+/// Every statement seeks by an index that was made for it, and its plan is made once. What Postgres would choose
+/// for a table that is still small would be kept when it has grown.
+pub(crate) const PLANS: &str = "-c plan_cache_mode=force_generic_plan -c jit=off -c enable_seqscan=off \
+    -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c enable_sort=off";
+
+/// The server notices that the other side is gone though nobody said so, and frees what that held.
+const KEEPALIVE: &str = "-c tcp_keepalives_idle=20 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3";
 
 /// Makes connections, all of them driven by the world's own thread.
 #[derive(Clone)]
@@ -48,7 +52,7 @@ impl Connector {
         let tls = connector(address.config.get_ssl_mode(), address.root_cert.as_deref())?;
         let mut config = address.config.clone();
         // A frozen server must not keep what nobody waits for any more.
-        let limits = format!("-c statement_timeout={} -c client_min_messages=warning", timeout.as_millis());
+        let limits = format!("{PLANS} {KEEPALIVE} -c {MARK}=on -c statement_timeout={}", timeout.as_millis());
         let options = match config.get_options() {
             Some(options) => format!("{limits} {options}"),
             None => limits,
@@ -57,13 +61,14 @@ impl Connector {
         Ok(Self { handle, tls, config })
     }
 
-    /// Makes a connection, in the world's own thread.
+    /// Makes a connection, in the world's own thread. A server that is frozen takes it and says nothing.
     pub(crate) async fn connect(&self) -> Result<Line, Error> {
         let (tls, config) = (self.tls.clone(), self.config.clone());
-        let made = self.handle.spawn(async move { config.connect(tls).await });
-        match made.await {
-            Ok(line) => line,
-            Err(_) => Err(Error::__private_api_timeout()),
+        let limit = config.get_connect_timeout().copied().unwrap_or_default() + WELCOME;
+        let made = async move { tokio::time::timeout(limit, config.connect(tls)).await };
+        match self.handle.spawn(made).await {
+            Ok(Ok(line)) => line,
+            Ok(Err(_)) | Err(_) => Err(Error::__private_api_timeout()),
         }
     }
 
@@ -93,23 +98,6 @@ impl Connect for Connector {
     }
 }
 
-/// Waits until the server is there, and says what stands in the way.
-pub(crate) async fn greet(pool: &Pool, place: &str, handle: &Handle) -> Result<(), WorldError> {
-    let tries_max = OPEN_PATIENCE.as_millis() / OPEN_PAUSE.as_millis();
-    let mut tries = 0;
-    loop {
-        let refused = match greet_once(pool, place).await {
-            Err(error) if error.is_transient() && tries < tries_max => error,
-            answer => return answer,
-        };
-        if tries == 0 {
-            tracing::warn!(%place, error = %refused, "Postgres does not answer yet; trying again");
-        }
-        tries += 1;
-        pause(handle, OPEN_PAUSE).await;
-    }
-}
-
 /// Waits in real time, by the timer of the world's own thread.
 #[allow(clippy::disallowed_methods, reason = "between two tries of a server that does not answer")]
 pub(crate) async fn pause(handle: &Handle, duration: Duration) {
@@ -118,57 +106,4 @@ pub(crate) async fn pause(handle: &Handle, duration: Duration) {
         tokio::time::sleep(duration)
     };
     nap.await;
-}
-
-async fn greet_once(pool: &Pool, place: &str) -> Result<(), WorldError> {
-    let client = match pool.get().await {
-        Ok(client) => client,
-        Err(deadpool_postgres::PoolError::Backend(error)) => return Err(at_first(&error, place)),
-        Err(error) => return Err(WorldError::Unavailable(format!("`{place}`: {error}"))),
-    };
-    let row = client
-        .query_one("SELECT current_setting('server_version_num')::integer, pg_is_in_recovery()", &[])
-        .await
-        .map_err(|error| at_first(&error, place))?;
-    let (version, is_replica): (i32, bool) = (row.get(0), row.get(1));
-    if version < VERSION_MIN {
-        return Err(WorldError::Conflict(format!(
-            "Postgres at `{place}` is version {}, which is too old; use 14 or a later one",
-            version / 10_000
-        )));
-    }
-    if is_replica {
-        return Err(WorldError::Conflict(format!(
-            "Postgres at `{place}` is a replica that takes no writes; connect to the primary server"
-        )));
-    }
-    Ok(())
-}
-
-/// What a refusal of the first connection means: what will not mend itself is said at once.
-fn at_first(error: &Error, place: &str) -> WorldError {
-    let Some(code) = error.code() else {
-        let why = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
-        let is_name = why.contains("lookup") || why.contains("not known") || why.contains("resolution");
-        if is_name {
-            return WorldError::Invalid(format!(
-                "the host of Postgres at `{place}` is not known ({why}); check its name"
-            ));
-        }
-        let text = error.to_string();
-        if text.contains("TLS") || text.contains("authentication") || text.contains("password") {
-            return WorldError::Invalid(format!("Postgres at `{place}` cannot be used ({text}: {why})"));
-        }
-        return WorldError::Unavailable(format!(
-            "Postgres at `{place}` does not answer ({why}); start the server, or check host and port"
-        ));
-    };
-    match code.code() {
-        "28P01" | "28000" => WorldError::Invalid(format!(
-            "Postgres at `{place}` does not let this user in ({error}); check user, password and pg_hba.conf",
-            error = error.as_db_error().map_or("", |error| error.message())
-        )),
-        "3D000" => WorldError::Invalid(format!("there is no such database at `{place}`; create it first")),
-        _ => of_postgres(error, place),
-    }
 }

@@ -43,33 +43,53 @@ pub(crate) fn of_postgres(error: &Error, place: &str) -> WorldError {
         ));
     };
     let (code, why) = (refused.code(), refused.message());
-    match code.code() {
-        "25006" => WorldError::Unavailable(format!(
-            "Postgres at `{place}` takes no writes ({why}); connect to the primary server"
-        )),
-        "42501" => WorldError::Invalid(format!(
-            "this user may not do that at `{place}` ({why}); grant it the rights on the schema"
-        )),
-        "42P01" | "42883" | "3F000" | "42703" => WorldError::Conflict(format!(
-            "the schema at `{place}` is not the one that this build needs ({why}); migrate it, or run the right build"
-        )),
-        "53100" => WorldError::Unavailable(format!(
-            "the disk of Postgres at `{place}` is full ({why}); free some space, work goes on by itself"
-        )),
-        "53300" => WorldError::Unavailable(format!(
-            "Postgres at `{place}` has no connection left ({why}); raise `max_connections`, or use a smaller `pool`"
-        )),
-        "57014" => WorldError::Unavailable(format!(
-            "Postgres at `{place}` took too long ({why}); try again, or raise `timeout` in the URL"
-        )),
+    let text = match code.code() {
         text if text.starts_with("22") || text.starts_with("54") => {
-            WorldError::Invalid(format!("Postgres at `{place}` cannot store this ({why})"))
+            return WorldError::Invalid(format!("Postgres at `{place}` cannot store this ({why})"));
         }
-        text if text.starts_with("23") || text.starts_with("XX") => WorldError::Corrupt(format!(
-            "Postgres at `{place}` holds what does not fit together ({why}); stop, and restore a backup"
-        )),
-        _ => WorldError::Unavailable(format!("Postgres at `{place}` did not do it: {why} ({})", code.code())),
-    }
+        text if text.starts_with("23") || text.starts_with("XX") => {
+            return WorldError::Corrupt(format!(
+                "Postgres at `{place}` holds what does not fit together ({why}); stop, and restore a backup"
+            ));
+        }
+        text => text,
+    };
+    // What somebody mends at the server: work waits for it.
+    WorldError::Unavailable(match remedy(text) {
+        Some((what, remedy)) => format!("Postgres at `{place}` {what} ({why}); {remedy}"),
+        None => format!("Postgres at `{place}` did not do it: {why} ({text})"),
+    })
+}
+
+/// What a refusal means, and what to do.
+fn remedy(code: &str) -> Option<(&'static str, &'static str)> {
+    Some(match code {
+        "25006" => ("takes no writes", "connect to the primary server"),
+        "28P01" | "28000" => {
+            ("does not let this user in", "check the user, the password and the server's `pg_hba.conf`")
+        }
+        "42501" => (
+            "does not let this user do that",
+            "grant it USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its tables",
+        ),
+        "42P01" | "42883" | "3F000" | "42703" => {
+            ("has not the schema that this build needs", "migrate it, or run the right build")
+        }
+        "53100" => ("has no space left on its disk", "free some; work goes on by itself"),
+        "53200" => ("has no memory left", "give it more, or use a smaller `pool`; work goes on by itself"),
+        "53300" | "53400" => {
+            ("has no connection left", "raise its `max_connections`, or write a smaller `pool` in the URL")
+        }
+        "57014" => ("took too long", "look what keeps it busy, or raise `timeout` in the URL"),
+        "57P01" | "57P02" | "57P03" => {
+            ("is being started, stopped or restarted", "work goes on by itself when it is back")
+        }
+        "26000" | "42P05" => (
+            "has lost or confused the statements of a connection, as behind a pooler in transaction mode",
+            "connect to the server itself",
+        ),
+        _ => return None,
+    })
 }
 
 /// A row that no world wrote.

@@ -17,6 +17,7 @@
 mod world;
 
 mod options;
+mod passfile;
 mod url;
 
 mod beyond;
@@ -28,18 +29,24 @@ mod claim;
 mod prune;
 mod send;
 mod session;
+mod within;
 
 mod ends;
+mod group;
 mod list;
 mod page;
 mod skew;
 
+mod poll;
 mod side;
 mod told;
+mod voice;
+mod watch;
 
 mod clock;
 mod connect;
 mod error;
+mod greet;
 mod home;
 mod message;
 mod migrate;
@@ -48,10 +55,13 @@ mod sql;
 mod store;
 mod text;
 mod tls;
+mod tuned;
 
 pub use migrate::migrate;
 pub use options::{Migrate, PostgresOptions};
+pub use within::{send_within, start_within};
 pub use world::PostgresWorld;
 
-/// The pool that [`PostgresWorld::on_pool`] takes, as its crate has it.
-pub use deadpool_postgres;
+/// The pool that [`PostgresWorld::on_pool`] takes, and the driver whose transactions starts and sends can take part
+/// in, in the versions that fit.
+pub use {deadpool_postgres, tokio_postgres};

@@ -1,6 +1,7 @@
-//! Looking at what there is: a run, the counts, the workers.
+//! Looking at what there is: runs, the counts, the workers.
 
-use outlast_core::refusal::no_run;
+use std::collections::HashMap;
+
 use outlast_core::{Code, Counts, Report, RunId, RunView, WorkerView, WorldError};
 use tokio_postgres::Row;
 
@@ -8,11 +9,12 @@ use crate::error::corrupt;
 use crate::row::{Damaged, get, json, moment, number, run_view, text, word};
 use crate::store::Store;
 
-/// A run as the outside sees it.
-pub(crate) async fn run(store: &Store, run: RunId) -> Result<RunView, WorldError> {
-    let rows = store.call(&store.sql.run_view, &[&run.to_string()]).await?;
-    let row = rows.first().ok_or_else(|| no_run(run))?;
-    run_view(row).map_err(|why| corrupt(&store.place, &why))
+/// Runs as the outside sees them; those that are not there are left out.
+pub(crate) async fn run_views(store: &Store, runs: &[RunId]) -> Result<HashMap<RunId, RunView>, WorldError> {
+    let asked: Vec<String> = runs.iter().map(ToString::to_string).collect();
+    let rows = store.call(&store.sql.run_views, &[&asked]).await?;
+    let views = rows.iter().map(|row| run_view(row).map(|view| (view.id, view)));
+    views.collect::<Result<_, Damaged>>().map_err(|why| corrupt(&store.place, &why))
 }
 
 /// How many runs are in each status.

@@ -47,6 +47,28 @@ impl Letters {
         Ok(letters)
     }
 
+    /// Adds others.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.runs.extend(other.runs);
+        self.ids.extend(other.ids);
+        self.kinds.extend(other.kinds);
+        self.names.extend(other.names);
+        self.ops.extend(other.ops);
+        self.outcomes.extend(other.outcomes);
+        self.codecs.extend(other.codecs);
+        self.bodies.extend(other.bodies);
+        self.raws.extend(other.raws);
+        self.headers.extend(other.headers);
+        self.limits.extend(other.limits);
+        self.codeless.extend(other.codeless);
+    }
+
+    /// How many bytes their bodies have.
+    pub(crate) fn bytes(&self) -> usize {
+        let texts = self.bodies.iter().flatten().map(String::len);
+        texts.chain(self.raws.iter().flatten().map(Vec::len)).sum()
+    }
+
     fn add(&mut self, message: &NewMessage) -> Result<(), WorldError> {
         let says = Says::of(message)?;
         let headers = (!message.headers.is_empty()).then(|| json_text(&message.headers)).transpose()?;

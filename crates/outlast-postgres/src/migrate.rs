@@ -6,11 +6,12 @@ use deadpool_postgres::Object;
 use outlast_core::WorldError;
 use tokio_postgres::error::SqlState;
 
-use crate::connect::{Connector, greet};
+use crate::connect::Connector;
 use crate::error::of_postgres;
+use crate::greet::{Owner, greet};
 use crate::home::Home;
 use crate::options::{Migrate, PostgresOptions};
-use crate::sql::{Sql, quoted};
+use crate::sql::{Sql, channel, quoted};
 use crate::store::{Failed, Store};
 use crate::url::parse;
 
@@ -53,6 +54,7 @@ const MIGRATIONS: &[&[&str]] = &[
         include_str!("../migrations/0001/150_send.sql"),
         include_str!("../migrations/0001/160_commit.sql"),
         include_str!("../migrations/0001/161_commit_beyond.sql"),
+        include_str!("../migrations/0001/162_commit_each.sql"),
         include_str!("../migrations/0001/167_ready.sql"),
         include_str!("../migrations/0001/168_give.sql"),
         include_str!("../migrations/0001/169_next_due.sql"),
@@ -67,6 +69,14 @@ const MIGRATIONS: &[&[&str]] = &[
         include_str!("../migrations/0001/187_sweep.sql"),
         include_str!("../migrations/0001/188_prune.sql"),
         include_str!("../migrations/0001/189_sweep_leftovers.sql"),
+        include_str!("../migrations/0001/190_hint.sql"),
+        include_str!("../migrations/0001/191_base32.sql"),
+        include_str!("../migrations/0001/192_new_bits.sql"),
+        include_str!("../migrations/0001/193_digest.sql"),
+        include_str!("../migrations/0001/194_hex.sql"),
+        include_str!("../migrations/0001/195_check_payload.sql"),
+        include_str!("../migrations/0001/196_start_run.sql"),
+        include_str!("../migrations/0001/197_send_to.sql"),
     ],
 ];
 
@@ -81,9 +91,10 @@ pub async fn migrate(url: &str) -> Result<(), WorldError> {
     let home = Home::start()?;
     let handle = home.handle().clone();
     let pool = Connector::new(&address, handle.clone(), options.timeout)?.pool(1)?;
-    greet(&pool, &address.place, &handle).await?;
+    greet(&pool, Owner::World, &address.place, &handle).await?;
     let sql = Arc::new(Sql::of(&options.schema));
-    let store = Store { pool, sql, place: address.place.into(), handle, timeout: options.timeout };
+    let (owner, place, timeout) = (Owner::World, address.place.into(), options.timeout);
+    let store = Store { pool, owner, sql, place, handle, timeout };
     up_to_date(&store, &options.schema, Migrate::Auto).await
 }
 
@@ -92,10 +103,10 @@ pub(crate) async fn up_to_date(store: &Store, schema: &str, migrate: Migrate) ->
     check_name(schema)?;
     let version = version(store).await?;
     match judge(version, &store.place)? {
-        Judged::Right => Ok(()),
+        Judged::Right => check_rights(store, schema).await,
         Judged::Old if migrate == Migrate::Off => Err(WorldError::Conflict(format!(
-            "the schema at `{}` has version {version}, this build needs {}; migrate it, \
-             or leave out `migrate=off`",
+            "the schema at `{}` has version {version}, this build needs {}; migrate it \
+             (`outlast_postgres::migrate(url)`), or leave out `migrate=off`",
             store.place,
             MIGRATIONS.len()
         ))),
@@ -146,8 +157,33 @@ async fn version(store: &Store) -> Result<usize, WorldError> {
         {
             Ok(0)
         }
+        Err(Failed::Refused(error)) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+            Err(no_rights(store, error.as_db_error().map_or("", |error| error.message())))
+        }
         Err(failed) => Err(refused(store, &failed)),
     }
+}
+
+/// Whether this user may do with the tables what a world does.
+async fn check_rights(store: &Store, schema: &str) -> Result<(), WorldError> {
+    let read = store
+        .with_connection(async |connection: &Object| {
+            connection.query_opt(include_str!("../sql/missing_right.sql"), &[&schema]).await
+        })
+        .await;
+    match read.map_err(|failed| refused(store, &failed))? {
+        None => Ok(()),
+        Some(row) => Err(no_rights(store, &format!("table `{}`", row.get::<_, String>(0)))),
+    }
+}
+
+fn no_rights(store: &Store, why: &str) -> WorldError {
+    let schema = &store.sql.schema;
+    WorldError::Invalid(format!(
+        "this user may not use the schema at `{}` ({why}); run as its owner: GRANT USAGE ON SCHEMA {schema} TO …; \
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO …",
+        store.place
+    ))
 }
 
 /// Applies what is missing: one batch, which checks under the lock what that is.
@@ -186,7 +222,10 @@ async fn apply(connection: &Object, schema: &str) -> Result<(), tokio_postgres::
 
 /// A statement of a migration, in this schema.
 fn filled(statement: &str, schema: &str) -> String {
-    statement.replace("{schema_text}", &literal(schema)).replace("{schema}", &quoted(schema))
+    statement
+        .replace("{schema_text}", &literal(schema))
+        .replace("{channel}", &literal(&channel(schema)))
+        .replace("{schema}", &quoted(schema))
 }
 
 fn literal(text: &str) -> String {
@@ -197,8 +236,8 @@ fn refused(store: &Store, failed: &Failed) -> WorldError {
     match failed {
         Failed::Refused(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             WorldError::Invalid(format!(
-                "this user may not make or change the schema at `{}` ({}); let it, or migrate as another user \
-                 and write `migrate=off`",
+                "this user may not make or change the schema at `{}` ({}); GRANT CREATE ON DATABASE to it, or \
+                 migrate as another user and write `migrate=off` in the URL of this one",
                 store.place,
                 error.as_db_error().map_or("", |error| error.message())
             ))

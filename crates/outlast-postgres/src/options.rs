@@ -13,7 +13,7 @@ pub struct PostgresOptions {
     pub clock: Option<Arc<dyn Clock>>,
     /// The schema with all tables and functions.
     pub schema: String,
-    /// How many connections there are at the most, besides the one that listens.
+    /// How many connections there are at the most, besides the one that listens and the one that beats.
     pub pool: usize,
     /// What happens when the schema is missing or old.
     pub migrate: Migrate,

@@ -53,7 +53,7 @@ async fn find(
         part.read(store, query, &place, limit + 1, &mut runs).await?;
     }
     if let Some(root) = query.root {
-        let rows = store.call(&store.sql.run_view, &[&root.to_string()]).await?;
+        let rows = store.call(&store.sql.run_views, &[&vec![root.to_string()]]).await?;
         let root = views(store, &rows)?.into_iter();
         runs.extend(root.filter(|run| place.ids.contains(&run.id.bits()) && query.wants(run)));
     }

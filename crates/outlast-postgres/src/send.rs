@@ -5,7 +5,7 @@ use outlast_core::{NewMessage, Status, WorldError};
 use tokio_postgres::Row;
 
 use crate::clock::Time;
-use crate::error::{corrupt, is_about_data};
+use crate::error::corrupt;
 use crate::message::{Letters, Values1};
 use crate::row::{Damaged, get, number, word};
 use crate::store::{Failed, Store};
@@ -23,13 +23,15 @@ pub(crate) async fn send(
     for part in messages.chunks(PART_MAX) {
         match send_part(store, time, part).await? {
             Ok(part) => answers.extend(part),
-            Err(Failed::Refused(error)) if is_about_data(&error) && part.len() > 1 => {
+            Err(failed) if failed.is_about_data() && part.len() > 1 => {
                 for message in part {
                     let message = std::slice::from_ref(message);
                     answers.extend(Box::pin(send(store, time, message)).await?);
                 }
             }
-            Err(failed) if messages.len() == part.len() => return Err(store.world_error(&failed)),
+            Err(failed) if messages.len() == part.len() && !failed.is_about_data() => {
+                return Err(store.world_error(&failed));
+            }
             Err(failed) => {
                 let error = store.world_error(&failed);
                 answers.extend(part.iter().map(|_| Err(error.clone())));
@@ -55,7 +57,7 @@ async fn send_part(store: &Store, time: &Time, messages: &[NewMessage]) -> Resul
     answers.map(Ok).map_err(|why| corrupt(&store.place, &why))
 }
 
-fn answer(message: &NewMessage, row: &Row) -> Result<Result<u64, WorldError>, Damaged> {
+pub(crate) fn answer(message: &NewMessage, row: &Row) -> Result<Result<u64, WorldError>, Damaged> {
     let run = message.run;
     Ok(match get::<&str>(row, 0)? {
         "sent" => Ok(number(row, 1)?),

@@ -15,7 +15,7 @@ use crate::store::Store;
 use crate::text::stored;
 
 /// How long a session's lock may be free before it is taken over: its connection may be made anew.
-const SUSPICION: Duration = Duration::from_secs(1);
+pub(crate) const SUSPICION: Duration = Duration::from_secs(1);
 
 /// Stands in a text for a number of crashes that only the world knows.
 const MARK_CRASHES: u32 = 4_000_000_007;
@@ -102,6 +102,8 @@ pub(crate) async fn leave(store: &Store, time: &Time, session: SessionId) -> Res
 pub(crate) struct Taken {
     pub(crate) runs: u64,
     pub(crate) sessions: u64,
+    /// Sessions that will be taken over if they do not show that they live.
+    pub(crate) suspects: u64,
 }
 
 /// Ends every other session whose worker is gone or whose time is over.
@@ -126,7 +128,7 @@ pub(crate) async fn takeover(store: &Store, time: &Time, session: SessionId) -> 
     let Some(row) = rows.first() else { return Err(session_gone(session)) };
     let read = || {
         time.learn(moment(row, 2)?);
-        Ok(Taken { runs: number(row, 0)?, sessions: number(row, 1)? })
+        Ok(Taken { runs: number(row, 0)?, sessions: number(row, 1)?, suspects: number(row, 3)? })
     };
     read().map_err(|why: crate::row::Damaged| corrupt(&store.place, &why))
 }

@@ -15,17 +15,18 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Error};
 
-use crate::connect::Connector;
+use crate::clock::Time;
+use crate::connect::{Connector, pause};
 use crate::ends::tell_ends;
 use crate::error::of_postgres;
-use crate::store::Store;
+use crate::home::within;
+use crate::store::{Failed, Store};
 use crate::told::Told;
+use crate::voice::Voice;
+use crate::watch::Watch;
 
 /// How long what happens meanwhile is gathered, once something was said.
 const GAP: Duration = Duration::from_millis(3);
-
-/// Ends that are told by name; of more than that others only hear that there were some.
-const ENDS_MAX: usize = 150;
 
 /// How often those who wait for ends are looked for, though nothing was heard.
 const POLL: Duration = Duration::from_secs(2);
@@ -39,14 +40,6 @@ const RETRY: Duration = Duration::from_millis(200);
 /// How often a lock is tried that someone just looks at.
 const LOCK_TRIES_MAX: usize = 50;
 
-/// What is to be said, until it is.
-#[derive(Debug, Default)]
-struct Unsaid {
-    rings: bool,
-    ended: BTreeSet<RunId>,
-    many_ended: bool,
-}
-
 /// What is asked of the side's task.
 enum Asked {
     Lock(SessionId, oneshot::Sender<Result<(), WorldError>>),
@@ -58,10 +51,9 @@ enum Asked {
 #[derive(Debug)]
 pub(crate) struct Side {
     asked: mpsc::UnboundedSender<Asked>,
-    unsaid: Arc<Mutex<Unsaid>>,
-    something: Arc<Notify>,
-    /// Says nothing and hears nothing: a virtual clock must not be run by real time.
-    is_silent: bool,
+    voice: Voice,
+    looked: Arc<Notify>,
+    store: Store,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -70,58 +62,68 @@ impl Side {
     pub(crate) fn start(
         connector: Connector,
         store: Store,
+        lifeline: Store,
         told: Told,
         origin: u64,
-        is_silent: bool,
+        time: Time,
     ) -> Self {
         let (asked, received) = mpsc::unbounded_channel();
-        let unsaid: Arc<Mutex<Unsaid>> = Arc::default();
-        let something = Arc::new(Notify::new());
+        let is_silent = time.is_virtual();
+        let voice = Voice::new(is_silent);
+        let looked: Arc<Notify> = Arc::default();
+        let sessions: Arc<Mutex<BTreeSet<SessionId>>> = Arc::default();
+        if !is_silent {
+            let watch = Watch {
+                store: lifeline,
+                time,
+                told: told.clone(),
+                voice: voice.clone(),
+                sessions: sessions.clone(),
+                looked: looked.clone(),
+            };
+            store.handle.spawn(watch.work());
+        }
         let post = Post {
             connector,
-            channel: channel(&store),
+            channel: store.sql.channel.clone(),
             store: store.clone(),
             told,
             origin,
             is_silent,
-            unsaid: unsaid.clone(),
-            something: something.clone(),
-            sessions: BTreeSet::new(),
+            voice: voice.clone(),
+            sessions,
+            unlocked: BTreeSet::new(),
         };
         let task = store.handle.spawn(post.work(received));
-        Self { asked, unsaid, something, is_silent, task: Mutex::new(Some(task)) }
+        Self { asked, voice, looked, store, task: Mutex::new(Some(task)) }
     }
 
     /// Takes the session's lock, before its row says that it exists. Repeating it changes nothing.
     pub(crate) async fn lock(&self, session: SessionId) -> Result<(), WorldError> {
         let (reply, answer) = oneshot::channel();
         self.asked.send(Asked::Lock(session, reply)).map_err(|_| closed())?;
-        answer.await.map_err(|_| closed())?
+        match within(&self.store.handle, self.store.timeout, answer).await {
+            Some(answer) => answer.map_err(|_| closed())?,
+            None => Err(self.store.world_error(&Failed::TooLong)),
+        }
     }
 
-    /// Frees the session's lock.
+    /// Frees the session's lock. Whoever does not answer has lost it, or will.
     pub(crate) async fn unlock(&self, session: SessionId) {
         let (reply, answer) = oneshot::channel();
         if self.asked.send(Asked::Unlock(session, reply)).is_ok() {
-            let _ = answer.await;
+            let _ = within(&self.store.handle, self.store.timeout, answer).await;
         }
     }
 
     /// Tells other processes, soon.
     pub(crate) fn notify(&self, rings: bool, ended: impl ExactSizeIterator<Item = RunId>) {
-        if self.is_silent || !rings && ended.len() == 0 {
-            return;
-        }
-        let mut unsaid = self.unsaid.lock();
-        unsaid.rings |= rings;
-        if unsaid.many_ended || unsaid.ended.len() + ended.len() > ENDS_MAX {
-            unsaid.many_ended = true;
-            unsaid.ended.clear();
-        } else {
-            unsaid.ended.extend(ended);
-        }
-        drop(unsaid);
-        self.something.notify_one();
+        self.voice.notify(rings, ended);
+    }
+
+    /// A worker of this process has just looked after the others.
+    pub(crate) fn looked(&self) {
+        self.looked.notify_one();
     }
 
     /// Asks the task to end; answers it, to be awaited.
@@ -135,14 +137,6 @@ fn closed() -> WorldError {
     WorldError::Unavailable("the Postgres world is closed; open it again".into())
 }
 
-fn channel(store: &Store) -> String {
-    // A name has at most 63 bytes; the schema's may have as many.
-    let hash = store.sql.schema.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("outlast_{hash:016x}")
-}
-
 /// The task.
 struct Post {
     connector: Connector,
@@ -151,9 +145,10 @@ struct Post {
     told: Told,
     origin: u64,
     is_silent: bool,
-    unsaid: Arc<Mutex<Unsaid>>,
-    something: Arc<Notify>,
-    sessions: BTreeSet<SessionId>,
+    voice: Voice,
+    sessions: Arc<Mutex<BTreeSet<SessionId>>>,
+    /// Sessions whose lock another connection still has: the one that was lost, for the server a while longer.
+    unlocked: BTreeSet<SessionId>,
 }
 
 /// Why a connection is left.
@@ -200,18 +195,18 @@ impl Post {
 
     /// Refuses what is asked while there is no connection, for a moment; `true` when the world is closed.
     async fn answer_all(&mut self, asked: &mut mpsc::UnboundedReceiver<Asked>, error: &WorldError) -> bool {
-        let pause = crate::connect::pause(&self.store.handle, RETRY);
-        let mut pause = std::pin::pin!(pause);
+        let handle = self.store.handle.clone();
+        let mut rest = std::pin::pin!(pause(&handle, RETRY));
         loop {
             tokio::select! {
-                () = &mut pause => return false,
+                () = &mut rest => return false,
                 next = asked.recv() => match next {
                     None | Some(Asked::Close) => return true,
                     Some(Asked::Lock(_, reply)) => {
                         let _ = reply.send(Err(error.clone()));
                     }
                     Some(Asked::Unlock(session, reply)) => {
-                        self.sessions.remove(&session);
+                        self.sessions.lock().remove(&session);
                         let _ = reply.send(());
                     }
                 }
@@ -239,10 +234,8 @@ impl Post {
         talk.client
             .batch_execute(&format!("SET synchronous_commit = off; SET statement_timeout = 0; {listen}"))
             .await?;
-        for session in &self.sessions {
-            // Held by nobody else: who finds it free takes the session over, and that ends it.
-            talk.client.query(&self.store.sql.lock, &[&session.to_string()]).await?;
-        }
+        self.unlocked = self.sessions.lock().clone();
+        self.lock_again(&talk.client).await?;
         if !is_first && !self.is_silent {
             self.told.bell.ring();
             tell_ends(&self.store, &self.told, None).await;
@@ -252,46 +245,67 @@ impl Post {
 
     async fn stay(&mut self, talk: &mut Talk, asked: &mut mpsc::UnboundedReceiver<Asked>) -> Left {
         let mut looks = 0;
-        let something = self.something.clone();
+        let (handle, voice) = (self.store.handle.clone(), self.voice.clone());
+        // Both go on while other things happen, however often.
+        let mut poll = Box::pin(pause(&handle, POLL));
+        let mut retry = Box::pin(pause(&handle, RETRY));
         loop {
-            let poll = crate::connect::pause(&self.store.handle, POLL);
-            tokio::select! {
+            let done = tokio::select! {
                 biased;
                 next = asked.recv() => match next {
                     None | Some(Asked::Close) => return Left::Closed,
-                    Some(asked) => {
-                        if self.obey(&talk.client, asked).await.is_err() && talk.client.is_closed() {
-                            return Left::Lost;
-                        }
-                    }
+                    Some(asked) => self.obey(&talk.client, asked).await,
                 },
                 said = talk.heard.recv() => match said {
                     None => return Left::Lost,
-                    Some(said) => self.hear(&said, &mut talk.heard).await,
-                },
-                () = something.notified() => {
-                    if self.say(&talk.client).await.is_err() && talk.client.is_closed() {
-                        return Left::Lost;
+                    Some(said) => {
+                        self.hear(&said, &mut talk.heard).await;
+                        Ok(())
                     }
-                    // What comes meanwhile is said together.
-                    crate::connect::pause(&self.store.handle, GAP).await;
                 },
-                () = poll, if !self.is_silent => {
+                () = &mut retry, if !self.unlocked.is_empty() => {
+                    retry = Box::pin(pause(&handle, RETRY));
+                    self.lock_again(&talk.client).await
+                }
+                () = voice.something() => {
+                    let said = self.say(&talk.client).await;
+                    // What comes meanwhile is said together.
+                    pause(&handle, GAP).await;
+                    said
+                },
+                () = &mut poll, if !self.is_silent => {
+                    poll = Box::pin(pause(&handle, POLL));
                     looks += 1;
                     if looks % LOOKS_PER_RING == 0 {
                         self.told.bell.ring();
                     }
                     tell_ends(&self.store, &self.told, None).await;
+                    Ok(())
                 }
+            };
+            if done.is_err() && talk.client.is_closed() {
+                return Left::Lost;
             }
         }
+    }
+
+    /// Takes locks again that were lost with a connection. Until then their sessions are suspects.
+    async fn lock_again(&mut self, client: &Client) -> Result<(), Error> {
+        for session in self.unlocked.clone() {
+            let row = client.query_one(&self.store.sql.lock, &[&session.to_string()]).await?;
+            if row.get(0) {
+                self.unlocked.remove(&session);
+            }
+        }
+        Ok(())
     }
 
     async fn obey(&mut self, client: &Client, asked: Asked) -> Result<(), Error> {
         match asked {
             Asked::Close => Ok(()),
             Asked::Unlock(session, reply) => {
-                let freed = if self.sessions.remove(&session) {
+                let was_joined = self.sessions.lock().remove(&session);
+                let freed = if !self.unlocked.remove(&session) && was_joined {
                     client.query(&self.store.sql.unlock, &[&session.to_string()]).await.map(|_| ())
                 } else {
                     Ok(())
@@ -299,7 +313,7 @@ impl Post {
                 let _ = reply.send(());
                 freed
             }
-            Asked::Lock(session, reply) if self.sessions.contains(&session) => {
+            Asked::Lock(session, reply) if self.sessions.lock().contains(&session) => {
                 let _ = reply.send(Ok(()));
                 Ok(())
             }
@@ -313,7 +327,7 @@ impl Post {
                     Err(error) => Err(of_postgres(error, &self.store.place)),
                 };
                 if answer.is_ok() {
-                    self.sessions.insert(session);
+                    self.sessions.lock().insert(session);
                 }
                 let _ = reply.send(answer);
                 locked.map(|_| ())
@@ -328,22 +342,22 @@ impl Post {
                 return Ok(true);
             }
             // Someone may just be looking whether it is free.
-            crate::connect::pause(&self.store.handle, Duration::from_millis(2)).await;
+            pause(&self.store.handle, Duration::from_millis(2)).await;
         }
         Ok(false)
     }
 
-    /// Says what there is to say: who says it, `w` for work, and which runs ended, or `*`.
+    /// Says what there is to say; what is lost with the connection is said by the next one.
     async fn say(&self, client: &Client) -> Result<(), Error> {
-        let unsaid = std::mem::take(&mut *self.unsaid.lock());
-        let mut text = format!("{:x} {}", self.origin, if unsaid.rings { "w" } else { "-" });
-        if unsaid.many_ended {
-            text.push_str(" *");
+        let unsaid = self.voice.take();
+        let said = client
+            .query("SELECT pg_notify($1, $2)", &[&self.channel, &unsaid.text(self.origin)])
+            .await
+            .map(|_| ());
+        if said.is_err() && client.is_closed() {
+            self.voice.put_back(unsaid);
         }
-        for run in &unsaid.ended {
-            text.push_str(&format!(" {run}"));
-        }
-        client.query("SELECT pg_notify($1, $2)", &[&self.channel, &text]).await.map(|_| ())
+        said
     }
 
     async fn hear(&self, first: &str, more: &mut mpsc::UnboundedReceiver<String>) {

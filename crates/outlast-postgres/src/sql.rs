@@ -7,17 +7,21 @@ macro_rules! statements {
         pub(crate) struct Sql {
             /// The schema's name, as statements write it.
             pub(crate) schema: String,
+            /// The channel on which processes tell each other.
+            pub(crate) channel: String,
             $(pub(crate) $name: String,)*
         }
 
         impl Sql {
             /// The statements of the schema.
             pub(crate) fn of(schema: &str) -> Self {
+                let channel = channel(schema);
                 let schema = quoted(schema);
                 let fill = |text: &str| without_reason(text).replace("{schema}", &schema);
                 Self {
                     $($name: fill(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
                     schema,
+                    channel,
                 }
             }
         }
@@ -30,11 +34,13 @@ statements! {
     claim;
     clock;
     commit;
-    commit_beyond;
+    commit_each;
     counts;
     held;
+    hint;
     histories;
     history;
+    identity;
     inboxes;
     join;
     leave;
@@ -44,7 +50,7 @@ statements! {
     run_by_key;
     run_ends;
     run_exists;
-    run_view;
+    run_views;
     runs_edge;
     runs_page;
     send;
@@ -60,6 +66,14 @@ statements! {
 /// A name as an identifier in a statement.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The channel of a schema. A name has at most 63 bytes; the schema's may have as many.
+pub(crate) fn channel(schema: &str) -> String {
+    let hash = schema.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("outlast_{hash:016x}")
 }
 
 /// The statement without the comment on top: it is looked up by its text, and sent.

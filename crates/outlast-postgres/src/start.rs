@@ -1,14 +1,17 @@
 //! Starting runs: the row, the first turn and the key, or the run that was there before.
 
+use std::collections::HashSet;
+
 use outlast_core::event::FORMAT;
 use outlast_core::limits::PAYLOAD_BYTES_MAX;
 use outlast_core::refusal::{check_start, key_taken};
 use outlast_core::{Event, RunId, Start, Started, Timestamp, WorldError};
+use tokio_postgres::Row;
 
 use crate::clock::Time;
-use crate::error::{corrupt, is_about_data};
+use crate::error::corrupt;
 use crate::message::Values1;
-use crate::row::{get, micros, moment, text, word};
+use crate::row::{Damaged, get, micros, moment, text, word};
 use crate::skew::millis_of;
 use crate::store::{Failed, Store};
 use crate::text::stored;
@@ -74,12 +77,40 @@ impl NewRuns {
         }
     }
 
-    fn bytes(&self) -> usize {
-        self.events.last().map_or(0, String::len)
+    /// Adds others; their tags go on counting from their own first.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.runs.extend(other.runs);
+        self.turns.extend(other.turns);
+        self.born.extend(other.born);
+        self.workflows.extend(other.workflows);
+        self.versions.extend(other.versions);
+        self.queues.extend(other.queues);
+        self.priorities.extend(other.priorities);
+        self.keys.extend(other.keys);
+        self.digests.extend(other.digests);
+        self.windows.extend(other.windows);
+        self.events.extend(other.events);
+        self.parents.extend(other.parents);
+        self.parent_ops.extend(other.parent_ops);
+        self.parent_awaits.extend(other.parent_awaits);
+        self.roots.extend(other.roots);
+        self.not_before.extend(other.not_before);
+        self.deadlines.extend(other.deadlines);
+        self.tag_of.extend(other.tag_of);
+        self.tag_names.extend(other.tag_names);
+        self.tag_values.extend(other.tag_values);
     }
 
-    fn values(&self) -> [Values1<'_>; 20] {
+    /// How many bytes their events have.
+    pub(crate) fn bytes(&self) -> usize {
+        self.events.iter().map(String::len).sum()
+    }
+
+    /// The parameters of the statement that starts them.
+    pub(crate) fn parameters<'a>(&'a self, at: &'a Option<i64>) -> [Values1<'a>; 22] {
         [
+            at,
+            &FORMAT_STORED,
             &self.runs,
             &self.turns,
             &self.born,
@@ -118,11 +149,12 @@ pub(crate) async fn start(
     rest.reverse();
     while !rest.is_empty() {
         let (mut new, mut part, mut bytes) = (NewRuns::default(), Vec::new(), 0);
+        let mut runs = HashSet::new();
         while bytes < STATEMENT_BYTES_MAX
-            && let Some(index) = rest.pop()
+            && let Some(index) = rest.pop_if(|index| runs.insert(starts[*index].run))
         {
             new.add(&starts[index]);
-            bytes += new.bytes();
+            bytes += new.events.last().map_or(0, String::len);
             part.push(index);
         }
         match start_part(store, time, &new).await {
@@ -133,12 +165,14 @@ pub(crate) async fn start(
                 }
             }
             // One of them cannot be stored: which one, is found by trying each alone.
-            Err(Failed::Refused(error)) if is_about_data(&error) && part.len() > 1 => {
+            Err(failed) if failed.is_about_data() && part.len() > 1 => {
                 for index in part {
                     answers[index] = Box::pin(start(store, time, &starts[index..=index])).await?.remove(0);
                 }
             }
-            Err(failed) if part.len() == starts.len() => return Err(store.world_error(&failed)),
+            Err(failed) if part.len() == starts.len() && !failed.is_about_data() => {
+                return Err(store.world_error(&failed));
+            }
             Err(failed) => {
                 let error = store.world_error(&failed);
                 part.into_iter().for_each(|index| answers[index] = Err(error.clone()));
@@ -168,22 +202,21 @@ impl Existing {
 
 async fn start_part(store: &Store, time: &Time, new: &NewRuns) -> Result<Vec<(usize, Existing)>, Failed> {
     let at = time.at();
-    let mut values: Vec<Values1<'_>> = vec![&at, &FORMAT_STORED];
-    values.extend(new.values());
-    let rows = store.try_call(&store.sql.start, &values).await?;
+    let rows = store.try_call(&store.sql.start, &new.parameters(&at)).await?;
+    existing(&rows, time).map_err(|why| Failed::Corrupt(corrupt(&store.place, &why)))
+}
+
+/// The starts that were not simply new, by their place in the batch.
+pub(crate) fn existing(rows: &[Row], time: &Time) -> Result<Vec<(usize, Existing)>, Damaged> {
     let mut existing = Vec::new();
-    for row in &rows {
-        let read = || {
-            let nth: i32 = get(row, 0)?;
-            if nth == 0 {
-                time.learn(moment(row, 4)?);
-                return Ok(None);
-            }
-            let is_same = get::<&str>(row, 1)? == "other";
-            Ok(Some((nth as usize - 1, Existing { run: word(row, 2)?, workflow: text(row, 3)?, is_same })))
-        };
-        let read: Result<_, crate::row::Damaged> = read();
-        existing.extend(read.map_err(|why| Failed::Corrupt(corrupt(&store.place, &why)))?);
+    for row in rows {
+        let nth: i32 = get(row, 0)?;
+        if nth == 0 {
+            time.learn(moment(row, 4)?);
+            continue;
+        }
+        let is_same = get::<&str>(row, 1)? == "other";
+        existing.push((nth as usize - 1, Existing { run: word(row, 2)?, workflow: text(row, 3)?, is_same }));
     }
     Ok(existing)
 }

@@ -9,12 +9,18 @@ use tokio::runtime::Handle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use crate::error::{is_overtaken, of_postgres};
+use crate::error::{is_about_data, is_overtaken, of_postgres};
+use crate::greet::Owner;
 use crate::home::within;
 use crate::sql::Sql;
+use crate::tuned::Tuned;
 
 /// How often a statement is tried again that others were in the way of.
 const TRIES_MAX: usize = 20;
+
+/// How much later than the server a statement is given up here: its refusal says more, and leaves the
+/// connection as it was.
+const LATER: Duration = Duration::from_secs(2);
 
 /// The values of a statement's parameters.
 pub(crate) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -23,6 +29,7 @@ pub(crate) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     pub(crate) pool: Pool,
+    pub(crate) owner: Owner,
     pub(crate) sql: Arc<Sql>,
     /// Where it is, for a person.
     pub(crate) place: Arc<str>,
@@ -64,7 +71,10 @@ impl Store {
             return Err(Failed::NoConnection);
         };
         let connection = got.map_err(Failed::of_pool)?;
-        let Some(answer) = within(&self.handle, self.timeout, work(&connection)).await else {
+        let tuned = (self.owner == Owner::Other).then(|| Tuned::begin(&connection));
+        let answer = within(&self.handle, self.timeout + LATER, work(&connection)).await;
+        drop(tuned);
+        let Some(answer) = answer else {
             // The answer may still come: nobody else must get it.
             drop(Object::take(connection));
             return Err(Failed::TooLong);
@@ -77,11 +87,17 @@ impl Store {
         let place = &self.place;
         match failed {
             Failed::Refused(error) => of_postgres(error, place),
-            Failed::NoConnection => WorldError::Unavailable(format!(
-                "no connection to Postgres at `{place}` became free within {:?}; raise `pool` in the URL, \
-                 or look what keeps the server busy",
-                self.timeout
-            )),
+            Failed::NoConnection => {
+                let remedy = match self.owner {
+                    Owner::World => "raise `pool` in the URL",
+                    Owner::Other => "make the pool larger",
+                };
+                WorldError::Unavailable(format!(
+                    "no connection to Postgres at `{place}` became free within {:?}; {remedy}, or look what \
+                     keeps the server busy",
+                    self.timeout
+                ))
+            }
             Failed::TooLong => WorldError::Unavailable(format!(
                 "Postgres at `{place}` has not answered for {:?}; look at the network and at the server",
                 self.timeout
@@ -103,6 +119,11 @@ pub(crate) enum Failed {
 }
 
 impl Failed {
+    /// Whether the statement was refused for what it says, so that a part of it may be accepted.
+    pub(crate) fn is_about_data(&self) -> bool {
+        matches!(self, Self::Refused(error) if is_about_data(error))
+    }
+
     fn of_pool(error: PoolError) -> Self {
         match error {
             PoolError::Backend(error) => Self::Refused(error),

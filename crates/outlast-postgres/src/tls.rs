@@ -44,6 +44,9 @@ fn roots(root_cert: Option<&str>) -> Result<RootCertStore, WorldError> {
             let certificate = certificate.map_err(|error| unreadable(&error))?;
             roots.add(certificate).map_err(|error| unreadable(&error))?;
         }
+        if roots.is_empty() {
+            return Err(unreadable(&"there is no certificate in it"));
+        }
         return Ok(roots);
     }
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

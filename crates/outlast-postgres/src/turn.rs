@@ -126,28 +126,28 @@ impl Turns {
         }
     }
 
-    /// The parameters of `commit_beyond.sql` that are the one turn's, behind the session and the time.
-    pub(crate) fn values_of_one(&self) -> [Values1<'_>; 20] {
+    /// The parameters of `commit_each.sql` that are the turns' own, behind the session and the time.
+    pub(crate) fn values_of_each(&self) -> [Values1<'_>; 20] {
         [
             &self.exclusive,
-            &self.runs[0],
-            &self.ids[0],
-            &self.froms[0],
-            &self.seqs[0],
-            &self.next_seqs[0],
-            &self.ats[0],
-            &self.builds[0],
-            &self.events[0],
-            &self.consumed[0],
-            &self.fired_until[0],
-            &self.thens[0],
-            &self.clears_deadline[0],
-            &self.invalid[0],
-            &self.wake_at[0],
-            &self.waits[0],
-            &self.stuck_reasons[0],
-            &self.stuck_messages[0],
-            &self.stuck_builds[0],
+            &self.runs,
+            &self.ids,
+            &self.froms,
+            &self.seqs,
+            &self.next_seqs,
+            &self.ats,
+            &self.builds,
+            &self.events,
+            &self.consumed,
+            &self.fired_until,
+            &self.thens,
+            &self.clears_deadline,
+            &self.invalid,
+            &self.wake_at,
+            &self.waits,
+            &self.stuck_reasons,
+            &self.stuck_messages,
+            &self.stuck_builds,
             &FORMAT_STORED,
         ]
     }

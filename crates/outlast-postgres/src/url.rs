@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use outlast_core::WorldError;
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use crate::options::{Migrate, PostgresOptions};
+use crate::passfile;
 
 /// How long a connection may take to be made, unless the URL says otherwise.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -28,6 +29,8 @@ pub(crate) fn parse(url: &str, options: &mut PostgresOptions) -> Result<Address,
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
     let mut rest = Vec::new();
     let mut root_cert = env("PGSSLROOTCERT");
+    let mut mode = env("PGSSLMODE");
+    let mut pass_file = env("PGPASSFILE");
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         match name {
@@ -36,11 +39,11 @@ pub(crate) fn parse(url: &str, options: &mut PostgresOptions) -> Result<Address,
             "timeout" => options.timeout = Duration::from_secs(number(name, value, 1..=3_600)? as u64),
             "migrate" => options.migrate = migrate(value)?,
             "sslrootcert" => root_cert = Some(decoded(value)),
-            "sslmode" if matches!(value, "verify-full" | "verify-ca") => rest.push("sslmode=require"),
+            "sslmode" => mode = Some(value.to_owned()),
+            "passfile" => pass_file = Some(decoded(value)),
             _ => rest.push(parameter),
         }
     }
-    let is_silent = !rest.iter().any(|parameter| parameter.starts_with("sslmode="));
     let text = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
     let mut config: Config = text.parse().map_err(|error: tokio_postgres::Error| {
         let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
@@ -49,9 +52,29 @@ pub(crate) fn parse(url: &str, options: &mut PostgresOptions) -> Result<Address,
              `postgres://user@host:5432/database?schema=outlast`"
         ))
     })?;
-    fill(&mut config, is_silent)?;
+    if let Some(mode) = mode {
+        config.ssl_mode(ssl_mode(&mode)?);
+    }
+    fill(&mut config)?;
+    if config.get_password().is_none()
+        && let Some(password) = env("PGPASSWORD").or_else(|| passfile::password(&config, pass_file))
+    {
+        config.password(password);
+    }
     let place = place(&config, &options.schema);
     Ok(Address { config, root_cert, place })
+}
+
+/// Every mode but `disable` and `prefer` checks the server's certificate.
+fn ssl_mode(value: &str) -> Result<SslMode, WorldError> {
+    match value {
+        "disable" => Ok(SslMode::Disable),
+        "allow" | "prefer" => Ok(SslMode::Prefer),
+        "require" | "verify-ca" | "verify-full" => Ok(SslMode::Require),
+        other => Err(WorldError::Invalid(format!(
+            "`sslmode={other}` is not known; write `disable`, `prefer` or `require` in the URL or in PGSSLMODE"
+        ))),
+    }
 }
 
 fn migrate(value: &str) -> Result<Migrate, WorldError> {
@@ -67,7 +90,7 @@ fn migrate(value: &str) -> Result<Migrate, WorldError> {
 fn number(name: &str, value: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize, WorldError> {
     value.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
         WorldError::Invalid(format!(
-            "`{name}={value}` in the URL makes no sense; write a number from {} to {}",
+            "`{name}={value}` makes no sense; write a number from {} to {}",
             range.start(),
             range.end()
         ))
@@ -75,9 +98,16 @@ fn number(name: &str, value: &str, range: std::ops::RangeInclusive<usize>) -> Re
 }
 
 /// Fills what the URL leaves out from the variables of libpq, and bounds every wait.
-fn fill(config: &mut Config, is_silent: bool) -> Result<(), WorldError> {
+fn fill(config: &mut Config) -> Result<(), WorldError> {
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         config.host(env("PGHOST").unwrap_or_else(|| "localhost".into()));
+        if let Some(address) = env("PGHOSTADDR") {
+            config.hostaddr(address.parse().map_err(|_| {
+                WorldError::Invalid(format!(
+                    "`PGHOSTADDR={address}` is no address; write for example 10.0.0.7"
+                ))
+            })?);
+        }
     }
     if config.get_ports().is_empty()
         && let Some(port) = env("PGPORT")
@@ -86,11 +116,6 @@ fn fill(config: &mut Config, is_silent: bool) -> Result<(), WorldError> {
     }
     if config.get_user().is_none() {
         config.user(env("PGUSER").or_else(|| env("USER")).unwrap_or_else(|| "postgres".into()));
-    }
-    if config.get_password().is_none()
-        && let Some(password) = env("PGPASSWORD")
-    {
-        config.password(password);
     }
     if config.get_dbname().is_none() {
         let user = config.get_user().unwrap_or("postgres").to_owned();
@@ -104,15 +129,34 @@ fn fill(config: &mut Config, is_silent: bool) -> Result<(), WorldError> {
     {
         config.options(options);
     }
-    if is_silent && let Some(mode) = env("PGSSLMODE") {
-        config.ssl_mode(match &*mode {
-            "disable" => SslMode::Disable,
-            "require" | "verify-ca" | "verify-full" => SslMode::Require,
-            _ => SslMode::Prefer,
-        });
+    fill_attributes(config)?;
+    fill_limits(config)
+}
+
+/// Which of several hosts is wanted.
+fn fill_attributes(config: &mut Config) -> Result<(), WorldError> {
+    let Some(wanted) = env("PGTARGETSESSIONATTRS") else { return Ok(()) };
+    if config.get_target_session_attrs() != TargetSessionAttrs::Any {
+        return Ok(());
     }
+    config.target_session_attrs(match &*wanted {
+        "any" => TargetSessionAttrs::Any,
+        "read-write" | "primary" => TargetSessionAttrs::ReadWrite,
+        other => {
+            return Err(WorldError::Invalid(format!(
+                "`PGTARGETSESSIONATTRS={other}` cannot be used, since a world writes; write `read-write`"
+            )));
+        }
+    });
+    Ok(())
+}
+
+fn fill_limits(config: &mut Config) -> Result<(), WorldError> {
     if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT);
+        config.connect_timeout(match env("PGCONNECT_TIMEOUT") {
+            Some(seconds) => Duration::from_secs(number("PGCONNECT_TIMEOUT", &seconds, 1..=3_600)? as u64),
+            None => CONNECT,
+        });
     }
     config.keepalives(true).keepalives_idle(SILENCE).keepalives_interval(SILENCE / 4).keepalives_retries(3);
     if config.get_tcp_user_timeout().is_none() {
@@ -183,6 +227,7 @@ mod tests {
             ("postgres://a@b/c?pool=0", "pool=0"),
             ("postgres://a@b/c?migrate=maybe", "migrate=maybe"),
             ("postgres://a@b/c?colour=red", "colour"),
+            ("postgres://a@b/c?sslmode=perhaps", "sslmode=perhaps"),
             ("postgres://a@b:port/c", "port"),
         ] {
             let refused = parse(url, &mut PostgresOptions::new()).unwrap_err().to_string();

@@ -18,18 +18,20 @@ use outlast_core::{
 
 use crate::clock::{DatabaseClock, SharedClock, Time};
 use crate::commit::Commit;
-use crate::connect::{Connector, greet};
-use crate::ends::ends;
+use crate::connect::Connector;
+use crate::greet::{Owner, greet};
+use crate::group::Groups;
 use crate::home::Home;
 use crate::migrate::up_to_date;
 use crate::options::PostgresOptions;
+use crate::poll::poll;
 use crate::row::moment;
 use crate::side::Side;
 use crate::sql::Sql;
 use crate::store::Store;
 use crate::told::{News, Told};
 use crate::url::parse;
-use crate::{claim, list, page, prune, send, session, start};
+use crate::{claim, list, page, prune, session};
 
 /// A world in a schema of a Postgres database.
 ///
@@ -38,11 +40,15 @@ use crate::{claim, list, page, prune, send, session, start};
 #[derive(Debug)]
 pub struct PostgresWorld {
     store: Store,
+    /// For beats: however busy the pool is, no session is lost for that.
+    lifeline: Store,
     side: Option<Side>,
     told: Told,
     time: Time,
     clock: Arc<dyn Clock>,
-    is_own_pool: bool,
+    groups: Groups,
+    /// What tells its schema from others of that name.
+    identity: String,
     home: Home,
 }
 
@@ -64,10 +70,19 @@ impl PostgresWorld {
         let home = Home::start()?;
         let connector = Connector::new(&address, home.handle().clone(), options.timeout)?;
         let pool = connector.pool(options.pool)?;
-        Self::begin(home, pool, Some(connector), &address.place, options, true).await
+        Self::begin(home, pool, Some(connector), &address.place, options, Owner::World).await
     }
 
-    /// Opens the world on a pool that exists. A URL in the options is for the connection that listens.
+    /// Opens the world on a pool that exists, beside whatever else that is used for.
+    ///
+    /// A URL in the options ([`listen`](PostgresOptions::listen)) is for the two connections that this world
+    /// needs for itself: they hear at once what other processes do, and show them that this one lives.
+    /// Without it, others are noticed by looking every two seconds, and when this process dies, that is
+    /// noticed when its sessions expire.
+    ///
+    /// The planner settings that the world's statements need are set with each of them and reset
+    /// (`RESET`) behind it, so other statements on these connections keep those of the server, the database
+    /// and the role. The pool must reach the server itself, not a pooler in transaction mode.
     ///
     /// # Errors
     ///
@@ -81,7 +96,7 @@ impl PostgresWorld {
                 (Some(Connector::new(&address, home.handle().clone(), options.timeout)?), address.place)
             }
         };
-        Self::begin(home, pool, connector, &place, options, false).await
+        Self::begin(home, pool, connector, &place, options, Owner::Other).await
     }
 
     async fn begin(
@@ -90,14 +105,18 @@ impl PostgresWorld {
         connector: Option<Connector>,
         place: &str,
         options: PostgresOptions,
-        is_own_pool: bool,
+        owner: Owner,
     ) -> Result<Self, WorldError> {
         let handle = home.handle().clone();
-        greet(&pool, place, &handle).await?;
+        greet(&pool, owner, place, &handle).await?;
         let sql = Arc::new(Sql::of(&options.schema));
-        let store =
-            Store { pool, sql, place: place.into(), handle: handle.clone(), timeout: options.timeout };
+        let (place, timeout) = (place.into(), options.timeout);
+        let store = Store { pool, owner, sql, place, handle: handle.clone(), timeout };
         up_to_date(&store, &options.schema, options.migrate).await?;
+        let lifeline = match &connector {
+            Some(connector) => Store { pool: connector.pool(1)?, owner: Owner::World, ..store.clone() },
+            None => store.clone(),
+        };
         let time = match options.clock.filter(|clock| clock.is_virtual()) {
             Some(clock) => Time::Virtual(clock),
             None => Time::Database(SharedClock(Arc::new(DatabaseClock::new(handle)))),
@@ -111,13 +130,32 @@ impl PostgresWorld {
         let told = Told { bell, waiters: Arc::new(Waiters::default()), hosts: Arc::new(Hosts::default()) };
         let side = connector.map(|connector| {
             let origin = u64::from(std::process::id()) << 32 | u64::from(origin());
-            Side::start(connector, store.clone(), told.clone(), origin, time.is_virtual())
+            Side::start(connector, store.clone(), lifeline.clone(), told.clone(), origin, time.clone())
         });
-        Ok(Self { store, side, told, time, clock, is_own_pool, home })
+        if side.is_none() && !time.is_virtual() {
+            home.handle().spawn(poll(store.clone(), told.clone()));
+        }
+        let rows = store.call(&store.sql.identity, &[]).await?;
+        let identity = rows.first().map_or_else(String::new, |row| row.get(0));
+        let groups = Groups::new(&store, &time);
+        Ok(Self { store, lifeline, side, told, time, clock, groups, identity, home })
     }
 
     fn tell(&self, news: News) {
         self.told.tell(news, self.side.as_ref());
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub(crate) fn time(&self) -> &Time {
+        &self.time
+    }
+
+    /// What tells this world from others.
+    pub(crate) fn identity(&self) -> &str {
+        &self.identity
     }
 
     fn ring(&self) {
@@ -138,8 +176,10 @@ fn origin() -> u32 {
 impl Drop for PostgresWorld {
     fn drop(&mut self) {
         let last = self.side.as_ref().and_then(Side::close);
-        if self.is_own_pool {
-            self.store.pool.close();
+        for store in [&self.store, &self.lifeline] {
+            if store.owner == Owner::World {
+                store.pool.close();
+            }
         }
         self.home.end_after(last);
     }
@@ -150,7 +190,7 @@ impl World for PostgresWorld {
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
         let _busy = self.clock.busy();
         check_starts(starts.len())?;
-        let answers = start::start(&self.store, &self.time, &starts).await?;
+        let answers = self.groups.starts.ask(starts).await?;
         if answers.iter().any(|answer| matches!(answer, Ok(Started { is_new: true, .. }))) {
             self.ring();
         }
@@ -159,7 +199,7 @@ impl World for PostgresWorld {
 
     async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
         let _busy = self.clock.busy();
-        list::run(&self.store, run).await
+        self.groups.views.ask_one(run).await
     }
 
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
@@ -176,11 +216,9 @@ impl World for PostgresWorld {
         let told = self.told.waiters.wait(run);
         if !self.told.hosts.hold(run) {
             let _busy = self.clock.busy();
-            let found = ends(&self.store, &[run]).await?.remove(&run);
-            match found {
-                None => return Err(no_run(run)),
-                Some(Some(ended)) => return Ok(Some(ended)),
-                Some(None) => {}
+            let ended = self.groups.ends.ask_one(run).await?;
+            if ended.is_some() {
+                return Ok(ended);
             }
         }
         Ok(match first(told, self.clock.sleep_until(until)).await {
@@ -197,7 +235,7 @@ impl World for PostgresWorld {
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64> {
         let _busy = self.clock.busy();
-        let answers = send::send(&self.store, &self.time, &messages).await?;
+        let answers = self.groups.sends.ask(messages).await?;
         if answers.iter().any(Result::is_ok) {
             self.ring();
         }
@@ -225,7 +263,7 @@ impl World for PostgresWorld {
 
     async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
         let _busy = self.clock.busy();
-        session::beat(&self.store, &self.time, session, report).await
+        session::beat(&self.lifeline, &self.time, session, report).await
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
@@ -245,7 +283,10 @@ impl World for PostgresWorld {
 
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
         let _busy = self.clock.busy();
-        let taken = session::takeover(&self.store, &self.time, session).await?;
+        let taken = session::takeover(&self.lifeline, &self.time, session).await?;
+        if let Some(side) = &self.side {
+            side.looked();
+        }
         if taken.sessions > 0 {
             self.ring();
         }

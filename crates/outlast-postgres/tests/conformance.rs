@@ -15,7 +15,7 @@ outlast_testkit::conformance!(open);
 
 #[test]
 fn the_world_is_like_the_model() {
-    outlast_testkit::model::check_world(open, 0..20, 60);
+    outlast_testkit::model::check_world(open, 0..12, 60);
 }
 
 async fn open(clock: TestClock) -> OnServer {

@@ -68,8 +68,10 @@ pub use outlast_core::{
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;
+#[cfg(feature = "postgres")]
+pub use outlast_postgres as postgres;
 #[cfg(feature = "sqlite")]
-pub use outlast_sqlite::rusqlite;
+pub use outlast_sqlite as sqlite;
 
 pub use attempt::Attempt;
 pub use backup::backup;

@@ -42,3 +42,25 @@ impl Within for outlast_sqlite::rusqlite::Transaction<'_> {
         std::future::ready(outlast_sqlite::send_within(self, world, message))
     }
 }
+
+#[cfg(feature = "postgres")]
+impl Within for outlast_postgres::tokio_postgres::Transaction<'_> {
+    async fn start(&mut self, world: &dyn World, start: Start) -> Result<Started, WorldError> {
+        outlast_postgres::start_within(self, world, start).await
+    }
+
+    async fn send(&mut self, world: &dyn World, message: NewMessage) -> Result<u64, WorldError> {
+        outlast_postgres::send_within(self, world, message).await
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl Within for outlast_postgres::deadpool_postgres::Transaction<'_> {
+    async fn start(&mut self, world: &dyn World, start: Start) -> Result<Started, WorldError> {
+        outlast_postgres::start_within(self, world, start).await
+    }
+
+    async fn send(&mut self, world: &dyn World, message: NewMessage) -> Result<u64, WorldError> {
+        outlast_postgres::send_within(self, world, message).await
+    }
+}

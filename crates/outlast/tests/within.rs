@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use outlast::prelude::*;
-use outlast::rusqlite::{Connection, Transaction, TransactionBehavior};
+use outlast::sqlite::rusqlite::{Connection, Transaction, TransactionBehavior};
 use outlast::{Client, Worker};
 
 /// Far longer than a commit takes to be noticed, and shorter than the slow poll for work.

@@ -26,7 +26,7 @@ const TICK: Duration = Duration::from_millis(10);
 pub(super) async fn inspect(place: &Place, seed: u64) -> Result<Tally> {
     let mut tally = Tally { cuts: 1, ..Tally::default() };
     let checks = &mut tally.checks;
-    audit::check_file(place, checks)?;
+    audit::check_database(place, checks).await?;
     let world = outlast::open(&place.url()).await?;
     let books = Arc::new(place.open(|_| None)?);
     let mut teller = Teller::new(world.clone(), books.clone(), seed);
@@ -36,7 +36,7 @@ pub(super) async fn inspect(place: &Place, seed: u64) -> Result<Tally> {
     let gone = Gone::of(&place.diary()?).and_all(&place.attempts()?);
     tally.finished = picture.runs.values().filter(|run| !run.view.status.is_final()).count();
 
-    let worker = worker(world, Branch { books, life: FINISHER }).start().await?;
+    let worker = worker(world, Branch { books, life: FINISHER }, place.world().session()).start().await?;
     let until = SystemClock.now().plus(PATIENCE);
     // Also the sessions of those who were cut off have to be taken over.
     while teller.serve().await? > 0 || teller.client().workers().await?.len() > 1 {

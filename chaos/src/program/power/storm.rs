@@ -75,7 +75,8 @@ async fn record(place: &Place, plan: &Plan) -> Result<Vec<Deed>> {
     let books = Arc::new(place.open(told)?);
     let sync = if plan.sync == Sync::Full { "full" } else { "normal" };
     let world = outlast::open(&format!("{}?sync={sync}", place.url())).await?;
-    let worker = worker(world.clone(), Branch { books: books.clone(), life: 0 }).start().await?;
+    let branch = Branch { books: books.clone(), life: 0 };
+    let worker = worker(world.clone(), branch, place.world().session()).start().await?;
     let mut teller = Teller::new(world, books, plan.seed);
     let until = SystemClock.now().plus(RECORDING_MAX);
     let enough = DEEDS.end.min(DEEDS.start + DEEDS_PER_CUT * plan.cuts as usize);

@@ -3,7 +3,8 @@
 --
 -- Everything is judged against what the statement sees after the session and the rows that change are
 -- locked. A turn that adds events is fenced by the key of `turns`; one that adds none has nothing to be fenced
--- by, so it is committed alone (`exclusive_`): no other commit of the session is under way.
+-- by, so it is committed alone (`exclusive_`): no other commit of the session is under way. When another try of
+-- the same turns was faster, fewer rows are added than should be: then all of it is undone, to be looked at again.
 CREATE FUNCTION {schema}.commit(
     session_ text, at_ bigint, exclusive_ boolean, locked_ text[],
     run_ text[], id_ text[], from_ text[], seq_ bigint[], next_seq_ bigint[], turn_at_ bigint[], build_ text[],
@@ -63,12 +64,12 @@ BEGIN
                 WHEN a."then" = 'stuck' OR NOT a.clears_deadline THEN a.deadline END
         FROM asked a WHERE a."from" IS NULL AND NOT a.invalid
         ON CONFLICT DO NOTHING
-        RETURNING id, status, ready_at, deadline, owner
+        RETURNING status, ready_at, deadline, owner
     ), judged AS (
         SELECT a.*, r.consumed AS had_consumed, r.owner, tip.turn AS tip_turn, tip.seq AS tip_seq,
             CASE WHEN a."from" IS NULL THEN
                 CASE WHEN a.invalid THEN 'invalid'
-                    WHEN r.id IS NULL THEN CASE WHEN born.id IS NULL THEN 'again' ELSE 'ok' END
+                    WHEN r.id IS NULL THEN 'ok'
                     WHEN tip.turn = a.id AND EXISTS (SELECT 1 FROM {schema}.turns f
                         WHERE f.run = a.run AND f.seq = 0 AND f.build = a.build) THEN 'done'
                     ELSE 'existed' END
@@ -86,7 +87,6 @@ BEGIN
             ELSE 'ok' END AS code
         FROM asked a
         LEFT JOIN {schema}.runs r ON r.id = a.run
-        LEFT JOIN born ON born.id = a.run AND a."from" IS NULL
         LEFT JOIN LATERAL (SELECT t.id, t.next_seq FROM {schema}.turns t WHERE t.run = a.run
             ORDER BY t.seq DESC LIMIT 1) last ON true
         CROSS JOIN LATERAL (SELECT CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END AS turn,
@@ -96,7 +96,7 @@ BEGIN
         SELECT j.run, j.seq, j.next_seq, j.id, j.turn_at, j.build, j.events
         FROM judged j WHERE j.code = 'ok' AND j.events IS NOT NULL
         ON CONFLICT DO NOTHING
-        RETURNING run
+        RETURNING 1
     ), written AS (
         UPDATE {schema}.runs r SET
             status = CASE j."then" WHEN 'hold' THEN r.status WHEN 'wait' THEN 'waiting'
@@ -133,7 +133,6 @@ BEGIN
             barred_build = coalesce(j.stuck_build, r.barred_build)
         FROM judged j
         WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL AND (j.writes OR j.consumed > j.had_consumed)
-            AND (j.events IS NULL OR EXISTS (SELECT 1 FROM added WHERE added.run = j.run))
         RETURNING r.id, r.owner, r.status, r.ready_at, r.deadline
     ), blanked AS (
         UPDATE {schema}.inbox i SET body = NULL, raw = NULL, headers = NULL
@@ -149,18 +148,22 @@ BEGIN
         UNION ALL
         SELECT b.status, 1, b.owner, b.ready_at, b.deadline FROM born b
     ), told AS (
-        SELECT j.nth, CASE WHEN j.code = 'ok' THEN 'again' ELSE j.code END AS code,
+        SELECT j.nth, j.code,
             CASE j.code WHEN 'owner' THEN j.owner WHEN 'from' THEN j.tip_turn WHEN 'seq' THEN j.tip_seq::text END AS detail
-        FROM judged j
-        WHERE j.code NOT IN ('ok', 'done')
-            OR j.code = 'ok' AND j.events IS NOT NULL AND NOT EXISTS (SELECT 1 FROM added WHERE added.run = j.run)
+        FROM judged j WHERE j.code NOT IN ('ok', 'done')
     )
-    SELECT (SELECT array_agg(c.status) FROM changed c) AS statuses, (SELECT array_agg(c.change) FROM changed c) AS changes,
+    SELECT (SELECT count(*) FROM added) = (SELECT count(*) FROM judged j WHERE j.code = 'ok' AND j.events IS NOT NULL)
+        AND (SELECT count(*) FROM born) = (SELECT count(*) FROM judged j WHERE j.code = 'ok' AND j."from" IS NULL)
+        AS is_whole,
+        (SELECT array_agg(c.status) FROM changed c) AS statuses, (SELECT array_agg(c.change) FROM changed c) AS changes,
         (SELECT bool_or(c.owner IS NULL AND (c.ready_at IS NOT NULL OR c.deadline IS NOT NULL)) FROM changed c) AS rings,
         (SELECT array_agg(t.nth ORDER BY t.nth) FROM told t) AS nths,
         (SELECT array_agg(t.code ORDER BY t.nth) FROM told t) AS codes,
         (SELECT array_agg(t.detail ORDER BY t.nth) FROM told t) AS details
     INTO answers_;
+    IF NOT answers_.is_whole THEN
+        RAISE EXCEPTION 'another try of a turn was faster' USING ERRCODE = '40001';
+    END IF;
     IF answers_.statuses IS NOT NULL THEN
         PERFORM {schema}.count(answers_.statuses, answers_.changes);
     END IF;

@@ -5,7 +5,7 @@
 -- the server all locks are free and nobody could beat: then a session has its full time again.
 CREATE FUNCTION {schema}.takeover(
     at_ bigint, id_ text, patience_ bigint, poison_ integer, message_ text, mark_build_ text, mark_crashes_ text
-) RETURNS TABLE (runs bigint, ended bigint, moment bigint) LANGUAGE plpgsql AS $$
+) RETURNS TABLE (runs bigint, ended bigint, moment bigint, suspects bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     now_ bigint := coalesce(at_, {schema}.clock());
@@ -18,9 +18,10 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    runs := 0; ended := 0; moment := now_;
+    runs := 0; ended := 0; moment := now_; suspects := 0;
     FOR other_ IN SELECT s.* FROM {schema}.sessions s WHERE s.id <> id_ ORDER BY s.id LOOP
-        is_free_ := other_.has_lock AND pg_try_advisory_xact_lock({schema}.lock_key(other_.id));
+        -- Shared: others who look at the same time must not take this for a sign of life.
+        is_free_ := other_.has_lock AND pg_try_advisory_xact_lock_shared({schema}.lock_key(other_.id));
         is_late_ := other_.expires_at <= now_;
         IF at_ IS NULL AND other_.boot <> boot_ THEN
             is_free_ := false;
@@ -29,9 +30,11 @@ BEGIN
         IF is_free_ AND NOT is_late_ AND patience_ > 0 THEN
             IF other_.suspect_since IS NULL THEN
                 UPDATE {schema}.sessions s SET suspect_since = now_ WHERE s.id = other_.id AND s.suspect_since IS NULL;
+            END IF;
+            IF other_.suspect_since IS NULL OR other_.suspect_since > now_ - patience_ THEN
+                suspects := suspects + 1;
                 CONTINUE;
             END IF;
-            CONTINUE WHEN other_.suspect_since > now_ - patience_;
         ELSIF NOT is_free_ AND NOT is_late_ THEN
             IF other_.suspect_since IS NOT NULL THEN
                 UPDATE {schema}.sessions s SET suspect_since = NULL WHERE s.id = other_.id;

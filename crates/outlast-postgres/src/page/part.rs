@@ -20,6 +20,8 @@ pub(super) struct Part {
     walk: String,
     /// The column with the run's id in the index.
     id: &'static str,
+    /// The status that the index leads with.
+    status: Option<Status>,
     /// The schema, as statements write it.
     schema: String,
     /// What the index helps with.
@@ -63,7 +65,16 @@ impl Part {
     fn new(schema: &str) -> Self {
         let (filters, values, looks, look_values) = Default::default();
         let walk = format!("{schema}.runs AS runs");
-        Self { walk, id: "runs.id", schema: schema.to_owned(), filters, values, looks, look_values }
+        Self {
+            walk,
+            id: "runs.id",
+            status: None,
+            schema: schema.to_owned(),
+            filters,
+            values,
+            looks,
+            look_values,
+        }
     }
 
     /// The list of a parent, a root or a tag, which has few of all runs.
@@ -87,7 +98,7 @@ impl Part {
 
     fn of_status(query: &RunQuery, schema: &str, status: Status) -> Self {
         let mut part = Self::new(schema);
-        part.filters.push(format!("runs.status = '{status}'"));
+        part.status = Some(status);
         part.look_at_workflow(query);
         part
     }
@@ -142,13 +153,25 @@ impl Part {
 
     /// A statement about the part.
     fn statement(&self, sql: &str, place: &Place, looks: &[String]) -> String {
-        let ids = format!("{0} >= $2 AND {0} <= $3", self.id);
+        let order = if place.is_rising { "ASC" } else { "DESC" };
+        let id = self.id;
+        // Written as rows, so that no other index has them in order: Postgres cannot know that the newest runs of
+        // all may have another status.
+        let (ids, sort) = match self.status {
+            None => (format!("{id} >= $2 AND {id} <= $3"), format!("{id} {order}")),
+            Some(status) => (
+                format!(
+                    "(runs.status, {id}) >= ('{status}', $2) AND (runs.status, {id}) <= ('{status}', $3)"
+                ),
+                format!("runs.status {order}, {id} {order}"),
+            ),
+        };
         let filters: Vec<&str> =
             std::iter::once(&ids).chain(&self.filters).chain(looks).map(String::as_str).collect();
         sql.replace("{walk}", &self.walk)
             .replace("{filters}", &filters.join(" AND "))
-            .replace("{id}", self.id)
-            .replace("{order}", if place.is_rising { "ASC" } else { "DESC" })
+            .replace("{id}", id)
+            .replace("{sort}", &sort)
     }
 
     /// Adds a filter that the index helps with; all of these come before the first look.

@@ -16,9 +16,12 @@ use outlast_core::{
 use outlast_postgres::{PostgresOptions, PostgresWorld};
 use outlast_testkit::TestClock;
 
+/// A session that does not expire while a test runs.
+pub(crate) const LONG: Duration = Duration::from_secs(3_600);
+
 /// A schema of its own on a server.
 pub(crate) struct Place {
-    server: String,
+    pub(crate) server: String,
     pub(crate) schema: String,
     pub(crate) clock: TestClock,
 }
@@ -96,7 +99,11 @@ pub(crate) async fn start(world: &PostgresWorld, run: RunId) {
 }
 
 pub(crate) async fn try_claim(world: &PostgresWorld, session: SessionId) -> Result<Vec<Claimed>, WorldError> {
-    let request = ClaimRequest {
+    Ok(world.claim(session, request()).await?.claimed)
+}
+
+pub(crate) fn request() -> ClaimRequest {
+    ClaimRequest {
         limit: 10,
         code: code(),
         queues: default_queues(),
@@ -105,8 +112,12 @@ pub(crate) async fn try_claim(world: &PostgresWorld, session: SessionId) -> Resu
         suspect: true,
         ends_overdue_from: Timestamp::NEVER,
         known: Arc::new(|_, _| false),
-    };
-    Ok(world.claim(session, request).await?.claimed)
+    }
+}
+
+/// The last event of a run that has done its work.
+pub(crate) fn completed() -> Event {
+    Event::RunCompleted { output: Payload::null() }
 }
 
 pub(crate) async fn claim(world: &PostgresWorld, session: SessionId) -> Vec<Claimed> {
@@ -136,6 +147,7 @@ pub(crate) async fn commit(world: &PostgresWorld, session: SessionId, turn: Turn
     world.commit(session, &[turn]).await?.remove(0).map(|_| ())
 }
 
+#[allow(clippy::disallowed_methods, reason = "a test of real time looks again and again")]
 /// Tries until the condition holds; panics when it does not within a minute.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let patience = tokio::time::timeout(Duration::from_secs(60), async {

@@ -154,6 +154,9 @@ impl<O: DeserializeOwned> RunHandle<O> {
     }
 
     async fn check_not_stuck(&self) -> Result<Status, Error> {
+        if self.client.world.hosts().hold(self.run) {
+            return Ok(Status::Running);
+        }
         let view = self.view().await?;
         match view.stuck.filter(|_| view.status == Status::Stuck) {
             None => Ok(view.status),

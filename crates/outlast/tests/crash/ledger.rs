@@ -14,10 +14,12 @@ use serde::{Deserialize, Serialize};
 /// What each run came to, by key.
 pub(crate) type Outputs = BTreeMap<String, String>;
 
-/// A folder with one database and the notes of the processes that used it.
+/// A folder with the notes of the processes that used one world, which is a file in it or elsewhere.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
+    /// The URL of a world elsewhere.
+    pub(crate) elsewhere: Option<String>,
 }
 
 /// An attempt at a step, as the outside saw it.
@@ -52,12 +54,16 @@ pub(crate) struct Report {
 }
 
 impl Place {
+    /// A folder with a file as its world.
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { folder: folder.into() }
+        Self { folder: folder.into(), elsewhere: None }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("sqlite:{}", self.database().display())
+        match &self.elsewhere {
+            Some(url) => url.clone(),
+            None => format!("sqlite:{}", self.database().display()),
+        }
     }
 
     fn database(&self) -> PathBuf {
@@ -65,9 +71,14 @@ impl Place {
     }
 
     /// A copy of the database as the dead left it. The original keeps its log, so that the next process
-    /// has to recover it by itself.
+    /// has to recover it by itself. A server is looked at as it is, once it has done what the dead asked for.
     pub(crate) fn copy_database(&self, name: &str) -> Self {
-        let copy = Self { folder: self.folder.join(name) };
+        #[cfg(feature = "postgres")]
+        if let Some(url) = &self.elsewhere {
+            crate::server::wait_until_alone(url);
+            return self.clone();
+        }
+        let copy = Self::new(&self.folder.join(name));
         std::fs::create_dir(&copy.folder).unwrap();
         std::fs::copy(self.database(), copy.database()).unwrap();
         let log = self.folder.join("runs.db-wal");

@@ -25,7 +25,7 @@ fn a_program_killed_again_and_again_loses_and_doubles_nothing() {
     let mut starts = RUNS;
     let live = |starts| {
         let program = Program::Chains { starts, live: 10_000 };
-        Process::start(Orders { program, folder: folder.path().into(), point: None })
+        Process::start(Orders { program, place: place.clone(), point: None })
     };
 
     let mut crashes = Vec::new();

@@ -1,4 +1,4 @@
-//! Crash tests: real child processes, really killed with SIGKILL, on one SQLite file.
+//! Crash tests: real child processes, really killed with SIGKILL, on one SQLite file; the sweep on Postgres too.
 //!
 //! * [`sweep`]: a program killed at every commit point, one point per child.
 //! * [`loops`]: a program killed from outside at random instants, again and again.
@@ -20,6 +20,8 @@ mod medley;
 mod pausing;
 mod picture;
 mod process;
+#[cfg(feature = "postgres")]
+mod server;
 mod sharing;
 mod sleeping;
 mod sweep;

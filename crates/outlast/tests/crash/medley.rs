@@ -72,7 +72,7 @@ pub(crate) async fn play(
     if replay == Replay::EveryTurn {
         builder = builder.paranoid();
     }
-    if company == Company::Alone {
+    if company == Company::Alone && place.elsewhere.is_none() {
         // So long that neither its end nor a beat can be what makes the next process take over.
         builder = builder.session_time("60s");
     }

@@ -19,8 +19,7 @@ const KEY: &str = "pauser";
 fn a_step_between_two_attempts_waits_for_the_rest_of_its_pause_after_a_crash() {
     let folder = tempfile::tempdir().unwrap();
     let place = Place::new(folder.path());
-    let live =
-        || Process::start(Orders { program: Program::Pauser, folder: folder.path().into(), point: None });
+    let live = || Process::start(Orders { program: Program::Pauser, place: place.clone(), point: None });
     let first = live();
     until("the pause", || place.acks().contains(&Ack::Waits(KEY.into())).then_some(()));
     first.kill();

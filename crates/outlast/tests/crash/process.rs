@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +26,7 @@ const NAP: Duration = Duration::from_millis(2);
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
     pub(crate) program: Program,
-    pub(crate) folder: PathBuf,
+    pub(crate) place: Place,
     /// The commit point at which it kills itself.
     pub(crate) point: Option<u64>,
 }
@@ -52,6 +51,7 @@ pub(crate) enum Program {
 
 const PROGRAM: &str = "OUTLAST_CRASH_PROGRAM";
 const FOLDER: &str = "OUTLAST_CRASH_FOLDER";
+const URL: &str = "OUTLAST_CRASH_URL";
 const POINT: &str = "OUTLAST_CRASH_POINT";
 
 impl Orders {
@@ -60,7 +60,10 @@ impl Orders {
         let program = std::env::var(PROGRAM).ok()?;
         Some(Self {
             program: serde_json::from_str(&program).unwrap(),
-            folder: std::env::var_os(FOLDER).unwrap().into(),
+            place: Place {
+                folder: std::env::var_os(FOLDER).unwrap().into(),
+                elsewhere: std::env::var(URL).ok(),
+            },
             point: std::env::var(POINT).ok().map(|point| point.parse().unwrap()),
         })
     }
@@ -68,7 +71,7 @@ impl Orders {
 
 /// Does what the orders say.
 pub(crate) async fn obey(orders: Orders) -> Result<(), Error> {
-    let place = Place::new(&orders.folder);
+    let place = orders.place;
     place.note_life(SystemClock.now());
     let world = outlast::open(&place.url()).await?;
     let world = Arc::new(match orders.point {
@@ -95,15 +98,20 @@ pub(crate) struct Process {
 impl Process {
     /// Starts this test binary again, as a program.
     pub(crate) fn start(orders: Orders) -> Self {
-        let output = File::options().create(true).append(true).open(orders.folder.join("output")).unwrap();
+        let output =
+            File::options().create(true).append(true).open(orders.place.folder.join("output")).unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "child_program", "--nocapture"])
             .env(PROGRAM, serde_json::to_string(&orders.program).unwrap())
-            .env(FOLDER, &orders.folder)
+            .env(FOLDER, &orders.place.folder)
+            .env_remove(URL)
             .env_remove(POINT)
             .stdout(output.try_clone().unwrap())
             .stderr(output);
+        if let Some(url) = &orders.place.elsewhere {
+            command.env(URL, url);
+        }
         if let Some(point) = orders.point {
             command.env(POINT, point.to_string());
         }

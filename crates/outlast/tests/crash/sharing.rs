@@ -18,8 +18,8 @@ const LIVE: usize = 4;
 
 #[test]
 fn two_processes_share_the_work_and_no_run_has_two_owners() {
-    let (folder, place) = place_with_runs();
-    let (first, second) = (live(&folder), live(&folder));
+    let (_folder, place) = place_with_runs();
+    let (first, second) = (live(&place), live(&place));
     let both = BTreeSet::from([first.id(), second.id()]);
     assert_eq!((first.end(), second.end()), (Ending::Done, Ending::Done));
 
@@ -36,8 +36,8 @@ fn two_processes_share_the_work_and_no_run_has_two_owners() {
 
 #[test]
 fn when_one_of_two_processes_is_killed_the_other_finishes_everything() {
-    let (folder, place) = place_with_runs();
-    let (victim, survivor) = (live(&folder), live(&folder));
+    let (_folder, place) = place_with_runs();
+    let (victim, survivor) = (live(&place), live(&place));
     let (dead, alive) = (victim.id(), survivor.id());
     let count = |effects: &[Effect], pid| effects.iter().filter(|effect| effect.pid == pid).count();
     until("both to work", || {
@@ -74,9 +74,9 @@ fn place_with_runs() -> (TempDir, Place) {
     (folder, place)
 }
 
-fn live(folder: &TempDir) -> Process {
+fn live(place: &Place) -> Process {
     let program = Program::Chains { starts: 0, live: LIVE };
-    Process::start(Orders { program, folder: folder.path().into(), point: None })
+    Process::start(Orders { program, place: place.clone(), point: None })
 }
 
 fn check_end(place: &Place) {

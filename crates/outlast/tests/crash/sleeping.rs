@@ -22,8 +22,7 @@ const LATE_MAX: Duration = Duration::from_secs(8);
 fn a_run_killed_in_its_sleep_sleeps_only_for_the_rest() {
     let folder = tempfile::tempdir().unwrap();
     let place = Place::new(folder.path());
-    let live =
-        || Process::start(Orders { program: Program::Sleeper, folder: folder.path().into(), point: None });
+    let live = || Process::start(Orders { program: Program::Sleeper, place: place.clone(), point: None });
     let first = live();
     until("the run to sleep", || place.acks().contains(&Ack::Waits(KEY.into())).then_some(()));
     first.kill();

@@ -1,9 +1,10 @@
 //! The sweep: a program killed at every one of its commit points.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use outlast::Timestamp;
 use tempfile::TempDir;
 
 use crate::ledger::{Outputs, Place};
@@ -22,25 +23,150 @@ const ENDED_MIN: u64 = 5;
 /// waited for one to expire; far more than it takes.
 const TAKEOVER_MAX: Duration = Duration::from_secs(8);
 
+const ALONE: Program = Program::Medley(Company::Alone, Replay::WhenNeeded);
+const TOGETHER: Program = Program::Medley(Company::Together, Replay::WhenNeeded);
+const REPLAYED: Program = Program::Medley(Company::Together, Replay::EveryTurn);
+
 #[test]
 fn runs_one_after_another_survive_a_kill_at_every_commit_point() {
-    sweep(Program::Medley(Company::Alone, Replay::WhenNeeded), |point, _| vec![point]);
+    sweep(ALONE, Ground::File, Points::All, once);
 }
 
 #[test]
 fn runs_at_the_same_time_survive_a_kill_at_every_commit_point() {
-    sweep(Program::Medley(Company::Together, Replay::WhenNeeded), |point, _| vec![point]);
+    sweep(TOGETHER, Ground::File, Points::All, once);
 }
 
 #[test]
 fn runs_that_are_always_replayed_survive_a_kill_at_every_commit_point() {
-    sweep(Program::Medley(Company::Together, Replay::EveryTurn), |point, _| vec![point]);
+    sweep(REPLAYED, Ground::File, Points::All, once);
 }
 
 #[test]
 fn a_process_that_takes_over_may_be_killed_at_every_commit_point_too() {
-    let program = Program::Medley(Company::Together, Replay::WhenNeeded);
-    sweep(program, |point, reference| vec![reference / 2, point]);
+    sweep(TOGETHER, Ground::File, Points::All, twice);
+}
+
+/// On Postgres a sweep takes minutes, since the locks of the dead are free for a while before they are taken
+/// over. So there are some points by chance, and all of them by `cargo xtask chaos --sweep --world postgres`.
+#[cfg(feature = "postgres")]
+mod on_postgres {
+    use super::*;
+
+    const GROUND: Ground = Ground::Server { hours_ahead: 0 };
+    const SOME: Points = Points::Some(6);
+
+    #[test]
+    fn runs_one_after_another_survive_a_kill_at_some_commit_points() {
+        sweep(ALONE, GROUND, SOME, once);
+    }
+
+    #[test]
+    fn runs_at_the_same_time_survive_a_kill_at_some_commit_points() {
+        sweep(TOGETHER, GROUND, SOME, once);
+    }
+
+    #[test]
+    fn runs_that_are_always_replayed_survive_a_kill_at_some_commit_points() {
+        sweep(REPLAYED, GROUND, SOME, once);
+    }
+
+    #[test]
+    fn a_process_that_takes_over_may_be_killed_at_some_commit_points_too() {
+        sweep(TOGETHER, GROUND, SOME, twice);
+    }
+
+    #[test]
+    fn workers_whose_clocks_are_hours_off_do_all_the_same() {
+        sweep(TOGETHER, Ground::Server { hours_ahead: 5 }, Points::Some(3), once);
+        sweep(TOGETHER, Ground::Server { hours_ahead: -5 }, Points::Some(3), once);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
+    fn every_point_of_runs_one_after_another() {
+        sweep(ALONE, GROUND, Points::All, once);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
+    fn every_point_of_runs_at_the_same_time() {
+        sweep(TOGETHER, GROUND, Points::All, once);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
+    fn every_point_of_runs_that_are_always_replayed() {
+        sweep(REPLAYED, GROUND, Points::All, once);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
+    fn every_point_of_a_process_that_takes_over() {
+        sweep(TOGETHER, GROUND, Points::All, twice);
+    }
+}
+
+/// Where the runs are.
+#[derive(Clone, Copy, Debug)]
+enum Ground {
+    /// In a file of their own.
+    File,
+    /// In a schema of their own on a server, whose clock is so many hours ahead of the workers'.
+    #[cfg(feature = "postgres")]
+    Server { hours_ahead: i64 },
+}
+
+impl Ground {
+    /// Trials at the same time. On a server they wait, most of the time, for a takeover.
+    fn lanes(self) -> usize {
+        if let Self::File = self { LANES } else { 2 * LANES }
+    }
+
+    /// How far the time of the runs is ahead of the time of the processes.
+    fn ahead(self) -> i64 {
+        match self {
+            Self::File => 0,
+            #[cfg(feature = "postgres")]
+            Self::Server { hours_ahead } => hours_ahead * 3_600_000_000,
+        }
+    }
+}
+
+/// The points at which a program dies.
+#[derive(Clone, Copy, Debug)]
+enum Points {
+    All,
+    /// So many, by chance.
+    #[cfg(feature = "postgres")]
+    Some(usize),
+}
+
+impl Points {
+    /// The points, of so many that there are; and whether the sweep goes on behind them.
+    fn of(self, count: u64) -> (Vec<u64>, bool) {
+        match self {
+            Self::All => ((1..=count).collect(), true),
+            #[cfg(feature = "postgres")]
+            Self::Some(some) => {
+                let seed = std::env::var("OUTLAST_SEED")
+                    .map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+                println!("seed: OUTLAST_SEED={seed}");
+                let mut chance = fastrand::Rng::with_seed(seed);
+                ((0..some).map(|_| chance.u64(1..=count)).collect(), false)
+            }
+        }
+    }
+}
+
+/// A life that ends at the point.
+fn once(point: u64, _: u64) -> Vec<u64> {
+    vec![point]
+}
+
+/// A life that ends half way, and another that ends at the point.
+fn twice(point: u64, reference: u64) -> Vec<u64> {
+    vec![reference / 2, point]
 }
 
 /// What a program does when nobody kills it.
@@ -50,21 +176,24 @@ struct Reference {
     tally: Tally,
 }
 
-/// Lets a program die at every point, in a fresh folder each; `kills` says at which points the lives
-/// before the last one end.
-fn sweep(program: Program, kills: impl Fn(u64, u64) -> Vec<u64> + Sync) {
-    let reference = reference(program);
-    let next = AtomicU64::new(1);
+/// Lets a program die at the points, in a fresh place each; `kills` says at which points the lives before the
+/// last one end.
+fn sweep(program: Program, ground: Ground, points: Points, kills: fn(u64, u64) -> Vec<u64>) {
+    let reference = reference(program, ground);
+    let (points, goes_on) = points.of(reference.points);
+    let next = AtomicUsize::new(0);
     let (killed, ended, extra) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        for _ in 0..LANES {
+        for _ in 0..ground.lanes() {
             scope.spawn(|| {
                 loop {
-                    let point = next.fetch_add(1, Ordering::SeqCst);
-                    if point > reference.points && ended.load(Ordering::SeqCst) >= ENDED_MIN {
+                    let nth = next.fetch_add(1, Ordering::SeqCst);
+                    let behind = || (nth - points.len()) as u64 + 1 + reference.points;
+                    if nth >= points.len() && (!goes_on || ended.load(Ordering::SeqCst) >= ENDED_MIN) {
                         break;
                     }
-                    let seen = Trial::new(program, kills(point, reference.points)).run(&reference);
+                    let point = points.get(nth).copied().unwrap_or_else(behind);
+                    let seen = Trial::new(program, ground, kills(point, reference.points)).run(&reference);
                     let count = if seen.was_killed { &killed } else { &ended };
                     count.fetch_add(1, Ordering::SeqCst);
                     extra.fetch_add(seen.extra as u64, Ordering::SeqCst);
@@ -73,14 +202,15 @@ fn sweep(program: Program, kills: impl Fn(u64, u64) -> Vec<u64> + Sync) {
         }
     });
     let (points, killed, extra) = (reference.points, killed.into_inner(), extra.into_inner());
-    println!("{program:?}: {points} points, killed at {killed}, {extra} attempts made once more");
+    println!(
+        "{program:?} on {ground:?}: {points} points, killed at {killed}, {extra} attempts made once more"
+    );
 }
 
-fn reference(program: Program) -> Reference {
-    let folder = tempfile::tempdir().unwrap();
-    let place = Place::new(folder.path());
-    let ending = Process::start(Orders { program, folder: folder.path().into(), point: None }).end();
-    assert_eq!(ending, Ending::Done);
+fn reference(program: Program, ground: Ground) -> Reference {
+    let trial = Trial::new(program, ground, Vec::new());
+    let place = trial.place.clone();
+    assert_eq!(trial.live(None), Ending::Done);
     Picture::take(&place).check_end(keys());
     let (report, tally) = (place.report(), tally(&place.effects()));
     let outputs: Outputs = RUNS.iter().map(|run| (run.key.into(), run.output.into())).collect();
@@ -96,8 +226,12 @@ fn keys() -> Vec<String> {
 /// Lives that end at these points, and a last one that does not.
 struct Trial {
     program: Program,
+    ground: Ground,
     points: Vec<u64>,
+    place: Place,
     folder: TempDir,
+    #[cfg(feature = "postgres")]
+    schema: Option<crate::server::Schema>,
 }
 
 struct Seen {
@@ -107,12 +241,28 @@ struct Seen {
 }
 
 impl Trial {
-    fn new(program: Program, points: Vec<u64>) -> Self {
-        Self { program, points, folder: tempfile::tempdir().unwrap() }
+    fn new(program: Program, ground: Ground, points: Vec<u64>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::new(folder.path());
+        #[cfg(feature = "postgres")]
+        if let Ground::Server { hours_ahead } = ground {
+            let schema = crate::server::Schema::make(hours_ahead);
+            let place = Place { elsewhere: Some(schema.url.clone()), ..place };
+            return Self { program, ground, points, place, folder, schema: Some(schema) };
+        }
+        Self {
+            program,
+            ground,
+            points,
+            place,
+            folder,
+            #[cfg(feature = "postgres")]
+            schema: None,
+        }
     }
 
     fn run(self, reference: &Reference) -> Seen {
-        let place = Place::new(self.folder.path());
+        let place = self.place.clone();
         let mut ending = Ending::Done;
         let mut crashes = Vec::new();
         for (life, point) in self.points.iter().enumerate() {
@@ -123,11 +273,15 @@ impl Trial {
         }
         assert_eq!(self.live(None), Ending::Done);
 
+        #[cfg(feature = "postgres")]
+        if let Some(schema) = &self.schema {
+            schema.bury_the_dead();
+        }
         let end = Picture::take(&place);
         end.check_end(keys());
         assert_eq!(place.session_locks(), 0, "no session's lock is left");
         assert_eq!(place.report().outputs, reference.outputs);
-        check_takeover(crashes.last().unwrap(), &end, &place);
+        check_takeover(crashes.last().unwrap(), &end, &place, self.ground.ahead());
         let tally = tally(&place.effects());
         let extra = check_tally(&tally, &reference.tally, &crashes);
         check_branches(&tally, crashes.len());
@@ -135,7 +289,7 @@ impl Trial {
     }
 
     fn live(&self, point: Option<u64>) -> Ending {
-        Process::start(Orders { program: self.program, folder: self.folder.path().into(), point }).end()
+        Process::start(Orders { program: self.program, place: self.place.clone(), point }).end()
     }
 }
 
@@ -145,16 +299,17 @@ impl Drop for Trial {
             self.folder.disable_cleanup(true);
             let folder = self.folder.path().display();
             eprintln!(
-                "{:?} failed when killed at {:?}; its folder stays: {folder}",
-                self.program, self.points
+                "{:?} on {:?} failed when killed at {:?}; its folder stays: {folder}",
+                self.program, self.ground, self.points
             );
         }
     }
 }
 
 /// The last process went on at once with all that the one before it left.
-fn check_takeover(crash: &Picture, end: &Picture, place: &Place) {
-    let began = *place.lives().last().unwrap();
+fn check_takeover(crash: &Picture, end: &Picture, place: &Place, ahead: i64) {
+    let began = place.lives().last().unwrap().as_micros() + ahead;
+    let began = Timestamp::from_micros(began);
     for (key, left) in crash.runs.iter().filter(|(_, run)| !run.view.status.is_final()) {
         let next = &end.runs[key].history[left.history.len()];
         let waited = next.at.since(began);

@@ -1,0 +1,259 @@
+//! The calls that are cut: what each asks, and what is true when it has happened once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use outlast::core::event::FORMAT;
+use outlast::core::queue::{default_queue, default_queues};
+use outlast::core::run::StartKey;
+use outlast::core::turn::From;
+use outlast::core::{
+    Beat, Beyond, ClaimRequest, Claimed, Code, Committed, Event, Headers, MessageBody, MessageId, NewChild,
+    NewMessage, OpNumber, Parent, Payload, Report, RunId, SessionId, Start, Started, Status, Tags, Then,
+    Timestamp, Turn, TurnId, World, WorldError,
+};
+
+/// A call that is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Deed {
+    Start,
+    KeyedStart,
+    Send,
+    Claim,
+    Beat,
+    /// A turn after which the session holds on.
+    Commit,
+    /// A turn that ends its run.
+    End,
+    /// A turn with a child, a message and a tag.
+    Beyond,
+    /// A turn that starts its run.
+    StartingTurn,
+}
+
+impl Deed {
+    pub(super) const ALL: [Self; 9] = [
+        Self::Start,
+        Self::KeyedStart,
+        Self::Send,
+        Self::Claim,
+        Self::Beat,
+        Self::Commit,
+        Self::End,
+        Self::Beyond,
+        Self::StartingTurn,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::KeyedStart => "start with a key",
+            Self::Send => "send",
+            Self::Claim => "claim",
+            Self::Beat => "beat",
+            Self::Commit => "commit of a step",
+            Self::End => "commit of an end",
+            Self::Beyond => "commit with a child and a message",
+            Self::StartingTurn => "commit of a start",
+        }
+    }
+
+    /// Whether the session holds a run before the call.
+    pub(super) fn needs_claim(self) -> bool {
+        matches!(self, Self::Commit | Self::End | Self::Beyond)
+    }
+
+    /// Whether there is a run before the call.
+    pub(super) fn needs_run(self) -> bool {
+        self.needs_claim() || matches!(self, Self::Send | Self::Claim)
+    }
+
+    /// Whether the session holds the run after the call.
+    pub(super) fn holds(self) -> bool {
+        matches!(self, Self::Claim | Self::Commit | Self::Beyond | Self::StartingTurn)
+    }
+}
+
+/// One call with its ids, which stay the same when it is repeated.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub(super) deed: Deed,
+    pub(super) session: SessionId,
+    /// A number that no other case has.
+    pub(super) number: u128,
+    /// What the session was given, if it needs a run.
+    pub(super) claimed: Option<Claimed>,
+}
+
+/// What a call answered.
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    Started(Started),
+    Sent(u64),
+    Claimed(Vec<Claimed>),
+    Beat(Beat),
+    Committed(Committed),
+}
+
+impl Case {
+    pub(super) fn run(&self) -> RunId {
+        RunId::from_bits(self.number)
+    }
+
+    /// Another run, which gets a message.
+    pub(super) fn friend(&self) -> RunId {
+        RunId::from_bits(self.number + 1)
+    }
+
+    pub(super) fn child(&self) -> RunId {
+        RunId::from_bits(self.number + 2)
+    }
+
+    fn turn(&self) -> TurnId {
+        TurnId::from_bits(self.number + 3)
+    }
+
+    fn message(&self) -> MessageId {
+        MessageId::from_bits(self.number + 4)
+    }
+
+    /// The name of the workflow of this case alone, so that a claim is given its run and no other.
+    fn workflow(&self) -> Arc<str> {
+        format!("case-{}", self.number).into()
+    }
+
+    /// A start of the case's workflow.
+    pub(super) fn start(&self, run: RunId) -> Start {
+        let key = StartKey { text: format!("key-{}", self.number), digest: self.number, window: None };
+        Start {
+            run,
+            turn: TurnId::from_bits(run.bits()),
+            workflow: self.workflow(),
+            version: 1,
+            queue: default_queue(),
+            priority: 0,
+            key: (self.deed == Deed::KeyedStart).then_some(key),
+            input: Payload::from_json_text("\"in\""),
+            headers: Headers::new(),
+            tags: Tags::from([("case".to_owned(), self.number.to_string())]),
+            parent: None,
+            not_before: None,
+            deadline: None,
+            policy: None,
+        }
+    }
+
+    fn new_message(&self, run: RunId) -> NewMessage {
+        let body = MessageBody::Hook { name: "hook".into(), payload: Payload::from_json_text("true") };
+        NewMessage { id: self.message(), run, body, headers: Headers::new() }
+    }
+
+    fn new_turn(&self) -> Turn {
+        if self.deed == Deed::StartingTurn {
+            let start = self.start(self.run());
+            let (id, events) = (start.turn, vec![start.event()]);
+            return Turn { id, seq: 0, events, ..self.bare_turn(From::Start(Box::new(start))) };
+        }
+        let before = self.claimed.as_ref().map_or(TurnId::from_bits(0), |claimed| claimed.turn);
+        let mut turn = self.bare_turn(From::Turn(before));
+        match self.deed {
+            Deed::End => {
+                turn.events = vec![Event::RunCompleted { output: Payload::from_json_text("\"out\"") }];
+                turn.then = Then::End(Status::Completed);
+            }
+            Deed::Beyond => {
+                let run = self.run();
+                let mut start = self.start(self.child());
+                start.parent = Some(Parent { run, op: OpNumber(0), root: run, awaits: true });
+                turn.beyond = Some(Box::new(Beyond {
+                    children: vec![NewChild { start, wants_answer: true }],
+                    messages: vec![self.new_message(self.friend())],
+                    tags: BTreeMap::from([("seen".to_owned(), "yes".to_owned())]),
+                }));
+            }
+            _ => {}
+        }
+        turn
+    }
+
+    fn bare_turn(&self, from: From) -> Turn {
+        Turn {
+            run: self.run(),
+            id: self.turn(),
+            from,
+            seq: 1,
+            at: Timestamp::from_micros(1),
+            build: "cut".into(),
+            events: vec![Event::StepDropped { op: OpNumber(0) }],
+            consumed: 0,
+            fired_until: None,
+            clears_crashes: false,
+            clears_deadline: false,
+            beyond: None,
+            then: Then::Hold,
+        }
+    }
+
+    /// The turns that the run's history has in the end.
+    pub(super) fn turns(&self) -> Vec<TurnId> {
+        let first = TurnId::from_bits(self.run().bits());
+        if self.deed.needs_claim() { vec![first, self.turn()] } else { vec![first] }
+    }
+
+    /// What the first bytes of the call have in them: its ids, or the statement that is to be prepared.
+    pub(super) fn mark(&self, is_prepared: bool) -> String {
+        if !is_prepared {
+            // Turns that reach beyond their runs have a function of their own, whose name goes on.
+            let function = match self.deed {
+                Deed::Start | Deed::KeyedStart => ".start(",
+                Deed::Send => ".send(",
+                Deed::Claim => ".claim(",
+                Deed::Beat => ".beat(",
+                Deed::Commit | Deed::End | Deed::Beyond | Deed::StartingTurn => ".commit",
+            };
+            return function.to_owned();
+        }
+        match self.deed {
+            Deed::Send => self.message().to_string(),
+            Deed::Claim | Deed::Beat => self.session.to_string(),
+            _ => self.run().to_string(),
+        }
+    }
+
+    /// Makes the call.
+    pub(super) async fn call(&self, world: &dyn World) -> Result<Answer, WorldError> {
+        match self.deed {
+            Deed::Start | Deed::KeyedStart => {
+                let started = world.start(vec![self.start(self.run())]).await?.remove(0)?;
+                Ok(Answer::Started(started))
+            }
+            Deed::Send => Ok(Answer::Sent(world.send(vec![self.new_message(self.run())]).await?.remove(0)?)),
+            Deed::Claim => Ok(Answer::Claimed(self.claim(world).await?)),
+            Deed::Beat => Ok(Answer::Beat(world.beat(self.session, &Report::default()).await?)),
+            Deed::Commit | Deed::End | Deed::Beyond | Deed::StartingTurn => {
+                Ok(Answer::Committed(world.commit(self.session, &[self.new_turn()]).await?.remove(0)?))
+            }
+        }
+    }
+
+    /// Claims what there is of the case's workflow.
+    pub(super) async fn claim(&self, world: &dyn World) -> Result<Vec<Claimed>, WorldError> {
+        let request = ClaimRequest {
+            limit: 10,
+            code: Arc::new([Code { workflow: self.workflow(), version: 1 }]),
+            queues: default_queues(),
+            build: "cut".into(),
+            format: FORMAT,
+            suspect: true,
+            ends_overdue_from: Timestamp::NEVER,
+            known: Arc::new(|_, _| false),
+        };
+        Ok(world.claim(self.session, request).await?.claimed)
+    }
+
+    /// A turn behind the last one that adds nothing.
+    pub(super) fn letting_go(&self, last: TurnId, seq: u64, number: u128, then: Then) -> Turn {
+        let id = TurnId::from_bits(number);
+        Turn { id, seq, events: Vec::new(), then, ..self.bare_turn(From::Turn(last)) }
+    }
+}

@@ -1,0 +1,12 @@
+-- The 26 digits of an id, as they are written behind its prefix.
+CREATE FUNCTION {schema}.base32(bits_ numeric) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    digits_ text := '';
+BEGIN
+    FOR nth_ IN 1..26 LOOP
+        digits_ := substr('0123456789ABCDEFGHJKMNPQRSTVWXYZ', (bits_ % 32)::integer + 1, 1) || digits_;
+        bits_ := div(bits_, 32);
+    END LOOP;
+    RETURN digits_;
+END
+$$

@@ -1,0 +1,64 @@
+-- Starts a run, from any language that can call a function. It begins when the transaction commits; a start with a
+-- known key, workflow and input answers the run of that key. Answers the run's id.
+CREATE FUNCTION {schema}.start_run(
+    workflow text, input json DEFAULT 'null', key text DEFAULT NULL, version bigint DEFAULT 1,
+    queue text DEFAULT 'default', priority integer DEFAULT 0, not_before timestamptz DEFAULT NULL,
+    deadline timestamptz DEFAULT NULL, tags json DEFAULT NULL, headers json DEFAULT NULL
+) RETURNS text LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    now_ bigint := {schema}.clock();
+    bits_ numeric := {schema}.new_bits(now_);
+    run_ text := 'run_' || {schema}.base32(bits_);
+    deadline_ bigint := (extract(epoch FROM deadline) * 1000000)::bigint;
+    event_ text;
+    names_ text[];
+    values_ text[];
+    answer_ record;
+BEGIN
+    IF workflow IS NULL OR octet_length(workflow) NOT BETWEEN 1 AND 128 THEN
+        RAISE EXCEPTION 'the workflow''s name is empty or longer than 128 bytes' USING ERRCODE = '22023';
+    ELSIF octet_length(key) NOT BETWEEN 1 AND 256 THEN
+        RAISE EXCEPTION 'the start key is empty or longer than 256 bytes' USING ERRCODE = '22023';
+    ELSIF queue IS NULL OR octet_length(queue) NOT BETWEEN 1 AND 128 THEN
+        RAISE EXCEPTION 'the queue''s name is empty or longer than 128 bytes' USING ERRCODE = '22023';
+    ELSIF priority IS NULL OR priority NOT BETWEEN 0 AND 9 THEN
+        RAISE EXCEPTION 'the priority % is not between 0 and 9', priority USING ERRCODE = '22023';
+    ELSIF version IS NULL OR version NOT BETWEEN 0 AND 4294967295 THEN
+        RAISE EXCEPTION 'the version % is not one', version USING ERRCODE = '22023';
+    ELSIF deadline_ <= now_ THEN
+        RAISE EXCEPTION 'the deadline % is not after now', deadline USING ERRCODE = '22023';
+    ELSIF octet_length(headers::text) > 16384 THEN
+        RAISE EXCEPTION 'the headers have more than 16384 bytes' USING ERRCODE = '54000';
+    END IF;
+    PERFORM {schema}.check_payload(coalesce(input::text, 'null'));
+    SELECT coalesce(array_agg(t.key), '{}'), coalesce(array_agg(t.value), '{}') INTO names_, values_
+    FROM json_each_text(tags) AS t (key, value);
+    IF cardinality(names_) > 32 OR EXISTS (SELECT 1 FROM unnest(names_, values_) AS t (name, value)
+        WHERE octet_length(t.name) NOT BETWEEN 1 AND 128 OR octet_length(t.value) > 256 OR t.value IS NULL) THEN
+        RAISE EXCEPTION 'there are more than 32 tags, or one that is too long or null' USING ERRCODE = '22023';
+    END IF;
+    event_ := '{"kind":"run_started","workflow":' || to_json(workflow) || ',"version":' || version || ',"format":1'
+        || coalesce(',"key":' || to_json(key), '')
+        || CASE WHEN queue = 'default' THEN '' ELSE ',"queue":' || to_json(queue) END
+        || CASE WHEN priority = 0 THEN '' ELSE ',"priority":' || priority END
+        || ',"input":' || coalesce(input::text, 'null')
+        || coalesce(',"headers":' || headers, '')
+        || CASE WHEN cardinality(names_) = 0 THEN '' ELSE ',"tags":' || json_object(names_, values_) END
+        || coalesce(',"deadline":' || deadline_, '') || '}';
+    SELECT s.code, s.run, s.workflow INTO answer_ FROM {schema}.start(
+        NULL, 1, ARRAY[run_], ARRAY['turn_' || {schema}.base32({schema}.new_bits(now_))],
+        ARRAY[now_ / 1000], ARRAY[workflow], ARRAY[version], ARRAY[queue], ARRAY[priority::smallint], ARRAY[key],
+        ARRAY[CASE WHEN key IS NOT NULL THEN {schema}.hex({schema}.digest(coalesce(input::text, 'null'))) END],
+        ARRAY[NULL::bigint], ARRAY['[' || event_ || ']'], ARRAY[NULL::text], ARRAY[NULL::bigint], ARRAY[NULL::boolean],
+        ARRAY[NULL::text], ARRAY[(extract(epoch FROM not_before) * 1000000)::bigint], ARRAY[deadline_],
+        array_fill(1, ARRAY[cardinality(names_)]), names_, values_) AS s
+    WHERE s.nth = 1;
+    IF answer_.code = 'taken' THEN
+        RAISE EXCEPTION 'the key "%" names run % of workflow "%", with another workflow or input',
+            key, answer_.run, answer_.workflow USING ERRCODE = '23505', HINT = 'choose another key';
+    END IF;
+    PERFORM {schema}.hint();
+    RETURN coalesce(answer_.run, run_);
+END
+$$

@@ -1,0 +1,1309 @@
+-- Generated: the schema as the migrations leave it.
+
+table counts: status text NOT NULL, slot smallint NOT NULL, n bigint NOT NULL WITH (fillfactor=50)
+
+table inbox: run text NOT NULL, position bigint NOT NULL, id text NOT NULL, at bigint NOT NULL, kind text NOT NULL, name text, op bigint, outcome text, codec text, body text, raw bytea, headers text
+
+table leftovers: run text NOT NULL
+
+table migrations: version integer NOT NULL, at timestamp with time zone NOT NULL DEFAULT now()
+
+table runs: id text NOT NULL, workflow text NOT NULL, version bigint NOT NULL, format integer NOT NULL, queue text NOT NULL DEFAULT 'default'::text, priority smallint NOT NULL DEFAULT 0, key text, key_digest text, status text NOT NULL, owner text, preferred text, turn text NOT NULL, next_seq bigint NOT NULL, turn_at bigint NOT NULL, created_at bigint NOT NULL, updated_at bigint NOT NULL, ended_at bigint, wake_at bigint, waits text NOT NULL DEFAULT '[]'::text, ready_at bigint, codeless bigint NOT NULL DEFAULT 0, sent bigint NOT NULL DEFAULT 0, consumed bigint NOT NULL DEFAULT 0, crashes integer NOT NULL DEFAULT 0, stuck_reason text, stuck_message text, stuck_build text, barred_build text, parent text, parent_op bigint, parent_awaits boolean, root text, deadline bigint WITH (fillfactor=85, autovacuum_vacuum_scale_factor=0.02, autovacuum_analyze_scale_factor=0.05)
+
+table sessions: id text NOT NULL, host text NOT NULL, pid bigint NOT NULL, build text NOT NULL, code text NOT NULL, queues text NOT NULL, time bigint NOT NULL, joined_at bigint NOT NULL, expires_at bigint NOT NULL, beat_at bigint NOT NULL, boot bigint NOT NULL, has_lock boolean NOT NULL, suspect_since bigint, report text NOT NULL DEFAULT '{}'::text WITH (fillfactor=50)
+
+table settings: one boolean NOT NULL, clock_offset bigint NOT NULL, identity uuid NOT NULL DEFAULT gen_random_uuid()
+
+table skew: one boolean NOT NULL, lowest bigint NOT NULL, highest bigint NOT NULL
+
+table tags: run text NOT NULL, name text NOT NULL, value text NOT NULL
+
+table turns: run text NOT NULL, seq bigint NOT NULL, next_seq bigint NOT NULL, id text NOT NULL, at bigint NOT NULL, build text NOT NULL, events text NOT NULL WITH (autovacuum_vacuum_insert_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05)
+
+constraint counts_pkey of outlast.counts: PRIMARY KEY (status, slot)
+
+constraint inbox_id of outlast.inbox: UNIQUE (run, id)
+
+constraint inbox_pkey of outlast.inbox: PRIMARY KEY (run, "position")
+
+constraint leftovers_pkey of outlast.leftovers: PRIMARY KEY (run)
+
+constraint migrations_pkey of outlast.migrations: PRIMARY KEY (version)
+
+constraint runs_pkey of outlast.runs: PRIMARY KEY (id)
+
+constraint sessions_pkey of outlast.sessions: PRIMARY KEY (id)
+
+constraint settings_one of outlast.settings: CHECK (one)
+
+constraint settings_pkey of outlast.settings: PRIMARY KEY (one)
+
+constraint skew_one of outlast.skew: CHECK (one)
+
+constraint skew_pkey of outlast.skew: PRIMARY KEY (one)
+
+constraint tags_pkey of outlast.tags: PRIMARY KEY (run, name)
+
+constraint turns_pkey of outlast.turns: PRIMARY KEY (run, seq)
+
+CREATE UNIQUE INDEX counts_pkey ON outlast.counts USING btree (status, slot)
+
+CREATE UNIQUE INDEX inbox_id ON outlast.inbox USING btree (run, id)
+
+CREATE UNIQUE INDEX inbox_pkey ON outlast.inbox USING btree (run, "position")
+
+CREATE UNIQUE INDEX leftovers_pkey ON outlast.leftovers USING btree (run)
+
+CREATE UNIQUE INDEX migrations_pkey ON outlast.migrations USING btree (version)
+
+CREATE INDEX runs_by_parent ON outlast.runs USING btree (parent, id) WHERE (parent IS NOT NULL)
+
+CREATE INDEX runs_by_root ON outlast.runs USING btree (root, id) WHERE (root IS NOT NULL)
+
+CREATE INDEX runs_by_status ON outlast.runs USING btree (status, id)
+
+CREATE INDEX runs_by_workflow ON outlast.runs USING btree (workflow, id)
+
+CREATE INDEX runs_codeless ON outlast.runs USING btree (ready_at, id) WHERE ((ready_at IS NOT NULL) AND (codeless > 0))
+
+CREATE INDEX runs_held ON outlast.runs USING btree (owner, id) WHERE (owner IS NOT NULL)
+
+CREATE UNIQUE INDEX runs_key ON outlast.runs USING btree (key) WHERE (key IS NOT NULL)
+
+CREATE INDEX runs_overdue ON outlast.runs USING btree (deadline, id) WHERE ((deadline IS NOT NULL) AND (owner IS NULL))
+
+CREATE UNIQUE INDEX runs_pkey ON outlast.runs USING btree (id)
+
+CREATE INDEX runs_ready ON outlast.runs USING btree (queue, workflow, version, ((ready_at - ((priority)::bigint * 10000000))), id) WHERE ((ready_at IS NOT NULL) AND (crashes < 2))
+
+CREATE INDEX runs_stuck ON outlast.runs USING btree (workflow, version) WHERE (status = 'stuck'::text)
+
+CREATE INDEX runs_suspects ON outlast.runs USING btree (queue, workflow, version, ((ready_at - ((priority)::bigint * 10000000))), id) WHERE ((ready_at IS NOT NULL) AND (crashes >= 2))
+
+CREATE INDEX runs_unread ON outlast.runs USING btree (owner, id) WHERE ((owner IS NOT NULL) AND (sent > consumed))
+
+CREATE UNIQUE INDEX sessions_pkey ON outlast.sessions USING btree (id)
+
+CREATE UNIQUE INDEX settings_pkey ON outlast.settings USING btree (one)
+
+CREATE UNIQUE INDEX skew_pkey ON outlast.skew USING btree (one)
+
+CREATE INDEX tags_by_value ON outlast.tags USING btree (name, value, run)
+
+CREATE UNIQUE INDEX tags_pkey ON outlast.tags USING btree (run, name)
+
+CREATE UNIQUE INDEX turns_pkey ON outlast.turns USING btree (run, seq)
+
+view events:  SELECT turns.run,
+    ((turns.seq + event.nth) - 1) AS seq,
+    turns.at,
+    (event.value ->> 'kind'::text) AS kind,
+    ((event.value ->> 'op'::text))::bigint AS op,
+    event.value AS body
+   FROM outlast.turns,
+    LATERAL json_array_elements((replace(turns.events, '\u0000'::text, '\ufffd'::text))::json) WITH ORDINALITY event(value, nth);
+
+CREATE OR REPLACE FUNCTION outlast.base32(bits_ numeric)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+DECLARE
+    digits_ text := '';
+BEGIN
+    FOR nth_ IN 1..26 LOOP
+        digits_ := substr('0123456789ABCDEFGHJKMNPQRSTVWXYZ', (bits_ % 32)::integer + 1, 1) || digits_;
+        bits_ := div(bits_, 32);
+    END LOOP;
+    RETURN digits_;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.beat(at_ bigint, id_ text, report_ text)
+ RETURNS TABLE(held bigint, moment bigint)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock());
+BEGIN
+    UPDATE "outlast".sessions s SET beat_at = now_, boot = "outlast".boot(), suspect_since = NULL,
+        expires_at = least(now_, 9223372036854775807 - s.time) + s.time, report = report_
+    WHERE s.id = id_;
+    IF FOUND THEN
+        RETURN QUERY SELECT count(*), now_ FROM "outlast".runs r WHERE r.owner = id_;
+    END IF;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.boot()
+ RETURNS bigint
+ LANGUAGE sql
+AS $function$
+    SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint + clock_offset FROM "outlast".settings
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.check_payload(payload_ text)
+ RETURNS void
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+DECLARE
+    brackets_ text;
+    depth_ integer := 0;
+BEGIN
+    IF octet_length(payload_) > 4194304 THEN
+        RAISE EXCEPTION 'the payload has % bytes, more than 4194304', octet_length(payload_)
+            USING ERRCODE = '54000', HINT = 'store it elsewhere and pass its address';
+    END IF;
+    brackets_ := regexp_replace(regexp_replace(payload_, '"(\\.|[^"\\])*"', '', 'g'), '[^][{}]', '', 'g');
+    IF length(brackets_) > 2 * 64 THEN
+        FOR nth_ IN 1..length(brackets_) LOOP
+            depth_ := depth_ + CASE WHEN substr(brackets_, nth_, 1) IN ('[', '{') THEN 1 ELSE -1 END;
+            IF depth_ > 64 THEN
+                RAISE EXCEPTION 'the payload is nested deeper than 64 levels'
+                    USING ERRCODE = '54000', HINT = 'flatten it, or pass it as a text';
+            END IF;
+        END LOOP;
+    END IF;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.claim(session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspect_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock());
+    chosen_ text[] := '{}';
+    ready_ integer;
+    has_suspect_ boolean := false;
+    due_ bigint;
+    late_ record;
+BEGIN
+    PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_;
+    IF NOT FOUND THEN
+        code := 'gone';
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    IF limit_ > 0 THEN
+        SELECT coalesce(array_agg(c.id ORDER BY c.rank, c.id), '{}'), coalesce(bool_or(c.is_suspect), false)
+        INTO chosen_, has_suspect_
+        FROM "outlast".ready(session_, now_, limit_, queues_, workflows_, versions_, build_, format_, suspect_, preference_) c;
+    END IF;
+    ready_ := cardinality(chosen_);
+    IF overdue_from_ <= now_ AND ready_ < limit_ THEN
+        FOR late_ IN
+            SELECT r.id, r.crashes >= 2 AS is_suspect FROM "outlast".runs r
+            WHERE r.deadline <= now_ - grace_ AND r.owner IS NULL AND r.id <> ALL (chosen_)
+                AND (r.crashes < 2 OR suspect_ AND NOT has_suspect_)
+            ORDER BY r.deadline, r.id LIMIT limit_ + 50 FOR NO KEY UPDATE SKIP LOCKED
+        LOOP
+            CONTINUE WHEN late_.is_suspect AND has_suspect_;
+            has_suspect_ := has_suspect_ OR late_.is_suspect;
+            chosen_ := array_append(chosen_, late_.id);
+            EXIT WHEN cardinality(chosen_) >= limit_;
+        END LOOP;
+    END IF;
+    IF cardinality(chosen_) > 0 THEN
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
+        IF NOT FOUND THEN
+            code := 'gone';
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        RETURN QUERY SELECT g.* FROM "outlast".give(session_, now_, chosen_, ready_) g;
+    END IF;
+    due_ := "outlast".next_due(session_, now_, limit_ > ready_, queues_, workflows_, versions_, build_, format_, suspect_,
+        preference_);
+    RETURN QUERY SELECT 'now', NULL::text, NULL::text, NULL::bigint, NULL::text, NULL::bigint, NULL::bigint,
+        NULL::bigint, NULL::bigint, NULL::integer,
+        (SELECT r.deadline FROM "outlast".runs r WHERE r.owner IS NULL
+            AND r.deadline > CASE WHEN overdue_from_ <= now_ THEN now_ - grace_ ELSE -9223372036854775808 END
+         ORDER BY r.deadline LIMIT 1),
+        NULL::boolean, now_, due_;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.clock()
+ RETURNS bigint
+ LANGUAGE sql
+AS $function$
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + clock_offset FROM "outlast".settings
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.commit(session_ text, at_ bigint, exclusive_ boolean, locked_ text[], run_ text[], id_ text[], from_ text[], seq_ bigint[], next_seq_ bigint[], turn_at_ bigint[], build_ text[], events_ text[], consumed_ bigint[], fired_until_ bigint[], then_ text[], writes_ boolean[], clears_deadline_ boolean[], invalid_ boolean[], wake_at_ bigint[], waits_ text[], stuck_reason_ text[], stuck_message_ text[], stuck_build_ text[], format_ integer, born_ bigint[], workflow_ text[], version_ bigint[], queue_ text[], priority_ smallint[], parent_ text[], parent_op_ bigint[], parent_awaits_ boolean[], root_ text[], deadline_ bigint[])
+ RETURNS TABLE(nth integer, code text, detail text, moment bigint, rings boolean)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint;
+    statuses_ text[];
+    changes_ bigint[];
+    answers_ record;
+BEGIN
+    IF exclusive_ THEN
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR UPDATE;
+    ELSE
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
+    END IF;
+    IF NOT FOUND THEN
+        nth := 0; code := 'gone';
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    IF cardinality(locked_) > 0 THEN
+        PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (locked_) ORDER BY r.id FOR NO KEY UPDATE;
+    END IF;
+    now_ := coalesce(at_, "outlast".clock());
+    IF cardinality(born_) > 0 THEN
+        PERFORM "outlast".widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
+    END IF;
+    WITH asked AS (
+        SELECT * FROM unnest(run_, id_, from_, seq_, next_seq_, turn_at_, build_, events_, consumed_, fired_until_,
+            then_, writes_, clears_deadline_, invalid_, wake_at_, waits_, stuck_reason_, stuck_message_,
+            stuck_build_, workflow_, version_, queue_, priority_, parent_, parent_op_, parent_awaits_, root_,
+            deadline_) WITH ORDINALITY
+            AS a (run, id, "from", seq, next_seq, turn_at, build, events, consumed, fired_until,
+            "then", writes, clears_deadline, invalid, wake_at, waits, stuck_reason, stuck_message,
+            stuck_build, workflow, version, queue, priority, parent, parent_op, parent_awaits, root,
+            deadline, nth)
+    ), born AS (
+        INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, owner, preferred, turn,
+            next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, stuck_reason,
+            stuck_message, stuck_build, barred_build, parent, parent_op, parent_awaits, root, deadline)
+        SELECT a.run, a.workflow, a.version, format_, a.queue, a.priority,
+            CASE a."then" WHEN 'hold' THEN 'running' WHEN 'wait' THEN 'waiting' WHEN 'release' THEN 'pending'
+                ELSE a."then" END,
+            CASE WHEN a."then" = 'hold' THEN session_ END, CASE WHEN a."then" = 'wait' THEN session_ END,
+            a.id, a.next_seq, a.turn_at, now_, now_,
+            CASE WHEN a."then" IN ('completed', 'failed', 'cancelled') THEN now_ END,
+            a.wake_at, coalesce(a.waits, '[]'), CASE WHEN a."then" = 'release' THEN now_ ELSE a.wake_at END,
+            a.stuck_reason, a.stuck_message, a.stuck_build, a.stuck_build, a.parent, a.parent_op,
+            a.parent_awaits, a.root,
+            CASE WHEN a."then" IN ('completed', 'failed', 'cancelled') THEN NULL
+                WHEN a."then" = 'stuck' OR NOT a.clears_deadline THEN a.deadline END
+        FROM asked a WHERE a."from" IS NULL AND NOT a.invalid
+        ON CONFLICT DO NOTHING
+        RETURNING status, ready_at, deadline, owner
+    ), judged AS (
+        SELECT a.*, r.consumed AS had_consumed, r.owner, tip.turn AS tip_turn, tip.seq AS tip_seq,
+            CASE WHEN a."from" IS NULL THEN
+                CASE WHEN a.invalid THEN 'invalid'
+                    WHEN r.id IS NULL THEN 'ok'
+                    WHEN tip.turn = a.id AND EXISTS (SELECT 1 FROM "outlast".turns f
+                        WHERE f.run = a.run AND f.seq = 0 AND f.build = a.build) THEN 'done'
+                    ELSE 'existed' END
+            WHEN r.id IS NULL THEN 'none'
+            WHEN tip.turn = a.id THEN 'done'
+            WHEN r.owner IS DISTINCT FROM session_ THEN 'owner'
+            WHEN tip.turn <> a."from" THEN 'from'
+            WHEN tip.seq <> a.seq THEN 'seq'
+            WHEN a.invalid THEN 'invalid'
+            WHEN a."then" = 'stuck' THEN 'ok'
+            WHEN a.consumed < r.consumed THEN 'less'
+            WHEN a.consumed > r.sent THEN 'more'
+            WHEN a.fired_until IS NOT NULL AND EXISTS (SELECT 1 FROM "outlast".inbox i
+                WHERE i.run = a.run AND i.position > a.consumed AND i.at <= a.fired_until) THEN 'missed'
+            ELSE 'ok' END AS code
+        FROM asked a
+        LEFT JOIN "outlast".runs r ON r.id = a.run
+        LEFT JOIN LATERAL (SELECT t.id, t.next_seq FROM "outlast".turns t WHERE t.run = a.run
+            ORDER BY t.seq DESC LIMIT 1) last ON true
+        CROSS JOIN LATERAL (SELECT CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END AS turn,
+            greatest(last.next_seq, r.next_seq) AS seq) tip
+    ), added AS (
+        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+        SELECT j.run, j.seq, j.next_seq, j.id, j.turn_at, j.build, j.events
+        FROM judged j WHERE j.code = 'ok' AND j.events IS NOT NULL
+        ON CONFLICT DO NOTHING
+        RETURNING 1
+    ), written AS (
+        UPDATE "outlast".runs r SET
+            status = CASE j."then" WHEN 'hold' THEN r.status WHEN 'wait' THEN 'waiting'
+                WHEN 'release' THEN 'pending' ELSE j."then" END,
+            owner = CASE WHEN j."then" = 'hold' THEN r.owner END,
+            preferred = CASE j."then" WHEN 'hold' THEN r.preferred WHEN 'wait' THEN session_ END,
+            turn = j.id, next_seq = j.next_seq, turn_at = j.turn_at,
+            updated_at = CASE WHEN j."then" = 'hold' THEN r.updated_at ELSE now_ END,
+            ended_at = CASE WHEN j."then" IN ('completed', 'failed', 'cancelled') THEN now_ END,
+            wake_at = CASE WHEN j."then" = 'hold' THEN r.wake_at ELSE j.wake_at END,
+            waits = CASE WHEN j."then" = 'hold' THEN r.waits ELSE coalesce(j.waits, '[]') END,
+            -- The wait and the check are one statement: an unread message makes it ready at once.
+            ready_at = CASE
+                WHEN j."then" = 'hold' THEN r.ready_at
+                WHEN j."then" IN ('wait', 'release') THEN
+                    CASE WHEN r.sent > j.consumed OR j."then" = 'release' THEN least(now_, coalesce(j.wake_at, now_))
+                        ELSE j.wake_at END
+                WHEN j."then" = 'stuck' AND r.codeless > r.consumed AND
+                    (j.next_seq = 1 OR EXISTS (SELECT 1 FROM "outlast".inbox i WHERE i.run = j.run
+                        AND i.position > r.consumed AND i.kind = 'terminate')) THEN now_ END,
+            consumed = CASE WHEN j."then" = 'stuck' THEN r.consumed ELSE j.consumed END,
+            crashes = 0,
+            deadline = CASE WHEN j."then" IN ('completed', 'failed', 'cancelled') THEN NULL
+                WHEN j.clears_deadline AND j."then" <> 'stuck' THEN NULL ELSE r.deadline END,
+            -- Of the messages that need no code, a run that is no longer fresh can only obey one kind.
+            codeless = CASE
+                WHEN j."then" = 'hold' THEN r.codeless
+                WHEN j."then" IN ('completed', 'failed', 'cancelled') THEN 0
+                WHEN r.codeless <= CASE WHEN j."then" = 'stuck' THEN r.consumed ELSE j.consumed END THEN 0
+                WHEN j.next_seq = 1 THEN r.codeless
+                ELSE (SELECT coalesce(max(i.position), 0) FROM "outlast".inbox i WHERE i.run = j.run AND i.kind = 'terminate'
+                    AND i.position > CASE WHEN j."then" = 'stuck' THEN r.consumed ELSE j.consumed END) END,
+            stuck_reason = j.stuck_reason, stuck_message = j.stuck_message, stuck_build = j.stuck_build,
+            barred_build = coalesce(j.stuck_build, r.barred_build)
+        FROM judged j
+        WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL AND (j.writes OR j.consumed > j.had_consumed)
+        RETURNING r.id, r.owner, r.status, r.ready_at, r.deadline
+    ), blanked AS (
+        UPDATE "outlast".inbox i SET body = NULL, raw = NULL, headers = NULL
+        FROM judged j
+        WHERE j.code = 'ok' AND j.consumed > j.had_consumed AND j."then" <> 'stuck'
+            AND i.run = j.run AND i.position > j.had_consumed AND i.position <= j.consumed
+            AND coalesce(pg_column_size(i.body), 0) + coalesce(pg_column_size(i.raw), 0)
+                + coalesce(pg_column_size(i.headers), 0) > 512
+    ), changed AS (
+        SELECT w.status, 1 AS change, w.owner, w.ready_at, w.deadline FROM written w WHERE w.owner IS NULL
+        UNION ALL
+        SELECT 'running', -1, NULL, NULL, NULL FROM written w WHERE w.owner IS NULL
+        UNION ALL
+        SELECT b.status, 1, b.owner, b.ready_at, b.deadline FROM born b
+    ), told AS (
+        SELECT j.nth, j.code,
+            CASE j.code WHEN 'owner' THEN j.owner WHEN 'from' THEN j.tip_turn WHEN 'seq' THEN j.tip_seq::text END AS detail
+        FROM judged j WHERE j.code NOT IN ('ok', 'done')
+    )
+    SELECT (SELECT count(*) FROM added) = (SELECT count(*) FROM judged j WHERE j.code = 'ok' AND j.events IS NOT NULL)
+        AND (SELECT count(*) FROM born) = (SELECT count(*) FROM judged j WHERE j.code = 'ok' AND j."from" IS NULL)
+        AS is_whole,
+        (SELECT array_agg(c.status) FROM changed c) AS statuses, (SELECT array_agg(c.change) FROM changed c) AS changes,
+        (SELECT bool_or(c.owner IS NULL AND (c.ready_at IS NOT NULL OR c.deadline IS NOT NULL)) FROM changed c) AS rings,
+        (SELECT array_agg(t.nth ORDER BY t.nth) FROM told t) AS nths,
+        (SELECT array_agg(t.code ORDER BY t.nth) FROM told t) AS codes,
+        (SELECT array_agg(t.detail ORDER BY t.nth) FROM told t) AS details
+    INTO answers_;
+    IF NOT answers_.is_whole THEN
+        RAISE EXCEPTION 'another try of a turn was faster' USING ERRCODE = '40001';
+    END IF;
+    IF answers_.statuses IS NOT NULL THEN
+        PERFORM "outlast".count(answers_.statuses, answers_.changes);
+    END IF;
+    IF answers_.nths IS NOT NULL THEN
+        RETURN QUERY SELECT t.nth::integer, t.code, t.detail, NULL::bigint, NULL::boolean
+        FROM unnest(answers_.nths, answers_.codes, answers_.details) AS t (nth, code, detail);
+    END IF;
+    nth := 0; code := 'now'; detail := NULL; moment := now_; rings := coalesce(answers_.rings, false);
+    RETURN NEXT;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.commit_beyond(session_ text, at_ bigint, exclusive_ boolean, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint, build_ text, events_ text, consumed_ bigint, fired_until_ bigint, then_ text, clears_deadline_ boolean, invalid_ boolean, wake_at_ bigint, waits_ text, stuck_reason_ text, stuck_message_ text, stuck_build_ text, format_ integer, born_ bigint, workflow_ text, version_ bigint, queue_ text, priority_ smallint, key_ text, digest_ text, window_ bigint, parent_ text, parent_op_ bigint, parent_awaits_ boolean, root_ text, deadline_ bigint, tag_name_ text[], tag_value_ text[], child_run_ text[], child_turn_ text[], child_born_ bigint[], child_workflow_ text[], child_version_ bigint[], child_queue_ text[], child_priority_ smallint[], child_key_ text[], child_digest_ text[], child_window_ bigint[], child_events_ text[], child_op_ bigint[], child_awaits_ boolean[], child_root_ text[], child_parent_ text[], child_not_before_ bigint[], child_deadline_ bigint[], child_tag_of_ integer[], child_tag_name_ text[], child_tag_value_ text[], child_answer_ text[], child_asks_ boolean[], told_refused_ text[], told_other_ text[], told_taken_ text[], told_foreign_ text[], mark_run_ text, mark_workflow_ text, message_run_ text[], message_id_ text[], message_kind_ text[], message_name_ text[], message_op_ bigint[], message_outcome_ text[], message_codec_ text[], message_body_ text[], message_raw_ bytea[], message_headers_ text[], message_limit_ bigint[], message_codeless_ text[])
+ RETURNS TABLE(nth integer, code text, detail text, moment bigint, rings boolean)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint;
+    row_ "outlast".runs;
+    put_ record;
+    judged_ record;
+    asked_from_ text := from_;
+    answer_ record;
+    reaches_ boolean := true;
+BEGIN
+    IF exclusive_ THEN
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR UPDATE;
+    ELSE
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
+    END IF;
+    IF NOT FOUND THEN
+        nth := 0; code := 'gone';
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (array_append(message_run_, run_)) ORDER BY r.id FOR NO KEY UPDATE;
+    now_ := coalesce(at_, "outlast".clock());
+    nth := 1;
+    IF from_ IS NULL THEN
+        IF invalid_ THEN
+            code := 'invalid';
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        row_.id := run_; row_.workflow := workflow_; row_.version := version_; row_.format := format_;
+        row_.queue := queue_; row_.priority := priority_; row_.key := key_; row_.key_digest := digest_;
+        row_.status := 'running'; row_.owner := session_; row_.turn := ''; row_.next_seq := 0;
+        row_.turn_at := turn_at_; row_.created_at := now_; row_.updated_at := now_; row_.waits := '[]';
+        row_.codeless := 0; row_.sent := 0; row_.consumed := 0; row_.crashes := 0; row_.parent := parent_;
+        row_.parent_op := parent_op_; row_.parent_awaits := parent_awaits_; row_.root := root_;
+        row_.deadline := deadline_;
+        put_ := "outlast".put_run(row_, window_, born_, tag_name_, tag_value_);
+        asked_from_ := '';
+        IF put_.code = 'same' THEN
+            SELECT CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END = id_ AND first.build = build_
+            AS is_repeat INTO judged_
+            FROM "outlast".runs r JOIN "outlast".turns first ON first.run = r.id AND first.seq = 0
+            JOIN LATERAL (SELECT t.id, t.next_seq FROM "outlast".turns t WHERE t.run = r.id ORDER BY t.seq DESC LIMIT 1) last
+            ON true WHERE r.id = run_;
+            code := CASE WHEN judged_.is_repeat THEN 'done' ELSE 'existed' END;
+            RETURN NEXT;
+            RETURN;
+        ELSIF put_.code <> 'new' THEN
+            code := put_.code; detail := put_.run || ' ' || put_.workflow;
+            RETURN NEXT;
+            RETURN;
+        END IF;
+    ELSE
+        SELECT r.owner, r.sent, r.consumed, CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END AS turn,
+            greatest(last.next_seq, r.next_seq) AS seq INTO judged_
+        FROM "outlast".runs r
+        LEFT JOIN LATERAL (SELECT t.id, t.next_seq FROM "outlast".turns t WHERE t.run = r.id ORDER BY t.seq DESC LIMIT 1) last
+        ON true WHERE r.id = run_;
+        IF NOT FOUND OR judged_.turn = id_ OR judged_.owner IS DISTINCT FROM session_ OR judged_.turn <> from_
+            OR judged_.seq <> seq_ OR invalid_ OR consumed_ < judged_.consumed OR consumed_ > judged_.sent
+            OR fired_until_ IS NOT NULL AND EXISTS (SELECT 1 FROM "outlast".inbox i
+                WHERE i.run = run_ AND i.position > consumed_ AND i.at <= fired_until_) THEN
+            -- Refused, or done before: the commit below says which.
+            reaches_ := false;
+        ELSE
+            PERFORM "outlast".put_tags(run_, tag_name_, tag_value_);
+        END IF;
+    END IF;
+    IF reaches_ THEN
+        FOR i IN 1..cardinality(child_run_) LOOP
+            put_ := NULL;
+            IF told_refused_[i] IS NULL THEN
+                row_ := NULL;
+                row_.id := child_run_[i]; row_.workflow := child_workflow_[i]; row_.version := child_version_[i];
+                row_.format := format_; row_.queue := child_queue_[i]; row_.priority := child_priority_[i];
+                row_.key := child_key_[i]; row_.key_digest := child_digest_[i]; row_.status := 'pending';
+                row_.turn := child_turn_[i]; row_.next_seq := 1; row_.turn_at := now_; row_.created_at := now_;
+                row_.updated_at := now_;
+                row_.wake_at := CASE WHEN child_not_before_[i] > now_ THEN child_not_before_[i] END;
+                row_.waits := '[]'; row_.ready_at := coalesce(row_.wake_at, now_); row_.codeless := 0;
+                row_.sent := 0; row_.consumed := 0; row_.crashes := 0; row_.parent := child_parent_[i];
+                row_.parent_op := child_op_[i]; row_.parent_awaits := child_awaits_[i];
+                row_.root := child_root_[i]; row_.deadline := child_deadline_[i];
+                put_ := "outlast".put_run(row_, child_window_[i], child_born_[i],
+                    ARRAY(SELECT t.name FROM unnest(child_tag_of_, child_tag_name_) AS t (of, name) WHERE t.of = i),
+                    ARRAY(SELECT t.value FROM unnest(child_tag_of_, child_tag_value_) AS t (of, value) WHERE t.of = i));
+                IF put_.code = 'new' THEN
+                    INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+                    VALUES (child_run_[i], 0, 1, child_turn_[i], now_, '', child_events_[i]);
+                END IF;
+            END IF;
+            CONTINUE WHEN then_ IN ('completed', 'failed', 'cancelled');
+            IF told_refused_[i] IS NOT NULL THEN
+                PERFORM "outlast".put_message(run_, child_answer_[i], now_, 'refused', NULL, child_op_[i], NULL, NULL,
+                    told_refused_[i], NULL, NULL, 9223372036854775807, 'never');
+            ELSIF put_.code = 'taken' THEN
+                PERFORM "outlast".put_message(run_, child_answer_[i], now_, 'refused', NULL, child_op_[i], NULL, NULL,
+                    replace(replace(CASE WHEN put_.workflow = child_workflow_[i] THEN told_taken_[i] ELSE told_foreign_[i] END,
+                        mark_run_, put_.run), mark_workflow_, btrim(to_json(put_.workflow)::text, '"')),
+                    NULL, NULL, 9223372036854775807, 'never');
+            ELSIF child_asks_[i] THEN
+                PERFORM "outlast".put_message(run_, child_answer_[i], now_, 'child_started', NULL, child_op_[i], NULL, NULL,
+                    put_.run, NULL, NULL, 9223372036854775807, 'never');
+            ELSIF put_.code = 'other' THEN
+                PERFORM "outlast".put_message(run_, child_answer_[i], now_, 'refused', NULL, child_op_[i], NULL, NULL,
+                    replace(told_other_[i], mark_run_, put_.run), NULL, NULL, 9223372036854775807, 'never');
+            END IF;
+        END LOOP;
+        FOR i IN 1..cardinality(message_run_) LOOP
+            PERFORM "outlast".put_message(message_run_[i], message_id_[i], now_, message_kind_[i], message_name_[i],
+                message_op_[i], message_outcome_[i], message_codec_[i], message_body_[i], message_raw_[i],
+                message_headers_[i], message_limit_[i], message_codeless_[i]);
+        END LOOP;
+    END IF;
+    FOR answer_ IN SELECT * FROM "outlast".commit(session_, now_, exclusive_, ARRAY[run_], ARRAY[run_], ARRAY[id_],
+        ARRAY[asked_from_], ARRAY[seq_], ARRAY[next_seq_], ARRAY[turn_at_], ARRAY[build_], ARRAY[events_],
+        ARRAY[consumed_], ARRAY[CASE WHEN reaches_ THEN NULL ELSE fired_until_ END], ARRAY[then_], ARRAY[true],
+        ARRAY[clears_deadline_], ARRAY[invalid_], ARRAY[wake_at_], ARRAY[waits_], ARRAY[stuck_reason_],
+        ARRAY[stuck_message_], ARRAY[stuck_build_], format_, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}')
+    LOOP
+        IF reaches_ AND answer_.code <> 'now' THEN
+            RAISE EXCEPTION 'turn % was overtaken', id_ USING ERRCODE = '40001';
+        END IF;
+        nth := answer_.nth; code := answer_.code; detail := answer_.detail; moment := answer_.moment;
+        rings := answer_.rings;
+        RETURN NEXT;
+    END LOOP;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.commit_each(session_ text, at_ bigint, exclusive_ boolean, run_ text[], id_ text[], from_ text[], seq_ bigint[], next_seq_ bigint[], turn_at_ bigint[], build_ text[], events_ text[], consumed_ bigint[], fired_until_ bigint[], then_ text[], clears_deadline_ boolean[], invalid_ boolean[], wake_at_ bigint[], waits_ text[], stuck_reason_ text[], stuck_message_ text[], stuck_build_ text[], format_ integer, born_ bigint[], workflow_ text[], version_ bigint[], queue_ text[], priority_ smallint[], key_ text[], digest_ text[], window_ bigint[], parent_ text[], parent_op_ bigint[], parent_awaits_ boolean[], root_ text[], deadline_ bigint[], tag_name_ text[], tag_value_ text[], child_run_ text[], child_turn_ text[], child_born_ bigint[], child_workflow_ text[], child_version_ bigint[], child_queue_ text[], child_priority_ smallint[], child_key_ text[], child_digest_ text[], child_window_ bigint[], child_events_ text[], child_op_ bigint[], child_awaits_ boolean[], child_root_ text[], child_parent_ text[], child_not_before_ bigint[], child_deadline_ bigint[], child_tag_of_ integer[], child_tag_name_ text[], child_tag_value_ text[], child_answer_ text[], child_asks_ boolean[], told_refused_ text[], told_other_ text[], told_taken_ text[], told_foreign_ text[], mark_run_ text, mark_workflow_ text, message_run_ text[], message_id_ text[], message_kind_ text[], message_name_ text[], message_op_ bigint[], message_outcome_ text[], message_codec_ text[], message_body_ text[], message_raw_ bytea[], message_headers_ text[], message_limit_ bigint[], message_codeless_ text[], tags_ integer[], children_ integer[], child_tags_ integer[], messages_ integer[])
+ RETURNS TABLE(nth integer, code text, detail text, moment bigint, rings boolean)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint;
+    tag_from_ integer; tag_until_ integer := 0;
+    child_from_ integer; child_until_ integer := 0;
+    child_tag_from_ integer; child_tag_until_ integer := 0;
+    message_from_ integer; message_until_ integer := 0;
+BEGIN
+    IF exclusive_ THEN
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR UPDATE;
+    ELSE
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
+    END IF;
+    PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (run_ || message_run_) ORDER BY r.id FOR NO KEY UPDATE;
+    now_ := coalesce(at_, "outlast".clock());
+    FOR k IN 1..cardinality(run_) LOOP
+        tag_from_ := tag_until_ + 1; tag_until_ := tag_until_ + tags_[k];
+        child_from_ := child_until_ + 1; child_until_ := child_until_ + children_[k];
+        child_tag_from_ := child_tag_until_ + 1; child_tag_until_ := child_tag_until_ + child_tags_[k];
+        message_from_ := message_until_ + 1; message_until_ := message_until_ + messages_[k];
+        RETURN QUERY SELECT CASE WHEN c.nth = 0 THEN 0 ELSE k END, c.code, c.detail, c.moment, c.rings
+        FROM "outlast".commit_beyond(
+            session_, now_, exclusive_, run_[k], id_[k], from_[k], seq_[k], next_seq_[k], turn_at_[k],
+            build_[k], events_[k], consumed_[k], fired_until_[k], then_[k], clears_deadline_[k], invalid_[k],
+            wake_at_[k], waits_[k], stuck_reason_[k], stuck_message_[k], stuck_build_[k], format_, born_[k],
+            workflow_[k], version_[k], queue_[k], priority_[k], key_[k], digest_[k], window_[k], parent_[k],
+            parent_op_[k], parent_awaits_[k], root_[k], deadline_[k], tag_name_[tag_from_:tag_until_],
+            tag_value_[tag_from_:tag_until_], child_run_[child_from_:child_until_],
+            child_turn_[child_from_:child_until_], child_born_[child_from_:child_until_],
+            child_workflow_[child_from_:child_until_], child_version_[child_from_:child_until_],
+            child_queue_[child_from_:child_until_], child_priority_[child_from_:child_until_],
+            child_key_[child_from_:child_until_], child_digest_[child_from_:child_until_],
+            child_window_[child_from_:child_until_], child_events_[child_from_:child_until_],
+            child_op_[child_from_:child_until_], child_awaits_[child_from_:child_until_],
+            child_root_[child_from_:child_until_], child_parent_[child_from_:child_until_],
+            child_not_before_[child_from_:child_until_], child_deadline_[child_from_:child_until_],
+            child_tag_of_[child_tag_from_:child_tag_until_],
+            child_tag_name_[child_tag_from_:child_tag_until_],
+            child_tag_value_[child_tag_from_:child_tag_until_], child_answer_[child_from_:child_until_],
+            child_asks_[child_from_:child_until_], told_refused_[child_from_:child_until_],
+            told_other_[child_from_:child_until_], told_taken_[child_from_:child_until_],
+            told_foreign_[child_from_:child_until_], mark_run_, mark_workflow_,
+            message_run_[message_from_:message_until_], message_id_[message_from_:message_until_],
+            message_kind_[message_from_:message_until_], message_name_[message_from_:message_until_],
+            message_op_[message_from_:message_until_], message_outcome_[message_from_:message_until_],
+            message_codec_[message_from_:message_until_], message_body_[message_from_:message_until_],
+            message_raw_[message_from_:message_until_], message_headers_[message_from_:message_until_],
+            message_limit_[message_from_:message_until_], message_codeless_[message_from_:message_until_]) c;
+    END LOOP;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.count(statuses_ text[], changes_ bigint[])
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+    INSERT INTO "outlast".counts AS counts (status, slot, n)
+    SELECT moved.status, (pg_backend_pid() % 64)::smallint, sum(moved.change)
+    FROM unnest(statuses_, changes_) AS moved (status, change)
+    GROUP BY moved.status HAVING sum(moved.change) <> 0 ORDER BY moved.status
+    ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.digest(payload_ text)
+ RETURNS numeric
+ LANGUAGE plpgsql
+ IMMUTABLE STRICT
+AS $function$
+DECLARE
+    bytes_ bytea := convert_to(payload_, 'UTF8');
+    hash_ numeric := 144066263297769815596495629667062367629;
+    low_ integer;
+BEGIN
+    FOR nth_ IN 0..length(bytes_) - 1 LOOP
+        low_ := (hash_ % 256)::integer;
+        hash_ := (hash_ - low_ + (low_ # get_byte(bytes_, nth_))) * 309485009821345068724781371
+            % 340282366920938463463374607431768211456;
+    END LOOP;
+    RETURN hash_;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.free(session_ text, now_ bigint, has_crashed_ boolean, build_ text, poison_ integer, message_ text, mark_ text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    moved_ record;
+BEGIN
+    WITH held AS (
+        SELECT r.id, r.consumed, r.codeless,
+            CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END AS turn,
+            CASE WHEN last.next_seq > r.next_seq THEN last.at ELSE r.turn_at END AS turn_at,
+            greatest(last.next_seq, r.next_seq) AS next_seq,
+            CASE WHEN NOT has_crashed_ OR r.crashes < 2 AND bool_or(r.crashes >= 2) OVER () THEN r.crashes
+                ELSE r.crashes + 1 END AS crashes
+        FROM "outlast".runs r
+        LEFT JOIN LATERAL (SELECT t.id, t.next_seq, t.at FROM "outlast".turns t WHERE t.run = r.id ORDER BY t.seq DESC LIMIT 1) last
+        ON true
+        WHERE r.owner = session_
+    ), judged AS (
+        SELECT h.*, has_crashed_ AND h.crashes >= poison_ AS is_stuck,
+            CASE WHEN h.codeless <= h.consumed THEN 0 WHEN h.next_seq = 1 THEN h.codeless ELSE
+                (SELECT coalesce(max(i.position), 0) FROM "outlast".inbox i
+                 WHERE i.run = h.id AND i.position > h.consumed AND i.kind = 'terminate') END AS obeys
+        FROM held h
+    ), freed AS (
+        UPDATE "outlast".runs r SET
+            status = CASE WHEN j.is_stuck THEN 'stuck' ELSE 'pending' END,
+            owner = NULL, preferred = NULL, turn = j.turn, next_seq = j.next_seq, turn_at = j.turn_at,
+            updated_at = now_, wake_at = NULL, waits = '[]', crashes = j.crashes,
+            ready_at = CASE WHEN NOT j.is_stuck OR j.obeys > 0 THEN now_ END,
+            codeless = j.obeys,
+            stuck_reason = CASE WHEN j.is_stuck THEN 'poison' END,
+            stuck_message = CASE WHEN j.is_stuck THEN replace(message_, mark_, j.crashes::text) END,
+            stuck_build = CASE WHEN j.is_stuck THEN build_ END,
+            barred_build = CASE WHEN j.is_stuck THEN build_ ELSE r.barred_build END
+        FROM judged j WHERE r.id = j.id
+        RETURNING r.status
+    )
+    SELECT array_agg(f.status::text) || array_agg('running'::text) AS statuses,
+        array_agg(1::bigint) || array_agg(-1::bigint) AS changes, count(*) AS n
+    INTO moved_ FROM freed f;
+    IF moved_.n > 0 THEN
+        PERFORM "outlast".count(moved_.statuses, moved_.changes);
+    END IF;
+    RETURN moved_.n;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.give(session_ text, now_ bigint, chosen_ text[], ready_ integer)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    moved_ record;
+BEGIN
+    SELECT array_agg(r.status::text) || array_agg('running'::text) AS statuses,
+        array_agg(-1::bigint) || array_agg(1::bigint) AS changes
+    INTO moved_ FROM "outlast".runs r WHERE r.id = ANY (chosen_);
+    RETURN QUERY WITH given AS (
+        UPDATE "outlast".runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL, waits = '[]',
+            ready_at = NULL, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
+        FROM unnest(chosen_) WITH ORDINALITY AS c (id, nth)
+        WHERE r.id = c.id
+        RETURNING r.*, c.nth
+    )
+    SELECT 'given', g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
+        g.crashes, g.deadline, g.nth > ready_, NULL::bigint, NULL::bigint
+    FROM given g ORDER BY g.nth;
+    PERFORM "outlast".count(moved_.statuses, moved_.changes);
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.hex(bits_ numeric)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+DECLARE
+    digits_ text := '';
+BEGIN
+    FOR nth_ IN 1..32 LOOP
+        digits_ := substr('0123456789abcdef', (bits_ % 16)::integer + 1, 1) || digits_;
+        bits_ := div(bits_, 16);
+    END LOOP;
+    RETURN digits_;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.hint()
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+    SELECT pg_notify('outlast_7f3066e4dd423b17', '0 w')
+$function$
+
+CREATE OR REPLACE FUNCTION outlast."join"(at_ bigint, id_ text, host_ text, pid_ bigint, build_ text, code_ text, queues_ text, served_ text[], time_ bigint, has_lock_ boolean, workflows_ text[], versions_ bigint[], OUT moment bigint, OUT rings boolean)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    moment := coalesce(at_, "outlast".clock());
+    rings := false;
+    INSERT INTO "outlast".sessions (id, host, pid, build, code, queues, time, joined_at, expires_at, beat_at, boot,
+        has_lock)
+    VALUES (id_, host_, pid_, build_, code_, queues_, time_, moment,
+        least(moment, 9223372036854775807 - time_) + time_, moment, "outlast".boot(), has_lock_)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+        UPDATE "outlast".runs r SET ready_at = moment
+        FROM unnest(workflows_, versions_) AS c (workflow, version)
+        WHERE r.status = 'stuck' AND r.workflow = c.workflow AND r.version = c.version
+            AND r.queue = ANY (served_) AND r.barred_build <> build_ AND r.ready_at IS NULL;
+        rings := FOUND;
+    END IF;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.leave(at_ bigint, id_ text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    DELETE FROM "outlast".sessions s WHERE s.id = id_;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    RETURN "outlast".free(id_, coalesce(at_, "outlast".clock()), false, '', 0, '', '');
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.lock_key(id_ text)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT hashtextextended('outlast' || ' ' || id_, 20261115)
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.new_bits(now_ bigint)
+ RETURNS numeric
+ LANGUAGE sql
+AS $function$
+    SELECT div(now_, 1000) * 1208925819614629174706176
+        + ('x' || substr(chance.hex, 1, 12))::bit(48)::bigint::numeric * 4294967296
+        + ('x' || substr(chance.hex, 25, 8))::bit(32)::bigint
+    FROM (SELECT replace(gen_random_uuid()::text, '-', '') AS hex) AS chance
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.next_due(session_ text, now_ bigint, has_room_ boolean, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspect_ boolean, preference_ bigint)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    -- So many of those that come next are looked at: the first may have to wait for its preferred session.
+    looks_ CONSTANT integer := 20;
+    due_ bigint;
+BEGIN
+    WITH later AS (
+        SELECT f.*, row_number() OVER (PARTITION BY q.queue, c.workflow, c.version) AS nth
+        FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        CROSS JOIN LATERAL (
+            SELECT r.ready_at, r.preferred FROM "outlast".runs r
+            WHERE r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
+                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
+                AND r.ready_at - r.priority::bigint * 10000000 > now_
+                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
+            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
+        UNION ALL
+        SELECT f.* FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        CROSS JOIN LATERAL (
+            SELECT r.ready_at, r.preferred, 0 FROM "outlast".runs r
+            WHERE suspect_ AND r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
+                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
+                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_ AND r.ready_at > now_
+            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
+        UNION ALL
+        SELECT f.* FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        CROSS JOIN LATERAL (
+            SELECT r.ready_at, r.preferred, 0 FROM "outlast".runs r
+            WHERE has_room_ AND r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
+                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
+                AND r.ready_at - r.priority::bigint * 10000000 <= now_
+                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
+            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
+        UNION ALL
+        SELECT f.* FROM (
+            SELECT r.ready_at, r.preferred, 0 FROM "outlast".runs r
+            WHERE has_room_ AND r.codeless > 0 AND r.ready_at IS NOT NULL AND (suspect_ OR r.crashes < 2)
+            ORDER BY r.ready_at, r.id LIMIT looks_) f
+    )
+    SELECT min(CASE
+        WHEN l.nth < looks_ AND l.preferred <> session_ AND EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = l.preferred)
+            THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
+        -- Somebody has it locked, and will let go of it.
+        WHEN l.ready_at <= now_ THEN now_ + 5000
+        ELSE l.ready_at END) INTO due_
+    FROM later l;
+    RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.prune(before_ bigint, after_ text, limit_ integer, rows_ integer)
+ RETURNS TABLE(runs bigint, next text, has_leftovers boolean)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    part_ record;
+    gone_ record;
+BEGIN
+    SELECT array_agg(p.id::text ORDER BY p.id) FILTER (WHERE p.ended_at < before_) AS old, max(p.id) AS last, count(*) AS n
+    INTO part_
+    FROM (SELECT r.id, r.ended_at FROM "outlast".runs r WHERE r.id > after_ ORDER BY r.id LIMIT limit_) p;
+    runs := 0;
+    next := CASE WHEN part_.n = limit_ THEN part_.last END;
+    IF part_.old IS NOT NULL THEN
+        DELETE FROM "outlast".tags t WHERE t.run = ANY (part_.old);
+        WITH gone AS (DELETE FROM "outlast".runs r WHERE r.id = ANY (part_.old) AND r.ended_at < before_ RETURNING r.status)
+        SELECT array_agg(g.status::text) AS statuses, array_agg(-1::bigint) AS changes, count(*) AS n INTO gone_ FROM gone g;
+        runs := gone_.n;
+        IF NOT "outlast".sweep(part_.old, rows_) THEN
+            INSERT INTO "outlast".leftovers (run) SELECT unnest(part_.old) ON CONFLICT DO NOTHING;
+        END IF;
+        IF gone_.n > 0 THEN
+            PERFORM "outlast".count(gone_.statuses, gone_.changes);
+        END IF;
+    END IF;
+    has_leftovers := EXISTS (SELECT 1 FROM "outlast".leftovers);
+    RETURN NEXT;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.put_message(run_ text, id_ text, at_ bigint, kind_ text, name_ text, op_ bigint, outcome_ text, codec_ text, body_ text, raw_ bytea, headers_ text, limit_ bigint, codeless_ text, OUT code text, OUT number bigint, OUT status text)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    run record;
+    now_ bigint;
+    is_codeless_ boolean;
+BEGIN
+    SELECT r.status, r.sent, r.consumed, r.next_seq, r.owner INTO run
+    FROM "outlast".runs r WHERE r.id = run_ FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        code := 'none';
+        RETURN;
+    END IF;
+    -- Read under the lock: a turn that fired a timer before has its moment behind it.
+    now_ := coalesce(at_, "outlast".clock());
+    SELECT position INTO number FROM "outlast".inbox i WHERE i.run = run_ AND i.id = id_;
+    IF FOUND THEN
+        code := 'sent';
+        RETURN;
+    END IF;
+    IF run.status IN ('completed', 'failed', 'cancelled') THEN
+        code := 'ended'; status := run.status;
+        RETURN;
+    END IF;
+    IF run.sent - run.consumed >= limit_ THEN
+        code := 'full'; number := run.sent - run.consumed; status := run.status;
+        RETURN;
+    END IF;
+    number := run.sent + 1;
+    is_codeless_ := codeless_ = 'always' OR codeless_ = 'fresh' AND run.next_seq <= 1;
+    INSERT INTO "outlast".inbox (run, position, id, at, kind, name, op, outcome, codec, body, raw, headers)
+    VALUES (run_, number, id_, now_, kind_, name_, op_, outcome_, codec_, body_, raw_, headers_);
+    UPDATE "outlast".runs r SET sent = number, updated_at = now_,
+        ready_at = CASE WHEN r.owner IS NOT NULL THEN r.ready_at
+            WHEN NOT is_codeless_ AND (r.status = 'stuck' OR r.status = 'pending' AND r.wake_at IS NOT NULL)
+            THEN r.ready_at
+            ELSE least(coalesce(r.ready_at, now_), now_) END,
+        codeless = CASE WHEN is_codeless_ THEN number ELSE r.codeless END
+    WHERE r.id = run_;
+    code := 'sent';
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.put_run(new_ outlast.runs, window_ bigint, born_ bigint, names_ text[], values_ text[], OUT code text, OUT run text, OUT workflow text)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    found_ record;
+BEGIN
+    FOR try_ IN 1..10 LOOP
+        INSERT INTO "outlast".runs VALUES (new_.*) ON CONFLICT DO NOTHING;
+        IF FOUND THEN
+            IF cardinality(names_) > 0 THEN
+                PERFORM "outlast".put_tags(new_.id, names_, values_);
+            END IF;
+            PERFORM "outlast".widen(born_ - new_.created_at / 1000, born_ - new_.created_at / 1000);
+            PERFORM "outlast".count(ARRAY[new_.status], ARRAY[1::bigint]);
+            code := 'new'; run := new_.id;
+            RETURN;
+        END IF;
+        PERFORM 1 FROM "outlast".runs WHERE id = new_.id;
+        IF FOUND THEN
+            code := 'same'; run := new_.id;
+            RETURN;
+        END IF;
+        SELECT r.id, r.workflow, r.key_digest, r.created_at INTO found_ FROM "outlast".runs r WHERE r.key = new_.key;
+        CONTINUE WHEN NOT FOUND;
+        IF window_ IS NOT NULL AND found_.created_at <= new_.created_at - window_ THEN
+            UPDATE "outlast".runs SET key = NULL, key_digest = NULL WHERE id = found_.id AND key = new_.key;
+            CONTINUE;
+        END IF;
+        code := CASE WHEN found_.workflow = new_.workflow AND found_.key_digest = new_.key_digest
+                     THEN 'other' ELSE 'taken' END;
+        run := found_.id; workflow := found_.workflow;
+        RETURN;
+    END LOOP;
+    RAISE EXCEPTION 'run % was neither new nor there', new_.id USING ERRCODE = '40001';
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.put_tags(run_ text, names_ text[], values_ text[])
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+    INSERT INTO "outlast".tags (run, name, value)
+    SELECT run_, tag.name, tag.value FROM unnest(names_, values_) AS tag (name, value)
+    ON CONFLICT (run, name) DO UPDATE SET value = excluded.value
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.ready(session_ text, now_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspect_ boolean, preference_ bigint)
+ RETURNS TABLE(id text, rank bigint, is_suspect boolean)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY WITH found AS MATERIALIZED (
+        SELECT f.id, f.rank, false AS is_suspect
+        FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        CROSS JOIN LATERAL (
+            SELECT r.id, r.ready_at - r.priority::bigint * 10000000 AS rank FROM "outlast".runs r
+            WHERE r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
+                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
+                AND r.ready_at - r.priority::bigint * 10000000 <= now_ AND r.ready_at <= now_
+                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
+                AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
+                    OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
+            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id
+            LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f
+        UNION ALL
+        SELECT f.id, f.rank, f.is_suspect FROM (
+            SELECT r.id, r.ready_at AS rank, r.crashes >= 2 AS is_suspect
+            FROM "outlast".runs r
+            WHERE r.codeless > 0 AND r.ready_at IS NOT NULL AND (suspect_ OR r.crashes < 2)
+                AND r.ready_at <= now_
+                AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
+                    OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
+            ORDER BY r.ready_at, r.id
+            LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f
+        UNION ALL
+        SELECT f.id, f.rank, true
+        FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        CROSS JOIN LATERAL (
+            SELECT r.id, r.ready_at - r.priority::bigint * 10000000 AS rank FROM "outlast".runs r
+            WHERE suspect_ AND r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
+                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
+                AND r.ready_at - r.priority::bigint * 10000000 <= now_ AND r.ready_at <= now_
+                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
+                AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
+                    OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
+            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id
+            LIMIT 1 FOR NO KEY UPDATE OF r SKIP LOCKED) f
+    ), counted AS (
+        SELECT u.id, u.rank, u.is_suspect,
+            row_number() OVER (PARTITION BY u.is_suspect ORDER BY u.rank, u.id) AS nth
+        FROM (SELECT DISTINCT f.id, f.rank, f.is_suspect FROM found f) u
+    )
+    SELECT c.id::text, c.rank, c.is_suspect FROM counted c WHERE NOT c.is_suspect OR c.nth = 1
+    ORDER BY c.rank, c.id LIMIT limit_;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.resume(at_ bigint, id_ text)
+ RETURNS text
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    status_ text;
+BEGIN
+    SELECT r.status INTO status_ FROM "outlast".runs r WHERE r.id = id_ FOR NO KEY UPDATE;
+    IF status_ = 'stuck' THEN
+        UPDATE "outlast".runs r SET ready_at = coalesce(at_, "outlast".clock()), barred_build = NULL WHERE r.id = id_;
+    END IF;
+    RETURN status_;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.send(at_ bigint, run_ text[], id_ text[], kind_ text[], name_ text[], op_ bigint[], outcome_ text[], codec_ text[], body_ text[], raw_ bytea[], headers_ text[], limit_ bigint[], codeless_ text[])
+ RETURNS TABLE(code text, number bigint, status text)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (run_) ORDER BY r.id FOR NO KEY UPDATE;
+    FOR i IN 1..coalesce(array_length(run_, 1), 0) LOOP
+        RETURN QUERY SELECT p.* FROM "outlast".put_message(run_[i], id_[i], at_, kind_[i], name_[i], op_[i],
+            outcome_[i], codec_[i], body_[i], raw_[i], headers_[i], limit_[i], codeless_[i]) AS p;
+    END LOOP;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.send_to(run text, hook text, payload json DEFAULT 'null'::json, key text DEFAULT NULL::text)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_variable
+DECLARE
+    id_ text;
+    answer_ record;
+BEGIN
+    IF hook IS NULL OR octet_length(hook) NOT BETWEEN 1 AND 128 THEN
+        RAISE EXCEPTION 'the hook''s name is empty or longer than 128 bytes' USING ERRCODE = '22023';
+    ELSIF octet_length(key) NOT BETWEEN 1 AND 256 THEN
+        RAISE EXCEPTION 'the key of a send is empty or longer than 256 bytes' USING ERRCODE = '22023';
+    END IF;
+    PERFORM "outlast".check_payload(coalesce(payload::text, 'null'));
+    id_ := 'msg_' || "outlast".base32(coalesce("outlast".digest(run || ' ' || key), "outlast".new_bits("outlast".clock())));
+    SELECT s.code, s.number, s.status INTO answer_ FROM "outlast".send(
+        NULL, ARRAY[run], ARRAY[id_], ARRAY['hook'], ARRAY[hook], ARRAY[NULL::bigint], ARRAY[NULL::text],
+        ARRAY[NULL::text], ARRAY[coalesce(payload::text, 'null')], ARRAY[NULL::bytea], ARRAY[NULL::text],
+        ARRAY[10000::bigint], ARRAY['never']) AS s;
+    IF answer_.code = 'none' THEN
+        RAISE EXCEPTION 'there is no run %', run USING ERRCODE = '02000', HINT = 'check the id';
+    ELSIF answer_.code = 'ended' THEN
+        RAISE EXCEPTION 'run % has ended, it is %', run, answer_.status USING ERRCODE = '55000';
+    ELSIF answer_.code = 'full' THEN
+        RAISE EXCEPTION 'the inbox of run % is full: % messages are unread', run, answer_.number
+            USING ERRCODE = '54000', HINT = 'wait until the run has read some';
+    END IF;
+    PERFORM "outlast".hint();
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.start(at_ bigint, format_ integer, run_ text[], turn_ text[], born_ bigint[], workflow_ text[], version_ bigint[], queue_ text[], priority_ smallint[], key_ text[], digest_ text[], window_ bigint[], events_ text[], parent_ text[], parent_op_ bigint[], parent_awaits_ boolean[], root_ text[], not_before_ bigint[], deadline_ bigint[], tag_of_ integer[], tag_name_ text[], tag_value_ text[])
+ RETURNS TABLE(nth integer, code text, run text, workflow text, moment bigint)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock());
+    row_ "outlast".runs;
+    put_ record;
+    i integer;
+    added_ bigint;
+    asked_ bigint;
+BEGIN
+    WITH asked AS (
+        SELECT * FROM unnest(run_, turn_, born_, workflow_, version_, queue_, priority_, key_, events_, parent_,
+            parent_op_, parent_awaits_, root_, not_before_, deadline_) WITH ORDINALITY
+            AS a (run, turn, born, workflow, version, queue, priority, key, events, parent, parent_op,
+                  parent_awaits, root, not_before, deadline, nth)
+        WHERE a.key IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = a.run)
+    ), added AS (
+        INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
+            created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
+        SELECT a.run, a.workflow, a.version, format_, a.queue, a.priority, 'pending', a.turn, 1, now_,
+            now_, now_, CASE WHEN a.not_before > now_ THEN a.not_before END,
+            CASE WHEN a.not_before > now_ THEN a.not_before ELSE now_ END,
+            a.parent, a.parent_op, a.parent_awaits, a.root, a.deadline
+        FROM asked a ORDER BY a.nth
+        ON CONFLICT DO NOTHING
+        RETURNING 1
+    ), begun AS (
+        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+        SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a
+        ON CONFLICT DO NOTHING
+    ), tagged AS (
+        INSERT INTO "outlast".tags (run, name, value)
+        SELECT run_[t.of], t.name, t.value FROM unnest(tag_of_, tag_name_, tag_value_) AS t (of, name, value)
+        WHERE key_[t.of] IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = run_[t.of])
+        ON CONFLICT DO NOTHING
+    )
+    SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM asked) INTO added_, asked_;
+    IF added_ <> asked_ THEN
+        RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
+    END IF;
+    IF added_ > 0 THEN
+        PERFORM "outlast".widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
+    END IF;
+    -- In order of the keys, so that nobody waits in a circle.
+    FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth) WHERE k.key IS NOT NULL ORDER BY k.key, k.nth LOOP
+        row_ := NULL;
+        row_.id := run_[i]; row_.workflow := workflow_[i]; row_.version := version_[i]; row_.format := format_;
+        row_.queue := queue_[i]; row_.priority := priority_[i];
+        row_.key := key_[i]; row_.key_digest := digest_[i]; row_.status := 'pending'; row_.turn := turn_[i];
+        row_.next_seq := 1; row_.turn_at := now_; row_.created_at := now_; row_.updated_at := now_;
+        row_.wake_at := CASE WHEN not_before_[i] > now_ THEN not_before_[i] END; row_.waits := '[]';
+        row_.ready_at := coalesce(row_.wake_at, now_); row_.codeless := 0; row_.sent := 0; row_.consumed := 0;
+        row_.crashes := 0; row_.parent := parent_[i]; row_.parent_op := parent_op_[i];
+        row_.parent_awaits := parent_awaits_[i]; row_.root := root_[i]; row_.deadline := deadline_[i];
+        put_ := "outlast".put_run(row_, window_[i], born_[i],
+            ARRAY(SELECT t.name FROM unnest(tag_of_, tag_name_) AS t (of, name) WHERE t.of = i),
+            ARRAY(SELECT t.value FROM unnest(tag_of_, tag_value_) AS t (of, value) WHERE t.of = i));
+        IF put_.code = 'new' THEN
+            INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+            VALUES (run_[i], 0, 1, turn_[i], now_, '', events_[i]);
+        ELSIF put_.code <> 'same' THEN
+            nth := i; code := put_.code; run := put_.run; workflow := put_.workflow;
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+    IF added_ > 0 THEN
+        PERFORM "outlast".count(ARRAY['pending'], ARRAY[added_]);
+    END IF;
+    nth := 0; code := 'now'; run := NULL; workflow := NULL; moment := now_;
+    RETURN NEXT;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.start_run(workflow text, input json DEFAULT 'null'::json, key text DEFAULT NULL::text, version bigint DEFAULT 1, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, deadline timestamp with time zone DEFAULT NULL::timestamp with time zone, tags json DEFAULT NULL::json, headers json DEFAULT NULL::json)
+ RETURNS text
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_variable
+DECLARE
+    now_ bigint := "outlast".clock();
+    bits_ numeric := "outlast".new_bits(now_);
+    run_ text := 'run_' || "outlast".base32(bits_);
+    deadline_ bigint := (extract(epoch FROM deadline) * 1000000)::bigint;
+    event_ text;
+    names_ text[];
+    values_ text[];
+    answer_ record;
+BEGIN
+    IF workflow IS NULL OR octet_length(workflow) NOT BETWEEN 1 AND 128 THEN
+        RAISE EXCEPTION 'the workflow''s name is empty or longer than 128 bytes' USING ERRCODE = '22023';
+    ELSIF octet_length(key) NOT BETWEEN 1 AND 256 THEN
+        RAISE EXCEPTION 'the start key is empty or longer than 256 bytes' USING ERRCODE = '22023';
+    ELSIF queue IS NULL OR octet_length(queue) NOT BETWEEN 1 AND 128 THEN
+        RAISE EXCEPTION 'the queue''s name is empty or longer than 128 bytes' USING ERRCODE = '22023';
+    ELSIF priority IS NULL OR priority NOT BETWEEN 0 AND 9 THEN
+        RAISE EXCEPTION 'the priority % is not between 0 and 9', priority USING ERRCODE = '22023';
+    ELSIF version IS NULL OR version NOT BETWEEN 0 AND 4294967295 THEN
+        RAISE EXCEPTION 'the version % is not one', version USING ERRCODE = '22023';
+    ELSIF deadline_ <= now_ THEN
+        RAISE EXCEPTION 'the deadline % is not after now', deadline USING ERRCODE = '22023';
+    ELSIF octet_length(headers::text) > 16384 THEN
+        RAISE EXCEPTION 'the headers have more than 16384 bytes' USING ERRCODE = '54000';
+    END IF;
+    PERFORM "outlast".check_payload(coalesce(input::text, 'null'));
+    SELECT coalesce(array_agg(t.key), '{}'), coalesce(array_agg(t.value), '{}') INTO names_, values_
+    FROM json_each_text(tags) AS t (key, value);
+    IF cardinality(names_) > 32 OR EXISTS (SELECT 1 FROM unnest(names_, values_) AS t (name, value)
+        WHERE octet_length(t.name) NOT BETWEEN 1 AND 128 OR octet_length(t.value) > 256 OR t.value IS NULL) THEN
+        RAISE EXCEPTION 'there are more than 32 tags, or one that is too long or null' USING ERRCODE = '22023';
+    END IF;
+    event_ := '{"kind":"run_started","workflow":' || to_json(workflow) || ',"version":' || version || ',"format":1'
+        || coalesce(',"key":' || to_json(key), '')
+        || CASE WHEN queue = 'default' THEN '' ELSE ',"queue":' || to_json(queue) END
+        || CASE WHEN priority = 0 THEN '' ELSE ',"priority":' || priority END
+        || ',"input":' || coalesce(input::text, 'null')
+        || coalesce(',"headers":' || headers, '')
+        || CASE WHEN cardinality(names_) = 0 THEN '' ELSE ',"tags":' || json_object(names_, values_) END
+        || coalesce(',"deadline":' || deadline_, '') || '}';
+    SELECT s.code, s.run, s.workflow INTO answer_ FROM "outlast".start(
+        NULL, 1, ARRAY[run_], ARRAY['turn_' || "outlast".base32("outlast".new_bits(now_))],
+        ARRAY[now_ / 1000], ARRAY[workflow], ARRAY[version], ARRAY[queue], ARRAY[priority::smallint], ARRAY[key],
+        ARRAY[CASE WHEN key IS NOT NULL THEN "outlast".hex("outlast".digest(coalesce(input::text, 'null'))) END],
+        ARRAY[NULL::bigint], ARRAY['[' || event_ || ']'], ARRAY[NULL::text], ARRAY[NULL::bigint], ARRAY[NULL::boolean],
+        ARRAY[NULL::text], ARRAY[(extract(epoch FROM not_before) * 1000000)::bigint], ARRAY[deadline_],
+        array_fill(1, ARRAY[cardinality(names_)]), names_, values_) AS s
+    WHERE s.nth = 1;
+    IF answer_.code = 'taken' THEN
+        RAISE EXCEPTION 'the key "%" names run % of workflow "%", with another workflow or input',
+            key, answer_.run, answer_.workflow USING ERRCODE = '23505', HINT = 'choose another key';
+    END IF;
+    PERFORM "outlast".hint();
+    RETURN coalesce(answer_.run, run_);
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.sweep(runs_ text[], limit_ integer)
+ RETURNS boolean
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    turns_ bigint;
+    messages_ bigint;
+BEGIN
+    DELETE FROM "outlast".turns t USING (SELECT o.run, o.seq FROM "outlast".turns o WHERE o.run = ANY (runs_) LIMIT limit_) old
+    WHERE t.run = old.run AND t.seq = old.seq;
+    GET DIAGNOSTICS turns_ = ROW_COUNT;
+    DELETE FROM "outlast".inbox i USING (SELECT o.run, o.position FROM "outlast".inbox o WHERE o.run = ANY (runs_) LIMIT limit_) old
+    WHERE i.run = old.run AND i.position = old.position;
+    GET DIAGNOSTICS messages_ = ROW_COUNT;
+    RETURN turns_ < limit_ AND messages_ < limit_;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.sweep_leftovers(rows_ integer)
+ RETURNS boolean
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    runs_ text[];
+BEGIN
+    SELECT array_agg(l.run::text) INTO runs_ FROM (SELECT run FROM "outlast".leftovers ORDER BY run LIMIT 100) l;
+    IF runs_ IS NULL THEN
+        RETURN false;
+    END IF;
+    IF "outlast".sweep(runs_, rows_) THEN
+        DELETE FROM "outlast".leftovers l WHERE l.run = ANY (runs_);
+    END IF;
+    RETURN EXISTS (SELECT 1 FROM "outlast".leftovers);
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.takeover(at_ bigint, id_ text, patience_ bigint, poison_ integer, message_ text, mark_build_ text, mark_crashes_ text)
+ RETURNS TABLE(runs bigint, ended bigint, moment bigint, suspects bigint)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock());
+    boot_ bigint := "outlast".boot();
+    other_ record;
+    is_free_ boolean;
+    is_late_ boolean;
+BEGIN
+    PERFORM 1 FROM "outlast".sessions s WHERE s.id = id_;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    runs := 0; ended := 0; moment := now_; suspects := 0;
+    FOR other_ IN SELECT s.* FROM "outlast".sessions s WHERE s.id <> id_ ORDER BY s.id LOOP
+        -- Shared: others who look at the same time must not take this for a sign of life.
+        is_free_ := other_.has_lock AND pg_try_advisory_xact_lock_shared("outlast".lock_key(other_.id));
+        is_late_ := other_.expires_at <= now_;
+        IF at_ IS NULL AND other_.boot <> boot_ THEN
+            is_free_ := false;
+            is_late_ := is_late_ AND boot_ <= now_ - other_.time;
+        END IF;
+        IF is_free_ AND NOT is_late_ AND patience_ > 0 THEN
+            IF other_.suspect_since IS NULL THEN
+                UPDATE "outlast".sessions s SET suspect_since = now_ WHERE s.id = other_.id AND s.suspect_since IS NULL;
+            END IF;
+            IF other_.suspect_since IS NULL OR other_.suspect_since > now_ - patience_ THEN
+                suspects := suspects + 1;
+                CONTINUE;
+            END IF;
+        ELSIF NOT is_free_ AND NOT is_late_ THEN
+            IF other_.suspect_since IS NOT NULL THEN
+                UPDATE "outlast".sessions s SET suspect_since = NULL WHERE s.id = other_.id;
+            END IF;
+            CONTINUE;
+        END IF;
+        -- Unless it has beaten, or found its lock again, in the meantime.
+        DELETE FROM "outlast".sessions s WHERE s.id = other_.id AND s.expires_at = other_.expires_at;
+        CONTINUE WHEN NOT FOUND;
+        ended := ended + 1;
+        runs := runs + "outlast".free(other_.id, now_, true, other_.build, poison_,
+            replace(message_, mark_build_, other_.build), mark_crashes_);
+    END LOOP;
+    RETURN NEXT;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.widen(lowest_ bigint, highest_ bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    low_  bigint := (lowest_ >> 10) << 10;
+    high_ bigint := highest_ | 1023;
+BEGIN
+    PERFORM 1 FROM "outlast".skew WHERE lowest <= low_ AND highest >= high_;
+    IF NOT FOUND THEN
+        INSERT INTO "outlast".skew AS skew (one, lowest, highest) VALUES (true, low_, high_)
+        ON CONFLICT (one) DO UPDATE
+        SET lowest = least(skew.lowest, low_), highest = greatest(skew.highest, high_);
+    END IF;
+END
+$function$

@@ -1,0 +1,350 @@
+//! Bad days: what goes wrong with a server, before and while a world lives on it. What somebody must mend is
+//! named with the remedy, and never with the password; what mends itself is waited for.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test of real time")]
+
+mod common;
+
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::{Place, new_start, start, until};
+use outlast_core::{Payload, RunId, World, WorldError};
+use outlast_postgres::{PostgresOptions, PostgresWorld};
+use outlast_testkit::TestClock;
+use throwaway::{Address, Postgres};
+
+const RUN: RunId = RunId::from_bits(1);
+
+async fn open(url: &str) -> Result<PostgresWorld, WorldError> {
+    PostgresWorld::open(url, PostgresOptions::new()).await
+}
+
+async fn refusal(url: &str) -> WorldError {
+    open(url).await.unwrap_err()
+}
+
+fn quick() -> Postgres {
+    Postgres::builder().quick().start().unwrap()
+}
+
+fn on(server: &Postgres) -> Place {
+    Place::on(&server.url(), TestClock::new())
+}
+
+/// Makes a role that may connect and no more; answers its address.
+async fn new_role(place: &Place, server: &str) -> Address {
+    let name = format!("role_{}", place.schema);
+    let client = place.connect().await;
+    client.batch_execute(&format!("CREATE ROLE {name} LOGIN PASSWORD 'its-secret'")).await.unwrap();
+    let address: Address = server.parse().unwrap();
+    Address { user: name, password: "its-secret".into(), ..address }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_said_at_once_and_not_repeated() {
+    let place = Place::new(TestClock::new());
+    let address: Address = throwaway::postgres::for_tests().parse().unwrap();
+    let wrong = Address { password: "not-my-secret".into(), ..address };
+    let began = Instant::now();
+    let refused = refusal(&wrong.to_string()).await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(matches!(&refused, WorldError::Invalid(why) if why.contains("check the user")), "{refused}");
+    assert!(!refused.to_string().contains("not-my-secret"), "{refused}");
+    let none = format!("postgres://{}@{}:{}/postgres", wrong.user, wrong.host, wrong.port);
+    let refused = refusal(&none).await;
+    assert!(matches!(&refused, WorldError::Invalid(why) if why.contains("PGPASSWORD")), "{refused}");
+    drop(place);
+}
+
+#[tokio::test]
+async fn a_user_without_rights_is_told_which_and_one_with_them_works_without_migrating() {
+    let place = Place::new(TestClock::new());
+    let role = new_role(&place, throwaway::postgres::for_tests()).await;
+    let url = format!("{role}?schema={}&pool=2", place.schema);
+    let refused = refusal(&url).await;
+    assert!(matches!(&refused, WorldError::Invalid(why) if why.contains("migrate=off")), "{refused}");
+    let refused = refusal(&format!("{url}&migrate=off")).await;
+    assert!(
+        matches!(&refused, WorldError::Conflict(why) if why.contains("outlast_postgres::migrate")),
+        "{refused}"
+    );
+    outlast_postgres::migrate(&place.url()).await.unwrap();
+    let client = place.connect().await;
+    let (schema, user) = (&place.schema, &role.user);
+    let refused = refusal(&format!("{url}&migrate=off")).await;
+    assert!(
+        matches!(&refused, WorldError::Invalid(why) if why.contains("GRANT USAGE ON SCHEMA")),
+        "{refused}"
+    );
+    let grant = format!(
+        "GRANT USAGE ON SCHEMA {schema} TO {user}; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {user}"
+    );
+    client.batch_execute(&grant).await.unwrap();
+    let refused = refusal(&format!("{url}&migrate=off")).await;
+    assert!(
+        matches!(&refused, WorldError::Invalid(why) if why.contains("INSERT, UPDATE, DELETE")),
+        "{refused}"
+    );
+    let grant = format!("GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {user}");
+    client.batch_execute(&grant).await.unwrap();
+    let world = open(&format!("{url}&migrate=off")).await.unwrap();
+    start(&world, RUN).await;
+    // Rights that are taken away later stop work, but nothing is refused for good.
+    client.batch_execute(&format!("REVOKE INSERT ON {schema}.runs FROM {user}")).await.unwrap();
+    let refused = world.start(vec![new_start(RunId::from_bits(2))]).await.unwrap_err();
+    assert!(matches!(&refused, WorldError::Unavailable(why) if why.contains("grant it")), "{refused}");
+    assert!(!refused.to_string().contains("its-secret"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_a_free_connection_is_waited_for() {
+    let server = Postgres::builder()
+        .quick()
+        .setting("max_connections", "3")
+        .setting("superuser_reserved_connections", "0")
+        .setting("max_wal_senders", "0")
+        .start()
+        .unwrap();
+    let place = on(&server);
+    let others = [place.connect().await, place.connect().await, place.connect().await];
+    let refused = refusal(&place.url()).await;
+    assert!(matches!(&refused, WorldError::Unavailable(why) if why.contains("max_connections")), "{refused}");
+    let url = place.url();
+    let opening = tokio::spawn(async move { open(&url).await });
+    drop(others);
+    let world = opening.await.unwrap().unwrap();
+    // The world may have four: it goes on with those that there are.
+    let starts = (1..20).map(|number| world.start(vec![new_start(RunId::from_bits(number))]));
+    for answer in futures_util::future::join_all(starts).await {
+        assert!(!matches!(answer, Err(ref error) if !error.is_transient()), "{answer:?}");
+    }
+    until("it works", async || world.start(vec![new_start(RUN)]).await.is_ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_takes_too_long_is_ended_at_the_server_and_can_be_repeated() {
+    let place = Place::new(TestClock::new());
+    let world = open(&format!("{}&timeout=1", place.url())).await.unwrap();
+    let other = place.connect().await;
+    other.batch_execute(&format!("BEGIN; LOCK TABLE {}.runs", place.schema)).await.unwrap();
+    let late = world.start(vec![new_start(RUN)]).await.unwrap_err();
+    assert!(matches!(&late, WorldError::Unavailable(why) if why.contains("raise `timeout`")), "{late}");
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = $1::text::regclass";
+    let table = format!("{}.runs", place.schema);
+    let left = other.query_one(waiting, &[&table]).await.unwrap().get::<_, i64>(0);
+    assert_eq!(left, 0, "nothing of it goes on at the server");
+    other.batch_execute("ROLLBACK").await.unwrap();
+    start(&world, RUN).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_takes_no_writes_is_refused_at_first_and_waited_for_later() {
+    let server = quick();
+    let place = on(&server);
+    let world = place.open_real().await;
+    start(&world, RUN).await;
+    let client = place.connect().await;
+    let set = async |value: &str| {
+        client
+            .batch_execute(&format!("ALTER SYSTEM SET default_transaction_read_only = {value}"))
+            .await
+            .unwrap();
+        client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    };
+    // `ALTER SYSTEM` itself is no write.
+    set("on").await;
+    until("no writes are taken", async || match world.start(vec![new_start(RunId::from_bits(2))]).await {
+        Ok(_) => false,
+        Err(WorldError::Unavailable(why)) => {
+            assert!(why.contains("connect to the primary server"), "{why}");
+            true
+        }
+        Err(error) => panic!("{error}"),
+    })
+    .await;
+    let refused = refusal(&place.url()).await;
+    assert!(
+        matches!(&refused, WorldError::Conflict(why) if why.contains("default_transaction_read_only")),
+        "{refused}"
+    );
+    set("off").await;
+    until("it works", async || world.start(vec![new_start(RunId::from_bits(3))]).await.is_ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_is_refused_and_used_when_it_has_become_the_primary() {
+    let primary = quick();
+    let place = on(&primary);
+    start(&place.open_real().await, RUN).await;
+    // A server of its own, whose files are replaced by a copy of the primary's.
+    let mut replica = quick();
+    replica.stop().unwrap();
+    let data = replica.folder().join("data");
+    let owner = std::fs::metadata(&data).unwrap();
+    std::fs::remove_dir_all(&data).unwrap();
+    let mut backup = Command::new(primary.programs().join("pg_basebackup"));
+    backup
+        .arg("-R")
+        .arg("--checkpoint=fast")
+        .arg("--no-sync")
+        .arg("-D")
+        .arg(&data)
+        .arg("-d")
+        .arg(primary.url());
+    backup.current_dir("/").gid(owner.gid()).uid(owner.uid());
+    let copied = backup.output().unwrap();
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    replica.start().unwrap();
+    let (one, two) = (primary.address(), replica.address());
+    let copy = Address { password: one.password.clone(), ..two.clone() }.to_string();
+    let there = Place { schema: place.schema.clone(), ..Place::on(&copy, TestClock::new()) };
+    let refused = refusal(&there.url()).await;
+    assert!(matches!(&refused, WorldError::Conflict(why) if why.contains("replica")), "{refused}");
+    // Of both, the one that takes writes is found by itself, whichever it is.
+    let both = format!(
+        "postgres://{}:{}@{}:{},{}:{}/{}?schema={}&target_session_attrs=read-write",
+        one.user, one.password, two.host, two.port, one.host, one.port, one.database, place.schema
+    );
+    let world = open(&both).await.unwrap();
+    assert_eq!(world.run(RUN).await.unwrap().id, RUN);
+    drop(primary);
+    there.connect().await.query("SELECT pg_promote()", &[]).await.unwrap();
+    until("the new primary is found", async || {
+        world.start(vec![new_start(RunId::from_bits(2))]).await.is_ok()
+    })
+    .await;
+}
+
+/// A small file system; unmounted when dropped.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    /// Mounts one for the owner of the server, or says why that is not possible.
+    fn mount(at: &Path, owner: &std::fs::Metadata) -> Result<Self, String> {
+        let options = format!("size=6m,uid={},gid={},mode=700", owner.uid(), owner.gid());
+        std::fs::create_dir(at).map_err(|error| error.to_string())?;
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(at).output();
+        let mounted = mount.map_err(|error| error.to_string())?;
+        if mounted.status.success() {
+            return Ok(Self(at.to_owned()));
+        }
+        Err(String::from_utf8_lossy(&mounted.stderr).trim().to_owned())
+    }
+
+    fn grow(&self) {
+        let grown = Command::new("mount").args(["-o", "remount,size=64m"]).arg(&self.0).status();
+        assert!(grown.unwrap().success());
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_of_the_server_loses_nothing_and_work_goes_on_when_there_is_space() {
+    let server = quick();
+    let place = on(&server);
+    let path = server.folder().join("disk");
+    let disk = match SmallDisk::mount(&path, &std::fs::metadata(server.folder()).unwrap()) {
+        Ok(disk) => disk,
+        Err(why) => {
+            return println!("skipped: no small file system can be mounted ({why}); be root to run it");
+        }
+    };
+    let client = place.connect().await;
+    client.batch_execute(&format!("CREATE TABLESPACE small LOCATION '{}'", path.display())).await.unwrap();
+    let world = open(&format!("{}&options=-c%20default_tablespace=small", place.url())).await.unwrap();
+    let mut bits = 0;
+    let mut one_more = async || {
+        bits += 1;
+        let mut start = new_start(RunId::from_bits(bits));
+        // What cannot be made shorter.
+        let noise: String = (0..4_000_u64)
+            .map(|i| format!("{:x}", (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15 ^ bits as u64)))
+            .collect();
+        start.input = Payload::from_json_text(format!("\"{noise}\""));
+        world.start(vec![start]).await.map(|mut answers| answers.remove(0))
+    };
+    let mut started = 0;
+    let full = loop {
+        match one_more().await {
+            Ok(answer) => answer.unwrap(),
+            Err(error) => break error,
+        };
+        started += 1;
+        assert!(started < 1_000, "the disk is not full");
+    };
+    assert!(matches!(&full, WorldError::Unavailable(why) if why.contains("no space left")), "{full}");
+    assert_eq!(
+        world.counts().await.unwrap().values().sum::<u64>(),
+        started,
+        "what was acknowledged is there"
+    );
+    disk.grow();
+    one_more().await.unwrap().unwrap();
+    assert_eq!(world.counts().await.unwrap().values().sum::<u64>(), started + 1);
+    println!("full after {started} starts");
+    drop((world, client, server));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_takes_connections_and_says_nothing_is_given_up() {
+    let server = quick();
+    let pid = server.pid().unwrap().to_string();
+    let signal = |name: &str| assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    signal("-STOP");
+    let began = Instant::now();
+    let silent = refusal(&on(&server).url()).await;
+    signal("-CONT");
+    assert!(matches!(&silent, WorldError::Unavailable(why) if why.contains("has not answered")), "{silent}");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    open(&on(&server).url()).await.unwrap();
+}
+
+#[tokio::test]
+#[ignore = "run by another test, with the variables of libpq"]
+async fn opens_by_the_variables_alone() {
+    let schema = std::env::var("TEST_SCHEMA").unwrap();
+    let world = open(&format!("postgres://?schema={schema}")).await.unwrap();
+    start(&world, RUN).await;
+}
+
+#[tokio::test]
+async fn what_the_url_leaves_out_comes_from_the_variables_of_libpq() {
+    let place = Place::new(TestClock::new());
+    let address: Address = throwaway::postgres::for_tests().parse().unwrap();
+    let folder = std::env::temp_dir().join(format!("outlast-{}", place.schema));
+    std::fs::create_dir(&folder).unwrap();
+    let file = folder.join("pgpass");
+    std::fs::write(&file, format!("*:*:*:{}:{}\n", address.user, address.password)).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&file, mode).unwrap();
+    for (number, (name, value)) in
+        [("PGPASSWORD", address.password.as_str()), ("PGPASSFILE", file.to_str().unwrap())].iter().enumerate()
+    {
+        let run = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "opens_by_the_variables_alone", "--ignored"])
+            .env("PGHOST", &address.host)
+            .env("PGPORT", address.port.to_string())
+            .env("PGUSER", &address.user)
+            .env("PGDATABASE", &address.database)
+            .env("PGSSLMODE", "disable")
+            .env("PGAPPNAME", "by variables")
+            .env("PGCONNECT_TIMEOUT", "5")
+            .env(name, value)
+            .env("TEST_SCHEMA", format!("{}_{number}", place.schema))
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+        let sql = format!("SELECT count(*) FROM {}_{number}.runs", place.schema);
+        assert_eq!(place.connect().await.query_one(&sql, &[]).await.unwrap().get::<_, i64>(0), 1);
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,89 @@
+//! Schemas on the Postgres for tests, one for each trial.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use outlast::core::queue::default_queues;
+use outlast::core::{Join, SessionId};
+use tokio_postgres::{Client, NoTls};
+
+use crate::medley::pass;
+use crate::picture::block_on;
+use crate::process::until;
+
+const HOUR: i64 = 3_600_000_000;
+
+/// A schema of its own. Gone with this, unless the test fails.
+#[derive(Debug)]
+pub(crate) struct Schema {
+    pub(crate) url: String,
+    name: String,
+}
+
+impl Schema {
+    /// Makes one whose clock is so many hours ahead of everybody else's.
+    pub(crate) fn make(hours_ahead: i64) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("crash_{}_{number}", std::process::id());
+        let server = throwaway::postgres::for_tests();
+        // The name tells whose connections they are.
+        let url = format!("{server}?schema={name}&pool=4&application_name={name}");
+        block_on(async { outlast::open(&url).await.map(drop) });
+        let set = format!("UPDATE {name}.settings SET clock_offset = {}", hours_ahead * HOUR);
+        ask(&url, async |client| client.batch_execute(&set).await.unwrap());
+        Self { url, name }
+    }
+
+    /// Ends the sessions of the dead. The last process may have ended before their locks had been free for long
+    /// enough; then they held nothing that was missing.
+    pub(crate) fn bury_the_dead(&self) {
+        let session = SessionId::from_bits(1);
+        let (code, queues, time) = (Arc::new([]), default_queues(), Duration::from_secs(60));
+        let join =
+            Join { session, host: "here".into(), pid: 1, build: "undertaker".into(), code, queues, time };
+        block_on(async {
+            let world = outlast::open(&self.url).await?;
+            world.join(join).await?;
+            while world.workers().await?.len() > 1 {
+                assert_eq!(world.takeover(session).await?, 0, "all runs have ended");
+                pass("20ms").await;
+            }
+            Ok(world.leave(session).await?)
+        });
+    }
+}
+
+impl Drop for Schema {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let sql = format!("DROP SCHEMA {} CASCADE", self.name);
+            ask(&self.url, async |client| client.batch_execute(&sql).await.unwrap());
+        }
+    }
+}
+
+/// Waits until nobody is connected to the schema of this URL: whatever the dead had asked for is done.
+pub(crate) fn wait_until_alone(url: &str) {
+    let name = url.rsplit('=').next().unwrap();
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1";
+    ask(url, async |client| {
+        until("the connections of the dead to end", || {
+            let count = async { client.query_one(count, &[&name]).await.unwrap().get::<_, i64>(0) };
+            let count = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(count));
+            (count == 0).then_some(())
+        });
+    });
+}
+
+/// Asks the server something, on a connection of its own.
+fn ask(url: &str, work: impl AsyncFnOnce(&Client)) {
+    let server = url.split('?').next().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(server, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        work(&client).await;
+    });
+}

@@ -1,0 +1,220 @@
+//! The engine on Postgres, opened by its URL.
+
+#![cfg(feature = "postgres")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test of real time")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use outlast::postgres::tokio_postgres;
+use outlast::prelude::*;
+
+/// A schema of its own on the server for tests.
+fn place() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let server = throwaway::postgres::for_tests();
+    let joint = if server.contains('?') { '&' } else { '?' };
+    format!("{server}{joint}schema=engine_{}_{number}", std::process::id())
+}
+
+#[step]
+async fn double(number: u64) -> Result<u64, StepError> {
+    Ok(number * 2)
+}
+
+#[workflow]
+async fn leaf(ctx: Context, number: u64) -> Result<u64, Error> {
+    ctx.step(double, number).await
+}
+
+#[workflow]
+async fn tree(ctx: Context, number: u64) -> Result<u64, Error> {
+    let doubled = ctx.step(double, number).await?;
+    ctx.sleep("20ms").await?;
+    let added = ctx.hook::<u64>("more").await?;
+    ctx.child(leaf, doubled + added).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_goes_through_steps_timers_hooks_and_children() {
+    let url = place();
+    let world = outlast::open(&url).await.unwrap();
+    let worker = Worker::builder(world.clone()).register((tree, leaf, double)).start().await.unwrap();
+    let client = Client::new(world);
+    let run = client.start(tree, 4).key("k").await.unwrap();
+    run.send("more", &1).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), 18);
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_process_hears_of_a_start_and_of_an_end_without_polling() {
+    let url = place();
+    let here = outlast::open(&url).await.unwrap();
+    let there = outlast::open(&url).await.unwrap();
+    let worker = Worker::builder(there).register((leaf, double)).start().await.unwrap();
+    let client = Client::new(here);
+    // The first one makes the connections.
+    client.start(leaf, 1).await.unwrap().output().await.unwrap();
+    let began = Instant::now();
+    for number in 0..20 {
+        assert_eq!(client.start(leaf, number).await.unwrap().output().await.unwrap(), number * 2);
+    }
+    // The slow poll alone would take two seconds each time.
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_runs_are_carried_by_two_workers_and_each_ends_once() {
+    let url = place();
+    let (first, second) = (outlast::open(&url).await.unwrap(), outlast::open(&url).await.unwrap());
+    let one = Worker::builder(first.clone()).register((leaf, double)).start().await.unwrap();
+    let two = Worker::builder(second).register((leaf, double)).start().await.unwrap();
+    let client = Client::new(first);
+    let mut runs = Vec::new();
+    for number in 0..200 {
+        runs.push(client.start(leaf, number).await.unwrap());
+    }
+    for (number, run) in (0..).zip(runs) {
+        assert_eq!(run.output().await.unwrap(), number * 2);
+    }
+    let counts = client.counts().await.unwrap();
+    assert_eq!(counts.values().sum::<u64>(), 200, "{counts:?}");
+    one.stop().await.unwrap();
+    two.stop().await.unwrap();
+}
+
+/// Looks again and again until the condition holds; panics when it does not within a minute.
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let patience = tokio::time::timeout(Duration::from_secs(60), async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    assert!(patience.await.is_ok(), "within a minute not: {what}");
+}
+
+/// How many statements the server was asked for by others, as it counts them itself.
+async fn statements(server: &tokio_postgres::Client) -> i64 {
+    let sql = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements \
+               WHERE toplevel AND query NOT LIKE '%pg_stat_statements%'";
+    server.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_fleet_makes_at_most_two_queries_per_second_and_worker() {
+    let server = throwaway::Postgres::builder()
+        .quick()
+        .setting("shared_preload_libraries", "pg_stat_statements")
+        .setting("pg_stat_statements.track", "top")
+        .start()
+        .unwrap();
+    let (counter, connection) = tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    counter.batch_execute("CREATE EXTENSION pg_stat_statements").await.unwrap();
+    let mut fleet = Vec::new();
+    for _ in 0..3 {
+        let world = outlast::open(&server.url()).await.unwrap();
+        let worker = Worker::builder(world.clone()).register((leaf, double)).start().await.unwrap();
+        fleet.push((world, worker));
+    }
+    let run = Client::new(fleet[0].0.clone()).start(leaf, 2).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), 4);
+    let beaten = async |times: u64| fleet.iter().all(|(_, worker)| worker.metrics().beats >= times);
+    until("a beat", async || beaten(1).await).await;
+    let (before, began) = (statements(&counter).await, Instant::now());
+    until("four more beats", async || beaten(5).await).await;
+    let made = statements(&counter).await - before;
+    let per_second = made as f64 / began.elapsed().as_secs_f64() / fleet.len() as f64;
+    println!("{made} statements in {:?}: {per_second:.2} per second and worker", began.elapsed());
+    assert!(made > 0 && per_second <= 2.0, "{per_second:.2} statements per second and worker");
+    let said = "SELECT count(*) FROM pg_stat_statements WHERE query LIKE '%pg_notify%' AND calls > 10";
+    assert_eq!(
+        counter.query_one(said, &[]).await.unwrap().get::<_, i64>(0),
+        0,
+        "nothing is said for nothing"
+    );
+    for (_, worker) in fleet {
+        worker.stop().await.unwrap();
+    }
+}
+
+#[workflow]
+async fn patient(ctx: Context, number: u64) -> Result<u64, Error> {
+    let doubled = ctx.step(double, number).await?;
+    let added = ctx.hook::<u64>("more").await?;
+    Ok(doubled + added)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_woken_run_goes_first_to_the_worker_that_has_its_future() {
+    const RUNS: u64 = 40;
+    let url = place();
+    let mut workers = Vec::new();
+    for _ in 0..3 {
+        let world = outlast::open(&url).await.unwrap();
+        workers.push(Worker::builder(world).register((patient, double)).start().await.unwrap());
+    }
+    // A client of its own, so that no worker has the runs from the start.
+    let client = Client::new(outlast::open(&url).await.unwrap());
+    let mut runs = Vec::new();
+    for number in 0..RUNS {
+        runs.push(client.start(patient, number).await.unwrap());
+    }
+    for run in &runs {
+        until("it waits", async || !run.view().await.unwrap().waits.is_empty()).await;
+    }
+    until("all are let go", async || workers.iter().all(|worker| worker.metrics().live_runs == 0)).await;
+    for run in &runs {
+        run.send("more", &1).await.unwrap();
+    }
+    for (number, run) in (0..).zip(&runs) {
+        assert_eq!(run.output().await.unwrap(), number * 2 + 1);
+    }
+    let sum = |count: fn(&outlast::Metrics) -> u64| {
+        workers.iter().map(|worker| count(&worker.metrics())).sum::<u64>()
+    };
+    let (hits, replays) = (sum(|metrics| metrics.cache_hits), sum(|metrics| metrics.replays));
+    println!("{hits} futures were found, {replays} runs replayed");
+    // A worker that is late by more than 100 ms loses its right; a busy machine may do that to a few.
+    assert!(hits >= RUNS * 9 / 10, "{hits} futures were found, {replays} runs replayed");
+    for worker in workers {
+        worker.stop().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_pauses_while_the_server_is_away_and_goes_on_by_itself() {
+    let mut server = throwaway::Postgres::builder().quick().start().unwrap();
+    let world = outlast::open(&server.url()).await.unwrap();
+    // Longer away than a session lasts, and shorter: nobody is robbed in either case.
+    for session in ["1s", "30s"] {
+        let worker = Worker::builder(world.clone())
+            .register((patient, tree, leaf, double))
+            .session_time(session)
+            .start()
+            .await
+            .unwrap();
+        let client = Client::new(world.clone());
+        let mut runs = Vec::new();
+        for number in 0..10 {
+            runs.push(client.start(patient, number).await.unwrap());
+        }
+        let last = client.start(patient, 10).await.unwrap();
+        until("it waits", async || !last.view().await.unwrap().waits.is_empty()).await;
+        server.stop().unwrap();
+        until("the server is missed", async || client.counts().await.is_err()).await;
+        let began = Instant::now();
+        until("it has been away for a while", async || began.elapsed() > Duration::from_secs(2)).await;
+        server.start().unwrap();
+        until("it answers", async || last.send("more", &1).await.is_ok()).await;
+        assert_eq!(last.output().await.unwrap(), 21);
+        for (number, run) in (0..).zip(&runs) {
+            until("it answers", async || run.send("more", &1).await.is_ok()).await;
+            assert_eq!(run.output().await.unwrap(), number * 2 + 1);
+        }
+        worker.stop().await.unwrap();
+    }
+}
