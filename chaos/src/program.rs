@@ -12,6 +12,7 @@ mod transfer;
 
 mod fleet;
 mod life;
+mod lookout;
 mod teller;
 
 mod audit;

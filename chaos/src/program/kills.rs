@@ -11,6 +11,7 @@ use outlast::{SystemClock, Timestamp};
 use super::Result;
 use super::audit::{self, Audit, Gone};
 use super::fleet::{Fleet, Losses, WORKERS};
+use super::lookout::Lookout;
 use super::place::{Books, Diary, Place, WorldKind};
 use super::report::{Checks, Folder, print_table, seconds};
 use super::server::Server;
@@ -93,13 +94,20 @@ impl<'a> Loop<'a> {
     /// Works under fire.
     async fn storm(&mut self, kills: u32) -> Result<()> {
         let mut told = 0;
+        let mut lookout: Option<Lookout> = None;
         loop {
             let losses = self.fleet.losses()?;
             if let Some(server) = &mut self.server {
-                server.tick(losses.kills, &self.books)?;
+                server.tick(&losses, &self.books)?;
             }
             if losses.is_calm && self.server.as_ref().is_none_or(|server| server.is_calm()) {
-                return Ok(());
+                return match lookout {
+                    Some(lookout) => lookout.end().await,
+                    None => Ok(()),
+                };
+            }
+            if losses.is_calm && self.server.is_some() && lookout.is_none() {
+                lookout = Some(Lookout::begin(&self.place.url()).await?);
             }
             let open = self.teller.work().await?;
             if losses.kills >= told + 20 {

@@ -8,13 +8,17 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use outlast::SystemClock;
 use outlast::core::Clock;
+use outlast::{SystemClock, Timestamp};
 use rustix::process::{Pid, Signal, kill_process};
 use throwaway::{Postgres, postgres};
 
 use super::Result;
+use super::fleet::Losses;
 use super::place::{Books, Diary, Place};
+
+/// A session whose lock is not taken again in time is found free, suspected, and taken over, within so long.
+const SETTLING: Duration = Duration::from_secs(3);
 
 /// How often a server that recovers is looked at.
 const GLANCE: Duration = Duration::from_millis(5);
@@ -46,14 +50,24 @@ pub(crate) struct Server {
     /// None while it gets one.
     postgres: Option<Postgres>,
     under_way: Option<JoinHandle<Result<Postgres>>>,
-    /// After how many kills of workers each is due.
-    due: VecDeque<(u32, Blow)>,
+    due: VecDeque<(Due, Blow)>,
+    /// When all who lived through the last one have shown whether they were robbed.
+    settled: Timestamp,
     url: String,
 }
 
+/// When a blow is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// After so many kills.
+    Kills(u32),
+    /// When no worker is killed any more: all of them have to live through it.
+    Calm,
+}
+
 impl Server {
-    /// Starts one, as durable as in production, with its files in `above`. It gets so many blows, spread over
-    /// the kills.
+    /// Starts one, as durable as in production, with its files in `above`. It gets so many blows, most of them
+    /// spread over the kills.
     pub(crate) fn start(above: Option<&Path>, kills: u32, restarts: u32, seed: u64) -> Result<Self> {
         postgres::require()?;
         let mut builder = Postgres::builder().setting("max_connections", "200");
@@ -62,7 +76,8 @@ impl Server {
         }
         let postgres = builder.start()?;
         let url = postgres.url();
-        Ok(Self { postgres: Some(postgres), under_way: None, due: blows(kills, restarts, seed), url })
+        let (due, settled) = (blows(kills, restarts, seed), SystemClock.now());
+        Ok(Self { postgres: Some(postgres), under_way: None, due, settled, url })
     }
 
     /// The place of the workers in a folder.
@@ -71,12 +86,17 @@ impl Server {
     }
 
     /// Strikes when it is time to, without waiting for the server to be back.
-    pub(crate) fn tick(&mut self, kills: u32, books: &Arc<Books>) -> Result<()> {
+    pub(crate) fn tick(&mut self, losses: &Losses, books: &Arc<Books>) -> Result<()> {
         if self.under_way.as_ref().is_some_and(JoinHandle::is_finished) {
             self.wait()?;
+            self.settled = SystemClock.now().plus(SETTLING);
         }
-        let Some((after, blow)) = self.due.front().copied() else { return Ok(()) };
-        if kills < after {
+        let Some((due, blow)) = self.due.front().copied() else { return Ok(()) };
+        let is_due = match due {
+            Due::Kills(kills) => losses.kills >= kills,
+            Due::Calm => losses.is_calm && SystemClock.now() >= self.settled,
+        };
+        if !is_due {
             return Ok(());
         }
         if let Some(postgres) = self.postgres.take() {
@@ -90,7 +110,7 @@ impl Server {
 
     /// Whether all is over.
     pub(crate) fn is_calm(&self) -> bool {
-        self.due.is_empty() && self.under_way.is_none()
+        self.due.is_empty() && self.under_way.is_none() && SystemClock.now() >= self.settled
     }
 
     fn wait(&mut self) -> Result<()> {
@@ -111,15 +131,20 @@ impl Server {
     }
 }
 
-/// The blows, each after so many kills: half of them are crashes.
-fn blows(kills: u32, restarts: u32, seed: u64) -> VecDeque<(u32, Blow)> {
+/// The blows: half of them are crashes, and a third comes after the kills.
+fn blows(kills: u32, restarts: u32, seed: u64) -> VecDeque<(Due, Blow)> {
     let mut chance = fastrand::Rng::with_seed(seed ^ 0x5e72);
     let first = chance.u32(..4);
     let kinds = [Blow::Fast, Blow::Crash, Blow::Fast, Blow::Part];
+    let under_fire = restarts * 2 / 3;
     (0..restarts)
         .map(|nth| {
-            let (from, to) = (kills * nth / restarts, kills * (nth + 1) / restarts);
-            (chance.u32(from..=to), kinds[((first + nth) % 4) as usize])
+            let blow = kinds[((first + nth) % 4) as usize];
+            if nth >= under_fire {
+                return (Due::Calm, blow);
+            }
+            let (from, to) = (kills * nth / under_fire, kills * (nth + 1) / under_fire);
+            (Due::Kills(chance.u32(from..=to)), blow)
         })
         .collect()
 }
@@ -167,7 +192,12 @@ mod tests {
     #[test]
     fn blows_are_spread_over_the_kills_and_half_of_them_are_crashes() {
         let blows = blows(200, 20, 7);
-        assert!(blows.iter().zip(blows.iter().skip(1)).all(|(one, next)| one.0 <= next.0), "{blows:?}");
+        let kills = blows.iter().filter_map(|(due, _)| match due {
+            Due::Kills(kills) => Some(*kills),
+            Due::Calm => None,
+        });
+        let kills: Vec<u32> = kills.collect();
+        assert!(kills.is_sorted() && kills.len() == 13 && kills[12] > 180, "{blows:?}");
         assert_eq!(blows.iter().filter(|(_, blow)| *blow == Blow::Fast).count(), 10);
         assert_eq!(blows, super::blows(200, 20, 7), "a seed repeats them");
         assert!(super::blows(200, 0, 7).is_empty());
