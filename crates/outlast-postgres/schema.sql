@@ -714,7 +714,7 @@ CREATE OR REPLACE FUNCTION outlast.hint()
  RETURNS void
  LANGUAGE sql
 AS $function$
-    SELECT pg_notify('outlast_7f3066e4dd423b17', '0 w')
+    SELECT pg_notify('{channel}', '0 w')
 $function$
 
 CREATE OR REPLACE FUNCTION outlast."join"(at_ bigint, id_ text, host_ text, pid_ bigint, build_ text, code_ text, queues_ text, served_ text[], time_ bigint, has_lock_ boolean, workflows_ text[], versions_ bigint[], OUT moment bigint, OUT rings boolean)

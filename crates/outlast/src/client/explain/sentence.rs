@@ -47,6 +47,24 @@ pub(super) fn of(because: &Because, now: Timestamp) -> String {
                 listed(&places)
             )
         }
+        Because::Stuck { reason, message, build, other_builds } => {
+            // The report of a divergence comes last: it is a table.
+            let (message, report) = message.split_once("\n\n").unwrap_or((message, ""));
+            let what = format!("It is stuck ({reason}) since build `{build}` could not go on: {message}");
+            let remedy = stuck_remedy(other_builds);
+            let report = if report.is_empty() { String::new() } else { format!("\n\n{report}") };
+            format!("{}{remedy}{report}", sentence_end(&what))
+        }
+        Because::PastDeadline { deadline, overdue_at, workers, with_code } => {
+            past_deadline(*deadline, *overdue_at, *workers, *with_code, now)
+        }
+        unclaimed => nobody_for(unclaimed),
+    }
+}
+
+/// Why nobody can be given a run that is ready.
+fn nobody_for(because: &Because) -> String {
+    match because {
         Because::NoCode { workflow, version, queue, workers } => {
             let workers: Vec<_> = workers.iter().map(code).collect();
             format!(
@@ -70,17 +88,7 @@ pub(super) fn of(because: &Because, now: Timestamp) -> String {
                 needed(workflow, *version, queue)
             )
         }
-        Because::Stuck { reason, message, build, other_builds } => {
-            // The report of a divergence comes last: it is a table.
-            let (message, report) = message.split_once("\n\n").unwrap_or((message, ""));
-            let what = format!("It is stuck ({reason}) since build `{build}` could not go on: {message}");
-            let remedy = stuck_remedy(other_builds);
-            let report = if report.is_empty() { String::new() } else { format!("\n\n{report}") };
-            format!("{}{remedy}{report}", sentence_end(&what))
-        }
-        Because::PastDeadline { deadline, overdue_at, workers, with_code } => {
-            past_deadline(*deadline, *overdue_at, *workers, *with_code, now)
-        }
+        _ => String::new(),
     }
 }
 
