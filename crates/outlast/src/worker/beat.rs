@@ -19,6 +19,9 @@ use crate::ids::is_simulated;
 /// Beats per session time.
 const BEATS: u32 = 4;
 
+/// Tries per beat while the world does not answer: it may be back for a moment before the session is given up.
+const TRIES: u32 = 8;
+
 /// A beating thread; it ends when this is dropped.
 #[derive(Debug)]
 pub(super) enum Beating {
@@ -101,7 +104,9 @@ async fn beat_until_stopped(session: &Session, rhythm: &impl Rhythm) {
     // The world may have counted the last beat a little earlier than its answer came.
     let patience = time.saturating_sub(pause);
     let mut acknowledged = monotonic();
-    while rhythm.pause(pause).await {
+    let mut next = pause;
+    while rhythm.pause(next).await {
+        next = pause;
         let asked = monotonic();
         match rhythm.within(session.world.beat(session.id, &session.report()), acknowledged + patience).await
         {
@@ -115,7 +120,10 @@ async fn beat_until_stopped(session: &Session, rhythm: &impl Rhythm) {
                 tracing::error!(session = %session.id, reason, "the session is lost");
                 return session.abandon();
             }
-            Some(Err(error)) => tracing::warn!(session = %session.id, %error, "a beat was not acknowledged"),
+            Some(Err(error)) => {
+                tracing::warn!(session = %session.id, %error, "a beat was not acknowledged");
+                next = pause / TRIES;
+            }
             None => {}
         }
         if monotonic() > acknowledged + patience {

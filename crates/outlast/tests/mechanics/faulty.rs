@@ -28,6 +28,7 @@ pub(super) enum Call {
     Inbox,
     Leave,
     Takeover,
+    Beat,
 }
 
 enum Fault {
@@ -280,7 +281,7 @@ impl World for FaultyWorld {
     }
 
     async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
-        self.inner.beat(session, report).await
+        self.faults.call(Call::Beat, 1, self.inner.beat(session, report)).await
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
@@ -367,7 +368,8 @@ impl World for FaultyWorld {
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
-        self.faults.clock.clone()
+        let clock = self.inner.clock();
+        if clock.is_virtual() { self.faults.clock.clone() } else { clock }
     }
 
     fn describe(&self) -> Description {

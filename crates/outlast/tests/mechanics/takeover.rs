@@ -2,9 +2,10 @@
 
 use outlast::prelude::*;
 use outlast::{Status, StuckReason};
+use outlast_testkit::TestClock;
 
-use super::faulty::Call;
-use super::rig::{Ask, Rig, SESSION, on_every_world};
+use super::faulty::{Call, FaultyWorld};
+use super::rig::{Ask, Rig, SESSION, in_time, on_every_world};
 
 on_every_world! {
     a_run_of_a_crashed_worker_goes_on_elsewhere,
@@ -155,6 +156,30 @@ async fn a_worker_that_lost_its_session_while_it_started_joins_again(rig: Rig) {
     let run = rig.client.start(one_note, ()).await.unwrap();
     assert_eq!(run.output().await.unwrap(), "done");
     assert_ne!(worker.session(), frozen);
+}
+
+/// In real time: in a test's time nobody beats.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_world_that_is_away_for_a_third_of_the_session_costs_no_session() {
+    let world = outlast::open("memory:").await.unwrap();
+    let (world, faults) = FaultyWorld::around(world, TestClock::new());
+    // A beat is due after a quarter of the session's time; it is repeated soon, not a quarter later.
+    (0..3).for_each(|_| faults.refuse(Call::Beat, 0));
+    let worker = Worker::builder(world).session_time("4s").register(silent).start().await.unwrap();
+    let session = worker.session();
+    in_time(async {
+        while worker.metrics().beats == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!((faults.left(), worker.metrics().sessions_lost), (0, 0));
+    assert_eq!(worker.session(), session);
+}
+
+#[workflow]
+async fn silent(_ctx: Context) -> Result<(), Error> {
+    Ok(())
 }
 
 async fn expiry_alone_changes_nothing(rig: Rig) {
