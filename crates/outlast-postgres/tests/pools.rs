@@ -116,8 +116,9 @@ async fn a_pool_without_a_free_connection_is_named() {
         .unwrap();
     let other = place.connect().await;
     other.batch_execute(&format!("BEGIN; LOCK TABLE {}.runs", place.schema)).await.unwrap();
-    let starts = (10..16).map(|number| own.start(vec![new_start(RunId::from_bits(number))]));
-    let refused = futures_util::future::join_all(starts).await;
+    // Calls that are not made together, so that all but the first wait for a connection.
+    let prunes = (0..6).map(|_| own.prune(Timestamp::from_micros(1), None, 1));
+    let refused = futures_util::future::join_all(prunes).await;
     let is_named = |answer: &Result<_, WorldError>| matches!(answer, Err(WorldError::Unavailable(why)) if why.contains("raise `pool`"));
     assert!(refused.iter().any(is_named), "{refused:?}");
     other.batch_execute("ROLLBACK").await.unwrap();

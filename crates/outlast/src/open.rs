@@ -52,8 +52,17 @@ pub async fn open_with_clock(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn
             Err(Error::invalid("`postgres:` needs the feature `postgres` of the crate `outlast`"))
         }
         _ => Err(Error::invalid(format!(
-            "`{url}` is not a world; write `memory:`, `sqlite:shop.db` or `postgres://user@host/database`"
+            "`{}` is not a world; write `memory:`, `sqlite:shop.db` or `postgres://user@host/database`",
+            without_user(url)
         ))),
+    }
+}
+
+/// The URL without what comes before its host, which may be a password.
+fn without_user(url: &str) -> String {
+    match (url.find("//"), url.rfind('@')) {
+        (Some(begin), Some(end)) if begin < end => format!("{}//…{}", &url[..begin], &url[end..]),
+        _ => url.to_owned(),
     }
 }
 
@@ -67,4 +76,20 @@ fn open_sqlite(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn World>, Error
 async fn open_postgres(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn World>, Error> {
     let options = outlast_postgres::PostgresOptions::new().clock(clock);
     Ok(Arc::new(outlast_postgres::PostgresWorld::open(url, options).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_password_in_a_misspelt_url_is_not_shown() {
+        for (url, shown) in [
+            ("postgress://u:secret@db/shop", "`postgress://…@db/shop` is not a world"),
+            ("shop.db", "`shop.db` is not a world"),
+        ] {
+            let error = open(url).await.unwrap_err().to_string();
+            assert!(error.contains(shown) && !error.contains("secret"), "{error}");
+        }
+    }
 }
