@@ -26,7 +26,7 @@ use crate::voice::Voice;
 use crate::watch::Watch;
 
 /// How long what happens meanwhile is gathered, once something was said.
-const GAP: Duration = Duration::from_millis(3);
+const GAP: Duration = Duration::from_micros(500);
 
 /// How often those who wait for ends are looked for, though nothing was heard.
 const POLL: Duration = Duration::from_secs(2);
