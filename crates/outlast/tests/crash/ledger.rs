@@ -11,6 +11,10 @@ use outlast::core::Clock;
 use outlast::{StepContext, SystemClock, Timestamp};
 use serde::{Deserialize, Serialize};
 
+/// Every line is filled up to this, a part of the kernel's page of 4,096 bytes: what crosses no page is
+/// seen whole or not at all, also after a kill.
+const LINE_BYTES: usize = 256;
+
 /// What each run came to, by key.
 pub(crate) type Outputs = BTreeMap<String, String>;
 
@@ -124,17 +128,21 @@ impl Place {
     }
 
     pub(crate) fn write_result(&self, points: u64, outputs: Outputs) {
-        self.note("reports", &Report { points, outputs });
+        let (new, whole) = (self.folder.join("report.new"), self.folder.join("report"));
+        std::fs::write(&new, serde_json::to_vec(&Report { points, outputs }).unwrap()).unwrap();
+        std::fs::rename(new, whole).unwrap();
     }
 
     /// What the last child that ended by itself left behind.
     pub(crate) fn report(&self) -> Report {
-        self.notes("reports").pop().unwrap()
+        serde_json::from_slice(&std::fs::read(self.folder.join("report")).unwrap()).unwrap()
     }
 
     fn note(&self, file: &str, note: &impl Serialize) {
         let mut file = File::options().create(true).append(true).open(self.folder.join(file)).unwrap();
-        let line = serde_json::to_string(note).unwrap() + "\n";
+        let mut line = serde_json::to_string(note).unwrap();
+        assert!(line.len() < LINE_BYTES, "a note is short: {line}");
+        line = format!("{line:0$}\n", LINE_BYTES - 1);
         assert_eq!(file.write(line.as_bytes()).unwrap(), line.len(), "a line is written whole");
     }
 

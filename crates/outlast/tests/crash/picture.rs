@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use outlast::core::event::TurnRecord;
+use outlast::core::limits::POISON_CRASHES;
 use outlast::core::{Event, Timestamp};
 use outlast::{Client, Counts, Error, Order, RunQuery, RunView, Status};
 
@@ -49,6 +50,11 @@ impl Picture {
             // The world's own list has sessions that are over, too.
             Ok(Self { runs, counts: client.counts().await?, workers: world.workers().await?.len() })
         })
+    }
+
+    /// Whether a run may be stuck as poison if the next life ends in a crash too.
+    pub(crate) fn is_near_poison(&self) -> bool {
+        self.runs.values().any(|run| run.view.crashes + 2 >= POISON_CRASHES)
     }
 
     /// Everything has ended well: nothing is held, open or half done.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,13 +94,15 @@ pub(crate) async fn obey(orders: Orders) -> Result<(), Error> {
 pub(crate) struct Process {
     child: Child,
     program: Program,
+    /// What it says.
+    output: PathBuf,
 }
 
 impl Process {
     /// Starts this test binary again, as a program.
     pub(crate) fn start(orders: Orders) -> Self {
-        let output =
-            File::options().create(true).append(true).open(orders.place.folder.join("output")).unwrap();
+        let path = orders.place.folder.join("output");
+        let output = File::options().create(true).append(true).open(&path).unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "child_program", "--nocapture"])
@@ -115,7 +118,7 @@ impl Process {
         if let Some(point) = orders.point {
             command.env(POINT, point.to_string());
         }
-        Self { child: command.spawn().unwrap(), program: orders.program }
+        Self { child: command.spawn().unwrap(), program: orders.program, output: path }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -137,7 +140,10 @@ impl Process {
     pub(crate) fn end(mut self) -> Ending {
         let what = format!("the end of child {} ({:?})", self.id(), self.program);
         let status = until(&what, || self.child.try_wait().unwrap());
-        Ending::of(status)
+        Ending::of(status).unwrap_or_else(|| {
+            let said = std::fs::read_to_string(&self.output).unwrap_or_default();
+            panic!("the child failed: {status}; it and those before it said:\n{said}")
+        })
     }
 }
 
@@ -159,11 +165,12 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    fn of(status: ExitStatus) -> Self {
+    /// None for a child that failed.
+    fn of(status: ExitStatus) -> Option<Self> {
         match (status.success(), status.signal()) {
-            (true, _) => Self::Done,
-            (false, Some(SIGKILL)) => Self::Killed,
-            _ => panic!("the child failed: {status}; see the file `output` in its folder"),
+            (true, _) => Some(Self::Done),
+            (false, Some(SIGKILL)) => Some(Self::Killed),
+            _ => None,
         }
     }
 }

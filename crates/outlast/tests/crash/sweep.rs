@@ -120,7 +120,11 @@ enum Ground {
 impl Ground {
     /// Trials at the same time. On a server they wait, most of the time, for a takeover.
     fn lanes(self) -> usize {
-        if let Self::File = self { LANES } else { 2 * LANES }
+        match self {
+            Self::File => LANES,
+            #[cfg(feature = "postgres")]
+            Self::Server { .. } => 2 * LANES,
+        }
     }
 
     /// How far the time of the runs is ahead of the time of the processes.
