@@ -229,9 +229,11 @@ $function$
 
 CREATE OR REPLACE FUNCTION outlast.clock()
  RETURNS bigint
- LANGUAGE sql
+ LANGUAGE plpgsql
 AS $function$
-    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + clock_offset FROM "outlast".settings
+BEGIN
+    RETURN (date_part('epoch', clock_timestamp()) * 1000000)::bigint + (SELECT s.clock_offset FROM "outlast".settings s);
+END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.commit(session_ text, at_ bigint, exclusive_ boolean, locked_ text[], run_ text[], id_ text[], from_ text[], seq_ bigint[], next_seq_ bigint[], turn_at_ bigint[], build_ text[], events_ text[], consumed_ bigint[], fired_until_ bigint[], then_ text[], writes_ boolean[], clears_deadline_ boolean[], invalid_ boolean[], wake_at_ bigint[], waits_ text[], stuck_reason_ text[], stuck_message_ text[], stuck_build_ text[], format_ integer, born_ bigint[], workflow_ text[], version_ bigint[], queue_ text[], priority_ smallint[], parent_ text[], parent_op_ bigint[], parent_awaits_ boolean[], root_ text[], deadline_ bigint[])
@@ -590,15 +592,86 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.commit_one(session_ text, at_ bigint, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint, build_ text, events_ text, consumed_ bigint, then_ text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := 0;
+    run_row_ record;
+    last_ record;
+BEGIN
+    PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF then_ = 'hold' THEN
+        SELECT r.owner, r.consumed, r.turn, r.next_seq INTO run_row_ FROM "outlast".runs r WHERE r.id = run_;
+    ELSE
+        SELECT r.owner, r.consumed, r.turn, r.next_seq INTO run_row_ FROM "outlast".runs r WHERE r.id = run_
+        FOR NO KEY UPDATE;
+    END IF;
+    IF NOT FOUND OR run_row_.owner IS DISTINCT FROM session_ OR run_row_.consumed <> consumed_ THEN
+        RETURN NULL;
+    END IF;
+    SELECT t.id, t.next_seq INTO last_ FROM "outlast".turns t WHERE t.run = run_ ORDER BY t.seq DESC LIMIT 1;
+    IF FOUND AND last_.next_seq > run_row_.next_seq THEN
+        IF last_.id <> from_ OR last_.next_seq <> seq_ THEN
+            RETURN NULL;
+        END IF;
+    ELSIF run_row_.turn <> from_ OR run_row_.next_seq <> seq_ THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+    VALUES (run_, seq_, next_seq_, id_, turn_at_, build_, events_)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF then_ <> 'hold' THEN
+        now_ := coalesce(at_, "outlast".clock());
+        UPDATE "outlast".runs r SET status = then_, owner = NULL, preferred = NULL, turn = id_, next_seq = next_seq_,
+            turn_at = turn_at_, updated_at = now_, ended_at = now_, wake_at = NULL, waits = '[]', ready_at = NULL,
+            crashes = 0, deadline = NULL, codeless = 0, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
+        WHERE r.id = run_;
+        PERFORM "outlast".count_move('running', then_);
+    END IF;
+    RETURN now_;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.count(statuses_ text[], changes_ bigint[])
  RETURNS void
- LANGUAGE sql
+ LANGUAGE plpgsql
 AS $function$
+BEGIN
     INSERT INTO "outlast".counts AS counts (status, slot, n)
     SELECT moved.status, (pg_backend_pid() % 64)::smallint, sum(moved.change)
     FROM unnest(statuses_, changes_) AS moved (status, change)
     GROUP BY moved.status HAVING sum(moved.change) <> 0 ORDER BY moved.status
-    ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n
+    ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.count_move(from_ text, to_ text)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    slot_ CONSTANT smallint := (pg_backend_pid() % 64)::smallint;
+BEGIN
+    IF from_ IS NOT NULL AND from_ < to_ COLLATE "C" THEN
+        INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (from_, slot_, -1)
+        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n - 1;
+    END IF;
+    INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (to_, slot_, 1)
+    ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + 1;
+    IF from_ > to_ COLLATE "C" THEN
+        INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (from_, slot_, -1)
+        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n - 1;
+    END IF;
+END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.digest(payload_ text)
@@ -918,7 +991,7 @@ BEGIN
                 PERFORM "outlast".put_tags(new_.id, names_, values_);
             END IF;
             PERFORM "outlast".widen(born_ - new_.created_at / 1000, born_ - new_.created_at / 1000);
-            PERFORM "outlast".count(ARRAY[new_.status], ARRAY[1::bigint]);
+            PERFORM "outlast".count_move(NULL, new_.status);
             code := 'new'; run := new_.id;
             RETURN;
         END IF;
@@ -944,11 +1017,13 @@ $function$
 
 CREATE OR REPLACE FUNCTION outlast.put_tags(run_ text, names_ text[], values_ text[])
  RETURNS void
- LANGUAGE sql
+ LANGUAGE plpgsql
 AS $function$
+BEGIN
     INSERT INTO "outlast".tags (run, name, value)
     SELECT run_, tag.name, tag.value FROM unnest(names_, values_) AS tag (name, value)
-    ON CONFLICT (run, name) DO UPDATE SET value = excluded.value
+    ON CONFLICT (run, name) DO UPDATE SET value = excluded.value;
+END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.ready(session_ text, now_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspect_ boolean, preference_ bigint)
@@ -1075,44 +1150,48 @@ DECLARE
     row_ "outlast".runs;
     put_ record;
     i integer;
-    added_ bigint;
+    added_ bigint := 0;
     asked_ bigint;
 BEGIN
-    WITH asked AS (
-        SELECT * FROM unnest(run_, turn_, born_, workflow_, version_, queue_, priority_, key_, events_, parent_,
-            parent_op_, parent_awaits_, root_, not_before_, deadline_) WITH ORDINALITY
-            AS a (run, turn, born, workflow, version, queue, priority, key, events, parent, parent_op,
-                  parent_awaits, root, not_before, deadline, nth)
-        WHERE a.key IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = a.run)
-    ), added AS (
-        INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
-            created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
-        SELECT a.run, a.workflow, a.version, format_, a.queue, a.priority, 'pending', a.turn, 1, now_,
-            now_, now_, CASE WHEN a.not_before > now_ THEN a.not_before END,
-            CASE WHEN a.not_before > now_ THEN a.not_before ELSE now_ END,
-            a.parent, a.parent_op, a.parent_awaits, a.root, a.deadline
-        FROM asked a ORDER BY a.nth
-        ON CONFLICT DO NOTHING
-        RETURNING 1
-    ), begun AS (
-        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
-        SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a
-        ON CONFLICT DO NOTHING
-    ), tagged AS (
-        INSERT INTO "outlast".tags (run, name, value)
-        SELECT run_[t.of], t.name, t.value FROM unnest(tag_of_, tag_name_, tag_value_) AS t (of, name, value)
-        WHERE key_[t.of] IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = run_[t.of])
-        ON CONFLICT DO NOTHING
-    )
-    SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM asked) INTO added_, asked_;
-    IF added_ <> asked_ THEN
-        RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
+    IF cardinality(run_) > 1 THEN
+        WITH asked AS (
+            SELECT * FROM unnest(run_, turn_, born_, workflow_, version_, queue_, priority_, key_, events_, parent_,
+                parent_op_, parent_awaits_, root_, not_before_, deadline_) WITH ORDINALITY
+                AS a (run, turn, born, workflow, version, queue, priority, key, events, parent, parent_op,
+                      parent_awaits, root, not_before, deadline, nth)
+            WHERE a.key IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = a.run)
+        ), added AS (
+            INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
+                created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
+            SELECT a.run, a.workflow, a.version, format_, a.queue, a.priority, 'pending', a.turn, 1, now_,
+                now_, now_, CASE WHEN a.not_before > now_ THEN a.not_before END,
+                CASE WHEN a.not_before > now_ THEN a.not_before ELSE now_ END,
+                a.parent, a.parent_op, a.parent_awaits, a.root, a.deadline
+            FROM asked a ORDER BY a.nth
+            ON CONFLICT DO NOTHING
+            RETURNING 1
+        ), begun AS (
+            INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+            SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a
+            ON CONFLICT DO NOTHING
+        ), tagged AS (
+            INSERT INTO "outlast".tags (run, name, value)
+            SELECT run_[t.of], t.name, t.value FROM unnest(tag_of_, tag_name_, tag_value_) AS t (of, name, value)
+            WHERE key_[t.of] IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = run_[t.of])
+            ON CONFLICT DO NOTHING
+        )
+        SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM asked) INTO added_, asked_;
+        IF added_ <> asked_ THEN
+            RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
+        END IF;
     END IF;
     IF added_ > 0 THEN
         PERFORM "outlast".widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
     END IF;
     -- In order of the keys, so that nobody waits in a circle.
-    FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth) WHERE k.key IS NOT NULL ORDER BY k.key, k.nth LOOP
+    FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth)
+        WHERE k.key IS NOT NULL OR cardinality(run_) = 1 ORDER BY k.key, k.nth
+    LOOP
         row_ := NULL;
         row_.id := run_[i]; row_.workflow := workflow_[i]; row_.version := version_[i]; row_.format := format_;
         row_.queue := queue_[i]; row_.priority := priority_[i];

@@ -16,7 +16,7 @@ BEGIN
                 PERFORM {schema}.put_tags(new_.id, names_, values_);
             END IF;
             PERFORM {schema}.widen(born_ - new_.created_at / 1000, born_ - new_.created_at / 1000);
-            PERFORM {schema}.count(ARRAY[new_.status], ARRAY[1::bigint]);
+            PERFORM {schema}.count_move(NULL, new_.status);
             code := 'new'; run := new_.id;
             RETURN;
         END IF;
