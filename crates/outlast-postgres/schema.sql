@@ -74,11 +74,11 @@ CREATE INDEX runs_overdue ON outlast.runs USING btree (deadline, id) WHERE ((dea
 
 CREATE UNIQUE INDEX runs_pkey ON outlast.runs USING btree (id)
 
-CREATE INDEX runs_ready ON outlast.runs USING btree (queue, workflow, version, ((ready_at - ((priority)::bigint * 10000000))), id) WHERE ((ready_at IS NOT NULL) AND (crashes < 2))
+CREATE INDEX runs_ready ON outlast.runs USING btree (queue, workflow, version, format, COALESCE(barred_build, ''::text), priority, ready_at, id) WHERE ((ready_at IS NOT NULL) AND (crashes < 2) AND (codeless = 0))
 
 CREATE INDEX runs_stuck ON outlast.runs USING btree (workflow, version) WHERE (status = 'stuck'::text)
 
-CREATE INDEX runs_suspects ON outlast.runs USING btree (queue, workflow, version, ((ready_at - ((priority)::bigint * 10000000))), id) WHERE ((ready_at IS NOT NULL) AND (crashes >= 2))
+CREATE INDEX runs_suspects ON outlast.runs USING btree (queue, workflow, version, format, COALESCE(barred_build, ''::text), priority, ready_at, id) WHERE ((ready_at IS NOT NULL) AND (crashes >= 2) AND (codeless = 0))
 
 CREATE INDEX runs_unread ON outlast.runs USING btree (owner, id) WHERE ((owner IS NOT NULL) AND (sent > consumed))
 
@@ -181,6 +181,7 @@ DECLARE
     has_suspect_ boolean := false;
     due_ bigint;
     late_ record;
+    lines_ record;
 BEGIN
     PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_;
     IF NOT FOUND THEN
@@ -188,10 +189,32 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
+    -- All lines with something ready, and those that are the next to have; of the rest only the moment counts.
+    SELECT coalesce(array_agg(l.queue) FILTER (WHERE l.counts), '{}') AS queues,
+        coalesce(array_agg(l.workflow) FILTER (WHERE l.counts), '{}') AS workflows,
+        coalesce(array_agg(l.version) FILTER (WHERE l.counts), '{}') AS versions,
+        coalesce(array_agg(l.format) FILTER (WHERE l.counts), '{}') AS formats,
+        coalesce(array_agg(l.barred) FILTER (WHERE l.counts), '{}') AS barred,
+        coalesce(array_agg(l.priority) FILTER (WHERE l.counts), '{}') AS priorities,
+        coalesce(array_agg(l.is_suspect) FILTER (WHERE l.counts), '{}') AS suspects,
+        coalesce(array_agg(l.head) FILTER (WHERE l.counts), '{}') AS heads,
+        min(l.head) FILTER (WHERE NOT l.counts) AS rest
+    INTO lines_
+    FROM (
+        SELECT o.*, o.head <= now_ OR row_number() OVER (ORDER BY o.head <= now_, o.head) <= 5 AS counts
+        FROM (
+            SELECT n.*, false AS is_suspect
+            FROM "outlast".lines(queues_, workflows_, versions_, build_, format_, false) n
+            UNION ALL
+            SELECT n.*, true FROM "outlast".lines(queues_, workflows_, versions_, build_, format_, true) n WHERE suspect_
+        ) o
+    ) l;
     IF limit_ > 0 THEN
         SELECT coalesce(array_agg(c.id ORDER BY c.rank, c.id), '{}'), coalesce(bool_or(c.is_suspect), false)
         INTO chosen_, has_suspect_
-        FROM "outlast".ready(session_, now_, limit_, queues_, workflows_, versions_, build_, format_, suspect_, preference_) c;
+        FROM "outlast".ready(session_, now_, limit_, suspect_, preference_, lines_.queues, lines_.workflows,
+            lines_.versions, lines_.formats, lines_.barred, lines_.priorities, lines_.suspects,
+            lines_.heads) c;
     END IF;
     ready_ := cardinality(chosen_);
     IF overdue_from_ <= now_ AND ready_ < limit_ THEN
@@ -216,8 +239,8 @@ BEGIN
         END IF;
         RETURN QUERY SELECT g.* FROM "outlast".give(session_, now_, chosen_, ready_) g;
     END IF;
-    due_ := "outlast".next_due(session_, now_, limit_ > ready_, queues_, workflows_, versions_, build_, format_, suspect_,
-        preference_);
+    due_ := least(lines_.rest, "outlast".next_due(session_, now_, limit_ > ready_, suspect_, preference_, lines_.queues,
+        lines_.workflows, lines_.versions, lines_.formats, lines_.barred, lines_.priorities, lines_.suspects));
     RETURN QUERY SELECT 'now', NULL::text, NULL::text, NULL::bigint, NULL::text, NULL::bigint, NULL::bigint,
         NULL::bigint, NULL::bigint, NULL::integer,
         (SELECT r.deadline FROM "outlast".runs r WHERE r.owner IS NULL
@@ -754,6 +777,79 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.lines(queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspects_ boolean)
+ RETURNS TABLE(queue text, workflow text, version bigint, format integer, barred text, priority smallint, head bigint)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    -- Copies, because the elements of those are quick to reach.
+    names_ text[] := workflows_;
+    numbers_ bigint[] := versions_;
+    count_ CONSTANT integer := cardinality(workflows_);
+    last_ record;
+    nth_ integer;
+    until_ integer;
+    middle_ integer;
+BEGIN
+    IF count_ = 0 THEN
+        RETURN;
+    END IF;
+    FOREACH queue IN ARRAY queues_ LOOP
+        nth_ := 1;
+        workflow := ''; version := -1; format := -1; barred := ''; priority := -1;
+        LOOP
+            IF suspects_ THEN
+                SELECT r.workflow, r.version, r.format, coalesce(r.barred_build, '') AS barred, r.priority, r.ready_at
+                INTO last_
+                FROM "outlast".runs r
+                WHERE r.queue = lines.queue AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
+                    AND (r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority)
+                        > (lines.workflow, lines.version, lines.format, lines.barred, lines.priority)
+                ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority,
+                    r.ready_at, r.id LIMIT 1;
+            ELSE
+                SELECT r.workflow, r.version, r.format, coalesce(r.barred_build, '') AS barred, r.priority, r.ready_at
+                INTO last_
+                FROM "outlast".runs r
+                WHERE r.queue = lines.queue AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
+                    AND (r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority)
+                        > (lines.workflow, lines.version, lines.format, lines.barred, lines.priority)
+                ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority,
+                    r.ready_at, r.id LIMIT 1;
+            END IF;
+            EXIT WHEN NOT FOUND;
+            -- The first code that is not before the line.
+            until_ := count_ + 1;
+            WHILE nth_ < until_ LOOP
+                middle_ := (nth_ + until_) / 2;
+                IF names_[middle_] COLLATE "C" < last_.workflow
+                    OR names_[middle_] = last_.workflow AND numbers_[middle_] < last_.version THEN
+                    nth_ := middle_ + 1;
+                ELSE
+                    until_ := middle_;
+                END IF;
+            END LOOP;
+            EXIT WHEN nth_ > count_;
+            IF names_[nth_] <> last_.workflow OR numbers_[nth_] <> last_.version THEN
+                workflow := names_[nth_]; version := numbers_[nth_]; format := -1; barred := ''; priority := -1;
+                CONTINUE;
+            END IF;
+            workflow := last_.workflow; version := last_.version; format := last_.format; barred := last_.barred;
+            IF format > format_ THEN
+                -- Behind all of this code.
+                format := 2147483647; priority := 32767;
+            ELSIF barred = build_ THEN
+                priority := 32767;
+            ELSE
+                priority := last_.priority; head := last_.ready_at;
+                RETURN NEXT;
+            END IF;
+        END LOOP;
+    END LOOP;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.lock_key(id_ text)
  RETURNS bigint
  LANGUAGE sql
@@ -772,43 +868,48 @@ AS $function$
     FROM (SELECT replace(gen_random_uuid()::text, '-', '') AS hex) AS chance
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.next_due(session_ text, now_ bigint, has_room_ boolean, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspect_ boolean, preference_ bigint)
+CREATE OR REPLACE FUNCTION outlast.next_due(session_ text, now_ bigint, has_room_ boolean, suspect_ boolean, preference_ bigint, queues_ text[], workflows_ text[], versions_ bigint[], formats_ integer[], barred_ text[], priorities_ smallint[], suspects_ boolean[])
  RETURNS bigint
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
-    -- So many of those that come next are looked at: the first may have to wait for its preferred session.
-    looks_ CONSTANT integer := 20;
+    -- So many of those that come next are looked at in each line: the first may have to wait for its preferred
+    -- session. Fewer where there are many lines.
+    looks_ CONSTANT integer := greatest(2, least(20, 100 / greatest(1, cardinality(queues_))));
     due_ bigint;
 BEGIN
     WITH later AS (
-        SELECT f.*, row_number() OVER (PARTITION BY q.queue, c.workflow, c.version) AS nth
-        FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        SELECT f.*, row_number() OVER (PARTITION BY l.nth) AS nth
+        FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_) WITH ORDINALITY
+            AS l (queue, workflow, version, format, barred, priority, is_suspect, nth)
         CROSS JOIN LATERAL (
             SELECT r.ready_at, r.preferred FROM "outlast".runs r
-            WHERE r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
-                AND r.ready_at - r.priority::bigint * 10000000 > now_
-                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
-            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
+            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
+                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
+                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at > now_
+            ORDER BY r.ready_at, r.id LIMIT looks_) f
+        WHERE NOT l.is_suspect
         UNION ALL
-        SELECT f.* FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        SELECT f.* FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_)
+            AS l (queue, workflow, version, format, barred, priority, is_suspect)
         CROSS JOIN LATERAL (
             SELECT r.ready_at, r.preferred, 0 FROM "outlast".runs r
-            WHERE suspect_ AND r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
-                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_ AND r.ready_at > now_
-            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
+            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
+                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
+                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at > now_
+            ORDER BY r.ready_at, r.id LIMIT looks_) f
+        WHERE l.is_suspect
         UNION ALL
-        SELECT f.* FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        SELECT f.* FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_)
+            AS l (queue, workflow, version, format, barred, priority, is_suspect)
         CROSS JOIN LATERAL (
             SELECT r.ready_at, r.preferred, 0 FROM "outlast".runs r
-            WHERE has_room_ AND r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
-                AND r.ready_at - r.priority::bigint * 10000000 <= now_
-                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
-            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
+            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
+                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
+                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at <= now_
+            ORDER BY r.ready_at, r.id LIMIT looks_) f
+        WHERE has_room_ AND NOT l.is_suspect
         UNION ALL
         SELECT f.* FROM (
             SELECT r.ready_at, r.preferred, 0 FROM "outlast".runs r
@@ -951,25 +1052,26 @@ AS $function$
     ON CONFLICT (run, name) DO UPDATE SET value = excluded.value
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.ready(session_ text, now_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspect_ boolean, preference_ bigint)
+CREATE OR REPLACE FUNCTION outlast.ready(session_ text, now_ bigint, limit_ integer, suspect_ boolean, preference_ bigint, queues_ text[], workflows_ text[], versions_ bigint[], formats_ integer[], barred_ text[], priorities_ smallint[], suspects_ boolean[], heads_ bigint[])
  RETURNS TABLE(id text, rank bigint, is_suspect boolean)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY WITH found AS MATERIALIZED (
-        SELECT f.id, f.rank, false AS is_suspect
-        FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        SELECT f.id, f.ready_at - l.priority::bigint * 10000000 AS rank, false AS is_suspect
+        FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_, heads_)
+            AS l (queue, workflow, version, format, barred, priority, is_suspect, head)
         CROSS JOIN LATERAL (
-            SELECT r.id, r.ready_at - r.priority::bigint * 10000000 AS rank FROM "outlast".runs r
-            WHERE r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
-                AND r.ready_at - r.priority::bigint * 10000000 <= now_ AND r.ready_at <= now_
-                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
+            SELECT r.id, r.ready_at FROM "outlast".runs r
+            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
+                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
+                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at <= now_
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
                     OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id
+            ORDER BY r.ready_at, r.id
             LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f
+        WHERE NOT l.is_suspect AND l.head <= now_
         UNION ALL
         SELECT f.id, f.rank, f.is_suspect FROM (
             SELECT r.id, r.ready_at AS rank, r.crashes >= 2 AS is_suspect
@@ -981,18 +1083,19 @@ BEGIN
             ORDER BY r.ready_at, r.id
             LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f
         UNION ALL
-        SELECT f.id, f.rank, true
-        FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        SELECT f.id, f.ready_at - l.priority::bigint * 10000000, true
+        FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_, heads_)
+            AS l (queue, workflow, version, format, barred, priority, is_suspect, head)
         CROSS JOIN LATERAL (
-            SELECT r.id, r.ready_at - r.priority::bigint * 10000000 AS rank FROM "outlast".runs r
-            WHERE suspect_ AND r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
-                AND r.ready_at - r.priority::bigint * 10000000 <= now_ AND r.ready_at <= now_
-                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
+            SELECT r.id, r.ready_at FROM "outlast".runs r
+            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
+                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
+                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at <= now_
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
                     OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id
+            ORDER BY r.ready_at, r.id
             LIMIT 1 FOR NO KEY UPDATE OF r SKIP LOCKED) f
+        WHERE l.is_suspect AND l.head <= now_
     ), counted AS (
         SELECT u.id, u.rank, u.is_suspect,
             row_number() OVER (PARTITION BY u.is_suspect ORDER BY u.rank, u.id) AS nth

@@ -55,6 +55,7 @@ const MIGRATIONS: &[&[&str]] = &[
         include_str!("../migrations/0001/160_commit.sql"),
         include_str!("../migrations/0001/161_commit_beyond.sql"),
         include_str!("../migrations/0001/162_commit_each.sql"),
+        include_str!("../migrations/0001/165_lines.sql"),
         include_str!("../migrations/0001/167_ready.sql"),
         include_str!("../migrations/0001/168_give.sql"),
         include_str!("../migrations/0001/169_next_due.sql"),
