@@ -49,6 +49,8 @@ const MIGRATIONS: &[&[&str]] = &[
         include_str!("../migrations/0001/111_widen.sql"),
         include_str!("../migrations/0001/112_put_tags.sql"),
         include_str!("../migrations/0001/120_put_run.sql"),
+        include_str!("../migrations/0001/121_put_start.sql"),
+        include_str!("../migrations/0001/122_put_held.sql"),
         include_str!("../migrations/0001/130_put_message.sql"),
         include_str!("../migrations/0001/140_start.sql"),
         include_str!("../migrations/0001/150_send.sql"),
