@@ -10,7 +10,6 @@ CREATE FUNCTION {schema}.start(
 #variable_conflict use_column
 DECLARE
     now_ bigint := coalesce(at_, {schema}.clock());
-    row_ {schema}.runs;
     put_ record;
     i integer;
     added_ bigint := 0;
@@ -48,34 +47,25 @@ BEGIN
             RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
         END IF;
     END IF;
-    IF added_ > 0 THEN
-        PERFORM {schema}.widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
-    END IF;
     -- In order of the keys, so that nobody waits in a circle.
     FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth)
-        WHERE k.key IS NOT NULL OR cardinality(run_) = 1 ORDER BY k.key, k.nth
+        WHERE k.key IS NOT NULL OR cardinality(run_) = 1 ORDER BY k.key COLLATE "C", k.nth
     LOOP
-        row_ := NULL;
-        row_.id := run_[i]; row_.workflow := workflow_[i]; row_.version := version_[i]; row_.format := format_;
-        row_.queue := queue_[i]; row_.priority := priority_[i];
-        row_.key := key_[i]; row_.key_digest := digest_[i]; row_.status := 'pending'; row_.turn := turn_[i];
-        row_.next_seq := 1; row_.turn_at := now_; row_.created_at := now_; row_.updated_at := now_;
-        row_.wake_at := CASE WHEN not_before_[i] > now_ THEN not_before_[i] END; row_.waits := '[]';
-        row_.ready_at := coalesce(row_.wake_at, now_); row_.codeless := 0; row_.sent := 0; row_.consumed := 0;
-        row_.crashes := 0; row_.parent := parent_[i]; row_.parent_op := parent_op_[i];
-        row_.parent_awaits := parent_awaits_[i]; row_.root := root_[i]; row_.deadline := deadline_[i];
-        put_ := {schema}.put_run(row_, window_[i], born_[i],
+        put_ := {schema}.put_start(now_, format_, run_[i], turn_[i], workflow_[i], version_[i], queue_[i], priority_[i],
+            key_[i], digest_[i], window_[i], events_[i], parent_[i], parent_op_[i], parent_awaits_[i], root_[i],
+            not_before_[i], deadline_[i],
             ARRAY(SELECT t.name FROM unnest(tag_of_, tag_name_) AS t (of, name) WHERE t.of = i),
             ARRAY(SELECT t.value FROM unnest(tag_of_, tag_value_) AS t (of, value) WHERE t.of = i));
         IF put_.code = 'new' THEN
-            INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
-            VALUES (run_[i], 0, 1, turn_[i], now_, '', events_[i]);
+            added_ := added_ + 1;
         ELSIF put_.code <> 'same' THEN
             nth := i; code := put_.code; run := put_.run; workflow := put_.workflow;
             RETURN NEXT;
         END IF;
     END LOOP;
+    -- Behind the keys, which this may have waited for.
     IF added_ > 0 THEN
+        PERFORM {schema}.widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
         PERFORM {schema}.count(ARRAY['pending'], ARRAY[added_]);
     END IF;
     nth := 0; code := 'now'; run := NULL; workflow := NULL; moment := now_;
