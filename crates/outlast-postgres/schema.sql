@@ -74,11 +74,11 @@ CREATE INDEX runs_overdue ON outlast.runs USING btree (deadline, id) WHERE ((dea
 
 CREATE UNIQUE INDEX runs_pkey ON outlast.runs USING btree (id)
 
-CREATE INDEX runs_ready ON outlast.runs USING btree (queue, workflow, version, ((ready_at - ((priority)::bigint * 10000000))), id) WHERE ((ready_at IS NOT NULL) AND (crashes < 2))
+CREATE INDEX runs_ready ON outlast.runs USING btree (queue, workflow, version, format, COALESCE(barred_build, ''::text), priority, ready_at, id) WHERE ((ready_at IS NOT NULL) AND (crashes < 2) AND (codeless = 0))
 
 CREATE INDEX runs_stuck ON outlast.runs USING btree (workflow, version) WHERE (status = 'stuck'::text)
 
-CREATE INDEX runs_suspects ON outlast.runs USING btree (queue, workflow, version, ((ready_at - ((priority)::bigint * 10000000))), id) WHERE ((ready_at IS NOT NULL) AND (crashes >= 2))
+CREATE INDEX runs_suspects ON outlast.runs USING btree (queue, workflow, version, format, COALESCE(barred_build, ''::text), priority, ready_at, id) WHERE ((ready_at IS NOT NULL) AND (crashes >= 2) AND (codeless = 0))
 
 CREATE INDEX runs_unread ON outlast.runs USING btree (owner, id) WHERE ((owner IS NOT NULL) AND (sent > consumed))
 
@@ -181,6 +181,7 @@ DECLARE
     has_suspect_ boolean := false;
     due_ bigint;
     late_ record;
+    lines_ record;
 BEGIN
     PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_;
     IF NOT FOUND THEN
@@ -188,10 +189,32 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
+    -- All lines with something ready, and those that are the next to have; of the rest only the moment counts.
+    SELECT coalesce(array_agg(l.queue) FILTER (WHERE l.counts), '{}') AS queues,
+        coalesce(array_agg(l.workflow) FILTER (WHERE l.counts), '{}') AS workflows,
+        coalesce(array_agg(l.version) FILTER (WHERE l.counts), '{}') AS versions,
+        coalesce(array_agg(l.format) FILTER (WHERE l.counts), '{}') AS formats,
+        coalesce(array_agg(l.barred) FILTER (WHERE l.counts), '{}') AS barred,
+        coalesce(array_agg(l.priority) FILTER (WHERE l.counts), '{}') AS priorities,
+        coalesce(array_agg(l.is_suspect) FILTER (WHERE l.counts), '{}') AS suspects,
+        coalesce(array_agg(l.head) FILTER (WHERE l.counts), '{}') AS heads,
+        min(l.head) FILTER (WHERE NOT l.counts) AS rest
+    INTO lines_
+    FROM (
+        SELECT o.*, o.head <= now_ OR row_number() OVER (ORDER BY o.head <= now_, o.head) <= 5 AS counts
+        FROM (
+            SELECT n.*, false AS is_suspect
+            FROM "outlast".lines(queues_, workflows_, versions_, build_, format_, false) n
+            UNION ALL
+            SELECT n.*, true FROM "outlast".lines(queues_, workflows_, versions_, build_, format_, true) n WHERE suspect_
+        ) o
+    ) l;
     IF limit_ > 0 THEN
         SELECT coalesce(array_agg(c.id ORDER BY c.rank, c.id), '{}'), coalesce(bool_or(c.is_suspect), false)
         INTO chosen_, has_suspect_
-        FROM "outlast".ready(session_, now_, limit_, queues_, workflows_, versions_, build_, format_, suspect_, preference_) c;
+        FROM "outlast".ready(session_, now_, limit_, suspect_, preference_, lines_.queues, lines_.workflows,
+            lines_.versions, lines_.formats, lines_.barred, lines_.priorities, lines_.suspects,
+            lines_.heads) c;
     END IF;
     ready_ := cardinality(chosen_);
     IF overdue_from_ <= now_ AND ready_ < limit_ THEN
@@ -216,8 +239,8 @@ BEGIN
         END IF;
         RETURN QUERY SELECT g.* FROM "outlast".give(session_, now_, chosen_, ready_) g;
     END IF;
-    due_ := "outlast".next_due(session_, now_, limit_ > ready_, queues_, workflows_, versions_, build_, format_, suspect_,
-        preference_);
+    due_ := least(lines_.rest, "outlast".next_due(session_, now_, limit_ > ready_, suspect_, preference_, lines_.queues,
+        lines_.workflows, lines_.versions, lines_.formats, lines_.barred, lines_.priorities, lines_.suspects));
     RETURN QUERY SELECT 'now', NULL::text, NULL::text, NULL::bigint, NULL::text, NULL::bigint, NULL::bigint,
         NULL::bigint, NULL::bigint, NULL::integer,
         (SELECT r.deadline FROM "outlast".runs r WHERE r.owner IS NULL
@@ -229,9 +252,11 @@ $function$
 
 CREATE OR REPLACE FUNCTION outlast.clock()
  RETURNS bigint
- LANGUAGE sql
+ LANGUAGE plpgsql
 AS $function$
-    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + clock_offset FROM "outlast".settings
+BEGIN
+    RETURN (date_part('epoch', clock_timestamp()) * 1000000)::bigint + (SELECT s.clock_offset FROM "outlast".settings s);
+END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.commit(session_ text, at_ bigint, exclusive_ boolean, locked_ text[], run_ text[], id_ text[], from_ text[], seq_ bigint[], next_seq_ bigint[], turn_at_ bigint[], build_ text[], events_ text[], consumed_ bigint[], fired_until_ bigint[], then_ text[], writes_ boolean[], clears_deadline_ boolean[], invalid_ boolean[], wake_at_ bigint[], waits_ text[], stuck_reason_ text[], stuck_message_ text[], stuck_build_ text[], format_ integer, born_ bigint[], workflow_ text[], version_ bigint[], queue_ text[], priority_ smallint[], parent_ text[], parent_op_ bigint[], parent_awaits_ boolean[], root_ text[], deadline_ bigint[])
@@ -400,14 +425,13 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.commit_beyond(session_ text, at_ bigint, exclusive_ boolean, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint, build_ text, events_ text, consumed_ bigint, fired_until_ bigint, then_ text, clears_deadline_ boolean, invalid_ boolean, wake_at_ bigint, waits_ text, stuck_reason_ text, stuck_message_ text, stuck_build_ text, format_ integer, born_ bigint, workflow_ text, version_ bigint, queue_ text, priority_ smallint, key_ text, digest_ text, window_ bigint, parent_ text, parent_op_ bigint, parent_awaits_ boolean, root_ text, deadline_ bigint, tag_name_ text[], tag_value_ text[], child_run_ text[], child_turn_ text[], child_born_ bigint[], child_workflow_ text[], child_version_ bigint[], child_queue_ text[], child_priority_ smallint[], child_key_ text[], child_digest_ text[], child_window_ bigint[], child_events_ text[], child_op_ bigint[], child_awaits_ boolean[], child_root_ text[], child_parent_ text[], child_not_before_ bigint[], child_deadline_ bigint[], child_tag_of_ integer[], child_tag_name_ text[], child_tag_value_ text[], child_answer_ text[], child_asks_ boolean[], told_refused_ text[], told_other_ text[], told_taken_ text[], told_foreign_ text[], mark_run_ text, mark_workflow_ text, message_run_ text[], message_id_ text[], message_kind_ text[], message_name_ text[], message_op_ bigint[], message_outcome_ text[], message_codec_ text[], message_body_ text[], message_raw_ bytea[], message_headers_ text[], message_limit_ bigint[], message_codeless_ text[])
+CREATE OR REPLACE FUNCTION outlast.commit_beyond(session_ text, at_ bigint, exclusive_ boolean, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint, build_ text, events_ text, consumed_ bigint, fired_until_ bigint, then_ text, clears_deadline_ boolean, invalid_ boolean, wake_at_ bigint, waits_ text, stuck_reason_ text, stuck_message_ text, stuck_build_ text, format_ integer, born_ bigint, workflow_ text, version_ bigint, queue_ text, priority_ smallint, key_ text, digest_ text, window_ bigint, parent_ text, parent_op_ bigint, parent_awaits_ boolean, root_ text, deadline_ bigint, tag_name_ text[], tag_value_ text[], child_run_ text[], child_turn_ text[], child_born_ bigint[], child_workflow_ text[], child_version_ bigint[], child_queue_ text[], child_priority_ smallint[], child_key_ text[], child_digest_ text[], child_window_ bigint[], child_events_ text[], child_op_ bigint[], child_awaits_ boolean[], child_root_ text[], child_parent_ text[], child_not_before_ bigint[], child_deadline_ bigint[], child_tag_of_ integer[], child_tag_name_ text[], child_tag_value_ text[], child_answer_ text[], child_asks_ boolean[], told_refused_ text[], told_other_ text[], told_taken_ text[], told_foreign_ text[], mark_run_ text, mark_workflow_ text, message_run_ text[], message_id_ text[], message_kind_ text[], message_name_ text[], message_op_ bigint[], message_outcome_ text[], message_codec_ text[], message_body_ text[], message_raw_ bytea[], message_headers_ text[], message_limit_ bigint[], message_codeless_ text[], is_put_ boolean, put_code_ text[], put_run_ text[], put_workflow_ text[])
  RETURNS TABLE(nth integer, code text, detail text, moment bigint, rings boolean)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
     now_ bigint;
-    row_ "outlast".runs;
     put_ record;
     judged_ record;
     asked_from_ text := from_;
@@ -433,14 +457,16 @@ BEGIN
             RETURN NEXT;
             RETURN;
         END IF;
-        row_.id := run_; row_.workflow := workflow_; row_.version := version_; row_.format := format_;
-        row_.queue := queue_; row_.priority := priority_; row_.key := key_; row_.key_digest := digest_;
-        row_.status := 'running'; row_.owner := session_; row_.turn := ''; row_.next_seq := 0;
-        row_.turn_at := turn_at_; row_.created_at := now_; row_.updated_at := now_; row_.waits := '[]';
-        row_.codeless := 0; row_.sent := 0; row_.consumed := 0; row_.crashes := 0; row_.parent := parent_;
-        row_.parent_op := parent_op_; row_.parent_awaits := parent_awaits_; row_.root := root_;
-        row_.deadline := deadline_;
-        put_ := "outlast".put_run(row_, window_, born_, tag_name_, tag_value_);
+        IF is_put_ THEN
+            SELECT 'new' AS code, run_ AS run, NULL::text AS workflow INTO put_;
+        ELSE
+            put_ := "outlast".put_held(session_, now_, format_, run_, turn_at_, workflow_, version_, queue_, priority_, key_,
+                digest_, window_, parent_, parent_op_, parent_awaits_, root_, deadline_, tag_name_, tag_value_);
+            IF put_.code = 'new' THEN
+                PERFORM "outlast".widen(born_ - now_ / 1000, born_ - now_ / 1000);
+                PERFORM "outlast".count(ARRAY['running'], ARRAY[1::bigint]);
+            END IF;
+        END IF;
         asked_from_ := '';
         IF put_.code = 'same' THEN
             SELECT CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END = id_ AND first.build = build_
@@ -472,27 +498,24 @@ BEGIN
             PERFORM "outlast".put_tags(run_, tag_name_, tag_value_);
         END IF;
     END IF;
+    IF NOT reaches_ AND EXISTS (SELECT 1 FROM unnest(put_code_) AS p (code) WHERE p.code IS NOT NULL) THEN
+        RAISE EXCEPTION 'turn % was overtaken', id_ USING ERRCODE = '40001';
+    END IF;
     IF reaches_ THEN
         FOR i IN 1..cardinality(child_run_) LOOP
             put_ := NULL;
-            IF told_refused_[i] IS NULL THEN
-                row_ := NULL;
-                row_.id := child_run_[i]; row_.workflow := child_workflow_[i]; row_.version := child_version_[i];
-                row_.format := format_; row_.queue := child_queue_[i]; row_.priority := child_priority_[i];
-                row_.key := child_key_[i]; row_.key_digest := child_digest_[i]; row_.status := 'pending';
-                row_.turn := child_turn_[i]; row_.next_seq := 1; row_.turn_at := now_; row_.created_at := now_;
-                row_.updated_at := now_;
-                row_.wake_at := CASE WHEN child_not_before_[i] > now_ THEN child_not_before_[i] END;
-                row_.waits := '[]'; row_.ready_at := coalesce(row_.wake_at, now_); row_.codeless := 0;
-                row_.sent := 0; row_.consumed := 0; row_.crashes := 0; row_.parent := child_parent_[i];
-                row_.parent_op := child_op_[i]; row_.parent_awaits := child_awaits_[i];
-                row_.root := child_root_[i]; row_.deadline := child_deadline_[i];
-                put_ := "outlast".put_run(row_, child_window_[i], child_born_[i],
+            IF put_code_[i] IS NOT NULL THEN
+                SELECT put_code_[i] AS code, put_run_[i] AS run, put_workflow_[i] AS workflow INTO put_;
+            ELSIF told_refused_[i] IS NULL THEN
+                put_ := "outlast".put_start(now_, format_, child_run_[i], child_turn_[i], child_workflow_[i],
+                    child_version_[i], child_queue_[i], child_priority_[i], child_key_[i], child_digest_[i],
+                    child_window_[i], child_events_[i], child_parent_[i], child_op_[i], child_awaits_[i],
+                    child_root_[i], child_not_before_[i], child_deadline_[i],
                     ARRAY(SELECT t.name FROM unnest(child_tag_of_, child_tag_name_) AS t (of, name) WHERE t.of = i),
                     ARRAY(SELECT t.value FROM unnest(child_tag_of_, child_tag_value_) AS t (of, value) WHERE t.of = i));
                 IF put_.code = 'new' THEN
-                    INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
-                    VALUES (child_run_[i], 0, 1, child_turn_[i], now_, '', child_events_[i]);
+                    PERFORM "outlast".widen(child_born_[i] - now_ / 1000, child_born_[i] - now_ / 1000);
+                    PERFORM "outlast".count(ARRAY['pending'], ARRAY[1::bigint]);
                 END IF;
             END IF;
             CONTINUE WHEN then_ IN ('completed', 'failed', 'cancelled');
@@ -545,14 +568,99 @@ DECLARE
     child_from_ integer; child_until_ integer := 0;
     child_tag_from_ integer; child_tag_until_ integer := 0;
     message_from_ integer; message_until_ integer := 0;
+    keyed_ record;
+    put_ record;
+    is_put_ boolean[] := array_fill(false, ARRAY[cardinality(run_)]);
+    put_code_ text[] := array_fill(NULL::text, ARRAY[cardinality(child_run_)]);
+    put_run_ text[] := put_code_;
+    put_workflow_ text[] := put_code_;
+    statuses_ text[] := '{}';
+    new_born_ bigint[] := '{}';
 BEGIN
     IF exclusive_ THEN
         PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR UPDATE;
     ELSE
         PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
     END IF;
+    IF NOT FOUND THEN
+        nth := 0; code := 'gone';
+        RETURN NEXT;
+        RETURN;
+    END IF;
     PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (run_ || message_run_) ORDER BY r.id FOR NO KEY UPDATE;
     now_ := coalesce(at_, "outlast".clock());
+    IF cardinality(array_remove(key_, NULL)) + cardinality(array_remove(child_key_, NULL)) > 0 THEN
+        FOR keyed_ IN
+            WITH fit AS (
+                SELECT a.k, a.key FROM unnest(run_, id_, from_, seq_, consumed_, fired_until_, invalid_, key_) WITH ORDINALITY
+                    AS a (run, id, "from", seq, consumed, fired_until, invalid, key, k)
+                LEFT JOIN "outlast".runs r ON r.id = a.run
+                LEFT JOIN LATERAL (SELECT t.id, t.next_seq FROM "outlast".turns t WHERE t.run = a.run
+                    ORDER BY t.seq DESC LIMIT 1) last ON true
+                WHERE NOT a.invalid AND CASE WHEN a."from" IS NULL THEN
+                    r.id IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs o WHERE o.key = a.key)
+                    -- Nor has another of these turns the key.
+                    AND (a.key IS NULL OR 1 = (SELECT count(*) FROM unnest(key_ || child_key_) AS o (key) WHERE o.key = a.key))
+                ELSE r.owner = session_ AND greatest(last.next_seq, r.next_seq) = a.seq
+                    AND CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END = a."from"
+                    AND a.consumed BETWEEN r.consumed AND r.sent
+                    AND (a.fired_until IS NULL OR a.run <> ALL (message_run_) AND NOT EXISTS (SELECT 1 FROM "outlast".inbox i
+                        WHERE i.run = a.run AND i.position > a.consumed AND i.at <= a.fired_until)) END
+            ), parts AS (
+                SELECT p.k, (sum(p.tags) OVER w - p.tags)::integer AS tag_from, p.tags,
+                    (sum(p.children) OVER w - p.children)::integer AS child_from, p.children,
+                    (sum(p.child_tags) OVER w - p.child_tags)::integer AS child_tag_from, p.child_tags
+                FROM unnest(tags_, children_, child_tags_) WITH ORDINALITY AS p (tags, children, child_tags, k)
+                WINDOW w AS (ORDER BY p.k)
+            )
+            SELECT * FROM (
+                SELECT f.key, f.k::integer AS turn, 0 AS child, 0 AS of, p.tag_from + 1 AS tag_from, p.tag_from + p.tags AS tag_until
+                FROM fit f JOIN parts p ON p.k = f.k WHERE f.key IS NOT NULL
+                UNION ALL
+                SELECT child_key_[p.child_from + n.of], f.k::integer, p.child_from + n.of, n.of, p.child_tag_from + 1,
+                    p.child_tag_from + p.child_tags
+                FROM fit f JOIN parts p ON p.k = f.k CROSS JOIN LATERAL generate_series(1, p.children) AS n (of)
+                WHERE child_key_[p.child_from + n.of] IS NOT NULL AND told_refused_[p.child_from + n.of] IS NULL
+            ) keyed ORDER BY keyed.key COLLATE "C", keyed.turn, keyed.child
+        LOOP
+            child_from_ := keyed_.child;
+            IF child_from_ > 0 THEN
+                put_ := "outlast".put_start(now_, format_, child_run_[child_from_], child_turn_[child_from_],
+                    child_workflow_[child_from_], child_version_[child_from_], child_queue_[child_from_],
+                    child_priority_[child_from_], child_key_[child_from_], child_digest_[child_from_],
+                    child_window_[child_from_], child_events_[child_from_], child_parent_[child_from_],
+                    child_op_[child_from_], child_awaits_[child_from_], child_root_[child_from_],
+                    child_not_before_[child_from_], child_deadline_[child_from_],
+                    ARRAY(SELECT t.name FROM unnest(child_tag_of_[keyed_.tag_from:keyed_.tag_until],
+                        child_tag_name_[keyed_.tag_from:keyed_.tag_until]) AS t (of, name) WHERE t.of = keyed_.of),
+                    ARRAY(SELECT t.value FROM unnest(child_tag_of_[keyed_.tag_from:keyed_.tag_until],
+                        child_tag_value_[keyed_.tag_from:keyed_.tag_until]) AS t (of, value) WHERE t.of = keyed_.of));
+                put_code_[child_from_] := put_.code; put_run_[child_from_] := put_.run;
+                put_workflow_[child_from_] := put_.workflow;
+                IF put_.code = 'new' THEN
+                    statuses_ := array_append(statuses_, 'pending');
+                    new_born_ := array_append(new_born_, child_born_[child_from_]);
+                END IF;
+            ELSE
+                put_ := "outlast".put_held(session_, now_, format_, run_[keyed_.turn], turn_at_[keyed_.turn],
+                    workflow_[keyed_.turn], version_[keyed_.turn], queue_[keyed_.turn], priority_[keyed_.turn],
+                    key_[keyed_.turn], digest_[keyed_.turn], window_[keyed_.turn], parent_[keyed_.turn],
+                    parent_op_[keyed_.turn], parent_awaits_[keyed_.turn], root_[keyed_.turn], deadline_[keyed_.turn],
+                    tag_name_[keyed_.tag_from:keyed_.tag_until], tag_value_[keyed_.tag_from:keyed_.tag_until]);
+                IF put_.code <> 'new' THEN
+                    -- It was not there a moment ago. The next try sees it.
+                    RAISE EXCEPTION 'another start with the key was faster' USING ERRCODE = '40001';
+                END IF;
+                is_put_[keyed_.turn] := true;
+                statuses_ := array_append(statuses_, 'running');
+                new_born_ := array_append(new_born_, born_[keyed_.turn]);
+            END IF;
+        END LOOP;
+        IF cardinality(statuses_) > 0 THEN
+            PERFORM "outlast".widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(new_born_) AS b (born);
+            PERFORM "outlast".count(statuses_, array_fill(1::bigint, ARRAY[cardinality(statuses_)]));
+        END IF;
+    END IF;
     FOR k IN 1..cardinality(run_) LOOP
         tag_from_ := tag_until_ + 1; tag_until_ := tag_until_ + tags_[k];
         child_from_ := child_until_ + 1; child_until_ := child_until_ + children_[k];
@@ -585,20 +693,93 @@ BEGIN
             message_op_[message_from_:message_until_], message_outcome_[message_from_:message_until_],
             message_codec_[message_from_:message_until_], message_body_[message_from_:message_until_],
             message_raw_[message_from_:message_until_], message_headers_[message_from_:message_until_],
-            message_limit_[message_from_:message_until_], message_codeless_[message_from_:message_until_]) c;
+            message_limit_[message_from_:message_until_], message_codeless_[message_from_:message_until_],
+            is_put_[k], put_code_[child_from_:child_until_], put_run_[child_from_:child_until_],
+            put_workflow_[child_from_:child_until_]) c;
     END LOOP;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.commit_one(session_ text, at_ bigint, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint, build_ text, events_ text, consumed_ bigint, then_ text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := 0;
+    run_row_ record;
+    last_ record;
+BEGIN
+    PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF then_ = 'hold' THEN
+        SELECT r.owner, r.consumed, r.turn, r.next_seq INTO run_row_ FROM "outlast".runs r WHERE r.id = run_;
+    ELSE
+        SELECT r.owner, r.consumed, r.turn, r.next_seq INTO run_row_ FROM "outlast".runs r WHERE r.id = run_
+        FOR NO KEY UPDATE;
+    END IF;
+    IF NOT FOUND OR run_row_.owner IS DISTINCT FROM session_ OR run_row_.consumed <> consumed_ THEN
+        RETURN NULL;
+    END IF;
+    SELECT t.id, t.next_seq INTO last_ FROM "outlast".turns t WHERE t.run = run_ ORDER BY t.seq DESC LIMIT 1;
+    IF FOUND AND last_.next_seq > run_row_.next_seq THEN
+        IF last_.id <> from_ OR last_.next_seq <> seq_ THEN
+            RETURN NULL;
+        END IF;
+    ELSIF run_row_.turn <> from_ OR run_row_.next_seq <> seq_ THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+    VALUES (run_, seq_, next_seq_, id_, turn_at_, build_, events_)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF then_ <> 'hold' THEN
+        now_ := coalesce(at_, "outlast".clock());
+        UPDATE "outlast".runs r SET status = then_, owner = NULL, preferred = NULL, turn = id_, next_seq = next_seq_,
+            turn_at = turn_at_, updated_at = now_, ended_at = now_, wake_at = NULL, waits = '[]', ready_at = NULL,
+            crashes = 0, deadline = NULL, codeless = 0, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
+        WHERE r.id = run_;
+        PERFORM "outlast".count_move('running', then_);
+    END IF;
+    RETURN now_;
 END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.count(statuses_ text[], changes_ bigint[])
  RETURNS void
- LANGUAGE sql
+ LANGUAGE plpgsql
 AS $function$
+BEGIN
     INSERT INTO "outlast".counts AS counts (status, slot, n)
     SELECT moved.status, (pg_backend_pid() % 64)::smallint, sum(moved.change)
     FROM unnest(statuses_, changes_) AS moved (status, change)
     GROUP BY moved.status HAVING sum(moved.change) <> 0 ORDER BY moved.status
-    ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n
+    ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.count_move(from_ text, to_ text)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    slot_ CONSTANT smallint := (pg_backend_pid() % 64)::smallint;
+BEGIN
+    IF from_ IS NOT NULL AND from_ < to_ COLLATE "C" THEN
+        INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (from_, slot_, -1)
+        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n - 1;
+    END IF;
+    INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (to_, slot_, 1)
+    ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + 1;
+    IF from_ > to_ COLLATE "C" THEN
+        INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (from_, slot_, -1)
+        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n - 1;
+    END IF;
+END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.digest(payload_ text)
@@ -628,6 +809,7 @@ AS $function$
 DECLARE
     moved_ record;
 BEGIN
+    PERFORM 1 FROM "outlast".runs r WHERE r.owner = session_ ORDER BY r.owner, r.id FOR NO KEY UPDATE;
     WITH held AS (
         SELECT r.id, r.consumed, r.codeless,
             CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END AS turn,
@@ -754,6 +936,79 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.lines(queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspects_ boolean)
+ RETURNS TABLE(queue text, workflow text, version bigint, format integer, barred text, priority smallint, head bigint)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    -- Copies, because the elements of those are quick to reach.
+    names_ text[] := workflows_;
+    numbers_ bigint[] := versions_;
+    count_ CONSTANT integer := cardinality(workflows_);
+    last_ record;
+    nth_ integer;
+    until_ integer;
+    middle_ integer;
+BEGIN
+    IF count_ = 0 THEN
+        RETURN;
+    END IF;
+    FOREACH queue IN ARRAY queues_ LOOP
+        nth_ := 1;
+        workflow := ''; version := -1; format := -1; barred := ''; priority := -1;
+        LOOP
+            IF suspects_ THEN
+                SELECT r.workflow, r.version, r.format, coalesce(r.barred_build, '') AS barred, r.priority, r.ready_at
+                INTO last_
+                FROM "outlast".runs r
+                WHERE r.queue = lines.queue AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
+                    AND (r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority)
+                        > (lines.workflow, lines.version, lines.format, lines.barred, lines.priority)
+                ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority,
+                    r.ready_at, r.id LIMIT 1;
+            ELSE
+                SELECT r.workflow, r.version, r.format, coalesce(r.barred_build, '') AS barred, r.priority, r.ready_at
+                INTO last_
+                FROM "outlast".runs r
+                WHERE r.queue = lines.queue AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
+                    AND (r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority)
+                        > (lines.workflow, lines.version, lines.format, lines.barred, lines.priority)
+                ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority,
+                    r.ready_at, r.id LIMIT 1;
+            END IF;
+            EXIT WHEN NOT FOUND;
+            -- The first code that is not before the line.
+            until_ := count_ + 1;
+            WHILE nth_ < until_ LOOP
+                middle_ := (nth_ + until_) / 2;
+                IF names_[middle_] COLLATE "C" < last_.workflow
+                    OR names_[middle_] = last_.workflow AND numbers_[middle_] < last_.version THEN
+                    nth_ := middle_ + 1;
+                ELSE
+                    until_ := middle_;
+                END IF;
+            END LOOP;
+            EXIT WHEN nth_ > count_;
+            IF names_[nth_] <> last_.workflow OR numbers_[nth_] <> last_.version THEN
+                workflow := names_[nth_]; version := numbers_[nth_]; format := -1; barred := ''; priority := -1;
+                CONTINUE;
+            END IF;
+            workflow := last_.workflow; version := last_.version; format := last_.format; barred := last_.barred;
+            IF format > format_ THEN
+                -- Behind all of this code.
+                format := 2147483647; priority := 32767;
+            ELSIF barred = build_ THEN
+                priority := 32767;
+            ELSE
+                priority := last_.priority; head := last_.ready_at;
+                RETURN NEXT;
+            END IF;
+        END LOOP;
+    END LOOP;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.lock_key(id_ text)
  RETURNS bigint
  LANGUAGE sql
@@ -772,43 +1027,48 @@ AS $function$
     FROM (SELECT replace(gen_random_uuid()::text, '-', '') AS hex) AS chance
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.next_due(session_ text, now_ bigint, has_room_ boolean, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspect_ boolean, preference_ bigint)
+CREATE OR REPLACE FUNCTION outlast.next_due(session_ text, now_ bigint, has_room_ boolean, suspect_ boolean, preference_ bigint, queues_ text[], workflows_ text[], versions_ bigint[], formats_ integer[], barred_ text[], priorities_ smallint[], suspects_ boolean[])
  RETURNS bigint
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
-    -- So many of those that come next are looked at: the first may have to wait for its preferred session.
-    looks_ CONSTANT integer := 20;
+    -- So many of those that come next are looked at in each line: the first may have to wait for its preferred
+    -- session. Fewer where there are many lines.
+    looks_ CONSTANT integer := greatest(2, least(20, 100 / greatest(1, cardinality(queues_))));
     due_ bigint;
 BEGIN
     WITH later AS (
-        SELECT f.*, row_number() OVER (PARTITION BY q.queue, c.workflow, c.version) AS nth
-        FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        SELECT f.*, row_number() OVER (PARTITION BY l.nth) AS nth
+        FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_) WITH ORDINALITY
+            AS l (queue, workflow, version, format, barred, priority, is_suspect, nth)
         CROSS JOIN LATERAL (
             SELECT r.ready_at, r.preferred FROM "outlast".runs r
-            WHERE r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
-                AND r.ready_at - r.priority::bigint * 10000000 > now_
-                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
-            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
+            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
+                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
+                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at > now_
+            ORDER BY r.ready_at, r.id LIMIT looks_) f
+        WHERE NOT l.is_suspect
         UNION ALL
-        SELECT f.* FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        SELECT f.* FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_)
+            AS l (queue, workflow, version, format, barred, priority, is_suspect)
         CROSS JOIN LATERAL (
             SELECT r.ready_at, r.preferred, 0 FROM "outlast".runs r
-            WHERE suspect_ AND r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
-                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_ AND r.ready_at > now_
-            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
+            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
+                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
+                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at > now_
+            ORDER BY r.ready_at, r.id LIMIT looks_) f
+        WHERE l.is_suspect
         UNION ALL
-        SELECT f.* FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        SELECT f.* FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_)
+            AS l (queue, workflow, version, format, barred, priority, is_suspect)
         CROSS JOIN LATERAL (
             SELECT r.ready_at, r.preferred, 0 FROM "outlast".runs r
-            WHERE has_room_ AND r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
-                AND r.ready_at - r.priority::bigint * 10000000 <= now_
-                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
-            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
+            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
+                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
+                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at <= now_
+            ORDER BY r.ready_at, r.id LIMIT looks_) f
+        WHERE has_room_ AND NOT l.is_suspect
         UNION ALL
         SELECT f.* FROM (
             SELECT r.ready_at, r.preferred, 0 FROM "outlast".runs r
@@ -854,6 +1114,27 @@ BEGIN
     END IF;
     has_leftovers := EXISTS (SELECT 1 FROM "outlast".leftovers);
     RETURN NEXT;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.put_held(session_ text, now_ bigint, format_ integer, run_ text, turn_at_ bigint, workflow_ text, version_ bigint, queue_ text, priority_ smallint, key_ text, digest_ text, window_ bigint, parent_ text, parent_op_ bigint, parent_awaits_ boolean, root_ text, deadline_ bigint, names_ text[], values_ text[], OUT code text, OUT run text, OUT workflow text)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    row_ "outlast".runs;
+    put_ record;
+BEGIN
+    row_.id := run_; row_.workflow := workflow_; row_.version := version_; row_.format := format_;
+    row_.queue := queue_; row_.priority := priority_; row_.key := key_; row_.key_digest := digest_;
+    row_.status := 'running'; row_.owner := session_; row_.turn := ''; row_.next_seq := 0;
+    row_.turn_at := turn_at_; row_.created_at := now_; row_.updated_at := now_; row_.waits := '[]';
+    row_.codeless := 0; row_.sent := 0; row_.consumed := 0; row_.crashes := 0; row_.parent := parent_;
+    row_.parent_op := parent_op_; row_.parent_awaits := parent_awaits_; row_.root := root_;
+    row_.deadline := deadline_;
+    put_ := "outlast".put_run(row_, window_, names_, values_);
+    code := put_.code; run := put_.run; workflow := put_.workflow;
 END
 $function$
 
@@ -903,7 +1184,7 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.put_run(new_ outlast.runs, window_ bigint, born_ bigint, names_ text[], values_ text[], OUT code text, OUT run text, OUT workflow text)
+CREATE OR REPLACE FUNCTION outlast.put_run(new_ outlast.runs, window_ bigint, names_ text[], values_ text[], OUT code text, OUT run text, OUT workflow text)
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
@@ -917,8 +1198,6 @@ BEGIN
             IF cardinality(names_) > 0 THEN
                 PERFORM "outlast".put_tags(new_.id, names_, values_);
             END IF;
-            PERFORM "outlast".widen(born_ - new_.created_at / 1000, born_ - new_.created_at / 1000);
-            PERFORM "outlast".count(ARRAY[new_.status], ARRAY[1::bigint]);
             code := 'new'; run := new_.id;
             RETURN;
         END IF;
@@ -942,34 +1221,63 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.put_tags(run_ text, names_ text[], values_ text[])
- RETURNS void
- LANGUAGE sql
+CREATE OR REPLACE FUNCTION outlast.put_start(now_ bigint, format_ integer, run_ text, turn_ text, workflow_ text, version_ bigint, queue_ text, priority_ smallint, key_ text, digest_ text, window_ bigint, events_ text, parent_ text, parent_op_ bigint, parent_awaits_ boolean, root_ text, not_before_ bigint, deadline_ bigint, names_ text[], values_ text[], OUT code text, OUT run text, OUT workflow text)
+ RETURNS record
+ LANGUAGE plpgsql
 AS $function$
-    INSERT INTO "outlast".tags (run, name, value)
-    SELECT run_, tag.name, tag.value FROM unnest(names_, values_) AS tag (name, value)
-    ON CONFLICT (run, name) DO UPDATE SET value = excluded.value
+#variable_conflict use_column
+DECLARE
+    row_ "outlast".runs;
+    put_ record;
+BEGIN
+    row_.id := run_; row_.workflow := workflow_; row_.version := version_; row_.format := format_;
+    row_.queue := queue_; row_.priority := priority_; row_.key := key_; row_.key_digest := digest_;
+    row_.status := 'pending'; row_.turn := turn_; row_.next_seq := 1; row_.turn_at := now_;
+    row_.created_at := now_; row_.updated_at := now_;
+    row_.wake_at := CASE WHEN not_before_ > now_ THEN not_before_ END; row_.waits := '[]';
+    row_.ready_at := coalesce(row_.wake_at, now_); row_.codeless := 0; row_.sent := 0; row_.consumed := 0;
+    row_.crashes := 0; row_.parent := parent_; row_.parent_op := parent_op_; row_.parent_awaits := parent_awaits_;
+    row_.root := root_; row_.deadline := deadline_;
+    put_ := "outlast".put_run(row_, window_, names_, values_);
+    code := put_.code; run := put_.run; workflow := put_.workflow;
+    IF code = 'new' THEN
+        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+        VALUES (run_, 0, 1, turn_, now_, '', events_);
+    END IF;
+END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.ready(session_ text, now_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspect_ boolean, preference_ bigint)
+CREATE OR REPLACE FUNCTION outlast.put_tags(run_ text, names_ text[], values_ text[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    INSERT INTO "outlast".tags (run, name, value)
+    SELECT run_, tag.name, tag.value FROM unnest(names_, values_) AS tag (name, value)
+    ON CONFLICT (run, name) DO UPDATE SET value = excluded.value;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.ready(session_ text, now_ bigint, limit_ integer, suspect_ boolean, preference_ bigint, queues_ text[], workflows_ text[], versions_ bigint[], formats_ integer[], barred_ text[], priorities_ smallint[], suspects_ boolean[], heads_ bigint[])
  RETURNS TABLE(id text, rank bigint, is_suspect boolean)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY WITH found AS MATERIALIZED (
-        SELECT f.id, f.rank, false AS is_suspect
-        FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        SELECT f.id, f.ready_at - l.priority::bigint * 10000000 AS rank, false AS is_suspect
+        FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_, heads_)
+            AS l (queue, workflow, version, format, barred, priority, is_suspect, head)
         CROSS JOIN LATERAL (
-            SELECT r.id, r.ready_at - r.priority::bigint * 10000000 AS rank FROM "outlast".runs r
-            WHERE r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
-                AND r.ready_at - r.priority::bigint * 10000000 <= now_ AND r.ready_at <= now_
-                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
+            SELECT r.id, r.ready_at FROM "outlast".runs r
+            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
+                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
+                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at <= now_
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
                     OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id
+            ORDER BY r.ready_at, r.id
             LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f
+        WHERE NOT l.is_suspect AND l.head <= now_
         UNION ALL
         SELECT f.id, f.rank, f.is_suspect FROM (
             SELECT r.id, r.ready_at AS rank, r.crashes >= 2 AS is_suspect
@@ -981,18 +1289,19 @@ BEGIN
             ORDER BY r.ready_at, r.id
             LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f
         UNION ALL
-        SELECT f.id, f.rank, true
-        FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        SELECT f.id, f.ready_at - l.priority::bigint * 10000000, true
+        FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_, heads_)
+            AS l (queue, workflow, version, format, barred, priority, is_suspect, head)
         CROSS JOIN LATERAL (
-            SELECT r.id, r.ready_at - r.priority::bigint * 10000000 AS rank FROM "outlast".runs r
-            WHERE suspect_ AND r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
-                AND r.ready_at - r.priority::bigint * 10000000 <= now_ AND r.ready_at <= now_
-                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
+            SELECT r.id, r.ready_at FROM "outlast".runs r
+            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
+                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
+                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at <= now_
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
                     OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id
+            ORDER BY r.ready_at, r.id
             LIMIT 1 FOR NO KEY UPDATE OF r SKIP LOCKED) f
+        WHERE l.is_suspect AND l.head <= now_
     ), counted AS (
         SELECT u.id, u.rank, u.is_suspect,
             row_number() OVER (PARTITION BY u.is_suspect ORDER BY u.rank, u.id) AS nth
@@ -1072,68 +1381,60 @@ AS $function$
 #variable_conflict use_column
 DECLARE
     now_ bigint := coalesce(at_, "outlast".clock());
-    row_ "outlast".runs;
     put_ record;
     i integer;
-    added_ bigint;
+    added_ bigint := 0;
     asked_ bigint;
 BEGIN
-    WITH asked AS (
-        SELECT * FROM unnest(run_, turn_, born_, workflow_, version_, queue_, priority_, key_, events_, parent_,
-            parent_op_, parent_awaits_, root_, not_before_, deadline_) WITH ORDINALITY
-            AS a (run, turn, born, workflow, version, queue, priority, key, events, parent, parent_op,
-                  parent_awaits, root, not_before, deadline, nth)
-        WHERE a.key IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = a.run)
-    ), added AS (
-        INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
-            created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
-        SELECT a.run, a.workflow, a.version, format_, a.queue, a.priority, 'pending', a.turn, 1, now_,
-            now_, now_, CASE WHEN a.not_before > now_ THEN a.not_before END,
-            CASE WHEN a.not_before > now_ THEN a.not_before ELSE now_ END,
-            a.parent, a.parent_op, a.parent_awaits, a.root, a.deadline
-        FROM asked a ORDER BY a.nth
-        ON CONFLICT DO NOTHING
-        RETURNING 1
-    ), begun AS (
-        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
-        SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a
-        ON CONFLICT DO NOTHING
-    ), tagged AS (
-        INSERT INTO "outlast".tags (run, name, value)
-        SELECT run_[t.of], t.name, t.value FROM unnest(tag_of_, tag_name_, tag_value_) AS t (of, name, value)
-        WHERE key_[t.of] IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = run_[t.of])
-        ON CONFLICT DO NOTHING
-    )
-    SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM asked) INTO added_, asked_;
-    IF added_ <> asked_ THEN
-        RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
-    END IF;
-    IF added_ > 0 THEN
-        PERFORM "outlast".widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
+    IF cardinality(run_) > 1 THEN
+        WITH asked AS (
+            SELECT * FROM unnest(run_, turn_, born_, workflow_, version_, queue_, priority_, key_, events_, parent_,
+                parent_op_, parent_awaits_, root_, not_before_, deadline_) WITH ORDINALITY
+                AS a (run, turn, born, workflow, version, queue, priority, key, events, parent, parent_op,
+                      parent_awaits, root, not_before, deadline, nth)
+            WHERE a.key IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = a.run)
+        ), added AS (
+            INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
+                created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
+            SELECT a.run, a.workflow, a.version, format_, a.queue, a.priority, 'pending', a.turn, 1, now_,
+                now_, now_, CASE WHEN a.not_before > now_ THEN a.not_before END,
+                CASE WHEN a.not_before > now_ THEN a.not_before ELSE now_ END,
+                a.parent, a.parent_op, a.parent_awaits, a.root, a.deadline
+            FROM asked a ORDER BY a.nth
+            ON CONFLICT DO NOTHING
+            RETURNING 1
+        ), begun AS (
+            INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+            SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a
+            ON CONFLICT DO NOTHING
+        ), tagged AS (
+            INSERT INTO "outlast".tags (run, name, value)
+            SELECT run_[t.of], t.name, t.value FROM unnest(tag_of_, tag_name_, tag_value_) AS t (of, name, value)
+            WHERE key_[t.of] IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = run_[t.of])
+            ON CONFLICT DO NOTHING
+        )
+        SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM asked) INTO added_, asked_;
+        IF added_ <> asked_ THEN
+            RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
+        END IF;
     END IF;
     -- In order of the keys, so that nobody waits in a circle.
-    FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth) WHERE k.key IS NOT NULL ORDER BY k.key, k.nth LOOP
-        row_ := NULL;
-        row_.id := run_[i]; row_.workflow := workflow_[i]; row_.version := version_[i]; row_.format := format_;
-        row_.queue := queue_[i]; row_.priority := priority_[i];
-        row_.key := key_[i]; row_.key_digest := digest_[i]; row_.status := 'pending'; row_.turn := turn_[i];
-        row_.next_seq := 1; row_.turn_at := now_; row_.created_at := now_; row_.updated_at := now_;
-        row_.wake_at := CASE WHEN not_before_[i] > now_ THEN not_before_[i] END; row_.waits := '[]';
-        row_.ready_at := coalesce(row_.wake_at, now_); row_.codeless := 0; row_.sent := 0; row_.consumed := 0;
-        row_.crashes := 0; row_.parent := parent_[i]; row_.parent_op := parent_op_[i];
-        row_.parent_awaits := parent_awaits_[i]; row_.root := root_[i]; row_.deadline := deadline_[i];
-        put_ := "outlast".put_run(row_, window_[i], born_[i],
+    FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth) WHERE k.key IS NOT NULL ORDER BY k.key COLLATE "C", k.nth LOOP
+        put_ := "outlast".put_start(now_, format_, run_[i], turn_[i], workflow_[i], version_[i], queue_[i], priority_[i],
+            key_[i], digest_[i], window_[i], events_[i], parent_[i], parent_op_[i], parent_awaits_[i], root_[i],
+            not_before_[i], deadline_[i],
             ARRAY(SELECT t.name FROM unnest(tag_of_, tag_name_) AS t (of, name) WHERE t.of = i),
             ARRAY(SELECT t.value FROM unnest(tag_of_, tag_value_) AS t (of, value) WHERE t.of = i));
         IF put_.code = 'new' THEN
-            INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
-            VALUES (run_[i], 0, 1, turn_[i], now_, '', events_[i]);
+            added_ := added_ + 1;
         ELSIF put_.code <> 'same' THEN
             nth := i; code := put_.code; run := put_.run; workflow := put_.workflow;
             RETURN NEXT;
         END IF;
     END LOOP;
+    -- Behind the keys, which this may have waited for.
     IF added_ > 0 THEN
+        PERFORM "outlast".widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
         PERFORM "outlast".count(ARRAY['pending'], ARRAY[added_]);
     END IF;
     nth := 0; code := 'now'; run := NULL; workflow := NULL; moment := now_;
@@ -1249,7 +1550,9 @@ AS $function$
 DECLARE
     now_ bigint := coalesce(at_, "outlast".clock());
     boot_ bigint := "outlast".boot();
-    other_ record;
+    other_ "outlast".sessions;
+    gone_ "outlast".sessions[] := '{}';
+    held_ text[];
     is_free_ boolean;
     is_late_ boolean;
 BEGIN
@@ -1283,7 +1586,14 @@ BEGIN
         -- Unless it has beaten, or found its lock again, in the meantime.
         DELETE FROM "outlast".sessions s WHERE s.id = other_.id AND s.expires_at = other_.expires_at;
         CONTINUE WHEN NOT FOUND;
-        ended := ended + 1;
+        gone_ := array_append(gone_, other_);
+    END LOOP;
+    ended := cardinality(gone_);
+    IF ended > 1 THEN
+        SELECT array_agg(r.id::text) INTO held_ FROM unnest(gone_) AS g JOIN "outlast".runs r ON r.owner = g.id;
+        PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (held_) ORDER BY r.id FOR NO KEY UPDATE;
+    END IF;
+    FOREACH other_ IN ARRAY gone_ LOOP
         runs := runs + "outlast".free(other_.id, now_, true, other_.build, poison_,
             replace(message_, mark_build_, other_.build), mark_crashes_);
     END LOOP;

@@ -50,9 +50,14 @@ async fn ask(
     let (session, at) = (session.to_string(), time.at());
     let limit = request.limit.min(CLAIM_RUNS_MAX) as i32;
     let queues: Vec<_> = request.queues.iter().map(|queue| stored_text(queue).into_owned()).collect();
-    let workflows: Vec<_> =
-        request.code.iter().map(|code| stored_text(&code.workflow).into_owned()).collect();
-    let versions: Vec<i64> = request.code.iter().map(|code| i64::from(code.version)).collect();
+    let mut codes: Vec<(String, i64)> = request
+        .code
+        .iter()
+        .map(|code| (stored_text(&code.workflow).into_owned(), i64::from(code.version)))
+        .collect();
+    // As the index has them: the database leaps from one to the next.
+    codes.sort_unstable();
+    let (workflows, versions): (Vec<String>, Vec<i64>) = codes.into_iter().unzip();
     let build = stored_text(&request.build);
     let build: &str = &build;
     let format = i32::try_from(request.format).unwrap_or(i32::MAX);

@@ -1,8 +1,9 @@
 -- Inserts the row of a run, unless its id or key is taken. The answer is `new`, `same` when the run was there
 -- by its id, `other` when another was there by its key, `taken` when that one is of another workflow or
--- input. A key that was taken longer ago than the window is taken away from its run.
+-- input. A key that was taken longer ago than the window is taken away from its run. Whoever calls this counts what
+-- is new and notes its skew, when no other keys follow: others wait for those rows too.
 CREATE FUNCTION {schema}.put_run(
-    new_ {schema}.runs, window_ bigint, born_ bigint, names_ text[], values_ text[],
+    new_ {schema}.runs, window_ bigint, names_ text[], values_ text[],
     OUT code text, OUT run text, OUT workflow text
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -15,8 +16,6 @@ BEGIN
             IF cardinality(names_) > 0 THEN
                 PERFORM {schema}.put_tags(new_.id, names_, values_);
             END IF;
-            PERFORM {schema}.widen(born_ - new_.created_at / 1000, born_ - new_.created_at / 1000);
-            PERFORM {schema}.count(ARRAY[new_.status], ARRAY[1::bigint]);
             code := 'new'; run := new_.id;
             RETURN;
         END IF;

@@ -4,7 +4,8 @@
 -- A start with a key makes a row that the session holds and that has no turn yet; the turn then is the first
 -- of a held run. For each child there is what its parent is told in each case: `told_new_`, `told_other_`,
 -- `told_taken_` (of the same workflow), `told_foreign_` (of another); a refusal that is known beforehand is in
--- `told_refused_`. In these texts stand marks for what only the world knows.
+-- `told_refused_`. In these texts stand marks for what only the world knows. What is there already by a key
+-- (`is_put_`, `put_code_`) was made by `commit_each`.
 CREATE FUNCTION {schema}.commit_beyond(
     session_ text, at_ bigint, exclusive_ boolean, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint,
     turn_at_ bigint, build_ text, events_ text, consumed_ bigint, fired_until_ bigint, then_ text,
@@ -21,12 +22,12 @@ CREATE FUNCTION {schema}.commit_beyond(
     told_taken_ text[], told_foreign_ text[], mark_run_ text, mark_workflow_ text,
     message_run_ text[], message_id_ text[], message_kind_ text[], message_name_ text[], message_op_ bigint[],
     message_outcome_ text[], message_codec_ text[], message_body_ text[], message_raw_ bytea[],
-    message_headers_ text[], message_limit_ bigint[], message_codeless_ text[]
+    message_headers_ text[], message_limit_ bigint[], message_codeless_ text[],
+    is_put_ boolean, put_code_ text[], put_run_ text[], put_workflow_ text[]
 ) RETURNS TABLE (nth integer, code text, detail text, moment bigint, rings boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     now_ bigint;
-    row_ {schema}.runs;
     put_ record;
     judged_ record;
     asked_from_ text := from_;
@@ -52,14 +53,16 @@ BEGIN
             RETURN NEXT;
             RETURN;
         END IF;
-        row_.id := run_; row_.workflow := workflow_; row_.version := version_; row_.format := format_;
-        row_.queue := queue_; row_.priority := priority_; row_.key := key_; row_.key_digest := digest_;
-        row_.status := 'running'; row_.owner := session_; row_.turn := ''; row_.next_seq := 0;
-        row_.turn_at := turn_at_; row_.created_at := now_; row_.updated_at := now_; row_.waits := '[]';
-        row_.codeless := 0; row_.sent := 0; row_.consumed := 0; row_.crashes := 0; row_.parent := parent_;
-        row_.parent_op := parent_op_; row_.parent_awaits := parent_awaits_; row_.root := root_;
-        row_.deadline := deadline_;
-        put_ := {schema}.put_run(row_, window_, born_, tag_name_, tag_value_);
+        IF is_put_ THEN
+            SELECT 'new' AS code, run_ AS run, NULL::text AS workflow INTO put_;
+        ELSE
+            put_ := {schema}.put_held(session_, now_, format_, run_, turn_at_, workflow_, version_, queue_, priority_, key_,
+                digest_, window_, parent_, parent_op_, parent_awaits_, root_, deadline_, tag_name_, tag_value_);
+            IF put_.code = 'new' THEN
+                PERFORM {schema}.widen(born_ - now_ / 1000, born_ - now_ / 1000);
+                PERFORM {schema}.count(ARRAY['running'], ARRAY[1::bigint]);
+            END IF;
+        END IF;
         asked_from_ := '';
         IF put_.code = 'same' THEN
             SELECT CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END = id_ AND first.build = build_
@@ -91,27 +94,24 @@ BEGIN
             PERFORM {schema}.put_tags(run_, tag_name_, tag_value_);
         END IF;
     END IF;
+    IF NOT reaches_ AND EXISTS (SELECT 1 FROM unnest(put_code_) AS p (code) WHERE p.code IS NOT NULL) THEN
+        RAISE EXCEPTION 'turn % was overtaken', id_ USING ERRCODE = '40001';
+    END IF;
     IF reaches_ THEN
         FOR i IN 1..cardinality(child_run_) LOOP
             put_ := NULL;
-            IF told_refused_[i] IS NULL THEN
-                row_ := NULL;
-                row_.id := child_run_[i]; row_.workflow := child_workflow_[i]; row_.version := child_version_[i];
-                row_.format := format_; row_.queue := child_queue_[i]; row_.priority := child_priority_[i];
-                row_.key := child_key_[i]; row_.key_digest := child_digest_[i]; row_.status := 'pending';
-                row_.turn := child_turn_[i]; row_.next_seq := 1; row_.turn_at := now_; row_.created_at := now_;
-                row_.updated_at := now_;
-                row_.wake_at := CASE WHEN child_not_before_[i] > now_ THEN child_not_before_[i] END;
-                row_.waits := '[]'; row_.ready_at := coalesce(row_.wake_at, now_); row_.codeless := 0;
-                row_.sent := 0; row_.consumed := 0; row_.crashes := 0; row_.parent := child_parent_[i];
-                row_.parent_op := child_op_[i]; row_.parent_awaits := child_awaits_[i];
-                row_.root := child_root_[i]; row_.deadline := child_deadline_[i];
-                put_ := {schema}.put_run(row_, child_window_[i], child_born_[i],
+            IF put_code_[i] IS NOT NULL THEN
+                SELECT put_code_[i] AS code, put_run_[i] AS run, put_workflow_[i] AS workflow INTO put_;
+            ELSIF told_refused_[i] IS NULL THEN
+                put_ := {schema}.put_start(now_, format_, child_run_[i], child_turn_[i], child_workflow_[i],
+                    child_version_[i], child_queue_[i], child_priority_[i], child_key_[i], child_digest_[i],
+                    child_window_[i], child_events_[i], child_parent_[i], child_op_[i], child_awaits_[i],
+                    child_root_[i], child_not_before_[i], child_deadline_[i],
                     ARRAY(SELECT t.name FROM unnest(child_tag_of_, child_tag_name_) AS t (of, name) WHERE t.of = i),
                     ARRAY(SELECT t.value FROM unnest(child_tag_of_, child_tag_value_) AS t (of, value) WHERE t.of = i));
                 IF put_.code = 'new' THEN
-                    INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
-                    VALUES (child_run_[i], 0, 1, child_turn_[i], now_, '', child_events_[i]);
+                    PERFORM {schema}.widen(child_born_[i] - now_ / 1000, child_born_[i] - now_ / 1000);
+                    PERFORM {schema}.count(ARRAY['pending'], ARRAY[1::bigint]);
                 END IF;
             END IF;
             CONTINUE WHEN then_ IN ('completed', 'failed', 'cancelled');

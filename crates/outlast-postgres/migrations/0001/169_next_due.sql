@@ -1,43 +1,49 @@
--- When the next run that the session could have is due, apart from those that become overdue. Of what is
--- ready now only that counts which waits for its preferred session, and only when there was room for all
--- (`has_room_`). A moment that is too early is only a look for nothing.
+-- When the next run of the lines is due, apart from those that become overdue. Of what is ready now only that counts
+-- which waits for its preferred session, and only when there was room for all (`has_room_`). A moment that is too
+-- early is only a look for nothing.
 CREATE FUNCTION {schema}.next_due(
-    session_ text, now_ bigint, has_room_ boolean, queues_ text[], workflows_ text[], versions_ bigint[], build_ text,
-    format_ integer, suspect_ boolean, preference_ bigint
+    session_ text, now_ bigint, has_room_ boolean, suspect_ boolean, preference_ bigint, queues_ text[],
+    workflows_ text[], versions_ bigint[], formats_ integer[], barred_ text[], priorities_ smallint[],
+    suspects_ boolean[]
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    -- So many of those that come next are looked at: the first may have to wait for its preferred session.
-    looks_ CONSTANT integer := 20;
+    -- So many of those that come next are looked at in each line: the first may have to wait for its preferred
+    -- session. Fewer where there are many lines.
+    looks_ CONSTANT integer := greatest(2, least(20, 100 / greatest(1, cardinality(queues_))));
     due_ bigint;
 BEGIN
     WITH later AS (
-        SELECT f.*, row_number() OVER (PARTITION BY q.queue, c.workflow, c.version) AS nth
-        FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        SELECT f.*, row_number() OVER (PARTITION BY l.nth) AS nth
+        FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_) WITH ORDINALITY
+            AS l (queue, workflow, version, format, barred, priority, is_suspect, nth)
         CROSS JOIN LATERAL (
             SELECT r.ready_at, r.preferred FROM {schema}.runs r
-            WHERE r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
-                AND r.ready_at - r.priority::bigint * 10000000 > now_
-                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
-            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
+            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
+                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
+                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at > now_
+            ORDER BY r.ready_at, r.id LIMIT looks_) f
+        WHERE NOT l.is_suspect
         UNION ALL
-        SELECT f.* FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        SELECT f.* FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_)
+            AS l (queue, workflow, version, format, barred, priority, is_suspect)
         CROSS JOIN LATERAL (
             SELECT r.ready_at, r.preferred, 0 FROM {schema}.runs r
-            WHERE suspect_ AND r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
-                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_ AND r.ready_at > now_
-            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
+            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
+                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
+                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at > now_
+            ORDER BY r.ready_at, r.id LIMIT looks_) f
+        WHERE l.is_suspect
         UNION ALL
-        SELECT f.* FROM unnest(queues_) AS q (queue) CROSS JOIN unnest(workflows_, versions_) AS c (workflow, version)
+        SELECT f.* FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_)
+            AS l (queue, workflow, version, format, barred, priority, is_suspect)
         CROSS JOIN LATERAL (
             SELECT r.ready_at, r.preferred, 0 FROM {schema}.runs r
-            WHERE has_room_ AND r.queue = q.queue AND r.workflow = c.workflow AND r.version = c.version
-                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
-                AND r.ready_at - r.priority::bigint * 10000000 <= now_
-                AND r.format <= format_ AND r.barred_build IS DISTINCT FROM build_
-            ORDER BY r.ready_at - r.priority::bigint * 10000000, r.id LIMIT looks_) f
+            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
+                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
+                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at <= now_
+            ORDER BY r.ready_at, r.id LIMIT looks_) f
+        WHERE has_room_ AND NOT l.is_suspect
         UNION ALL
         SELECT f.* FROM (
             SELECT r.ready_at, r.preferred, 0 FROM {schema}.runs r

@@ -18,6 +18,7 @@ DECLARE
     has_suspect_ boolean := false;
     due_ bigint;
     late_ record;
+    lines_ record;
 BEGIN
     PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_;
     IF NOT FOUND THEN
@@ -25,10 +26,32 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
+    -- All lines with something ready, and those that are the next to have; of the rest only the moment counts.
+    SELECT coalesce(array_agg(l.queue) FILTER (WHERE l.counts), '{}') AS queues,
+        coalesce(array_agg(l.workflow) FILTER (WHERE l.counts), '{}') AS workflows,
+        coalesce(array_agg(l.version) FILTER (WHERE l.counts), '{}') AS versions,
+        coalesce(array_agg(l.format) FILTER (WHERE l.counts), '{}') AS formats,
+        coalesce(array_agg(l.barred) FILTER (WHERE l.counts), '{}') AS barred,
+        coalesce(array_agg(l.priority) FILTER (WHERE l.counts), '{}') AS priorities,
+        coalesce(array_agg(l.is_suspect) FILTER (WHERE l.counts), '{}') AS suspects,
+        coalesce(array_agg(l.head) FILTER (WHERE l.counts), '{}') AS heads,
+        min(l.head) FILTER (WHERE NOT l.counts) AS rest
+    INTO lines_
+    FROM (
+        SELECT o.*, o.head <= now_ OR row_number() OVER (ORDER BY o.head <= now_, o.head) <= 5 AS counts
+        FROM (
+            SELECT n.*, false AS is_suspect
+            FROM {schema}.lines(queues_, workflows_, versions_, build_, format_, false) n
+            UNION ALL
+            SELECT n.*, true FROM {schema}.lines(queues_, workflows_, versions_, build_, format_, true) n WHERE suspect_
+        ) o
+    ) l;
     IF limit_ > 0 THEN
         SELECT coalesce(array_agg(c.id ORDER BY c.rank, c.id), '{}'), coalesce(bool_or(c.is_suspect), false)
         INTO chosen_, has_suspect_
-        FROM {schema}.ready(session_, now_, limit_, queues_, workflows_, versions_, build_, format_, suspect_, preference_) c;
+        FROM {schema}.ready(session_, now_, limit_, suspect_, preference_, lines_.queues, lines_.workflows,
+            lines_.versions, lines_.formats, lines_.barred, lines_.priorities, lines_.suspects,
+            lines_.heads) c;
     END IF;
     ready_ := cardinality(chosen_);
     IF overdue_from_ <= now_ AND ready_ < limit_ THEN
@@ -53,8 +76,8 @@ BEGIN
         END IF;
         RETURN QUERY SELECT g.* FROM {schema}.give(session_, now_, chosen_, ready_) g;
     END IF;
-    due_ := {schema}.next_due(session_, now_, limit_ > ready_, queues_, workflows_, versions_, build_, format_, suspect_,
-        preference_);
+    due_ := least(lines_.rest, {schema}.next_due(session_, now_, limit_ > ready_, suspect_, preference_, lines_.queues,
+        lines_.workflows, lines_.versions, lines_.formats, lines_.barred, lines_.priorities, lines_.suspects));
     RETURN QUERY SELECT 'now', NULL::text, NULL::text, NULL::bigint, NULL::text, NULL::bigint, NULL::bigint,
         NULL::bigint, NULL::bigint, NULL::integer,
         (SELECT r.deadline FROM {schema}.runs r WHERE r.owner IS NULL

@@ -1,5 +1,8 @@
 -- Takes the runs of a session whose row was deleted. When it crashed, each crash is counted, that of a suspect
 -- only against the suspect, and after too many of them the run is stuck. Answers how many runs that were.
+--
+-- The rows are locked before they are looked at: a message that is on its way comes before this or after it, and
+-- neither does away with what the other wrote.
 CREATE FUNCTION {schema}.free(
     session_ text, now_ bigint, has_crashed_ boolean, build_ text, poison_ integer, message_ text, mark_ text
 ) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -7,6 +10,7 @@ CREATE FUNCTION {schema}.free(
 DECLARE
     moved_ record;
 BEGIN
+    PERFORM 1 FROM {schema}.runs r WHERE r.owner = session_ ORDER BY r.owner, r.id FOR NO KEY UPDATE;
     WITH held AS (
         SELECT r.id, r.consumed, r.codeless,
             CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END AS turn,

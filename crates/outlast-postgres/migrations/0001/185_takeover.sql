@@ -3,6 +3,9 @@
 --
 -- A free lock makes a session a suspect, and one that stays so for `patience_` is taken over. After a restart of
 -- the server all locks are free and nobody could beat: then a session has its full time again.
+--
+-- First all those sessions end, which waits for their commits, then the rows of all their runs are locked in order
+-- of their ids: nobody waits in a circle.
 CREATE FUNCTION {schema}.takeover(
     at_ bigint, id_ text, patience_ bigint, poison_ integer, message_ text, mark_build_ text, mark_crashes_ text
 ) RETURNS TABLE (runs bigint, ended bigint, moment bigint, suspects bigint) LANGUAGE plpgsql AS $$
@@ -10,7 +13,9 @@ CREATE FUNCTION {schema}.takeover(
 DECLARE
     now_ bigint := coalesce(at_, {schema}.clock());
     boot_ bigint := {schema}.boot();
-    other_ record;
+    other_ {schema}.sessions;
+    gone_ {schema}.sessions[] := '{}';
+    held_ text[];
     is_free_ boolean;
     is_late_ boolean;
 BEGIN
@@ -44,7 +49,14 @@ BEGIN
         -- Unless it has beaten, or found its lock again, in the meantime.
         DELETE FROM {schema}.sessions s WHERE s.id = other_.id AND s.expires_at = other_.expires_at;
         CONTINUE WHEN NOT FOUND;
-        ended := ended + 1;
+        gone_ := array_append(gone_, other_);
+    END LOOP;
+    ended := cardinality(gone_);
+    IF ended > 1 THEN
+        SELECT array_agg(r.id::text) INTO held_ FROM unnest(gone_) AS g JOIN {schema}.runs r ON r.owner = g.id;
+        PERFORM 1 FROM {schema}.runs r WHERE r.id = ANY (held_) ORDER BY r.id FOR NO KEY UPDATE;
+    END IF;
+    FOREACH other_ IN ARRAY gone_ LOOP
         runs := runs + {schema}.free(other_.id, now_, true, other_.build, poison_,
             replace(message_, mark_build_, other_.build), mark_crashes_);
     END LOOP;
