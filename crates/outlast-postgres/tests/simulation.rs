@@ -11,8 +11,8 @@ use outlast_core::World;
 use outlast_postgres::{PostgresOptions, PostgresWorld};
 use outlast_testkit::sim::{QUEUED_SEEDS, Tally, check_in_earnest, check_seed_on};
 
-/// Seeds of one test in virtual time, each of which is simulated twice.
-const SEEDS: u64 = 4;
+/// Seeds of one test in virtual time.
+const SEEDS: u64 = 6;
 
 /// Seeds of the test in real time.
 const REAL_SEEDS: u64 = 2;
