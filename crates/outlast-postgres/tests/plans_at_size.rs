@@ -345,9 +345,7 @@ async fn nothing_grows_with_the_number_of_runs() {
     let early = Arc::new(open(&place).await);
     SMALL.fill(&place).await;
     Round::new(early.clone(), 1, SMALL).all().await;
-    let watch = std::time::Instant::now();
     big.fill(&place).await;
-    eprintln!("filled in {:?}", watch.elapsed());
     let mut log = Log::of(&server);
     log.plans();
     for (number, name) in [(2, "old plans"), (3, "no statistics"), (4, "statistics")] {

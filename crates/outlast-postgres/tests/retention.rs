@@ -4,6 +4,7 @@
 //! `OUTLAST_RETENTION_RUNS=1000000` makes it as large as one likes; the figures are printed.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::disallowed_methods, reason = "a test that tells how long calls took")]
 
 mod common;
 
