@@ -169,92 +169,149 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.choose(session_ text, now_ bigint, limit_ integer, suspect_ boolean, preference_ bigint, lines_ outlast.line[], has_codeless_ boolean, OUT ids text[], OUT has_suspect boolean)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    line_ "outlast".line;
+    found_ record;
+    ranks_ bigint[] := '{}';
+    suspect_id_ text;
+    suspect_rank_ bigint;
+    is_sorted_ boolean := true;
+BEGIN
+    ids := '{}';
+    FOREACH line_ IN ARRAY lines_ LOOP
+        CONTINUE WHEN line_.head > now_;
+        found_ := "outlast".ready(session_, now_, limit_, preference_, line_);
+        CONTINUE WHEN found_.ids IS NULL;
+        IF NOT line_.is_suspect THEN
+            is_sorted_ := cardinality(ids) = 0;
+            ids := ids || found_.ids; ranks_ := ranks_ || found_.ranks;
+        ELSIF suspect_id_ IS NULL OR (found_.ranks[1], found_.ids[1] COLLATE "C") < (suspect_rank_, suspect_id_) THEN
+            suspect_id_ := found_.ids[1]; suspect_rank_ := found_.ranks[1];
+        END IF;
+    END LOOP;
+    IF has_codeless_ THEN
+        FOR found_ IN
+            SELECT r.id::text, r.ready_at, r.crashes >= 2 AS is_suspect FROM "outlast".runs r
+            WHERE r.codeless > 0 AND r.ready_at IS NOT NULL AND (suspect_ OR r.crashes < 2) AND r.ready_at <= now_
+                AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
+                    OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
+            ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED
+        LOOP
+            is_sorted_ := false;
+            IF NOT found_.is_suspect THEN
+                ids := array_append(ids, found_.id); ranks_ := array_append(ranks_, found_.ready_at);
+            ELSIF suspect_id_ IS NULL OR (found_.ready_at, found_.id COLLATE "C") < (suspect_rank_, suspect_id_) THEN
+                suspect_id_ := found_.id; suspect_rank_ := found_.ready_at;
+            END IF;
+        END LOOP;
+    END IF;
+    IF suspect_id_ IS NOT NULL THEN
+        is_sorted_ := false;
+        ids := array_append(ids, suspect_id_); ranks_ := array_append(ranks_, suspect_rank_);
+    END IF;
+    IF NOT is_sorted_ THEN
+        SELECT coalesce(array_agg(c.id ORDER BY c.rank, c.id COLLATE "C"), '{}') INTO ids FROM (
+            SELECT u.id, u.rank FROM unnest(ids, ranks_) AS u (id, rank) ORDER BY u.rank, u.id COLLATE "C" LIMIT limit_) c;
+    END IF;
+    has_suspect := coalesce(suspect_id_ = ANY (ids), false);
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.choose_overdue(until_ bigint, limit_ integer, suspect_ boolean, chosen_ text[])
+ RETURNS text[]
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    ids_ text[] := chosen_;
+    has_suspect_ boolean := NOT suspect_;
+    late_ record;
+BEGIN
+    FOR late_ IN
+        SELECT r.id, r.crashes >= 2 AS is_suspect FROM "outlast".runs r
+        WHERE r.deadline <= until_ AND r.owner IS NULL AND r.id <> ALL (chosen_) AND (r.crashes < 2 OR suspect_)
+        ORDER BY r.deadline, r.id LIMIT limit_ + 50 FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        CONTINUE WHEN late_.is_suspect AND has_suspect_;
+        has_suspect_ := has_suspect_ OR late_.is_suspect;
+        ids_ := array_append(ids_, late_.id);
+        EXIT WHEN cardinality(ids_) >= limit_;
+    END LOOP;
+    RETURN ids_;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.claim(session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspect_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
     now_ bigint := coalesce(at_, "outlast".clock());
-    chosen_ text[] := '{}';
-    ready_ integer;
-    has_suspect_ boolean := false;
+    lines_ "outlast".line[] := "outlast".lines(queues_, workflows_, versions_, build_, format_, false);
+    has_codeless_ boolean;
+    has_unread_ boolean;
+    chosen_ record;
+    ids_ text[] := '{}';
+    ready_ integer := 0;
+    deadline_ bigint;
     due_ bigint;
-    late_ record;
-    lines_ record;
 BEGIN
-    PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_;
+    IF suspect_ THEN
+        lines_ := lines_ || "outlast".lines(queues_, workflows_, versions_, build_, format_, true);
+    END IF;
+    PERFORM 1 FROM "outlast".runs r WHERE r.ready_at IS NOT NULL AND r.codeless > 0 ORDER BY r.ready_at LIMIT 1;
+    has_codeless_ := FOUND;
+    PERFORM 1 FROM "outlast".runs r WHERE r.owner = session_ AND r.sent > r.consumed LIMIT 1;
+    has_unread_ := FOUND;
+    SELECT r.deadline INTO deadline_ FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline IS NOT NULL
+    ORDER BY r.deadline LIMIT 1;
+    IF limit_ > 0 THEN
+        chosen_ := "outlast".choose(session_, now_, limit_, suspect_, preference_, lines_, has_codeless_);
+        ids_ := chosen_.ids;
+        ready_ := cardinality(ids_);
+        IF deadline_ <= now_ - grace_ AND overdue_from_ <= now_ AND ready_ < limit_ THEN
+            ids_ := "outlast".choose_overdue(now_ - grace_, limit_, suspect_ AND NOT chosen_.has_suspect, ids_);
+        END IF;
+    END IF;
+    IF cardinality(ids_) > 0 THEN
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
+    ELSE
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_;
+    END IF;
     IF NOT FOUND THEN
         code := 'gone';
         RETURN NEXT;
         RETURN;
     END IF;
-    -- All lines with something ready, and those that are the next to have; of the rest only the moment counts.
-    SELECT coalesce(array_agg(l.queue) FILTER (WHERE l.counts), '{}') AS queues,
-        coalesce(array_agg(l.workflow) FILTER (WHERE l.counts), '{}') AS workflows,
-        coalesce(array_agg(l.version) FILTER (WHERE l.counts), '{}') AS versions,
-        coalesce(array_agg(l.format) FILTER (WHERE l.counts), '{}') AS formats,
-        coalesce(array_agg(l.barred) FILTER (WHERE l.counts), '{}') AS barred,
-        coalesce(array_agg(l.priority) FILTER (WHERE l.counts), '{}') AS priorities,
-        coalesce(array_agg(l.is_suspect) FILTER (WHERE l.counts), '{}') AS suspects,
-        coalesce(array_agg(l.head) FILTER (WHERE l.counts), '{}') AS heads,
-        min(l.head) FILTER (WHERE NOT l.counts) AS rest
-    INTO lines_
-    FROM (
-        SELECT o.*, o.head <= now_ OR row_number() OVER (ORDER BY o.head <= now_, o.head) <= 5 AS counts
-        FROM (
-            SELECT n.*, false AS is_suspect
-            FROM "outlast".lines(queues_, workflows_, versions_, build_, format_, false) n
-            UNION ALL
-            SELECT n.*, true FROM "outlast".lines(queues_, workflows_, versions_, build_, format_, true) n WHERE suspect_
-        ) o
-    ) l;
-    IF limit_ > 0 THEN
-        SELECT coalesce(array_agg(c.id ORDER BY c.rank, c.id), '{}'), coalesce(bool_or(c.is_suspect), false)
-        INTO chosen_, has_suspect_
-        FROM "outlast".ready(session_, now_, limit_, suspect_, preference_, lines_.queues, lines_.workflows,
-            lines_.versions, lines_.formats, lines_.barred, lines_.priorities, lines_.suspects,
-            lines_.heads) c;
+    IF cardinality(ids_) > 0 THEN
+        RETURN QUERY SELECT g.* FROM "outlast".give(session_, now_, ids_, ready_) g;
     END IF;
-    ready_ := cardinality(chosen_);
-    IF overdue_from_ <= now_ AND ready_ < limit_ THEN
-        FOR late_ IN
-            SELECT r.id, r.crashes >= 2 AS is_suspect FROM "outlast".runs r
-            WHERE r.deadline <= now_ - grace_ AND r.owner IS NULL AND r.id <> ALL (chosen_)
-                AND (r.crashes < 2 OR suspect_ AND NOT has_suspect_)
-            ORDER BY r.deadline, r.id LIMIT limit_ + 50 FOR NO KEY UPDATE SKIP LOCKED
-        LOOP
-            CONTINUE WHEN late_.is_suspect AND has_suspect_;
-            has_suspect_ := has_suspect_ OR late_.is_suspect;
-            chosen_ := array_append(chosen_, late_.id);
-            EXIT WHEN cardinality(chosen_) >= limit_;
-        END LOOP;
+    IF cardinality(lines_) > 0 OR has_codeless_ THEN
+        due_ := "outlast".next_due_of(session_, now_, limit_ > ready_, preference_, lines_, has_codeless_);
     END IF;
-    IF cardinality(chosen_) > 0 THEN
-        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
-        IF NOT FOUND THEN
-            code := 'gone';
-            RETURN NEXT;
-            RETURN;
-        END IF;
-        RETURN QUERY SELECT g.* FROM "outlast".give(session_, now_, chosen_, ready_) g;
-    END IF;
-    due_ := least(lines_.rest, "outlast".next_due(session_, now_, limit_ > ready_, suspect_, preference_, lines_.queues,
-        lines_.workflows, lines_.versions, lines_.formats, lines_.barred, lines_.priorities, lines_.suspects));
-    RETURN QUERY SELECT 'now', NULL::text, NULL::text, NULL::bigint, NULL::text, NULL::bigint, NULL::bigint,
-        NULL::bigint, NULL::bigint, NULL::integer,
-        (SELECT r.deadline FROM "outlast".runs r WHERE r.owner IS NULL
+    IF deadline_ <= now_ - grace_ AND overdue_from_ <= now_ OR ready_ > 0 THEN
+        SELECT r.deadline INTO deadline_ FROM "outlast".runs r WHERE r.owner IS NULL
             AND r.deadline > CASE WHEN overdue_from_ <= now_ THEN now_ - grace_ ELSE -9223372036854775808 END
-         ORDER BY r.deadline LIMIT 1),
-        NULL::boolean, now_, due_;
+        ORDER BY r.deadline LIMIT 1;
+    END IF;
+    code := 'now'; deadline := deadline_; is_overdue := has_unread_; moment := now_; next_due := due_;
+    RETURN NEXT;
 END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.clock()
  RETURNS bigint
- LANGUAGE sql
+ LANGUAGE plpgsql
 AS $function$
-    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + clock_offset FROM "outlast".settings
+BEGIN
+    RETURN (date_part('epoch', clock_timestamp()) * 1000000)::bigint + (SELECT s.clock_offset FROM "outlast".settings s);
+END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.commit(session_ text, at_ bigint, exclusive_ boolean, locked_ text[], run_ text[], id_ text[], from_ text[], seq_ bigint[], next_seq_ bigint[], turn_at_ bigint[], build_ text[], events_ text[], consumed_ bigint[], fired_until_ bigint[], then_ text[], writes_ boolean[], clears_deadline_ boolean[], invalid_ boolean[], wake_at_ bigint[], waits_ text[], stuck_reason_ text[], stuck_message_ text[], stuck_build_ text[], format_ integer, born_ bigint[], workflow_ text[], version_ bigint[], queue_ text[], priority_ smallint[], parent_ text[], parent_op_ bigint[], parent_awaits_ boolean[], root_ text[], deadline_ bigint[])
@@ -698,15 +755,86 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.commit_one(session_ text, at_ bigint, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint, build_ text, events_ text, consumed_ bigint, then_ text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := 0;
+    run_row_ record;
+    last_ record;
+BEGIN
+    PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF then_ = 'hold' THEN
+        SELECT r.owner, r.consumed, r.turn, r.next_seq INTO run_row_ FROM "outlast".runs r WHERE r.id = run_;
+    ELSE
+        SELECT r.owner, r.consumed, r.turn, r.next_seq INTO run_row_ FROM "outlast".runs r WHERE r.id = run_
+        FOR NO KEY UPDATE;
+    END IF;
+    IF NOT FOUND OR run_row_.owner IS DISTINCT FROM session_ OR run_row_.consumed <> consumed_ THEN
+        RETURN NULL;
+    END IF;
+    SELECT t.id, t.next_seq INTO last_ FROM "outlast".turns t WHERE t.run = run_ ORDER BY t.seq DESC LIMIT 1;
+    IF FOUND AND last_.next_seq > run_row_.next_seq THEN
+        IF last_.id <> from_ OR last_.next_seq <> seq_ THEN
+            RETURN NULL;
+        END IF;
+    ELSIF run_row_.turn <> from_ OR run_row_.next_seq <> seq_ THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+    VALUES (run_, seq_, next_seq_, id_, turn_at_, build_, events_)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF then_ <> 'hold' THEN
+        now_ := coalesce(at_, "outlast".clock());
+        UPDATE "outlast".runs r SET status = then_, owner = NULL, preferred = NULL, turn = id_, next_seq = next_seq_,
+            turn_at = turn_at_, updated_at = now_, ended_at = now_, wake_at = NULL, waits = '[]', ready_at = NULL,
+            crashes = 0, deadline = NULL, codeless = 0, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
+        WHERE r.id = run_;
+        PERFORM "outlast".count_move('running', then_);
+    END IF;
+    RETURN now_;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.count(statuses_ text[], changes_ bigint[])
  RETURNS void
- LANGUAGE sql
+ LANGUAGE plpgsql
 AS $function$
+BEGIN
     INSERT INTO "outlast".counts AS counts (status, slot, n)
     SELECT moved.status, (pg_backend_pid() % 64)::smallint, sum(moved.change)
     FROM unnest(statuses_, changes_) AS moved (status, change)
     GROUP BY moved.status HAVING sum(moved.change) <> 0 ORDER BY moved.status
-    ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n
+    ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.count_move(from_ text, to_ text)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    slot_ CONSTANT smallint := (pg_backend_pid() % 64)::smallint;
+BEGIN
+    IF from_ IS NOT NULL AND from_ < to_ COLLATE "C" THEN
+        INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (from_, slot_, -1)
+        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n - 1;
+    END IF;
+    INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (to_, slot_, 1)
+    ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + 1;
+    IF from_ > to_ COLLATE "C" THEN
+        INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (from_, slot_, -1)
+        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n - 1;
+    END IF;
+END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.digest(payload_ text)
@@ -779,16 +907,14 @@ END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.give(session_ text, now_ bigint, chosen_ text[], ready_ integer)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
     moved_ record;
 BEGIN
-    SELECT array_agg(r.status::text) || array_agg('running'::text) AS statuses,
-        array_agg(-1::bigint) || array_agg(1::bigint) AS changes
-    INTO moved_ FROM "outlast".runs r WHERE r.id = ANY (chosen_);
+    SELECT array_agg(r.status::text) AS statuses INTO moved_ FROM "outlast".runs r WHERE r.id = ANY (chosen_);
     RETURN QUERY WITH given AS (
         UPDATE "outlast".runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL, waits = '[]',
             ready_at = NULL, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
@@ -797,9 +923,16 @@ BEGIN
         RETURNING r.*, c.nth
     )
     SELECT 'given', g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
-        g.crashes, g.deadline, g.nth > ready_, NULL::bigint, NULL::bigint
-    FROM given g ORDER BY g.nth;
-    PERFORM "outlast".count(moved_.statuses, moved_.changes);
+        g.crashes, g.deadline, g.nth > ready_, NULL::bigint, NULL::bigint, t.build, t.events
+    FROM given g LEFT JOIN "outlast".turns t ON t.run = g.id AND t.seq = 0 AND g.next_seq = 1
+    ORDER BY g.nth;
+    IF cardinality(moved_.statuses) = 1 THEN
+        PERFORM "outlast".count_move(moved_.statuses[1], 'running');
+    ELSE
+        PERFORM "outlast".count(moved_.statuses || array_fill('running'::text, ARRAY[cardinality(moved_.statuses)]),
+            array_fill(-1::bigint, ARRAY[cardinality(moved_.statuses)])
+                || array_fill(1::bigint, ARRAY[cardinality(moved_.statuses)]));
+    END IF;
 END
 $function$
 
@@ -879,7 +1012,7 @@ END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.lines(queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspects_ boolean)
- RETURNS TABLE(queue text, workflow text, version bigint, format integer, barred text, priority smallint, head bigint)
+ RETURNS outlast.line[]
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -888,34 +1021,34 @@ DECLARE
     names_ text[] := workflows_;
     numbers_ bigint[] := versions_;
     count_ CONSTANT integer := cardinality(workflows_);
-    last_ record;
+    lines_ "outlast".line[] := '{}';
+    line_ "outlast".line;
+    next_ record;
     nth_ integer;
     until_ integer;
     middle_ integer;
 BEGIN
-    IF count_ = 0 THEN
-        RETURN;
-    END IF;
-    FOREACH queue IN ARRAY queues_ LOOP
+    line_.is_suspect := suspects_;
+    FOREACH line_.queue IN ARRAY CASE WHEN count_ = 0 THEN '{}' ELSE queues_ END LOOP
         nth_ := 1;
-        workflow := ''; version := -1; format := -1; barred := ''; priority := -1;
+        line_.workflow := ''; line_.version := -1; line_.format := -1; line_.barred := ''; line_.priority := -1;
         LOOP
             IF suspects_ THEN
                 SELECT r.workflow, r.version, r.format, coalesce(r.barred_build, '') AS barred, r.priority, r.ready_at
-                INTO last_
+                INTO next_
                 FROM "outlast".runs r
-                WHERE r.queue = lines.queue AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
+                WHERE r.queue = line_.queue AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
                     AND (r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority)
-                        > (lines.workflow, lines.version, lines.format, lines.barred, lines.priority)
+                        > (line_.workflow, line_.version, line_.format, line_.barred, line_.priority)
                 ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority,
                     r.ready_at, r.id LIMIT 1;
             ELSE
                 SELECT r.workflow, r.version, r.format, coalesce(r.barred_build, '') AS barred, r.priority, r.ready_at
-                INTO last_
+                INTO next_
                 FROM "outlast".runs r
-                WHERE r.queue = lines.queue AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
+                WHERE r.queue = line_.queue AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
                     AND (r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority)
-                        > (lines.workflow, lines.version, lines.format, lines.barred, lines.priority)
+                        > (line_.workflow, line_.version, line_.format, line_.barred, line_.priority)
                 ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority,
                     r.ready_at, r.id LIMIT 1;
             END IF;
@@ -924,30 +1057,32 @@ BEGIN
             until_ := count_ + 1;
             WHILE nth_ < until_ LOOP
                 middle_ := (nth_ + until_) / 2;
-                IF names_[middle_] COLLATE "C" < last_.workflow
-                    OR names_[middle_] = last_.workflow AND numbers_[middle_] < last_.version THEN
+                IF names_[middle_] COLLATE "C" < next_.workflow
+                    OR names_[middle_] = next_.workflow AND numbers_[middle_] < next_.version THEN
                     nth_ := middle_ + 1;
                 ELSE
                     until_ := middle_;
                 END IF;
             END LOOP;
             EXIT WHEN nth_ > count_;
-            IF names_[nth_] <> last_.workflow OR numbers_[nth_] <> last_.version THEN
-                workflow := names_[nth_]; version := numbers_[nth_]; format := -1; barred := ''; priority := -1;
+            IF names_[nth_] <> next_.workflow OR numbers_[nth_] <> next_.version THEN
+                line_.workflow := names_[nth_]; line_.version := numbers_[nth_];
+                line_.format := -1; line_.barred := ''; line_.priority := -1;
                 CONTINUE;
             END IF;
-            workflow := last_.workflow; version := last_.version; format := last_.format; barred := last_.barred;
-            IF format > format_ THEN
+            line_.workflow := next_.workflow; line_.version := next_.version; line_.format := next_.format;
+            line_.barred := next_.barred; line_.priority := next_.priority; line_.head := next_.ready_at;
+            IF line_.format > format_ THEN
                 -- Behind all of this code.
-                format := 2147483647; priority := 32767;
-            ELSIF barred = build_ THEN
-                priority := 32767;
+                line_.format := 2147483647; line_.priority := 32767;
+            ELSIF line_.barred = build_ THEN
+                line_.priority := 32767;
             ELSE
-                priority := last_.priority; head := last_.ready_at;
-                RETURN NEXT;
+                lines_ := array_append(lines_, line_);
             END IF;
         END LOOP;
     END LOOP;
+    RETURN lines_;
 END
 $function$
 
@@ -969,61 +1104,88 @@ AS $function$
     FROM (SELECT replace(gen_random_uuid()::text, '-', '') AS hex) AS chance
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.next_due(session_ text, now_ bigint, has_room_ boolean, suspect_ boolean, preference_ bigint, queues_ text[], workflows_ text[], versions_ bigint[], formats_ integer[], barred_ text[], priorities_ smallint[], suspects_ boolean[])
+CREATE OR REPLACE FUNCTION outlast.next_due(session_ text, now_ bigint, floor_ bigint, preference_ bigint, line_ outlast.line)
  RETURNS bigint
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
-    -- So many of those that come next are looked at in each line: the first may have to wait for its preferred
-    -- session. Fewer where there are many lines.
-    looks_ CONSTANT integer := greatest(2, least(20, 100 / greatest(1, cardinality(queues_))));
+    -- So many of those that come next are looked at: the first may have to wait for its preferred session.
+    looks_ CONSTANT integer := 20;
+    looked_ integer := 0;
+    due_ bigint;
+    next_ record;
+BEGIN
+    IF line_.is_suspect THEN
+        -- One that is ready waits for the suspect before it.
+        SELECT r.ready_at INTO due_ FROM "outlast".runs r
+        WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
+            AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred AND r.priority = line_.priority
+            AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at > greatest(floor_, now_)
+        ORDER BY r.ready_at, r.id LIMIT 1;
+        RETURN due_;
+    END IF;
+    FOR next_ IN
+        SELECT r.ready_at, r.preferred FROM "outlast".runs r
+        WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
+            AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred AND r.priority = line_.priority
+            AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at > floor_
+        ORDER BY r.ready_at, r.id LIMIT looks_
+    LOOP
+        looked_ := looked_ + 1;
+        EXIT WHEN next_.ready_at >= due_;
+        IF looked_ < looks_ AND next_.preferred <> session_ THEN
+            PERFORM 1 FROM "outlast".sessions s WHERE s.id = next_.preferred;
+            IF FOUND THEN
+                due_ := least(due_, least(next_.ready_at, 9223372036854775807 - preference_) + preference_);
+                CONTINUE;
+            END IF;
+        END IF;
+        due_ := least(due_, next_.ready_at);
+        EXIT;
+    END LOOP;
+    RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.next_due_of(session_ text, now_ bigint, has_room_ boolean, preference_ bigint, lines_ outlast.line[], has_codeless_ boolean)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    -- So many lines with nothing ready are looked into; of the others it is enough to know the first moment.
+    looks_ CONSTANT integer := 5;
+    looked_ integer := 0;
+    floor_ CONSTANT bigint := CASE WHEN has_room_ THEN -9223372036854775808 ELSE now_ END;
+    line_ "outlast".line;
+    later_ "outlast".line[] := '{}';
     due_ bigint;
 BEGIN
-    WITH later AS (
-        SELECT f.*, row_number() OVER (PARTITION BY l.nth) AS nth
-        FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_) WITH ORDINALITY
-            AS l (queue, workflow, version, format, barred, priority, is_suspect, nth)
-        CROSS JOIN LATERAL (
-            SELECT r.ready_at, r.preferred FROM "outlast".runs r
-            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
-                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
-                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at > now_
-            ORDER BY r.ready_at, r.id LIMIT looks_) f
-        WHERE NOT l.is_suspect
-        UNION ALL
-        SELECT f.* FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_)
-            AS l (queue, workflow, version, format, barred, priority, is_suspect)
-        CROSS JOIN LATERAL (
-            SELECT r.ready_at, r.preferred, 0 FROM "outlast".runs r
-            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
-                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
-                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at > now_
-            ORDER BY r.ready_at, r.id LIMIT looks_) f
-        WHERE l.is_suspect
-        UNION ALL
-        SELECT f.* FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_)
-            AS l (queue, workflow, version, format, barred, priority, is_suspect)
-        CROSS JOIN LATERAL (
-            SELECT r.ready_at, r.preferred, 0 FROM "outlast".runs r
-            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
-                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
-                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at <= now_
-            ORDER BY r.ready_at, r.id LIMIT looks_) f
-        WHERE has_room_ AND NOT l.is_suspect
-        UNION ALL
-        SELECT f.* FROM (
-            SELECT r.ready_at, r.preferred, 0 FROM "outlast".runs r
-            WHERE has_room_ AND r.codeless > 0 AND r.ready_at IS NOT NULL AND (suspect_ OR r.crashes < 2)
-            ORDER BY r.ready_at, r.id LIMIT looks_) f
-    )
-    SELECT min(CASE
-        WHEN l.nth < looks_ AND l.preferred <> session_ AND EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = l.preferred)
-            THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
-        -- Somebody has it locked, and will let go of it.
-        WHEN l.ready_at <= now_ THEN now_ + 5000
-        ELSE l.ready_at END) INTO due_
-    FROM later l;
+    FOREACH line_ IN ARRAY lines_ LOOP
+        IF line_.head <= now_ THEN
+            due_ := least(due_, "outlast".next_due(session_, now_, floor_, preference_, line_));
+        ELSE
+            later_ := array_append(later_, line_);
+        END IF;
+    END LOOP;
+    IF cardinality(later_) > 0 THEN
+        FOR line_ IN SELECT (l).* FROM unnest(later_) AS l ORDER BY l.head LIMIT looks_ + 1 LOOP
+            looked_ := looked_ + 1;
+            EXIT WHEN line_.head >= due_;
+            due_ := least(due_, CASE WHEN looked_ > looks_ THEN line_.head
+                ELSE "outlast".next_due(session_, now_, floor_, preference_, line_) END);
+        END LOOP;
+    END IF;
+    IF has_codeless_ AND has_room_ THEN
+        due_ := least(due_, (
+            SELECT min(CASE
+                WHEN l.preferred <> session_ AND EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = l.preferred)
+                    THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
+                ELSE l.ready_at END)
+            FROM (SELECT r.ready_at, r.preferred FROM "outlast".runs r WHERE r.codeless > 0 AND r.ready_at IS NOT NULL
+                ORDER BY r.ready_at, r.id LIMIT 20) l));
+    END IF;
     RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
 END
 $function$
@@ -1191,64 +1353,44 @@ $function$
 
 CREATE OR REPLACE FUNCTION outlast.put_tags(run_ text, names_ text[], values_ text[])
  RETURNS void
- LANGUAGE sql
+ LANGUAGE plpgsql
 AS $function$
+BEGIN
     INSERT INTO "outlast".tags (run, name, value)
     SELECT run_, tag.name, tag.value FROM unnest(names_, values_) AS tag (name, value)
-    ON CONFLICT (run, name) DO UPDATE SET value = excluded.value
+    ON CONFLICT (run, name) DO UPDATE SET value = excluded.value;
+END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.ready(session_ text, now_ bigint, limit_ integer, suspect_ boolean, preference_ bigint, queues_ text[], workflows_ text[], versions_ bigint[], formats_ integer[], barred_ text[], priorities_ smallint[], suspects_ boolean[], heads_ bigint[])
- RETURNS TABLE(id text, rank bigint, is_suspect boolean)
+CREATE OR REPLACE FUNCTION outlast.ready(session_ text, now_ bigint, limit_ integer, preference_ bigint, line_ outlast.line, OUT ids text[], OUT ranks bigint[])
+ RETURNS record
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 BEGIN
-    RETURN QUERY WITH found AS MATERIALIZED (
-        SELECT f.id, f.ready_at - l.priority::bigint * 10000000 AS rank, false AS is_suspect
-        FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_, heads_)
-            AS l (queue, workflow, version, format, barred, priority, is_suspect, head)
-        CROSS JOIN LATERAL (
+    IF line_.is_suspect THEN
+        SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * 10000000) INTO ids, ranks
+        FROM (
             SELECT r.id, r.ready_at FROM "outlast".runs r
-            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
-                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
-                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at <= now_
-                AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
-                    OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at, r.id
-            LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f
-        WHERE NOT l.is_suspect AND l.head <= now_
-        UNION ALL
-        SELECT f.id, f.rank, f.is_suspect FROM (
-            SELECT r.id, r.ready_at AS rank, r.crashes >= 2 AS is_suspect
-            FROM "outlast".runs r
-            WHERE r.codeless > 0 AND r.ready_at IS NOT NULL AND (suspect_ OR r.crashes < 2)
+            WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
+                AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred
+                AND r.priority = line_.priority AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
                 AND r.ready_at <= now_
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
                     OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at, r.id
-            LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f
-        UNION ALL
-        SELECT f.id, f.ready_at - l.priority::bigint * 10000000, true
-        FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_, heads_)
-            AS l (queue, workflow, version, format, barred, priority, is_suspect, head)
-        CROSS JOIN LATERAL (
+            ORDER BY r.ready_at, r.id LIMIT 1 FOR NO KEY UPDATE OF r SKIP LOCKED) f;
+    ELSE
+        SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * 10000000) INTO ids, ranks
+        FROM (
             SELECT r.id, r.ready_at FROM "outlast".runs r
-            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
-                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
-                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at <= now_
+            WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
+                AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred
+                AND r.priority = line_.priority AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
+                AND r.ready_at <= now_
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
                     OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at, r.id
-            LIMIT 1 FOR NO KEY UPDATE OF r SKIP LOCKED) f
-        WHERE l.is_suspect AND l.head <= now_
-    ), counted AS (
-        SELECT u.id, u.rank, u.is_suspect,
-            row_number() OVER (PARTITION BY u.is_suspect ORDER BY u.rank, u.id) AS nth
-        FROM (SELECT DISTINCT f.id, f.rank, f.is_suspect FROM found f) u
-    )
-    SELECT c.id::text, c.rank, c.is_suspect FROM counted c WHERE NOT c.is_suspect OR c.nth = 1
-    ORDER BY c.rank, c.id LIMIT limit_;
+            ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f;
+    END IF;
 END
 $function$
 
@@ -1323,41 +1465,45 @@ DECLARE
     now_ bigint := coalesce(at_, "outlast".clock());
     put_ record;
     i integer;
-    added_ bigint;
+    added_ bigint := 0;
     asked_ bigint;
 BEGIN
-    WITH asked AS (
-        SELECT * FROM unnest(run_, turn_, born_, workflow_, version_, queue_, priority_, key_, events_, parent_,
-            parent_op_, parent_awaits_, root_, not_before_, deadline_) WITH ORDINALITY
-            AS a (run, turn, born, workflow, version, queue, priority, key, events, parent, parent_op,
-                  parent_awaits, root, not_before, deadline, nth)
-        WHERE a.key IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = a.run)
-    ), added AS (
-        INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
-            created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
-        SELECT a.run, a.workflow, a.version, format_, a.queue, a.priority, 'pending', a.turn, 1, now_,
-            now_, now_, CASE WHEN a.not_before > now_ THEN a.not_before END,
-            CASE WHEN a.not_before > now_ THEN a.not_before ELSE now_ END,
-            a.parent, a.parent_op, a.parent_awaits, a.root, a.deadline
-        FROM asked a ORDER BY a.nth
-        ON CONFLICT DO NOTHING
-        RETURNING 1
-    ), begun AS (
-        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
-        SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a
-        ON CONFLICT DO NOTHING
-    ), tagged AS (
-        INSERT INTO "outlast".tags (run, name, value)
-        SELECT run_[t.of], t.name, t.value FROM unnest(tag_of_, tag_name_, tag_value_) AS t (of, name, value)
-        WHERE key_[t.of] IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = run_[t.of])
-        ON CONFLICT DO NOTHING
-    )
-    SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM asked) INTO added_, asked_;
-    IF added_ <> asked_ THEN
-        RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
+    IF cardinality(run_) > 1 THEN
+        WITH asked AS (
+            SELECT * FROM unnest(run_, turn_, born_, workflow_, version_, queue_, priority_, key_, events_, parent_,
+                parent_op_, parent_awaits_, root_, not_before_, deadline_) WITH ORDINALITY
+                AS a (run, turn, born, workflow, version, queue, priority, key, events, parent, parent_op,
+                      parent_awaits, root, not_before, deadline, nth)
+            WHERE a.key IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = a.run)
+        ), added AS (
+            INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
+                created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
+            SELECT a.run, a.workflow, a.version, format_, a.queue, a.priority, 'pending', a.turn, 1, now_,
+                now_, now_, CASE WHEN a.not_before > now_ THEN a.not_before END,
+                CASE WHEN a.not_before > now_ THEN a.not_before ELSE now_ END,
+                a.parent, a.parent_op, a.parent_awaits, a.root, a.deadline
+            FROM asked a ORDER BY a.nth
+            ON CONFLICT DO NOTHING
+            RETURNING 1
+        ), begun AS (
+            INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+            SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a
+            ON CONFLICT DO NOTHING
+        ), tagged AS (
+            INSERT INTO "outlast".tags (run, name, value)
+            SELECT run_[t.of], t.name, t.value FROM unnest(tag_of_, tag_name_, tag_value_) AS t (of, name, value)
+            WHERE key_[t.of] IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = run_[t.of])
+            ON CONFLICT DO NOTHING
+        )
+        SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM asked) INTO added_, asked_;
+        IF added_ <> asked_ THEN
+            RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
+        END IF;
     END IF;
     -- In order of the keys, so that nobody waits in a circle.
-    FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth) WHERE k.key IS NOT NULL ORDER BY k.key COLLATE "C", k.nth LOOP
+    FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth)
+        WHERE k.key IS NOT NULL OR cardinality(run_) = 1 ORDER BY k.key COLLATE "C", k.nth
+    LOOP
         put_ := "outlast".put_start(now_, format_, run_[i], turn_[i], workflow_[i], version_[i], queue_[i], priority_[i],
             key_[i], digest_[i], window_[i], events_[i], parent_[i], parent_op_[i], parent_awaits_[i], root_[i],
             not_before_[i], deadline_[i],

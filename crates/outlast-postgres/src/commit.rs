@@ -14,7 +14,7 @@ use crate::beyond::{FarTurns, commit_each};
 use crate::clock::Time;
 use crate::error::corrupt;
 use crate::message::Values1;
-use crate::row::{Damaged, get, maybe_text, moment};
+use crate::row::{Damaged, get, maybe_moment, maybe_text, moment};
 use crate::start::STATEMENT_BYTES_MAX;
 use crate::store::{Failed, Store};
 use crate::told::News;
@@ -117,11 +117,39 @@ impl<'a> Commit<'a> {
             columns.add(&self.turns[index], self.refusals[index].as_ref());
         }
         let (session, at) = (self.session.to_string(), self.time.at());
+        if let Some(values) = columns.values_of_one()
+            && self.alone(part[0], &[&[&session as Values1<'_>, &at][..], &values[..]].concat()).await?
+        {
+            return Ok(());
+        }
         let mut values: Vec<Values1<'_>> = vec![&session, &at];
         values.extend(columns.values());
         match self.store.try_call(&self.store.sql.commit, &values).await {
             Ok(rows) => self.read(&part, &rows),
             Err(failed) => self.not_together(part, &failed).await,
+        }
+    }
+
+    /// Commits a plain turn; `false` when the statement for all turns has to say what is the matter with it.
+    async fn alone(&mut self, index: usize, values: &[Values1<'_>]) -> Result<bool, WorldError> {
+        let rows = match self.store.try_call(&self.store.sql.commit_one, values).await {
+            Ok(rows) => rows,
+            Err(failed) => return self.refuse(vec![index], &failed).map(|()| true),
+        };
+        let moment = rows.first().map_or(Ok(None), |row| maybe_moment(row, 0));
+        let Some(moment) = moment.map_err(|why| corrupt(&self.store.place, &why))? else { return Ok(false) };
+        if matches!(self.turns[index].then, Then::End(_)) {
+            self.time.learn(moment);
+        }
+        self.tell_end(index);
+        Ok(true)
+    }
+
+    /// Has the end of a run told, if this turn was one.
+    fn tell_end(&mut self, index: usize) {
+        let turn = &self.turns[index];
+        if let (Then::End(_), Some(outcome)) = (&turn.then, turn.events.last().and_then(Outcome::of_final)) {
+            self.news.ended.push(Ended { run: turn.run, outcome });
         }
     }
 
@@ -206,12 +234,7 @@ impl<'a> Commit<'a> {
             }
         }
         for &index in part.iter().filter(|index| !refused.contains(index)) {
-            let turn = &self.turns[index];
-            if let (Then::End(_), Some(outcome)) =
-                (&turn.then, turn.events.last().and_then(Outcome::of_final))
-            {
-                self.news.ended.push(Ended { run: turn.run, outcome });
-            }
+            self.tell_end(index);
         }
         Ok(())
     }

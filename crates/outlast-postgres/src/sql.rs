@@ -35,6 +35,7 @@ statements! {
     clock;
     commit;
     commit_each;
+    commit_one;
     counts;
     held;
     hint;

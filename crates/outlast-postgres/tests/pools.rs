@@ -77,9 +77,9 @@ async fn other_statements_on_the_pool_keep_their_settings() {
     let settings = "SELECT current_setting('enable_seqscan'), current_setting('plan_cache_mode'), \
                     current_setting('enable_sort')";
     start(&world, RUN).await;
-    // One that nobody waits for to its end, too.
-    let late = tokio::time::timeout(Duration::ZERO, world.start(vec![new_start(RunId::from_bits(4))])).await;
-    assert!(late.is_err());
+    // One that nobody waits for to its end, too, unless it was too quick for that.
+    let late = world.start(vec![new_start(RunId::from_bits(4))]);
+    drop(tokio::time::timeout(Duration::ZERO, late).await);
     let client = pool.get().await.unwrap();
     let row = client.query_one(settings, &[]).await.unwrap();
     assert_eq!([row.get::<_, &str>(0), row.get(1), row.get(2)], ["on", "auto", "on"]);

@@ -1,0 +1,17 @@
+-- Moves one run from a status to another; from none when it is new. In the order of the statuses, as `count`.
+CREATE FUNCTION {schema}.count_move(from_ text, to_ text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    slot_ CONSTANT smallint := (pg_backend_pid() % 64)::smallint;
+BEGIN
+    IF from_ IS NOT NULL AND from_ < to_ COLLATE "C" THEN
+        INSERT INTO {schema}.counts AS counts (status, slot, n) VALUES (from_, slot_, -1)
+        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n - 1;
+    END IF;
+    INSERT INTO {schema}.counts AS counts (status, slot, n) VALUES (to_, slot_, 1)
+    ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + 1;
+    IF from_ > to_ COLLATE "C" THEN
+        INSERT INTO {schema}.counts AS counts (status, slot, n) VALUES (from_, slot_, -1)
+        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n - 1;
+    END IF;
+END
+$$
