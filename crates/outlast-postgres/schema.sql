@@ -2,7 +2,7 @@
 
 table counts: status text NOT NULL, slot smallint NOT NULL, n bigint NOT NULL WITH (fillfactor=50)
 
-table inbox: run text NOT NULL, position bigint NOT NULL, id text NOT NULL, at bigint NOT NULL, kind text NOT NULL, name text, op bigint, outcome text, codec text, body text, raw bytea, headers text
+table inbox: run text NOT NULL, position bigint NOT NULL, id text NOT NULL, at bigint NOT NULL, kind text NOT NULL, name text, op bigint, outcome text, codec text, body text, raw bytea, headers text WITH (autovacuum_vacuum_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05)
 
 table leftovers: run text NOT NULL
 
@@ -16,9 +16,9 @@ table settings: one boolean NOT NULL, clock_offset bigint NOT NULL, identity uui
 
 table skew: one boolean NOT NULL, lowest bigint NOT NULL, highest bigint NOT NULL
 
-table tags: run text NOT NULL, name text NOT NULL, value text NOT NULL
+table tags: run text NOT NULL, name text NOT NULL, value text NOT NULL WITH (autovacuum_vacuum_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05)
 
-table turns: run text NOT NULL, seq bigint NOT NULL, next_seq bigint NOT NULL, id text NOT NULL, at bigint NOT NULL, build text NOT NULL, events text NOT NULL WITH (autovacuum_vacuum_insert_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05)
+table turns: run text NOT NULL, seq bigint NOT NULL, next_seq bigint NOT NULL, id text NOT NULL, at bigint NOT NULL, build text NOT NULL, events text NOT NULL WITH (autovacuum_vacuum_scale_factor=0.05, autovacuum_vacuum_insert_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05)
 
 constraint counts_pkey of outlast.counts: PRIMARY KEY (status, slot)
 
@@ -76,7 +76,7 @@ CREATE UNIQUE INDEX runs_pkey ON outlast.runs USING btree (id)
 
 CREATE INDEX runs_ready ON outlast.runs USING btree (queue, workflow, version, format, COALESCE(barred_build, ''::text), priority, ready_at, id) WHERE ((ready_at IS NOT NULL) AND (crashes < 2) AND (codeless = 0))
 
-CREATE INDEX runs_stuck ON outlast.runs USING btree (workflow, version) WHERE (status = 'stuck'::text)
+CREATE INDEX runs_stuck ON outlast.runs USING btree (workflow, version, barred_build) WHERE ((status = 'stuck'::text) AND (ready_at IS NULL))
 
 CREATE INDEX runs_suspects ON outlast.runs USING btree (queue, workflow, version, format, COALESCE(barred_build, ''::text), priority, ready_at, id) WHERE ((ready_at IS NOT NULL) AND (crashes >= 2) AND (codeless = 0))
 
@@ -951,6 +951,8 @@ CREATE OR REPLACE FUNCTION outlast."join"(at_ bigint, id_ text, host_ text, pid_
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
+DECLARE
+    ids_ text[];
 BEGIN
     moment := coalesce(at_, "outlast".clock());
     rings := false;
@@ -960,11 +962,24 @@ BEGIN
         least(moment, 9223372036854775807 - time_) + time_, moment, "outlast".boot(), has_lock_)
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
-        UPDATE "outlast".runs r SET ready_at = moment
-        FROM unnest(workflows_, versions_) AS c (workflow, version)
-        WHERE r.status = 'stuck' AND r.workflow = c.workflow AND r.version = c.version
-            AND r.queue = ANY (served_) AND r.barred_build <> build_ AND r.ready_at IS NULL;
-        rings := FOUND;
+        -- On both sides of what its own build left, so that it does not look at those.
+        SELECT array_agg(other.id::text) INTO ids_ FROM (
+            SELECT r.id FROM unnest(workflows_, versions_) AS c (workflow, version)
+            JOIN "outlast".runs r ON r.workflow = c.workflow AND r.version = c.version AND r.barred_build < build_
+            WHERE r.status = 'stuck' AND r.ready_at IS NULL AND r.queue = ANY (served_)
+            UNION ALL
+            SELECT r.id FROM unnest(workflows_, versions_) AS c (workflow, version)
+            JOIN "outlast".runs r ON r.workflow = c.workflow AND r.version = c.version AND r.barred_build > build_
+            WHERE r.status = 'stuck' AND r.ready_at IS NULL AND r.queue = ANY (served_)
+        ) AS other;
+        rings := ids_ IS NOT NULL;
+        IF rings THEN
+            PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (ids_) ORDER BY r.id FOR NO KEY UPDATE;
+            UPDATE "outlast".runs r SET ready_at = CASE
+                WHEN r.status = 'stuck' AND r.barred_build <> build_ AND r.ready_at IS NULL THEN moment
+                ELSE r.ready_at END
+            WHERE r.id = ANY (ids_);
+        END IF;
     END IF;
 END
 $function$
