@@ -6,6 +6,9 @@
 //! twice, or after their caller is gone; workers are killed at their calls, frozen beyond their session,
 //! cut off, stopped and replaced.
 //!
+//! A real world can be the one inside too ([`check_seed_on`]): the simulation stands still while it is called.
+//! And the programs can be run in real time ([`check_in_earnest`]).
+//!
 //! Then it becomes calm: nothing goes wrong any more, hooks get what they wait for, and every run must
 //! come to its end. What is looked at while it happens and in the end stands in the table.
 //!
@@ -49,6 +52,7 @@ mod check;
 mod client;
 mod clock;
 mod crew;
+mod earnest;
 mod faults;
 mod inside;
 mod ledger;
@@ -56,6 +60,7 @@ mod node;
 mod program;
 mod signal;
 mod stage;
+mod still;
 mod witness;
 mod world;
 
@@ -64,15 +69,18 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use outlast::Simulated;
+use outlast_core::{Clock, World};
 use parking_lot::Mutex;
 
+pub use self::earnest::check_in_earnest;
 pub use self::witness::Tally;
 
 use self::client::{Caller, Promises, help};
-use self::clock::sleep;
+use self::clock::{SimClock, sleep};
 use self::crew::{Build, Phase, Slot};
 use self::signal::Signal;
 use self::stage::Stage;
+use self::still::{ShownClock, Still};
 use self::world::SimWorld;
 
 /// How long runs may take to end once all is calm.
@@ -99,10 +107,34 @@ pub const QUEUED_SEEDS: u64 = 1_000_000;
 
 /// Simulates a seed once.
 pub fn simulate(seed: u64, keeps_trace: bool) -> SimReport {
+    perform(seed, |clock| Stage::new(seed, keeps_trace, clock))
+}
+
+/// Simulates a seed once, on another world than the one in memory.
+///
+/// The world is opened with the clock that it is given, outside of any runtime, and is called by one at a time;
+/// the simulation's time stands still meanwhile. Its threads, its statements and its answers are its own.
+pub fn simulate_on(
+    seed: u64,
+    keeps_trace: bool,
+    open: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn World>,
+) -> SimReport {
+    perform(seed, |clock| {
+        let shown = ShownClock::new(&clock);
+        let world = open(Arc::new(shown.clone()));
+        Arc::new(Stage::on(Arc::new(Still::new(world, shown)), seed, keeps_trace, clock))
+    })
+}
+
+fn perform(seed: u64, set: impl FnOnce(SimClock) -> Arc<Stage>) -> SimReport {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime without I/O can be built");
+    let clock = {
+        let _entered = runtime.enter();
+        SimClock::new()
+    };
+    let stage = set(clock);
     let (report, simulated) = runtime.block_on(async {
-        let stage = Stage::new(seed, keeps_trace);
         let simulated = Simulated::begin(seed, Arc::new(stage.clock.clone()));
         play_out(&stage).await;
         let wrongs = stage.wrongs();
@@ -123,7 +155,26 @@ pub fn simulate(seed: u64, keeps_trace: bool) -> SimReport {
 ///
 /// What went wrong, with the end of the trace and the command that repeats it.
 pub fn check_seed(seed: u64) -> Result<Tally, String> {
-    let (first, second) = (simulate(seed, false), simulate(seed, false));
+    let command = format!("cargo xtask sim --seeds 1 --from {seed}");
+    check_twice(|| simulate(seed, false), &command)
+}
+
+/// Simulates a seed twice on another world than the one in memory, as [`simulate_on`] does, and compares.
+///
+/// # Errors
+///
+/// As [`check_seed`]; `command` repeats it.
+pub fn check_seed_on(
+    seed: u64,
+    mut open: impl FnMut(Arc<dyn Clock>) -> Arc<dyn World>,
+    command: &str,
+) -> Result<Tally, String> {
+    check_twice(|| simulate_on(seed, false, &mut open), command)
+}
+
+fn check_twice(mut simulate: impl FnMut() -> SimReport, command: &str) -> Result<Tally, String> {
+    let (first, second) = (simulate(), simulate());
+    let seed = first.seed;
     let mut wrongs = first.wrongs.clone();
     if first.digest != second.digest {
         wrongs.push("the same seed was not the same twice: something is not simulated".into());
@@ -133,7 +184,7 @@ pub fn check_seed(seed: u64) -> Result<Tally, String> {
     }
     let trace = first.trace.iter().filter(|line| !line.contains(" end ")).cloned().collect::<Vec<_>>();
     Err(format!(
-        "seed {seed} failed:\n  {}\nthe last that happened:\n{}\nrepeat it with: cargo xtask sim --seeds 1 --from {seed}",
+        "seed {seed} failed:\n  {}\nthe last that happened:\n{}\nrepeat it with: {command}",
         wrongs.join("\n  "),
         trace.join("\n"),
     ))
@@ -162,7 +213,7 @@ async fn play_out(stage: &Arc<Stage>) {
         let node = stage.node("c");
         // Sessions of clients end with a call, or by themselves.
         node.excuse();
-        let caller = Caller::new(stage, &node, &SimWorld::new(stage, &node), &promises);
+        let caller = Caller::new(stage, &node, SimWorld::new(stage, &node), &promises);
         let (actions, pause) = stage.chance(|rng| (rng.u32(2..12), rng.u64(0..4_000)));
         callers.push(tokio::spawn(caller.act(actions, Duration::from_millis(pause))));
     }

@@ -8,16 +8,14 @@ use fastrand::Rng;
 use outlast::{Client, Error, Status};
 use outlast_core::queue::default_queue;
 use outlast_core::{
-    Clock, Headers, MessageBody, MessageId, NewMessage, Payload, RunId, Start, Tags, TurnId, World,
-    WorldError,
+    Headers, MessageBody, MessageId, NewMessage, Payload, RunId, Start, Tags, TurnId, World, WorldError,
 };
 use parking_lot::Mutex;
 
 use super::clock::sleep;
 use super::node::Node;
-use super::program::{Program, QUEUES, any_program, play, rare};
+use super::program::{HASTE, Program, QUEUES, any_program, play, rare};
 use super::stage::{Stage, short};
-use super::world::SimWorld;
 
 /// How deep programs nest.
 const DEPTH: u32 = 3;
@@ -50,10 +48,9 @@ impl Caller {
     pub(super) fn new(
         stage: &Arc<Stage>,
         node: &Arc<Node>,
-        world: &Arc<SimWorld>,
+        world: Arc<dyn World>,
         promises: &Arc<Mutex<Promises>>,
     ) -> Self {
-        let world: Arc<dyn World> = world.clone();
         Self {
             stage: stage.clone(),
             node: node.clone(),
@@ -98,6 +95,10 @@ impl Caller {
     }
 
     fn any_run(&mut self) -> Option<RunId> {
+        if self.stage.is_earnest {
+            let promises = self.promises.lock();
+            return self.rng.choice(&promises.starts).map(|(run, _)| *run);
+        }
         let witness = self.stage.witness.lock();
         let known = witness.runs.len();
         if known == 0 {
@@ -122,8 +123,8 @@ impl Caller {
         if let Some(key) = &key {
             start = start.key(key);
         }
-        if self.stage.profile.has_queues {
-            start = start.header(QUEUES, "");
+        for (name, value) in self.headers() {
+            start = start.header(name, value);
         }
         match start.await {
             Ok(handle) => {
@@ -139,14 +140,13 @@ impl Caller {
 
     /// Starts a run with what the client's builder does not offer, perhaps twice with the same ids.
     async fn start_by_hand(&mut self) {
-        let now = self.stage.clock.now();
+        let now = self.world.clock().now();
         let program: Program = any_program(&mut self.rng, DEPTH);
         let Ok(input) = Payload::json(&program) else { return };
         let wait = self.rng.bool().then(|| Duration::from_millis(self.rng.u64(0..5_000)));
         let limit = self.rng.u32(0..3) > 0;
         let limit = limit.then(|| wait.unwrap_or_default() + Duration::from_millis(self.rng.u64(1..20_000)));
-        let queues = self.stage.profile.has_queues.then(|| (QUEUES.into(), String::new()));
-        let headers = Headers::from_iter(queues);
+        let headers = self.headers();
         let start = Start {
             run: RunId::from_bits(self.bits()),
             turn: TurnId::from_bits(self.bits()),
@@ -175,8 +175,15 @@ impl Caller {
         }
     }
 
+    /// What the programs of runs depend on.
+    fn headers(&self) -> Headers {
+        let queues = self.stage.profile.has_queues.then_some(QUEUES);
+        let haste = self.stage.is_earnest.then_some(HASTE);
+        queues.into_iter().chain(haste).map(|name| (name.into(), String::new())).collect()
+    }
+
     fn bits(&mut self) -> u128 {
-        let millis = (self.stage.clock.now().as_micros() / 1_000) as u128;
+        let millis = (self.world.clock().now().as_micros() / 1_000) as u128;
         (millis << 80) | (self.rng.u128(..) >> 48)
     }
 

@@ -92,7 +92,7 @@ impl Slot {
             worker = starting => worker?,
         };
         if self.rng.u32(0..3) == 0 && !self.stage.is_calm() {
-            let caller = Caller::new(&self.stage, &node, &world, &self.promises);
+            let caller = Caller::new(&self.stage, &node, world.clone(), &self.promises);
             tokio::spawn(caller.act(self.rng.u32(1..6), Duration::from_millis(2_000)));
         }
         Ok(self.live(worker, &node).await)
@@ -219,7 +219,7 @@ impl Slot {
         if self.stage.chance(|rng| rng.bool()) {
             for session in node.sessions() {
                 self.stage.note(&node.name, format_args!("session {} looks gone", brief(session)));
-                self.stage.inner.kill(session);
+                self.stage.kill(session);
             }
         }
     }

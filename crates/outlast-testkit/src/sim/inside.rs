@@ -7,7 +7,7 @@ use outlast_core::limits::HISTORY_TURNS_READ_MAX;
 use outlast_core::world::Answers;
 use outlast_core::{
     ClaimRequest, Clock, Committed, Join, NewMessage, RunId, SessionId, Start, Started, StuckReason, Then,
-    Timestamp, Turn, TurnRecord, Work, World, WorldError,
+    Timestamp, Turn, TurnRecord, Work, WorldError,
 };
 
 use super::node::Node;

@@ -64,7 +64,7 @@ impl Desk {
         let mut ledger = stage.ledger.lock();
         let begun = ledger.begun.entry((run, op, attempt)).or_default();
         // One that was told to stop before it began may belong to an earlier hold.
-        let is_again = begun.contains(&hold) && !cx.is_cancelled();
+        let is_again = begun.contains(&hold) && !cx.is_cancelled() && !stage.is_earnest;
         begun.push(hold);
         let is_second = begun.len() > 1 || attempt > 1;
         drop(ledger);

@@ -143,7 +143,23 @@ pub(super) const FAR: &str = "far";
 /// The header of runs whose steps are queued: their children have it too.
 pub(super) const QUEUES: &str = "queues";
 
+/// The header of runs in real time, whose pauses are a part of what their programs say: their children have it
+/// too.
+pub(super) const HASTE: &str = "haste";
+
+/// How much shorter pauses are in real time.
+const HASTE_FACTOR: u64 = 20;
+
+/// A pause of a program, as long as its run takes it.
+fn paced(ctx: &Context, millis: u64) -> u64 {
+    if ctx.headers().contains_key(HASTE) { millis / HASTE_FACTOR } else { millis }
+}
+
 impl Job {
+    fn paced(&self, ctx: &Context) -> Self {
+        Self { millis: paced(ctx, self.millis), ..self.clone() }
+    }
+
     /// Lets the step travel, in some runs, by what it is rather than by chance: so programs are the same
     /// with and without queues.
     fn in_line(&self, ctx: &Context, step: StepOperation<u64>) -> StepOperation<u64> {
@@ -170,18 +186,18 @@ enum Asked {
 impl Leaf {
     fn ask(&self, ctx: &Context) -> Asked {
         match self {
-            Self::Work(job) => Asked::Step(job.in_line(ctx, ctx.step(work, job))),
-            Self::Once(job) => Asked::Step(job.in_line(ctx, ctx.step(once, job))),
-            Self::Hasty(job) => Asked::Step(job.in_line(ctx, ctx.step(hasty, job))),
+            Self::Work(job) => Asked::Step(job.in_line(ctx, ctx.step(work, job.paced(ctx)))),
+            Self::Once(job) => Asked::Step(job.in_line(ctx, ctx.step(once, job.paced(ctx)))),
+            Self::Hasty(job) => Asked::Step(job.in_line(ctx, ctx.step(hasty, job.paced(ctx)))),
             Self::Call(number) => {
                 let call = async |number: u8| Ok::<_, StepError>(u64::from(number));
                 Asked::Step(ctx.call(&format!("call-{number}"), *number, call))
             }
-            Self::Sleep(millis) => Asked::Timer(ctx.sleep(format!("{millis}ms"))),
+            Self::Sleep(millis) => Asked::Timer(ctx.sleep(format!("{}ms", paced(ctx, *millis)))),
             Self::Hook(name, timeout) => {
                 let hook = ctx.hook(&format!("hook-{name}"));
                 Asked::Hook(match timeout {
-                    Some(millis) => hook.timeout(format!("{millis}ms")),
+                    Some(millis) => hook.timeout(format!("{}ms", paced(ctx, *millis))),
                     None => hook,
                 })
             }
@@ -189,7 +205,7 @@ impl Leaf {
                 let child = if *is_rare { ctx.child(rare, &**program) } else { ctx.child(play, &**program) };
                 let mut child = child.on_parent_end(*end);
                 if let Some(millis) = timeout {
-                    child = child.timeout(format!("{millis}ms"));
+                    child = child.timeout(format!("{}ms", paced(ctx, *millis)));
                 }
                 if let Some(key) = key {
                     child = child.key(format!("child-{key}"));

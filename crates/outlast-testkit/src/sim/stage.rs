@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fastrand::Rng;
 use outlast::MemoryWorld;
-use outlast_core::{RunId, SessionId};
+use outlast_core::{RunId, SessionId, World};
 use parking_lot::Mutex;
 
 use super::QUEUED_SEEDS;
@@ -28,7 +28,11 @@ const LINES_KEPT: usize = 80;
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) clock: SimClock,
-    pub(super) inner: Arc<MemoryWorld>,
+    pub(super) inner: Arc<dyn World>,
+    /// The same, when it is the one in memory: only that one can be told that a process is gone.
+    memory: Option<Arc<MemoryWorld>>,
+    /// Whether time is real, and calls come together: nobody can tell in which order they were done.
+    pub(super) is_earnest: bool,
     pub(super) profile: Profile,
     pub(super) witness: Mutex<Witness>,
     pub(super) ledger: Mutex<Ledger>,
@@ -48,12 +52,21 @@ struct Trace {
 }
 
 impl Stage {
-    pub(super) fn new(seed: u64, keeps_all: bool) -> Arc<Self> {
+    /// On the world in memory.
+    pub(super) fn new(seed: u64, keeps_all: bool, clock: SimClock) -> Arc<Self> {
+        let memory = Arc::new(MemoryWorld::new(Arc::new(clock.clone())));
+        let inner = memory.clone();
+        Arc::new(Self { memory: Some(memory), ..Self::on(inner, seed, keeps_all, clock) })
+    }
+
+    /// On another world.
+    pub(super) fn on(inner: Arc<dyn World>, seed: u64, keeps_all: bool, clock: SimClock) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let clock = SimClock::new();
         let trace = Trace { keeps_all, lines: VecDeque::new(), hash: DefaultHasher::new(), calls: 0 };
-        Arc::new(Self {
-            inner: Arc::new(MemoryWorld::new(Arc::new(clock.clone()))),
+        Self {
+            inner,
+            memory: None,
+            is_earnest: false,
             clock,
             profile: Profile { has_queues: seed >= QUEUED_SEEDS, ..Profile::choose(&mut rng) },
             witness: Mutex::default(),
@@ -63,7 +76,12 @@ impl Stage {
             rng: Mutex::new(rng),
             trace: Mutex::new(trace),
             wrongs: Mutex::default(),
-        })
+        }
+    }
+
+    /// On another world, in real time.
+    pub(super) fn in_earnest(inner: Arc<dyn World>, seed: u64) -> Arc<Self> {
+        Arc::new(Self { is_earnest: true, ..Self::on(inner, seed, false, SimClock::new()) })
     }
 
     /// A number by chance.
@@ -145,6 +163,13 @@ impl Stage {
     pub(super) fn take_trace(&self) -> (Vec<String>, u64) {
         let mut trace = self.trace.lock();
         (std::mem::take(&mut trace.lines).into(), trace.hash.finish())
+    }
+
+    /// Makes a session look as if its process were gone, where that can be done from outside.
+    pub(super) fn kill(&self, session: SessionId) {
+        if let Some(memory) = &self.memory {
+            memory.kill(session);
+        }
     }
 
     /// The node that a session is of.

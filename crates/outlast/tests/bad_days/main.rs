@@ -6,12 +6,15 @@
 //! * [`signals`]: SIGTERM, once and twice.
 //! * [`clocks`]: a clock that is set.
 //! * [`frozen`]: a process stopped for longer than its session.
+//! * `killed`: a process that is gone.
+//! * `late`: a process that is cut off, and what it had sent.
 //! * [`scarce`]: no file descriptors, no memory.
 //! * [`full`]: no room on the disk, and room again.
 //! * [`panics`]: user code that panics, wherever there is some.
 //! * [`metrics`]: what a worker counts.
 //!
-//! Where a test needs a process of its own, that is this test binary again: [`child_program`].
+//! Where a test needs a process of its own, that is this test binary again: [`child_program`]. Signals
+//! are tested on a file and on a server ([`process::Ground`]).
 
 #![cfg(all(unix, feature = "sqlite"))]
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -21,6 +24,10 @@ mod frozen;
 mod full;
 mod hang;
 mod idle;
+#[cfg(feature = "postgres")]
+mod killed;
+#[cfg(feature = "postgres")]
+mod late;
 mod metrics;
 mod neighbours;
 mod panics;

@@ -3,11 +3,16 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+#[cfg(feature = "postgres")]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use outlast::Error;
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
+#[cfg(feature = "postgres")]
+use crate::killed;
 use crate::{frozen, neighbours, scarce, signals};
 
 /// How long something may take. Its end is a failed test, not a measurement.
@@ -28,6 +33,8 @@ pub(crate) fn obey() {
             "answering" => neighbours::answering(&folder).await,
             "draining" => signals::draining(&folder).await,
             "freezing" => frozen::freezing(&folder).await,
+            #[cfg(feature = "postgres")]
+            "dying" => killed::dying(&folder).await,
             "few-files" => scarce::few_files(&folder).await,
             "little-memory" => scarce::little_memory(&folder).await,
             other => panic!("there is no program `{other}`"),
@@ -144,7 +151,37 @@ pub(crate) async fn timed<T>(work: impl Future<Output = T>) -> (T, Duration) {
     (done, began.elapsed())
 }
 
-/// The URL of the file in a folder.
+/// Where the runs of a test are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ground {
+    /// In a file of their own.
+    File,
+    /// In a schema of their own on the server for tests.
+    #[cfg(feature = "postgres")]
+    Server,
+}
+
+impl Ground {
+    /// A new folder, in which the processes of a test find their world.
+    pub(crate) fn folder(self) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        #[cfg(feature = "postgres")]
+        if let Self::Server = self {
+            static NEXT: AtomicU64 = AtomicU64::new(0);
+            let (server, number) = (throwaway::postgres::for_tests(), NEXT.fetch_add(1, Ordering::Relaxed));
+            let joint = if server.contains('?') { '&' } else { '?' };
+            let url = format!("{server}{joint}schema=bad_day_{}_{number}&pool=4", std::process::id());
+            std::fs::write(folder.path().join(ELSEWHERE), url).unwrap();
+        }
+        folder
+    }
+}
+
+/// Has the URL of a world that is not in the folder.
+const ELSEWHERE: &str = "url";
+
+/// The URL of the world of a folder: of a file in it, unless it says otherwise.
 pub(crate) fn url(folder: &Path) -> String {
-    format!("sqlite:{}", folder.join("world.db").display())
+    let elsewhere = std::fs::read_to_string(folder.join(ELSEWHERE));
+    elsewhere.unwrap_or_else(|_| format!("sqlite:{}", folder.join("world.db").display()))
 }

@@ -1,4 +1,5 @@
-//! Crash tests: real child processes, really killed with SIGKILL, on one SQLite file; the sweep on Postgres too.
+//! Crash tests: real child processes, really killed with SIGKILL, on one SQLite file; [`sweep`] and
+//! [`sharing`] on Postgres too.
 //!
 //! * [`sweep`]: a program killed at every commit point, one point per child.
 //! * [`loops`]: a program killed from outside at random instants, again and again.

@@ -1,4 +1,4 @@
-//! Two processes on one file.
+//! Two processes on one file, or on one schema of a server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,6 +10,8 @@ use crate::ledger::{Effect, Place};
 use crate::loops::all_links;
 use crate::picture::{Picture, block_on, tally};
 use crate::process::{Ending, Orders, Process, Program, until};
+#[cfg(feature = "postgres")]
+use crate::server::Schema;
 
 const RUNS: u32 = 40;
 
@@ -18,12 +20,36 @@ const LIVE: usize = 4;
 
 #[test]
 fn two_processes_share_the_work_and_no_run_has_two_owners() {
-    let (_folder, place) = place_with_runs();
-    let (first, second) = (live(&place), live(&place));
+    share(&Scene::on_a_file());
+}
+
+#[test]
+fn when_one_of_two_processes_is_killed_the_other_finishes_everything() {
+    finish(&Scene::on_a_file());
+}
+
+#[cfg(feature = "postgres")]
+mod on_postgres {
+    use super::*;
+
+    #[test]
+    fn two_processes_share_the_work_and_no_run_has_two_owners() {
+        share(&Scene::on_a_server());
+    }
+
+    #[test]
+    fn when_one_of_two_processes_is_killed_the_other_finishes_everything() {
+        finish(&Scene::on_a_server());
+    }
+}
+
+fn share(scene: &Scene) {
+    let place = &scene.place;
+    let (first, second) = (live(place), live(place));
     let both = BTreeSet::from([first.id(), second.id()]);
     assert_eq!((first.end(), second.end()), (Ending::Done, Ending::Done));
 
-    check_end(&place);
+    check_end(place);
     let effects = place.effects();
     assert_eq!(tally(&effects), all_links(RUNS), "every step was made once");
     let mut owners: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
@@ -34,10 +60,9 @@ fn two_processes_share_the_work_and_no_run_has_two_owners() {
     assert_eq!(owners.into_values().flatten().collect::<BTreeSet<_>>(), both, "both did some of the work");
 }
 
-#[test]
-fn when_one_of_two_processes_is_killed_the_other_finishes_everything() {
-    let (_folder, place) = place_with_runs();
-    let (victim, survivor) = (live(&place), live(&place));
+fn finish(scene: &Scene) {
+    let place = &scene.place;
+    let (victim, survivor) = (live(place), live(place));
     let (dead, alive) = (victim.id(), survivor.id());
     let count = |effects: &[Effect], pid| effects.iter().filter(|effect| effect.pid == pid).count();
     until("both to work", || {
@@ -47,7 +72,7 @@ fn when_one_of_two_processes_is_killed_the_other_finishes_everything() {
     victim.kill();
     assert_eq!(survivor.end(), Ending::Done);
 
-    check_end(&place);
+    check_end(place);
     let effects = place.effects();
     let tally = tally(&effects);
     assert_eq!(tally.keys().collect::<Vec<_>>(), all_links(RUNS).keys().collect::<Vec<_>>());
@@ -63,15 +88,41 @@ fn when_one_of_two_processes_is_killed_the_other_finishes_everything() {
     }
 }
 
-/// A file with runs that no worker has seen yet.
-fn place_with_runs() -> (TempDir, Place) {
-    let folder = tempfile::tempdir().unwrap();
-    let place = Place::new(folder.path());
+/// A world with runs that no worker has seen yet.
+struct Scene {
+    place: Place,
+    _folder: TempDir,
+    #[cfg(feature = "postgres")]
+    _schema: Option<Schema>,
+}
+
+impl Scene {
+    fn on_a_file() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::new(folder.path());
+        start(&place);
+        Self {
+            place,
+            _folder: folder,
+            #[cfg(feature = "postgres")]
+            _schema: None,
+        }
+    }
+
+    #[cfg(feature = "postgres")]
+    fn on_a_server() -> Self {
+        let (folder, schema) = (tempfile::tempdir().unwrap(), Schema::make(0));
+        let place = Place { elsewhere: Some(schema.url.clone()), ..Place::new(folder.path()) };
+        start(&place);
+        Self { place, _folder: folder, _schema: Some(schema) }
+    }
+}
+
+fn start(place: &Place) {
     block_on(async {
         let client = Client::new(outlast::open(&place.url()).await?);
-        chains::start(&client, &place, RUNS).await
+        chains::start(&client, place, RUNS).await
     });
-    (folder, place)
 }
 
 fn live(place: &Place) -> Process {

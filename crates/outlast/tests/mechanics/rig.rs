@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+#[cfg(feature = "postgres")]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use outlast::core::{Event, TurnRecord, duration::duration_text};
@@ -43,15 +45,28 @@ macro_rules! on_every_world {
                 })
                 .await;
             }
+
+            #[cfg(feature = "postgres")]
+            #[tokio::test(flavor = $flavor)]
+            async fn postgres() {
+                $crate::mechanics::rig::in_time(async {
+                    let rig = $crate::mechanics::rig::Rig::postgres().await;
+                    super::$name(rig).await;
+                })
+                .await;
+            }
         }
     };
 }
 pub(crate) use on_every_world;
 
+/// How long a test may take in real time. Far more than any needs: ten thousand children on a busy server do.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// A test that hangs fails.
 pub(super) async fn in_time(test: impl Future<Output = ()>) {
-    let ended = tokio::time::timeout(Duration::from_secs(30), Box::pin(test)).await;
-    assert!(ended.is_ok(), "the test still waits after half a minute of real time");
+    let ended = tokio::time::timeout(PATIENCE, Box::pin(test)).await;
+    assert!(ended.is_ok(), "the test still waits after {PATIENCE:?} of real time");
 }
 
 /// A world, its clock, and a client of it.
@@ -76,6 +91,16 @@ impl Rig {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}/runs.db", folder.path().display());
         Self::on(&url, Some(folder)).await
+    }
+
+    /// In a schema of its own on the server for tests.
+    #[cfg(feature = "postgres")]
+    pub(super) async fn postgres() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let (server, number) = (throwaway::postgres::for_tests(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let joint = if server.contains('?') { '&' } else { '?' };
+        let schema = format!("mechanics_{}_{number}", std::process::id());
+        Self::on(&format!("{server}{joint}schema={schema}&pool=4"), None).await
     }
 
     async fn on(url: &str, folder: Option<TempDir>) -> Self {

@@ -5,7 +5,7 @@ use outlast::core::{Event, Payload, PayloadError};
 use outlast::prelude::*;
 use outlast::{Codec, ErrorKind, RunId, Status, StuckReason};
 
-use super::faulty::Call;
+use super::faulty::{Call, Gate};
 use super::rig::{Ask, Desk, Rig, note, on_every_world, trace, traces};
 
 on_every_world! {
@@ -158,22 +158,27 @@ async fn counted(ctx: Context, group: u64) -> Result<(), Error> {
 
 async fn while_one_commit_is_under_way_the_next_batch_gathers(rig: Rig) {
     let group = fastrand::u64(..);
+    let lanes = rig.world.describe().lanes;
     let _worker = rig.caching().register(counted).start().await.unwrap();
     rig.settle().await;
-    let gate = rig.faults.hold(Call::Commit);
+    let gates: Vec<_> = (0..lanes).map(|_| rig.faults.hold(Call::Commit)).collect();
     let starts = (0..5).map(|_| async { rig.client.start(counted, group).await.unwrap() });
     let gathered = async {
         while traces(RunId::from_bits(group.into()), "began") < 5 {
             tokio::task::yield_now().await;
         }
-        gate.arrived().await;
-        gate.open();
+        for gate in &gates {
+            gate.arrived().await;
+        }
+        gates.iter().for_each(Gate::open);
     };
     let (runs, ()) = join!(join_all(starts), gathered);
     for run in runs {
         run.output().await.unwrap();
     }
-    assert_eq!(rig.faults.sizes(Call::Commit)[..2], [1, 4]);
+    let mut sizes = vec![1; lanes];
+    sizes.push(5 - lanes);
+    assert_eq!(rig.faults.sizes(Call::Commit)[..=lanes], sizes);
 }
 
 /// Starts runs whose first commit is held and whose other commits gather, and leaves it at that.
@@ -210,23 +215,29 @@ fn a_runtime_that_ends_during_a_commit_ends_quietly() {
 async fn a_bad_turn_does_not_fail_its_neighbours(rig: Rig) {
     // One of two starts in a batch has a key that another process took meanwhile.
     let group = fastrand::u64(..);
+    let lanes = rig.world.describe().lanes;
     let _worker = rig.caching().register(counted).start().await.unwrap();
     rig.settle().await;
-    let gate = rig.faults.hold(Call::Commit);
-    let first = rig.client.start(counted, group).key("first");
+    let gates: Vec<_> = (0..lanes).map(|_| rig.faults.hold(Call::Commit)).collect();
+    let first = (0..lanes).map(|lane| rig.client.start(counted, group).key(format!("first-{lane}")));
+    let first = join_all(first.map(IntoFuture::into_future));
     let bad = rig.client.start(counted, group).key("same");
     let good = rig.client.start(counted, group).key("other");
     let gathered = async {
-        while traces(RunId::from_bits(group.into()), "began") < 3 {
+        while traces(RunId::from_bits(group.into()), "began") < lanes as u32 + 2 {
             tokio::task::yield_now().await;
         }
         rig.world.start(vec![taken("same")]).await.unwrap();
-        gate.open();
+        gates.iter().for_each(Gate::open);
     };
-    let (first, bad, good, ()) = join!(first.into_future(), bad.into_future(), good.into_future(), gathered);
-    assert_eq!(rig.faults.sizes(Call::Commit)[..2], [1, 2]);
+    let (first, bad, good, ()) = join!(first, bad.into_future(), good.into_future(), gathered);
+    let mut sizes = vec![1; lanes];
+    sizes.push(2);
+    assert_eq!(rig.faults.sizes(Call::Commit)[..=lanes], sizes);
     assert_eq!(bad.unwrap_err().kind(), ErrorKind::Conflict);
-    first.unwrap().output().await.unwrap();
+    for run in first {
+        run.unwrap().output().await.unwrap();
+    }
     good.unwrap().output().await.unwrap();
 }
 

@@ -1,0 +1,79 @@
+//! The simulation's programs, clients, workers and faults on a real server: `cargo xtask sim` has them on the
+//! world in memory.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use outlast_core::World;
+use outlast_postgres::{PostgresOptions, PostgresWorld};
+use outlast_testkit::sim::{QUEUED_SEEDS, Tally, check_in_earnest, check_seed_on};
+
+/// Seeds of one test in virtual time, each of which is simulated twice.
+const SEEDS: u64 = 4;
+
+/// Seeds of the test in real time.
+const REAL_SEEDS: u64 = 2;
+
+/// The URL of a fresh schema on the server for tests.
+fn place() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let (server, number) = (throwaway::postgres::for_tests(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let joint = if server.contains('?') { '&' } else { '?' };
+    format!("{server}{joint}schema=sim_{}_{number}&pool=2", std::process::id())
+}
+
+fn open(url: &str, options: PostgresOptions) -> Arc<dyn World> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    Arc::new(runtime.block_on(PostgresWorld::open(url, options)).unwrap())
+}
+
+/// Checks some seeds by chance, or those from `OUTLAST_SEED` on: one, or as many as `OUTLAST_SEEDS` says.
+fn check(test: &str, count: u64, seeds: Range<u64>, check: impl Fn(u64, &str) -> Result<Tally, String>) {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let chosen: Vec<u64> = match number("OUTLAST_SEED") {
+        Some(seed) => (seed..seed + number("OUTLAST_SEEDS").unwrap_or(1)).collect(),
+        None => (0..count).map(|_| fastrand::u64(seeds.clone())).collect(),
+    };
+    let mut total = Tally::default();
+    for seed in chosen {
+        println!("seed: OUTLAST_SEED={seed}");
+        let command = format!("OUTLAST_SEED={seed} cargo xtask test -p outlast-postgres {test}");
+        match check(seed, &command) {
+            Ok(tally) => total.add(&tally),
+            Err(report) => panic!("{report}"),
+        }
+    }
+    println!("{total:?}");
+    assert!(total.runs > 0 && total.events > 0, "{total:?}");
+}
+
+fn in_virtual_time(seed: u64, command: &str) -> Result<Tally, String> {
+    check_seed_on(seed, |clock| open(&place(), PostgresOptions::new().clock(clock)), command)
+}
+
+fn in_real_time(seed: u64, command: &str) -> Result<Tally, String> {
+    let place = place();
+    check_in_earnest(seed, || open(&place, PostgresOptions::new()))
+        .map_err(|report| format!("{report}\nthe same is asked for with: {command}"))
+}
+
+#[test]
+fn random_programs_keep_their_promises_whatever_goes_wrong() {
+    const NAME: &str = "random_programs_keep_their_promises_whatever_goes_wrong";
+    check(NAME, SEEDS, 0..QUEUED_SEEDS, in_virtual_time);
+}
+
+#[test]
+fn random_programs_keep_their_promises_when_steps_are_queued() {
+    const NAME: &str = "random_programs_keep_their_promises_when_steps_are_queued";
+    check(NAME, SEEDS, QUEUED_SEEDS..2 * QUEUED_SEEDS, in_virtual_time);
+}
+
+#[test]
+fn random_programs_keep_their_promises_in_real_time() {
+    const NAME: &str = "random_programs_keep_their_promises_in_real_time";
+    check(NAME, REAL_SEEDS, 0..2 * QUEUED_SEEDS, in_real_time);
+}
