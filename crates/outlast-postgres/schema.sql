@@ -2,7 +2,7 @@
 
 table counts: status text NOT NULL, slot smallint NOT NULL, n bigint NOT NULL WITH (fillfactor=50)
 
-table inbox: run text NOT NULL, position bigint NOT NULL, id text NOT NULL, at bigint NOT NULL, kind text NOT NULL, name text, op bigint, outcome text, codec text, body text, raw bytea, headers text
+table inbox: run text NOT NULL, position bigint NOT NULL, id text NOT NULL, at bigint NOT NULL, kind text NOT NULL, name text, op bigint, outcome text, codec text, body text, raw bytea, headers text WITH (autovacuum_vacuum_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05)
 
 table leftovers: run text NOT NULL
 
@@ -16,9 +16,9 @@ table settings: one boolean NOT NULL, clock_offset bigint NOT NULL, identity uui
 
 table skew: one boolean NOT NULL, lowest bigint NOT NULL, highest bigint NOT NULL
 
-table tags: run text NOT NULL, name text NOT NULL, value text NOT NULL
+table tags: run text NOT NULL, name text NOT NULL, value text NOT NULL WITH (autovacuum_vacuum_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05)
 
-table turns: run text NOT NULL, seq bigint NOT NULL, next_seq bigint NOT NULL, id text NOT NULL, at bigint NOT NULL, build text NOT NULL, events text NOT NULL WITH (autovacuum_vacuum_insert_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05)
+table turns: run text NOT NULL, seq bigint NOT NULL, next_seq bigint NOT NULL, id text NOT NULL, at bigint NOT NULL, build text NOT NULL, events text NOT NULL WITH (autovacuum_vacuum_scale_factor=0.05, autovacuum_vacuum_insert_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05)
 
 constraint counts_pkey of outlast.counts: PRIMARY KEY (status, slot)
 
@@ -76,7 +76,7 @@ CREATE UNIQUE INDEX runs_pkey ON outlast.runs USING btree (id)
 
 CREATE INDEX runs_ready ON outlast.runs USING btree (queue, workflow, version, format, COALESCE(barred_build, ''::text), priority, ready_at, id) WHERE ((ready_at IS NOT NULL) AND (crashes < 2) AND (codeless = 0))
 
-CREATE INDEX runs_stuck ON outlast.runs USING btree (workflow, version) WHERE (status = 'stuck'::text)
+CREATE INDEX runs_stuck ON outlast.runs USING btree (workflow, version, barred_build) WHERE ((status = 'stuck'::text) AND (ready_at IS NULL))
 
 CREATE INDEX runs_suspects ON outlast.runs USING btree (queue, workflow, version, format, COALESCE(barred_build, ''::text), priority, ready_at, id) WHERE ((ready_at IS NOT NULL) AND (crashes >= 2) AND (codeless = 0))
 
@@ -169,84 +169,139 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.choose(session_ text, now_ bigint, limit_ integer, suspect_ boolean, preference_ bigint, lines_ outlast.line[], has_codeless_ boolean, OUT ids text[], OUT has_suspect boolean)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    line_ "outlast".line;
+    found_ record;
+    ranks_ bigint[] := '{}';
+    suspect_id_ text;
+    suspect_rank_ bigint;
+    is_sorted_ boolean := true;
+BEGIN
+    ids := '{}';
+    FOREACH line_ IN ARRAY lines_ LOOP
+        CONTINUE WHEN line_.head > now_;
+        found_ := "outlast".ready(session_, now_, limit_, preference_, line_);
+        CONTINUE WHEN found_.ids IS NULL;
+        IF NOT line_.is_suspect THEN
+            is_sorted_ := cardinality(ids) = 0;
+            ids := ids || found_.ids; ranks_ := ranks_ || found_.ranks;
+        ELSIF suspect_id_ IS NULL OR (found_.ranks[1], found_.ids[1] COLLATE "C") < (suspect_rank_, suspect_id_) THEN
+            suspect_id_ := found_.ids[1]; suspect_rank_ := found_.ranks[1];
+        END IF;
+    END LOOP;
+    IF has_codeless_ THEN
+        FOR found_ IN
+            SELECT r.id::text, r.ready_at, r.crashes >= 2 AS is_suspect FROM "outlast".runs r
+            WHERE r.codeless > 0 AND r.ready_at IS NOT NULL AND (suspect_ OR r.crashes < 2) AND r.ready_at <= now_
+                AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
+                    OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
+            ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED
+        LOOP
+            is_sorted_ := false;
+            IF NOT found_.is_suspect THEN
+                ids := array_append(ids, found_.id); ranks_ := array_append(ranks_, found_.ready_at);
+            ELSIF suspect_id_ IS NULL OR (found_.ready_at, found_.id COLLATE "C") < (suspect_rank_, suspect_id_) THEN
+                suspect_id_ := found_.id; suspect_rank_ := found_.ready_at;
+            END IF;
+        END LOOP;
+    END IF;
+    IF suspect_id_ IS NOT NULL THEN
+        is_sorted_ := false;
+        ids := array_append(ids, suspect_id_); ranks_ := array_append(ranks_, suspect_rank_);
+    END IF;
+    IF NOT is_sorted_ THEN
+        SELECT coalesce(array_agg(c.id ORDER BY c.rank, c.id COLLATE "C"), '{}') INTO ids FROM (
+            SELECT u.id, u.rank FROM unnest(ids, ranks_) AS u (id, rank) ORDER BY u.rank, u.id COLLATE "C" LIMIT limit_) c;
+    END IF;
+    has_suspect := coalesce(suspect_id_ = ANY (ids), false);
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.choose_overdue(until_ bigint, limit_ integer, suspect_ boolean, chosen_ text[])
+ RETURNS text[]
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    ids_ text[] := chosen_;
+    has_suspect_ boolean := NOT suspect_;
+    late_ record;
+BEGIN
+    FOR late_ IN
+        SELECT r.id, r.crashes >= 2 AS is_suspect FROM "outlast".runs r
+        WHERE r.deadline <= until_ AND r.owner IS NULL AND r.id <> ALL (chosen_) AND (r.crashes < 2 OR suspect_)
+        ORDER BY r.deadline, r.id LIMIT limit_ + 50 FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        CONTINUE WHEN late_.is_suspect AND has_suspect_;
+        has_suspect_ := has_suspect_ OR late_.is_suspect;
+        ids_ := array_append(ids_, late_.id);
+        EXIT WHEN cardinality(ids_) >= limit_;
+    END LOOP;
+    RETURN ids_;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.claim(session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspect_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
     now_ bigint := coalesce(at_, "outlast".clock());
-    chosen_ text[] := '{}';
-    ready_ integer;
-    has_suspect_ boolean := false;
+    lines_ "outlast".line[] := "outlast".lines(queues_, workflows_, versions_, build_, format_, false);
+    has_codeless_ boolean;
+    has_unread_ boolean;
+    chosen_ record;
+    ids_ text[] := '{}';
+    ready_ integer := 0;
+    deadline_ bigint;
     due_ bigint;
-    late_ record;
-    lines_ record;
 BEGIN
-    PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_;
+    IF suspect_ THEN
+        lines_ := lines_ || "outlast".lines(queues_, workflows_, versions_, build_, format_, true);
+    END IF;
+    PERFORM 1 FROM "outlast".runs r WHERE r.ready_at IS NOT NULL AND r.codeless > 0 ORDER BY r.ready_at LIMIT 1;
+    has_codeless_ := FOUND;
+    PERFORM 1 FROM "outlast".runs r WHERE r.owner = session_ AND r.sent > r.consumed LIMIT 1;
+    has_unread_ := FOUND;
+    SELECT r.deadline INTO deadline_ FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline IS NOT NULL
+    ORDER BY r.deadline LIMIT 1;
+    IF limit_ > 0 THEN
+        chosen_ := "outlast".choose(session_, now_, limit_, suspect_, preference_, lines_, has_codeless_);
+        ids_ := chosen_.ids;
+        ready_ := cardinality(ids_);
+        IF deadline_ <= now_ - grace_ AND overdue_from_ <= now_ AND ready_ < limit_ THEN
+            ids_ := "outlast".choose_overdue(now_ - grace_, limit_, suspect_ AND NOT chosen_.has_suspect, ids_);
+        END IF;
+    END IF;
+    IF cardinality(ids_) > 0 THEN
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
+    ELSE
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_;
+    END IF;
     IF NOT FOUND THEN
         code := 'gone';
         RETURN NEXT;
         RETURN;
     END IF;
-    -- All lines with something ready, and those that are the next to have; of the rest only the moment counts.
-    SELECT coalesce(array_agg(l.queue) FILTER (WHERE l.counts), '{}') AS queues,
-        coalesce(array_agg(l.workflow) FILTER (WHERE l.counts), '{}') AS workflows,
-        coalesce(array_agg(l.version) FILTER (WHERE l.counts), '{}') AS versions,
-        coalesce(array_agg(l.format) FILTER (WHERE l.counts), '{}') AS formats,
-        coalesce(array_agg(l.barred) FILTER (WHERE l.counts), '{}') AS barred,
-        coalesce(array_agg(l.priority) FILTER (WHERE l.counts), '{}') AS priorities,
-        coalesce(array_agg(l.is_suspect) FILTER (WHERE l.counts), '{}') AS suspects,
-        coalesce(array_agg(l.head) FILTER (WHERE l.counts), '{}') AS heads,
-        min(l.head) FILTER (WHERE NOT l.counts) AS rest
-    INTO lines_
-    FROM (
-        SELECT o.*, o.head <= now_ OR row_number() OVER (ORDER BY o.head <= now_, o.head) <= 5 AS counts
-        FROM (
-            SELECT n.*, false AS is_suspect
-            FROM "outlast".lines(queues_, workflows_, versions_, build_, format_, false) n
-            UNION ALL
-            SELECT n.*, true FROM "outlast".lines(queues_, workflows_, versions_, build_, format_, true) n WHERE suspect_
-        ) o
-    ) l;
-    IF limit_ > 0 THEN
-        SELECT coalesce(array_agg(c.id ORDER BY c.rank, c.id), '{}'), coalesce(bool_or(c.is_suspect), false)
-        INTO chosen_, has_suspect_
-        FROM "outlast".ready(session_, now_, limit_, suspect_, preference_, lines_.queues, lines_.workflows,
-            lines_.versions, lines_.formats, lines_.barred, lines_.priorities, lines_.suspects,
-            lines_.heads) c;
+    IF cardinality(ids_) > 0 THEN
+        RETURN QUERY SELECT g.* FROM "outlast".give(session_, now_, ids_, ready_) g;
     END IF;
-    ready_ := cardinality(chosen_);
-    IF overdue_from_ <= now_ AND ready_ < limit_ THEN
-        FOR late_ IN
-            SELECT r.id, r.crashes >= 2 AS is_suspect FROM "outlast".runs r
-            WHERE r.deadline <= now_ - grace_ AND r.owner IS NULL AND r.id <> ALL (chosen_)
-                AND (r.crashes < 2 OR suspect_ AND NOT has_suspect_)
-            ORDER BY r.deadline, r.id LIMIT limit_ + 50 FOR NO KEY UPDATE SKIP LOCKED
-        LOOP
-            CONTINUE WHEN late_.is_suspect AND has_suspect_;
-            has_suspect_ := has_suspect_ OR late_.is_suspect;
-            chosen_ := array_append(chosen_, late_.id);
-            EXIT WHEN cardinality(chosen_) >= limit_;
-        END LOOP;
+    IF cardinality(lines_) > 0 OR has_codeless_ THEN
+        due_ := "outlast".next_due_of(session_, now_, limit_ > ready_, preference_, lines_, has_codeless_);
     END IF;
-    IF cardinality(chosen_) > 0 THEN
-        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
-        IF NOT FOUND THEN
-            code := 'gone';
-            RETURN NEXT;
-            RETURN;
-        END IF;
-        RETURN QUERY SELECT g.* FROM "outlast".give(session_, now_, chosen_, ready_) g;
-    END IF;
-    due_ := least(lines_.rest, "outlast".next_due(session_, now_, limit_ > ready_, suspect_, preference_, lines_.queues,
-        lines_.workflows, lines_.versions, lines_.formats, lines_.barred, lines_.priorities, lines_.suspects));
-    RETURN QUERY SELECT 'now', NULL::text, NULL::text, NULL::bigint, NULL::text, NULL::bigint, NULL::bigint,
-        NULL::bigint, NULL::bigint, NULL::integer,
-        (SELECT r.deadline FROM "outlast".runs r WHERE r.owner IS NULL
+    IF deadline_ <= now_ - grace_ AND overdue_from_ <= now_ OR ready_ > 0 THEN
+        SELECT r.deadline INTO deadline_ FROM "outlast".runs r WHERE r.owner IS NULL
             AND r.deadline > CASE WHEN overdue_from_ <= now_ THEN now_ - grace_ ELSE -9223372036854775808 END
-         ORDER BY r.deadline LIMIT 1),
-        NULL::boolean, now_, due_;
+        ORDER BY r.deadline LIMIT 1;
+    END IF;
+    code := 'now'; deadline := deadline_; is_overdue := has_unread_; moment := now_; next_due := due_;
+    RETURN NEXT;
 END
 $function$
 
@@ -707,32 +762,19 @@ AS $function$
 #variable_conflict use_column
 DECLARE
     now_ bigint := 0;
-    run_row_ record;
-    last_ record;
 BEGIN
     PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    IF then_ = 'hold' THEN
-        SELECT r.owner, r.consumed, r.turn, r.next_seq INTO run_row_ FROM "outlast".runs r WHERE r.id = run_;
-    ELSE
-        SELECT r.owner, r.consumed, r.turn, r.next_seq INTO run_row_ FROM "outlast".runs r WHERE r.id = run_
-        FOR NO KEY UPDATE;
-    END IF;
-    IF NOT FOUND OR run_row_.owner IS DISTINCT FROM session_ OR run_row_.consumed <> consumed_ THEN
-        RETURN NULL;
-    END IF;
-    SELECT t.id, t.next_seq INTO last_ FROM "outlast".turns t WHERE t.run = run_ ORDER BY t.seq DESC LIMIT 1;
-    IF FOUND AND last_.next_seq > run_row_.next_seq THEN
-        IF last_.id <> from_ OR last_.next_seq <> seq_ THEN
-            RETURN NULL;
-        END IF;
-    ELSIF run_row_.turn <> from_ OR run_row_.next_seq <> seq_ THEN
-        RETURN NULL;
-    END IF;
     INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
-    VALUES (run_, seq_, next_seq_, id_, turn_at_, build_, events_)
+    SELECT run_, seq_, next_seq_, id_, turn_at_, build_, events_
+    FROM "outlast".runs r
+    LEFT JOIN LATERAL (SELECT t.id, t.next_seq FROM "outlast".turns t WHERE t.run = r.id
+        ORDER BY t.seq DESC LIMIT 1) last ON true
+    WHERE r.id = run_ AND r.owner = session_ AND r.consumed = consumed_
+        AND CASE WHEN last.next_seq > r.next_seq THEN last.id = from_ AND last.next_seq = seq_
+            ELSE r.turn = from_ AND r.next_seq = seq_ END
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RETURN NULL;
@@ -852,16 +894,14 @@ END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.give(session_ text, now_ bigint, chosen_ text[], ready_ integer)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
     moved_ record;
 BEGIN
-    SELECT array_agg(r.status::text) || array_agg('running'::text) AS statuses,
-        array_agg(-1::bigint) || array_agg(1::bigint) AS changes
-    INTO moved_ FROM "outlast".runs r WHERE r.id = ANY (chosen_);
+    SELECT array_agg(r.status::text) AS statuses INTO moved_ FROM "outlast".runs r WHERE r.id = ANY (chosen_);
     RETURN QUERY WITH given AS (
         UPDATE "outlast".runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL, waits = '[]',
             ready_at = NULL, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
@@ -870,9 +910,16 @@ BEGIN
         RETURNING r.*, c.nth
     )
     SELECT 'given', g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
-        g.crashes, g.deadline, g.nth > ready_, NULL::bigint, NULL::bigint
-    FROM given g ORDER BY g.nth;
-    PERFORM "outlast".count(moved_.statuses, moved_.changes);
+        g.crashes, g.deadline, g.nth > ready_, NULL::bigint, NULL::bigint, t.build, t.events
+    FROM given g LEFT JOIN "outlast".turns t ON t.run = g.id AND t.seq = 0 AND g.next_seq = 1
+    ORDER BY g.nth;
+    IF cardinality(moved_.statuses) = 1 THEN
+        PERFORM "outlast".count_move(moved_.statuses[1], 'running');
+    ELSE
+        PERFORM "outlast".count(moved_.statuses || array_fill('running'::text, ARRAY[cardinality(moved_.statuses)]),
+            array_fill(-1::bigint, ARRAY[cardinality(moved_.statuses)])
+                || array_fill(1::bigint, ARRAY[cardinality(moved_.statuses)]));
+    END IF;
 END
 $function$
 
@@ -904,6 +951,8 @@ CREATE OR REPLACE FUNCTION outlast."join"(at_ bigint, id_ text, host_ text, pid_
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
+DECLARE
+    ids_ text[];
 BEGIN
     moment := coalesce(at_, "outlast".clock());
     rings := false;
@@ -913,11 +962,24 @@ BEGIN
         least(moment, 9223372036854775807 - time_) + time_, moment, "outlast".boot(), has_lock_)
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
-        UPDATE "outlast".runs r SET ready_at = moment
-        FROM unnest(workflows_, versions_) AS c (workflow, version)
-        WHERE r.status = 'stuck' AND r.workflow = c.workflow AND r.version = c.version
-            AND r.queue = ANY (served_) AND r.barred_build <> build_ AND r.ready_at IS NULL;
-        rings := FOUND;
+        -- On both sides of what its own build left, so that it does not look at those.
+        SELECT array_agg(other.id::text) INTO ids_ FROM (
+            SELECT r.id FROM unnest(workflows_, versions_) AS c (workflow, version)
+            JOIN "outlast".runs r ON r.workflow = c.workflow AND r.version = c.version AND r.barred_build < build_
+            WHERE r.status = 'stuck' AND r.ready_at IS NULL AND r.queue = ANY (served_)
+            UNION ALL
+            SELECT r.id FROM unnest(workflows_, versions_) AS c (workflow, version)
+            JOIN "outlast".runs r ON r.workflow = c.workflow AND r.version = c.version AND r.barred_build > build_
+            WHERE r.status = 'stuck' AND r.ready_at IS NULL AND r.queue = ANY (served_)
+        ) AS other;
+        rings := ids_ IS NOT NULL;
+        IF rings THEN
+            PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (ids_) ORDER BY r.id FOR NO KEY UPDATE;
+            UPDATE "outlast".runs r SET ready_at = CASE
+                WHEN r.status = 'stuck' AND r.barred_build <> build_ AND r.ready_at IS NULL THEN moment
+                ELSE r.ready_at END
+            WHERE r.id = ANY (ids_);
+        END IF;
     END IF;
 END
 $function$
@@ -937,7 +999,7 @@ END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.lines(queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspects_ boolean)
- RETURNS TABLE(queue text, workflow text, version bigint, format integer, barred text, priority smallint, head bigint)
+ RETURNS outlast.line[]
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -946,34 +1008,34 @@ DECLARE
     names_ text[] := workflows_;
     numbers_ bigint[] := versions_;
     count_ CONSTANT integer := cardinality(workflows_);
-    last_ record;
+    lines_ "outlast".line[] := '{}';
+    line_ "outlast".line;
+    next_ record;
     nth_ integer;
     until_ integer;
     middle_ integer;
 BEGIN
-    IF count_ = 0 THEN
-        RETURN;
-    END IF;
-    FOREACH queue IN ARRAY queues_ LOOP
+    line_.is_suspect := suspects_;
+    FOREACH line_.queue IN ARRAY CASE WHEN count_ = 0 THEN '{}' ELSE queues_ END LOOP
         nth_ := 1;
-        workflow := ''; version := -1; format := -1; barred := ''; priority := -1;
+        line_.workflow := ''; line_.version := -1; line_.format := -1; line_.barred := ''; line_.priority := -1;
         LOOP
             IF suspects_ THEN
                 SELECT r.workflow, r.version, r.format, coalesce(r.barred_build, '') AS barred, r.priority, r.ready_at
-                INTO last_
+                INTO next_
                 FROM "outlast".runs r
-                WHERE r.queue = lines.queue AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
+                WHERE r.queue = line_.queue AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
                     AND (r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority)
-                        > (lines.workflow, lines.version, lines.format, lines.barred, lines.priority)
+                        > (line_.workflow, line_.version, line_.format, line_.barred, line_.priority)
                 ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority,
                     r.ready_at, r.id LIMIT 1;
             ELSE
                 SELECT r.workflow, r.version, r.format, coalesce(r.barred_build, '') AS barred, r.priority, r.ready_at
-                INTO last_
+                INTO next_
                 FROM "outlast".runs r
-                WHERE r.queue = lines.queue AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
+                WHERE r.queue = line_.queue AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
                     AND (r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority)
-                        > (lines.workflow, lines.version, lines.format, lines.barred, lines.priority)
+                        > (line_.workflow, line_.version, line_.format, line_.barred, line_.priority)
                 ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority,
                     r.ready_at, r.id LIMIT 1;
             END IF;
@@ -982,30 +1044,32 @@ BEGIN
             until_ := count_ + 1;
             WHILE nth_ < until_ LOOP
                 middle_ := (nth_ + until_) / 2;
-                IF names_[middle_] COLLATE "C" < last_.workflow
-                    OR names_[middle_] = last_.workflow AND numbers_[middle_] < last_.version THEN
+                IF names_[middle_] COLLATE "C" < next_.workflow
+                    OR names_[middle_] = next_.workflow AND numbers_[middle_] < next_.version THEN
                     nth_ := middle_ + 1;
                 ELSE
                     until_ := middle_;
                 END IF;
             END LOOP;
             EXIT WHEN nth_ > count_;
-            IF names_[nth_] <> last_.workflow OR numbers_[nth_] <> last_.version THEN
-                workflow := names_[nth_]; version := numbers_[nth_]; format := -1; barred := ''; priority := -1;
+            IF names_[nth_] <> next_.workflow OR numbers_[nth_] <> next_.version THEN
+                line_.workflow := names_[nth_]; line_.version := numbers_[nth_];
+                line_.format := -1; line_.barred := ''; line_.priority := -1;
                 CONTINUE;
             END IF;
-            workflow := last_.workflow; version := last_.version; format := last_.format; barred := last_.barred;
-            IF format > format_ THEN
+            line_.workflow := next_.workflow; line_.version := next_.version; line_.format := next_.format;
+            line_.barred := next_.barred; line_.priority := next_.priority; line_.head := next_.ready_at;
+            IF line_.format > format_ THEN
                 -- Behind all of this code.
-                format := 2147483647; priority := 32767;
-            ELSIF barred = build_ THEN
-                priority := 32767;
+                line_.format := 2147483647; line_.priority := 32767;
+            ELSIF line_.barred = build_ THEN
+                line_.priority := 32767;
             ELSE
-                priority := last_.priority; head := last_.ready_at;
-                RETURN NEXT;
+                lines_ := array_append(lines_, line_);
             END IF;
         END LOOP;
     END LOOP;
+    RETURN lines_;
 END
 $function$
 
@@ -1027,61 +1091,88 @@ AS $function$
     FROM (SELECT replace(gen_random_uuid()::text, '-', '') AS hex) AS chance
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.next_due(session_ text, now_ bigint, has_room_ boolean, suspect_ boolean, preference_ bigint, queues_ text[], workflows_ text[], versions_ bigint[], formats_ integer[], barred_ text[], priorities_ smallint[], suspects_ boolean[])
+CREATE OR REPLACE FUNCTION outlast.next_due(session_ text, now_ bigint, floor_ bigint, preference_ bigint, line_ outlast.line)
  RETURNS bigint
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
-    -- So many of those that come next are looked at in each line: the first may have to wait for its preferred
-    -- session. Fewer where there are many lines.
-    looks_ CONSTANT integer := greatest(2, least(20, 100 / greatest(1, cardinality(queues_))));
+    -- So many of those that come next are looked at: the first may have to wait for its preferred session.
+    looks_ CONSTANT integer := 20;
+    looked_ integer := 0;
+    due_ bigint;
+    next_ record;
+BEGIN
+    IF line_.is_suspect THEN
+        -- One that is ready waits for the suspect before it.
+        SELECT r.ready_at INTO due_ FROM "outlast".runs r
+        WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
+            AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred AND r.priority = line_.priority
+            AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at > greatest(floor_, now_)
+        ORDER BY r.ready_at, r.id LIMIT 1;
+        RETURN due_;
+    END IF;
+    FOR next_ IN
+        SELECT r.ready_at, r.preferred FROM "outlast".runs r
+        WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
+            AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred AND r.priority = line_.priority
+            AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at > floor_
+        ORDER BY r.ready_at, r.id LIMIT looks_
+    LOOP
+        looked_ := looked_ + 1;
+        EXIT WHEN next_.ready_at >= due_;
+        IF looked_ < looks_ AND next_.preferred <> session_ THEN
+            PERFORM 1 FROM "outlast".sessions s WHERE s.id = next_.preferred;
+            IF FOUND THEN
+                due_ := least(due_, least(next_.ready_at, 9223372036854775807 - preference_) + preference_);
+                CONTINUE;
+            END IF;
+        END IF;
+        due_ := least(due_, next_.ready_at);
+        EXIT;
+    END LOOP;
+    RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.next_due_of(session_ text, now_ bigint, has_room_ boolean, preference_ bigint, lines_ outlast.line[], has_codeless_ boolean)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    -- So many lines with nothing ready are looked into; of the others it is enough to know the first moment.
+    looks_ CONSTANT integer := 5;
+    looked_ integer := 0;
+    floor_ CONSTANT bigint := CASE WHEN has_room_ THEN -9223372036854775808 ELSE now_ END;
+    line_ "outlast".line;
+    later_ "outlast".line[] := '{}';
     due_ bigint;
 BEGIN
-    WITH later AS (
-        SELECT f.*, row_number() OVER (PARTITION BY l.nth) AS nth
-        FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_) WITH ORDINALITY
-            AS l (queue, workflow, version, format, barred, priority, is_suspect, nth)
-        CROSS JOIN LATERAL (
-            SELECT r.ready_at, r.preferred FROM "outlast".runs r
-            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
-                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
-                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at > now_
-            ORDER BY r.ready_at, r.id LIMIT looks_) f
-        WHERE NOT l.is_suspect
-        UNION ALL
-        SELECT f.* FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_)
-            AS l (queue, workflow, version, format, barred, priority, is_suspect)
-        CROSS JOIN LATERAL (
-            SELECT r.ready_at, r.preferred, 0 FROM "outlast".runs r
-            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
-                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
-                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at > now_
-            ORDER BY r.ready_at, r.id LIMIT looks_) f
-        WHERE l.is_suspect
-        UNION ALL
-        SELECT f.* FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_)
-            AS l (queue, workflow, version, format, barred, priority, is_suspect)
-        CROSS JOIN LATERAL (
-            SELECT r.ready_at, r.preferred, 0 FROM "outlast".runs r
-            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
-                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
-                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at <= now_
-            ORDER BY r.ready_at, r.id LIMIT looks_) f
-        WHERE has_room_ AND NOT l.is_suspect
-        UNION ALL
-        SELECT f.* FROM (
-            SELECT r.ready_at, r.preferred, 0 FROM "outlast".runs r
-            WHERE has_room_ AND r.codeless > 0 AND r.ready_at IS NOT NULL AND (suspect_ OR r.crashes < 2)
-            ORDER BY r.ready_at, r.id LIMIT looks_) f
-    )
-    SELECT min(CASE
-        WHEN l.nth < looks_ AND l.preferred <> session_ AND EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = l.preferred)
-            THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
-        -- Somebody has it locked, and will let go of it.
-        WHEN l.ready_at <= now_ THEN now_ + 5000
-        ELSE l.ready_at END) INTO due_
-    FROM later l;
+    FOREACH line_ IN ARRAY lines_ LOOP
+        IF line_.head <= now_ THEN
+            due_ := least(due_, "outlast".next_due(session_, now_, floor_, preference_, line_));
+        ELSE
+            later_ := array_append(later_, line_);
+        END IF;
+    END LOOP;
+    IF cardinality(later_) > 0 THEN
+        FOR line_ IN SELECT (l).* FROM unnest(later_) AS l ORDER BY l.head LIMIT looks_ + 1 LOOP
+            looked_ := looked_ + 1;
+            EXIT WHEN line_.head >= due_;
+            due_ := least(due_, CASE WHEN looked_ > looks_ THEN line_.head
+                ELSE "outlast".next_due(session_, now_, floor_, preference_, line_) END);
+        END LOOP;
+    END IF;
+    IF has_codeless_ AND has_room_ THEN
+        due_ := least(due_, (
+            SELECT min(CASE
+                WHEN l.preferred <> session_ AND EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = l.preferred)
+                    THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
+                ELSE l.ready_at END)
+            FROM (SELECT r.ready_at, r.preferred FROM "outlast".runs r WHERE r.codeless > 0 AND r.ready_at IS NOT NULL
+                ORDER BY r.ready_at, r.id LIMIT 20) l));
+    END IF;
     RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
 END
 $function$
@@ -1258,57 +1349,35 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.ready(session_ text, now_ bigint, limit_ integer, suspect_ boolean, preference_ bigint, queues_ text[], workflows_ text[], versions_ bigint[], formats_ integer[], barred_ text[], priorities_ smallint[], suspects_ boolean[], heads_ bigint[])
- RETURNS TABLE(id text, rank bigint, is_suspect boolean)
+CREATE OR REPLACE FUNCTION outlast.ready(session_ text, now_ bigint, limit_ integer, preference_ bigint, line_ outlast.line, OUT ids text[], OUT ranks bigint[])
+ RETURNS record
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 BEGIN
-    RETURN QUERY WITH found AS MATERIALIZED (
-        SELECT f.id, f.ready_at - l.priority::bigint * 10000000 AS rank, false AS is_suspect
-        FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_, heads_)
-            AS l (queue, workflow, version, format, barred, priority, is_suspect, head)
-        CROSS JOIN LATERAL (
+    IF line_.is_suspect THEN
+        SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * 10000000) INTO ids, ranks
+        FROM (
             SELECT r.id, r.ready_at FROM "outlast".runs r
-            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
-                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
-                AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at <= now_
-                AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
-                    OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at, r.id
-            LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f
-        WHERE NOT l.is_suspect AND l.head <= now_
-        UNION ALL
-        SELECT f.id, f.rank, f.is_suspect FROM (
-            SELECT r.id, r.ready_at AS rank, r.crashes >= 2 AS is_suspect
-            FROM "outlast".runs r
-            WHERE r.codeless > 0 AND r.ready_at IS NOT NULL AND (suspect_ OR r.crashes < 2)
+            WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
+                AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred
+                AND r.priority = line_.priority AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
                 AND r.ready_at <= now_
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
                     OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at, r.id
-            LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f
-        UNION ALL
-        SELECT f.id, f.ready_at - l.priority::bigint * 10000000, true
-        FROM unnest(queues_, workflows_, versions_, formats_, barred_, priorities_, suspects_, heads_)
-            AS l (queue, workflow, version, format, barred, priority, is_suspect, head)
-        CROSS JOIN LATERAL (
+            ORDER BY r.ready_at, r.id LIMIT 1 FOR NO KEY UPDATE OF r SKIP LOCKED) f;
+    ELSE
+        SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * 10000000) INTO ids, ranks
+        FROM (
             SELECT r.id, r.ready_at FROM "outlast".runs r
-            WHERE r.queue = l.queue AND r.workflow = l.workflow AND r.version = l.version AND r.format = l.format
-                AND coalesce(r.barred_build, '') = l.barred AND r.priority = l.priority
-                AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at <= now_
+            WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
+                AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred
+                AND r.priority = line_.priority AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
+                AND r.ready_at <= now_
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
                     OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at, r.id
-            LIMIT 1 FOR NO KEY UPDATE OF r SKIP LOCKED) f
-        WHERE l.is_suspect AND l.head <= now_
-    ), counted AS (
-        SELECT u.id, u.rank, u.is_suspect,
-            row_number() OVER (PARTITION BY u.is_suspect ORDER BY u.rank, u.id) AS nth
-        FROM (SELECT DISTINCT f.id, f.rank, f.is_suspect FROM found f) u
-    )
-    SELECT c.id::text, c.rank, c.is_suspect FROM counted c WHERE NOT c.is_suspect OR c.nth = 1
-    ORDER BY c.rank, c.id LIMIT limit_;
+            ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f;
+    END IF;
 END
 $function$
 
@@ -1419,7 +1488,9 @@ BEGIN
         END IF;
     END IF;
     -- In order of the keys, so that nobody waits in a circle.
-    FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth) WHERE k.key IS NOT NULL ORDER BY k.key COLLATE "C", k.nth LOOP
+    FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth)
+        WHERE k.key IS NOT NULL OR cardinality(run_) = 1 ORDER BY k.key COLLATE "C", k.nth
+    LOOP
         put_ := "outlast".put_start(now_, format_, run_[i], turn_[i], workflow_[i], version_[i], queue_[i], priority_[i],
             key_[i], digest_[i], window_[i], events_[i], parent_[i], parent_op_[i], parent_awaits_[i], root_[i],
             not_before_[i], deadline_[i],

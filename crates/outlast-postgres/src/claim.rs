@@ -9,14 +9,15 @@ use outlast_core::limits::{
 };
 use outlast_core::refusal::session_gone;
 use outlast_core::{
-    ClaimRequest, Claimed, Message, RunId, SessionId, Timestamp, TurnRecord, Unread, Work, WorldError,
+    ClaimRequest, Claimed, Event, Message, RunId, SessionId, Timestamp, TurnId, TurnRecord, Unread, Work,
+    WorldError,
 };
 use tokio_postgres::Row;
 
 use crate::clock::Time;
 use crate::error::corrupt;
-use crate::message::message;
-use crate::row::{Damaged, get, maybe_moment, micros, moment, number, stored, text, turn, word};
+use crate::message::{Values1, message};
+use crate::row::{Damaged, damaged, get, maybe_moment, micros, moment, number, stored, text, turn, word};
 use crate::store::Store;
 use crate::text::stored as stored_text;
 
@@ -31,22 +32,22 @@ pub(crate) async fn claim(
     request: &ClaimRequest,
     epoch: u64,
 ) -> Result<Work, WorldError> {
-    let (unread, rows) = ask(store, time, session, request).await?;
+    let rows = ask(store, time, session, request).await?;
     let given = Given::read(&rows, request).map_err(|why| corrupt(&store.place, &why))?;
     let Some(mut given) = given else { return Err(session_gone(session)) };
     let next_due = given.next_due(time, request.ends_overdue_from);
+    let unread = given.unread(store, session).await?;
     given.bring(store, request).await?;
-    let unread = unread_of(&unread).map_err(|why| corrupt(&store.place, &why))?;
     Ok(Work { claimed: given.claimed, unread, next_due, epoch })
 }
 
-/// Asks for what is unread and for what is ready, in one round trip.
+/// Asks for what is ready.
 async fn ask(
     store: &Store,
     time: &Time,
     session: SessionId,
     request: &ClaimRequest,
-) -> Result<(Vec<Row>, Vec<Row>), WorldError> {
+) -> Result<Vec<Row>, WorldError> {
     let (session, at) = (session.to_string(), time.at());
     let limit = request.limit.min(CLAIM_RUNS_MAX) as i32;
     let queues: Vec<_> = request.queues.iter().map(|queue| stored_text(queue).into_owned()).collect();
@@ -63,39 +64,21 @@ async fn ask(
     let format = i32::try_from(request.format).unwrap_or(i32::MAX);
     let overdue_from = request.ends_overdue_from.as_micros();
     let (grace, preference) = (micros(DEADLINE_GRACE), micros(PREFERENCE));
-    let mut tries = 0;
-    loop {
-        let asked = store.with_connection(async |connection: &Object| {
-            let unread = connection.prepare_cached(&store.sql.unread).await?;
-            let claim = connection.prepare_cached(&store.sql.claim).await?;
-            let unread_values: [crate::message::Values1<'_>; 2] = [&session, &INBOX_ROWS];
-            let claim_values: [crate::message::Values1<'_>; 12] = [
-                &session,
-                &at,
-                &limit,
-                &queues,
-                &workflows,
-                &versions,
-                &build,
-                &format,
-                &request.suspect,
-                &overdue_from,
-                &grace,
-                &preference,
-            ];
-            futures_util::future::try_join(
-                connection.query(&unread, &unread_values),
-                connection.query(&claim, &claim_values),
-            )
-            .await
-        });
-        match asked.await {
-            Err(crate::store::Failed::Refused(error)) if crate::error::is_overtaken(&error) && tries < 20 => {
-                tries += 1;
-            }
-            answer => return answer.map_err(|failed| store.world_error(&failed)),
-        }
-    }
+    let values: [Values1<'_>; 12] = [
+        &session,
+        &at,
+        &limit,
+        &queues,
+        &workflows,
+        &versions,
+        &build,
+        &format,
+        &request.suspect,
+        &overdue_from,
+        &grace,
+        &preference,
+    ];
+    store.call(&store.sql.claim, &values).await
 }
 
 /// What a claim brought.
@@ -103,6 +86,8 @@ struct Given {
     claimed: Vec<Claimed>,
     /// Where messages of a run begin that it has not consumed, if there are any.
     unread: Vec<(String, i64)>,
+    /// Whether something is unread that the session held before.
+    has_unread: bool,
     now: Timestamp,
     next_due: Option<Timestamp>,
     next_deadline: Option<Timestamp>,
@@ -111,9 +96,14 @@ struct Given {
 impl Given {
     /// Reads the answer; `None` when the session is gone.
     fn read(rows: &[Row], request: &ClaimRequest) -> Result<Option<Self>, Damaged> {
-        let now = Timestamp::from_micros(0);
-        let mut given =
-            Self { claimed: Vec::new(), unread: Vec::new(), now, next_due: None, next_deadline: None };
+        let mut given = Self {
+            claimed: Vec::new(),
+            unread: Vec::new(),
+            has_unread: false,
+            now: Timestamp::from_micros(0),
+            next_due: None,
+            next_deadline: None,
+        };
         for row in rows {
             match get::<&str>(row, 0)? {
                 "gone" => return Ok(None),
@@ -121,6 +111,7 @@ impl Given {
                     given.now = moment(row, 12)?;
                     given.next_due = maybe_moment(row, 13)?;
                     given.next_deadline = maybe_moment(row, 10)?;
+                    given.has_unread = get(row, 11)?;
                 }
                 _ => given.add(row, request)?,
             }
@@ -133,22 +124,35 @@ impl Given {
         if number::<u64>(row, 7)? > consumed {
             self.unread.push((run.to_string(), stored(consumed)));
         }
+        let (turn, turn_at) = (word(row, 4)?, moment(row, 6)?);
+        let history = if (request.known)(run, turn) { None } else { first_turn(row, turn, turn_at)? };
         self.claimed.push(Claimed {
             run,
             workflow: name(request, text(row, 2)?),
             version: number(row, 3)?,
-            turn: word(row, 4)?,
+            turn,
             seq,
-            turn_at: moment(row, 6)?,
+            turn_at,
             consumed,
             inbox: Vec::new(),
             crashes: get::<i32>(row, 9)?.unsigned_abs(),
             is_fresh: seq <= 1,
             deadline: maybe_moment(row, 10)?,
             is_overdue: get(row, 11)?,
-            history: None,
+            history,
         });
         Ok(())
+    }
+
+    /// The messages that wait for runs that the session held before.
+    async fn unread(&self, store: &Store, session: SessionId) -> Result<Vec<Unread>, WorldError> {
+        if !self.has_unread {
+            return Ok(Vec::new());
+        }
+        let rows = store.call(&store.sql.unread, &[&session.to_string(), &INBOX_ROWS]).await?;
+        let mut unread = unread_of(&rows).map_err(|why| corrupt(&store.place, &why))?;
+        unread.retain(|unread| self.claimed.iter().all(|claimed| claimed.run != unread.run));
+        Ok(unread)
     }
 
     /// When the next run is due, by the clock of this process: that may be ahead of the database's.
@@ -166,7 +170,10 @@ impl Given {
     /// Reads the histories and the messages of what was given. The runs are the session's, so nobody adds
     /// to their histories meanwhile.
     async fn bring(&mut self, store: &Store, request: &ClaimRequest) -> Result<(), WorldError> {
-        let unknown = self.claimed.iter().filter(|claimed| !(request.known)(claimed.run, claimed.turn));
+        let unknown = self
+            .claimed
+            .iter()
+            .filter(|claimed| claimed.history.is_none() && !(request.known)(claimed.run, claimed.turn));
         let unknown: Vec<String> = unknown.map(|claimed| claimed.run.to_string()).collect();
         if unknown.is_empty() && self.unread.is_empty() {
             return Ok(());
@@ -175,8 +182,8 @@ impl Given {
         let read = store.with_connection(async |connection: &Object| {
             let histories = connection.prepare_cached(&store.sql.histories).await?;
             let inboxes = connection.prepare_cached(&store.sql.inboxes).await?;
-            let history_values: [crate::message::Values1<'_>; 1] = [&unknown];
-            let inbox_values: [crate::message::Values1<'_>; 3] = [&runs, &after, &INBOX_ROWS];
+            let history_values: [Values1<'_>; 1] = [&unknown];
+            let inbox_values: [Values1<'_>; 3] = [&runs, &after, &INBOX_ROWS];
             futures_util::future::try_join(
                 async {
                     if unknown.is_empty() {
@@ -211,11 +218,18 @@ impl Given {
         }
         for claimed in &mut self.claimed {
             let run = claimed.run.to_string();
-            claimed.history = turns.remove(run.as_str());
+            claimed.history = claimed.history.take().or_else(|| turns.remove(run.as_str()));
             claimed.inbox = messages.remove(run.as_str()).unwrap_or_default();
         }
         Ok(())
     }
+}
+
+/// The history of a run that has but one turn.
+fn first_turn(row: &Row, id: TurnId, at: Timestamp) -> Result<Option<Vec<TurnRecord>>, Damaged> {
+    let Some(events) = get::<Option<&str>>(row, 15)? else { return Ok(None) };
+    let events = Event::read_all(events).map_err(|error| damaged(15, error))?;
+    Ok(Some(vec![TurnRecord { id, seq: 0, at, build: text(row, 14)?.into(), events }]))
 }
 
 /// The workflow's name, shared with the request where it has it.

@@ -25,9 +25,6 @@ use crate::told::Told;
 use crate::voice::Voice;
 use crate::watch::Watch;
 
-/// How long what happens meanwhile is gathered, once something was said.
-const GAP: Duration = Duration::from_micros(500);
-
 /// How often those who wait for ends are looked for, though nothing was heard.
 const POLL: Duration = Duration::from_secs(2);
 
@@ -159,13 +156,16 @@ enum Left {
 
 /// A connection while it lasts.
 struct Talk {
-    client: Client,
+    client: Arc<Client>,
     heard: mpsc::UnboundedReceiver<String>,
     driver: JoinHandle<()>,
+    /// Says what there is to say, while others are heard.
+    speaker: JoinHandle<()>,
 }
 
 impl Drop for Talk {
     fn drop(&mut self) {
+        // With the connection the speaker ends too, and leaves to the next one what it could not say.
         self.driver.abort();
     }
 }
@@ -178,6 +178,9 @@ impl Post {
                 Ok(mut talk) => {
                     is_first = false;
                     if let Left::Closed = self.stay(&mut talk, &mut asked).await {
+                        talk.speaker.abort();
+                        // What nobody hears now, others find by looking.
+                        let _ = self.voice.say(&talk.client, &self.channel, self.origin).await;
                         let _ = talk.client.batch_execute("SELECT pg_advisory_unlock_all()").await;
                         return;
                     }
@@ -229,7 +232,10 @@ impl Post {
                 }
             }
         });
-        let talk = Talk { client, heard, driver };
+        let client = Arc::new(client);
+        let speaker = self.voice.clone().speak(client.clone(), self.channel.clone(), self.origin);
+        let speaker = self.store.handle.spawn(speaker);
+        let talk = Talk { client, heard, driver, speaker };
         let listen = if self.is_silent { String::new() } else { format!("LISTEN {};", self.channel) };
         talk.client
             .batch_execute(&format!("SET synchronous_commit = off; SET statement_timeout = 0; {listen}"))
@@ -245,7 +251,7 @@ impl Post {
 
     async fn stay(&mut self, talk: &mut Talk, asked: &mut mpsc::UnboundedReceiver<Asked>) -> Left {
         let mut looks = 0;
-        let (handle, voice) = (self.store.handle.clone(), self.voice.clone());
+        let handle = self.store.handle.clone();
         // Both go on while other things happen, however often.
         let mut poll = Box::pin(pause(&handle, POLL));
         let mut retry = Box::pin(pause(&handle, RETRY));
@@ -267,12 +273,6 @@ impl Post {
                     retry = Box::pin(pause(&handle, RETRY));
                     self.lock_again(&talk.client).await
                 }
-                () = voice.something() => {
-                    let said = self.say(&talk.client).await;
-                    // What comes meanwhile is said together.
-                    pause(&handle, GAP).await;
-                    said
-                },
                 () = &mut poll, if !self.is_silent => {
                     poll = Box::pin(pause(&handle, POLL));
                     looks += 1;
@@ -345,19 +345,6 @@ impl Post {
             pause(&self.store.handle, Duration::from_millis(2)).await;
         }
         Ok(false)
-    }
-
-    /// Says what there is to say; what is lost with the connection is said by the next one.
-    async fn say(&self, client: &Client) -> Result<(), Error> {
-        let unsaid = self.voice.take();
-        let said = client
-            .query("SELECT pg_notify($1, $2)", &[&self.channel, &unsaid.text(self.origin)])
-            .await
-            .map(|_| ());
-        if said.is_err() && client.is_closed() {
-            self.voice.put_back(unsaid);
-        }
-        said
     }
 
     async fn hear(&self, first: &str, more: &mut mpsc::UnboundedReceiver<String>) {

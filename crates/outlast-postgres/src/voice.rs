@@ -1,14 +1,24 @@
-//! What this process has to say to others, until it is said. What comes together is said together.
+//! What this process has to say to others, until it is said. What comes together is said together: while something is
+//! being said, and a little longer when much is said.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use outlast_core::RunId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_postgres::{Client, Error};
 
 /// Ends that are told by name; of more than that others only hear that there were some.
 const ENDS_MAX: usize = 150;
+
+/// Something is said every so often, in the long run.
+const PACE: Duration = Duration::from_millis(1);
+
+/// So many times something is said at once, after a silence.
+const BURST: u32 = 5;
 
 /// What is to be said.
 #[derive(Debug, Default)]
@@ -19,6 +29,10 @@ pub(crate) struct Unsaid {
 }
 
 impl Unsaid {
+    fn is_nothing(&self) -> bool {
+        !self.rings && !self.many_ended && self.ended.is_empty()
+    }
+
     fn add(&mut self, rings: bool, ended: impl ExactSizeIterator<Item = RunId>) {
         self.rings |= rings;
         if self.many_ended || self.ended.len() + ended.len() > ENDS_MAX {
@@ -66,18 +80,44 @@ impl Voice {
         self.something.notify_one();
     }
 
-    /// Waits until there is something to say.
-    pub(crate) async fn something(&self) {
-        self.something.notified().await;
+    /// Says what there is to say, as long as the connection lasts.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "how often a server is told of something is a matter of real time"
+    )]
+    pub(crate) async fn speak(self, client: Arc<Client>, channel: String, origin: u64) {
+        let mut free_at = Instant::now();
+        while !client.is_closed() {
+            self.something.notified().await;
+            tokio::time::sleep_until(free_at).await;
+            free_at = free_at.max(Instant::now() - PACE * BURST) + PACE;
+            if let Err(error) = self.say(&client, &channel, origin).await {
+                tracing::debug!(%error, "other processes cannot be told of something");
+            }
+        }
+    }
+
+    /// Says what there is to say; what is lost with the connection is said by the next one.
+    pub(crate) async fn say(&self, client: &Client, channel: &str, origin: u64) -> Result<(), Error> {
+        let unsaid = self.take();
+        if unsaid.is_nothing() {
+            return Ok(());
+        }
+        // Names of runs and numbers, nothing else: as a plain statement it is one round trip.
+        let said = client.batch_execute(&format!("NOTIFY {channel}, '{}'", unsaid.text(origin))).await;
+        if said.is_err() && client.is_closed() {
+            self.put_back(unsaid);
+        }
+        said
     }
 
     /// What there is to say.
-    pub(crate) fn take(&self) -> Unsaid {
+    fn take(&self) -> Unsaid {
         std::mem::take(&mut *self.unsaid.lock())
     }
 
     /// What could not be said now is said later.
-    pub(crate) fn put_back(&self, unsaid: Unsaid) {
+    fn put_back(&self, unsaid: Unsaid) {
         let mut later = self.unsaid.lock();
         later.many_ended |= unsaid.many_ended;
         later.add(unsaid.rings, unsaid.ended.into_iter());

@@ -4,4 +4,4 @@ CREATE TABLE {schema}.tags (
     name  text COLLATE "C" NOT NULL,
     value text COLLATE "C" NOT NULL,
     CONSTRAINT tags_pkey PRIMARY KEY (run, name)
-)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)

@@ -1,5 +1,6 @@
 -- Histories, one row per turn: `seq` is the number of its first event, `next_seq` that of the next turn's.
--- Two turns cannot begin with the same event, whoever tries.
+-- Two turns cannot begin with the same event, whoever tries. Rows come at the end and go, with old runs, at the
+-- beginning; they are vacuumed before a fifth of them is dead.
 CREATE TABLE {schema}.turns (
     run      text COLLATE "C" NOT NULL,
     seq      bigint NOT NULL,
@@ -9,4 +10,5 @@ CREATE TABLE {schema}.turns (
     build    text   NOT NULL,
     events   text   NOT NULL,
     CONSTRAINT turns_pkey PRIMARY KEY (run, seq)
-) WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.05,
+    autovacuum_analyze_scale_factor = 0.05)

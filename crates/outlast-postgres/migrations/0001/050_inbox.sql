@@ -17,4 +17,4 @@ CREATE TABLE {schema}.inbox (
     headers  text,
     CONSTRAINT inbox_pkey PRIMARY KEY (run, position),
     CONSTRAINT inbox_id UNIQUE (run, id)
-)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)

@@ -9,32 +9,19 @@ CREATE FUNCTION {schema}.commit_one(
 #variable_conflict use_column
 DECLARE
     now_ bigint := 0;
-    run_row_ record;
-    last_ record;
 BEGIN
     PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ FOR KEY SHARE;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    IF then_ = 'hold' THEN
-        SELECT r.owner, r.consumed, r.turn, r.next_seq INTO run_row_ FROM {schema}.runs r WHERE r.id = run_;
-    ELSE
-        SELECT r.owner, r.consumed, r.turn, r.next_seq INTO run_row_ FROM {schema}.runs r WHERE r.id = run_
-        FOR NO KEY UPDATE;
-    END IF;
-    IF NOT FOUND OR run_row_.owner IS DISTINCT FROM session_ OR run_row_.consumed <> consumed_ THEN
-        RETURN NULL;
-    END IF;
-    SELECT t.id, t.next_seq INTO last_ FROM {schema}.turns t WHERE t.run = run_ ORDER BY t.seq DESC LIMIT 1;
-    IF FOUND AND last_.next_seq > run_row_.next_seq THEN
-        IF last_.id <> from_ OR last_.next_seq <> seq_ THEN
-            RETURN NULL;
-        END IF;
-    ELSIF run_row_.turn <> from_ OR run_row_.next_seq <> seq_ THEN
-        RETURN NULL;
-    END IF;
     INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
-    VALUES (run_, seq_, next_seq_, id_, turn_at_, build_, events_)
+    SELECT run_, seq_, next_seq_, id_, turn_at_, build_, events_
+    FROM {schema}.runs r
+    LEFT JOIN LATERAL (SELECT t.id, t.next_seq FROM {schema}.turns t WHERE t.run = r.id
+        ORDER BY t.seq DESC LIMIT 1) last ON true
+    WHERE r.id = run_ AND r.owner = session_ AND r.consumed = consumed_
+        AND CASE WHEN last.next_seq > r.next_seq THEN last.id = from_ AND last.next_seq = seq_
+            ELSE r.turn = from_ AND r.next_seq = seq_ END
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RETURN NULL;

@@ -5,6 +5,10 @@
 -- locked. A turn that adds events is fenced by the key of `turns`; one that adds none has nothing to be fenced
 -- by, so it is committed alone (`exclusive_`): no other commit of the session is under way. When another try of
 -- the same turns was faster, fewer rows are added than should be: then all of it is undone, to be looked at again.
+--
+-- `locked_` has the runs whose rows change, and those that fire a timer, even if they only add to their history. A
+-- send reads the clock while it has the row. So it is either seen here, or it comes later and has a later moment than
+-- the timer: what a worker takes for now is never ahead of the database's clock.
 CREATE FUNCTION {schema}.commit(
     session_ text, at_ bigint, exclusive_ boolean, locked_ text[],
     run_ text[], id_ text[], from_ text[], seq_ bigint[], next_seq_ bigint[], turn_at_ bigint[], build_ text[],

@@ -1,47 +1,46 @@
--- The lines of `runs_ready`, or of `runs_suspects`, that have runs and that the session may claim from, each with the
--- moment when its first run is ready. `workflows_` and `versions_` are in order.
+-- The lines of `runs_ready`, or of `runs_suspects`, that have runs and that the session may claim from. `workflows_` and
+-- `versions_` are in order.
 --
 -- It leaps from line to line: to the first one behind the last, or to that of the next code that the session
 -- has. So it costs no more than there are lines in the table, and no more than there are codes; a worker that
 -- has the code of many workflows and steps looks only for those that somebody waits for.
 CREATE FUNCTION {schema}.lines(
     queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspects_ boolean
-) RETURNS TABLE (queue text, workflow text, version bigint, format integer, barred text, priority smallint, head bigint)
-LANGUAGE plpgsql AS $$
+) RETURNS {schema}.line[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     -- Copies, because the elements of those are quick to reach.
     names_ text[] := workflows_;
     numbers_ bigint[] := versions_;
     count_ CONSTANT integer := cardinality(workflows_);
-    last_ record;
+    lines_ {schema}.line[] := '{}';
+    line_ {schema}.line;
+    next_ record;
     nth_ integer;
     until_ integer;
     middle_ integer;
 BEGIN
-    IF count_ = 0 THEN
-        RETURN;
-    END IF;
-    FOREACH queue IN ARRAY queues_ LOOP
+    line_.is_suspect := suspects_;
+    FOREACH line_.queue IN ARRAY CASE WHEN count_ = 0 THEN '{}' ELSE queues_ END LOOP
         nth_ := 1;
-        workflow := ''; version := -1; format := -1; barred := ''; priority := -1;
+        line_.workflow := ''; line_.version := -1; line_.format := -1; line_.barred := ''; line_.priority := -1;
         LOOP
             IF suspects_ THEN
                 SELECT r.workflow, r.version, r.format, coalesce(r.barred_build, '') AS barred, r.priority, r.ready_at
-                INTO last_
+                INTO next_
                 FROM {schema}.runs r
-                WHERE r.queue = lines.queue AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
+                WHERE r.queue = line_.queue AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
                     AND (r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority)
-                        > (lines.workflow, lines.version, lines.format, lines.barred, lines.priority)
+                        > (line_.workflow, line_.version, line_.format, line_.barred, line_.priority)
                 ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority,
                     r.ready_at, r.id LIMIT 1;
             ELSE
                 SELECT r.workflow, r.version, r.format, coalesce(r.barred_build, '') AS barred, r.priority, r.ready_at
-                INTO last_
+                INTO next_
                 FROM {schema}.runs r
-                WHERE r.queue = lines.queue AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
+                WHERE r.queue = line_.queue AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
                     AND (r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority)
-                        > (lines.workflow, lines.version, lines.format, lines.barred, lines.priority)
+                        > (line_.workflow, line_.version, line_.format, line_.barred, line_.priority)
                 ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority,
                     r.ready_at, r.id LIMIT 1;
             END IF;
@@ -50,29 +49,31 @@ BEGIN
             until_ := count_ + 1;
             WHILE nth_ < until_ LOOP
                 middle_ := (nth_ + until_) / 2;
-                IF names_[middle_] COLLATE "C" < last_.workflow
-                    OR names_[middle_] = last_.workflow AND numbers_[middle_] < last_.version THEN
+                IF names_[middle_] COLLATE "C" < next_.workflow
+                    OR names_[middle_] = next_.workflow AND numbers_[middle_] < next_.version THEN
                     nth_ := middle_ + 1;
                 ELSE
                     until_ := middle_;
                 END IF;
             END LOOP;
             EXIT WHEN nth_ > count_;
-            IF names_[nth_] <> last_.workflow OR numbers_[nth_] <> last_.version THEN
-                workflow := names_[nth_]; version := numbers_[nth_]; format := -1; barred := ''; priority := -1;
+            IF names_[nth_] <> next_.workflow OR numbers_[nth_] <> next_.version THEN
+                line_.workflow := names_[nth_]; line_.version := numbers_[nth_];
+                line_.format := -1; line_.barred := ''; line_.priority := -1;
                 CONTINUE;
             END IF;
-            workflow := last_.workflow; version := last_.version; format := last_.format; barred := last_.barred;
-            IF format > format_ THEN
+            line_.workflow := next_.workflow; line_.version := next_.version; line_.format := next_.format;
+            line_.barred := next_.barred; line_.priority := next_.priority; line_.head := next_.ready_at;
+            IF line_.format > format_ THEN
                 -- Behind all of this code.
-                format := 2147483647; priority := 32767;
-            ELSIF barred = build_ THEN
-                priority := 32767;
+                line_.format := 2147483647; line_.priority := 32767;
+            ELSIF line_.barred = build_ THEN
+                line_.priority := 32767;
             ELSE
-                priority := last_.priority; head := last_.ready_at;
-                RETURN NEXT;
+                lines_ := array_append(lines_, line_);
             END IF;
         END LOOP;
     END LOOP;
+    RETURN lines_;
 END
 $$

@@ -5,6 +5,8 @@ CREATE FUNCTION {schema}.join(
     OUT moment bigint, OUT rings boolean
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    ids_ text[];
 BEGIN
     moment := coalesce(at_, {schema}.clock());
     rings := false;
@@ -14,11 +16,24 @@ BEGIN
         least(moment, 9223372036854775807 - time_) + time_, moment, {schema}.boot(), has_lock_)
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
-        UPDATE {schema}.runs r SET ready_at = moment
-        FROM unnest(workflows_, versions_) AS c (workflow, version)
-        WHERE r.status = 'stuck' AND r.workflow = c.workflow AND r.version = c.version
-            AND r.queue = ANY (served_) AND r.barred_build <> build_ AND r.ready_at IS NULL;
-        rings := FOUND;
+        -- On both sides of what its own build left, so that it does not look at those.
+        SELECT array_agg(other.id::text) INTO ids_ FROM (
+            SELECT r.id FROM unnest(workflows_, versions_) AS c (workflow, version)
+            JOIN {schema}.runs r ON r.workflow = c.workflow AND r.version = c.version AND r.barred_build < build_
+            WHERE r.status = 'stuck' AND r.ready_at IS NULL AND r.queue = ANY (served_)
+            UNION ALL
+            SELECT r.id FROM unnest(workflows_, versions_) AS c (workflow, version)
+            JOIN {schema}.runs r ON r.workflow = c.workflow AND r.version = c.version AND r.barred_build > build_
+            WHERE r.status = 'stuck' AND r.ready_at IS NULL AND r.queue = ANY (served_)
+        ) AS other;
+        rings := ids_ IS NOT NULL;
+        IF rings THEN
+            PERFORM 1 FROM {schema}.runs r WHERE r.id = ANY (ids_) ORDER BY r.id FOR NO KEY UPDATE;
+            UPDATE {schema}.runs r SET ready_at = CASE
+                WHEN r.status = 'stuck' AND r.barred_build <> build_ AND r.ready_at IS NULL THEN moment
+                ELSE r.ready_at END
+            WHERE r.id = ANY (ids_);
+        END IF;
     END IF;
 END
 $$

@@ -20,8 +20,8 @@ pub(super) struct Part {
     walk: String,
     /// The column with the run's id in the index.
     id: &'static str,
-    /// The status that the index leads with.
-    status: Option<Status>,
+    /// The columns that the index leads with, and their values.
+    lead: Vec<(&'static str, String)>,
     /// The schema, as statements write it.
     schema: String,
     /// What the index helps with.
@@ -53,7 +53,7 @@ impl Part {
             }
             Some(workflow) => {
                 let mut part = Self::new(schema);
-                part.filter("workflow = ", stored(workflow).into_owned());
+                part.lead_by("runs.workflow", stored(workflow).into_owned());
                 vec![part]
             }
             None => vec![Self::new(schema)],
@@ -68,7 +68,7 @@ impl Part {
         Self {
             walk,
             id: "runs.id",
-            status: None,
+            lead: Vec::new(),
             schema: schema.to_owned(),
             filters,
             values,
@@ -81,24 +81,29 @@ impl Part {
     fn of_few(query: &RunQuery, schema: &str) -> Option<Self> {
         let mut part = Self::new(schema);
         if let Some(parent) = query.parent {
-            part.filter("parent = ", parent.to_string());
+            part.lead_by("runs.parent", parent.to_string());
+            part.filters.push("runs.parent IS NOT NULL".into());
             return Some(part);
         }
         if let Some(root) = query.root {
-            part.filter("root = ", root.to_string());
+            part.lead_by("runs.root", root.to_string());
+            part.filters.push("runs.root IS NOT NULL".into());
             return Some(part);
         }
         let (name, value) = query.tags.first_key_value()?;
-        part.walk = format!("{schema}.tags AS tag JOIN {schema}.runs AS runs ON runs.id = tag.run");
+        // The offset keeps what is asked of the runs from leading: the tags come first.
+        part.walk = format!(
+            "{schema}.tags AS tag CROSS JOIN LATERAL (SELECT * FROM {schema}.runs WHERE id = tag.run OFFSET 0) AS runs"
+        );
         part.id = "tag.run";
-        part.filter("tag.name = ", stored(name).into_owned());
-        part.filter("tag.value = ", stored(value).into_owned());
+        part.lead_by("tag.name", stored(name).into_owned());
+        part.lead_by("tag.value", stored(value).into_owned());
         Some(part)
     }
 
     fn of_status(query: &RunQuery, schema: &str, status: Status) -> Self {
         let mut part = Self::new(schema);
-        part.status = Some(status);
+        part.lead.push(("runs.status", format!("'{status}'")));
         part.look_at_workflow(query);
         part
     }
@@ -156,16 +161,12 @@ impl Part {
         let order = if place.is_rising { "ASC" } else { "DESC" };
         let id = self.id;
         // Written as rows, so that no other index has them in order: Postgres cannot know that the newest runs of
-        // all may have another status.
-        let (ids, sort) = match self.status {
-            None => (format!("{id} >= $2 AND {id} <= $3"), format!("{id} {order}")),
-            Some(status) => (
-                format!(
-                    "(runs.status, {id}) >= ('{status}', $2) AND (runs.status, {id}) <= ('{status}', $3)"
-                ),
-                format!("runs.status {order}, {id} {order}"),
-            ),
-        };
+        // all may be of another status or workflow.
+        let columns: String = self.lead.iter().map(|(column, _)| format!("{column}, ")).collect();
+        let values: String = self.lead.iter().map(|(_, value)| format!("{value}, ")).collect();
+        let ids = format!("({columns}{id}) >= ({values}$2) AND ({columns}{id}) <= ({values}$3)");
+        let sort: String = self.lead.iter().map(|(column, _)| format!("{column} {order}, ")).collect();
+        let sort = format!("{sort}{id} {order}");
         let filters: Vec<&str> =
             std::iter::once(&ids).chain(&self.filters).chain(looks).map(String::as_str).collect();
         sql.replace("{walk}", &self.walk)
@@ -174,10 +175,10 @@ impl Part {
             .replace("{sort}", &sort)
     }
 
-    /// Adds a filter that the index helps with; all of these come before the first look.
-    fn filter(&mut self, comparison: &str, value: String) {
+    /// Adds a column that the index leads with; all of these come before the first look.
+    fn lead_by(&mut self, column: &'static str, value: String) {
         self.values.push(Box::new(value));
-        self.filters.push(format!("{comparison}${}", FIRST_VALUES + self.values.len()));
+        self.lead.push((column, format!("${}", FIRST_VALUES + self.values.len())));
     }
 
     /// Adds a parameter of a look, and answers how the statement calls it.

@@ -1,0 +1,42 @@
+-- When the next run of all these lines is due, or one that needs no code; apart from those that become overdue. Of what
+-- is ready now only that counts which others have locked or are preferred for, and only when there was room for all.
+CREATE FUNCTION {schema}.next_due_of(
+    session_ text, now_ bigint, has_room_ boolean, preference_ bigint, lines_ {schema}.line[], has_codeless_ boolean
+) RETURNS bigint LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    -- So many lines with nothing ready are looked into; of the others it is enough to know the first moment.
+    looks_ CONSTANT integer := 5;
+    looked_ integer := 0;
+    floor_ CONSTANT bigint := CASE WHEN has_room_ THEN -9223372036854775808 ELSE now_ END;
+    line_ {schema}.line;
+    later_ {schema}.line[] := '{}';
+    due_ bigint;
+BEGIN
+    FOREACH line_ IN ARRAY lines_ LOOP
+        IF line_.head <= now_ THEN
+            due_ := least(due_, {schema}.next_due(session_, now_, floor_, preference_, line_));
+        ELSE
+            later_ := array_append(later_, line_);
+        END IF;
+    END LOOP;
+    IF cardinality(later_) > 0 THEN
+        FOR line_ IN SELECT (l).* FROM unnest(later_) AS l ORDER BY l.head LIMIT looks_ + 1 LOOP
+            looked_ := looked_ + 1;
+            EXIT WHEN line_.head >= due_;
+            due_ := least(due_, CASE WHEN looked_ > looks_ THEN line_.head
+                ELSE {schema}.next_due(session_, now_, floor_, preference_, line_) END);
+        END LOOP;
+    END IF;
+    IF has_codeless_ AND has_room_ THEN
+        due_ := least(due_, (
+            SELECT min(CASE
+                WHEN l.preferred <> session_ AND EXISTS (SELECT 1 FROM {schema}.sessions s WHERE s.id = l.preferred)
+                    THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
+                ELSE l.ready_at END)
+            FROM (SELECT r.ready_at, r.preferred FROM {schema}.runs r WHERE r.codeless > 0 AND r.ready_at IS NOT NULL
+                ORDER BY r.ready_at, r.id LIMIT 20) l));
+    END IF;
+    RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
+END
+$$

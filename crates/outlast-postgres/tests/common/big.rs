@@ -1,0 +1,100 @@
+//! A schema with very many runs, filled by a few statements.
+
+use outlast_core::{RunId, Timestamp};
+
+use super::Place;
+
+/// The milliseconds in the id of run 0. Those of the others differ from them in the last five digits.
+const FIRST_MILLIS: u64 = 50_664 << 25;
+
+/// The runs of a schema, all of workflow `w`: first those that ended, then those that wait. Of ten that
+/// ended eight completed, one failed, one was cancelled. Of ten that wait four sleep for days, two wait for a
+/// message, two are urgent and due within a minute and a half, one is stuck, and one is ready but barred for
+/// build `b`. Every tenth run has a tag, every seventh a key, every hundredth a parent, which is run 0,
+/// every fiftieth a message, every twentieth that waits a deadline.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Big {
+    /// The number of the first; a multiple of 700, so that those that are numbered by it are among them.
+    pub(crate) from: u32,
+    pub(crate) ended: u32,
+    pub(crate) waiting: u32,
+}
+
+impl Big {
+    /// The id of a run.
+    pub(crate) fn id(&self, nth: u32) -> RunId {
+        RunId::from_bits(u128::from(FIRST_MILLIS + u64::from(self.from + nth)) << 80)
+    }
+
+    /// The key of a run whose number is a multiple of seven.
+    pub(crate) fn key(&self, nth: u32) -> String {
+        format!("key {}", self.from + nth)
+    }
+
+    /// When it was started. If it ended, it did so at once.
+    pub(crate) fn at(&self, nth: u32) -> Timestamp {
+        Timestamp::from_micros((FIRST_MILLIS as i64 + i64::from(self.from + nth)) * 1_000)
+    }
+
+    /// Fills the schema of a place: runs on one connection, all else on another.
+    pub(crate) async fn fill(&self, place: &Place) {
+        let (runs, rest) = (place.connect().await, place.connect().await);
+        let (runs_sql, rest_sql) = (self.fitted(RUNS, place), self.fitted(REST, place));
+        let (runs, rest) =
+            futures_util::future::join(runs.batch_execute(&runs_sql), rest.batch_execute(&rest_sql)).await;
+        runs.unwrap();
+        rest.unwrap();
+    }
+
+    fn fitted(&self, sql: &str, place: &Place) -> String {
+        let first = self.id(0).to_string();
+        let digit =
+            |shift: u32| format!("substr('0123456789ABCDEFGHJKMNPQRSTVWXYZ', (n >> {shift} & 31) + 1, 1)");
+        let digits = [20, 15, 10, 5, 0].map(digit).join(" || ");
+        let id = |prefix: &str| format!("'{prefix}{}' || {digits} || '{}'", &first[4..9], &first[14..]);
+        sql.replace("{schema}", &place.schema)
+            .replace("{run}", &id("run_"))
+            .replace("{turn}", &id("turn_"))
+            .replace("{message}", &id("msg_"))
+            .replace("{parent}", &first)
+            .replace("{first}", &FIRST_MILLIS.to_string())
+            .replace("{from}", &self.from.to_string())
+            .replace("{ended}", &(self.from + self.ended).to_string())
+            .replace("{last}", &(self.from + self.ended + self.waiting - 1).to_string())
+    }
+}
+
+const RUNS: &str = "
+INSERT INTO {schema}.runs (id, workflow, version, format, priority, key, key_digest, status, turn, next_seq, turn_at,
+    created_at, updated_at, ended_at, wake_at, ready_at, sent, consumed, stuck_reason, stuck_message, stuck_build,
+    barred_build, parent, parent_op, parent_awaits, root, deadline)
+SELECT {run}, 'w', 1, 1, CASE WHEN sort IN (6, 7) THEN 1 + n % 9 ELSE 0 END,
+    CASE WHEN n % 7 = 0 THEN 'key ' || n END, CASE WHEN n % 7 = 0 THEN '1' END,
+    CASE sort WHEN -1 THEN coalesce((ARRAY['failed', 'cancelled'])[n % 10 + 1], 'completed') WHEN 8 THEN 'stuck'
+        WHEN 9 THEN 'pending' ELSE 'waiting' END,
+    {turn}, 2, at, at, at, CASE WHEN sort = -1 THEN at END,
+    CASE WHEN sort < 8 THEN ready_at END, ready_at, (n % 50 = 0)::int, (n % 50 = 0)::int,
+    CASE WHEN sort = 8 THEN 'poison' END, CASE WHEN sort = 8 THEN 'why' END, CASE WHEN sort = 8 THEN 'b' END,
+    CASE WHEN sort >= 8 THEN 'b' END, CASE WHEN n % 100 = 99 THEN '{parent}' END, CASE WHEN n % 100 = 99 THEN 1 END,
+    CASE WHEN n % 100 = 99 THEN false END, CASE WHEN n % 100 = 99 THEN '{parent}' END,
+    CASE WHEN sort >= 0 AND n % 20 = 0 THEN now_at + 86400000000 END
+FROM (
+    SELECT n, at, sort, now_at,
+        CASE WHEN sort IN (0, 1, 2, 3) THEN now_at + 86400000000 + n
+            WHEN sort IN (6, 7) THEN now_at + 80000000 + n WHEN sort = 9 THEN at END AS ready_at
+    FROM (
+        SELECT n, ({first} + n) * 1000 AS at, CASE WHEN n < {ended} THEN -1 ELSE n % 10 END AS sort, now_at
+        FROM generate_series({from}, {last}) AS n, (SELECT {schema}.clock() AS now_at OFFSET 0) AS clock
+    ) AS sorted
+) AS new";
+
+const REST: &str = r#"
+INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
+SELECT {run}, 0, 2, {turn}, ({first} + n) * 1000, 'b', '[{"kind":"run_completed","output":null}]'
+FROM generate_series({from}, {last}) AS n;
+INSERT INTO {schema}.tags (run, name, value)
+SELECT {run}, 'shop', (n % 1000)::text FROM generate_series({from}, {last}, 10) AS n;
+INSERT INTO {schema}.inbox (run, position, id, at, kind)
+SELECT {run}, 1, {message}, ({first} + n) * 1000, 'wake' FROM generate_series({from}, {last}, 50) AS n;
+INSERT INTO {schema}.counts (status, slot, n) VALUES ('completed', -1, {ended}) ON CONFLICT DO NOTHING;
+SELECT {schema}.widen(0, 0)"#;
