@@ -265,12 +265,11 @@ BEGIN
     IF suspect_ THEN
         lines_ := lines_ || "outlast".lines(queues_, workflows_, versions_, build_, format_, true);
     END IF;
-    PERFORM 1 FROM "outlast".runs r WHERE r.ready_at IS NOT NULL AND r.codeless > 0 ORDER BY r.ready_at LIMIT 1;
-    has_codeless_ := FOUND;
-    PERFORM 1 FROM "outlast".runs r WHERE r.owner = session_ AND r.sent > r.consumed LIMIT 1;
-    has_unread_ := FOUND;
-    SELECT r.deadline INTO deadline_ FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline IS NOT NULL
-    ORDER BY r.deadline LIMIT 1;
+    SELECT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.ready_at IS NOT NULL AND r.codeless > 0),
+        EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.owner = session_ AND r.sent > r.consumed),
+        (SELECT r.deadline FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline IS NOT NULL
+            ORDER BY r.deadline LIMIT 1)
+    INTO has_codeless_, has_unread_, deadline_;
     IF limit_ > 0 THEN
         chosen_ := "outlast".choose(session_, now_, limit_, suspect_, preference_, lines_, has_codeless_);
         ids_ := chosen_.ids;
@@ -811,15 +810,15 @@ AS $function$
 DECLARE
     slot_ CONSTANT smallint := (pg_backend_pid() % 64)::smallint;
 BEGIN
-    IF from_ IS NOT NULL AND from_ < to_ COLLATE "C" THEN
-        INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (from_, slot_, -1)
-        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n - 1;
-    END IF;
-    INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (to_, slot_, 1)
-    ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + 1;
-    IF from_ > to_ COLLATE "C" THEN
-        INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (from_, slot_, -1)
-        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n - 1;
+    IF from_ IS NULL THEN
+        INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (to_, slot_, 1)
+        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + 1;
+    ELSIF from_ COLLATE "C" < to_ THEN
+        INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (from_, slot_, -1), (to_, slot_, 1)
+        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n;
+    ELSE
+        INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (to_, slot_, 1), (from_, slot_, -1)
+        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n;
     END IF;
 END
 $function$
@@ -900,8 +899,27 @@ AS $function$
 #variable_conflict use_column
 DECLARE
     moved_ record;
+    row_ "outlast".runs;
 BEGIN
-    SELECT array_agg(r.status::text) AS statuses INTO moved_ FROM "outlast".runs r WHERE r.id = ANY (chosen_);
+    IF cardinality(chosen_) = 1 THEN
+        -- One alone is quicker without what is done for many.
+        SELECT r.* INTO row_ FROM "outlast".runs r WHERE r.id = chosen_[1];
+        UPDATE "outlast".runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL, waits = '[]',
+            ready_at = NULL, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
+        WHERE r.id = chosen_[1];
+        PERFORM "outlast".count_move(row_.status, 'running');
+        IF row_.next_seq = 1 THEN
+            SELECT t.build, t.events INTO first_build, first_events FROM "outlast".turns t WHERE t.run = row_.id AND t.seq = 0;
+        END IF;
+        code := 'given'; run := row_.id; workflow := row_.workflow; version := row_.version; turn := row_.turn;
+        seq := row_.next_seq; turn_at := row_.turn_at; sent := row_.sent; consumed := row_.consumed;
+        crashes := row_.crashes; deadline := row_.deadline; is_overdue := ready_ = 0;
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    SELECT array_agg(r.status::text) || array_agg('running'::text) AS statuses,
+        array_agg(-1::bigint) || array_agg(1::bigint) AS changes
+    INTO moved_ FROM "outlast".runs r WHERE r.id = ANY (chosen_);
     RETURN QUERY WITH given AS (
         UPDATE "outlast".runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL, waits = '[]',
             ready_at = NULL, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
@@ -913,13 +931,7 @@ BEGIN
         g.crashes, g.deadline, g.nth > ready_, NULL::bigint, NULL::bigint, t.build, t.events
     FROM given g LEFT JOIN "outlast".turns t ON t.run = g.id AND t.seq = 0 AND g.next_seq = 1
     ORDER BY g.nth;
-    IF cardinality(moved_.statuses) = 1 THEN
-        PERFORM "outlast".count_move(moved_.statuses[1], 'running');
-    ELSE
-        PERFORM "outlast".count(moved_.statuses || array_fill('running'::text, ARRAY[cardinality(moved_.statuses)]),
-            array_fill(-1::bigint, ARRAY[cardinality(moved_.statuses)])
-                || array_fill(1::bigint, ARRAY[cardinality(moved_.statuses)]));
-    END IF;
+    PERFORM "outlast".count(moved_.statuses, moved_.changes);
 END
 $function$
 
@@ -1452,44 +1464,42 @@ DECLARE
     now_ bigint := coalesce(at_, "outlast".clock());
     put_ record;
     i integer;
-    added_ bigint := 0;
+    added_ bigint;
     asked_ bigint;
 BEGIN
-    IF cardinality(run_) > 1 THEN
-        WITH asked AS (
-            SELECT * FROM unnest(run_, turn_, born_, workflow_, version_, queue_, priority_, key_, events_, parent_,
-                parent_op_, parent_awaits_, root_, not_before_, deadline_) WITH ORDINALITY
-                AS a (run, turn, born, workflow, version, queue, priority, key, events, parent, parent_op,
-                      parent_awaits, root, not_before, deadline, nth)
-            WHERE a.key IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = a.run)
-        ), added AS (
-            INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
-                created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
-            SELECT a.run, a.workflow, a.version, format_, a.queue, a.priority, 'pending', a.turn, 1, now_,
-                now_, now_, CASE WHEN a.not_before > now_ THEN a.not_before END,
-                CASE WHEN a.not_before > now_ THEN a.not_before ELSE now_ END,
-                a.parent, a.parent_op, a.parent_awaits, a.root, a.deadline
-            FROM asked a ORDER BY a.nth
-            ON CONFLICT DO NOTHING
-            RETURNING 1
-        ), begun AS (
-            INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
-            SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a
-            ON CONFLICT DO NOTHING
-        ), tagged AS (
-            INSERT INTO "outlast".tags (run, name, value)
-            SELECT run_[t.of], t.name, t.value FROM unnest(tag_of_, tag_name_, tag_value_) AS t (of, name, value)
-            WHERE key_[t.of] IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = run_[t.of])
-            ON CONFLICT DO NOTHING
-        )
-        SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM asked) INTO added_, asked_;
-        IF added_ <> asked_ THEN
-            RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
-        END IF;
+    WITH asked AS (
+        SELECT * FROM unnest(run_, turn_, born_, workflow_, version_, queue_, priority_, key_, events_, parent_,
+            parent_op_, parent_awaits_, root_, not_before_, deadline_) WITH ORDINALITY
+            AS a (run, turn, born, workflow, version, queue, priority, key, events, parent, parent_op,
+                  parent_awaits, root, not_before, deadline, nth)
+        WHERE a.key IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = a.run)
+    ), added AS (
+        INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
+            created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
+        SELECT a.run, a.workflow, a.version, format_, a.queue, a.priority, 'pending', a.turn, 1, now_,
+            now_, now_, CASE WHEN a.not_before > now_ THEN a.not_before END,
+            CASE WHEN a.not_before > now_ THEN a.not_before ELSE now_ END,
+            a.parent, a.parent_op, a.parent_awaits, a.root, a.deadline
+        FROM asked a ORDER BY a.nth
+        ON CONFLICT DO NOTHING
+        RETURNING 1
+    ), begun AS (
+        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+        SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a
+        ON CONFLICT DO NOTHING
+    ), tagged AS (
+        INSERT INTO "outlast".tags (run, name, value)
+        SELECT run_[t.of], t.name, t.value FROM unnest(tag_of_, tag_name_, tag_value_) AS t (of, name, value)
+        WHERE key_[t.of] IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = run_[t.of])
+        ON CONFLICT DO NOTHING
+    )
+    SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM asked) INTO added_, asked_;
+    IF added_ <> asked_ THEN
+        RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
     END IF;
     -- In order of the keys, so that nobody waits in a circle.
     FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth)
-        WHERE k.key IS NOT NULL OR cardinality(run_) = 1 ORDER BY k.key COLLATE "C", k.nth
+        WHERE k.key IS NOT NULL ORDER BY k.key COLLATE "C", k.nth
     LOOP
         put_ := "outlast".put_start(now_, format_, run_[i], turn_[i], workflow_[i], version_[i], queue_[i], priority_[i],
             key_[i], digest_[i], window_[i], events_[i], parent_[i], parent_op_[i], parent_awaits_[i], root_[i],
@@ -1510,6 +1520,31 @@ BEGIN
     END IF;
     nth := 0; code := 'now'; run := NULL; workflow := NULL; moment := now_;
     RETURN NEXT;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.start_one(at_ bigint, format_ integer, run_ text, turn_ text, born_ bigint, workflow_ text, version_ bigint, queue_ text, priority_ smallint, events_ text, parent_ text, parent_op_ bigint, parent_awaits_ boolean, root_ text, not_before_ bigint, deadline_ bigint)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock());
+    wake_at_ bigint := CASE WHEN not_before_ > now_ THEN not_before_ END;
+BEGIN
+    INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
+        created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
+    VALUES (run_, workflow_, version_, format_, queue_, priority_, 'pending', turn_, 1, now_, now_, now_, wake_at_,
+        coalesce(wake_at_, now_), parent_, parent_op_, parent_awaits_, root_, deadline_)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+    VALUES (run_, 0, 1, turn_, now_, '', events_);
+    PERFORM "outlast".widen(born_ - now_ / 1000, born_ - now_ / 1000);
+    PERFORM "outlast".count_move(NULL, 'pending');
+    RETURN now_;
 END
 $function$
 

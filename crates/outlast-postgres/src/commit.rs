@@ -17,7 +17,7 @@ use crate::message::Values1;
 use crate::row::{Damaged, get, maybe_moment, maybe_text, moment};
 use crate::start::STATEMENT_BYTES_MAX;
 use crate::store::{Failed, Store};
-use crate::told::News;
+use crate::told::{News, Told};
 use crate::turn::{Turns, check, fenced, invalid, reaches_beyond};
 
 type Answer = Result<Committed, WorldError>;
@@ -78,10 +78,19 @@ fn size(event: &Event) -> usize {
     payload + 100
 }
 
+/// How a turn ends its run, if it does.
+fn end(turn: &Turn) -> Option<Ended> {
+    match (&turn.then, turn.events.last().and_then(Outcome::of_final)) {
+        (Then::End(_), Some(outcome)) => Some(Ended { run: turn.run, outcome }),
+        _ => None,
+    }
+}
+
 /// A commit under way.
 pub(crate) struct Commit<'a> {
     pub(crate) store: &'a Store,
     pub(crate) time: &'a Time,
+    told: &'a Told,
     pub(crate) session: SessionId,
     pub(crate) turns: &'a [Turn],
     pub(crate) answers: Vec<Answer>,
@@ -90,10 +99,16 @@ pub(crate) struct Commit<'a> {
 }
 
 impl<'a> Commit<'a> {
-    pub(crate) fn new(store: &'a Store, time: &'a Time, session: SessionId, turns: &'a [Turn]) -> Self {
+    pub(crate) fn new(
+        store: &'a Store,
+        time: &'a Time,
+        told: &'a Told,
+        session: SessionId,
+        turns: &'a [Turn],
+    ) -> Self {
         let refusals: Vec<_> = turns.iter().map(|turn| check(turn).err()).collect();
         let answers = vec![Ok(Committed::Done); turns.len()];
-        Self { store, time, session, turns, answers, news: News::default(), refusals }
+        Self { store, time, told, session, turns, answers, news: News::default(), refusals }
     }
 
     /// Commits all of them; refuses when the whole call came to nothing.
@@ -117,10 +132,11 @@ impl<'a> Commit<'a> {
             columns.add(&self.turns[index], self.refusals[index].as_ref());
         }
         let (session, at) = (self.session.to_string(), self.time.at());
-        if let Some(values) = columns.values_of_one()
-            && self.alone(part[0], &[&[&session as Values1<'_>, &at][..], &values[..]].concat()).await?
-        {
-            return Ok(());
+        if columns.is_plain() {
+            match self.alone(part[0], columns).await? {
+                None => return Ok(()),
+                Some(again) => columns = again,
+            }
         }
         let mut values: Vec<Values1<'_>> = vec![&session, &at];
         values.extend(columns.values());
@@ -130,26 +146,35 @@ impl<'a> Commit<'a> {
         }
     }
 
-    /// Commits a plain turn; `false` when the statement for all turns has to say what is the matter with it.
-    async fn alone(&mut self, index: usize, values: &[Values1<'_>]) -> Result<bool, WorldError> {
-        let rows = match self.store.try_call(&self.store.sql.commit_one, values).await {
-            Ok(rows) => rows,
-            Err(failed) => return self.refuse(vec![index], &failed).map(|()| true),
+    /// Commits a plain turn. It comes back when the statement for all turns has to say what is the matter with it.
+    async fn alone(&mut self, index: usize, turn: Turns) -> Result<Option<Turns>, WorldError> {
+        let (store, told, time, session) =
+            (self.store.clone(), self.told.clone(), self.time.clone(), self.session);
+        let ended = end(&self.turns[index]);
+        let is_end = ended.is_some();
+        let commit = async move {
+            let (session, at) = (session.to_string(), time.at());
+            let values = [&[&session as Values1<'_>, &at], &turn.values_of_one()[..]].concat();
+            let rows = store.try_call(&store.sql.commit_one, &values).await?;
+            let moment = rows.first().map_or(Ok(None), |row| maybe_moment(row, 0));
+            let Some(moment) = moment.map_err(|why| Failed::Corrupt(corrupt(&store.place, &why)))? else {
+                return Ok(Some(turn));
+            };
+            if let Some(ended) = ended {
+                time.learn(moment);
+                told.tell(News { rings: false, ended: vec![ended] });
+            }
+            Ok(None)
         };
-        let moment = rows.first().map_or(Ok(None), |row| maybe_moment(row, 0));
-        let Some(moment) = moment.map_err(|why| corrupt(&self.store.place, &why))? else { return Ok(false) };
-        if matches!(self.turns[index].then, Then::End(_)) {
-            self.time.learn(moment);
-        }
-        self.tell_end(index);
-        Ok(true)
-    }
-
-    /// Has the end of a run told, if this turn was one.
-    fn tell_end(&mut self, index: usize) {
-        let turn = &self.turns[index];
-        if let (Then::End(_), Some(outcome)) = (&turn.then, turn.events.last().and_then(Outcome::of_final)) {
-            self.news.ended.push(Ended { run: turn.run, outcome });
+        let done = if is_end {
+            // In the world's own thread: from there others hear of the end without a detour.
+            self.store.handle.spawn(commit).await.unwrap_or(Err(Failed::Closed))
+        } else {
+            commit.await
+        };
+        match done {
+            Ok(turn) => Ok(turn),
+            Err(failed) => self.refuse(vec![index], &failed).map(|()| None),
         }
     }
 
@@ -233,9 +258,8 @@ impl<'a> Commit<'a> {
                 refused.insert(index);
             }
         }
-        for &index in part.iter().filter(|index| !refused.contains(index)) {
-            self.tell_end(index);
-        }
+        let done = part.iter().filter(|index| !refused.contains(index));
+        self.news.ended.extend(done.filter_map(|index| end(&self.turns[*index])));
         Ok(())
     }
 

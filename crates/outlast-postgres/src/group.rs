@@ -19,6 +19,7 @@ use crate::list::run_views;
 use crate::send::send;
 use crate::start::start;
 use crate::store::Store;
+use crate::told::Told;
 
 /// How many elements one statement carries.
 const BATCH_MAX: usize = 1_000;
@@ -39,18 +40,42 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub(crate) fn new(store: &Store, time: &Time) -> Self {
+    pub(crate) fn new(store: &Store, time: &Time, told: &Told) -> Self {
         let handle = &store.handle;
-        let both = || (store.clone(), time.clone());
-        let (starts, sends, look, view) = (both(), both(), store.clone(), store.clone());
+        let all = || (store.clone(), time.clone(), told.clone());
+        let (starts, sends, look, view) = (all(), all(), store.clone(), store.clone());
         Self {
             starts: Group::new(handle, move |new: Vec<Start>| {
-                let (store, time) = starts.clone();
-                Box::pin(async move { start(&store, &time, &new).await })
+                let (store, time, told) = starts.clone();
+                Box::pin(async move {
+                    told.young.add(new.iter().map(|start| start.run));
+                    let answers = start(&store, &time, &new).await;
+                    for (index, start) in new.iter().enumerate() {
+                        let is_new = |answers: &Answers<Started>| {
+                            answers
+                                .get(index)
+                                .is_some_and(|answer| matches!(answer, Ok(started) if started.is_new))
+                        };
+                        if !answers.as_ref().is_ok_and(is_new) {
+                            told.young.remove(start.run);
+                        }
+                    }
+                    let answers = answers?;
+                    if answers.iter().any(|answer| matches!(answer, Ok(Started { is_new: true, .. }))) {
+                        told.ring();
+                    }
+                    Ok(answers)
+                })
             }),
             sends: Group::new(handle, move |messages: Vec<NewMessage>| {
-                let (store, time) = sends.clone();
-                Box::pin(async move { send(&store, &time, &messages).await })
+                let (store, time, told) = sends.clone();
+                Box::pin(async move {
+                    let answers = send(&store, &time, &messages).await?;
+                    if answers.iter().any(Result::is_ok) {
+                        told.ring();
+                    }
+                    Ok(answers)
+                })
             }),
             ends: Group::new(handle, move |runs: Vec<RunId>| {
                 let store = look.clone();

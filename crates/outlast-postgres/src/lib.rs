@@ -15,6 +15,7 @@
 //! Every change is one statement, so that a process that stops in the middle of anything holds nothing.
 
 mod world;
+mod young;
 
 mod options;
 mod passfile;

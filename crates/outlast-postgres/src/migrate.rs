@@ -53,6 +53,7 @@ const MIGRATIONS: &[&[&str]] = &[
         include_str!("../migrations/0001/121_put_start.sql"),
         include_str!("../migrations/0001/122_put_held.sql"),
         include_str!("../migrations/0001/130_put_message.sql"),
+        include_str!("../migrations/0001/139_start_one.sql"),
         include_str!("../migrations/0001/140_start.sql"),
         include_str!("../migrations/0001/150_send.sql"),
         include_str!("../migrations/0001/159_commit_one.sql"),

@@ -22,7 +22,6 @@ use crate::error::of_postgres;
 use crate::home::within;
 use crate::store::{Failed, Store};
 use crate::told::Told;
-use crate::voice::Voice;
 use crate::watch::Watch;
 
 /// How often those who wait for ends are looked for, though nothing was heard.
@@ -48,7 +47,6 @@ enum Asked {
 #[derive(Debug)]
 pub(crate) struct Side {
     asked: mpsc::UnboundedSender<Asked>,
-    voice: Voice,
     looked: Arc<Notify>,
     store: Store,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -66,7 +64,6 @@ impl Side {
     ) -> Self {
         let (asked, received) = mpsc::unbounded_channel();
         let is_silent = time.is_virtual();
-        let voice = Voice::new(is_silent);
         let looked: Arc<Notify> = Arc::default();
         let sessions: Arc<Mutex<BTreeSet<SessionId>>> = Arc::default();
         if !is_silent {
@@ -74,7 +71,6 @@ impl Side {
                 store: lifeline,
                 time,
                 told: told.clone(),
-                voice: voice.clone(),
                 sessions: sessions.clone(),
                 looked: looked.clone(),
             };
@@ -87,12 +83,11 @@ impl Side {
             told,
             origin,
             is_silent,
-            voice: voice.clone(),
             sessions,
             unlocked: BTreeSet::new(),
         };
         let task = store.handle.spawn(post.work(received));
-        Self { asked, voice, looked, store, task: Mutex::new(Some(task)) }
+        Self { asked, looked, store, task: Mutex::new(Some(task)) }
     }
 
     /// Takes the session's lock, before its row says that it exists. Repeating it changes nothing.
@@ -111,11 +106,6 @@ impl Side {
         if self.asked.send(Asked::Unlock(session, reply)).is_ok() {
             let _ = within(&self.store.handle, self.store.timeout, answer).await;
         }
-    }
-
-    /// Tells other processes, soon.
-    pub(crate) fn notify(&self, rings: bool, ended: impl ExactSizeIterator<Item = RunId>) {
-        self.voice.notify(rings, ended);
     }
 
     /// A worker of this process has just looked after the others.
@@ -142,7 +132,6 @@ struct Post {
     told: Told,
     origin: u64,
     is_silent: bool,
-    voice: Voice,
     sessions: Arc<Mutex<BTreeSet<SessionId>>>,
     /// Sessions whose lock another connection still has: the one that was lost, for the server a while longer.
     unlocked: BTreeSet<SessionId>,
@@ -180,10 +169,11 @@ impl Post {
                     if let Left::Closed = self.stay(&mut talk, &mut asked).await {
                         talk.speaker.abort();
                         // What nobody hears now, others find by looking.
-                        let _ = self.voice.say(&talk.client, &self.channel, self.origin).await;
+                        let _ = self.told.voice.say(&talk.client, &self.channel, self.origin).await;
                         let _ = talk.client.batch_execute("SELECT pg_advisory_unlock_all()").await;
                         return;
                     }
+                    self.told.young.listens(false);
                     tracing::warn!(place = %self.store.place, "the connection that listens to Postgres is lost");
                 }
                 Err(error) => {
@@ -233,13 +223,14 @@ impl Post {
             }
         });
         let client = Arc::new(client);
-        let speaker = self.voice.clone().speak(client.clone(), self.channel.clone(), self.origin);
+        let speaker = self.told.voice.clone().speak(client.clone(), self.channel.clone(), self.origin);
         let speaker = self.store.handle.spawn(speaker);
         let talk = Talk { client, heard, driver, speaker };
         let listen = if self.is_silent { String::new() } else { format!("LISTEN {};", self.channel) };
         talk.client
             .batch_execute(&format!("SET synchronous_commit = off; SET statement_timeout = 0; {listen}"))
             .await?;
+        self.told.young.listens(!self.is_silent);
         self.unlocked = self.sessions.lock().clone();
         self.lock_again(&talk.client).await?;
         if !is_first && !self.is_silent {
@@ -373,8 +364,10 @@ impl Post {
             self.told.bell.ring();
         }
         if many_ended {
+            self.told.young.listens(true);
             tell_ends(&self.store, &self.told, None).await;
         } else if !ended.is_empty() {
+            ended.iter().for_each(|run| self.told.young.remove(*run));
             tell_ends(&self.store, &self.told, Some(&ended)).await;
         }
     }

@@ -57,6 +57,7 @@ statements! {
     send;
     skew;
     start;
+    start_one;
     sweep_leftovers;
     takeover;
     unlock;

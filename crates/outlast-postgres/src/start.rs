@@ -11,7 +11,7 @@ use tokio_postgres::Row;
 use crate::clock::Time;
 use crate::error::corrupt;
 use crate::message::Values1;
-use crate::row::{Damaged, get, micros, moment, text, word};
+use crate::row::{Damaged, get, maybe_moment, micros, moment, text, word};
 use crate::skew::millis_of;
 use crate::store::{Failed, Store};
 use crate::text::stored;
@@ -104,6 +104,31 @@ impl NewRuns {
     /// How many bytes their events have.
     pub(crate) fn bytes(&self) -> usize {
         self.events.iter().map(String::len).sum()
+    }
+
+    /// The parameters of `start_one.sql`, when this is one run of the kind that it is for.
+    fn parameters_of_one<'a>(&'a self, at: &'a Option<i64>) -> Option<[Values1<'a>; 16]> {
+        let is_plain = self.runs.len() == 1 && self.keys[0].is_none() && self.tag_of.is_empty();
+        is_plain.then(|| -> [Values1<'a>; 16] {
+            [
+                at,
+                &FORMAT_STORED,
+                &self.runs[0],
+                &self.turns[0],
+                &self.born[0],
+                &self.workflows[0],
+                &self.versions[0],
+                &self.queues[0],
+                &self.priorities[0],
+                &self.events[0],
+                &self.parents[0],
+                &self.parent_ops[0],
+                &self.parent_awaits[0],
+                &self.roots[0],
+                &self.not_before[0],
+                &self.deadlines[0],
+            ]
+        })
     }
 
     /// The parameters of the statement that starts them.
@@ -202,6 +227,14 @@ impl Existing {
 
 async fn start_part(store: &Store, time: &Time, new: &NewRuns) -> Result<Vec<(usize, Existing)>, Failed> {
     let at = time.at();
+    if let Some(values) = new.parameters_of_one(&at) {
+        let rows = store.try_call(&store.sql.start_one, &values).await?;
+        let moment = rows.first().map_or(Ok(None), |row| maybe_moment(row, 0));
+        if let Some(now) = moment.map_err(|why| Failed::Corrupt(corrupt(&store.place, &why)))? {
+            time.learn(now);
+            return Ok(Vec::new());
+        }
+    }
     let rows = store.try_call(&store.sql.start, &new.parameters(&at)).await?;
     existing(&rows, time).map_err(|why| Failed::Corrupt(corrupt(&store.place, &why)))
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use outlast_core::{Bell, Ended, Hosts, RunId, Waiters};
 
-use crate::side::Side;
+use crate::voice::Voice;
+use crate::young::Young;
 
 /// What a change may mean for others.
 #[derive(Debug, Default)]
@@ -15,26 +16,33 @@ pub(crate) struct News {
     pub(crate) ended: Vec<Ended>,
 }
 
-/// Those of this process who hear of changes.
+/// Those who hear of changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) bell: Arc<Bell>,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) hosts: Arc<Hosts>,
+    pub(crate) young: Arc<Young>,
+    /// To other processes.
+    pub(crate) voice: Voice,
 }
 
 impl Told {
     /// Tells of a change that this process made.
-    pub(crate) fn tell(&self, news: News, side: Option<&Side>) {
+    pub(crate) fn tell(&self, news: News) {
         if news.rings {
             self.bell.ring();
         }
-        if let Some(side) = side {
-            side.notify(news.rings, news.ended.iter().map(|ended| ended.run));
-        }
+        self.voice.notify(news.rings, news.ended.iter().map(|ended| ended.run));
         for ended in news.ended {
+            self.young.remove(ended.run);
             self.waiters.tell(ended.run, || Some(ended.clone()));
         }
+    }
+
+    /// Tells that something may have become ready.
+    pub(crate) fn ring(&self) {
+        self.tell(News { rings: true, ended: Vec::new() });
     }
 
     /// The runs that somebody waits for and that no worker of this process holds.

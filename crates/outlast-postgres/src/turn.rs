@@ -126,26 +126,28 @@ impl Turns {
         }
     }
 
-    /// The parameters of `commit_one.sql`, behind the session and the time, when this is one turn of the kinds
-    /// that it is for.
-    pub(crate) fn values_of_one(&self) -> Option<[Values1<'_>; 10]> {
-        let [from] = &self.froms[..] else { return None };
+    /// Whether this is one turn of the kinds that `commit_one.sql` is for.
+    pub(crate) fn is_plain(&self) -> bool {
+        let ([Some(_)], [Some(_)]) = (&self.froms[..], &self.events[..]) else { return false };
         let is_step = self.thens[0] == "hold" && !self.writes[0];
         let is_end = matches!(self.thens[0], "completed" | "failed" | "cancelled");
-        let is_plain = (is_step || is_end) && !self.invalid[0] && self.fired_until[0].is_none();
-        let (true, Some(from), Some(events)) = (is_plain, from, &self.events[0]) else { return None };
-        Some([
+        (is_step || is_end) && !self.invalid[0] && self.fired_until[0].is_none()
+    }
+
+    /// The parameters of `commit_one.sql`, behind the session and the time.
+    pub(crate) fn values_of_one(&self) -> [Values1<'_>; 10] {
+        [
             &self.runs[0],
             &self.ids[0],
-            from,
+            &self.froms[0],
             &self.seqs[0],
             &self.next_seqs[0],
             &self.ats[0],
             &self.builds[0],
-            events,
+            &self.events[0],
             &self.consumed[0],
             &self.thens[0],
-        ])
+        ]
     }
 
     /// The parameters of `commit_each.sql` that are the turns' own, behind the session and the time.

@@ -14,7 +14,6 @@ use crate::connect::pause;
 use crate::session::{SUSPICION, takeover};
 use crate::store::Store;
 use crate::told::Told;
-use crate::voice::Voice;
 
 /// How long nobody of this process has looked when it is time to. With the time that a suspect is given, a
 /// dead worker's runs are free within two seconds.
@@ -29,7 +28,6 @@ pub(crate) struct Watch {
     pub(crate) store: Store,
     pub(crate) time: Time,
     pub(crate) told: Told,
-    pub(crate) voice: Voice,
     /// The sessions of this process; without any it does not look.
     pub(crate) sessions: Arc<Mutex<BTreeSet<SessionId>>>,
     /// Rung when a worker of this process has looked by itself.
@@ -58,8 +56,7 @@ impl Watch {
             match takeover(&self.store, &self.time, session).await {
                 Ok(taken) => {
                     if taken.sessions > 0 {
-                        self.told.bell.ring();
-                        self.voice.notify(true, [].into_iter());
+                        self.told.ring();
                     }
                     return if taken.suspects > 0 { SECOND_LOOK } else { LOOK };
                 }

@@ -13,7 +13,7 @@ use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Hosts, Join, Message,
     NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
-    TurnRecord, Waiters, Work, WorkerView, World, WorldError,
+    TurnRecord, Work, WorkerView, World, WorldError,
 };
 
 use crate::clock::{DatabaseClock, SharedClock, Time};
@@ -29,8 +29,9 @@ use crate::row::moment;
 use crate::side::Side;
 use crate::sql::Sql;
 use crate::store::Store;
-use crate::told::{News, Told};
+use crate::told::Told;
 use crate::url::parse;
+use crate::voice::Voice;
 use crate::{claim, list, page, prune, session};
 
 /// A world in a schema of a Postgres database.
@@ -127,7 +128,9 @@ impl PostgresWorld {
         }
         let clock = time.clock();
         let bell = Arc::new(Bell::new(clock.clone()));
-        let told = Told { bell, waiters: Arc::new(Waiters::default()), hosts: Arc::new(Hosts::default()) };
+        let voice = Voice::new(connector.is_none() || time.is_virtual());
+        let told =
+            Told { bell, waiters: Arc::default(), hosts: Arc::default(), young: Arc::default(), voice };
         let side = connector.map(|connector| {
             let origin = u64::from(std::process::id()) << 32 | u64::from(origin());
             Side::start(connector, store.clone(), lifeline.clone(), told.clone(), origin, time.clone())
@@ -137,12 +140,8 @@ impl PostgresWorld {
         }
         let rows = store.call(&store.sql.identity, &[]).await?;
         let identity = rows.first().map_or_else(String::new, |row| row.get(0));
-        let groups = Groups::new(&store, &time);
+        let groups = Groups::new(&store, &time, &told);
         Ok(Self { store, lifeline, side, told, time, clock, groups, identity, home })
-    }
-
-    fn tell(&self, news: News) {
-        self.told.tell(news, self.side.as_ref());
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -156,10 +155,6 @@ impl PostgresWorld {
     /// What tells this world from others.
     pub(crate) fn identity(&self) -> &str {
         &self.identity
-    }
-
-    fn ring(&self) {
-        self.tell(News { rings: true, ended: Vec::new() });
     }
 }
 
@@ -190,11 +185,7 @@ impl World for PostgresWorld {
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
         let _busy = self.clock.busy();
         check_starts(starts.len())?;
-        let answers = self.groups.starts.ask(starts).await?;
-        if answers.iter().any(|answer| matches!(answer, Ok(Started { is_new: true, .. }))) {
-            self.ring();
-        }
-        Ok(answers)
+        self.groups.starts.ask(starts).await
     }
 
     async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
@@ -214,7 +205,7 @@ impl World for PostgresWorld {
 
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
         let told = self.told.waiters.wait(run);
-        if !self.told.hosts.hold(run) {
+        if !self.told.hosts.hold(run) && !self.told.young.contains(run) {
             let _busy = self.clock.busy();
             let ended = self.groups.ends.ask_one(run).await?;
             if ended.is_some() {
@@ -235,11 +226,7 @@ impl World for PostgresWorld {
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64> {
         let _busy = self.clock.busy();
-        let answers = self.groups.sends.ask(messages).await?;
-        if answers.iter().any(Result::is_ok) {
-            self.ring();
-        }
-        Ok(answers)
+        self.groups.sends.ask(messages).await
     }
 
     async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
@@ -256,7 +243,7 @@ impl World for PostgresWorld {
             side.lock(join.session).await?;
         }
         if session::join(&self.store, &self.time, &join, self.side.is_some()).await? {
-            self.ring();
+            self.told.ring();
         }
         Ok(())
     }
@@ -277,7 +264,7 @@ impl World for PostgresWorld {
         if let Some(side) = &self.side {
             side.unlock(session).await;
         }
-        self.ring();
+        self.told.ring();
         Ok(())
     }
 
@@ -288,7 +275,7 @@ impl World for PostgresWorld {
             side.looked();
         }
         if taken.sessions > 0 {
-            self.ring();
+            self.told.ring();
         }
         Ok(taken.runs)
     }
@@ -303,10 +290,10 @@ impl World for PostgresWorld {
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         let _busy = self.clock.busy();
         check_batch(turns.len())?;
-        let mut commit = Commit::new(&self.store, &self.time, session, turns);
+        let mut commit = Commit::new(&self.store, &self.time, &self.told, session, turns);
         let done = commit.run().await;
         let (answers, news) = (commit.answers, commit.news);
-        self.tell(news);
+        self.told.tell(news);
         done.map(|()| answers)
     }
 
@@ -318,7 +305,7 @@ impl World for PostgresWorld {
     async fn resume(&self, run: RunId) -> Result<(), WorldError> {
         let _busy = self.clock.busy();
         session::resume(&self.store, &self.time, run).await?;
-        self.ring();
+        self.told.ring();
         Ok(())
     }
 

@@ -1,6 +1,6 @@
--- Starts runs that nobody holds: first those without a key, all at once, then the others one by one. One that
--- comes alone is one of the others, which is quicker. Answers what is not simply new. When another try of the
--- same start was faster, all of it is undone, to be looked at again.
+-- Starts runs that nobody holds: first those without a key, all at once, then the others one by one. Answers
+-- what is not simply new. When another try of the same start was faster, all of it is undone, to be looked at
+-- again.
 CREATE FUNCTION {schema}.start(
     at_ bigint, format_ integer, run_ text[], turn_ text[], born_ bigint[], workflow_ text[], version_ bigint[],
     queue_ text[], priority_ smallint[], key_ text[], digest_ text[], window_ bigint[], events_ text[],
@@ -12,44 +12,42 @@ DECLARE
     now_ bigint := coalesce(at_, {schema}.clock());
     put_ record;
     i integer;
-    added_ bigint := 0;
+    added_ bigint;
     asked_ bigint;
 BEGIN
-    IF cardinality(run_) > 1 THEN
-        WITH asked AS (
-            SELECT * FROM unnest(run_, turn_, born_, workflow_, version_, queue_, priority_, key_, events_, parent_,
-                parent_op_, parent_awaits_, root_, not_before_, deadline_) WITH ORDINALITY
-                AS a (run, turn, born, workflow, version, queue, priority, key, events, parent, parent_op,
-                      parent_awaits, root, not_before, deadline, nth)
-            WHERE a.key IS NULL AND NOT EXISTS (SELECT 1 FROM {schema}.runs r WHERE r.id = a.run)
-        ), added AS (
-            INSERT INTO {schema}.runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
-                created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
-            SELECT a.run, a.workflow, a.version, format_, a.queue, a.priority, 'pending', a.turn, 1, now_,
-                now_, now_, CASE WHEN a.not_before > now_ THEN a.not_before END,
-                CASE WHEN a.not_before > now_ THEN a.not_before ELSE now_ END,
-                a.parent, a.parent_op, a.parent_awaits, a.root, a.deadline
-            FROM asked a ORDER BY a.nth
-            ON CONFLICT DO NOTHING
-            RETURNING 1
-        ), begun AS (
-            INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
-            SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a
-            ON CONFLICT DO NOTHING
-        ), tagged AS (
-            INSERT INTO {schema}.tags (run, name, value)
-            SELECT run_[t.of], t.name, t.value FROM unnest(tag_of_, tag_name_, tag_value_) AS t (of, name, value)
-            WHERE key_[t.of] IS NULL AND NOT EXISTS (SELECT 1 FROM {schema}.runs r WHERE r.id = run_[t.of])
-            ON CONFLICT DO NOTHING
-        )
-        SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM asked) INTO added_, asked_;
-        IF added_ <> asked_ THEN
-            RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
-        END IF;
+    WITH asked AS (
+        SELECT * FROM unnest(run_, turn_, born_, workflow_, version_, queue_, priority_, key_, events_, parent_,
+            parent_op_, parent_awaits_, root_, not_before_, deadline_) WITH ORDINALITY
+            AS a (run, turn, born, workflow, version, queue, priority, key, events, parent, parent_op,
+                  parent_awaits, root, not_before, deadline, nth)
+        WHERE a.key IS NULL AND NOT EXISTS (SELECT 1 FROM {schema}.runs r WHERE r.id = a.run)
+    ), added AS (
+        INSERT INTO {schema}.runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
+            created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
+        SELECT a.run, a.workflow, a.version, format_, a.queue, a.priority, 'pending', a.turn, 1, now_,
+            now_, now_, CASE WHEN a.not_before > now_ THEN a.not_before END,
+            CASE WHEN a.not_before > now_ THEN a.not_before ELSE now_ END,
+            a.parent, a.parent_op, a.parent_awaits, a.root, a.deadline
+        FROM asked a ORDER BY a.nth
+        ON CONFLICT DO NOTHING
+        RETURNING 1
+    ), begun AS (
+        INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
+        SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a
+        ON CONFLICT DO NOTHING
+    ), tagged AS (
+        INSERT INTO {schema}.tags (run, name, value)
+        SELECT run_[t.of], t.name, t.value FROM unnest(tag_of_, tag_name_, tag_value_) AS t (of, name, value)
+        WHERE key_[t.of] IS NULL AND NOT EXISTS (SELECT 1 FROM {schema}.runs r WHERE r.id = run_[t.of])
+        ON CONFLICT DO NOTHING
+    )
+    SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM asked) INTO added_, asked_;
+    IF added_ <> asked_ THEN
+        RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
     END IF;
     -- In order of the keys, so that nobody waits in a circle.
     FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth)
-        WHERE k.key IS NOT NULL OR cardinality(run_) = 1 ORDER BY k.key COLLATE "C", k.nth
+        WHERE k.key IS NOT NULL ORDER BY k.key COLLATE "C", k.nth
     LOOP
         put_ := {schema}.put_start(now_, format_, run_[i], turn_[i], workflow_[i], version_[i], queue_[i], priority_[i],
             key_[i], digest_[i], window_[i], events_[i], parent_[i], parent_op_[i], parent_awaits_[i], root_[i],

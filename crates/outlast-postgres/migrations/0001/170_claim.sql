@@ -27,12 +27,11 @@ BEGIN
     IF suspect_ THEN
         lines_ := lines_ || {schema}.lines(queues_, workflows_, versions_, build_, format_, true);
     END IF;
-    PERFORM 1 FROM {schema}.runs r WHERE r.ready_at IS NOT NULL AND r.codeless > 0 ORDER BY r.ready_at LIMIT 1;
-    has_codeless_ := FOUND;
-    PERFORM 1 FROM {schema}.runs r WHERE r.owner = session_ AND r.sent > r.consumed LIMIT 1;
-    has_unread_ := FOUND;
-    SELECT r.deadline INTO deadline_ FROM {schema}.runs r WHERE r.owner IS NULL AND r.deadline IS NOT NULL
-    ORDER BY r.deadline LIMIT 1;
+    SELECT EXISTS (SELECT 1 FROM {schema}.runs r WHERE r.ready_at IS NOT NULL AND r.codeless > 0),
+        EXISTS (SELECT 1 FROM {schema}.runs r WHERE r.owner = session_ AND r.sent > r.consumed),
+        (SELECT r.deadline FROM {schema}.runs r WHERE r.owner IS NULL AND r.deadline IS NOT NULL
+            ORDER BY r.deadline LIMIT 1)
+    INTO has_codeless_, has_unread_, deadline_;
     IF limit_ > 0 THEN
         chosen_ := {schema}.choose(session_, now_, limit_, suspect_, preference_, lines_, has_codeless_);
         ids_ := chosen_.ids;
