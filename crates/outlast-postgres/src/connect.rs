@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use deadpool::managed::QueueMode;
 use deadpool_postgres::{Connect, Manager, ManagerConfig, Pool, RecyclingMethod};
 use outlast_core::WorldError;
 use tokio::runtime::Handle;
@@ -76,7 +77,8 @@ impl Connector {
     pub(crate) fn pool(&self, size: usize) -> Result<Pool, WorldError> {
         let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_connect(self.config.clone(), self.clone(), config);
-        let pool = Pool::builder(manager).max_size(size).build();
+        // The connection that was used last, whose statements are prepared and in the server's caches.
+        let pool = Pool::builder(manager).max_size(size).queue_mode(QueueMode::Lifo).build();
         pool.map_err(|error| WorldError::Invalid(format!("the pool cannot be made: {error}")))
     }
 }
