@@ -261,7 +261,6 @@ DECLARE
     ready_ integer := 0;
     deadline_ bigint;
     due_ bigint;
-    unused_ text;
 BEGIN
     IF suspect_ THEN
         lines_ := lines_ || "outlast".lines(queues_, workflows_, versions_, build_, format_, true);
@@ -290,7 +289,6 @@ BEGIN
         RETURN;
     END IF;
     IF cardinality(ids_) > 0 THEN
-        unused_ := set_config('synchronous_commit', 'off', true);
         RETURN QUERY SELECT g.* FROM "outlast".give(session_, now_, ids_, ready_) g;
     END IF;
     IF cardinality(lines_) > 0 OR has_codeless_ THEN

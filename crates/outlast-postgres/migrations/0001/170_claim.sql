@@ -4,9 +4,6 @@
 --
 -- Rows are locked as they are found, and those that others have locked are skipped: whoever asks at the same
 -- time finds others. A claim that finds nothing writes nothing.
---
--- It does not wait for the disk: a server that crashes may forget it. Then the run is ready as before, and whatever
--- the session commits of it is refused; what it commits before is behind the claim in the log, and makes it last.
 CREATE FUNCTION {schema}.claim(
     session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text,
     format_ integer, suspect_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint
@@ -26,7 +23,6 @@ DECLARE
     ready_ integer := 0;
     deadline_ bigint;
     due_ bigint;
-    unused_ text;
 BEGIN
     IF suspect_ THEN
         lines_ := lines_ || {schema}.lines(queues_, workflows_, versions_, build_, format_, true);
@@ -55,7 +51,6 @@ BEGIN
         RETURN;
     END IF;
     IF cardinality(ids_) > 0 THEN
-        unused_ := set_config('synchronous_commit', 'off', true);
         RETURN QUERY SELECT g.* FROM {schema}.give(session_, now_, ids_, ready_) g;
     END IF;
     IF cardinality(lines_) > 0 OR has_codeless_ THEN

@@ -24,6 +24,8 @@ pub(crate) async fn play(
         .state(place.clone())
         .register((chain, link))
         .live_runs(live)
+        // A machine that is too busy for beats makes nobody dead.
+        .session_time("60s")
         .start()
         .await?;
     let client = Client::new(world);

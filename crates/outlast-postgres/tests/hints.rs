@@ -1,0 +1,67 @@
+//! Hints: what one process does is heard by the others at once, not when they look the next time.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test of real time")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{LONG, Place, claim, commit, completed, join, request, start, step, until};
+use outlast_core::{RunId, SessionId, Status, Then, Timestamp, World};
+use outlast_testkit::TestClock;
+
+const SESSION: SessionId = SessionId::from_bits(1);
+
+/// Looks for what nobody says come every two seconds for ends, and every twenty for work: so many rounds would
+/// take far longer than this.
+const ROUNDS: u128 = 20;
+const ENOUGH: Duration = Duration::from_secs(15);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_starts_a_run_and_leaves_at_once_is_heard() {
+    let place = Place::new(TestClock::new());
+    let worker = place.open_real().await;
+    join(&worker, SESSION, LONG).await;
+    let begun = Instant::now();
+    for run in 1..=ROUNDS {
+        let epoch = worker.claim(SESSION, request()).await.unwrap().epoch;
+        let client = place.open_real().await;
+        start(&client, RunId::from_bits(run)).await;
+        drop(client);
+        worker.changed(epoch, Timestamp::NEVER).await;
+        until("claimed", async || !claim(&worker, SESSION).await.is_empty()).await;
+    }
+    assert!(begun.elapsed() < ENOUGH, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_is_heard_of_whether_somebody_waits_already_or_not_yet() {
+    let place = Place::new(TestClock::new());
+    let (client, worker) = (place.open_real().await, place.open_real().await);
+    join(&worker, SESSION, LONG).await;
+    let begun = Instant::now();
+    for round in 1..=ROUNDS {
+        let run = RunId::from_bits(round);
+        start(&client, run).await;
+        let mut claimed = Vec::new();
+        until("claimed", async || {
+            claimed = claim(&worker, SESSION).await;
+            !claimed.is_empty()
+        })
+        .await;
+        let mut end = step(run, claimed[0].turn, 1, 1_000 + round, Then::End(Status::Completed));
+        end.events = vec![completed()];
+        let wait = client.ended(run, Timestamp::NEVER);
+        if round % 2 == 0 {
+            let (ended, done) = tokio::join!(wait, commit(&worker, SESSION, end));
+            done.unwrap();
+            assert_eq!(ended.unwrap().unwrap().run, run);
+        } else {
+            commit(&worker, SESSION, end).await.unwrap();
+            // Sometimes the end is heard of before somebody waits for it, sometimes behind.
+            tokio::time::sleep(Duration::from_micros(100) * round as u32).await;
+            assert_eq!(wait.await.unwrap().unwrap().run, run);
+        }
+    }
+    assert!(begun.elapsed() < ENOUGH, "{:?}", begun.elapsed());
+}
