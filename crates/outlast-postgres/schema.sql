@@ -766,6 +766,9 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
+    IF then_ <> 'hold' THEN
+        PERFORM 1 FROM "outlast".runs r WHERE r.id = run_ FOR NO KEY UPDATE;
+    END IF;
     INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
     SELECT run_, seq_, next_seq_, id_, turn_at_, build_, events_
     FROM "outlast".runs r
@@ -1074,7 +1077,7 @@ BEGIN
             IF line_.format > format_ THEN
                 -- Behind all of this code.
                 line_.format := 2147483647; line_.priority := 32767;
-            ELSIF line_.barred = build_ THEN
+            ELSIF line_.barred = build_ AND build_ <> '' THEN
                 line_.priority := 32767;
             ELSE
                 lines_ := array_append(lines_, line_);
@@ -1641,7 +1644,9 @@ BEGIN
     IF runs_ IS NULL THEN
         RETURN false;
     END IF;
-    IF "outlast".sweep(runs_, rows_) THEN
+    -- One that was started again has a history of its own.
+    IF "outlast".sweep(ARRAY(SELECT u.run FROM unnest(runs_) AS u (run)
+        WHERE NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = u.run)), rows_) THEN
         DELETE FROM "outlast".leftovers l WHERE l.run = ANY (runs_);
     END IF;
     RETURN EXISTS (SELECT 1 FROM "outlast".leftovers);

@@ -116,7 +116,7 @@ pub(crate) async fn up_to_date(store: &Store, schema: &str, migrate: Migrate) ->
         Judged::Right => check_rights(store, schema).await,
         Judged::Old if migrate == Migrate::Off => Err(WorldError::Conflict(format!(
             "the schema at `{}` has version {version}, this build needs {}; migrate it \
-             (`outlast_postgres::migrate(url)`), or leave out `migrate=off`",
+             (`outlast::postgres::migrate(url)`), or leave out `migrate=off`",
             store.place,
             MIGRATIONS.len()
         ))),

@@ -33,6 +33,9 @@ const LOOKS_PER_RING: u32 = 10;
 /// The pause between two tries to connect.
 const RETRY: Duration = Duration::from_millis(200);
 
+/// Of so many tries to connect one comes with a look for what nobody says.
+const TRIES_PER_LOOK: u32 = 10;
+
 /// How often a lock is tried that someone just looks at.
 const LOCK_TRIES_MAX: usize = 50;
 
@@ -161,11 +164,10 @@ impl Drop for Talk {
 
 impl Post {
     async fn work(mut self, mut asked: mpsc::UnboundedReceiver<Asked>) {
-        let mut is_first = true;
+        let mut failures = 0;
         loop {
-            match self.talk(is_first).await {
+            match self.talk().await {
                 Ok(mut talk) => {
-                    is_first = false;
                     if let Left::Closed = self.stay(&mut talk, &mut asked).await {
                         talk.speaker.abort();
                         // What nobody hears now, others find by looking.
@@ -177,6 +179,10 @@ impl Post {
                     tracing::warn!(place = %self.store.place, "the connection that listens to Postgres is lost");
                 }
                 Err(error) => {
+                    failures += 1;
+                    if failures % TRIES_PER_LOOK == 0 && !self.is_silent {
+                        self.look_aside();
+                    }
                     let error = of_postgres(&error, &self.store.place);
                     if self.answer_all(&mut asked, &error).await {
                         return;
@@ -208,7 +214,7 @@ impl Post {
     }
 
     /// Connects, takes the locks again and listens again.
-    async fn talk(&mut self, is_first: bool) -> Result<Talk, Error> {
+    async fn talk(&mut self) -> Result<Talk, Error> {
         let (client, mut connection) = self.connector.connect().await?;
         let (hear, heard) = mpsc::unbounded_channel();
         let driver = self.store.handle.spawn(async move {
@@ -233,11 +239,21 @@ impl Post {
         self.told.young.listens(!self.is_silent);
         self.unlocked = self.sessions.lock().clone();
         self.lock_again(&talk.client).await?;
-        if !is_first && !self.is_silent {
+        // What happened before is heard of no more.
+        if !self.is_silent {
             self.told.bell.ring();
             tell_ends(&self.store, &self.told, None).await;
         }
         Ok(talk)
+    }
+
+    /// Looks for what nobody can say, on other connections.
+    fn look_aside(&self) {
+        let (store, told) = (self.store.clone(), self.told.clone());
+        self.store.handle.spawn(async move {
+            told.bell.ring();
+            tell_ends(&store, &told, None).await;
+        });
     }
 
     async fn stay(&mut self, talk: &mut Talk, asked: &mut mpsc::UnboundedReceiver<Asked>) -> Left {

@@ -52,6 +52,14 @@ pub(crate) fn parse(url: &str, options: &mut PostgresOptions) -> Result<Address,
              `postgres://user@host:5432/database?schema=outlast`"
         ))
     })?;
+    // Not shown: it may be a part of a password.
+    if config.get_hosts().iter().any(|host| matches!(host, Host::Tcp(name) if name.contains(['@', '#']))) {
+        return Err(WorldError::Invalid(
+            "the user or password in the Postgres URL has a character that ends it; write `%40` for `@`, `%23` for \
+             `#`, `%3A` for `:` and `%2F` for `/` there"
+                .into(),
+        ));
+    }
     if let Some(mode) = mode {
         config.ssl_mode(ssl_mode(&mode)?);
     }
@@ -229,9 +237,10 @@ mod tests {
             ("postgres://a@b/c?colour=red", "colour"),
             ("postgres://a@b/c?sslmode=perhaps", "sslmode=perhaps"),
             ("postgres://a@b:port/c", "port"),
+            ("postgres://a:se@cret@b/c", "%40"),
         ] {
             let refused = parse(url, &mut PostgresOptions::new()).unwrap_err().to_string();
-            assert!(refused.contains(named), "{url}: {refused}");
+            assert!(refused.contains(named) && !refused.contains("cret"), "{url}: {refused}");
         }
     }
 }

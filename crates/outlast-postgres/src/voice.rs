@@ -105,7 +105,9 @@ impl Voice {
         }
         // Names of runs and numbers, nothing else: as a plain statement it is one round trip.
         let said = client.batch_execute(&format!("NOTIFY {channel}, '{}'", unsaid.text(origin))).await;
-        if said.is_err() && client.is_closed() {
+        if let Err(error) = &said
+            && (client.is_closed() || is_end_of_connection(error))
+        {
             self.put_back(unsaid);
         }
         said
@@ -124,6 +126,11 @@ impl Voice {
         drop(later);
         self.something.notify_one();
     }
+}
+
+/// Whether the server has ended the connection, or the network has. The client may not have noticed yet.
+fn is_end_of_connection(error: &Error) -> bool {
+    error.code().is_none_or(|code| code.code().starts_with("57P"))
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ async fn a_user_without_rights_is_told_which_and_one_with_them_works_without_mig
     assert!(matches!(&refused, WorldError::Invalid(why) if why.contains("migrate=off")), "{refused}");
     let refused = refusal(&format!("{url}&migrate=off")).await;
     assert!(
-        matches!(&refused, WorldError::Conflict(why) if why.contains("outlast_postgres::migrate")),
+        matches!(&refused, WorldError::Conflict(why) if why.contains("outlast::postgres::migrate")),
         "{refused}"
     );
     outlast_postgres::migrate(&place.url()).await.unwrap();

@@ -7,7 +7,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{LONG, Place, claim, commit, completed, join, request, start, step, until};
-use outlast_core::{RunId, SessionId, Status, Then, Timestamp, World};
+use outlast_core::{ClaimRequest, RunId, SessionId, Status, Then, Timestamp, World};
 use outlast_testkit::TestClock;
 
 const SESSION: SessionId = SessionId::from_bits(1);
@@ -64,4 +64,40 @@ async fn an_end_is_heard_of_whether_somebody_waits_already_or_not_yet() {
         }
     }
     assert!(begun.elapsed() < ENOUGH, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_has_just_opened_its_world_hears_of_an_end() {
+    let place = Place::new(TestClock::new());
+    let worker = place.open_real().await;
+    join(&worker, SESSION, LONG).await;
+    let begun = Instant::now();
+    for run in (1..=2 * ROUNDS).map(RunId::from_bits) {
+        let client = place.open_real().await;
+        start(&client, run).await;
+        let work = async {
+            let mut claimed = Vec::new();
+            until("claimed", async || {
+                claimed = claim(&worker, SESSION).await;
+                !claimed.is_empty()
+            })
+            .await;
+            let mut end = step(run, claimed[0].turn, 1, 1_000 + run.bits(), Then::End(Status::Completed));
+            end.events = vec![completed()];
+            commit(&worker, SESSION, end).await.unwrap();
+        };
+        let (ended, ()) = tokio::join!(client.ended(run, Timestamp::NEVER), work);
+        assert_eq!(ended.unwrap().unwrap().run, run);
+    }
+    assert!(begun.elapsed() < ENOUGH, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_whose_build_has_no_name_gets_runs() {
+    let place = Place::new(TestClock::new());
+    let world = place.open_real().await;
+    join(&world, SESSION, LONG).await;
+    start(&world, RunId::from_bits(1)).await;
+    let work = world.claim(SESSION, ClaimRequest { build: "".into(), ..request() }).await.unwrap();
+    assert_eq!(work.claimed.len(), 1);
 }

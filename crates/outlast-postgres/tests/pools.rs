@@ -6,8 +6,8 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{LONG, Place, claim, commit, join, new_start, start, step, until};
-use outlast_core::{RunId, SessionId, Then, Timestamp, World, WorldError};
+use common::{LONG, Place, claim, commit, completed, join, new_start, start, step, until};
+use outlast_core::{RunId, SessionId, Status, Then, Timestamp, World, WorldError};
 use outlast_postgres::deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use outlast_postgres::tokio_postgres::{NoTls, SimpleQueryMessage};
 use outlast_postgres::{PostgresOptions, PostgresWorld};
@@ -68,6 +68,21 @@ async fn a_world_with_a_url_to_listen_on_hears_at_once_and_is_missed_at_once() {
     assert_eq!(claim(&world, SESSION).await.len(), 1);
     drop(world);
     until("its run is free", async || !claim(&other, second).await.is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_that_nobody_says_is_seen_by_who_looks() {
+    let (place, pool) = on_server(4);
+    let client = place.open_real().await;
+    let worker = PostgresWorld::on_pool(pool, options(&place)).await.unwrap();
+    join(&worker, SESSION, LONG).await;
+    start(&client, RUN).await;
+    let claimed = claim(&worker, SESSION).await;
+    let mut end = step(RUN, claimed[0].turn, 1, 10, Then::End(Status::Completed));
+    end.events = vec![completed()];
+    commit(&worker, SESSION, end).await.unwrap();
+    let ended = client.ended(RUN, Timestamp::from_micros(0)).await.unwrap();
+    assert_eq!(ended.map(|ended| ended.run), Some(RUN));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

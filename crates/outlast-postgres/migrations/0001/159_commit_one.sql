@@ -14,6 +14,9 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
+    IF then_ <> 'hold' THEN
+        PERFORM 1 FROM {schema}.runs r WHERE r.id = run_ FOR NO KEY UPDATE;
+    END IF;
     INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
     SELECT run_, seq_, next_seq_, id_, turn_at_, build_, events_
     FROM {schema}.runs r

@@ -67,7 +67,7 @@ BEGIN
             IF line_.format > format_ THEN
                 -- Behind all of this code.
                 line_.format := 2147483647; line_.priority := 32767;
-            ELSIF line_.barred = build_ THEN
+            ELSIF line_.barred = build_ AND build_ <> '' THEN
                 line_.priority := 32767;
             ELSE
                 lines_ := array_append(lines_, line_);
