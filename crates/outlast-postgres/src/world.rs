@@ -210,7 +210,8 @@ impl World for PostgresWorld {
         let told = self.told.waiters.wait(run);
         // A hint may be lost: who does not wait for the slow poll looks.
         let is_patient = until >= self.clock.now().plus(PATIENCE);
-        if !self.told.hosts.hold(run) && !(is_patient && self.told.young.contains(run)) {
+        let is_told = self.told.hosts.hold(run) || is_patient && self.told.young.contains(run);
+        if !is_told {
             let _busy = self.clock.busy();
             let ended = self.groups.ends.ask_one(run).await?;
             if ended.is_some() {
