@@ -71,7 +71,7 @@ async fn a_client_that_has_just_opened_its_world_hears_of_an_end() {
     let place = Place::new(TestClock::new());
     let worker = place.open_real().await;
     join(&worker, SESSION, LONG).await;
-    let begun = Instant::now();
+    let mut late = 0;
     for run in (1..=2 * ROUNDS).map(RunId::from_bits) {
         let client = place.open_real().await;
         start(&client, run).await;
@@ -85,11 +85,14 @@ async fn a_client_that_has_just_opened_its_world_hears_of_an_end() {
             let mut end = step(run, claimed[0].turn, 1, 1_000 + run.bits(), Then::End(Status::Completed));
             end.events = vec![completed()];
             commit(&worker, SESSION, end).await.unwrap();
+            Instant::now()
         };
-        let (ended, ()) = tokio::join!(client.ended(run, Timestamp::NEVER), work);
+        let (ended, done) = tokio::join!(client.ended(run, Timestamp::NEVER), work);
         assert_eq!(ended.unwrap().unwrap().run, run);
+        late += u32::from(done.elapsed() > Duration::from_millis(1_200));
     }
-    assert!(begun.elapsed() < ENOUGH, "{:?}", begun.elapsed());
+    // Without a look as soon as it listens, a third of them waits for the slow poll.
+    assert!(late <= 3, "{late} waited for the poll");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
