@@ -50,21 +50,17 @@ impl Groups {
                 Box::pin(async move {
                     told.young.add(new.iter().map(|start| start.run));
                     let answers = start(&store, &time, &new).await;
+                    let mut has_new = false;
                     for (index, start) in new.iter().enumerate() {
-                        let is_new = |answers: &Answers<Started>| {
-                            answers
-                                .get(index)
-                                .is_some_and(|answer| matches!(answer, Ok(started) if started.is_new))
-                        };
-                        if !answers.as_ref().is_ok_and(is_new) {
-                            told.young.remove(start.run);
+                        match answers.as_ref().ok().and_then(|answers| answers.get(index)) {
+                            Some(Ok(Started { is_new: true, .. })) => has_new = true,
+                            _ => told.young.remove(start.run),
                         }
                     }
-                    let answers = answers?;
-                    if answers.iter().any(|answer| matches!(answer, Ok(Started { is_new: true, .. }))) {
+                    if has_new {
                         told.ring();
                     }
-                    Ok(answers)
+                    answers
                 })
             }),
             sends: Group::new(handle, move |messages: Vec<NewMessage>| {
