@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::event::{OpNumber, Outcome};
+use crate::event::{Event, OpNumber, Outcome};
 use crate::failure::Failure;
 use crate::id::{MessageId, RunId};
 use crate::payload::Payload;
@@ -71,6 +71,11 @@ pub enum MessageBody {
         op: OpNumber,
         /// Why.
         failure: Failure,
+    },
+    /// Attempts ended, and the run got stuck before its history had that.
+    Attempted {
+        /// What the history would have got of them.
+        events: Vec<Event>,
     },
 }
 

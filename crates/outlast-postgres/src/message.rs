@@ -2,7 +2,8 @@
 
 use outlast_core::limits::INBOX_MESSAGES_MAX;
 use outlast_core::{
-    Failure, Headers, Message, MessageBody, NewMessage, OpNumber, Outcome, Payload, RunId, Status, WorldError,
+    Event, Failure, Headers, Message, MessageBody, NewMessage, OpNumber, Outcome, Payload, RunId, Status,
+    WorldError,
 };
 use tokio_postgres::Row;
 
@@ -144,6 +145,11 @@ impl Says {
             MessageBody::Refused { op, failure } => {
                 Self { op: Some(op.0), ..Self::text("refused", json_text(failure)?) }
             }
+            MessageBody::Attempted { events } => {
+                let mut text = String::new();
+                Event::write_all(events, &mut text);
+                Self::text("attempted", text)
+            }
             _ => {
                 return Err(WorldError::Invalid(format!(
                     "message {} is of a kind that this world does not know; use a newer one",
@@ -181,6 +187,7 @@ pub(crate) fn message(row: &Row) -> Result<Message, Damaged> {
         "child_started" => MessageBody::ChildStarted { op: op(row)?, run: word::<RunId>(row, 8)? },
         "child_ended" => MessageBody::ChildEnded { op: op(row)?, outcome: outcome(row)? },
         "refused" => MessageBody::Refused { op: op(row)?, failure: json::<Failure>(row, 8)? },
+        "attempted" => MessageBody::Attempted { events: events(row)? },
         other => return Err(damaged(3, format!("unknown message kind `{other}`; run a newer build"))),
     };
     let headers = match get::<Option<&str>>(row, 10)? {
@@ -201,6 +208,10 @@ fn outcome(row: &Row) -> Result<Outcome, Damaged> {
         Status::Cancelled => Outcome::Cancelled(json(row, 8)?),
         other => return Err(damaged(6, format!("`{other}` is not how a run ends"))),
     })
+}
+
+fn events(row: &Row) -> Result<Vec<Event>, Damaged> {
+    Event::read_all(get::<&str>(row, 8)?).map_err(|error| damaged(8, error))
 }
 
 fn payload(row: &Row) -> Result<Payload, Damaged> {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use outlast_core::{
-    Failure, Headers, Message, MessageBody, NewMessage, OpNumber, Outcome, Payload, RunId, Status, WorldError,
+    Event, Failure, Headers, Message, MessageBody, NewMessage, OpNumber, Outcome, Payload, RunId, Status,
+    WorldError,
 };
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Error, Row};
@@ -65,6 +66,11 @@ impl Says {
             MessageBody::Refused { op, failure } => {
                 Self { op: Some(op.0), ..Self::text("refused", text(failure)?) }
             }
+            MessageBody::Attempted { events } => {
+                let mut text = String::new();
+                Event::write_all(events, &mut text);
+                Self::text("attempted", text)
+            }
             _ => {
                 return Err(WorldError::Invalid(format!(
                     "message {} is of a kind that this world does not know; use a newer one",
@@ -103,6 +109,7 @@ pub(crate) fn message(row: &Row<'_>) -> Result<Message, Error> {
         "child_started" => MessageBody::ChildStarted { op: op(row)?, run: word::<RunId>(row, 8)? },
         "child_ended" => MessageBody::ChildEnded { op: op(row)?, outcome: outcome(row)? },
         "refused" => MessageBody::Refused { op: op(row)?, failure: failure(row)? },
+        "attempted" => MessageBody::Attempted { events: events(row)? },
         other => return Err(damaged(3, format!("unknown message kind `{other}`; run a newer build"))),
     };
     let headers: Headers = match row.get_ref(9)? {
@@ -127,6 +134,10 @@ fn outcome(row: &Row<'_>) -> Result<Outcome, Error> {
 
 fn failure(row: &Row<'_>) -> Result<Failure, Error> {
     json(8, row.get_ref(8)?.as_str()?)
+}
+
+fn events(row: &Row<'_>) -> Result<Vec<Event>, Error> {
+    Event::read_all(row.get_ref(8)?.as_str()?).map_err(|error| damaged(8, error.to_string()))
 }
 
 fn payload(row: &Row<'_>) -> Result<Payload, Error> {

@@ -1,7 +1,8 @@
 //! Messages of a turn to other runs, as one change with it.
 
 use outlast_core::{
-    Failure, FailureKind, MessageBody, NewMessage, OpNumber, Outcome, RunId, SessionId, Status, Then, Turn,
+    Event, Failure, FailureKind, MessageBody, NewMessage, OpNumber, Outcome, RunId, SessionId, Status, Then,
+    Turn,
 };
 
 use super::case::text;
@@ -176,7 +177,13 @@ pub async fn every_sort_of_message_survives(case: Case) {
         MessageBody::ChildEnded { op, outcome: Outcome::Completed(text("out")) },
         MessageBody::ChildEnded { op, outcome: Outcome::Failed(awkward.clone()) },
         MessageBody::ChildEnded { op, outcome: Outcome::Cancelled(failure()) },
-        MessageBody::Refused { op, failure: awkward },
+        MessageBody::Refused { op, failure: awkward.clone() },
+        MessageBody::Attempted {
+            events: vec![
+                Event::StepCompleted { op, output: text("\u{0}out") },
+                Event::StepFailed { op: OpNumber(0), failure: awkward },
+            ],
+        },
         MessageBody::Terminate { reason: String::new() },
     ];
     let messages = bodies.iter().map(|body| case.new_message_of(run, body.clone())).collect();

@@ -1,7 +1,7 @@
 //! Inboxes: kept, in order, once.
 
 use outlast_core::limits::INBOX_MESSAGES_MAX;
-use outlast_core::{MessageBody, OpNumber, Outcome, Status, Then};
+use outlast_core::{Event, MessageBody, OpNumber, Outcome, Status, Then};
 
 use super::shape::{Shape, failure, wait};
 use super::{Case, assert_refused};
@@ -167,6 +167,7 @@ pub async fn a_full_inbox_takes_what_the_engine_needs(case: Case) {
         MessageBody::ChildStarted { op, run },
         MessageBody::ChildEnded { op, outcome: Outcome::Failed(failure()) },
         MessageBody::Refused { op, failure: failure() },
+        MessageBody::Attempted { events: vec![Event::StepFailed { op, failure: failure() }] },
     ]
     .into_iter()
     .enumerate()

@@ -293,6 +293,11 @@ impl Machine {
         self.state.waker.clone()
     }
 
+    /// How many operations the run has asked for.
+    pub(crate) fn ops_asked(&self) -> u32 {
+        self.state.cell.lock().next_op
+    }
+
     /// Whether the workflow has returned, and the run waits for children.
     pub(crate) fn has_returned(&self) -> bool {
         self.result.is_some()

@@ -20,7 +20,7 @@ pub(super) enum What {
     Message(Message),
     /// An attempt, known when it ended.
     Attempt(AttemptEnd),
-    /// The outcome of an attempt, from a turn that the world refused.
+    /// The outcome of an attempt, from a turn that is not in the history.
     Again(Delivery),
     /// A timer or timeout, known when it was due.
     Timer(OpNumber),
@@ -45,7 +45,8 @@ impl Fact {
         Self { at, what: What::Deadline }
     }
 
-    /// The attempts that a refused turn was told of. They have ended and will not end again.
+    /// The attempts that these events of a turn tell of, which is not in the history. They have ended and will
+    /// not end again.
     pub(super) fn attempts_of(events: Vec<Event>, at: Timestamp) -> Vec<Self> {
         let again = |event| {
             Some(match event {
@@ -59,6 +60,31 @@ impl Fact {
         };
         let facts = events.into_iter().filter_map(again);
         facts.map(|delivery| Self { at, what: What::Again(delivery) }).collect()
+    }
+
+    /// What the history gets of an attempt that ended.
+    pub(super) fn into_event(self, machine: &Machine) -> Option<Event> {
+        let delivery = match self.what {
+            What::Attempt(end) => end.into_delivery(machine),
+            What::Again(delivery) => delivery,
+            _ => return None,
+        };
+        Some(match delivery {
+            Delivery::StepEnded { op, outcome: Ok(output) } => Event::StepCompleted { op, output },
+            Delivery::StepEnded { op, outcome: Err(failure) } => Event::StepFailed { op, failure },
+            Delivery::StepRetried { op, attempt, failure, retry_at, details } => {
+                Event::StepRetried { op, attempt, failure, retry_at, details }
+            }
+            _ => return None,
+        })
+    }
+
+    /// The step whose outcome this is, from a turn that is not in the history.
+    pub(super) fn again(&self) -> Option<OpNumber> {
+        match &self.what {
+            What::Again(Delivery::StepEnded { op, .. } | Delivery::StepRetried { op, .. }) => Some(*op),
+            _ => None,
+        }
     }
 
     /// Sorts facts by time; at equal times messages come first and timers last.
@@ -102,7 +128,8 @@ fn of_message(message: Message) -> Option<Delivery> {
         MessageBody::ChildStarted { op, run } => Delivery::ChildDetached { op, run },
         MessageBody::ChildEnded { op, outcome } => Delivery::ChildEnded { op, outcome },
         MessageBody::Refused { op, failure } => Delivery::Refused { op, failure },
-        // A kind of message that this build does not know cannot be claimed by it.
+        // What attempts came to are facts of their own; a kind of message that this build does not know cannot be
+        // claimed by it.
         _ => return None,
     })
 }

@@ -42,6 +42,8 @@ pub(super) struct Live<'a> {
     /// Up to when pauses and timers were looked at.
     looked_at: Timestamp,
     is_stopping: bool,
+    /// What attempts came to, of a turn that is not committed since the run is stuck.
+    untold: Vec<Event>,
 }
 
 /// Where a run is in its history and inbox.
@@ -60,12 +62,20 @@ pub(super) struct Place {
 }
 
 /// A turn as computed, before it is committed.
-struct Draft {
+pub(super) struct Draft {
     at: Timestamp,
     events: Vec<Event>,
     consumed: u64,
     fired_until: Option<Timestamp>,
     is_cancel: bool,
+    /// How many operations the run had asked for before this turn.
+    ops_before: u32,
+}
+
+impl Draft {
+    fn new(at: Timestamp, consumed: u64, ops_before: u32) -> Self {
+        Self { at, events: Vec::new(), consumed, fired_until: None, is_cancel: false, ops_before }
+    }
 }
 
 /// Why a task lets go of a run without a turn.
@@ -110,21 +120,25 @@ impl<'a> Live<'a> {
             heard_at: Timestamp::from_micros(0),
             looked_at: Timestamp::from_micros(0),
             is_stopping,
+            untold: Vec::new(),
         }
     }
 
-    /// Begins the run with its first turn, whose events are computed already. `answer` learns what
-    /// the commit came to.
+    /// The first turn, whose events are computed already, unless they are no good.
+    pub(super) async fn first_draft(&mut self, events: Vec<Event>) -> Result<Draft, Gone> {
+        let mut draft = Draft { events, ..Draft::new(self.place.at, 0, 0) };
+        self.mind_length(&mut draft).map_err(Gone::Stuck)?;
+        self.doubt(&draft, true).await?;
+        Ok(draft)
+    }
+
+    /// Begins the run with its first turn. `answer` learns what the commit came to.
     pub(super) async fn begin(
         &mut self,
         start: Box<Start>,
-        events: Vec<Event>,
+        draft: Draft,
         answer: impl FnOnce(Result<Committed, WorldError>),
     ) -> Result<End, Gone> {
-        let mut draft = Draft { at: self.place.at, events, consumed: 0, fired_until: None, is_cancel: false };
-        // Unanswered, the client starts the run without this worker, and whoever claims it finds out.
-        self.mind_length(&mut draft).map_err(Gone::Stuck)?;
-        self.doubt(&draft, true).await?;
         let (turn, then) = self.turn_of(draft, self.place.turn, From::Start(start));
         let events = turn.events.len() as u64;
         let commit = self.task.session.committer.commit(turn);
@@ -149,7 +163,7 @@ impl<'a> Live<'a> {
         self.doubtful = self.machine.startable();
         let mut facts = Vec::with_capacity(inbox.len());
         self.accept(inbox, &mut facts);
-        facts.extend(self.unknown_outcomes());
+        facts.extend(self.unknown_outcomes(&facts));
         if may_fire {
             self.look_at_the_clock(&mut facts);
         }
@@ -161,10 +175,11 @@ impl<'a> Live<'a> {
     }
 
     /// Steps that are attempted at most once, and were announced by a worker that is gone. Whether
-    /// they were attempted is not known, so they are not.
-    fn unknown_outcomes(&mut self) -> Vec<Fact> {
+    /// they were attempted is not known, so they are not, unless a fact tells what came of it.
+    fn unknown_outcomes(&mut self, facts: &[Fact]) -> Vec<Fact> {
         let (at, code) = (self.place.at, &self.task.session.settings.code);
-        let steps = self.machine.take_startable_once(code).into_iter();
+        let is_known = |op| facts.iter().any(|fact| fact.again() == Some(op));
+        let steps = self.machine.take_startable_once(code).into_iter().filter(|step| !is_known(step.op));
         let outcome = |step: StepToAttempt| {
             let message = "the worker was lost while it attempted the step, so the outcome is unknown; \
                            look whether it happened, since it is attempted at most once";
@@ -191,6 +206,27 @@ impl<'a> Live<'a> {
     /// Where the run is.
     pub(super) fn place(&self) -> Place {
         self.place
+    }
+
+    /// What attempts came to that the history does not have: those of a turn that was no good, and those that
+    /// have ended since.
+    pub(super) fn into_untold(mut self) -> Vec<Event> {
+        let mut facts = std::mem::take(&mut self.early);
+        while let Some(end) = self.attempts.try_next() {
+            facts.push(Fact::attempt(end));
+        }
+        self.keep_untold(Vec::new(), 0, facts);
+        std::mem::take(&mut self.untold)
+    }
+
+    /// Remembers what attempts came to: those in the events of a turn, if they were asked for before it, and those
+    /// that the turn was not told of yet.
+    fn keep_untold(&mut self, events: Vec<Event>, ops_before: u32, facts: impl IntoIterator<Item = Fact>) {
+        let told = events.into_iter().filter(|event| event.op().is_some_and(|op| op.0 < ops_before));
+        let told = Fact::attempts_of(told.collect(), self.place.at);
+        let machine = &self.machine;
+        let events = told.into_iter().chain(facts).filter_map(|fact| fact.into_event(machine));
+        self.untold.extend(events);
     }
 
     /// The machine to keep of a run that was released.
@@ -280,6 +316,9 @@ impl<'a> Live<'a> {
                 // A clock that was set back must not change their order.
                 self.heard_at = self.heard_at.max(message.at);
                 message.at = self.heard_at;
+                if let MessageBody::Attempted { events } = &mut message.body {
+                    facts.extend(Fact::attempts_of(std::mem::take(events), message.at));
+                }
                 facts.push(Fact::message(message));
             }
         }
@@ -295,7 +334,10 @@ impl<'a> Live<'a> {
     /// Computes a turn from what is new, and commits it.
     async fn turn(&mut self, facts: Vec<Fact>, is_fresh: bool) -> Result<Next, Gone> {
         let draft = self.draft(facts, is_fresh).map_err(Gone::Stuck)?;
-        self.doubt(&draft, false).await?;
+        if let Err(gone) = self.doubt(&draft, false).await {
+            self.keep_untold(draft.events, draft.ops_before, None);
+            return Err(gone);
+        }
         let is_cancel = draft.is_cancel;
         let consumed = draft.consumed;
         let (turn, then) = self.turn_of(draft, ids::turn(), From::Turn(self.place.turn));
@@ -345,15 +387,25 @@ impl<'a> Live<'a> {
     fn draft(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Draft, Stuck> {
         let _computing = self.task.notes.compute();
         Fact::sort(&mut facts);
+        let mut facts = facts.into_iter();
         let at = self.task.session.clock.now().max(self.place.at);
-        let mut draft = Draft {
-            at,
-            events: Vec::new(),
-            consumed: self.place.consumed,
-            fired_until: None,
-            is_cancel: false,
-        };
+        let mut draft = Draft::new(at, self.place.consumed, self.machine.ops_asked());
         self.machine.set_time(at);
+        match self.compute(&mut draft, &mut facts, is_fresh) {
+            Ok(()) => Ok(draft),
+            Err(stuck) => {
+                self.keep_untold(draft.events, draft.ops_before, facts);
+                Err(stuck)
+            }
+        }
+    }
+
+    fn compute(
+        &mut self,
+        draft: &mut Draft,
+        facts: &mut impl Iterator<Item = Fact>,
+        is_fresh: bool,
+    ) -> Result<(), Stuck> {
         if is_fresh {
             self.machine.begin(&mut draft.events)?;
         }
@@ -376,10 +428,10 @@ impl<'a> Live<'a> {
                 self.machine.deliver(delivery, &mut draft.events)?;
             }
         }
-        self.mind_length(&mut draft)?;
+        self.mind_length(draft)?;
         match self.machine.missing_step(&self.task.session.settings.code) {
             Some(stuck) => Err(stuck),
-            None => Ok(draft),
+            None => Ok(()),
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use outlast_core::event::TurnRecord;
 use outlast_core::turn::From;
 use outlast_core::{
-    Busy, Claimed, Codec, Event, RunId, RunStarted, Start, Started, Stuck, StuckReason, Then, Timestamp,
-    Turn, WorldError,
+    Beyond, Busy, Claimed, Codec, Event, Headers, MessageBody, NewMessage, RunId, RunStarted, Start, Started,
+    Stuck, StuckReason, Then, Timestamp, Turn, WorldError,
 };
 use tokio::sync::oneshot;
 
@@ -49,12 +49,7 @@ impl Task {
         let start = Box::new(Arc::unwrap_or_clone(start));
         let kept = match first_turn {
             Ok((machine, events)) => self.begin(machine, events, at, start, answer).await,
-            Err(_) => {
-                // The start is good, though its first turn is not: whoever claims the run finds out.
-                let started = self.session.world.start(vec![*start]).await;
-                let _ = answer.send(started.and_then(|mut answers| answers.remove(0)));
-                None
-            }
+            Err(_) => self.start_only(start, answer).await,
         };
         if let Some(claimed) = self.retire(kept) {
             // Rare, and large: not in the state of every run.
@@ -111,7 +106,11 @@ impl Task {
         let started = Started { run: self.run, is_new: true };
         let place = Place { turn: start.turn, at, seq: 0, consumed: 0, has_crashes: false };
         let mut live = Live::new(self, machine, place);
-        let ended = live.begin(start, events, |committed| {
+        let Ok(draft) = live.first_draft(events).await else {
+            drop(live);
+            return self.start_only(start, answer).await;
+        };
+        let ended = live.begin(start, draft, |committed| {
             // Whoever asked may be gone; the run is started all the same.
             let _ = answer.send(start_answer(started, committed));
         });
@@ -120,12 +119,20 @@ impl Task {
         self.finish(seen_off).await
     }
 
+    /// Starts the run without a turn: the start is good, though its first turn is not. Whoever claims the run finds
+    /// out.
+    async fn start_only(&self, start: Box<Start>, answer: StartAnswer) -> Kept {
+        let started = self.session.world.start(vec![*start]).await;
+        let _ = answer.send(started.and_then(|mut answers| answers.remove(0)));
+        None
+    }
+
     /// Keeps what is to be kept, and says why the rest was let go.
-    async fn finish(&mut self, seen_off: Result<Kept, (Place, Gone)>) -> Kept {
+    async fn finish(&mut self, seen_off: Result<Kept, Box<Unkept>>) -> Kept {
         match seen_off {
             Ok(kept) => kept,
-            Err((place, gone)) => {
-                Box::pin(self.let_go(place, gone)).await;
+            Err(unkept) => {
+                Box::pin(self.let_go(*unkept)).await;
                 None
             }
         }
@@ -149,7 +156,7 @@ impl Task {
                 let ended = live.resume(inbox, is_fresh).await;
                 see_off(live, ended)
             }
-            Err(gone) => Err((place, gone)),
+            Err(gone) => Err(Box::new(Unkept { place, gone, untold: Vec::new() })),
         };
         self.finish(seen_off).await
     }
@@ -193,15 +200,36 @@ impl Task {
     }
 
     /// Lets go of a run that cannot go on here.
-    async fn let_go(&mut self, place: Place, gone: Gone) {
+    async fn let_go(&mut self, Unkept { place, gone, untold }: Unkept) {
         match gone {
             Gone::Lost(error) => tracing::warn!(run = %self.run, %error, "let go of a run"),
             Gone::Stuck(stuck) => {
                 tracing::error!(run = %self.run, reason = %stuck.reason, message = stuck.message, "a run is stuck");
+                let place = self.put_into_inbox(place, untold).await;
                 let turn = self.empty_turn(place, Then::Stuck(self.signed(stuck)));
                 if let Err(error) = self.session.committer.commit(turn).await {
                     tracing::warn!(run = %self.run, %error, "a stuck run was not marked");
                 }
+            }
+        }
+    }
+
+    /// Puts what attempts came to into the run's own inbox, so that they are not made again when it goes on. Answers
+    /// where the run is then.
+    async fn put_into_inbox(&self, place: Place, untold: Vec<Event>) -> Place {
+        if untold.is_empty() {
+            return place;
+        }
+        let body = MessageBody::Attempted { events: untold };
+        let message = NewMessage { id: ids::message(), run: self.run, body, headers: Headers::new() };
+        let beyond = Beyond { messages: vec![message], ..Beyond::default() };
+        let turn = Turn { beyond: Some(Box::new(beyond)), ..self.empty_turn(place, Then::Hold) };
+        let id = turn.id;
+        match self.session.committer.commit(turn).await {
+            Ok(_) => Place { turn: id, ..place },
+            Err(error) => {
+                tracing::warn!(run = %self.run, %error, "what attempts of a stuck run came to is not kept");
+                place
             }
         }
     }
@@ -229,11 +257,19 @@ impl Task {
     }
 }
 
-fn see_off(live: Live<'_>, ended: Result<End, Gone>) -> Result<Kept, (Place, Gone)> {
+/// A run that is let go of without a turn.
+struct Unkept {
+    place: Place,
+    gone: Gone,
+    /// What attempts came to that the history does not have.
+    untold: Vec<Event>,
+}
+
+fn see_off(live: Live<'_>, ended: Result<End, Gone>) -> Result<Kept, Box<Unkept>> {
     match ended {
         Ok(End::Released) => Ok(live.into_kept()),
         Ok(End::Ended) => Ok(None),
-        Err(gone) => Err((live.place(), gone)),
+        Err(gone) => Err(Box::new(Unkept { place: live.place(), gone, untold: live.into_untold() })),
     }
 }
 

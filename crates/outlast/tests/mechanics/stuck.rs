@@ -1,5 +1,6 @@
 //! Stuck: a turn that ends without a decision loses nothing, and mended code goes on.
 
+use std::collections::BTreeMap;
 use std::future::{pending, poll_fn};
 use std::task::Poll;
 
@@ -18,6 +19,9 @@ on_every_world! {
     a_renamed_step_does_not_diverge,
     a_panic_in_workflow_code_is_stuck_and_a_mended_build_goes_on,
     a_panic_in_the_first_turn_leaves_the_start_alone,
+    what_a_step_came_to_is_kept_when_the_line_after_it_panics,
+    what_was_attempted_at_most_once_is_known_after_the_mend,
+    what_a_step_came_to_goes_to_those_who_asked_for_it,
     waiting_with_no_operation_open_is_a_foreign_await,
     a_foreign_wake_while_a_step_is_under_way_is_found,
     a_foreign_wake_of_a_released_run_is_found_when_it_goes_on,
@@ -173,6 +177,94 @@ async fn a_panic_in_the_first_turn_leaves_the_start_alone(rig: Rig) {
     rig.assert_history(run.id(), "").await;
     let _good = rig.worker_of_build("b", born_well).await;
     assert_eq!(rig.mended(&run).await, 7);
+}
+
+#[workflow(name = "shop")]
+async fn shop_that_panics(ctx: Context) -> Result<String, Error> {
+    let paid = ctx.note("paid").await?;
+    panic!("no receipt for {paid}");
+}
+
+#[workflow(name = "shop")]
+async fn shop_that_goes_on(ctx: Context) -> Result<String, Error> {
+    let paid = ctx.note("paid").await?;
+    Ok(format!("{paid}, {}", ctx.note("shipped").await?))
+}
+
+async fn what_a_step_came_to_is_kept_when_the_line_after_it_panics(rig: Rig) {
+    let worker = rig.worker_of_build("a", shop_that_panics).await;
+    let run = rig.client.start(shop_that_panics, ()).await.unwrap();
+    rig.settle().await;
+    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::Panicked);
+    let before = rig.history(run.id()).await;
+    assert!(!before.contains("step_completed"), "{before}");
+    worker.stop().await.unwrap();
+    let _worker = rig.worker_of_build("b", shop_that_goes_on).await;
+    assert_eq!(rig.mended(&run).await, "paid, shipped");
+    assert_eq!(rig.desk.notes(), ["paid", "shipped"], "the step is not attempted again");
+    rig.assert_history(
+        run.id(),
+        "0 step_started note
+         0 step_completed \"paid\"
+         1 step_started note
+         1 step_completed \"shipped\"
+         run_completed \"paid, shipped\"",
+    )
+    .await;
+}
+
+#[step(at_most_once)]
+async fn charge(cx: StepContext<Desk>, (): ()) -> u32 {
+    cx.state().leave("charged");
+    7
+}
+
+async fn what_was_attempted_at_most_once_is_known_after_the_mend(rig: Rig) {
+    #[workflow(name = "till")]
+    async fn broken_till(ctx: Context) -> Result<u32, Error> {
+        let amount = ctx.step(charge, ()).await?;
+        panic!("no drawer for {amount}");
+    }
+    #[workflow(name = "till")]
+    async fn mended_till(ctx: Context) -> Result<u32, Error> {
+        ctx.step(charge, ()).await
+    }
+    // The world's clock and the worker's need not agree.
+    rig.inner_clock.set_back(-60);
+    let worker = rig.worker_of_build("a", (broken_till, charge)).await;
+    let run = rig.client.start(broken_till, ()).await.unwrap();
+    rig.settle().await;
+    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::Panicked);
+    worker.stop().await.unwrap();
+    let _worker = rig.worker_of_build("b", (mended_till, charge)).await;
+    assert_eq!(rig.mended(&run).await, 7, "not unknown");
+    assert_eq!(rig.desk.count("charged"), 1);
+}
+
+/// The turn that got stuck had asked for a second step that failed at once. The mended code asks for another one in
+/// its place, which that failure does not concern.
+async fn what_a_step_came_to_goes_to_those_who_asked_for_it(rig: Rig) {
+    type Unwritable = BTreeMap<(u8, u8), u8>;
+    #[workflow(name = "desk")]
+    async fn hasty_desk(ctx: Context) -> Result<String, Error> {
+        ctx.note("first").await?;
+        let input = Unwritable::from([((1, 2), 3)]);
+        let second = ctx.call("second", input, async |_: Unwritable| Ok::<(), StepError>(())).await;
+        panic!("no patience: {second:?}");
+    }
+    #[workflow(name = "desk")]
+    async fn patient_desk(ctx: Context) -> Result<String, Error> {
+        ctx.note("first").await?;
+        ctx.note("second").await
+    }
+    let worker = rig.worker_of_build("a", hasty_desk).await;
+    let run = rig.client.start(hasty_desk, ()).await.unwrap();
+    rig.settle().await;
+    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::Panicked);
+    worker.stop().await.unwrap();
+    let _worker = rig.worker_of_build("b", patient_desk).await;
+    assert_eq!(rig.mended(&run).await, "second");
+    assert_eq!(rig.desk.notes(), ["first", "second"]);
 }
 
 async fn waiting_with_no_operation_open_is_a_foreign_await(rig: Rig) {
