@@ -1268,7 +1268,8 @@ BEGIN
     IF part_.old IS NOT NULL THEN
         DELETE FROM "outlast".tags t WHERE t.run = ANY (part_.old);
         WITH gone AS (DELETE FROM "outlast".runs r WHERE r.id = ANY (part_.old) AND r.ended_at < before_ RETURNING r.id, r.status)
-        SELECT array_agg(g.id::text) AS ids, array_agg(g.status::text) AS statuses, array_agg(-1::bigint) AS changes, count(*) AS n INTO gone_ FROM gone g;
+        SELECT array_agg(g.id::text) AS ids, array_agg(g.status::text) AS statuses, array_agg(-1::bigint) AS changes,
+            count(*) AS n INTO gone_ FROM gone g;
         runs := gone_.n;
         IF gone_.n > 0 THEN
             IF NOT "outlast".sweep(gone_.ids, rows_, false) THEN
@@ -1374,6 +1375,9 @@ BEGIN
         SELECT r.id, r.workflow, r.key_digest, r.created_at INTO found_ FROM "outlast".runs r WHERE r.key = new_.key;
         CONTINUE WHEN NOT FOUND;
         IF window_ IS NOT NULL AND found_.created_at <= new_.created_at - window_ THEN
+            -- The only row that is locked behind keys. Somebody who has it may wait for one of those: then Postgres
+            -- undoes one of the two (40P01), and the world makes that call again. It takes a window that has just
+            -- ended and a message to that run at the same moment.
             UPDATE "outlast".runs SET key = NULL, key_digest = NULL WHERE id = found_.id AND key = new_.key;
             CONTINUE;
         END IF;
