@@ -222,27 +222,25 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.choose_overdue(until_ bigint, limit_ integer, suspect_ boolean, chosen_ text[])
- RETURNS text[]
+CREATE OR REPLACE FUNCTION outlast.choose_overdue(until_ bigint, limit_ integer, suspect_ boolean, chosen_ text[], OUT ids text[], OUT has_suspect boolean)
+ RETURNS record
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
-    ids_ text[] := chosen_;
-    has_suspect_ boolean := NOT suspect_;
     late_ record;
 BEGIN
+    ids := chosen_; has_suspect := false;
     FOR late_ IN
         SELECT r.id, r.crashes >= 2 AS is_suspect FROM "outlast".runs r
         WHERE r.deadline <= until_ AND r.owner IS NULL AND r.id <> ALL (chosen_) AND (r.crashes < 2 OR suspect_)
         ORDER BY r.deadline, r.id LIMIT limit_ + 50 FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        CONTINUE WHEN late_.is_suspect AND has_suspect_;
-        has_suspect_ := has_suspect_ OR late_.is_suspect;
-        ids_ := array_append(ids_, late_.id);
-        EXIT WHEN cardinality(ids_) >= limit_;
+        CONTINUE WHEN late_.is_suspect AND has_suspect;
+        has_suspect := has_suspect OR late_.is_suspect;
+        ids := array_append(ids, late_.id);
+        EXIT WHEN cardinality(ids) >= limit_;
     END LOOP;
-    RETURN ids_;
 END
 $function$
 
@@ -256,7 +254,11 @@ DECLARE
     lines_ "outlast".line[] := "outlast".lines(queues_, workflows_, versions_, build_, format_, false);
     has_codeless_ boolean;
     has_unread_ boolean;
+    has_ready_ boolean;
+    has_overdue_ boolean;
     chosen_ record;
+    late_ record;
+    line_ "outlast".line;
     ids_ text[] := '{}';
     ready_ integer := 0;
     deadline_ bigint;
@@ -270,15 +272,13 @@ BEGIN
         (SELECT r.deadline FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline IS NOT NULL
             ORDER BY r.deadline LIMIT 1)
     INTO has_codeless_, has_unread_, deadline_;
-    IF limit_ > 0 THEN
-        chosen_ := "outlast".choose(session_, now_, limit_, suspect_, preference_, lines_, has_codeless_);
-        ids_ := chosen_.ids;
-        ready_ := cardinality(ids_);
-        IF deadline_ <= now_ - grace_ AND overdue_from_ <= now_ AND ready_ < limit_ THEN
-            ids_ := "outlast".choose_overdue(now_ - grace_, limit_, suspect_ AND NOT chosen_.has_suspect, ids_);
-        END IF;
-    END IF;
-    IF cardinality(ids_) > 0 THEN
+    has_overdue_ := coalesce(deadline_ <= now_ - grace_ AND overdue_from_ <= now_, false);
+    has_ready_ := has_codeless_ OR has_overdue_;
+    FOREACH line_ IN ARRAY lines_ LOOP
+        EXIT WHEN has_ready_;
+        has_ready_ := line_.head <= now_;
+    END LOOP;
+    IF has_ready_ AND limit_ > 0 THEN
         PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
     ELSE
         PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_;
@@ -288,13 +288,32 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    IF cardinality(ids_) > 0 THEN
-        RETURN QUERY SELECT g.* FROM "outlast".give(session_, now_, ids_, ready_) g;
+    IF has_ready_ AND limit_ > 0 THEN
+        chosen_ := "outlast".choose(session_, now_, limit_, suspect_, preference_, lines_, has_codeless_);
+        ids_ := chosen_.ids;
+        ready_ := cardinality(ids_);
+        suspect_ := suspect_ AND NOT chosen_.has_suspect;
+        IF has_overdue_ AND ready_ < limit_ THEN
+            late_ := "outlast".choose_overdue(now_ - grace_, limit_, suspect_, ids_);
+            ids_ := late_.ids;
+            suspect_ := suspect_ AND NOT late_.has_suspect;
+        END IF;
+        IF cardinality(ids_) > 0 THEN
+            RETURN QUERY SELECT g.* FROM "outlast".give(session_, now_, ids_, ready_) g;
+        END IF;
     END IF;
     IF cardinality(lines_) > 0 OR has_codeless_ THEN
-        due_ := "outlast".next_due_of(session_, now_, limit_ > ready_, preference_, lines_, has_codeless_);
+        due_ := "outlast".next_due_of(session_, now_, limit_ > ready_, suspect_, preference_, lines_, has_codeless_);
     END IF;
-    IF deadline_ <= now_ - grace_ AND overdue_from_ <= now_ OR ready_ > 0 THEN
+    IF has_overdue_ AND cardinality(ids_) < limit_ THEN
+        -- One that is left has somebody else locked, who will let go of it.
+        PERFORM 1 FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline <= now_ - grace_ AND (r.crashes < 2 OR suspect_)
+        LIMIT 1;
+        IF FOUND THEN
+            due_ := least(due_, now_ + 5000);
+        END IF;
+    END IF;
+    IF has_overdue_ OR ready_ > 0 THEN
         SELECT r.deadline INTO deadline_ FROM "outlast".runs r WHERE r.owner IS NULL
             AND r.deadline > CASE WHEN overdue_from_ <= now_ THEN now_ - grace_ ELSE -9223372036854775808 END
         ORDER BY r.deadline LIMIT 1;
@@ -313,8 +332,8 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.commit(session_ text, at_ bigint, exclusive_ boolean, locked_ text[], run_ text[], id_ text[], from_ text[], seq_ bigint[], next_seq_ bigint[], turn_at_ bigint[], build_ text[], events_ text[], consumed_ bigint[], fired_until_ bigint[], then_ text[], writes_ boolean[], clears_deadline_ boolean[], invalid_ boolean[], wake_at_ bigint[], waits_ text[], stuck_reason_ text[], stuck_message_ text[], stuck_build_ text[], format_ integer, born_ bigint[], workflow_ text[], version_ bigint[], queue_ text[], priority_ smallint[], parent_ text[], parent_op_ bigint[], parent_awaits_ boolean[], root_ text[], deadline_ bigint[])
- RETURNS TABLE(nth integer, code text, detail text, moment bigint, rings boolean)
+CREATE OR REPLACE FUNCTION outlast.commit(session_ text, at_ bigint, exclusive_ boolean, locked_ text[], run_ text[], id_ text[], from_ text[], seq_ bigint[], next_seq_ bigint[], turn_at_ bigint[], build_ text[], events_ text[], consumed_ bigint[], fired_until_ bigint[], then_ text[], writes_ boolean[], clears_deadline_ boolean[], invalid_ boolean[], wake_at_ bigint[], waits_ text[], stuck_reason_ text[], stuck_message_ text[], stuck_build_ text[], format_ integer, born_ bigint[], workflow_ text[], version_ bigint[], queue_ text[], priority_ smallint[], parent_ text[], parent_op_ bigint[], parent_awaits_ boolean[], root_ text[], deadline_ bigint[], counts_ boolean)
+ RETURNS TABLE(nth integer, code text, detail text, moment bigint, rings boolean, statuses text[], changes bigint[])
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -338,9 +357,6 @@ BEGIN
         PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (locked_) ORDER BY r.id FOR NO KEY UPDATE;
     END IF;
     now_ := coalesce(at_, "outlast".clock());
-    IF cardinality(born_) > 0 THEN
-        PERFORM "outlast".widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
-    END IF;
     WITH asked AS (
         SELECT * FROM unnest(run_, id_, from_, seq_, next_seq_, turn_at_, build_, events_, consumed_, fired_until_,
             then_, writes_, clears_deadline_, invalid_, wake_at_, waits_, stuck_reason_, stuck_message_,
@@ -467,20 +483,26 @@ BEGIN
     IF NOT answers_.is_whole THEN
         RAISE EXCEPTION 'another try of a turn was faster' USING ERRCODE = '40001';
     END IF;
-    IF answers_.statuses IS NOT NULL THEN
+    -- Behind all that this may have waited for: others wait for these rows too.
+    IF cardinality(born_) > 0 THEN
+        PERFORM "outlast".widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
+    END IF;
+    IF answers_.statuses IS NOT NULL AND counts_ THEN
         PERFORM "outlast".count(answers_.statuses, answers_.changes);
     END IF;
     IF answers_.nths IS NOT NULL THEN
-        RETURN QUERY SELECT t.nth::integer, t.code, t.detail, NULL::bigint, NULL::boolean
+        RETURN QUERY SELECT t.nth::integer, t.code, t.detail, NULL::bigint, NULL::boolean, NULL::text[],
+            NULL::bigint[]
         FROM unnest(answers_.nths, answers_.codes, answers_.details) AS t (nth, code, detail);
     END IF;
     nth := 0; code := 'now'; detail := NULL; moment := now_; rings := coalesce(answers_.rings, false);
+    statuses := answers_.statuses; changes := answers_.changes;
     RETURN NEXT;
 END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.commit_beyond(session_ text, at_ bigint, exclusive_ boolean, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint, build_ text, events_ text, consumed_ bigint, fired_until_ bigint, then_ text, clears_deadline_ boolean, invalid_ boolean, wake_at_ bigint, waits_ text, stuck_reason_ text, stuck_message_ text, stuck_build_ text, format_ integer, born_ bigint, workflow_ text, version_ bigint, queue_ text, priority_ smallint, key_ text, digest_ text, window_ bigint, parent_ text, parent_op_ bigint, parent_awaits_ boolean, root_ text, deadline_ bigint, tag_name_ text[], tag_value_ text[], child_run_ text[], child_turn_ text[], child_born_ bigint[], child_workflow_ text[], child_version_ bigint[], child_queue_ text[], child_priority_ smallint[], child_key_ text[], child_digest_ text[], child_window_ bigint[], child_events_ text[], child_op_ bigint[], child_awaits_ boolean[], child_root_ text[], child_parent_ text[], child_not_before_ bigint[], child_deadline_ bigint[], child_tag_of_ integer[], child_tag_name_ text[], child_tag_value_ text[], child_answer_ text[], child_asks_ boolean[], told_refused_ text[], told_other_ text[], told_taken_ text[], told_foreign_ text[], mark_run_ text, mark_workflow_ text, message_run_ text[], message_id_ text[], message_kind_ text[], message_name_ text[], message_op_ bigint[], message_outcome_ text[], message_codec_ text[], message_body_ text[], message_raw_ bytea[], message_headers_ text[], message_limit_ bigint[], message_codeless_ text[], is_put_ boolean, put_code_ text[], put_run_ text[], put_workflow_ text[])
- RETURNS TABLE(nth integer, code text, detail text, moment bigint, rings boolean)
+ RETURNS TABLE(nth integer, code text, detail text, moment bigint, rings boolean, statuses text[], changes bigint[], births bigint[])
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -491,6 +513,8 @@ DECLARE
     asked_from_ text := from_;
     answer_ record;
     reaches_ boolean := true;
+    statuses_ text[] := '{}';
+    born_here_ bigint[] := '{}';
 BEGIN
     IF exclusive_ THEN
         PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR UPDATE;
@@ -517,8 +541,8 @@ BEGIN
             put_ := "outlast".put_held(session_, now_, format_, run_, turn_at_, workflow_, version_, queue_, priority_, key_,
                 digest_, window_, parent_, parent_op_, parent_awaits_, root_, deadline_, tag_name_, tag_value_);
             IF put_.code = 'new' THEN
-                PERFORM "outlast".widen(born_ - now_ / 1000, born_ - now_ / 1000);
-                PERFORM "outlast".count(ARRAY['running'], ARRAY[1::bigint]);
+                statuses_ := array_append(statuses_, 'running');
+                born_here_ := array_append(born_here_, born_);
             END IF;
         END IF;
         asked_from_ := '';
@@ -568,8 +592,8 @@ BEGIN
                     ARRAY(SELECT t.name FROM unnest(child_tag_of_, child_tag_name_) AS t (of, name) WHERE t.of = i),
                     ARRAY(SELECT t.value FROM unnest(child_tag_of_, child_tag_value_) AS t (of, value) WHERE t.of = i));
                 IF put_.code = 'new' THEN
-                    PERFORM "outlast".widen(child_born_[i] - now_ / 1000, child_born_[i] - now_ / 1000);
-                    PERFORM "outlast".count(ARRAY['pending'], ARRAY[1::bigint]);
+                    statuses_ := array_append(statuses_, 'pending');
+                    born_here_ := array_append(born_here_, child_born_[i]);
                 END IF;
             END IF;
             CONTINUE WHEN then_ IN ('completed', 'failed', 'cancelled');
@@ -599,13 +623,14 @@ BEGIN
         ARRAY[asked_from_], ARRAY[seq_], ARRAY[next_seq_], ARRAY[turn_at_], ARRAY[build_], ARRAY[events_],
         ARRAY[consumed_], ARRAY[CASE WHEN reaches_ THEN NULL ELSE fired_until_ END], ARRAY[then_], ARRAY[true],
         ARRAY[clears_deadline_], ARRAY[invalid_], ARRAY[wake_at_], ARRAY[waits_], ARRAY[stuck_reason_],
-        ARRAY[stuck_message_], ARRAY[stuck_build_], format_, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}')
+        ARRAY[stuck_message_], ARRAY[stuck_build_], format_, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', false)
     LOOP
         IF reaches_ AND answer_.code <> 'now' THEN
             RAISE EXCEPTION 'turn % was overtaken', id_ USING ERRCODE = '40001';
         END IF;
         nth := answer_.nth; code := answer_.code; detail := answer_.detail; moment := answer_.moment;
-        rings := answer_.rings;
+        rings := answer_.rings; statuses := statuses_ || answer_.statuses;
+        changes := array_fill(1::bigint, ARRAY[cardinality(statuses_)]) || answer_.changes; births := born_here_;
         RETURN NEXT;
     END LOOP;
 END
@@ -628,7 +653,9 @@ DECLARE
     put_code_ text[] := array_fill(NULL::text, ARRAY[cardinality(child_run_)]);
     put_run_ text[] := put_code_;
     put_workflow_ text[] := put_code_;
+    answer_ record;
     statuses_ text[] := '{}';
+    changes_ bigint[] := '{}';
     new_born_ bigint[] := '{}';
 BEGIN
     IF exclusive_ THEN
@@ -692,7 +719,7 @@ BEGIN
                 put_code_[child_from_] := put_.code; put_run_[child_from_] := put_.run;
                 put_workflow_[child_from_] := put_.workflow;
                 IF put_.code = 'new' THEN
-                    statuses_ := array_append(statuses_, 'pending');
+                    statuses_ := array_append(statuses_, 'pending'); changes_ := array_append(changes_, 1::bigint);
                     new_born_ := array_append(new_born_, child_born_[child_from_]);
                 END IF;
             ELSE
@@ -706,22 +733,17 @@ BEGIN
                     RAISE EXCEPTION 'another start with the key was faster' USING ERRCODE = '40001';
                 END IF;
                 is_put_[keyed_.turn] := true;
-                statuses_ := array_append(statuses_, 'running');
+                statuses_ := array_append(statuses_, 'running'); changes_ := array_append(changes_, 1::bigint);
                 new_born_ := array_append(new_born_, born_[keyed_.turn]);
             END IF;
         END LOOP;
-        IF cardinality(statuses_) > 0 THEN
-            PERFORM "outlast".widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(new_born_) AS b (born);
-            PERFORM "outlast".count(statuses_, array_fill(1::bigint, ARRAY[cardinality(statuses_)]));
-        END IF;
     END IF;
     FOR k IN 1..cardinality(run_) LOOP
         tag_from_ := tag_until_ + 1; tag_until_ := tag_until_ + tags_[k];
         child_from_ := child_until_ + 1; child_until_ := child_until_ + children_[k];
         child_tag_from_ := child_tag_until_ + 1; child_tag_until_ := child_tag_until_ + child_tags_[k];
         message_from_ := message_until_ + 1; message_until_ := message_until_ + messages_[k];
-        RETURN QUERY SELECT CASE WHEN c.nth = 0 THEN 0 ELSE k END, c.code, c.detail, c.moment, c.rings
-        FROM "outlast".commit_beyond(
+        FOR answer_ IN SELECT * FROM "outlast".commit_beyond(
             session_, now_, exclusive_, run_[k], id_[k], from_[k], seq_[k], next_seq_[k], turn_at_[k],
             build_[k], events_[k], consumed_[k], fired_until_[k], then_[k], clears_deadline_[k], invalid_[k],
             wake_at_[k], waits_[k], stuck_reason_[k], stuck_message_[k], stuck_build_[k], format_, born_[k],
@@ -749,8 +771,22 @@ BEGIN
             message_raw_[message_from_:message_until_], message_headers_[message_from_:message_until_],
             message_limit_[message_from_:message_until_], message_codeless_[message_from_:message_until_],
             is_put_[k], put_code_[child_from_:child_until_], put_run_[child_from_:child_until_],
-            put_workflow_[child_from_:child_until_]) c;
+            put_workflow_[child_from_:child_until_])
+        LOOP
+            nth := CASE WHEN answer_.nth = 0 THEN 0 ELSE k END; code := answer_.code; detail := answer_.detail;
+            moment := answer_.moment; rings := answer_.rings;
+            statuses_ := statuses_ || answer_.statuses; changes_ := changes_ || answer_.changes;
+            new_born_ := new_born_ || answer_.births;
+            RETURN NEXT;
+        END LOOP;
     END LOOP;
+    -- Once and at the end, in one order: others wait for these rows too, and have turns of other kinds before theirs.
+    IF cardinality(new_born_) > 0 THEN
+        PERFORM "outlast".widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(new_born_) AS b (born);
+    END IF;
+    IF cardinality(statuses_) > 0 THEN
+        PERFORM "outlast".count(statuses_, changes_);
+    END IF;
 END
 $function$
 
@@ -791,6 +827,14 @@ BEGIN
     END IF;
     RETURN now_;
 END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.compact(value_ jsonb)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE STRICT
+AS $function$
+    SELECT regexp_replace(value_::text, '("(?:\\.|[^"\\])*")|\s+', '\1', 'g')
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.count(statuses_ text[], changes_ bigint[])
@@ -842,6 +886,18 @@ BEGIN
             % 340282366920938463463374607431768211456;
     END LOOP;
     RETURN hash_;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.forget(runs_ text[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    DELETE FROM "outlast".inbox i WHERE i.run = ANY (runs_);
+    DELETE FROM "outlast".turns t WHERE t.run = ANY (runs_);
+    DELETE FROM "outlast".leftovers l WHERE l.run = ANY (runs_);
 END
 $function$
 
@@ -1119,13 +1175,13 @@ DECLARE
     next_ record;
 BEGIN
     IF line_.is_suspect THEN
-        -- One that is ready waits for the suspect before it.
+        -- No suspect has a preferred session: whoever held it last has crashed.
         SELECT r.ready_at INTO due_ FROM "outlast".runs r
         WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
             AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred AND r.priority = line_.priority
-            AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at > greatest(floor_, now_)
+            AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at > floor_
         ORDER BY r.ready_at, r.id LIMIT 1;
-        RETURN due_;
+        RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
     END IF;
     FOR next_ IN
         SELECT r.ready_at, r.preferred FROM "outlast".runs r
@@ -1150,7 +1206,7 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.next_due_of(session_ text, now_ bigint, has_room_ boolean, preference_ bigint, lines_ outlast.line[], has_codeless_ boolean)
+CREATE OR REPLACE FUNCTION outlast.next_due_of(session_ text, now_ bigint, has_room_ boolean, suspect_ boolean, preference_ bigint, lines_ outlast.line[], has_codeless_ boolean)
  RETURNS bigint
  LANGUAGE plpgsql
 AS $function$
@@ -1160,13 +1216,15 @@ DECLARE
     looks_ CONSTANT integer := 5;
     looked_ integer := 0;
     floor_ CONSTANT bigint := CASE WHEN has_room_ THEN -9223372036854775808 ELSE now_ END;
+    suspect_floor_ CONSTANT bigint := CASE WHEN suspect_ THEN floor_ ELSE now_ END;
     line_ "outlast".line;
     later_ "outlast".line[] := '{}';
     due_ bigint;
 BEGIN
     FOREACH line_ IN ARRAY lines_ LOOP
         IF line_.head <= now_ THEN
-            due_ := least(due_, "outlast".next_due(session_, now_, floor_, preference_, line_));
+            due_ := least(due_, "outlast".next_due(session_, now_,
+                CASE WHEN line_.is_suspect THEN suspect_floor_ ELSE floor_ END, preference_, line_));
         ELSE
             later_ := array_append(later_, line_);
         END IF;
@@ -1186,6 +1244,7 @@ BEGIN
                     THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
                 ELSE l.ready_at END)
             FROM (SELECT r.ready_at, r.preferred FROM "outlast".runs r WHERE r.codeless > 0 AND r.ready_at IS NOT NULL
+                    AND (r.crashes < 2 OR suspect_ OR r.ready_at > now_)
                 ORDER BY r.ready_at, r.id LIMIT 20) l));
     END IF;
     RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
@@ -1208,13 +1267,14 @@ BEGIN
     next := CASE WHEN part_.n = limit_ THEN part_.last END;
     IF part_.old IS NOT NULL THEN
         DELETE FROM "outlast".tags t WHERE t.run = ANY (part_.old);
-        WITH gone AS (DELETE FROM "outlast".runs r WHERE r.id = ANY (part_.old) AND r.ended_at < before_ RETURNING r.status)
-        SELECT array_agg(g.status::text) AS statuses, array_agg(-1::bigint) AS changes, count(*) AS n INTO gone_ FROM gone g;
+        WITH gone AS (DELETE FROM "outlast".runs r WHERE r.id = ANY (part_.old) AND r.ended_at < before_ RETURNING r.id, r.status)
+        SELECT array_agg(g.id::text) AS ids, array_agg(g.status::text) AS statuses, array_agg(-1::bigint) AS changes,
+            count(*) AS n INTO gone_ FROM gone g;
         runs := gone_.n;
-        IF NOT "outlast".sweep(part_.old, rows_) THEN
-            INSERT INTO "outlast".leftovers (run) SELECT unnest(part_.old) ON CONFLICT DO NOTHING;
-        END IF;
         IF gone_.n > 0 THEN
+            IF NOT "outlast".sweep(gone_.ids, rows_, false) THEN
+                INSERT INTO "outlast".leftovers (run) SELECT unnest(gone_.ids) ON CONFLICT DO NOTHING;
+            END IF;
             PERFORM "outlast".count(gone_.statuses, gone_.changes);
         END IF;
     END IF;
@@ -1315,6 +1375,9 @@ BEGIN
         SELECT r.id, r.workflow, r.key_digest, r.created_at INTO found_ FROM "outlast".runs r WHERE r.key = new_.key;
         CONTINUE WHEN NOT FOUND;
         IF window_ IS NOT NULL AND found_.created_at <= new_.created_at - window_ THEN
+            -- The only row that is locked behind keys. Somebody who has it may wait for one of those: then Postgres
+            -- undoes one of the two (40P01), and the world makes that call again. It takes a window that has just
+            -- ended and a message to that run at the same moment.
             UPDATE "outlast".runs SET key = NULL, key_digest = NULL WHERE id = found_.id AND key = new_.key;
             CONTINUE;
         END IF;
@@ -1348,7 +1411,13 @@ BEGIN
     code := put_.code; run := put_.run; workflow := put_.workflow;
     IF code = 'new' THEN
         INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
-        VALUES (run_, 0, 1, turn_, now_, '', events_);
+        VALUES (run_, 0, 1, turn_, now_, '', events_)
+        ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            PERFORM "outlast".forget(ARRAY[run_]);
+            INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+            VALUES (run_, 0, 1, turn_, now_, '', events_);
+        END IF;
     END IF;
 END
 $function$
@@ -1426,13 +1495,28 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.send_to(run text, hook text, payload json DEFAULT 'null'::json, key text DEFAULT NULL::text)
+CREATE OR REPLACE FUNCTION outlast.send_to(run text, hook text, payload json, key text DEFAULT NULL::text)
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+    SELECT "outlast".send_to(run, hook, payload::text, key)
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.send_to(run text, hook text, payload jsonb, key text DEFAULT NULL::text)
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+    SELECT "outlast".send_to(run, hook, "outlast".compact(payload), key)
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.send_to(run text, hook text, payload text DEFAULT 'null'::text, key text DEFAULT NULL::text)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_variable
 DECLARE
     id_ text;
+    payload_ text := coalesce(payload::json::text, 'null');
     answer_ record;
 BEGIN
     IF hook IS NULL OR octet_length(hook) NOT BETWEEN 1 AND 128 THEN
@@ -1440,11 +1524,11 @@ BEGIN
     ELSIF octet_length(key) NOT BETWEEN 1 AND 256 THEN
         RAISE EXCEPTION 'the key of a send is empty or longer than 256 bytes' USING ERRCODE = '22023';
     END IF;
-    PERFORM "outlast".check_payload(coalesce(payload::text, 'null'));
+    PERFORM "outlast".check_payload(payload_);
     id_ := 'msg_' || "outlast".base32(coalesce("outlast".digest(run || ' ' || key), "outlast".new_bits("outlast".clock())));
     SELECT s.code, s.number, s.status INTO answer_ FROM "outlast".send(
-        NULL, ARRAY[run], ARRAY[id_], ARRAY['hook'], ARRAY[hook], ARRAY[NULL::bigint], ARRAY[NULL::text],
-        ARRAY[NULL::text], ARRAY[coalesce(payload::text, 'null')], ARRAY[NULL::bytea], ARRAY[NULL::text],
+        NULL, ARRAY[run], ARRAY[id_], ARRAY['hook'], ARRAY["outlast".stored(hook)], ARRAY[NULL::bigint], ARRAY[NULL::text],
+        ARRAY[NULL::text], ARRAY[payload_], ARRAY[NULL::bytea], ARRAY[NULL::text],
         ARRAY[10000::bigint], ARRAY['never']) AS s;
     IF answer_.code = 'none' THEN
         RAISE EXCEPTION 'there is no run %', run USING ERRCODE = '02000', HINT = 'check the id';
@@ -1468,7 +1552,9 @@ DECLARE
     put_ record;
     i integer;
     added_ bigint;
-    asked_ bigint;
+    begun_ bigint;
+    keyed_ bigint := 0;
+    asked_ bigint[];
 BEGIN
     WITH asked AS (
         SELECT * FROM unnest(run_, turn_, born_, workflow_, version_, queue_, priority_, key_, events_, parent_,
@@ -1490,15 +1576,23 @@ BEGIN
         INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
         SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a
         ON CONFLICT DO NOTHING
+        RETURNING 1
     ), tagged AS (
         INSERT INTO "outlast".tags (run, name, value)
         SELECT run_[t.of], t.name, t.value FROM unnest(tag_of_, tag_name_, tag_value_) AS t (of, name, value)
         WHERE key_[t.of] IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = run_[t.of])
         ON CONFLICT DO NOTHING
     )
-    SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM asked) INTO added_, asked_;
-    IF added_ <> asked_ THEN
+    SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM begun), (SELECT array_agg(a.nth) FROM asked a)
+    INTO added_, begun_, asked_;
+    asked_ := coalesce(asked_, '{}');
+    IF added_ <> cardinality(asked_) THEN
         RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
+    END IF;
+    IF begun_ <> added_ THEN
+        PERFORM "outlast".forget(ARRAY(SELECT run_[a.nth] FROM unnest(asked_) AS a (nth)));
+        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+        SELECT run_[a.nth], 0, 1, turn_[a.nth], now_, '', events_[a.nth] FROM unnest(asked_) AS a (nth);
     END IF;
     -- In order of the keys, so that nobody waits in a circle.
     FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth)
@@ -1509,13 +1603,18 @@ BEGIN
             not_before_[i], deadline_[i],
             ARRAY(SELECT t.name FROM unnest(tag_of_, tag_name_) AS t (of, name) WHERE t.of = i),
             ARRAY(SELECT t.value FROM unnest(tag_of_, tag_value_) AS t (of, value) WHERE t.of = i));
+        keyed_ := keyed_ + 1;
         IF put_.code = 'new' THEN
             added_ := added_ + 1;
-        ELSIF put_.code <> 'same' THEN
+        ELSE
             nth := i; code := put_.code; run := put_.run; workflow := put_.workflow;
             RETURN NEXT;
         END IF;
     END LOOP;
+    IF cardinality(asked_) + keyed_ < cardinality(run_) THEN
+        RETURN QUERY SELECT a.nth::integer, 'same', run_[a.nth], workflow_[a.nth], NULL::bigint
+        FROM unnest(key_) WITH ORDINALITY AS a (key, nth) WHERE a.key IS NULL AND a.nth <> ALL (asked_);
+    END IF;
     -- Behind the keys, which this may have waited for.
     IF added_ > 0 THEN
         PERFORM "outlast".widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
@@ -1551,7 +1650,21 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.start_run(workflow text, input json DEFAULT 'null'::json, key text DEFAULT NULL::text, version bigint DEFAULT 1, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, deadline timestamp with time zone DEFAULT NULL::timestamp with time zone, tags json DEFAULT NULL::json, headers json DEFAULT NULL::json)
+CREATE OR REPLACE FUNCTION outlast.start_run(workflow text, input json, key text DEFAULT NULL::text, version bigint DEFAULT 1, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, deadline timestamp with time zone DEFAULT NULL::timestamp with time zone, tags json DEFAULT NULL::json, headers json DEFAULT NULL::json)
+ RETURNS text
+ LANGUAGE sql
+AS $function$
+    SELECT "outlast".start_run(workflow, input::text, key, version, queue, priority, not_before, deadline, tags, headers)
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.start_run(workflow text, input jsonb, key text DEFAULT NULL::text, version bigint DEFAULT 1, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, deadline timestamp with time zone DEFAULT NULL::timestamp with time zone, tags json DEFAULT NULL::json, headers json DEFAULT NULL::json)
+ RETURNS text
+ LANGUAGE sql
+AS $function$
+    SELECT "outlast".start_run(workflow, "outlast".compact(input), key, version, queue, priority, not_before, deadline, tags, headers)
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.start_run(workflow text, input text DEFAULT 'null'::text, key text DEFAULT NULL::text, version bigint DEFAULT 1, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, deadline timestamp with time zone DEFAULT NULL::timestamp with time zone, tags json DEFAULT NULL::json, headers json DEFAULT NULL::json)
  RETURNS text
  LANGUAGE plpgsql
 AS $function$
@@ -1559,6 +1672,7 @@ AS $function$
 DECLARE
     now_ bigint := "outlast".clock();
     bits_ numeric := "outlast".new_bits(now_);
+    input_ text := coalesce(input::json::text, 'null');
     run_ text := 'run_' || "outlast".base32(bits_);
     deadline_ bigint := (extract(epoch FROM deadline) * 1000000)::bigint;
     event_ text;
@@ -1581,7 +1695,7 @@ BEGIN
     ELSIF octet_length(headers::text) > 16384 THEN
         RAISE EXCEPTION 'the headers have more than 16384 bytes' USING ERRCODE = '54000';
     END IF;
-    PERFORM "outlast".check_payload(coalesce(input::text, 'null'));
+    PERFORM "outlast".check_payload(input_);
     SELECT coalesce(array_agg(t.key), '{}'), coalesce(array_agg(t.value), '{}') INTO names_, values_
     FROM json_each_text(tags) AS t (key, value);
     IF cardinality(names_) > 32 OR EXISTS (SELECT 1 FROM unnest(names_, values_) AS t (name, value)
@@ -1592,43 +1706,63 @@ BEGIN
         || coalesce(',"key":' || to_json(key), '')
         || CASE WHEN queue = 'default' THEN '' ELSE ',"queue":' || to_json(queue) END
         || CASE WHEN priority = 0 THEN '' ELSE ',"priority":' || priority END
-        || ',"input":' || coalesce(input::text, 'null')
+        || ',"input":' || input_
         || coalesce(',"headers":' || headers, '')
         || CASE WHEN cardinality(names_) = 0 THEN '' ELSE ',"tags":' || json_object(names_, values_) END
         || coalesce(',"deadline":' || deadline_, '') || '}';
     SELECT s.code, s.run, s.workflow INTO answer_ FROM "outlast".start(
         NULL, 1, ARRAY[run_], ARRAY['turn_' || "outlast".base32("outlast".new_bits(now_))],
-        ARRAY[now_ / 1000], ARRAY[workflow], ARRAY[version], ARRAY[queue], ARRAY[priority::smallint], ARRAY[key],
-        ARRAY[CASE WHEN key IS NOT NULL THEN "outlast".hex("outlast".digest(coalesce(input::text, 'null'))) END],
+        ARRAY[now_ / 1000], ARRAY["outlast".stored(workflow)], ARRAY[version], ARRAY["outlast".stored(queue)],
+        ARRAY[priority::smallint], ARRAY["outlast".stored(key)],
+        ARRAY[CASE WHEN key IS NOT NULL THEN "outlast".hex("outlast".digest(input_)) END],
         ARRAY[NULL::bigint], ARRAY['[' || event_ || ']'], ARRAY[NULL::text], ARRAY[NULL::bigint], ARRAY[NULL::boolean],
         ARRAY[NULL::text], ARRAY[(extract(epoch FROM not_before) * 1000000)::bigint], ARRAY[deadline_],
-        array_fill(1, ARRAY[cardinality(names_)]), names_, values_) AS s
+        array_fill(1, ARRAY[cardinality(names_)]), ARRAY(SELECT "outlast".stored(t.name) FROM unnest(names_) AS t (name)),
+        ARRAY(SELECT "outlast".stored(t.value) FROM unnest(values_) AS t (value))) AS s
     WHERE s.nth = 1;
     IF answer_.code = 'taken' THEN
         RAISE EXCEPTION 'the key "%" names run % of workflow "%", with another workflow or input',
-            key, answer_.run, answer_.workflow USING ERRCODE = '23505', HINT = 'choose another key';
+            key, answer_.run, replace(answer_.workflow, U&'\E0001', U&'\E000') USING ERRCODE = '23505', HINT = 'choose another key';
     END IF;
     PERFORM "outlast".hint();
     RETURN coalesce(answer_.run, run_);
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.sweep(runs_ text[], limit_ integer)
+CREATE OR REPLACE FUNCTION outlast.stored(text_ text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+BEGIN
+    RETURN replace(text_, U&'\E000', U&'\E0001');
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.sweep(runs_ text[], limit_ integer, may_be_back_ boolean)
  RETURNS boolean
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
-    turns_ bigint;
-    messages_ bigint;
+    swept_ bigint;
 BEGIN
-    DELETE FROM "outlast".turns t USING (SELECT o.run, o.seq FROM "outlast".turns o WHERE o.run = ANY (runs_) LIMIT limit_) old
-    WHERE t.run = old.run AND t.seq = old.seq;
-    GET DIAGNOSTICS turns_ = ROW_COUNT;
-    DELETE FROM "outlast".inbox i USING (SELECT o.run, o.position FROM "outlast".inbox o WHERE o.run = ANY (runs_) LIMIT limit_) old
+    DELETE FROM "outlast".inbox i USING (
+        SELECT m.run, m.position FROM unnest(runs_) AS u (run)
+        CROSS JOIN LATERAL (SELECT o.run, o.position FROM "outlast".inbox o WHERE o.run = u.run ORDER BY o.position DESC) m
+        WHERE NOT may_be_back_ OR (SELECT r.id FROM "outlast".runs r WHERE r.id = u.run) IS NULL LIMIT limit_) old
     WHERE i.run = old.run AND i.position = old.position;
-    GET DIAGNOSTICS messages_ = ROW_COUNT;
-    RETURN turns_ < limit_ AND messages_ < limit_;
+    GET DIAGNOSTICS swept_ = ROW_COUNT;
+    IF swept_ = limit_ THEN
+        RETURN false;
+    END IF;
+    DELETE FROM "outlast".turns t USING (
+        SELECT m.run, m.seq FROM unnest(runs_) AS u (run)
+        CROSS JOIN LATERAL (SELECT o.run, o.seq FROM "outlast".turns o WHERE o.run = u.run ORDER BY o.seq DESC) m
+        WHERE NOT may_be_back_ OR (SELECT r.id FROM "outlast".runs r WHERE r.id = u.run) IS NULL LIMIT limit_) old
+    WHERE t.run = old.run AND t.seq = old.seq;
+    GET DIAGNOSTICS swept_ = ROW_COUNT;
+    RETURN swept_ < limit_;
 END
 $function$
 
@@ -1644,9 +1778,7 @@ BEGIN
     IF runs_ IS NULL THEN
         RETURN false;
     END IF;
-    -- One that was started again has a history of its own.
-    IF "outlast".sweep(ARRAY(SELECT u.run FROM unnest(runs_) AS u (run)
-        WHERE NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = u.run)), rows_) THEN
+    IF "outlast".sweep(runs_, rows_, true) THEN
         DELETE FROM "outlast".leftovers l WHERE l.run = ANY (runs_);
     END IF;
     RETURN EXISTS (SELECT 1 FROM "outlast".leftovers);

@@ -92,6 +92,11 @@ fn remedy(code: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
+/// What is asked of a world that is gone.
+pub(crate) fn closed() -> WorldError {
+    WorldError::Unavailable("the Postgres world is closed; open it again".into())
+}
+
 /// A row that no world wrote.
 pub(crate) fn corrupt(place: &str, why: &dyn std::fmt::Display) -> WorldError {
     WorldError::Corrupt(format!("Postgres at `{place}` holds a row that no world wrote: {why}"))

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::Time;
 use crate::ends::ends;
+use crate::error::closed;
 use crate::list::run_views;
 use crate::send::send;
 use crate::start::start;
@@ -53,14 +54,19 @@ impl Groups {
                     let mut has_new = false;
                     for (index, start) in new.iter().enumerate() {
                         match answers.as_ref().ok().and_then(|answers| answers.get(index)) {
-                            Some(Ok(Started { is_new: true, .. })) => has_new = true,
+                            Some(Ok(begun)) if !begun.was_there => has_new = true,
+                            // A repeat may be of a start that nobody rang for.
+                            Some(Ok(begun)) => {
+                                has_new |= begun.started.is_new;
+                                told.young.remove(start.run);
+                            }
                             _ => told.young.remove(start.run),
                         }
                     }
                     if has_new {
                         told.ring();
                     }
-                    answers
+                    Ok(answers?.into_iter().map(|answer| answer.map(|begun| begun.started)).collect())
                 })
             }),
             sends: Group::new(handle, move |messages: Vec<NewMessage>| {
@@ -181,10 +187,6 @@ impl<Q: Send + 'static, A: Send + 'static> Shared<Q, A> {
             let _ = reply.send(answer);
         }
     }
-}
-
-fn closed() -> WorldError {
-    WorldError::Unavailable("the Postgres world is closed; open it again".into())
 }
 
 impl<Q, A> fmt::Debug for Group<Q, A> {

@@ -49,6 +49,7 @@ const MIGRATIONS: &[&[&str]] = &[
         include_str!("../migrations/0001/111_widen.sql"),
         include_str!("../migrations/0001/112_put_tags.sql"),
         include_str!("../migrations/0001/113_count_move.sql"),
+        include_str!("../migrations/0001/119_forget.sql"),
         include_str!("../migrations/0001/120_put_run.sql"),
         include_str!("../migrations/0001/121_put_start.sql"),
         include_str!("../migrations/0001/122_put_held.sql"),
@@ -85,8 +86,14 @@ const MIGRATIONS: &[&[&str]] = &[
         include_str!("../migrations/0001/193_digest.sql"),
         include_str!("../migrations/0001/194_hex.sql"),
         include_str!("../migrations/0001/195_check_payload.sql"),
+        include_str!("../migrations/0001/195_stored.sql"),
         include_str!("../migrations/0001/196_start_run.sql"),
         include_str!("../migrations/0001/197_send_to.sql"),
+        include_str!("../migrations/0001/198_compact.sql"),
+        include_str!("../migrations/0001/198_start_run_json.sql"),
+        include_str!("../migrations/0001/198_start_run_jsonb.sql"),
+        include_str!("../migrations/0001/199_send_to_json.sql"),
+        include_str!("../migrations/0001/199_send_to_jsonb.sql"),
     ],
 ];
 
@@ -114,6 +121,11 @@ pub(crate) async fn up_to_date(store: &Store, schema: &str, migrate: Migrate) ->
     let version = version(store).await?;
     match judge(version, &store.place)? {
         Judged::Right => check_rights(store, schema).await,
+        Judged::Old if migrate == Migrate::Off && version == 0 => Err(WorldError::Conflict(format!(
+            "there is no schema `{schema}` of a world at `{}`; make it (`outlast::postgres::migrate(url)`), leave out \
+             `migrate=off`, or check the name after `schema=` in the URL",
+            store.place
+        ))),
         Judged::Old if migrate == Migrate::Off => Err(WorldError::Conflict(format!(
             "the schema at `{}` has version {version}, this build needs {}; migrate it \
              (`outlast::postgres::migrate(url)`), or leave out `migrate=off`",

@@ -18,7 +18,7 @@ use tokio_postgres::{AsyncMessage, Client, Error};
 use crate::clock::Time;
 use crate::connect::{Connector, pause};
 use crate::ends::tell_ends;
-use crate::error::of_postgres;
+use crate::error::{closed, of_postgres};
 use crate::home::within;
 use crate::store::{Failed, Store};
 use crate::told::Told;
@@ -123,10 +123,6 @@ impl Side {
     }
 }
 
-fn closed() -> WorldError {
-    WorldError::Unavailable("the Postgres world is closed; open it again".into())
-}
-
 /// The task.
 struct Post {
     connector: Connector,
@@ -170,7 +166,7 @@ impl Post {
                 Ok(mut talk) => {
                     if let Left::Closed = self.stay(&mut talk, &mut asked).await {
                         talk.speaker.abort();
-                        // What nobody hears now, others find by looking.
+                        // What cannot be said now is said by the pool.
                         let _ = self.told.voice.say(&talk.client, &self.channel, self.origin).await;
                         let _ = talk.client.batch_execute("SELECT pg_advisory_unlock_all()").await;
                         return;

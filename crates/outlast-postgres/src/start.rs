@@ -7,11 +7,12 @@ use outlast_core::limits::PAYLOAD_BYTES_MAX;
 use outlast_core::refusal::{check_start, key_taken};
 use outlast_core::{Event, RunId, Start, Started, Timestamp, WorldError};
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 
 use crate::clock::Time;
 use crate::error::corrupt;
 use crate::message::Values1;
-use crate::row::{Damaged, get, maybe_moment, micros, moment, text, word};
+use crate::row::{Damaged, get, maybe_moment, maybe_text, micros, moment, word};
 use crate::skew::millis_of;
 use crate::store::{Failed, Store};
 use crate::text::stored;
@@ -160,16 +161,28 @@ impl NewRuns {
     }
 }
 
+/// What a start came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    pub(crate) started: Started,
+    /// The run was there before, by its id or key: it may have ended.
+    pub(crate) was_there: bool,
+}
+
+impl Begun {
+    fn new(start: &Start) -> Self {
+        Self { started: Started { run: start.run, is_new: true }, was_there: false }
+    }
+}
+
 /// Starts runs that nobody holds.
 pub(crate) async fn start(
     store: &Store,
     time: &Time,
     starts: &[Start],
-) -> Result<Vec<Result<Started, WorldError>>, WorldError> {
-    let mut answers: Vec<Result<Started, WorldError>> = starts
-        .iter()
-        .map(|start| check_start(start).map(|()| Started { run: start.run, is_new: true }))
-        .collect();
+) -> Result<Vec<Result<Begun, WorldError>>, WorldError> {
+    let mut answers: Vec<Result<Begun, WorldError>> =
+        starts.iter().map(|start| check_start(start).map(|()| Begun::new(start))).collect();
     let mut rest: Vec<usize> = (0..starts.len()).filter(|index| answers[*index].is_ok()).collect();
     rest.reverse();
     while !rest.is_empty() {
@@ -186,7 +199,8 @@ pub(crate) async fn start(
             Ok(told) => {
                 for (nth, answer) in told {
                     let Some(&index) = part.get(nth) else { continue };
-                    answers[index] = answer.resolve(&starts[index]);
+                    let started = answer.resolve(&starts[index]);
+                    answers[index] = started.map(|started| Begun { started, was_there: true });
                 }
             }
             // One of them cannot be stored: which one, is found by trying each alone.
@@ -207,28 +221,42 @@ pub(crate) async fn start(
     Ok(answers)
 }
 
-/// A run that was there already, by a start's key.
+/// A run that was there already, by a start's id or key.
 #[derive(Debug)]
 pub(crate) struct Existing {
     pub(crate) run: RunId,
     pub(crate) workflow: String,
-    /// Whether the start asks for the same.
-    pub(crate) is_same: bool,
+    pub(crate) by: By,
+}
+
+/// By what a run was there already.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// Its id: the start was repeated, and is answered as it was the first time.
+    Id,
+    /// The key of a start that asks for the same.
+    Key,
+    /// The key of a start that asks for something else.
+    OthersKey,
 }
 
 impl Existing {
     pub(crate) fn resolve(self, start: &Start) -> Result<Started, WorldError> {
-        if self.is_same {
-            return Ok(Started { run: self.run, is_new: false });
+        match self.by {
+            By::Id | By::Key => Ok(Started { run: self.run, is_new: self.by == By::Id }),
+            By::OthersKey => Err(key_taken(start, self.run, &self.workflow)),
         }
-        Err(key_taken(start, self.run, &self.workflow))
     }
 }
 
 async fn start_part(store: &Store, time: &Time, new: &NewRuns) -> Result<Vec<(usize, Existing)>, Failed> {
     let at = time.at();
     if let Some(values) = new.parameters_of_one(&at) {
-        let rows = store.try_call(&store.sql.start_one, &values).await?;
+        let rows = match store.try_call(&store.sql.start_one, &values).await {
+            // Something is left of a run that was forgotten: the statement for all starts does away with it.
+            Err(Failed::Refused(error)) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Vec::new(),
+            rows => rows?,
+        };
         let moment = rows.first().map_or(Ok(None), |row| maybe_moment(row, 0));
         if let Some(now) = moment.map_err(|why| Failed::Corrupt(corrupt(&store.place, &why)))? {
             time.learn(now);
@@ -248,8 +276,14 @@ pub(crate) fn existing(rows: &[Row], time: &Time) -> Result<Vec<(usize, Existing
             time.learn(moment(row, 4)?);
             continue;
         }
-        let is_same = get::<&str>(row, 1)? == "other";
-        existing.push((nth as usize - 1, Existing { run: word(row, 2)?, workflow: text(row, 3)?, is_same }));
+        let by = match get::<&str>(row, 1)? {
+            "same" => By::Id,
+            "other" => By::Key,
+            _ => By::OthersKey,
+        };
+        // One that was there by its id comes without its workflow, when it has a key.
+        let workflow = maybe_text(row, 3)?.unwrap_or_default();
+        existing.push((nth as usize - 1, Existing { run: word(row, 2)?, workflow, by }));
     }
     Ok(existing)
 }

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use crate::error::{is_about_data, is_overtaken, of_postgres};
+use crate::error::{closed, is_about_data, is_overtaken, of_postgres};
 use crate::greet::Owner;
 use crate::home::within;
 use crate::sql::Sql;
@@ -103,7 +103,7 @@ impl Store {
                 self.timeout
             )),
             Failed::Corrupt(error) => error.clone(),
-            Failed::Closed => WorldError::Unavailable("the Postgres world is closed; open it again".into()),
+            Failed::Closed => closed(),
         }
     }
 }

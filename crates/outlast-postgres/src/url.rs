@@ -15,6 +15,31 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// How long the other side may not acknowledge what was sent.
 const SILENCE: Duration = Duration::from_secs(20);
 
+/// The parameters of a URL that are for the world.
+const OURS: &[&str] = &["schema", "pool", "timeout", "migrate", "sslmode", "sslrootcert", "passfile"];
+
+/// Those that are for the connection, as libpq names them.
+const FOR_THE_CONNECTION: &[&str] = &[
+    "application_name",
+    "channel_binding",
+    "connect_timeout",
+    "dbname",
+    "host",
+    "hostaddr",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_retries",
+    "load_balance_hosts",
+    "options",
+    "password",
+    "port",
+    "sslnegotiation",
+    "target_session_attrs",
+    "tcp_user_timeout",
+    "user",
+];
+
 /// What a URL says.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
@@ -36,12 +61,13 @@ pub(crate) fn parse(url: &str, options: &mut PostgresOptions) -> Result<Address,
         match name {
             "schema" => options.schema = decoded(value),
             "pool" => options.pool = number(name, value, 1..=1_000)?,
-            "timeout" => options.timeout = Duration::from_secs(number(name, value, 1..=3_600)? as u64),
+            "timeout" => options.timeout = seconds(name, value)?,
             "migrate" => options.migrate = migrate(value)?,
             "sslrootcert" => root_cert = Some(decoded(value)),
             "sslmode" => mode = Some(value.to_owned()),
             "passfile" => pass_file = Some(decoded(value)),
-            _ => rest.push(parameter),
+            name if FOR_THE_CONNECTION.contains(&name) => rest.push(parameter),
+            _ => return Err(unknown(name)),
         }
     }
     let text = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
@@ -105,6 +131,45 @@ fn number(name: &str, value: &str, range: std::ops::RangeInclusive<usize>) -> Re
     })
 }
 
+fn seconds(name: &str, value: &str) -> Result<Duration, WorldError> {
+    let seconds = value.parse().ok().filter(|seconds| (1..=3_600).contains(seconds));
+    seconds.map(Duration::from_secs).ok_or_else(|| {
+        WorldError::Invalid(format!(
+            "`{name}={value}` makes no sense; write seconds as a number from 1 to 3600, without a unit: `{name}=30`"
+        ))
+    })
+}
+
+/// A parameter that nobody knows. Its value is not shown: it may be a secret.
+fn unknown(name: &str) -> WorldError {
+    let known: Vec<&str> = OURS.iter().chain(FOR_THE_CONNECTION).copied().collect();
+    let near = known.iter().map(|known| (distance(name, known), *known)).min();
+    let meant = match near {
+        Some((distance, known)) if distance <= 2 => format!(" (`{known}` is)"),
+        _ => String::new(),
+    };
+    WorldError::Invalid(format!(
+        "the parameter `{name}` in the Postgres URL is not known{meant}; there are: {}",
+        known.join(", ")
+    ))
+}
+
+/// How many letters must be changed, added or left out to make one word of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (index, letter) in one.chars().enumerate() {
+        let mut before = row[0];
+        row[0] = index + 1;
+        for (column, wanted) in other.iter().enumerate() {
+            let changed = before + usize::from(letter != *wanted);
+            before = row[column + 1];
+            row[column + 1] = changed.min(before + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
 /// Fills what the URL leaves out from the variables of libpq, and bounds every wait.
 fn fill(config: &mut Config) -> Result<(), WorldError> {
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
@@ -162,7 +227,7 @@ fn fill_attributes(config: &mut Config) -> Result<(), WorldError> {
 fn fill_limits(config: &mut Config) -> Result<(), WorldError> {
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(match env("PGCONNECT_TIMEOUT") {
-            Some(seconds) => Duration::from_secs(number("PGCONNECT_TIMEOUT", &seconds, 1..=3_600)? as u64),
+            Some(value) => seconds("PGCONNECT_TIMEOUT", &value)?,
             None => CONNECT,
         });
     }
@@ -234,7 +299,17 @@ mod tests {
         for (url, named) in [
             ("postgres://a@b/c?pool=0", "pool=0"),
             ("postgres://a@b/c?migrate=maybe", "migrate=maybe"),
-            ("postgres://a@b/c?colour=red", "colour"),
+            (
+                "postgres://a@b/c?colour=red",
+                "`colour` in the Postgres URL is not known; there are: schema, pool",
+            ),
+            ("postgres://a@b/c?shema=x", "`shema` in the Postgres URL is not known (`schema` is)"),
+            ("postgres://a@b/c?conect_timeout=5", "(`connect_timeout` is)"),
+            (
+                "postgres://a@b/c?timeout=5s",
+                "seconds as a number from 1 to 3600, without a unit: `timeout=30`",
+            ),
+            ("postgres://a@b/c?timeout=0", "timeout=0"),
             ("postgres://a@b/c?sslmode=perhaps", "sslmode=perhaps"),
             ("postgres://a@b:port/c", "port"),
             ("postgres://a:se@cret@b/c", "%40"),

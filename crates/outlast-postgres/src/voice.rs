@@ -5,11 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use deadpool_postgres::Object;
 use outlast_core::RunId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_postgres::{Client, Error};
+
+use crate::store::Store;
 
 /// Ends that are told by name; of more than that others only hear that there were some.
 const ENDS_MAX: usize = 150;
@@ -19,6 +22,9 @@ const PACE: Duration = Duration::from_millis(1);
 
 /// So many times something is said at once, after a silence.
 const BURST: u32 = 5;
+
+/// The pause before something is said again by the pool.
+const RETRY: Duration = Duration::from_millis(200);
 
 /// What is to be said.
 #[derive(Debug, Default)]
@@ -97,18 +103,53 @@ impl Voice {
         }
     }
 
+    /// Says what there is to say by connections of the pool, for a world that has none for itself.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "how often a server is told of something is a matter of real time"
+    )]
+    pub(crate) async fn speak_aside(self, store: Store, origin: u64) {
+        let mut free_at = Instant::now();
+        loop {
+            self.something.notified().await;
+            tokio::time::sleep_until(free_at).await;
+            free_at = free_at.max(Instant::now() - PACE * BURST) + PACE;
+            if !self.say_aside(&store, origin).await {
+                free_at = Instant::now() + RETRY;
+            }
+        }
+    }
+
+    /// Says what there is to say by a connection of the pool. What cannot be said now is said later: then it answers
+    /// `false`.
+    pub(crate) async fn say_aside(&self, store: &Store, origin: u64) -> bool {
+        let saying = Saying::begin(self);
+        let Some(text) = saying.text(origin) else { return true };
+        // Both are one transaction, and nothing of it stays with the connection. It waits for no disk.
+        let hint = format!(
+            "SELECT set_config('synchronous_commit', 'off', true); NOTIFY {}, '{text}'",
+            store.sql.channel
+        );
+        let said = store.with_connection(async |connection: &Object| connection.batch_execute(&hint).await);
+        match said.await {
+            Ok(()) => saying.done(),
+            Err(failed) => {
+                tracing::debug!(?failed, "other processes cannot be told of something now");
+                return false;
+            }
+        }
+        true
+    }
+
     /// Says what there is to say; what is lost with the connection is said by the next one.
     pub(crate) async fn say(&self, client: &Client, channel: &str, origin: u64) -> Result<(), Error> {
-        let unsaid = self.take();
-        if unsaid.is_nothing() {
-            return Ok(());
-        }
+        let saying = Saying::begin(self);
+        let Some(text) = saying.text(origin) else { return Ok(()) };
         // Names of runs and numbers, nothing else: as a plain statement it is one round trip.
-        let said = client.batch_execute(&format!("NOTIFY {channel}, '{}'", unsaid.text(origin))).await;
-        if let Err(error) = &said
-            && (client.is_closed() || is_end_of_connection(error))
-        {
-            self.put_back(unsaid);
+        let said = client.batch_execute(&format!("NOTIFY {channel}, '{text}'")).await;
+        let is_lost = said.as_ref().is_err_and(|error| client.is_closed() || is_end_of_connection(error));
+        if !is_lost {
+            saying.done();
         }
         said
     }
@@ -125,6 +166,35 @@ impl Voice {
         later.add(unsaid.rings, unsaid.ended.into_iter());
         drop(later);
         self.something.notify_one();
+    }
+}
+
+/// What is being said. Unless that is done, it is to be said again: twice does no harm.
+struct Saying<'a> {
+    voice: &'a Voice,
+    unsaid: Option<Unsaid>,
+}
+
+impl<'a> Saying<'a> {
+    fn begin(voice: &'a Voice) -> Self {
+        Self { voice, unsaid: Some(voice.take()).filter(|unsaid| !unsaid.is_nothing()) }
+    }
+
+    /// What is said, if anything is.
+    fn text(&self, origin: u64) -> Option<String> {
+        self.unsaid.as_ref().map(|unsaid| unsaid.text(origin))
+    }
+
+    fn done(mut self) {
+        self.unsaid = None;
+    }
+}
+
+impl Drop for Saying<'_> {
+    fn drop(&mut self) {
+        if let Some(unsaid) = self.unsaid.take() {
+            self.voice.put_back(unsaid);
+        }
     }
 }
 

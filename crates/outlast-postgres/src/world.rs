@@ -23,7 +23,7 @@ use crate::commit::Commit;
 use crate::connect::Connector;
 use crate::greet::{Owner, greet};
 use crate::group::Groups;
-use crate::home::Home;
+use crate::home::{Home, within};
 use crate::migrate::up_to_date;
 use crate::options::PostgresOptions;
 use crate::poll::poll;
@@ -46,12 +46,16 @@ pub struct PostgresWorld {
     /// For beats: however busy the pool is, no session is lost for that.
     lifeline: Store,
     side: Option<Side>,
+    /// Tells other processes by the pool, where there is no side.
+    aside: Option<tokio::task::JoinHandle<()>>,
     told: Told,
     time: Time,
     clock: Arc<dyn Clock>,
     groups: Groups,
     /// What tells its schema from others of that name.
     identity: String,
+    /// What tells its hints from those of others.
+    origin: u64,
     home: Home,
 }
 
@@ -80,8 +84,8 @@ impl PostgresWorld {
     ///
     /// A URL in the options ([`listen`](PostgresOptions::listen)) is for the two connections that this world
     /// needs for itself: they hear at once what other processes do, and show them that this one lives.
-    /// Without it, others are noticed by looking every two seconds, and when this process dies, that is
-    /// noticed when its sessions expire.
+    /// Without it, others hear of what this world does by a connection of the pool, they are noticed by looking
+    /// every two seconds, and when this process dies, that is noticed when its sessions expire.
     ///
     /// The planner settings that the world's statements need are set with each of them and reset
     /// (`RESET`) behind it, so other statements on these connections keep those of the server, the database
@@ -130,19 +134,22 @@ impl PostgresWorld {
         }
         let clock = time.clock();
         let bell = Arc::new(Bell::new(clock.clone()));
-        let voice = Voice::new(connector.is_none() || time.is_virtual());
+        let voice = Voice::new(time.is_virtual());
+        let origin = origin();
         let told =
             Told { bell, waiters: Arc::default(), hosts: Arc::default(), young: Arc::default(), voice };
         let side = connector.map(|connector| {
-            Side::start(connector, store.clone(), lifeline.clone(), told.clone(), origin(), time.clone())
+            Side::start(connector, store.clone(), lifeline.clone(), told.clone(), origin, time.clone())
         });
+        let mut aside = None;
         if side.is_none() && !time.is_virtual() {
             home.handle().spawn(poll(store.clone(), told.clone()));
+            aside = Some(home.handle().spawn(told.voice.clone().speak_aside(store.clone(), origin)));
         }
         let rows = store.call(&store.sql.identity, &[]).await?;
         let identity = rows.first().map_or_else(String::new, |row| row.get(0));
         let groups = Groups::new(&store, &time, &told);
-        Ok(Self { store, lifeline, side, told, time, clock, groups, identity, home })
+        Ok(Self { store, lifeline, side, aside, told, time, clock, groups, identity, origin, home })
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -166,6 +173,13 @@ const LANES: usize = 2;
 /// Who waits for so long has the slow poll behind it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long a world that is closed waits for its connection that listens, and then for the pool.
+const LAST_WORDS: Duration = Duration::from_millis(450);
+
+/// The same for a pool of others: what drives it may be the thread that closes the world. What is on its way is sent
+/// when that goes on.
+const LAST_WORDS_OF_OTHERS: Duration = Duration::from_millis(50);
+
 /// A number that no other world has, in whatever process: in containers all of them may have the same id.
 fn origin() -> u64 {
     RandomState::new().build_hasher().finish()
@@ -173,13 +187,32 @@ fn origin() -> u64 {
 
 impl Drop for PostgresWorld {
     fn drop(&mut self) {
-        let last = self.side.as_ref().and_then(Side::close);
-        for store in [&self.store, &self.lifeline] {
-            if store.owner == Owner::World {
-                store.pool.close();
+        let last = self.side.as_ref().and_then(Side::close).or_else(|| {
+            let aside = self.aside.take()?;
+            aside.abort();
+            Some(aside)
+        });
+        let (store, voice, origin) = (self.store.clone(), self.told.voice.clone(), self.origin);
+        let pools = [self.store.clone(), self.lifeline.clone()];
+        let stays = pools.clone();
+        let goodbye = self.home.handle().spawn(async move {
+            if let Some(last) = last {
+                let _ = within(&store.handle, LAST_WORDS, last).await;
             }
-        }
-        self.home.end_after(last);
+            // What the connection that listens could not say, because it was away, or because there is none.
+            let limit = if store.owner == Owner::World { LAST_WORDS } else { LAST_WORDS_OF_OTHERS };
+            let _ = within(&store.handle, limit, voice.say_aside(&store, origin)).await;
+            close(&pools);
+        });
+        self.home.end_after(Some(goodbye));
+        close(&stays);
+    }
+}
+
+/// Closes the pools that are the world's.
+fn close(stores: &[Store]) {
+    for store in stores.iter().filter(|store| store.owner == Owner::World) {
+        store.pool.close();
     }
 }
 
@@ -343,7 +376,7 @@ impl World for PostgresWorld {
         let hints = match &self.side {
             _ if self.time.is_virtual() => "not at all, since the clock is virtual",
             Some(_) => "at once, by NOTIFY, with a slow poll behind it",
-            None => "by polling, since there is no connection that listens",
+            None => "told at once, by NOTIFY; heard by polling, since there is no connection that listens",
         };
         Description {
             kind: "postgres",

@@ -163,3 +163,135 @@ async fn turns_that_share_keys_in_opposite_order_do_not_wait_in_a_circle() {
     let counts = world.counts().await.unwrap();
     assert_eq!(counts[&outlast_core::Status::Pending], 3);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_and_a_turn_that_has_its_session_for_itself_do_not_wait_in_a_circle() {
+    let place = Place::new(TestClock::new());
+    let world = patient(&place).await;
+    join(&world, FIRST, LONG).await;
+    start(&world, run(1)).await;
+    let claimed = claim(&world, FIRST).await.remove(0);
+    start(&world, run(2)).await;
+
+    // A turn without events, which is committed alone, sends to a run that is ready; the claim comes behind it.
+    let blocker = place.connect().await;
+    let lock = format!("BEGIN; SELECT 1 FROM {}.sessions FOR UPDATE", place.schema);
+    blocker.batch_execute(&lock).await.unwrap();
+    let messages = vec![message(run(2), MessageBody::Wake { op: None })];
+    let beyond = Some(Box::new(Beyond { messages, ..Beyond::default() }));
+    let then = Then::Wait { wake_at: None, waits: Vec::new() };
+    let turn = Turn { events: Vec::new(), beyond, ..step(run(1), claimed.turn, claimed.seq, 100, then) };
+    let committing = {
+        let world = world.clone();
+        tokio::spawn(async move { world.commit(FIRST, &[turn]).await.unwrap().remove(0) })
+    };
+    until_waiting(&place, 1).await;
+    let claiming = {
+        let world = world.clone();
+        tokio::spawn(async move { claim(&world, FIRST).await })
+    };
+    until_waiting(&place, 2).await;
+    blocker.batch_execute("ROLLBACK").await.unwrap();
+    committing.await.unwrap().unwrap();
+    let given = claiming.await.unwrap();
+    assert_eq!(given.iter().map(|claimed| claimed.run).collect::<Vec<_>>(), [run(2)]);
+}
+
+/// A turn that starts a child without a key.
+fn bears(from: &outlast_core::Claimed, child: u128, then: Then) -> Turn {
+    let parent = Some(Parent { run: from.run, op: OpNumber(1), root: from.run, awaits: true });
+    let start = Start { parent, ..new_start(run(child)) };
+    let children = vec![NewChild { start, wants_answer: false }];
+    let beyond = Some(Box::new(Beyond { children, ..Beyond::default() }));
+    Turn { beyond, ..step(from.run, from.turn, from.seq, 1_000 + from.run.bits(), then) }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn turns_of_different_kinds_in_different_order_do_not_wait_for_each_others_counts() {
+    let place = Place::new(TestClock::new());
+    let world = patient(&place).await;
+    // All connections count in one place, as two of many do by chance.
+    let server = place.connect().await;
+    let name = format!("{}.count(text[], bigint[])", place.schema);
+    let count =
+        server.query_one("SELECT pg_get_functiondef($1::text::regprocedure)", &[&name]).await.unwrap();
+    let count = count.get::<_, String>(0).replace("pg_backend_pid() % 64", "0");
+    server.batch_execute(&count).await.unwrap();
+    join(&world, FIRST, LONG).await;
+    world.start((1..=4).map(|number| new_start(run(number))).collect()).await.unwrap();
+    let claimed = claim(&world, FIRST).await;
+    let commit = |turns: Vec<Turn>| {
+        let world = world.clone();
+        tokio::spawn(async move { world.commit(FIRST, &turns).await.unwrap() })
+    };
+
+    // The first stops in its second turn, at a child that somebody else has not committed yet.
+    let mut blocker = place.connect().await;
+    let blocking = blocker.transaction().await.unwrap();
+    let raw = format!(
+        "INSERT INTO {0}.runs SELECT (jsonb_populate_record(r, jsonb_build_object('id', '{1}'))).* \
+         FROM {0}.runs r WHERE r.id = '{2}'",
+        place.schema,
+        run(92),
+        run(1)
+    );
+    blocking.batch_execute(&raw).await.unwrap();
+    let waits = || Then::Wait { wake_at: None, waits: Vec::new() };
+    let first = commit(vec![bears(&claimed[0], 91, Then::Hold), bears(&claimed[1], 92, waits())]);
+    until_waiting(&place, 1).await;
+    let second = commit(vec![bears(&claimed[2], 93, waits()), bears(&claimed[3], 94, Then::Hold)]);
+    let second = tokio::time::timeout(Duration::from_secs(10), second).await;
+    assert!(second.expect("it waits for nobody").unwrap().into_iter().all(|answer| answer.is_ok()));
+    blocking.rollback().await.unwrap();
+    assert!(first.await.unwrap().into_iter().all(|answer| answer.is_ok()));
+    let counts = world.counts().await.unwrap();
+    let [pending, running, waiting] =
+        [outlast_core::Status::Pending, outlast_core::Status::Running, outlast_core::Status::Waiting]
+            .map(|status| counts[&status]);
+    assert_eq!((pending, running, waiting), (4, 2, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_circle_by_a_key_whose_window_is_over_is_resolved_and_nothing_is_done_twice() {
+    let place = Place::new(TestClock::new());
+    let world = Arc::new(place.open_real().await);
+    join(&world, FIRST, LONG).await;
+    start(&world, run(1)).await;
+    let claimed = claim(&world, FIRST).await.remove(0);
+    let old = keyed(2, "c");
+    world.start(vec![old]).await.unwrap().remove(0).unwrap();
+
+    // The start has `a` and stops at `b`; the turn has the run that `c` names, and comes upon `a`. Then the start
+    // takes `c` away from that run.
+    let mut blocker = place.connect().await;
+    let blocking = blocker.transaction().await.unwrap();
+    start_within(&blocking, &*world, keyed(90, "b")).await.unwrap();
+    let mut last = keyed(12, "c");
+    last.key = Some(StartKey { text: "c".into(), digest: 1, window: Some(Duration::ZERO) });
+    let starts = vec![keyed(10, "a"), keyed(11, "b"), last];
+    let starting = {
+        let world = world.clone();
+        tokio::spawn(async move { world.start(starts).await.unwrap() })
+    };
+    until_waiting(&place, 1).await;
+    let mut turn = parent(1, &claimed, &["a"]);
+    if let Some(beyond) = &mut turn.beyond {
+        beyond.messages = vec![message(run(2), MessageBody::Wake { op: None })];
+    }
+    let committing = {
+        let world = world.clone();
+        tokio::spawn(async move { world.commit(FIRST, &[turn]).await.unwrap().remove(0) })
+    };
+    until_waiting(&place, 2).await;
+    blocking.rollback().await.unwrap();
+    assert!(starting.await.unwrap().into_iter().all(|answer| answer.is_ok()));
+    committing.await.unwrap().unwrap();
+
+    let sent = world.run(run(2)).await.unwrap();
+    assert_eq!((sent.sent, sent.key), (1, None), "one message, and the key is gone");
+    let runs = world.runs(outlast_core::RunQuery { limit: 100, ..Default::default() }).await.unwrap().runs;
+    let mut keys: Vec<_> = runs.iter().filter_map(|run| run.key.as_deref()).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["a", "b", "c"], "each key names one run");
+    assert_eq!(world.counts().await.unwrap().values().sum::<u64>(), runs.len() as u64);
+}

@@ -70,11 +70,58 @@ async fn a_world_with_a_url_to_listen_on_hears_at_once_and_is_missed_at_once() {
     until("its run is free", async || !claim(&other, second).await.is_empty()).await;
 }
 
+/// Work that nobody says is looked for every twenty seconds, ends every two: so many rounds would take far longer.
+const ENOUGH: Duration = Duration::from_secs(12);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_world_without_a_connection_that_listens_is_heard_by_those_that_have_one() {
+    let (place, pool) = on_server(4);
+    let quiet = PostgresWorld::on_pool(pool, options(&place)).await.unwrap();
+    let other = place.open_real().await;
+    let (second, begun) = (SessionId::from_bits(2), Instant::now());
+    join(&other, second, LONG).await;
+    join(&quiet, SESSION, LONG).await;
+    for round in 1..=10 {
+        // Its starts.
+        let epoch = other.claim(second, common::request()).await.unwrap().epoch;
+        start(&quiet, RunId::from_bits(round)).await;
+        other.changed(epoch, Timestamp::NEVER).await;
+        until("claimed", async || !claim(&other, second).await.is_empty()).await;
+        // Its ends.
+        let run = RunId::from_bits(100 + round);
+        start(&other, run).await;
+        let claimed = claim(&quiet, SESSION).await;
+        let mut end = step(run, claimed[0].turn, 1, 1_000 + round, Then::End(Status::Completed));
+        end.events = vec![completed()];
+        let (ended, done) = tokio::join!(other.ended(run, Timestamp::NEVER), commit(&quiet, SESSION, end));
+        done.unwrap();
+        assert_eq!(ended.unwrap().unwrap().run, run);
+    }
+    assert!(begun.elapsed() < ENOUGH, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_world_without_a_connection_that_listens_says_everything_before_it_is_gone() {
+    let (place, pool) = on_server(4);
+    let other = place.open_real().await;
+    let begun = Instant::now();
+    join(&other, SESSION, LONG).await;
+    for round in 1..=10 {
+        let epoch = other.claim(SESSION, common::request()).await.unwrap().epoch;
+        let quiet = PostgresWorld::on_pool(pool.clone(), options(&place)).await.unwrap();
+        start(&quiet, RunId::from_bits(round)).await;
+        drop(quiet);
+        other.changed(epoch, Timestamp::NEVER).await;
+        until("claimed", async || !claim(&other, SESSION).await.is_empty()).await;
+    }
+    assert!(begun.elapsed() < ENOUGH, "{:?}", begun.elapsed());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_end_that_nobody_says_is_seen_by_who_looks() {
-    let (place, pool) = on_server(4);
-    let client = place.open_real().await;
-    let worker = PostgresWorld::on_pool(pool, options(&place)).await.unwrap();
+    let place = Place::new(TestClock::new());
+    // With a clock of its own the worker says nothing.
+    let (client, worker) = (place.open_real().await, place.open().await);
     join(&worker, SESSION, LONG).await;
     start(&client, RUN).await;
     let claimed = claim(&worker, SESSION).await;

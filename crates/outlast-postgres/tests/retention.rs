@@ -192,3 +192,52 @@ async fn apart(place: &Place) -> Client {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_is_started_again_has_nothing_of_what_was_left_of_it() {
+    let place = Place::new(TestClock::new());
+    let world = place.open().await;
+    join(&world, SESSION, LONG).await;
+    let keyed = |run: RunId| {
+        let key = outlast_core::StartKey { text: run.to_string(), digest: 1, window: None };
+        outlast_core::Start { key: Some(key), ..new_start(run) }
+    };
+    let runs = [1, 2, 3, 4].map(RunId::from_bits);
+    let again = [
+        vec![new_start(runs[0])],
+        vec![new_start(runs[1]), new_start(RunId::from_bits(9))],
+        vec![keyed(runs[2])],
+    ];
+    for run in runs {
+        start(&world, run).await;
+    }
+    // A part of what they had is swept away: their messages and last turns go before the first turn does.
+    let client = place.connect().await;
+    let schema = &place.schema;
+    let list = runs.iter().rev().map(|run| format!("'{run}'")).collect::<Vec<_>>().join(", ");
+    let forget = format!(
+        "INSERT INTO {schema}.turns SELECT run, n, n + 1, 'turn_' || n, at, build, events \
+             FROM {schema}.turns, generate_series(1, 20) AS n; \
+         INSERT INTO {schema}.inbox (run, position, id, at, kind) SELECT run, n, n, 0, 'wake' \
+             FROM {schema}.turns, generate_series(1, 9) AS n WHERE seq = 0; \
+         DELETE FROM {schema}.runs; INSERT INTO {schema}.leftovers SELECT DISTINCT run FROM {schema}.turns"
+    );
+    client.batch_execute(&forget).await.unwrap();
+    let sweep = |rows: u32| format!("SELECT {schema}.sweep(ARRAY[{list}], {rows}, true)");
+    assert!(!client.query_one(&sweep(40), &[]).await.unwrap().get::<_, bool>(0));
+    let first = format!("SELECT count(*) FROM {schema}.turns WHERE seq = 0");
+    assert_eq!(number(&client, first.clone()).await, 3, "the first turns are the last to go");
+
+    for starts in again {
+        for answer in world.start(starts).await.unwrap() {
+            answer.unwrap();
+        }
+    }
+    assert_eq!(number(&client, first).await, 4);
+    assert_eq!(number(&client, format!("SELECT count(*) FROM {schema}.turns")).await, 4);
+    assert_eq!(number(&client, format!("SELECT count(*) FROM {schema}.inbox")).await, 0);
+    // What is swept now finds nothing.
+    client.query_one(&format!("SELECT {schema}.sweep_leftovers(100)"), &[]).await.unwrap();
+    assert_eq!(number(&client, format!("SELECT count(*) FROM {schema}.turns")).await, 4);
+    assert_eq!(claim(&world, SESSION).await.len(), 4);
+}

@@ -100,7 +100,11 @@ async fn a_newer_schema_is_refused_and_an_old_one_when_asked() {
     let place = Place::new(TestClock::new());
     let off = format!("{}&migrate=off", place.url());
     let refused = PostgresWorld::open(&off, PostgresOptions::new()).await.unwrap_err();
-    assert!(matches!(&refused, WorldError::Conflict(why) if why.contains("migrate")), "{refused}");
+    let named = format!("there is no schema `{}`", place.schema);
+    assert!(
+        matches!(&refused, WorldError::Conflict(why) if why.contains(&named) && why.contains("migrate(url)")),
+        "{refused}"
+    );
     outlast_postgres::migrate(&place.url()).await.unwrap();
     outlast_postgres::migrate(&place.url()).await.unwrap();
     drop(PostgresWorld::open(&off, PostgresOptions::new()).await.unwrap());

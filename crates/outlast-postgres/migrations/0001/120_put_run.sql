@@ -27,6 +27,9 @@ BEGIN
         SELECT r.id, r.workflow, r.key_digest, r.created_at INTO found_ FROM {schema}.runs r WHERE r.key = new_.key;
         CONTINUE WHEN NOT FOUND;
         IF window_ IS NOT NULL AND found_.created_at <= new_.created_at - window_ THEN
+            -- The only row that is locked behind keys. Somebody who has it may wait for one of those: then Postgres
+            -- undoes one of the two (40P01), and the world makes that call again. It takes a window that has just
+            -- ended and a message to that run at the same moment.
             UPDATE {schema}.runs SET key = NULL, key_digest = NULL WHERE id = found_.id AND key = new_.key;
             CONTINUE;
         END IF;

@@ -22,7 +22,13 @@ BEGIN
     code := put_.code; run := put_.run; workflow := put_.workflow;
     IF code = 'new' THEN
         INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
-        VALUES (run_, 0, 1, turn_, now_, '', events_);
+        VALUES (run_, 0, 1, turn_, now_, '', events_)
+        ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            PERFORM {schema}.forget(ARRAY[run_]);
+            INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
+            VALUES (run_, 0, 1, turn_, now_, '', events_);
+        END IF;
     END IF;
 END
 $$

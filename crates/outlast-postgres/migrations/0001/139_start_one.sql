@@ -1,5 +1,6 @@
 -- Starts one run without a key or tags that nobody holds. Answers the time, and null when it was there already: then
--- `start` says so. As with `commit_one`, one alone is quicker without what `start` does for many.
+-- `start` says so. It is refused (23505) when something is left of a run that was forgotten: that, too, is for
+-- `start`. As with `commit_one`, one alone is quicker without what `start` does for many.
 CREATE FUNCTION {schema}.start_one(
     at_ bigint, format_ integer, run_ text, turn_ text, born_ bigint, workflow_ text, version_ bigint, queue_ text,
     priority_ smallint, events_ text, parent_ text, parent_op_ bigint, parent_awaits_ boolean, root_ text,

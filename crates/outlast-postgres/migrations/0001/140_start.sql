@@ -1,6 +1,6 @@
 -- Starts runs that nobody holds: first those without a key, all at once, then the others one by one. Answers
--- what is not simply new. When another try of the same start was faster, all of it is undone, to be looked at
--- again.
+-- what is not simply new; `same` is a run that was there by its id. When another try of the same start was faster, all
+-- of it is undone, to be looked at again.
 CREATE FUNCTION {schema}.start(
     at_ bigint, format_ integer, run_ text[], turn_ text[], born_ bigint[], workflow_ text[], version_ bigint[],
     queue_ text[], priority_ smallint[], key_ text[], digest_ text[], window_ bigint[], events_ text[],
@@ -13,7 +13,9 @@ DECLARE
     put_ record;
     i integer;
     added_ bigint;
-    asked_ bigint;
+    begun_ bigint;
+    keyed_ bigint := 0;
+    asked_ bigint[];
 BEGIN
     WITH asked AS (
         SELECT * FROM unnest(run_, turn_, born_, workflow_, version_, queue_, priority_, key_, events_, parent_,
@@ -35,15 +37,23 @@ BEGIN
         INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
         SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a
         ON CONFLICT DO NOTHING
+        RETURNING 1
     ), tagged AS (
         INSERT INTO {schema}.tags (run, name, value)
         SELECT run_[t.of], t.name, t.value FROM unnest(tag_of_, tag_name_, tag_value_) AS t (of, name, value)
         WHERE key_[t.of] IS NULL AND NOT EXISTS (SELECT 1 FROM {schema}.runs r WHERE r.id = run_[t.of])
         ON CONFLICT DO NOTHING
     )
-    SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM asked) INTO added_, asked_;
-    IF added_ <> asked_ THEN
+    SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM begun), (SELECT array_agg(a.nth) FROM asked a)
+    INTO added_, begun_, asked_;
+    asked_ := coalesce(asked_, '{}');
+    IF added_ <> cardinality(asked_) THEN
         RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
+    END IF;
+    IF begun_ <> added_ THEN
+        PERFORM {schema}.forget(ARRAY(SELECT run_[a.nth] FROM unnest(asked_) AS a (nth)));
+        INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
+        SELECT run_[a.nth], 0, 1, turn_[a.nth], now_, '', events_[a.nth] FROM unnest(asked_) AS a (nth);
     END IF;
     -- In order of the keys, so that nobody waits in a circle.
     FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth)
@@ -54,13 +64,18 @@ BEGIN
             not_before_[i], deadline_[i],
             ARRAY(SELECT t.name FROM unnest(tag_of_, tag_name_) AS t (of, name) WHERE t.of = i),
             ARRAY(SELECT t.value FROM unnest(tag_of_, tag_value_) AS t (of, value) WHERE t.of = i));
+        keyed_ := keyed_ + 1;
         IF put_.code = 'new' THEN
             added_ := added_ + 1;
-        ELSIF put_.code <> 'same' THEN
+        ELSE
             nth := i; code := put_.code; run := put_.run; workflow := put_.workflow;
             RETURN NEXT;
         END IF;
     END LOOP;
+    IF cardinality(asked_) + keyed_ < cardinality(run_) THEN
+        RETURN QUERY SELECT a.nth::integer, 'same', run_[a.nth], workflow_[a.nth], NULL::bigint
+        FROM unnest(key_) WITH ORDINALITY AS a (key, nth) WHERE a.key IS NULL AND a.nth <> ALL (asked_);
+    END IF;
     -- Behind the keys, which this may have waited for.
     IF added_ > 0 THEN
         PERFORM {schema}.widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);

@@ -1,5 +1,6 @@
 -- Commits turns that do nothing beyond their own runs, all at once. Answers what is not simply done, and a
--- row number 0 with the time and whether a worker may have to know.
+-- row number 0 with the time, whether a worker may have to know, and how the counts move, which a caller that commits
+-- more than this leaves for the end (`counts_`).
 --
 -- Everything is judged against what the statement sees after the session and the rows that change are
 -- locked. A turn that adds events is fenced by the key of `turns`; one that adds none has nothing to be fenced
@@ -16,8 +17,10 @@ CREATE FUNCTION {schema}.commit(
     clears_deadline_ boolean[], invalid_ boolean[], wake_at_ bigint[], waits_ text[], stuck_reason_ text[],
     stuck_message_ text[], stuck_build_ text[], format_ integer, born_ bigint[], workflow_ text[],
     version_ bigint[], queue_ text[], priority_ smallint[], parent_ text[], parent_op_ bigint[],
-    parent_awaits_ boolean[], root_ text[], deadline_ bigint[]
-) RETURNS TABLE (nth integer, code text, detail text, moment bigint, rings boolean) LANGUAGE plpgsql AS $$
+    parent_awaits_ boolean[], root_ text[], deadline_ bigint[], counts_ boolean
+) RETURNS TABLE (
+    nth integer, code text, detail text, moment bigint, rings boolean, statuses text[], changes bigint[]
+) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     now_ bigint;
@@ -39,9 +42,6 @@ BEGIN
         PERFORM 1 FROM {schema}.runs r WHERE r.id = ANY (locked_) ORDER BY r.id FOR NO KEY UPDATE;
     END IF;
     now_ := coalesce(at_, {schema}.clock());
-    IF cardinality(born_) > 0 THEN
-        PERFORM {schema}.widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
-    END IF;
     WITH asked AS (
         SELECT * FROM unnest(run_, id_, from_, seq_, next_seq_, turn_at_, build_, events_, consumed_, fired_until_,
             then_, writes_, clears_deadline_, invalid_, wake_at_, waits_, stuck_reason_, stuck_message_,
@@ -168,14 +168,20 @@ BEGIN
     IF NOT answers_.is_whole THEN
         RAISE EXCEPTION 'another try of a turn was faster' USING ERRCODE = '40001';
     END IF;
-    IF answers_.statuses IS NOT NULL THEN
+    -- Behind all that this may have waited for: others wait for these rows too.
+    IF cardinality(born_) > 0 THEN
+        PERFORM {schema}.widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
+    END IF;
+    IF answers_.statuses IS NOT NULL AND counts_ THEN
         PERFORM {schema}.count(answers_.statuses, answers_.changes);
     END IF;
     IF answers_.nths IS NOT NULL THEN
-        RETURN QUERY SELECT t.nth::integer, t.code, t.detail, NULL::bigint, NULL::boolean
+        RETURN QUERY SELECT t.nth::integer, t.code, t.detail, NULL::bigint, NULL::boolean, NULL::text[],
+            NULL::bigint[]
         FROM unnest(answers_.nths, answers_.codes, answers_.details) AS t (nth, code, detail);
     END IF;
     nth := 0; code := 'now'; detail := NULL; moment := now_; rings := coalesce(answers_.rings, false);
+    statuses := answers_.statuses; changes := answers_.changes;
     RETURN NEXT;
 END
 $$

@@ -5,7 +5,7 @@
 -- of a held run. For each child there is what its parent is told in each case: `told_new_`, `told_other_`,
 -- `told_taken_` (of the same workflow), `told_foreign_` (of another); a refusal that is known beforehand is in
 -- `told_refused_`. In these texts stand marks for what only the world knows. What is there already by a key
--- (`is_put_`, `put_code_`) was made by `commit_each`.
+-- (`is_put_`, `put_code_`) was made by `commit_each`, which also counts what is answered here and notes its skew.
 CREATE FUNCTION {schema}.commit_beyond(
     session_ text, at_ bigint, exclusive_ boolean, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint,
     turn_at_ bigint, build_ text, events_ text, consumed_ bigint, fired_until_ bigint, then_ text,
@@ -24,7 +24,9 @@ CREATE FUNCTION {schema}.commit_beyond(
     message_outcome_ text[], message_codec_ text[], message_body_ text[], message_raw_ bytea[],
     message_headers_ text[], message_limit_ bigint[], message_codeless_ text[],
     is_put_ boolean, put_code_ text[], put_run_ text[], put_workflow_ text[]
-) RETURNS TABLE (nth integer, code text, detail text, moment bigint, rings boolean) LANGUAGE plpgsql AS $$
+) RETURNS TABLE (
+    nth integer, code text, detail text, moment bigint, rings boolean, statuses text[], changes bigint[], births bigint[]
+) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     now_ bigint;
@@ -33,6 +35,8 @@ DECLARE
     asked_from_ text := from_;
     answer_ record;
     reaches_ boolean := true;
+    statuses_ text[] := '{}';
+    born_here_ bigint[] := '{}';
 BEGIN
     IF exclusive_ THEN
         PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ FOR UPDATE;
@@ -59,8 +63,8 @@ BEGIN
             put_ := {schema}.put_held(session_, now_, format_, run_, turn_at_, workflow_, version_, queue_, priority_, key_,
                 digest_, window_, parent_, parent_op_, parent_awaits_, root_, deadline_, tag_name_, tag_value_);
             IF put_.code = 'new' THEN
-                PERFORM {schema}.widen(born_ - now_ / 1000, born_ - now_ / 1000);
-                PERFORM {schema}.count(ARRAY['running'], ARRAY[1::bigint]);
+                statuses_ := array_append(statuses_, 'running');
+                born_here_ := array_append(born_here_, born_);
             END IF;
         END IF;
         asked_from_ := '';
@@ -110,8 +114,8 @@ BEGIN
                     ARRAY(SELECT t.name FROM unnest(child_tag_of_, child_tag_name_) AS t (of, name) WHERE t.of = i),
                     ARRAY(SELECT t.value FROM unnest(child_tag_of_, child_tag_value_) AS t (of, value) WHERE t.of = i));
                 IF put_.code = 'new' THEN
-                    PERFORM {schema}.widen(child_born_[i] - now_ / 1000, child_born_[i] - now_ / 1000);
-                    PERFORM {schema}.count(ARRAY['pending'], ARRAY[1::bigint]);
+                    statuses_ := array_append(statuses_, 'pending');
+                    born_here_ := array_append(born_here_, child_born_[i]);
                 END IF;
             END IF;
             CONTINUE WHEN then_ IN ('completed', 'failed', 'cancelled');
@@ -141,13 +145,14 @@ BEGIN
         ARRAY[asked_from_], ARRAY[seq_], ARRAY[next_seq_], ARRAY[turn_at_], ARRAY[build_], ARRAY[events_],
         ARRAY[consumed_], ARRAY[CASE WHEN reaches_ THEN NULL ELSE fired_until_ END], ARRAY[then_], ARRAY[true],
         ARRAY[clears_deadline_], ARRAY[invalid_], ARRAY[wake_at_], ARRAY[waits_], ARRAY[stuck_reason_],
-        ARRAY[stuck_message_], ARRAY[stuck_build_], format_, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}')
+        ARRAY[stuck_message_], ARRAY[stuck_build_], format_, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', false)
     LOOP
         IF reaches_ AND answer_.code <> 'now' THEN
             RAISE EXCEPTION 'turn % was overtaken', id_ USING ERRCODE = '40001';
         END IF;
         nth := answer_.nth; code := answer_.code; detail := answer_.detail; moment := answer_.moment;
-        rings := answer_.rings;
+        rings := answer_.rings; statuses := statuses_ || answer_.statuses;
+        changes := array_fill(1::bigint, ARRAY[cardinality(statuses_)]) || answer_.changes; births := born_here_;
         RETURN NEXT;
     END LOOP;
 END

@@ -35,7 +35,9 @@ DECLARE
     put_code_ text[] := array_fill(NULL::text, ARRAY[cardinality(child_run_)]);
     put_run_ text[] := put_code_;
     put_workflow_ text[] := put_code_;
+    answer_ record;
     statuses_ text[] := '{}';
+    changes_ bigint[] := '{}';
     new_born_ bigint[] := '{}';
 BEGIN
     IF exclusive_ THEN
@@ -99,7 +101,7 @@ BEGIN
                 put_code_[child_from_] := put_.code; put_run_[child_from_] := put_.run;
                 put_workflow_[child_from_] := put_.workflow;
                 IF put_.code = 'new' THEN
-                    statuses_ := array_append(statuses_, 'pending');
+                    statuses_ := array_append(statuses_, 'pending'); changes_ := array_append(changes_, 1::bigint);
                     new_born_ := array_append(new_born_, child_born_[child_from_]);
                 END IF;
             ELSE
@@ -113,22 +115,17 @@ BEGIN
                     RAISE EXCEPTION 'another start with the key was faster' USING ERRCODE = '40001';
                 END IF;
                 is_put_[keyed_.turn] := true;
-                statuses_ := array_append(statuses_, 'running');
+                statuses_ := array_append(statuses_, 'running'); changes_ := array_append(changes_, 1::bigint);
                 new_born_ := array_append(new_born_, born_[keyed_.turn]);
             END IF;
         END LOOP;
-        IF cardinality(statuses_) > 0 THEN
-            PERFORM {schema}.widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(new_born_) AS b (born);
-            PERFORM {schema}.count(statuses_, array_fill(1::bigint, ARRAY[cardinality(statuses_)]));
-        END IF;
     END IF;
     FOR k IN 1..cardinality(run_) LOOP
         tag_from_ := tag_until_ + 1; tag_until_ := tag_until_ + tags_[k];
         child_from_ := child_until_ + 1; child_until_ := child_until_ + children_[k];
         child_tag_from_ := child_tag_until_ + 1; child_tag_until_ := child_tag_until_ + child_tags_[k];
         message_from_ := message_until_ + 1; message_until_ := message_until_ + messages_[k];
-        RETURN QUERY SELECT CASE WHEN c.nth = 0 THEN 0 ELSE k END, c.code, c.detail, c.moment, c.rings
-        FROM {schema}.commit_beyond(
+        FOR answer_ IN SELECT * FROM {schema}.commit_beyond(
             session_, now_, exclusive_, run_[k], id_[k], from_[k], seq_[k], next_seq_[k], turn_at_[k],
             build_[k], events_[k], consumed_[k], fired_until_[k], then_[k], clears_deadline_[k], invalid_[k],
             wake_at_[k], waits_[k], stuck_reason_[k], stuck_message_[k], stuck_build_[k], format_, born_[k],
@@ -156,7 +153,21 @@ BEGIN
             message_raw_[message_from_:message_until_], message_headers_[message_from_:message_until_],
             message_limit_[message_from_:message_until_], message_codeless_[message_from_:message_until_],
             is_put_[k], put_code_[child_from_:child_until_], put_run_[child_from_:child_until_],
-            put_workflow_[child_from_:child_until_]) c;
+            put_workflow_[child_from_:child_until_])
+        LOOP
+            nth := CASE WHEN answer_.nth = 0 THEN 0 ELSE k END; code := answer_.code; detail := answer_.detail;
+            moment := answer_.moment; rings := answer_.rings;
+            statuses_ := statuses_ || answer_.statuses; changes_ := changes_ || answer_.changes;
+            new_born_ := new_born_ || answer_.births;
+            RETURN NEXT;
+        END LOOP;
     END LOOP;
+    -- Once and at the end, in one order: others wait for these rows too, and have turns of other kinds before theirs.
+    IF cardinality(new_born_) > 0 THEN
+        PERFORM {schema}.widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(new_born_) AS b (born);
+    END IF;
+    IF cardinality(statuses_) > 0 THEN
+        PERFORM {schema}.count(statuses_, changes_);
+    END IF;
 END
 $$

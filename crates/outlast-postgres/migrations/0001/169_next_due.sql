@@ -12,13 +12,13 @@ DECLARE
     next_ record;
 BEGIN
     IF line_.is_suspect THEN
-        -- One that is ready waits for the suspect before it.
+        -- No suspect has a preferred session: whoever held it last has crashed.
         SELECT r.ready_at INTO due_ FROM {schema}.runs r
         WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
             AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred AND r.priority = line_.priority
-            AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at > greatest(floor_, now_)
+            AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at > floor_
         ORDER BY r.ready_at, r.id LIMIT 1;
-        RETURN due_;
+        RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
     END IF;
     FOR next_ IN
         SELECT r.ready_at, r.preferred FROM {schema}.runs r

@@ -1,7 +1,9 @@
 -- When the next run of all these lines is due, or one that needs no code; apart from those that become overdue. Of what
--- is ready now only that counts which others have locked or are preferred for, and only when there was room for all.
+-- is ready now only that counts which others have locked or are preferred for, and only when there was room for all; of
+-- the suspects, which travel alone, only when there is room for one (`suspect_`).
 CREATE FUNCTION {schema}.next_due_of(
-    session_ text, now_ bigint, has_room_ boolean, preference_ bigint, lines_ {schema}.line[], has_codeless_ boolean
+    session_ text, now_ bigint, has_room_ boolean, suspect_ boolean, preference_ bigint, lines_ {schema}.line[],
+    has_codeless_ boolean
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -9,13 +11,15 @@ DECLARE
     looks_ CONSTANT integer := 5;
     looked_ integer := 0;
     floor_ CONSTANT bigint := CASE WHEN has_room_ THEN -9223372036854775808 ELSE now_ END;
+    suspect_floor_ CONSTANT bigint := CASE WHEN suspect_ THEN floor_ ELSE now_ END;
     line_ {schema}.line;
     later_ {schema}.line[] := '{}';
     due_ bigint;
 BEGIN
     FOREACH line_ IN ARRAY lines_ LOOP
         IF line_.head <= now_ THEN
-            due_ := least(due_, {schema}.next_due(session_, now_, floor_, preference_, line_));
+            due_ := least(due_, {schema}.next_due(session_, now_,
+                CASE WHEN line_.is_suspect THEN suspect_floor_ ELSE floor_ END, preference_, line_));
         ELSE
             later_ := array_append(later_, line_);
         END IF;
@@ -35,6 +39,7 @@ BEGIN
                     THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
                 ELSE l.ready_at END)
             FROM (SELECT r.ready_at, r.preferred FROM {schema}.runs r WHERE r.codeless > 0 AND r.ready_at IS NOT NULL
+                    AND (r.crashes < 2 OR suspect_ OR r.ready_at > now_)
                 ORDER BY r.ready_at, r.id LIMIT 20) l));
     END IF;
     RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;

@@ -3,7 +3,8 @@
 -- was unread that the session held before; or `gone`.
 --
 -- Rows are locked as they are found, and those that others have locked are skipped: whoever asks at the same
--- time finds others. A claim that finds nothing writes nothing.
+-- time finds others. The session's row comes first, as in a commit: one that has it for itself may send to a run that is
+-- locked here. Where nothing is ready it is only looked at, and a claim that finds nothing writes nothing.
 CREATE FUNCTION {schema}.claim(
     session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text,
     format_ integer, suspect_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint
@@ -18,7 +19,11 @@ DECLARE
     lines_ {schema}.line[] := {schema}.lines(queues_, workflows_, versions_, build_, format_, false);
     has_codeless_ boolean;
     has_unread_ boolean;
+    has_ready_ boolean;
+    has_overdue_ boolean;
     chosen_ record;
+    late_ record;
+    line_ {schema}.line;
     ids_ text[] := '{}';
     ready_ integer := 0;
     deadline_ bigint;
@@ -32,15 +37,13 @@ BEGIN
         (SELECT r.deadline FROM {schema}.runs r WHERE r.owner IS NULL AND r.deadline IS NOT NULL
             ORDER BY r.deadline LIMIT 1)
     INTO has_codeless_, has_unread_, deadline_;
-    IF limit_ > 0 THEN
-        chosen_ := {schema}.choose(session_, now_, limit_, suspect_, preference_, lines_, has_codeless_);
-        ids_ := chosen_.ids;
-        ready_ := cardinality(ids_);
-        IF deadline_ <= now_ - grace_ AND overdue_from_ <= now_ AND ready_ < limit_ THEN
-            ids_ := {schema}.choose_overdue(now_ - grace_, limit_, suspect_ AND NOT chosen_.has_suspect, ids_);
-        END IF;
-    END IF;
-    IF cardinality(ids_) > 0 THEN
+    has_overdue_ := coalesce(deadline_ <= now_ - grace_ AND overdue_from_ <= now_, false);
+    has_ready_ := has_codeless_ OR has_overdue_;
+    FOREACH line_ IN ARRAY lines_ LOOP
+        EXIT WHEN has_ready_;
+        has_ready_ := line_.head <= now_;
+    END LOOP;
+    IF has_ready_ AND limit_ > 0 THEN
         PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ FOR KEY SHARE;
     ELSE
         PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_;
@@ -50,13 +53,32 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    IF cardinality(ids_) > 0 THEN
-        RETURN QUERY SELECT g.* FROM {schema}.give(session_, now_, ids_, ready_) g;
+    IF has_ready_ AND limit_ > 0 THEN
+        chosen_ := {schema}.choose(session_, now_, limit_, suspect_, preference_, lines_, has_codeless_);
+        ids_ := chosen_.ids;
+        ready_ := cardinality(ids_);
+        suspect_ := suspect_ AND NOT chosen_.has_suspect;
+        IF has_overdue_ AND ready_ < limit_ THEN
+            late_ := {schema}.choose_overdue(now_ - grace_, limit_, suspect_, ids_);
+            ids_ := late_.ids;
+            suspect_ := suspect_ AND NOT late_.has_suspect;
+        END IF;
+        IF cardinality(ids_) > 0 THEN
+            RETURN QUERY SELECT g.* FROM {schema}.give(session_, now_, ids_, ready_) g;
+        END IF;
     END IF;
     IF cardinality(lines_) > 0 OR has_codeless_ THEN
-        due_ := {schema}.next_due_of(session_, now_, limit_ > ready_, preference_, lines_, has_codeless_);
+        due_ := {schema}.next_due_of(session_, now_, limit_ > ready_, suspect_, preference_, lines_, has_codeless_);
     END IF;
-    IF deadline_ <= now_ - grace_ AND overdue_from_ <= now_ OR ready_ > 0 THEN
+    IF has_overdue_ AND cardinality(ids_) < limit_ THEN
+        -- One that is left has somebody else locked, who will let go of it.
+        PERFORM 1 FROM {schema}.runs r WHERE r.owner IS NULL AND r.deadline <= now_ - grace_ AND (r.crashes < 2 OR suspect_)
+        LIMIT 1;
+        IF FOUND THEN
+            due_ := least(due_, now_ + 5000);
+        END IF;
+    END IF;
+    IF has_overdue_ OR ready_ > 0 THEN
         SELECT r.deadline INTO deadline_ FROM {schema}.runs r WHERE r.owner IS NULL
             AND r.deadline > CASE WHEN overdue_from_ <= now_ THEN now_ - grace_ ELSE -9223372036854775808 END
         ORDER BY r.deadline LIMIT 1;

@@ -1,16 +1,26 @@
--- Forgets turns and messages of runs that are forgotten, at most so many of each. Answers whether that was all.
-CREATE FUNCTION {schema}.sweep(runs_ text[], limit_ integer) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Forgets turns and messages of runs that are forgotten, at most so many of each. Answers whether that was all. A run's
+-- first turn is the last to go: who starts the run again finds by that one whether something is left. One that may have
+-- been started again since it was forgotten has a history of its own then, which stays.
+CREATE FUNCTION {schema}.sweep(runs_ text[], limit_ integer, may_be_back_ boolean) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    turns_ bigint;
-    messages_ bigint;
+    swept_ bigint;
 BEGIN
-    DELETE FROM {schema}.turns t USING (SELECT o.run, o.seq FROM {schema}.turns o WHERE o.run = ANY (runs_) LIMIT limit_) old
-    WHERE t.run = old.run AND t.seq = old.seq;
-    GET DIAGNOSTICS turns_ = ROW_COUNT;
-    DELETE FROM {schema}.inbox i USING (SELECT o.run, o.position FROM {schema}.inbox o WHERE o.run = ANY (runs_) LIMIT limit_) old
+    DELETE FROM {schema}.inbox i USING (
+        SELECT m.run, m.position FROM unnest(runs_) AS u (run)
+        CROSS JOIN LATERAL (SELECT o.run, o.position FROM {schema}.inbox o WHERE o.run = u.run ORDER BY o.position DESC) m
+        WHERE NOT may_be_back_ OR (SELECT r.id FROM {schema}.runs r WHERE r.id = u.run) IS NULL LIMIT limit_) old
     WHERE i.run = old.run AND i.position = old.position;
-    GET DIAGNOSTICS messages_ = ROW_COUNT;
-    RETURN turns_ < limit_ AND messages_ < limit_;
+    GET DIAGNOSTICS swept_ = ROW_COUNT;
+    IF swept_ = limit_ THEN
+        RETURN false;
+    END IF;
+    DELETE FROM {schema}.turns t USING (
+        SELECT m.run, m.seq FROM unnest(runs_) AS u (run)
+        CROSS JOIN LATERAL (SELECT o.run, o.seq FROM {schema}.turns o WHERE o.run = u.run ORDER BY o.seq DESC) m
+        WHERE NOT may_be_back_ OR (SELECT r.id FROM {schema}.runs r WHERE r.id = u.run) IS NULL LIMIT limit_) old
+    WHERE t.run = old.run AND t.seq = old.seq;
+    GET DIAGNOSTICS swept_ = ROW_COUNT;
+    RETURN swept_ < limit_;
 END
 $$

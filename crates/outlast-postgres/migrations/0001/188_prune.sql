@@ -14,13 +14,14 @@ BEGIN
     next := CASE WHEN part_.n = limit_ THEN part_.last END;
     IF part_.old IS NOT NULL THEN
         DELETE FROM {schema}.tags t WHERE t.run = ANY (part_.old);
-        WITH gone AS (DELETE FROM {schema}.runs r WHERE r.id = ANY (part_.old) AND r.ended_at < before_ RETURNING r.status)
-        SELECT array_agg(g.status::text) AS statuses, array_agg(-1::bigint) AS changes, count(*) AS n INTO gone_ FROM gone g;
+        WITH gone AS (DELETE FROM {schema}.runs r WHERE r.id = ANY (part_.old) AND r.ended_at < before_ RETURNING r.id, r.status)
+        SELECT array_agg(g.id::text) AS ids, array_agg(g.status::text) AS statuses, array_agg(-1::bigint) AS changes,
+            count(*) AS n INTO gone_ FROM gone g;
         runs := gone_.n;
-        IF NOT {schema}.sweep(part_.old, rows_) THEN
-            INSERT INTO {schema}.leftovers (run) SELECT unnest(part_.old) ON CONFLICT DO NOTHING;
-        END IF;
         IF gone_.n > 0 THEN
+            IF NOT {schema}.sweep(gone_.ids, rows_, false) THEN
+                INSERT INTO {schema}.leftovers (run) SELECT unnest(gone_.ids) ON CONFLICT DO NOTHING;
+            END IF;
             PERFORM {schema}.count(gone_.statuses, gone_.changes);
         END IF;
     END IF;

@@ -8,9 +8,7 @@ BEGIN
     IF runs_ IS NULL THEN
         RETURN false;
     END IF;
-    -- One that was started again has a history of its own.
-    IF {schema}.sweep(ARRAY(SELECT u.run FROM unnest(runs_) AS u (run)
-        WHERE NOT EXISTS (SELECT 1 FROM {schema}.runs r WHERE r.id = u.run)), rows_) THEN
+    IF {schema}.sweep(runs_, rows_, true) THEN
         DELETE FROM {schema}.leftovers l WHERE l.run = ANY (runs_);
     END IF;
     RETURN EXISTS (SELECT 1 FROM {schema}.leftovers);

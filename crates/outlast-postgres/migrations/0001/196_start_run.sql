@@ -1,7 +1,8 @@
 -- Starts a run, from any language that can call a function. It begins when the transaction commits; a start with a
--- known key, workflow and input answers the run of that key. Answers the run's id.
+-- known key, workflow and input answers the run of that key. Answers the run's id. The input is JSON; as a text, so that a
+-- plain literal finds this function among those of its name.
 CREATE FUNCTION {schema}.start_run(
-    workflow text, input json DEFAULT 'null', key text DEFAULT NULL, version bigint DEFAULT 1,
+    workflow text, input text DEFAULT 'null', key text DEFAULT NULL, version bigint DEFAULT 1,
     queue text DEFAULT 'default', priority integer DEFAULT 0, not_before timestamptz DEFAULT NULL,
     deadline timestamptz DEFAULT NULL, tags json DEFAULT NULL, headers json DEFAULT NULL
 ) RETURNS text LANGUAGE plpgsql AS $$
@@ -9,6 +10,7 @@ CREATE FUNCTION {schema}.start_run(
 DECLARE
     now_ bigint := {schema}.clock();
     bits_ numeric := {schema}.new_bits(now_);
+    input_ text := coalesce(input::json::text, 'null');
     run_ text := 'run_' || {schema}.base32(bits_);
     deadline_ bigint := (extract(epoch FROM deadline) * 1000000)::bigint;
     event_ text;
@@ -31,7 +33,7 @@ BEGIN
     ELSIF octet_length(headers::text) > 16384 THEN
         RAISE EXCEPTION 'the headers have more than 16384 bytes' USING ERRCODE = '54000';
     END IF;
-    PERFORM {schema}.check_payload(coalesce(input::text, 'null'));
+    PERFORM {schema}.check_payload(input_);
     SELECT coalesce(array_agg(t.key), '{}'), coalesce(array_agg(t.value), '{}') INTO names_, values_
     FROM json_each_text(tags) AS t (key, value);
     IF cardinality(names_) > 32 OR EXISTS (SELECT 1 FROM unnest(names_, values_) AS t (name, value)
@@ -42,21 +44,23 @@ BEGIN
         || coalesce(',"key":' || to_json(key), '')
         || CASE WHEN queue = 'default' THEN '' ELSE ',"queue":' || to_json(queue) END
         || CASE WHEN priority = 0 THEN '' ELSE ',"priority":' || priority END
-        || ',"input":' || coalesce(input::text, 'null')
+        || ',"input":' || input_
         || coalesce(',"headers":' || headers, '')
         || CASE WHEN cardinality(names_) = 0 THEN '' ELSE ',"tags":' || json_object(names_, values_) END
         || coalesce(',"deadline":' || deadline_, '') || '}';
     SELECT s.code, s.run, s.workflow INTO answer_ FROM {schema}.start(
         NULL, 1, ARRAY[run_], ARRAY['turn_' || {schema}.base32({schema}.new_bits(now_))],
-        ARRAY[now_ / 1000], ARRAY[workflow], ARRAY[version], ARRAY[queue], ARRAY[priority::smallint], ARRAY[key],
-        ARRAY[CASE WHEN key IS NOT NULL THEN {schema}.hex({schema}.digest(coalesce(input::text, 'null'))) END],
+        ARRAY[now_ / 1000], ARRAY[{schema}.stored(workflow)], ARRAY[version], ARRAY[{schema}.stored(queue)],
+        ARRAY[priority::smallint], ARRAY[{schema}.stored(key)],
+        ARRAY[CASE WHEN key IS NOT NULL THEN {schema}.hex({schema}.digest(input_)) END],
         ARRAY[NULL::bigint], ARRAY['[' || event_ || ']'], ARRAY[NULL::text], ARRAY[NULL::bigint], ARRAY[NULL::boolean],
         ARRAY[NULL::text], ARRAY[(extract(epoch FROM not_before) * 1000000)::bigint], ARRAY[deadline_],
-        array_fill(1, ARRAY[cardinality(names_)]), names_, values_) AS s
+        array_fill(1, ARRAY[cardinality(names_)]), ARRAY(SELECT {schema}.stored(t.name) FROM unnest(names_) AS t (name)),
+        ARRAY(SELECT {schema}.stored(t.value) FROM unnest(values_) AS t (value))) AS s
     WHERE s.nth = 1;
     IF answer_.code = 'taken' THEN
         RAISE EXCEPTION 'the key "%" names run % of workflow "%", with another workflow or input',
-            key, answer_.run, answer_.workflow USING ERRCODE = '23505', HINT = 'choose another key';
+            key, answer_.run, replace(answer_.workflow, U&'\E0001', U&'\E000') USING ERRCODE = '23505', HINT = 'choose another key';
     END IF;
     PERFORM {schema}.hint();
     RETURN coalesce(answer_.run, run_);

@@ -1,0 +1,62 @@
+//! The functions for programs in other languages: what they store is what the library stores.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use common::Place;
+use outlast_core::{Event, MessageBody, RunId, World};
+use outlast_postgres::PostgresWorld;
+use outlast_testkit::TestClock;
+use tokio_postgres::Client;
+
+async fn open() -> (Place, PostgresWorld, Client) {
+    let place = Place::new(TestClock::new());
+    let (world, server) = (place.open_real().await, place.connect().await);
+    (place, world, server)
+}
+
+async fn call(place: &Place, server: &Client, call: &str) -> RunId {
+    let row = server.query_one(&format!("SELECT {}.{call}", place.schema), &[]).await.unwrap();
+    row.get::<_, &str>(0).parse().unwrap()
+}
+
+async fn input(world: &PostgresWorld, run: RunId) -> String {
+    let turn = world.history(run, 0, 1).await.unwrap().remove(0);
+    let Some(Event::RunStarted(started)) = turn.events.first() else { panic!("{turn:?}") };
+    String::from_utf8(started.input.bytes().to_vec()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn texts_with_a_letter_that_is_for_private_use_come_back() {
+    let (place, world, server) = open().await;
+    let sql = "start_run('w\u{E000}', '1', key => 'k\u{E000}0', queue => 'q\u{E000}', tags => '{\"t\u{E000}\": \"v\u{E000}\"}')";
+    let run = call(&place, &server, sql).await;
+    let view = world.run(run).await.unwrap();
+    assert_eq!((&*view.workflow, view.key.as_deref()), ("w\u{E000}", Some("k\u{E000}0")));
+    assert_eq!(&*view.queue, "q\u{E000}");
+    assert_eq!(view.tags["t\u{E000}"], "v\u{E000}");
+    let send = format!("SELECT {}.send_to('{run}', 'h\u{E000}', '2')", place.schema);
+    server.query_one(&send, &[]).await.unwrap();
+    let message = world.inbox(run, 0).await.unwrap().remove(0);
+    assert!(matches!(&message.body, MessageBody::Hook { name, .. } if &**name == "h\u{E000}"), "{message:?}");
+    assert_eq!(call(&place, &server, sql).await, run, "the key is the same text again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inputs_may_be_texts_json_or_jsonb() {
+    let (place, world, server) = open().await;
+    let value = r#"'{"a":[1,"b, \": c"]}'"#;
+    for typed in ["", "::text", "::json", "::jsonb"] {
+        let run = call(&place, &server, &format!("start_run('w', {value}{typed}, key => 'k')")).await;
+        assert_eq!(input(&world, run).await, r#"{"a":[1,"b, \": c"]}"#, "{typed}");
+        let send = format!("SELECT {}.send_to('{run}', 'h', {value}{typed})", place.schema);
+        server.query_one(&send, &[]).await.unwrap();
+    }
+    let runs = world.counts().await.unwrap().values().sum::<u64>();
+    assert_eq!(runs, 1, "with a key, all of them are the same input");
+    let run = call(&place, &server, "start_run('w')").await;
+    assert_eq!(input(&world, run).await, "null");
+    let run = call(&place, &server, "start_run('w', NULL::jsonb)").await;
+    assert_eq!(input(&world, run).await, "null");
+}
