@@ -44,6 +44,7 @@ mod input;
 mod json;
 mod open;
 mod operation;
+mod outage;
 mod parallel;
 mod reconcile;
 mod registry;
