@@ -33,7 +33,7 @@ use crate::outage::Outage;
 use crate::workflow::{WorkflowHandle, contained};
 
 pub use control::Cancel;
-pub use explain::{Attempting, Because, Explanation, JoinedWorker, Waiting};
+pub use explain::{Attempting, Because, Explanation, JoinedWorker, Stopping, Waiting};
 pub use handle::RunHandle;
 pub use list::ListCall;
 pub use send::SendCall;

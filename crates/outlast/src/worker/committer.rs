@@ -56,7 +56,12 @@ struct Gathered {
 }
 
 impl Committer {
-    pub(super) fn new(world: Arc<dyn World>, session: SessionId, runtime: Handle, settings: &Settings) -> Self {
+    pub(super) fn new(
+        world: Arc<dyn World>,
+        session: SessionId,
+        runtime: Handle,
+        settings: &Settings,
+    ) -> Self {
         let lanes = world.describe().lanes;
         let (meter, outage) = (settings.meter.clone(), settings.outage.clone());
         Self { world, session, runtime, meter, outage, lanes, gathered: Mutex::default() }
