@@ -212,6 +212,12 @@ where
                 pause(PAUSE * tries).await;
                 tries += 1;
             }
+            // What the world says of work that goes on by itself is not true of this call.
+            Err(WorldError::Unavailable(text)) => {
+                return Err(WorldError::Unavailable(format!(
+                    "{text} (tried {TRIES} times: make the call again)"
+                )));
+            }
             answered => return answered,
         }
     }

@@ -131,6 +131,19 @@ async fn who_waits_for_an_output_outlasts_an_outage() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_was_given_up_says_that_it_is_to_be_made_again() {
+    in_time(async {
+        let rig = Rig::memory().await;
+        rig.faults.set_down(true);
+        let error = rig.client.start(asks, ()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert_eq!(error.message(), "the test lost the answer (tried 5 times: make the call again)");
+        assert_eq!(rig.faults.count(Call::Start), 5);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_waits_for_a_time_is_told_that_nothing_was_heard_of_the_run() {
     in_time(async {
         let rig = Rig::memory().await;
