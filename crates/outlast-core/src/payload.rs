@@ -137,7 +137,7 @@ pub enum PayloadError {
     #[error("the value cannot be written as JSON: {0}")]
     Encode(String),
     /// The payload is not a value of the type asked for.
-    #[error("the payload is not a `{type_name}`: {reason}")]
+    #[error("the payload is not a `{}`: {reason}", without_paths(type_name))]
     Decode {
         /// The type asked for.
         type_name: &'static str,
@@ -161,6 +161,24 @@ pub enum PayloadError {
     /// Only another codec can read the payload.
     #[error("the payload was written by codec `{0}`; give the worker or client that codec")]
     Coded(String),
+}
+
+/// A type's name without the paths of modules: as its author writes it.
+fn without_paths(type_name: &str) -> String {
+    let mut readable = String::with_capacity(type_name.len());
+    let mut word = 0;
+    for character in type_name.chars() {
+        readable.push(character);
+        if !character.is_alphanumeric() && character != '_' {
+            // What came before `::` was a path, back to where the word began.
+            match readable.strip_suffix("::").map(|path| path.len() > word) {
+                Some(true) => readable.truncate(word),
+                _ if character == ':' => {}
+                _ => word = readable.len(),
+            }
+        }
+    }
+    readable
 }
 
 /// How deep arrays and objects are nested in a JSON text.
@@ -193,6 +211,23 @@ fn json_depth(json: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_type_is_named_as_its_author_writes_it() {
+        struct Shelf<T>(T);
+        for (name, readable) in [
+            (std::any::type_name::<String>(), "String"),
+            (std::any::type_name::<Shelf<String>>(), "Shelf<String>"),
+            (std::any::type_name::<(Vec<Option<String>>, u32)>(), "(Vec<Option<String>>, u32)"),
+            (std::any::type_name::<[std::time::Duration; 3]>(), "[Duration; 3]"),
+            (std::any::type_name::<&Result<(), std::io::Error>>(), "&Result<(), Error>"),
+            ("<a::Thing as b::Named>::Name", "<Thing as Named>::Name"),
+        ] {
+            assert_eq!(without_paths(name), readable, "{name}");
+        }
+        let error = Payload::json(&4200).unwrap().decode::<Vec<String>>().unwrap_err().to_string();
+        assert!(error.starts_with("the payload is not a `Vec<String>`: invalid type"), "{error}");
+    }
 
     #[test]
     fn values_that_others_lose_survive() {

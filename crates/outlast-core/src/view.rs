@@ -218,6 +218,8 @@ struct Reader {
     /// The place in that order of the payload that a hook was given.
     given: BTreeMap<OpNumber, u64>,
     arrived: u64,
+    /// The timers that were to be ended by a wake.
+    woken: BTreeSet<OpNumber>,
     is_cancelled: bool,
 }
 
@@ -233,6 +235,13 @@ impl Reader {
             Event::TimerWoken { ops, .. } => {
                 for op in ops {
                     self.change(*op, |open| open.complete(None, at));
+                }
+                self.woken.extend(ops);
+            }
+            // They were woken one after the other, and the first had it dropped.
+            Event::TimerCancelled { op } if self.woken.contains(op) => {
+                if let Some(timer) = self.operations.get_mut(op) {
+                    timer.end(OperationStatus::Dropped, at);
                 }
             }
             Event::CancelRequested { reason, pauses, .. } => self.cancel(reason, pauses, at),

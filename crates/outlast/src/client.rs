@@ -29,10 +29,11 @@ use crate::error::Error;
 use crate::ids;
 use crate::input::Input;
 use crate::json::IntoJson;
+use crate::outage::Outage;
 use crate::workflow::{WorkflowHandle, contained};
 
 pub use control::Cancel;
-pub use explain::{Attempting, Because, Explanation, JoinedWorker, Waiting};
+pub use explain::{Attempting, Because, Explanation, JoinedWorker, Stopping, Waiting};
 pub use handle::RunHandle;
 pub use list::ListCall;
 pub use send::SendCall;
@@ -78,12 +79,13 @@ type BoxedCall<'a, T> = Boxed<'a, Result<T, Error>>;
 pub struct Client {
     world: Arc<dyn World>,
     codec: Arc<dyn Codec>,
+    outage: Arc<Outage>,
 }
 
 impl Client {
     /// A client of a world.
     pub fn new(world: Arc<dyn World>) -> Self {
-        Self { world, codec: Arc::new(PlainJson) }
+        Self { world, codec: Arc::new(PlainJson), outage: Arc::new(Outage::of_client()) }
     }
 
     /// The same client with a codec, which the workers of its runs need too.
@@ -170,6 +172,20 @@ impl Client {
     }
 
     /// A run that was started before, by its id. It is not looked up: calls on it say if there is none.
+    ///
+    /// The type is that of the workflow's output, which the id does not tell:
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// async fn receipt(client: &Client, run: outlast::RunId) -> Result<String, Error> {
+    ///     client.handle::<String>(run).output().await
+    /// }
+    ///
+    /// // Who needs no output asks the client: there is no type to give.
+    /// async fn stop(client: &Client, run: outlast::RunId) -> Result<(), Error> {
+    ///     client.cancel(run, "the customer left").await.map(drop)
+    /// }
+    /// ```
     pub fn handle<O: DeserializeOwned>(&self, run: RunId) -> RunHandle<O> {
         RunHandle::new(self, run, false)
     }
@@ -195,6 +211,12 @@ where
             Err(error) if error.is_transient() && tries < TRIES => {
                 pause(PAUSE * tries).await;
                 tries += 1;
+            }
+            // What the world says of work that goes on by itself is not true of this call.
+            Err(WorldError::Unavailable(text)) => {
+                return Err(WorldError::Unavailable(format!(
+                    "{text} (tried {TRIES} times: make the call again)"
+                )));
             }
             answered => return answered,
         }

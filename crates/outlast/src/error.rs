@@ -270,7 +270,9 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
 
 impl Error {
     fn of_any(any: &(dyn std::error::Error + 'static)) -> Self {
-        let kind = if let Some(world) = any.downcast_ref::<WorldError>() {
+        let kind = if let Some(Boxed(error)) = any.downcast_ref::<Boxed>() {
+            return Self::new(error.0.kind, error.0.failure.clone());
+        } else if let Some(world) = any.downcast_ref::<WorldError>() {
             return Self::of_world(world);
         } else if let Some(payload) = any.downcast_ref::<PayloadError>() {
             kind_of_payload(payload)
@@ -290,15 +292,32 @@ pub(crate) fn kind_of_payload(error: &PayloadError) -> FailureKind {
     }
 }
 
+/// An [`Error`] in a box. A `main` that returns one prints it as it is, with its causes and without quotes.
+struct Boxed(Error);
+
+impl std::error::Error for Boxed {}
+
+impl fmt::Display for Boxed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Boxed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
 impl From<Error> for Box<dyn std::error::Error + Send + Sync> {
     fn from(error: Error) -> Self {
-        error.to_string().into()
+        Box::new(Boxed(error))
     }
 }
 
 impl From<Error> for Box<dyn std::error::Error> {
     fn from(error: Error) -> Self {
-        error.to_string().into()
+        Box::new(Boxed(error))
     }
 }
 
@@ -485,7 +504,7 @@ impl From<Error> for StepError {
 
 impl From<StepError> for Box<dyn std::error::Error + Send + Sync> {
     fn from(error: StepError) -> Self {
-        error.failure.message.into()
+        Box::new(Boxed(error.into()))
     }
 }
 
@@ -504,6 +523,28 @@ mod tests {
         }
         let error = StepError::from(Error::msg("declined").with_code("card_declined"));
         assert_eq!(Error::from(error).code(), Some("card_declined"));
+    }
+
+    #[test]
+    fn an_error_that_main_returns_in_a_box_is_printed_as_it_is() {
+        let source = std::io::Error::other("connection refused");
+        let failure =
+            Failure { causes: vec![source.to_string()], ..Failure::new(FailureKind::Error, "no \"bank\"") };
+        let boxed: Box<dyn std::error::Error> = Error::of_failure(failure).into();
+        assert_eq!(boxed.to_string(), "no \"bank\"");
+        assert_eq!(format!("{boxed:?}"), "no \"bank\"\n  caused by: connection refused");
+        let boxed: Box<dyn std::error::Error + Send + Sync> = StepError::msg("no \"card\"").into();
+        assert_eq!(format!("{boxed:?}"), "no \"card\"");
+    }
+
+    #[test]
+    fn an_error_comes_out_of_a_box_as_it_went_in() {
+        let boxed: Box<dyn std::error::Error + Send + Sync> = Error::timeout("late").with_code("slow").into();
+        let error = Error::from_boxed(boxed);
+        assert_eq!((error.kind(), error.code()), (ErrorKind::Timeout, Some("slow")));
+        let boxed: Box<dyn std::error::Error + Send + Sync> =
+            StepError::fatal("no").with_code("declined").into();
+        assert_eq!(StepError::from_boxed(boxed).message(), "no");
     }
 
     #[test]

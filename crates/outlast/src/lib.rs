@@ -44,6 +44,7 @@ mod input;
 mod json;
 mod open;
 mod operation;
+mod outage;
 mod parallel;
 mod reconcile;
 mod registry;
@@ -77,7 +78,7 @@ pub use attempt::Attempt;
 pub use backup::backup;
 pub use client::{
     Attempting, Because, Cancel, Client, Explanation, JoinedWorker, ListCall, RunHandle, SendCall, StartCall,
-    StartManyCall, Waiting,
+    StartManyCall, Stopping, Waiting,
 };
 pub use clock::SystemClock;
 pub use context::Context;

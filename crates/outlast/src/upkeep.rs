@@ -119,13 +119,28 @@ fn last_words(run: RunId, history: &[TurnRecord], events: &[Event]) -> Option<Bo
 /// Every message that a claimed run has not consumed.
 async fn whole_inbox(world: &dyn World, claimed: &Claimed) -> Result<Vec<Message>, WorldError> {
     let mut inbox = claimed.inbox.clone();
-    let mut is_full = inbox.len() >= INBOX_READ_MAX;
-    while is_full {
-        let page = world.inbox(claimed.run, inbox.last().map_or(0, |last| last.position)).await?;
-        is_full = page.len() >= INBOX_READ_MAX;
-        inbox.extend(page);
+    if inbox.len() >= INBOX_READ_MAX {
+        let last = inbox.last().map_or(0, |last| last.position);
+        inbox.extend(read_inbox(world, claimed.run, last).await?);
     }
     Ok(inbox)
+}
+
+/// Every message of a run after a position.
+pub(crate) async fn read_inbox(
+    world: &dyn World,
+    run: RunId,
+    after: u64,
+) -> Result<Vec<Message>, WorldError> {
+    let mut inbox: Vec<Message> = Vec::new();
+    loop {
+        let page = world.inbox(run, inbox.last().map_or(after, |last| last.position)).await?;
+        let is_last = page.len() < INBOX_READ_MAX;
+        inbox.extend(page);
+        if is_last {
+            return Ok(inbox);
+        }
+    }
 }
 
 /// The events that cancel a run which had no turn yet, and the position of the last message read.

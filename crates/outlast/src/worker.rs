@@ -45,6 +45,7 @@ use self::session::{Session, Settings};
 use self::watchdog::Watching;
 use crate::clock::pause;
 use crate::error::{Error, StepError};
+use crate::outage::{Call, Outage};
 use crate::registry::{Register, Registry};
 use crate::step::StepHandle;
 
@@ -482,6 +483,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             on_retry: self.on_retry,
             turn_time: self.turn_time,
             meter: Arc::new(Meter::new(step_names.len())),
+            outage: Arc::new(Outage::of_worker()),
             step_names,
             blocking: Arc::new(Semaphore::new(self.blocking_max)),
             retention: self.retention,
@@ -569,7 +571,7 @@ async fn rejoin(current: &Current, lost: &Arc<Session>, stopping: &CancellationT
                 return;
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot join the world again; trying on");
+                lost.settings.outage.failed(Call::Join, &error);
                 pause(REJOIN_PAUSE).await;
             }
         }

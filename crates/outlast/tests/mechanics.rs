@@ -26,6 +26,7 @@ mod mechanics {
     mod once;
     mod operations;
     mod order;
+    mod outages;
     mod parallel;
     mod policies;
     mod polling;

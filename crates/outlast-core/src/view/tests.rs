@@ -144,7 +144,7 @@ fn timers_fire_are_woken_or_dropped() {
             timer(2),
             timer(3),
             Event::TimerFired { op: OpNumber(0) },
-            Event::TimerWoken { message: MessageId::from_bits(1), ops: vec![OpNumber(1)] },
+            Event::TimerWoken { message: MessageId::from_bits(1), ops: vec![OpNumber(1), OpNumber(2)] },
             Event::TimerCancelled { op: OpNumber(2) },
         ],
         expect![[r#"

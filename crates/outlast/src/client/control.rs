@@ -51,8 +51,8 @@ impl Client {
     pub async fn cancel(&self, run: RunId, reason: &str) -> Result<Cancel, Error> {
         check_bytes("the reason", reason.len(), REASON_BYTES_MAX)?;
         let answer = self.tell(run, MessageBody::Cancel { reason: reason.into() }).await?;
-        if answer == Cancel::Requested && self.world.run(run).await?.status == Status::Pending {
-            upkeep::end_without_worker(&self.world).await?;
+        if answer == Cancel::Requested {
+            self.end_if(run, |status| status == Status::Pending).await;
         }
         Ok(answer)
     }
@@ -82,10 +82,23 @@ impl Client {
     pub async fn terminate(&self, run: RunId, reason: &str) -> Result<Cancel, Error> {
         check_bytes("the reason", reason.len(), REASON_BYTES_MAX)?;
         let answer = self.tell(run, MessageBody::Terminate { reason: reason.into() }).await?;
-        if answer == Cancel::Requested && !self.world.run(run).await?.status.is_final() {
-            upkeep::end_without_worker(&self.world).await?;
+        if answer == Cancel::Requested {
+            self.end_if(run, |status| !status.is_final()).await;
         }
         Ok(answer)
+    }
+
+    /// Ends a run that was told to, if no worker is joined to do it. That it was told is accepted already: if
+    /// this fails, the next worker does it.
+    async fn end_if(&self, run: RunId, is_wanted: fn(Status) -> bool) {
+        let looked = persist(|| self.world.run(run)).await;
+        let ended = match looked {
+            Ok(view) if is_wanted(view.status) => upkeep::end_without_worker(&self.world).await,
+            other => other.map(drop),
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%run, %error, "a run that was told to stop is left for a worker to end");
+        }
     }
 
     async fn tell(&self, run: RunId, body: MessageBody) -> Result<Cancel, Error> {

@@ -8,13 +8,14 @@ use outlast_core::limits::DEADLINE_GRACE;
 use outlast_core::queue::workflow_of_step;
 use outlast_core::view::operations;
 use outlast_core::{
-    Event, Failure, OpNumber, OperationKind, OperationView, Outcome, RunId, RunView, SessionId, Status,
-    StuckReason, Timestamp, TurnRecord, Wait, WorkerView,
+    Event, Failure, MessageBody, OpNumber, OperationKind, OperationView, Outcome, RunId, RunView, SessionId,
+    Status, StuckReason, Timestamp, TurnRecord, Wait, WorkerView,
 };
 use serde::Serialize;
 
 use super::Client;
 use crate::error::Error;
+use crate::upkeep;
 
 /// How often a run is looked at again that changed while it was explained.
 const LOOKS: usize = 3;
@@ -28,6 +29,9 @@ pub struct Explanation {
     pub status: Status,
     /// Why, for programs.
     pub because: Because,
+    /// That it is to stop, when it was asked to and has not ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopping: Option<Stopping>,
     /// Why, and what to do about it, for people.
     pub sentence: String,
 }
@@ -155,6 +159,17 @@ pub enum Because {
     },
 }
 
+/// A run that is to stop.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stopping {
+    /// Why.
+    pub reason: String,
+    /// When it was asked to.
+    pub at: Timestamp,
+    /// Whether its workflow was told, and cleans up. Otherwise the message lies in its inbox.
+    pub is_told: bool,
+}
+
 /// A joined worker, and what it has of the run's workflow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JoinedWorker {
@@ -240,9 +255,37 @@ impl Client {
             }
             scene = self.scene(run).await?;
         }
-        let because = self.because(&scene).await?;
-        let sentence = sentence::of(&because, scene.now);
-        Ok(Explanation { run, status: scene.view.status, because, sentence })
+        let history = if scene.view.ended_at.is_some() { Ok(Vec::new()) } else { self.history(run).await };
+        // Of a run whose history cannot be read it is known all the same why it is stuck.
+        let stopping = self.stopping(&scene.view, history.as_deref().unwrap_or_default()).await?;
+        let because = self.because(&scene, history).await?;
+        let mut sentence = sentence::of(&because, scene.now);
+        if let Some(stopping) = &stopping {
+            sentence::add_stopping(&mut sentence, stopping, scene.now);
+        }
+        Ok(Explanation { run, status: scene.view.status, because, stopping, sentence })
+    }
+
+    /// That a run is to stop, which it was told or will be when it goes on.
+    async fn stopping(&self, view: &RunView, history: &[TurnRecord]) -> Result<Option<Stopping>, Error> {
+        let told = history.iter().rev().find_map(|turn| {
+            turn.events.iter().find_map(|event| match event {
+                Event::CancelRequested { reason, .. } => {
+                    Some(Stopping { reason: reason.clone(), at: turn.at, is_told: true })
+                }
+                _ => None,
+            })
+        });
+        if told.is_some() || view.ended_at.is_some() || view.sent <= view.consumed {
+            return Ok(told);
+        }
+        let unread = upkeep::read_inbox(&*self.world, view.id, view.consumed).await?;
+        Ok(unread.into_iter().find_map(|message| match message.body {
+            MessageBody::Cancel { reason } | MessageBody::Terminate { reason } => {
+                Some(Stopping { reason, at: message.at, is_told: false })
+            }
+            _ => None,
+        }))
     }
 
     async fn scene(&self, run: RunId) -> Result<Scene, Error> {
@@ -254,7 +297,11 @@ impl Client {
         Ok(Scene { view, workers, now: clock.now(), is_timeless, is_in_hand })
     }
 
-    async fn because(&self, scene: &Scene) -> Result<Because, Error> {
+    async fn because(
+        &self,
+        scene: &Scene,
+        history: Result<Vec<TurnRecord>, Error>,
+    ) -> Result<Because, Error> {
         let view = &scene.view;
         if let Some(at) = view.ended_at {
             return Ok(Because::Ended { status: view.status, at, failure: self.failure(view.id).await? });
@@ -263,12 +310,11 @@ impl Client {
             return Ok(because);
         }
         if let Some(owner) = scene.owner() {
-            let operations = operations(&self.history(view.id).await?);
-            return Ok(scene.held(owner, &operations));
+            return Ok(scene.held(owner, &operations(&history?)));
         }
         match scene.unheld() {
             Some(because) => Ok(because),
-            None => self.waits(scene).await,
+            None => self.waits(scene, &history?).await,
         }
     }
 
@@ -280,9 +326,8 @@ impl Client {
         }))
     }
 
-    async fn waits(&self, scene: &Scene) -> Result<Because, Error> {
-        let history = self.history(scene.view.id).await?;
-        let operations = operations(&history);
+    async fn waits(&self, scene: &Scene, history: &[TurnRecord]) -> Result<Because, Error> {
+        let operations = operations(history);
         let by_number: BTreeMap<OpNumber, &OperationView> =
             operations.iter().map(|operation| (operation.op, operation)).collect();
         let mut waits = Vec::with_capacity(scene.view.waits.len());
@@ -309,7 +354,7 @@ impl Client {
         }
         let (workflow, version) = (scene.view.workflow.to_string(), scene.view.version);
         let (queue, workers) = (scene.view.queue.to_string(), scene.with_code().count());
-        Ok(Because::Waits { workflow, version, queue, waits, kept: kept(&history), workers })
+        Ok(Because::Waits { workflow, version, queue, waits, kept: kept(history), workers })
     }
 }
 

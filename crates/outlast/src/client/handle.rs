@@ -4,16 +4,29 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use outlast_core::{Failure, IntoDuration, Outcome, RunId, RunView, Status, Timestamp};
+use outlast_core::{Failure, IntoDuration, Outcome, RunId, RunView, Status, Timestamp, WorldError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Cancel, Client, Explanation, SendCall, persist};
+use super::{Cancel, Client, Explanation, PAUSE, SendCall};
+use crate::clock::pause;
 use crate::error::{Error, kind_of_payload};
+use crate::outage::Call;
 
 /// When a waiter first looks whether the run is stuck, and how often then.
 const STUCK_LOOK_FIRST: Duration = Duration::from_secs(1);
 const STUCK_LOOK: Duration = Duration::from_secs(10);
+
+/// The longest pause of a waiter between two questions that the world does not answer.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// What a waiter sees of its run.
+enum Seen {
+    Ended(Outcome),
+    /// With the reason.
+    Stuck(String),
+    Goes(Status),
+}
 
 /// One run, with the type of its output.
 pub struct RunHandle<O> {
@@ -96,6 +109,9 @@ impl<O> RunHandle<O> {
 impl<O: DeserializeOwned> RunHandle<O> {
     /// Waits for the run's end, and returns the workflow's output.
     ///
+    /// A world that does not answer is waited for too, however long that takes: the run goes on where workers
+    /// reach the world. It is logged as a warning meanwhile; [`output_within`](Self::output_within) gives up.
+    ///
     /// A run that is stuck is not over, and may go on later: with mended code, or when it is
     /// [resumed](Client::resume). But nobody should wait for that in silence, so it is an error here.
     ///
@@ -103,70 +119,86 @@ impl<O: DeserializeOwned> RunHandle<O> {
     ///
     /// The workflow's own error when it failed; an error that [is cancelled](Error::is_cancelled)
     /// when it was cancelled; one that [is stuck](Error::is_stuck), with the reason, when the run is
-    /// found stuck; `Invalid` when the output is not an `O`.
+    /// found stuck; `NotFound`; `Invalid` when the output is not an `O`.
     pub async fn output(&self) -> Result<O, Error> {
-        match self.outcome_until(Timestamp::NEVER).await? {
-            Ok(outcome) => self.decode(outcome),
-            // At the end of time.
-            Err(status) => Err(self.not_in_time(status)),
-        }
-    }
-
-    /// How the run ended, or its status when it has not by then. A run that is stuck is an error.
-    async fn outcome_until(&self, end: Timestamp) -> Result<Result<Outcome, Status>, Error> {
-        let clock = self.client.world.clock();
-        let mut patience = STUCK_LOOK_FIRST;
-        loop {
-            // A virtual clock does not move by itself, so the time to look is now.
-            let until = if clock.is_virtual() {
-                self.check_not_stuck().await?;
-                end
-            } else {
-                clock.now().plus(patience).min(end)
-            };
-            if let Some(outcome) = self.wait(until).await? {
-                return Ok(Ok(outcome));
-            }
-            let status = self.check_not_stuck().await?;
-            if until == end {
-                return Ok(Err(status));
-            }
-            patience = STUCK_LOOK;
-        }
-    }
-
-    fn not_in_time(&self, status: Status) -> Error {
-        Error::timeout(format!("run {} has not ended in time; it is {status}, and goes on", self.run))
+        self.decode(self.outcome_until(Timestamp::NEVER).await?)
     }
 
     /// Like [`output`](Self::output), but gives up after a time.
     ///
     /// # Errors
     ///
-    /// An error that [is a timeout](Error::is_timeout) when the time is over and the run goes on, or
-    /// those of `output`.
+    /// An error that [is a timeout](Error::is_timeout) when the time is over and the run goes on, or the
+    /// world does not answer; or those of `output`.
     pub async fn output_within(&self, time: impl IntoDuration) -> Result<O, Error> {
         let until = self.client.world.clock().now().plus(time.into_duration()?);
-        match self.outcome_until(until).await? {
-            Ok(outcome) => self.decode(outcome),
-            Err(status) => Err(self.not_in_time(status)),
+        self.decode(self.outcome_until(until).await?)
+    }
+
+    /// How the run ended. That it has not by then, or is stuck, is an error.
+    async fn outcome_until(&self, end: Timestamp) -> Result<Outcome, Error> {
+        let (clock, outage) = (self.client.world.clock(), &self.client.outage);
+        let (mut patience, mut wait) = (STUCK_LOOK_FIRST, PAUSE);
+        loop {
+            let until = if clock.is_virtual() { end } else { clock.now().plus(patience).min(end) };
+            let seen = self.look_until(until).await;
+            match &seen {
+                Err(error) if error.is_transient() => outage.failed(Call::Outcome, error),
+                _ => outage.answered(Call::Outcome),
+            }
+            match seen {
+                Ok(Seen::Ended(outcome)) => return Ok(outcome),
+                Ok(Seen::Stuck(message)) => {
+                    return Err(Error::stuck(format!("run {} is stuck: {message}", self.run)));
+                }
+                Ok(Seen::Goes(status)) if until == end => return Err(self.not_in_time(status)),
+                Ok(Seen::Goes(_)) => (patience, wait) = (STUCK_LOOK, PAUSE),
+                Err(error) if error.is_transient() => {
+                    let left = end.since(clock.now());
+                    if left.is_zero() {
+                        return Err(self.not_heard_of(&error));
+                    }
+                    pause(wait.min(left)).await;
+                    wait = (wait * 2).min(PAUSE_MAX);
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 
-    async fn check_not_stuck(&self) -> Result<Status, Error> {
+    /// Waits for the run's end until a moment, and looks whether it is stuck.
+    async fn look_until(&self, until: Timestamp) -> Result<Seen, WorldError> {
+        // A virtual clock does not move by itself, so the time to look is now.
+        if self.client.world.clock().is_virtual()
+            && let stuck @ Seen::Stuck(_) = self.look().await?
+        {
+            return Ok(stuck);
+        }
+        match self.client.world.ended(self.run, until).await? {
+            Some(ended) => Ok(Seen::Ended(ended.outcome)),
+            None => self.look().await,
+        }
+    }
+
+    async fn look(&self) -> Result<Seen, WorldError> {
         if self.client.world.hosts().hold(self.run) {
-            return Ok(Status::Running);
+            return Ok(Seen::Goes(Status::Running));
         }
-        let view = self.view().await?;
-        match view.stuck.filter(|_| view.status == Status::Stuck) {
-            None => Ok(view.status),
-            Some(stuck) => Err(Error::stuck(format!("run {} is stuck: {}", self.run, stuck.message))),
-        }
+        let view = self.client.world.run(self.run).await?;
+        let stuck = view.stuck.filter(|_| view.status == Status::Stuck);
+        Ok(stuck.map_or(Seen::Goes(view.status), |stuck| Seen::Stuck(stuck.message)))
     }
 
-    async fn wait(&self, until: Timestamp) -> Result<Option<Outcome>, Error> {
-        let ended = persist(|| self.client.world.ended(self.run, until)).await?;
-        Ok(ended.map(|ended| ended.outcome))
+    fn not_in_time(&self, status: Status) -> Error {
+        Error::timeout(format!("run {} has not ended in time; it is {status}, and goes on", self.run))
+    }
+
+    fn not_heard_of(&self, error: &WorldError) -> Error {
+        Error::timeout(format!(
+            "whether run {} has ended was not to be learnt in time ({error}); it goes on where workers reach the \
+             world: ask again, by this handle or by `client.handle(id)`",
+            self.run
+        ))
     }
 
     fn decode(&self, outcome: Outcome) -> Result<O, Error> {

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use outlast_core::duration::InvalidDuration;
 use outlast_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX};
 use outlast_core::queue::{check_workflow_name, default_queue};
 use outlast_core::refusal::check_start;
@@ -37,11 +38,7 @@ pub struct StartCall<'a, O> {
     is_unchecked: bool,
     key: Option<String>,
     window: Option<Duration>,
-    begin: Option<Moment>,
-    deadline: Option<Moment>,
     id: Option<RunId>,
-    /// The first choice that made no sense.
-    problem: Option<Error>,
     output: PhantomData<fn() -> O>,
 }
 
@@ -54,6 +51,10 @@ pub(super) struct Form {
     pub(super) priority: u8,
     pub(super) headers: Headers,
     pub(super) tags: Tags,
+    begin: Option<Moment>,
+    deadline: Option<Moment>,
+    /// The first choice that made no sense.
+    problem: Option<InvalidDuration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,10 +81,7 @@ impl<'a, O> StartCall<'a, O> {
             is_unchecked: false,
             key: None,
             window: None,
-            begin: None,
-            deadline: None,
             id: None,
-            problem: None,
             output: PhantomData,
         }
     }
@@ -116,7 +114,7 @@ impl<'a, O> StartCall<'a, O> {
     /// # }
     /// ```
     pub fn key_window(mut self, window: impl IntoDuration) -> Self {
-        self.window = self.duration(window);
+        self.window = self.form.duration(window);
         self
     }
 
@@ -161,13 +159,13 @@ impl<'a, O> StartCall<'a, O> {
     /// Lets the run begin later, so long from now. Until then it can be cancelled and terminated, and keeps
     /// what is sent to it.
     pub fn after(mut self, delay: impl IntoDuration) -> Self {
-        self.begin = self.duration(delay).map(Moment::In);
+        self.form.begin_after(delay);
         self
     }
 
     /// Lets the run begin at a moment of the world's clock; at once when that is past.
     pub fn at(mut self, moment: Timestamp) -> Self {
-        self.begin = Some(Moment::At(moment));
+        self.form.begin_at(moment);
         self
     }
 
@@ -177,13 +175,13 @@ impl<'a, O> StartCall<'a, O> {
     /// A run that waits is woken for it. If no worker is up, it is told when one comes; if none has its
     /// code a minute later, it is ended without.
     pub fn deadline(mut self, time: impl IntoDuration) -> Self {
-        self.deadline = self.duration(time).map(Moment::In);
+        self.form.end_within(time);
         self
     }
 
     /// As [`deadline`](Self::deadline), at a moment of the world's clock. One that is past is an error.
     pub fn deadline_at(mut self, moment: Timestamp) -> Self {
-        self.deadline = Some(Moment::At(moment));
+        self.form.end_by(moment);
         self
     }
 
@@ -208,16 +206,6 @@ impl<'a, O> StartCall<'a, O> {
     pub fn id(mut self, run: RunId) -> Self {
         self.id = Some(run);
         self
-    }
-
-    fn duration(&mut self, duration: impl IntoDuration) -> Option<Duration> {
-        match duration.into_duration() {
-            Ok(duration) => Some(duration),
-            Err(error) => {
-                self.problem.get_or_insert(error.into());
-                None
-            }
-        }
     }
 
     /// Starts the run inside a transaction of the caller's own, in the database where the world lives: the
@@ -250,24 +238,13 @@ impl<'a, O> StartCall<'a, O> {
 
     /// The start, checked as far as that is possible here, and its plain input.
     fn prepare(self) -> Result<(Start, Payload), Error> {
-        if let Some(problem) = self.problem {
-            return Err(problem);
-        }
         if self.window.is_some() && self.key.is_none() {
             return Err(Error::invalid("a key window needs a key; add `.key(…)`"));
         }
         let (client, plain) = (self.client, self.input?);
-        let now = client.world.clock().now();
         let mut start = self.form.start(client, plain.clone(), self.key)?;
         if let Some(key) = &mut start.key {
             key.window = self.window;
-        }
-        start.not_before = self.begin.map(|begin| begin.from(now)).filter(|begin| *begin > now);
-        start.deadline = self.deadline.map(|deadline| deadline.from(now));
-        if let Some(deadline) = start.deadline.filter(|deadline| *deadline <= now) {
-            return Err(Error::invalid(format!(
-                "the deadline {deadline} is not after now, {now}; set a later one"
-            )));
         }
         if self.is_unchecked
             && let Some(Err(reason)) = client.world.hosts().check(&start)
@@ -282,7 +259,9 @@ impl<'a, O> StartCall<'a, O> {
 impl Form {
     pub(super) fn new(workflow: Cow<'static, str>, version: u32) -> Self {
         let (queue, priority) = (default_queue(), 0);
-        Self { workflow, version, queue, priority, headers: Headers::new(), tags: Tags::new() }
+        let (headers, tags) = (Headers::new(), Tags::new());
+        let (begin, deadline, problem) = (None, None, None);
+        Self { workflow, version, queue, priority, headers, tags, begin, deadline, problem }
     }
 
     /// The same with what the workflow says of its line.
@@ -291,8 +270,48 @@ impl Form {
         Self { queue, priority: workflow.priority(), ..Self::new(workflow.name().into(), workflow.version()) }
     }
 
+    pub(super) fn begin_after(&mut self, delay: impl IntoDuration) {
+        self.begin = self.duration(delay).map(Moment::In);
+    }
+
+    pub(super) fn begin_at(&mut self, moment: Timestamp) {
+        self.begin = Some(Moment::At(moment));
+    }
+
+    pub(super) fn end_within(&mut self, time: impl IntoDuration) {
+        self.deadline = self.duration(time).map(Moment::In);
+    }
+
+    pub(super) fn end_by(&mut self, moment: Timestamp) {
+        self.deadline = Some(Moment::At(moment));
+    }
+
+    fn duration(&mut self, duration: impl IntoDuration) -> Option<Duration> {
+        match duration.into_duration() {
+            Ok(duration) => Some(duration),
+            Err(error) => {
+                self.problem.get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    /// The deadline of a start that is made now.
+    fn deadline(&self, now: Timestamp) -> Result<Option<Timestamp>, Error> {
+        match self.deadline.map(|deadline| deadline.from(now)) {
+            Some(deadline) if deadline <= now => Err(Error::invalid(format!(
+                "the deadline {deadline} is not after now, {now}; set a later one"
+            ))),
+            deadline => Ok(deadline),
+        }
+    }
+
     /// The start of a run with this plain input.
     pub(super) fn start(&self, client: &Client, plain: Payload, key: Option<String>) -> Result<Start, Error> {
+        if let Some(problem) = &self.problem {
+            return Err(problem.clone().into());
+        }
+        let now = client.world.clock().now();
         check_text("the workflow's name", &self.workflow, NAME_BYTES_MAX)?;
         check_workflow_name(&self.workflow).map_err(Error::invalid)?;
         check_headers(&self.headers)?;
@@ -311,8 +330,8 @@ impl Form {
             headers: self.headers.clone(),
             tags: self.tags.clone(),
             parent: None,
-            not_before: None,
-            deadline: None,
+            not_before: self.begin.map(|begin| begin.from(now)).filter(|begin| *begin > now),
+            deadline: self.deadline(now)?,
             policy: None,
         };
         check_start(&start)?;

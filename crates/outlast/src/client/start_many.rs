@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use outlast_core::limits::BATCH_STARTS_MAX;
 use outlast_core::world::Answers;
-use outlast_core::{Payload, Start, Started};
+use outlast_core::{IntoDuration, Payload, Start, Started, Timestamp};
 use serde::Serialize;
 
 use super::start::Form;
@@ -107,6 +107,30 @@ impl<I, B: Input<I>, O> StartManyCall<'_, I, B, O> {
     /// How urgent each run is; see [`StartCall::priority`](crate::StartCall::priority).
     pub fn priority(mut self, priority: u8) -> Self {
         self.form.priority = priority;
+        self
+    }
+
+    /// Lets each run begin later; see [`StartCall::after`](crate::StartCall::after).
+    pub fn after(mut self, delay: impl IntoDuration) -> Self {
+        self.form.begin_after(delay);
+        self
+    }
+
+    /// Lets each run begin at a moment; see [`StartCall::at`](crate::StartCall::at).
+    pub fn at(mut self, moment: Timestamp) -> Self {
+        self.form.begin_at(moment);
+        self
+    }
+
+    /// How long from now each run has to end; see [`StartCall::deadline`](crate::StartCall::deadline).
+    pub fn deadline(mut self, time: impl IntoDuration) -> Self {
+        self.form.end_within(time);
+        self
+    }
+
+    /// By when each run has to end; see [`StartCall::deadline_at`](crate::StartCall::deadline_at).
+    pub fn deadline_at(mut self, moment: Timestamp) -> Self {
+        self.form.end_by(moment);
         self
     }
 

@@ -15,6 +15,7 @@ use tokio::task::AbortHandle;
 use super::session::Session;
 use crate::clock::{monotonic, pause, within};
 use crate::ids::is_simulated;
+use crate::outage::Call;
 
 /// Beats per session time.
 const BEATS: u32 = 4;
@@ -112,6 +113,7 @@ async fn beat_until_stopped(session: &Session, rhythm: &impl Rhythm) {
         {
             Some(Ok(beat)) => {
                 acknowledged = asked;
+                session.settings.outage.answered(Call::Beat);
                 session.settings.meter.beats.add(1);
                 session.compare_held(beat.held);
                 rhythm.within(session.world.takeover(session.id), acknowledged + patience).await;
@@ -121,7 +123,7 @@ async fn beat_until_stopped(session: &Session, rhythm: &impl Rhythm) {
                 return session.abandon();
             }
             Some(Err(error)) => {
-                tracing::warn!(session = %session.id, %error, "a beat was not acknowledged");
+                session.settings.outage.failed(Call::Beat, &error);
                 next = pause / TRIES;
             }
             None => {}

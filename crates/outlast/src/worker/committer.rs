@@ -18,7 +18,9 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::metrics::Meter;
+use super::session::Settings;
 use crate::clock::{monotonic, pause};
+use crate::outage::{Call, Outage};
 
 type Answer = Result<Committed, WorldError>;
 
@@ -27,6 +29,9 @@ const INSTANT_BATCHES_MAX: usize = 16;
 
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// How often it is said that a question is not answered.
+const SAID_EVERY: Duration = Duration::from_secs(10);
 
 /// The pause at which a start is given up.
 const START_PAUSE_MAX: Duration = Duration::from_millis(100);
@@ -37,6 +42,7 @@ pub(super) struct Committer {
     session: SessionId,
     runtime: Handle,
     meter: Arc<Meter>,
+    outage: Arc<Outage>,
     /// How many commits may be under way at the same time.
     lanes: usize,
     gathered: Mutex<Gathered>,
@@ -50,9 +56,15 @@ struct Gathered {
 }
 
 impl Committer {
-    pub(super) fn new(world: Arc<dyn World>, session: SessionId, runtime: Handle, meter: Arc<Meter>) -> Self {
+    pub(super) fn new(
+        world: Arc<dyn World>,
+        session: SessionId,
+        runtime: Handle,
+        settings: &Settings,
+    ) -> Self {
         let lanes = world.describe().lanes;
-        Self { world, session, runtime, meter, lanes, gathered: Mutex::default() }
+        let (meter, outage) = (settings.meter.clone(), settings.outage.clone());
+        Self { world, session, runtime, meter, outage, lanes, gathered: Mutex::default() }
     }
 
     /// Commits a turn. A world that does not answer is asked again, with the same turn id, until it does.
@@ -97,25 +109,23 @@ impl Committer {
             let mut places_again = Vec::new();
             let mut trouble = None;
             for ((turn, place), answer) in left.into_iter().zip(places).zip(tried) {
+                trouble = answer.as_ref().err().filter(|error| error.is_transient()).cloned().or(trouble);
+                let is_given_up = wait >= START_PAUSE_MAX && matches!(turn.from, From::Start(_));
                 match answer {
-                    Err(error)
-                        if error.is_transient()
-                            && (wait < START_PAUSE_MAX || !matches!(turn.from, From::Start(_))) =>
-                    {
-                        trouble = Some(error);
+                    Err(error) if error.is_transient() && !is_given_up => {
                         again.push(turn);
                         places_again.push(place);
                     }
                     answer => answers[place] = Some(answer),
                 }
             }
+            match trouble {
+                Some(error) => self.outage.failed(Call::Commit, &error),
+                None => self.outage.answered(Call::Commit),
+            }
             if again.is_empty() {
                 let unanswered = || Err(WorldError::Corrupt("the world gave too few answers".into()));
                 return answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect();
-            }
-            if let Some(error) = trouble {
-                let runs = again.len();
-                tracing::warn!(runs, %error, "the world does not take what runs decided; trying again");
             }
             (left, places) = (again, places_again);
             pause(wait).await;
@@ -184,10 +194,15 @@ where
     F: Future<Output = Result<T, WorldError>>,
 {
     let mut wait = PAUSE_MIN;
+    let mut said = monotonic();
     loop {
         match ask().await {
             Err(error) if error.is_transient() => {
-                tracing::warn!(%error, "the world does not answer; trying again");
+                // Claims and beats say that the world does not answer; here it is this question alone.
+                if monotonic().saturating_sub(said) >= SAID_EVERY {
+                    said = monotonic();
+                    tracing::warn!(%error, "the world does not say what a run needs to go on; trying again");
+                }
                 pause(wait).await;
                 wait = (wait * 2).min(PAUSE_MAX);
             }

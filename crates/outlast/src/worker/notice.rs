@@ -42,7 +42,7 @@ impl OnRetry {
         for notice in notices {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.0)(notice))) {
                 let (run, message) = (notice.run, panic_text(&*panic));
-                tracing::error!(%run, step = notice.step, message, "`on_retry` panicked");
+                tracing::error!(%run, step = notice.step, panic = message, "`on_retry` panicked");
             }
         }
     }

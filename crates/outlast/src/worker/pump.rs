@@ -12,6 +12,7 @@ use outlast_core::{Busy, ClaimRequest, Held, Then, Timestamp, Work, WorldError};
 
 use super::session::Session;
 use crate::clock::{monotonic, pause};
+use crate::outage::Call;
 
 /// Runs that a worker without room claims at a time, to end them without their code.
 const ENDED_WHEN_FULL: usize = 16;
@@ -52,6 +53,7 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
         };
         let wait = match work {
             Ok(work) => {
+                session.settings.outage.answered(Call::Claim);
                 count(session, &work, hinted.take());
                 spread(session, work, room, has_suspect)
             }
@@ -65,7 +67,7 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
                 continue;
             }
             Err(error) => {
-                tracing::warn!(%error, "no answer to a claim; trying again");
+                session.settings.outage.failed(Call::Claim, &error);
                 session.is_unsure.store(true, Ordering::Release);
                 pause(PAUSE).await;
                 continue;
@@ -106,7 +108,8 @@ async fn rest(busy: Busy) -> Busy {
 async fn hand_back_unknown(session: &Arc<Session>) {
     let held = match session.world.held(session.id).await {
         Ok(held) => held,
-        Err(error) => return tracing::warn!(%error, "cannot ask which runs are held"),
+        // The claim that follows says whether it is over.
+        Err(error) => return session.settings.outage.failed(Call::Claim, &error),
     };
     for held in held.into_iter().filter(|held| !session.is_live(held.run)) {
         tracing::warn!(run = %held.run, "handing back a run that this worker does not know");

@@ -29,6 +29,7 @@ use super::notice::OnRetry;
 use super::retention::with_retention;
 use super::task::Task;
 use crate::ids;
+use crate::outage::{Call, Outage};
 use crate::registry::Registered;
 use crate::replay::{StepToAttempt, panic_text};
 use crate::upkeep;
@@ -50,6 +51,8 @@ pub(super) struct Settings {
     /// How long a turn may compute.
     pub(super) turn_time: Duration,
     pub(super) meter: Arc<Meter>,
+    /// Says when the world does not answer, for all sessions.
+    pub(super) outage: Arc<Outage>,
     /// The names of the registered steps, in order.
     pub(super) step_names: Vec<Arc<str>>,
     /// Lets so many attempts at blocking steps be under way at the same time.
@@ -154,13 +157,14 @@ impl Session {
             Ok(_) | Err(WorldError::Fenced(_)) => {}
             Err(error) => return Err(error),
         }
+        settings.outage.answered(Call::Join);
         let runtime = Handle::current();
         let (clock, cached_max) = (world.clock(), settings.cached_max);
         Ok(Arc::new(Self {
             id,
             joined_at: clock.now(),
             clock,
-            committer: Arc::new(Committer::new(world.clone(), id, runtime.clone(), settings.meter.clone())),
+            committer: Arc::new(Committer::new(world.clone(), id, runtime.clone(), &settings)),
             settings,
             cache: Mutex::new(Cache::new(cached_max)),
             stopping,

@@ -2,7 +2,7 @@
 
 use outlast::core::limits::{POISON_CRASHES, PRUNE_RUNS_MAX};
 use outlast::prelude::*;
-use outlast::{Cancel, ErrorKind, OpNumber, RunId, Status, StuckReason, Timestamp};
+use outlast::{Cancel, ErrorKind, OpNumber, OperationStatus, RunId, Status, StuckReason, Timestamp};
 
 use super::faulty::Call;
 use super::rig::{Ask, Rig, SESSION, on_every_world};
@@ -14,6 +14,7 @@ on_every_world! {
     bad_sends_are_errors_at_the_await,
     a_wake_ends_all_open_sleeps,
     a_wake_of_one_timer_leaves_the_others,
+    a_timer_that_lost_a_race_which_was_woken_is_shown_as_dropped,
     a_wake_leaves_timeouts_and_pauses_as_they_are,
     a_wake_is_for_the_sleeps_of_its_moment,
     a_wake_while_nobody_is_up_counts,
@@ -27,6 +28,7 @@ on_every_world! {
     terminate_needs_no_worker,
     terminate_beats_messages_before_it,
     terminate_is_idempotent,
+    a_cancel_that_was_accepted_is_no_error_whatever_follows,
     terminate_survives_a_lost_answer,
     terminate_of_an_unknown_run_is_refused,
     terminate_tells_children_and_parent,
@@ -128,6 +130,26 @@ async fn a_wake_ends_all_open_sleeps(rig: Rig) {
          run_completed null",
     )
     .await;
+}
+
+async fn a_timer_that_lost_a_race_which_was_woken_is_shown_as_dropped(rig: Rig) {
+    #[workflow]
+    async fn race(ctx: Context) -> Result<u32, Error> {
+        let first = select! {
+            slept = ctx.sleep("1d") => slept.map(|()| 1),
+            slept = ctx.sleep("2d") => slept.map(|()| 2),
+        };
+        ctx.note("won").await?;
+        first
+    }
+    let _worker = rig.worker(race).await;
+    let run = rig.client.start(race, ()).await.unwrap();
+    rig.settle().await;
+    run.wake().await.unwrap();
+    assert_eq!(run.output().await.unwrap(), 1);
+    let timers = rig.client.timers(run.id()).await.unwrap();
+    let statuses: Vec<_> = timers.iter().map(|timer| timer.status).collect();
+    assert_eq!(statuses, [OperationStatus::Completed, OperationStatus::Dropped]);
 }
 
 async fn a_wake_of_one_timer_leaves_the_others(rig: Rig) {
@@ -342,6 +364,17 @@ async fn terminate_beats_messages_before_it(rig: Rig) {
     }
     run.terminate("enough").await.unwrap();
     assert_terminated(&rig, &run).await;
+}
+
+async fn a_cancel_that_was_accepted_is_no_error_whatever_follows(rig: Rig) {
+    let run = rig.client.start(sleepy, ()).await.unwrap();
+    rig.faults.refuse(Call::Join, 0);
+    assert_eq!(run.cancel("no more").await.unwrap(), Cancel::Requested);
+    assert_eq!(rig.status(run.id()).await, Status::Pending, "nobody could end it");
+    rig.faults.refuse(Call::Leave, 0);
+    assert_eq!(run.terminate("no more").await.unwrap(), Cancel::Requested);
+    assert_eq!(rig.faults.left(), 0);
+    rig.until(run.id(), Status::Cancelled).await;
 }
 
 async fn terminate_is_idempotent(rig: Rig) {

@@ -23,6 +23,9 @@ on_every_world! {
     a_stuck_run_says_why_and_what_to_do,
     a_stuck_run_tells_of_another_build,
     a_run_past_its_deadline_says_who_ends_it,
+    a_run_that_was_told_to_stop_says_so,
+    a_run_that_will_be_told_to_stop_says_so,
+    a_payload_that_came_early_is_kept,
     an_explanation_is_json,
 }
 
@@ -364,6 +367,59 @@ async fn a_stuck_run_tells_of_another_build(rig: Rig) {
     assert_eq!(*other_builds, ["8"]);
     assert!(stuck.sentence.ends_with("Another build with its code is joined (`8`) and tries it."));
     claims.open();
+}
+
+#[workflow]
+async fn cleans_up(ctx: Context) -> Result<(), Error> {
+    let stopped = ctx.sleep("1h").await;
+    ctx.hook::<()>("clean").await?;
+    stopped
+}
+
+async fn a_run_that_was_told_to_stop_says_so(rig: Rig) {
+    let _worker = rig.worker(cleans_up).await;
+    let run = rig.client.start(cleans_up, ()).await.unwrap();
+    rig.settle().await;
+    assert_eq!(explain(&rig, run.id()).await.stopping, None);
+    run.cancel("the customer left").await.unwrap();
+    rig.settle().await;
+    let why = explain(&rig, run.id()).await;
+    assert!(matches!(why.because, Because::Waits { .. }), "{why:?}");
+    let stopping = why.stopping.unwrap();
+    assert!(stopping.is_told && stopping.reason == "the customer left", "{stopping:?}");
+    let text = &why.sentence;
+    assert!(text.starts_with("It waits for a payload for hook `clean` (since "), "{text}");
+    assert!(text.contains("). It was told to stop at 20"), "{text}");
+    assert!(text.ends_with(", and has not ended yet: the customer left."), "{text}");
+    run.send("clean", &()).await.unwrap();
+    assert!(run.output().await.unwrap_err().is_cancelled());
+    assert_eq!(explain(&rig, run.id()).await.stopping, None);
+}
+
+async fn a_run_that_will_be_told_to_stop_says_so(rig: Rig) {
+    let worker = rig.worker(nap).await;
+    let run = rig.client.start(nap, ()).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    run.cancel("the customer left").await.unwrap();
+    let why = explain(&rig, run.id()).await;
+    assert!(matches!(why.because, Because::NoWorker { .. }), "{why:?}");
+    assert!(!why.stopping.unwrap().is_told);
+    let text = &why.sentence;
+    assert!(text.contains("version 1. It was asked to stop at 20"), "{text}");
+    assert!(text.ends_with(", and learns of it when it goes on: the customer left."), "{text}");
+}
+
+async fn a_payload_that_came_early_is_kept(rig: Rig) {
+    let _worker = rig.worker(cleans_up).await;
+    let run = rig.client.start(cleans_up, ()).await.unwrap();
+    run.send("clean", &()).await.unwrap();
+    rig.settle().await;
+    let text = explain(&rig, run.id()).await.sentence;
+    assert!(
+        text.ends_with(" A payload for hook `clean` has come already, and is kept until it asks for it."),
+        "{text}"
+    );
 }
 
 async fn a_run_past_its_deadline_says_who_ends_it(rig: Rig) {

@@ -29,6 +29,9 @@ pub(super) enum Call {
     Leave,
     Takeover,
     Beat,
+    Join,
+    Run,
+    Ended,
 }
 
 enum Fault {
@@ -54,6 +57,7 @@ struct State {
     plans: Vec<Plan>,
     sizes: BTreeMap<Call, Vec<usize>>,
     fenced: usize,
+    is_down: bool,
 }
 
 /// What is planned to go wrong, and what was called. Clones are handles on the same plan.
@@ -72,6 +76,11 @@ impl Faults {
     /// Answers the call after `skip` others with `Unavailable`, and does nothing.
     pub(super) fn refuse(&self, call: Call, skip: usize) {
         self.plan(call, skip, |_| true, Fault::Refuse);
+    }
+
+    /// From now on every call that can be disturbed is refused, or none any more.
+    pub(super) fn set_down(&self, is_down: bool) {
+        self.state.lock().is_down = is_down;
     }
 
     /// Does the next commit or not, and answers each of its turns with the error.
@@ -125,6 +134,9 @@ impl Faults {
     fn next(&self, call: Call, size: usize, turns: &[Turn]) -> Option<Fault> {
         let mut state = self.state.lock();
         state.sizes.entry(call).or_default().push(size);
+        if state.is_down {
+            return Some(Fault::Refuse);
+        }
         let concerns = |plan: &Plan| plan.call == call && (plan.concerns)(turns);
         let place = state.plans.iter().position(concerns)?;
         let plan = &mut state.plans[place];
@@ -249,7 +261,7 @@ impl World for FaultyWorld {
     }
 
     async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
-        self.inner.run(run).await
+        self.faults.call(Call::Run, 1, self.inner.run(run)).await
     }
 
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
@@ -261,7 +273,7 @@ impl World for FaultyWorld {
     }
 
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
-        self.inner.ended(run, until).await
+        self.faults.call(Call::Ended, 1, self.inner.ended(run, until)).await
     }
 
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
@@ -277,7 +289,7 @@ impl World for FaultyWorld {
     }
 
     async fn join(&self, join: Join) -> Result<(), WorldError> {
-        self.inner.join(join).await
+        self.faults.call(Call::Join, 1, self.inner.join(join)).await
     }
 
     async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {

@@ -32,6 +32,7 @@ on_every_world! {
     many_starts_keep_their_order,
     a_bad_start_among_many_leaves_its_neighbours_alone,
     a_key_twice_among_many_is_one_run,
+    many_runs_may_begin_later_and_have_deadlines,
     a_lost_answer_to_many_starts_doubles_nothing,
     a_world_that_does_not_answer_fails_all_that_are_left,
 }
@@ -438,6 +439,28 @@ async fn a_key_twice_among_many_is_one_run(rig: Rig) {
     // The same key for something else.
     let conflict = rig.client.start_many(echo, [8, 9]).keys(|_| "one").await;
     assert!(conflict[0].is_ok() && conflict[1].as_ref().is_err_and(Error::is_conflict));
+}
+
+async fn many_runs_may_begin_later_and_have_deadlines(rig: Rig) {
+    let later = rig.client.start_many(echo, [1, 2]).after("1h").deadline("1d").await;
+    let at = rig.client.start_many(echo, [3]).at(rig.moment("2h")).deadline_at(rig.moment("3d")).await;
+    let due = [("1h", "1d"), ("1h", "1d"), ("2h", "3d")];
+    let runs: Vec<_> = later.into_iter().chain(at).map(Result::unwrap).collect();
+    for (run, (begin, deadline)) in runs.iter().zip(due) {
+        let view = rig.view(run.id()).await;
+        assert_eq!((view.wake_at, view.deadline), (Some(rig.moment(begin)), Some(rig.moment(deadline))));
+    }
+    let _worker = rig.worker(echo).await;
+    rig.run_to("3h").await;
+    assert_eq!(rig.desk.times("echo"), ["1h", "1h", "2h"]);
+
+    for refused in [
+        rig.client.start_many(echo, [1, 2]).after("soon").await,
+        rig.client.start_many(echo, [1, 2]).deadline_at(rig.moment("1h")).await,
+    ] {
+        let is_invalid = |error: &Error| error.kind() == ErrorKind::Invalid;
+        assert!(refused.len() == 2 && refused.iter().all(|run| run.as_ref().is_err_and(is_invalid)));
+    }
 }
 
 async fn a_lost_answer_to_many_starts_doubles_nothing(rig: Rig) {

@@ -6,7 +6,7 @@ use outlast_core::queue::step_of_workflow;
 use outlast_core::takeover::is_suspect;
 use outlast_core::{Status, Timestamp, Wait};
 
-use super::{Attempting, Because, JoinedWorker, Waiting};
+use super::{Attempting, Because, JoinedWorker, Stopping, Waiting};
 
 /// Things that a sentence lists; the rest is counted.
 const LISTED: usize = 3;
@@ -179,14 +179,29 @@ fn stuck_remedy(other_builds: &[String]) -> String {
     }
 }
 
-/// Payloads that lie there unasked for: perhaps a name is misspelt.
+/// Payloads that came before the workflow asked for them. That is usual; but a name may be misspelt.
 fn unasked(kept: &[String]) -> String {
     let names: Vec<_> = kept.iter().map(|name| format!("`{name}`")).collect();
     match names.len() {
         0 => String::new(),
-        1 => format!(" A payload for hook {} lies there that it has not asked for.", names[0]),
-        _ => format!(" Payloads for hooks {} lie there that it has not asked for.", listed(&names)),
+        1 => format!(" A payload for hook {} has come already, and is kept until it asks for it.", names[0]),
+        _ => format!(
+            " Payloads for hooks {} have come already, and are kept until it asks for them.",
+            listed(&names)
+        ),
     }
+}
+
+/// Adds that the run is to stop. The table at the end of some sentences stays there.
+pub(super) fn add_stopping(sentence: &mut String, stopping: &Stopping, now: Timestamp) {
+    let Stopping { reason, at, is_told } = stopping;
+    let (at, reason) = (moment(*at, now), sentence_end(reason));
+    let added = match is_told {
+        true => format!(" It was told to stop at {at}, and has not ended yet: {reason}"),
+        false => format!(" It was asked to stop at {at}, and learns of it when it goes on: {reason}"),
+    };
+    let end = sentence.find("\n\n").unwrap_or(sentence.len());
+    sentence.insert_str(end, &added);
 }
 
 fn absence(workers: usize) -> &'static str {

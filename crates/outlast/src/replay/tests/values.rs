@@ -155,7 +155,7 @@ fn a_value_of_another_type_fails_its_call_alone() {
         1 timer_fired
         ",
         expect![[r#"
-            - run_completed "Invalid: value `quote`, operation 0 of R: the payload is not a `alloc::string::String`: invalid type: integer `4200`, expected a string at line 1 column 4"
+            - run_completed "Invalid: value `quote`, operation 0 of R: the payload is not a `String`: invalid type: integer `4200`, expected a string at line 1 column 4"
         "#]],
     );
 }

@@ -1,0 +1,163 @@
+//! While the world does not answer: who waits goes on waiting, and little is said of it.
+
+use std::fmt::{Debug, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast::prelude::*;
+use outlast::{ErrorKind, RunHandle, Status};
+use parking_lot::Mutex;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use super::faulty::Call;
+use super::rig::{Rig, in_time};
+
+#[workflow]
+async fn asks(ctx: Context) -> Result<String, Error> {
+    ctx.hook::<String>("answer").await
+}
+
+/// What is logged, but for what only a developer wants to know.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<(Level, String)>>>);
+
+impl Lines {
+    fn take(&self) -> Vec<(Level, String)> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let _ = match field.name() {
+            "message" => write!(self.0, "{value:?}"),
+            _ => Ok(()),
+        };
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::INFO && metadata.target().starts_with("outlast")
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        self.0.lock().push((*event.metadata().level(), text.0));
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// Time passes for who pauses between two tries; the world's own clock stands still.
+async fn pass(time: Duration) {
+    const MOMENT: Duration = Duration::from_millis(50);
+    for _ in 0..time.as_millis() / MOMENT.as_millis() {
+        tokio::time::advance(MOMENT).await;
+        tokio::task::yield_now().await;
+    }
+}
+
+const WORKER: &str = "this worker keeps trying, and goes on by itself";
+const CLIENT: &str = "whoever awaits an output waits on";
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_says_little_of_an_outage() {
+    in_time(async {
+        let lines = Lines::default();
+        let _guard = tracing::subscriber::set_default(lines.clone());
+        let rig = Rig::memory().await;
+        let worker = rig.worker(asks).await;
+        let run = rig.client.start(asks, ()).await.unwrap();
+        rig.until(run.id(), Status::Waiting).await;
+
+        rig.client.send(run.id(), "answer", "yes").await.unwrap();
+        rig.faults.set_down(true);
+        pass(Duration::from_secs(35)).await;
+        assert!(rig.faults.count(Call::Claim) + rig.faults.count(Call::Commit) > 50, "it has tried on");
+        let told: Vec<_> = lines.take();
+        let (levels, texts): (Vec<_>, Vec<_>) = told.into_iter().unzip();
+        assert_eq!(levels, [Level::WARN; 4], "{texts:#?}");
+        assert_eq!(texts[0], format!("the world is not available; {WORKER}"));
+        for (text, tens) in texts[1..].iter().zip(1..) {
+            assert_eq!(text, &format!("the world has not been available for {tens}0s; {WORKER}"));
+        }
+
+        rig.faults.set_down(false);
+        assert_eq!(run.output().await.unwrap(), "yes");
+        let [(level, text)] = &lines.take()[..] else { panic!("one line when it is back") };
+        assert_eq!(*level, Level::INFO);
+        assert!(text.starts_with("the world is available again, after 35"), "{text}");
+        worker.stop().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_output_outlasts_an_outage() {
+    in_time(async {
+        let lines = Lines::default();
+        let _guard = tracing::subscriber::set_default(lines.clone());
+        let rig = Rig::memory().await;
+        let run = rig.client.start(asks, ()).await.unwrap();
+        rig.faults.set_down(true);
+        let handle: RunHandle<String> = rig.client.handle(run.id());
+        let waiting = tokio::spawn(async move { handle.output().await });
+        pass(Duration::from_secs(61)).await;
+        assert!(!waiting.is_finished(), "{:?}", waiting.await);
+        let told = lines.take();
+        assert_eq!(told.len(), 7, "{told:#?}");
+        assert!(told.iter().all(|(_, text)| text.ends_with(CLIENT)), "{told:#?}");
+
+        rig.faults.set_down(false);
+        let worker = rig.worker(asks).await;
+        rig.client.send(run.id(), "answer", "late").await.unwrap();
+        assert_eq!(waiting.await.unwrap().unwrap(), "late");
+        worker.stop().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_given_up_says_that_it_is_to_be_made_again() {
+    in_time(async {
+        let rig = Rig::memory().await;
+        rig.faults.set_down(true);
+        let error = rig.client.start(asks, ()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert_eq!(error.message(), "the test lost the answer (tried 5 times: make the call again)");
+        assert_eq!(rig.faults.count(Call::Start), 5);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_time_is_told_that_nothing_was_heard_of_the_run() {
+    in_time(async {
+        let rig = Rig::memory().await;
+        let run = rig.client.start(asks, ()).await.unwrap();
+        rig.faults.set_down(true);
+        let handle: RunHandle<String> = rig.client.handle(run.id());
+        let waiting = tokio::spawn(async move { handle.output_within("1m").await });
+        pass(Duration::from_secs(5)).await;
+        rig.clock.advance(Duration::from_secs(60));
+        let error = waiting.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        let said = format!("whether run {} has ended was not to be learnt in time (the test lost", run.id());
+        assert!(error.to_string().starts_with(&said), "{error}");
+        assert!(error.to_string().contains("it goes on where workers reach the world"), "{error}");
+    })
+    .await;
+}
