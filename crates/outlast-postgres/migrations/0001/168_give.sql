@@ -9,24 +9,7 @@ RETURNS TABLE (
 #variable_conflict use_column
 DECLARE
     moved_ record;
-    row_ {schema}.runs;
 BEGIN
-    IF cardinality(chosen_) = 1 THEN
-        -- One alone is quicker without what is done for many.
-        SELECT r.* INTO row_ FROM {schema}.runs r WHERE r.id = chosen_[1];
-        UPDATE {schema}.runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL, waits = '[]',
-            ready_at = NULL, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
-        WHERE r.id = chosen_[1];
-        PERFORM {schema}.count_move(row_.status, 'running');
-        IF row_.next_seq = 1 THEN
-            SELECT t.build, t.events INTO first_build, first_events FROM {schema}.turns t WHERE t.run = row_.id AND t.seq = 0;
-        END IF;
-        code := 'given'; run := row_.id; workflow := row_.workflow; version := row_.version; turn := row_.turn;
-        seq := row_.next_seq; turn_at := row_.turn_at; sent := row_.sent; consumed := row_.consumed;
-        crashes := row_.crashes; deadline := row_.deadline; is_overdue := ready_ = 0;
-        RETURN NEXT;
-        RETURN;
-    END IF;
     SELECT array_agg(r.status::text) || array_agg('running'::text) AS statuses,
         array_agg(-1::bigint) || array_agg(1::bigint) AS changes
     INTO moved_ FROM {schema}.runs r WHERE r.id = ANY (chosen_);
