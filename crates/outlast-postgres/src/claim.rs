@@ -41,6 +41,52 @@ pub(crate) async fn claim(
     Ok(Work { claimed: given.claimed, unread, next_due, epoch })
 }
 
+/// Gives the session a run that was just started, if it may have it.
+pub(crate) async fn claim_one(
+    store: &Store,
+    time: &Time,
+    session: SessionId,
+    request: &ClaimRequest,
+    epoch: u64,
+    run: RunId,
+) -> Result<Work, WorldError> {
+    let (session_text, at, run) = (session.to_string(), time.at(), run.to_string());
+    let Asked { queues, workflows, versions, format, .. } = Asked::of(request);
+    let values: [Values1<'_>; 7] = [&session_text, &at, &run, &queues, &workflows, &versions, &format];
+    let rows = store.call(&store.sql.claim_one, &values).await?;
+    let given = Given::read(&rows, request).map_err(|why| corrupt(&store.place, &why))?;
+    let Some(mut given) = given else { return Err(session_gone(session)) };
+    let next_due = given.next_due(time, request.ends_overdue_from);
+    given.bring(store, request).await?;
+    Ok(Work { claimed: given.claimed, unread: Vec::new(), next_due, epoch })
+}
+
+/// What is asked for, as values of a statement.
+struct Asked {
+    queues: Vec<String>,
+    workflows: Vec<String>,
+    versions: Vec<i64>,
+    build: String,
+    format: i32,
+}
+
+impl Asked {
+    fn of(request: &ClaimRequest) -> Self {
+        let queues = request.queues.iter().map(|queue| stored_text(queue).into_owned()).collect();
+        let mut codes: Vec<(String, i64)> = request
+            .code
+            .iter()
+            .map(|code| (stored_text(&code.workflow).into_owned(), i64::from(code.version)))
+            .collect();
+        // As the index has them: the database leaps from one to the next.
+        codes.sort_unstable();
+        let (workflows, versions) = codes.into_iter().unzip();
+        let build = stored_text(&request.build).into_owned();
+        let format = i32::try_from(request.format).unwrap_or(i32::MAX);
+        Self { queues, workflows, versions, build, format }
+    }
+}
+
 /// Asks for what is ready.
 async fn ask(
     store: &Store,
@@ -50,18 +96,7 @@ async fn ask(
 ) -> Result<Vec<Row>, WorldError> {
     let (session, at) = (session.to_string(), time.at());
     let limit = request.limit.min(CLAIM_RUNS_MAX) as i32;
-    let queues: Vec<_> = request.queues.iter().map(|queue| stored_text(queue).into_owned()).collect();
-    let mut codes: Vec<(String, i64)> = request
-        .code
-        .iter()
-        .map(|code| (stored_text(&code.workflow).into_owned(), i64::from(code.version)))
-        .collect();
-    // As the index has them: the database leaps from one to the next.
-    codes.sort_unstable();
-    let (workflows, versions): (Vec<String>, Vec<i64>) = codes.into_iter().unzip();
-    let build = stored_text(&request.build);
-    let build: &str = &build;
-    let format = i32::try_from(request.format).unwrap_or(i32::MAX);
+    let Asked { queues, workflows, versions, build, format } = Asked::of(request);
     let overdue_from = request.ends_overdue_from.as_micros();
     let (grace, preference) = (micros(DEADLINE_GRACE), micros(PREFERENCE));
     let values: [Values1<'_>; 12] = [

@@ -162,7 +162,7 @@ impl<'a> Commit<'a> {
             };
             if let Some(ended) = ended {
                 time.learn(moment);
-                told.tell(News { rings: false, ended: vec![ended] });
+                told.tell(News { ended: vec![ended], ..News::default() });
             }
             Ok(None)
         };

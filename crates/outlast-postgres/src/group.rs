@@ -20,7 +20,7 @@ use crate::list::run_views;
 use crate::send::send;
 use crate::start::start;
 use crate::store::Store;
-use crate::told::Told;
+use crate::told::{News, Told};
 
 /// How many elements one statement carries.
 const BATCH_MAX: usize = 1_000;
@@ -51,20 +51,24 @@ impl Groups {
                 Box::pin(async move {
                     told.young.add(new.iter().map(|start| start.run));
                     let answers = start(&store, &time, &new).await;
-                    let mut has_new = false;
+                    let (mut has_new, mut has_repeat) = (false, false);
                     for (index, start) in new.iter().enumerate() {
                         match answers.as_ref().ok().and_then(|answers| answers.get(index)) {
                             Some(Ok(begun)) if !begun.was_there => has_new = true,
                             // A repeat may be of a start that nobody rang for.
                             Some(Ok(begun)) => {
-                                has_new |= begun.started.is_new;
+                                has_repeat |= begun.started.is_new;
                                 told.young.remove(start.run);
                             }
                             _ => told.young.remove(start.run),
                         }
                     }
-                    if has_new {
-                        told.ring();
+                    match &new[..] {
+                        [start] if has_new && start.not_before.is_none() && start.deadline.is_none() => {
+                            told.tell(News { started: Some(start.run), ..News::default() });
+                        }
+                        _ if has_new || has_repeat => told.ring(),
+                        _ => {}
                     }
                     Ok(answers?.into_iter().map(|answer| answer.map(|begun| begun.started)).collect())
                 })

@@ -35,6 +35,7 @@ mod within;
 mod ends;
 mod group;
 mod list;
+mod looks;
 mod page;
 mod skew;
 

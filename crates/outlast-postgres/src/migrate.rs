@@ -70,6 +70,7 @@ const MIGRATIONS: &[&[&str]] = &[
         include_str!("../migrations/0001/169_next_due.sql"),
         include_str!("../migrations/0001/169_next_due_of.sql"),
         include_str!("../migrations/0001/170_claim.sql"),
+        include_str!("../migrations/0001/171_claim_one.sql"),
         include_str!("../migrations/0001/180_join.sql"),
         include_str!("../migrations/0001/181_beat.sql"),
         include_str!("../migrations/0001/182_free.sql"),

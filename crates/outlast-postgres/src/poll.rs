@@ -15,7 +15,7 @@ const POLL: Duration = Duration::from_secs(2);
 pub(crate) async fn poll(store: Store, told: Told) {
     loop {
         pause(&store.handle, POLL / 2).await;
-        told.bell.ring();
+        told.ring_here(None);
         pause(&store.handle, POLL / 2).await;
         tell_ends(&store, &told, None).await;
     }

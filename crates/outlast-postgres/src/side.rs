@@ -237,7 +237,7 @@ impl Post {
         self.lock_again(&talk.client).await?;
         // What happened before is heard of no more.
         if !self.is_silent {
-            self.told.bell.ring();
+            self.told.ring_here(None);
             tell_ends(&self.store, &self.told, None).await;
         }
         Ok(talk)
@@ -247,7 +247,7 @@ impl Post {
     fn look_aside(&self) {
         let (store, told) = (self.store.clone(), self.told.clone());
         self.store.handle.spawn(async move {
-            told.bell.ring();
+            told.ring_here(None);
             tell_ends(&store, &told, None).await;
         });
     }
@@ -280,7 +280,7 @@ impl Post {
                     poll = Box::pin(pause(&handle, POLL));
                     looks += 1;
                     if looks % LOOKS_PER_RING == 0 {
-                        self.told.bell.ring();
+                        self.told.ring_here(None);
                     }
                     tell_ends(&self.store, &self.told, None).await;
                     Ok(())
@@ -352,6 +352,7 @@ impl Post {
 
     async fn hear(&self, first: &str, more: &mut mpsc::UnboundedReceiver<String>) {
         let mut rings = false;
+        let mut started: BTreeSet<RunId> = BTreeSet::new();
         let mut ended: BTreeSet<RunId> = BTreeSet::new();
         let mut many_ended = false;
         let mut listen = |said: &str| {
@@ -364,7 +365,10 @@ impl Post {
                 match word {
                     "w" => rings = true,
                     "*" => many_ended = true,
-                    word => ended.extend(word.parse::<RunId>()),
+                    word => match word.strip_prefix('+') {
+                        Some(run) => started.extend(run.parse::<RunId>()),
+                        None => ended.extend(word.parse::<RunId>()),
+                    },
                 }
             }
         };
@@ -373,7 +377,9 @@ impl Post {
             listen(&said);
         }
         if rings {
-            self.told.bell.ring();
+            self.told.ring_here(None);
+        } else {
+            started.into_iter().for_each(|run| self.told.ring_here(Some(run)));
         }
         if many_ended {
             self.told.young.listens(true);

@@ -32,6 +32,7 @@ statements! {
     barrier;
     beat;
     claim;
+    claim_one;
     clock;
     commit;
     commit_each;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use outlast_core::{Bell, Ended, Hosts, RunId, Waiters};
 
+use crate::looks::Rings;
 use crate::voice::Voice;
 use crate::young::Young;
 
@@ -12,6 +13,8 @@ use crate::young::Young;
 pub(crate) struct News {
     /// Something may have become ready.
     pub(crate) rings: bool,
+    /// This run was started, and may be claimed at once.
+    pub(crate) started: Option<RunId>,
     /// Runs that have ended.
     pub(crate) ended: Vec<Ended>,
 }
@@ -20,6 +23,7 @@ pub(crate) struct News {
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) bell: Arc<Bell>,
+    pub(crate) rings: Arc<Rings>,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) hosts: Arc<Hosts>,
     pub(crate) young: Arc<Young>,
@@ -31,9 +35,11 @@ impl Told {
     /// Tells of a change that this process made.
     pub(crate) fn tell(&self, news: News) {
         if news.rings {
-            self.bell.ring();
+            self.ring_here(None);
+        } else if news.started.is_some() {
+            self.ring_here(news.started);
         }
-        self.voice.notify(news.rings, news.ended.iter().map(|ended| ended.run));
+        self.voice.notify(news.rings, news.started, news.ended.iter().map(|ended| ended.run));
         for ended in news.ended {
             self.young.remove(ended.run);
             self.waiters.tell(ended.run, || Some(ended.clone()));
@@ -42,7 +48,14 @@ impl Told {
 
     /// Tells that something may have become ready.
     pub(crate) fn ring(&self) {
-        self.tell(News { rings: true, ended: Vec::new() });
+        self.tell(News { rings: true, ..News::default() });
+    }
+
+    /// Tells the workers of this process alone that something may have become ready: this run, or whatever else.
+    pub(crate) fn ring_here(&self, started: Option<RunId>) {
+        // Before it rings: who hears it sees what for.
+        self.rings.note(started);
+        self.bell.ring();
     }
 
     /// The runs that somebody waits for and that no worker of this process holds.

@@ -30,17 +30,21 @@ const RETRY: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub(crate) struct Unsaid {
     rings: bool,
+    /// A run that was started, while there is no other work to tell of.
+    started: Option<RunId>,
     ended: BTreeSet<RunId>,
     many_ended: bool,
 }
 
 impl Unsaid {
     fn is_nothing(&self) -> bool {
-        !self.rings && !self.many_ended && self.ended.is_empty()
+        !self.rings && self.started.is_none() && !self.many_ended && self.ended.is_empty()
     }
 
-    fn add(&mut self, rings: bool, ended: impl ExactSizeIterator<Item = RunId>) {
-        self.rings |= rings;
+    fn add(&mut self, rings: bool, started: Option<RunId>, ended: impl ExactSizeIterator<Item = RunId>) {
+        // One start is told by name; of more than that others only hear that there is work.
+        self.rings |= rings || started.is_some() && self.started.is_some();
+        self.started = self.started.or(started).filter(|_| !self.rings);
         if self.many_ended || self.ended.len() + ended.len() > ENDS_MAX {
             self.many_ended = true;
             self.ended.clear();
@@ -49,11 +53,14 @@ impl Unsaid {
         }
     }
 
-    /// As others hear it: who says it, `w` for work, and which runs ended, or `*`.
+    /// As others hear it: who says it, `w` for work, `+` before the run that was started, and which runs ended, or `*`.
     pub(crate) fn text(&self, origin: u64) -> String {
         let mut text = format!("{origin:x} {}", if self.rings { "w" } else { "-" });
         if self.many_ended {
             text.push_str(" *");
+        }
+        if let Some(run) = self.started {
+            text.push_str(&format!(" +{run}"));
         }
         for run in &self.ended {
             text.push_str(&format!(" {run}"));
@@ -78,11 +85,16 @@ impl Voice {
     }
 
     /// Tells other processes, soon.
-    pub(crate) fn notify(&self, rings: bool, ended: impl ExactSizeIterator<Item = RunId>) {
-        if self.is_silent || !rings && ended.len() == 0 {
+    pub(crate) fn notify(
+        &self,
+        rings: bool,
+        started: Option<RunId>,
+        ended: impl ExactSizeIterator<Item = RunId>,
+    ) {
+        if self.is_silent || !rings && started.is_none() && ended.len() == 0 {
             return;
         }
-        self.unsaid.lock().add(rings, ended);
+        self.unsaid.lock().add(rings, started, ended);
         self.something.notify_one();
     }
 
@@ -163,7 +175,7 @@ impl Voice {
     fn put_back(&self, unsaid: Unsaid) {
         let mut later = self.unsaid.lock();
         later.many_ended |= unsaid.many_ended;
-        later.add(unsaid.rings, unsaid.ended.into_iter());
+        later.add(unsaid.rings, unsaid.started, unsaid.ended.into_iter());
         drop(later);
         self.something.notify_one();
     }
@@ -210,12 +222,16 @@ mod tests {
     #[test]
     fn what_could_not_be_said_is_said_with_the_rest() {
         let voice = Voice::new(false);
-        voice.notify(true, [].into_iter());
+        voice.notify(true, None, [].into_iter());
         let unsaid = voice.take();
-        voice.notify(false, [RunId::from_bits(1)].into_iter());
+        voice.notify(false, None, [RunId::from_bits(1)].into_iter());
         voice.put_back(unsaid);
         assert_eq!(voice.take().text(10), format!("a w {}", RunId::from_bits(1)));
-        voice.notify(false, (0..=ENDS_MAX as u128).map(RunId::from_bits).collect::<Vec<_>>().into_iter());
+        voice.notify(
+            false,
+            None,
+            (0..=ENDS_MAX as u128).map(RunId::from_bits).collect::<Vec<_>>().into_iter(),
+        );
         assert_eq!(voice.take().text(10), "a - *");
     }
 }

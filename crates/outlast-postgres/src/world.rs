@@ -24,6 +24,7 @@ use crate::connect::Connector;
 use crate::greet::{Owner, greet};
 use crate::group::Groups;
 use crate::home::{Home, within};
+use crate::looks::Looks;
 use crate::migrate::up_to_date;
 use crate::options::PostgresOptions;
 use crate::poll::poll;
@@ -52,6 +53,7 @@ pub struct PostgresWorld {
     time: Time,
     clock: Arc<dyn Clock>,
     groups: Groups,
+    looks: Looks,
     /// What tells its schema from others of that name.
     identity: String,
     /// What tells its hints from those of others.
@@ -136,8 +138,14 @@ impl PostgresWorld {
         let bell = Arc::new(Bell::new(clock.clone()));
         let voice = Voice::new(time.is_virtual());
         let origin = origin();
-        let told =
-            Told { bell, waiters: Arc::default(), hosts: Arc::default(), young: Arc::default(), voice };
+        let told = Told {
+            bell,
+            rings: Arc::default(),
+            waiters: Arc::default(),
+            hosts: Arc::default(),
+            young: Arc::default(),
+            voice,
+        };
         let side = connector.map(|connector| {
             Side::start(connector, store.clone(), lifeline.clone(), told.clone(), origin, time.clone())
         });
@@ -149,7 +157,8 @@ impl PostgresWorld {
         let rows = store.call(&store.sql.identity, &[]).await?;
         let identity = rows.first().map_or_else(String::new, |row| row.get(0));
         let groups = Groups::new(&store, &time, &told);
-        Ok(Self { store, lifeline, side, aside, told, time, clock, groups, identity, origin, home })
+        let looks = Looks::new(told.rings.clone());
+        Ok(Self { store, lifeline, side, aside, told, time, clock, groups, looks, identity, origin, home })
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -158,6 +167,11 @@ impl PostgresWorld {
 
     pub(crate) fn time(&self) -> &Time {
         &self.time
+    }
+
+    async fn look_for_end(&self, run: RunId) -> Result<Option<Ended>, WorldError> {
+        let _busy = self.clock.busy();
+        self.groups.ends.ask_one(run).await
     }
 
     /// What tells this world from others.
@@ -169,9 +183,6 @@ impl PostgresWorld {
 /// How many commits of one session are under way at the same time: one waits for the disk while another is
 /// computed.
 const LANES: usize = 2;
-
-/// Who waits for so long has the slow poll behind it.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a world that is closed waits for its connection that listens, and then for the pool.
 const LAST_WORDS: Duration = Duration::from_millis(450);
@@ -241,20 +252,19 @@ impl World for PostgresWorld {
 
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
         let told = self.told.waiters.wait(run);
-        // A hint may be lost: who does not wait for the slow poll looks.
-        let is_patient = until >= self.clock.now().plus(PATIENCE);
-        let is_told = self.told.hosts.hold(run) || is_patient && self.told.young.contains(run);
-        if !is_told {
-            let _busy = self.clock.busy();
-            let ended = self.groups.ends.ask_one(run).await?;
+        let is_young = self.told.young.contains(run);
+        if !is_young && !self.told.hosts.hold(run) {
+            let ended = self.look_for_end(run).await?;
             if ended.is_some() {
                 return Ok(ended);
             }
         }
-        Ok(match first(told, self.clock.sleep_until(until)).await {
-            First::Event(ended) => Some(ended),
-            First::Time(_) => None,
-        })
+        match first(told, self.clock.sleep_until(until)).await {
+            First::Event(ended) => Ok(Some(ended)),
+            // A hint may be lost.
+            First::Time(_) if is_young => self.look_for_end(run).await,
+            First::Time(_) => Ok(None),
+        }
     }
 
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
@@ -300,6 +310,7 @@ impl World for PostgresWorld {
     async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
         let _busy = self.clock.busy();
         session::leave(&self.store, &self.time, session).await?;
+        self.looks.forget(session);
         if let Some(side) = &self.side {
             side.unlock(session).await;
         }
@@ -323,7 +334,17 @@ impl World for PostgresWorld {
         let _busy = self.clock.busy();
         // Before looking: what changes meanwhile rings behind this number.
         let epoch = self.told.bell.epoch();
-        claim::claim(&self.store, &self.time, session, &request, epoch).await
+        if self.side.is_none() || self.time.is_virtual() {
+            // Nothing is heard of other processes.
+            return claim::claim(&self.store, &self.time, session, &request, epoch).await;
+        }
+        let look = self.looks.begin(session, &request, self.clock.now());
+        let mut work = match look.only {
+            Some(run) => claim::claim_one(&self.store, &self.time, session, &request, epoch, run).await?,
+            None => claim::claim(&self.store, &self.time, session, &request, epoch).await?,
+        };
+        self.looks.end(session, &request, look, &mut work, self.clock.now());
+        Ok(work)
     }
 
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {

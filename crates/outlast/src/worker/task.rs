@@ -204,7 +204,7 @@ impl Task {
         match gone {
             Gone::Lost(error) => tracing::warn!(run = %self.run, %error, "let go of a run"),
             Gone::Stuck(stuck) => {
-                tracing::error!(run = %self.run, reason = %stuck.reason, message = stuck.message, "a run is stuck");
+                tracing::error!(run = %self.run, reason = %stuck.reason, "a run is stuck: {}", stuck.message);
                 let place = self.put_into_inbox(place, untold).await;
                 let turn = self.empty_turn(place, Then::Stuck(self.signed(stuck)));
                 if let Err(error) = self.session.committer.commit(turn).await {
