@@ -360,37 +360,44 @@ AS $function$
 DECLARE
     now_ bigint := coalesce(at_, "outlast".clock());
 BEGIN
-    PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
+    PERFORM 1 FROM "outlast".runs r WHERE r.id = run_ AND r.status = 'pending' AND r.ready_at <= now_;
+    IF FOUND THEN
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
+    ELSE
+        -- Others were quicker. As in `claim`, who gets nothing writes nothing.
+        run_ := NULL;
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_;
+    END IF;
     IF NOT FOUND THEN
         code := 'gone';
         RETURN NEXT;
         RETURN;
     END IF;
-    SELECT r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes, r.deadline
-    INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, deadline
-    FROM "outlast".runs r
-    WHERE r.id = run_ AND r.status = 'pending' AND r.owner IS NULL AND r.next_seq = 1 AND r.ready_at <= now_
-        AND r.crashes < 2 AND r.codeless = 0 AND r.barred_build IS NULL AND r.queue = ANY (queues_)
-        AND r.format <= format_
-        AND EXISTS (SELECT 1 FROM unnest(workflows_, versions_) AS c (workflow, version)
-            WHERE c.workflow = r.workflow AND c.version = r.version)
-    FOR NO KEY UPDATE SKIP LOCKED;
-    IF FOUND THEN
+    IF run_ IS NOT NULL THEN
+        SELECT r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes, r.deadline
+        INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, deadline
+        FROM "outlast".runs r
+        WHERE r.id = run_ AND r.status = 'pending' AND r.owner IS NULL AND r.next_seq = 1 AND r.ready_at <= now_
+            AND r.crashes < 2 AND r.codeless = 0 AND r.barred_build IS NULL AND r.queue = ANY (queues_)
+            AND r.format <= format_
+            AND EXISTS (SELECT 1 FROM unnest(workflows_, versions_) AS c (workflow, version)
+                WHERE c.workflow = r.workflow AND c.version = r.version)
+        FOR NO KEY UPDATE SKIP LOCKED;
         -- Nothing is done for a run that had no turn before its first is on disk, and this with it. A server that
         -- crashes before that may forget that the run was given.
         PERFORM set_config('synchronous_commit', 'off', true);
-        UPDATE "outlast".runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL,
-            ready_at = NULL
-        WHERE r.id = run_;
-        PERFORM "outlast".count_move('pending', 'running');
-        SELECT t.build, t.events INTO first_build, first_events FROM "outlast".turns t WHERE t.run = run_ AND t.seq = 0;
-        code := 'given'; is_overdue := false;
-        RETURN NEXT;
-    ELSE
-        -- Whoever has it locked may let go of it.
-        PERFORM 1 FROM "outlast".runs r WHERE r.id = run_ AND r.status = 'pending' AND r.ready_at <= now_;
-        IF FOUND THEN
+        IF run IS NULL THEN
+            -- Whoever has it locked may let go of it.
             next_due := now_ + 5000;
+        ELSE
+            UPDATE "outlast".runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL,
+                ready_at = NULL
+            WHERE r.id = run_;
+            PERFORM "outlast".count_move('pending', 'running');
+            SELECT t.build, t.events INTO first_build, first_events
+            FROM "outlast".turns t WHERE t.run = run_ AND t.seq = 0;
+            code := 'given'; is_overdue := false;
+            RETURN NEXT;
         END IF;
     END IF;
     code := 'now'; run := NULL; deadline := NULL; is_overdue := false; moment := now_;

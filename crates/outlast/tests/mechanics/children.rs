@@ -169,13 +169,16 @@ async fn children_are_cancelled_when_their_parent_ends(rig: Rig) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<u32, Error> {
         let child = ctx.child(naps, ());
-        ctx.note("going").await?;
+        ctx.hook::<u32>("go").await?;
         drop(child);
         ctx.note("gone").await?;
         Ok(1)
     }
     let _worker = rig.worker((parent, naps)).await;
     let run = rig.client.start(parent, ()).await.unwrap();
+    // One that has not begun is cancelled without its code.
+    rig.settle().await;
+    rig.send(run.id(), "go", 1).await;
     assert_eq!(run.output().await.unwrap(), 1);
     rig.settle().await;
     let child = only(&rig, "naps").await;
