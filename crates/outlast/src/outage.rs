@@ -20,6 +20,7 @@ pub(crate) enum Call {
     Claim,
     Beat,
     Commit,
+    Read,
     Outcome,
 }
 

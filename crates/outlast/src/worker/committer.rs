@@ -30,9 +30,6 @@ const INSTANT_BATCHES_MAX: usize = 16;
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// How often it is said that a question is not answered.
-const SAID_EVERY: Duration = Duration::from_secs(10);
-
 /// The pause at which a start is given up.
 const START_PAUSE_MAX: Duration = Duration::from_millis(100);
 
@@ -189,24 +186,24 @@ impl Drop for Leader {
 }
 
 /// Asks a world that does not answer again, until it does: a lost database pauses the work.
-pub(super) async fn patiently<T, F>(mut ask: impl FnMut() -> F) -> Result<T, WorldError>
+pub(super) async fn patiently<T, F>(outage: &Outage, mut ask: impl FnMut() -> F) -> Result<T, WorldError>
 where
     F: Future<Output = Result<T, WorldError>>,
 {
     let mut wait = PAUSE_MIN;
-    let mut said = monotonic();
     loop {
         match ask().await {
             Err(error) if error.is_transient() => {
-                // Claims and beats say that the world does not answer; here it is this question alone.
-                if monotonic().saturating_sub(said) >= SAID_EVERY {
-                    said = monotonic();
-                    tracing::warn!(%error, "the world does not say what a run needs to go on; trying again");
-                }
+                outage.failed(Call::Read, &error);
                 pause(wait).await;
                 wait = (wait * 2).min(PAUSE_MAX);
             }
-            answered => return answered,
+            answered => {
+                if wait > PAUSE_MIN {
+                    outage.answered(Call::Read);
+                }
+                return answered;
+            }
         }
     }
 }

@@ -626,7 +626,7 @@ fn dropped_step(event: &Event) -> Option<OpNumber> {
 
 /// The messages that a run has not consumed.
 async fn read_inbox(session: &Session, run: RunId, consumed: u64) -> Result<Vec<Message>, Gone> {
-    patiently(|| session.world.inbox(run, consumed)).await.map_err(Gone::Lost)
+    patiently(&session.settings.outage, || session.world.inbox(run, consumed)).await.map_err(Gone::Lost)
 }
 
 /// Why a run is stuck whose turn the world does not take, and would not take another time.

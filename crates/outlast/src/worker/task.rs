@@ -181,14 +181,15 @@ impl Task {
     async fn end_without_code(&mut self, claimed: &Claimed) -> bool {
         let now = self.session.clock.now();
         let world = &*self.session.world;
-        let ending = match patiently(|| upkeep::ending(world, claimed, now)).await {
-            Ok(Some(ending)) => ending,
-            Ok(None) => return false,
-            Err(error) => {
-                tracing::warn!(run = %self.run, %error, "let go of a run");
-                return true;
-            }
-        };
+        let ending =
+            match patiently(&self.session.settings.outage, || upkeep::ending(world, claimed, now)).await {
+                Ok(Some(ending)) => ending,
+                Ok(None) => return false,
+                Err(error) => {
+                    tracing::warn!(run = %self.run, %error, "let go of a run");
+                    return true;
+                }
+            };
         drop(self.session.cache.lock().take(claimed.run, claimed.turn));
         // Whoever asks for the end from here on asks the world.
         self.session.set_ending(self.run);
@@ -283,7 +284,7 @@ fn unreadable(run: RunId) -> Stuck {
 
 /// The whole history of a run.
 pub(super) async fn read_history(session: &Session, run: RunId) -> Result<Vec<TurnRecord>, WorldError> {
-    patiently(|| upkeep::read_history(&*session.world, run)).await
+    patiently(&session.settings.outage, || upkeep::read_history(&*session.world, run)).await
 }
 
 /// The machine of a run with this history; one that had no turn yet is not polled.
