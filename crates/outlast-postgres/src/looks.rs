@@ -14,9 +14,6 @@ const STARTS_MAX: usize = 16;
 /// How long a worker goes without looking for everything, though it hears of starts: other hints may be lost.
 const FULL_EVERY: Duration = Duration::from_secs(5);
 
-/// How soon it looks for everything then.
-const SOON: Duration = Duration::from_millis(5);
-
 /// What the bell rang for.
 #[derive(Debug, Default)]
 pub(crate) struct Rings(Mutex<Noted>);
@@ -118,17 +115,11 @@ impl Looks {
     }
 
     /// After the answer, which is told when more is due, where it was asked for one run alone.
-    pub(crate) fn end(
-        &self,
-        session: SessionId,
-        request: &ClaimRequest,
-        look: Look,
-        work: &mut Work,
-        now: Timestamp,
-    ) {
+    pub(crate) fn end(&self, session: SessionId, request: &ClaimRequest, look: Look, work: &mut Work) {
         if look.only.is_some() {
-            let soon = (look.full_at.plus(FULL_EVERY) <= now).then(|| now.plus(SOON));
-            work.next_due = work.next_due.into_iter().chain(look.next_due).chain(soon).min();
+            // Also when no other start follows: what a look for everything would have found now may be there.
+            let full_by = look.full_at.plus(FULL_EVERY);
+            work.next_due = work.next_due.into_iter().chain(look.next_due).chain([full_by]).min();
         }
         if work.claimed.len() >= request.limit {
             return;
@@ -198,7 +189,7 @@ mod tests {
         let looks = Looks::new(rings.clone());
         let look = looks.begin(SESSION, &request("w"), NOW);
         assert_eq!(look.only, None, "the first look is for everything");
-        looks.end(SESSION, &request("w"), look, &mut work(next_due, Vec::new()), NOW);
+        looks.end(SESSION, &request("w"), look, &mut work(next_due, Vec::new()));
         (rings, looks)
     }
 
@@ -212,7 +203,7 @@ mod tests {
         rings.note(Some(run(1)));
         let look = looks.begin(SESSION, &request("w"), NOW);
         assert_eq!(look.only, Some(run(1)));
-        looks.end(SESSION, &request("w"), look, &mut work(None, Vec::new()), NOW);
+        looks.end(SESSION, &request("w"), look, &mut work(None, Vec::new()));
         rings.note(Some(run(2)));
         assert_eq!(next(&looks, NOW), Some(run(2)), "it has seen the first");
     }
@@ -247,16 +238,17 @@ mod tests {
 
     #[test]
     fn who_looks_for_one_is_told_what_was_due_before_and_looks_for_everything_in_time() {
-        let due = NOW.plus(Duration::from_secs(3600));
-        let (rings, looks) = looked(Some(due));
-        for (since, expected) in [(Duration::from_secs(1), due), (FULL_EVERY, NOW.plus(FULL_EVERY + SOON))] {
+        for (due, expected) in [(1, 1), (3600, 5)].map(|pair| (pair.0, NOW.plus(Duration::from_secs(pair.1))))
+        {
+            let (rings, looks) = looked(Some(NOW.plus(Duration::from_secs(due))));
             rings.note(Some(run(1)));
-            let at = NOW.plus(since);
-            let look = looks.begin(SESSION, &request("w"), at);
+            let look = looks.begin(SESSION, &request("w"), NOW);
             assert!(look.only.is_some());
             let mut work = work(None, Vec::new());
-            looks.end(SESSION, &request("w"), look, &mut work, at);
+            looks.end(SESSION, &request("w"), look, &mut work);
             assert_eq!(work.next_due, Some(expected));
+            rings.note(Some(run(2)));
+            assert_eq!(next(&looks, expected), None, "then it looks for everything, whatever it heard");
         }
     }
 }

@@ -343,7 +343,7 @@ impl World for PostgresWorld {
             Some(run) => claim::claim_one(&self.store, &self.time, session, &request, epoch, run).await?,
             None => claim::claim(&self.store, &self.time, session, &request, epoch).await?,
         };
-        self.looks.end(session, &request, look, &mut work, self.clock.now());
+        self.looks.end(session, &request, look, &mut work);
         Ok(work)
     }
 

@@ -44,6 +44,9 @@ pub(super) struct Live<'a> {
     is_stopping: bool,
     /// What attempts came to, of a turn that is not committed since the run is stuck.
     untold: Vec<Event>,
+    /// What attempts came to that waits in the inbox, by [`attempt_of`]: it is there already when the run gets stuck
+    /// again.
+    in_inbox: BTreeSet<(OpNumber, u32)>,
 }
 
 /// Where a run is in its history and inbox.
@@ -121,6 +124,7 @@ impl<'a> Live<'a> {
             looked_at: Timestamp::from_micros(0),
             is_stopping,
             untold: Vec::new(),
+            in_inbox: BTreeSet::new(),
         }
     }
 
@@ -224,9 +228,10 @@ impl<'a> Live<'a> {
     fn keep_untold(&mut self, events: Vec<Event>, ops_before: u32, facts: impl IntoIterator<Item = Fact>) {
         let told = events.into_iter().filter(|event| event.op().is_some_and(|op| op.0 < ops_before));
         let told = Fact::attempts_of(told.collect(), self.place.at);
-        let machine = &self.machine;
+        let (machine, in_inbox) = (&self.machine, &self.in_inbox);
         let events = told.into_iter().chain(facts).filter_map(|fact| fact.into_event(machine));
-        self.untold.extend(events);
+        let is_new = |event: &Event| attempt_of(event).is_none_or(|attempt| !in_inbox.contains(&attempt));
+        self.untold.extend(events.filter(is_new));
     }
 
     /// The machine to keep of a run that was released.
@@ -317,6 +322,7 @@ impl<'a> Live<'a> {
                 self.heard_at = self.heard_at.max(message.at);
                 message.at = self.heard_at;
                 if let MessageBody::Attempted { events } = &mut message.body {
+                    self.in_inbox.extend(events.iter().filter_map(attempt_of));
                     facts.extend(Fact::attempts_of(std::mem::take(events), message.at));
                 }
                 facts.push(Fact::message(message));
@@ -368,6 +374,7 @@ impl<'a> Live<'a> {
             self.task.session.clear_suspect(self.task.run);
         }
         self.place = place;
+        self.in_inbox.clear();
         if let Some(on_retry) = on_retry {
             on_retry.tell(&notices);
         }
@@ -614,6 +621,15 @@ impl<'a> Live<'a> {
         machine.take_due(self.looked_at);
         machine.set_time(at);
         Ok(machine)
+    }
+}
+
+/// The step and the attempt that an event tells of; 0 for the last one.
+fn attempt_of(event: &Event) -> Option<(OpNumber, u32)> {
+    match event {
+        Event::StepCompleted { op, .. } | Event::StepFailed { op, .. } => Some((*op, 0)),
+        Event::StepRetried { op, attempt, .. } => Some((*op, *attempt)),
+        _ => None,
     }
 }
 
