@@ -9,6 +9,7 @@ mod mechanics {
     mod faulty;
     mod rig;
 
+    mod attack;
     mod blocking;
     mod cancel;
     mod children;
