@@ -360,11 +360,13 @@ AS $function$
 DECLARE
     now_ bigint := coalesce(at_, "outlast".clock());
 BEGIN
-    PERFORM 1 FROM "outlast".runs r WHERE r.id = run_ AND r.status = 'pending' AND r.ready_at <= now_;
+    PERFORM 1 FROM "outlast".runs r WHERE r.id = run_ AND r.status = 'pending' AND r.ready_at <= now_
+        AND r.queue = ANY (queues_) AND EXISTS (SELECT 1 FROM unnest(workflows_, versions_) AS c (workflow, version)
+            WHERE c.workflow = r.workflow AND c.version = r.version);
     IF FOUND THEN
         PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
     ELSE
-        -- Others were quicker. As in `claim`, who gets nothing writes nothing.
+        -- Others were quicker, or it is for others. As in `claim`, who gets nothing writes nothing.
         run_ := NULL;
         PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_;
     END IF;

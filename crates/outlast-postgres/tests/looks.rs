@@ -4,10 +4,12 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use common::{LONG, Place, claim, join, new_start, request, start, until};
-use outlast_core::{Claimed, RunId, SessionId, Start, Timestamp, TurnId, World};
+use common::{LONG, Place, claim, commit, completed, join, new_start, request, start, step, until};
+use outlast_core::{
+    Claimed, Event, RunId, SessionId, Start, Status, Then, Timestamp, Turn, TurnId, World, WorldError,
+};
 use outlast_postgres::PostgresWorld;
 use outlast_testkit::TestClock;
 
@@ -124,4 +126,89 @@ async fn a_worker_that_is_told_of_one_run_does_not_miss_others() {
         })
         .await;
     }
+}
+
+/// A client that dies between its commit and its hint; then a start of somebody else is heard.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_hint_is_lost_is_found_within_seconds() {
+    let place = Place::new(TestClock::new());
+    let (worker, client) = worker_and_client(&place).await;
+    let mut seen = epoch(&worker).await;
+    let lost = RunId::from_bits(77);
+    let mut events = String::new();
+    Event::write_all(&[new_start(lost).event()], &mut events);
+    let (schema, turn) = (&place.schema, TurnId::from_bits(77));
+    let quiet = format!(
+        "SELECT {schema}.start_one(NULL, 1, '{lost}', '{turn}', 0, 'w', 1, 'default', 0::smallint, '{events}', \
+         NULL, NULL, NULL, NULL, NULL, NULL)"
+    );
+    place.connect().await.batch_execute(&quiet).await.unwrap();
+    let began = Instant::now();
+    start(&client, RunId::from_bits(78)).await;
+    let mut due = Timestamp::NEVER;
+    let mut found = Vec::new();
+    while !found.contains(&lost) {
+        worker.changed(seen, due).await;
+        let work = worker.claim(SESSION, request()).await.unwrap();
+        found.extend(work.claimed.iter().map(|claimed| claimed.run));
+        (seen, due) = (work.epoch, work.next_due.unwrap_or(Timestamp::NEVER));
+    }
+    assert!(began.elapsed() < Duration::from_secs(15), "found after {:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_have_a_run_writes_nothing_and_does_not_look_again() {
+    let place = Place::new(TestClock::new());
+    let (worker, client) = worker_and_client(&place).await;
+    let seen = epoch(&worker).await;
+    let raw = place.connect().await;
+    let lock = format!("SELECT xmax::text FROM {}.sessions", place.schema);
+    let before: String = raw.query_one(&lock, &[]).await.unwrap().get(0);
+    let elsewhere = Start { queue: "elsewhere".into(), ..new_start(RunId::from_bits(5)) };
+    client.start(vec![elsewhere]).await.unwrap().remove(0).unwrap();
+    worker.changed(seen, Timestamp::NEVER).await;
+    let work = worker.claim(SESSION, request()).await.unwrap();
+    let after: String = raw.query_one(&lock, &[]).await.unwrap().get(0);
+    assert_eq!(before, after, "who locked the session's row last");
+    let soon = worker.clock().now().plus(Duration::from_secs(1));
+    assert!(work.next_due.is_none_or(|due| due > soon), "{:?}", work.next_due);
+}
+
+/// The claim of a run that had no turn does not wait for the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_claim_a_crash_forgot_is_claimed_again_and_only_its_new_holder_goes_on() {
+    let mut server =
+        throwaway::Postgres::builder().quick().setting("wal_writer_delay", "10s").start().unwrap();
+    let place = Place::on(&server.url(), TestClock::new());
+    let (worker, client) = worker_and_client(&place).await;
+    let other = place.open_real().await;
+    join(&other, OTHER, LONG).await;
+    let run = RunId::from_bits(1);
+    let seen = epoch(&worker).await;
+    start(&client, run).await;
+    let claimed = next(&worker, seen).await.remove(0);
+    server.kill().unwrap();
+    server.start().unwrap();
+    until("the server answers", async || client.counts().await.is_ok()).await;
+    let forgotten = client.run(run).await.unwrap().status == Status::Pending;
+    let (holder, session) = if forgotten { (&other, OTHER) } else { (&worker, SESSION) };
+    if forgotten {
+        until("it is claimed again", async || {
+            holder.claim(session, request()).await.is_ok_and(|work| !work.claimed.is_empty())
+        })
+        .await;
+        let mut late = Err(WorldError::Unavailable(String::new()));
+        while matches!(late, Err(WorldError::Unavailable(_))) {
+            late = commit(&worker, SESSION, step(run, claimed.turn, 1, 100, Then::Hold)).await;
+        }
+        assert!(matches!(late, Err(WorldError::Fenced(_))), "{late:?}");
+    }
+    let end =
+        Turn { events: vec![completed()], ..step(run, claimed.turn, 1, 200, Then::End(Status::Completed)) };
+    until("it ends", async || commit(holder, session, end.clone()).await.is_ok()).await;
+    let counts = client.counts().await.unwrap();
+    assert_eq!(
+        counts.into_iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>(),
+        [(Status::Completed, 1)]
+    );
 }

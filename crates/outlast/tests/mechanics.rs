@@ -9,7 +9,6 @@ mod mechanics {
     mod faulty;
     mod rig;
 
-    mod attack;
     mod blocking;
     mod cancel;
     mod children;
@@ -21,6 +20,7 @@ mod mechanics {
     mod handles;
     mod heartbeat;
     mod inbox;
+    mod kept;
     mod keys;
     mod length;
     mod lists;

@@ -93,6 +93,15 @@ impl Fact {
     }
 }
 
+/// The step and the attempt whose end an event tells of; 0 for the last one.
+pub(super) fn attempt_of(event: &Event) -> Option<(OpNumber, u32)> {
+    match event {
+        Event::StepCompleted { op, .. } | Event::StepFailed { op, .. } => Some((*op, 0)),
+        Event::StepRetried { op, attempt, .. } => Some((*op, *attempt)),
+        _ => None,
+    }
+}
+
 impl What {
     fn rank(&self) -> u8 {
         match self {

@@ -17,7 +17,7 @@ use outlast_core::{
 
 use super::attempts::{Attempts, Tools};
 use super::committer::patiently;
-use super::fact::{Fact, What};
+use super::fact::{Fact, What, attempt_of};
 use super::notes::Note;
 use super::notice::RetryNotice;
 use super::session::Session;
@@ -166,7 +166,11 @@ impl<'a> Live<'a> {
         let may_fire = inbox.len() < INBOX_READ_MAX;
         self.doubtful = self.machine.startable();
         let mut facts = Vec::with_capacity(inbox.len());
+        let page_end = inbox.last().filter(|_| !may_fire).map(|message| message.position);
         self.accept(inbox, &mut facts);
+        if let Some(page_end) = page_end.filter(|_| !self.doubtful.is_empty()) {
+            facts.extend(self.known_behind(page_end).await?);
+        }
         facts.extend(self.unknown_outcomes(&facts));
         if may_fire {
             self.look_at_the_clock(&mut facts);
@@ -176,6 +180,24 @@ impl<'a> Live<'a> {
         }
         let next = self.turn(facts, is_fresh).await?;
         self.go_on(next).await
+    }
+
+    /// How steps ended, as the inbox tells behind a full page: that must be known before they are attempted.
+    async fn known_behind(&mut self, page_end: u64) -> Result<Vec<Fact>, Gone> {
+        let (mut facts, mut after) = (Vec::new(), page_end);
+        loop {
+            let page = read_inbox(&self.task.session, self.task.run, after).await?;
+            let Some(last) = page.last() else { return Ok(facts) };
+            after = last.position;
+            for message in page {
+                if let MessageBody::Attempted { mut events } = message.body {
+                    // Another attempt may follow these; they come with their message.
+                    events.retain(|event| !matches!(event, Event::StepRetried { .. }));
+                    self.in_inbox.extend(events.iter().filter_map(attempt_of));
+                    facts.extend(Fact::attempts_of(events, message.at));
+                }
+            }
+        }
     }
 
     /// Steps that are attempted at most once, and were announced by a worker that is gone. Whether
@@ -345,7 +367,7 @@ impl<'a> Live<'a> {
             return Err(gone);
         }
         let is_cancel = draft.is_cancel;
-        let consumed = draft.consumed;
+        let (consumed, ops_before) = (draft.consumed, draft.ops_before);
         let (turn, then) = self.turn_of(draft, ids::turn(), From::Turn(self.place.turn));
         if turn.events.is_empty() && then == Then::Hold && !turn.clears_crashes {
             return Ok(Next::Hold(Vec::new()));
@@ -357,8 +379,9 @@ impl<'a> Live<'a> {
             consumed,
             has_crashes: false,
         };
-        // Only a turn with timers can be refused and computed again.
-        let events = turn.fired_until.map(|_| turn.events.clone()).unwrap_or_default();
+        // What it was told must not be lost when it is refused; one with timers can be computed again.
+        let events: Vec<_> =
+            turn.events.iter().filter(|event| attempt_of(event).is_some()).cloned().collect();
         let at = turn.at;
         let on_retry = self.task.session.settings.on_retry.clone();
         let notices = if on_retry.is_some() { self.notices(&turn) } else { Vec::new() };
@@ -366,9 +389,12 @@ impl<'a> Live<'a> {
         let commit = self.task.session.committer.commit(turn);
         match self.meanwhile(commit).await {
             Ok(_) => {}
-            Err(WorldError::Conflict(_)) => return Box::pin(self.again(events, at)).await,
+            Err(WorldError::Conflict(_)) => return Box::pin(self.again(events, at, ops_before)).await,
             Err(error @ WorldError::Fenced(_)) => return Err(Gone::Lost(error)),
-            Err(error) => return Err(Gone::Stuck(refused(&error))),
+            Err(error) => {
+                self.keep_untold(events, ops_before, None);
+                return Err(Gone::Stuck(refused(&error)));
+            }
         }
         if self.place.has_crashes {
             self.task.session.clear_suspect(self.task.run);
@@ -557,8 +583,14 @@ impl<'a> Live<'a> {
     }
 
     /// After a refused commit: forgets the future, replays, and reads the inbox again.
-    async fn again(&mut self, events: Vec<Event>, at: Timestamp) -> Result<Next, Gone> {
-        self.machine = self.replayed(None, false).await?;
+    async fn again(&mut self, events: Vec<Event>, at: Timestamp, ops_before: u32) -> Result<Next, Gone> {
+        self.machine = match self.replayed(None, false).await {
+            Ok(machine) => machine,
+            Err(gone) => {
+                self.keep_untold(events, ops_before, None);
+                return Err(gone);
+            }
+        };
         let inbox = read_inbox(&self.task.session, self.task.run, self.place.consumed).await?;
         let may_fire = inbox.len() < INBOX_READ_MAX;
         let mut facts = std::mem::take(&mut self.early);
@@ -621,15 +653,6 @@ impl<'a> Live<'a> {
         machine.take_due(self.looked_at);
         machine.set_time(at);
         Ok(machine)
-    }
-}
-
-/// The step and the attempt that an event tells of; 0 for the last one.
-fn attempt_of(event: &Event) -> Option<(OpNumber, u32)> {
-    match event {
-        Event::StepCompleted { op, .. } | Event::StepFailed { op, .. } => Some((*op, 0)),
-        Event::StepRetried { op, attempt, .. } => Some((*op, *attempt)),
-        _ => None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Attacks.
+//! What attempts came to in a turn that got stuck is kept in the run's inbox: once, and until it is delivered.
 
 use outlast::core::{Headers, MessageBody, MessageId, NewMessage, Payload, WorldError};
 use outlast::prelude::*;
@@ -8,18 +8,19 @@ use super::faulty::Call;
 use super::rig::{Ask, Desk, Rig, on_every_world};
 
 on_every_world! {
-    resuming_does_not_grow_the_inbox,
-    a_refused_turn_keeps_what_was_attempted,
-    behind_a_full_page,
-    a_crash_between_the_two_commits,
-    cancelled_while_stuck,
+    a_run_that_gets_stuck_again_and_again_keeps_it_once,
+    a_turn_that_the_world_refuses_loses_nothing,
+    it_is_known_behind_a_full_page_of_messages,
+    a_crash_of_the_worker_that_left_it_stuck_loses_nothing,
+    a_run_that_is_cancelled_while_stuck_still_has_it,
 }
 
+/// How many outcomes each message has that keeps some.
 async fn attempted(rig: &Rig, run: RunId) -> Vec<usize> {
     let inbox = rig.world.inbox(run, 0).await.unwrap();
     inbox
         .iter()
-        .filter_map(|m| match &m.body {
+        .filter_map(|message| match &message.body {
             MessageBody::Attempted { events } => Some(events.len()),
             _ => None,
         })
@@ -39,7 +40,7 @@ async fn both_mended(ctx: Context) -> Result<String, Error> {
     Ok(format!("{} {}", a?, b?))
 }
 
-async fn resuming_does_not_grow_the_inbox(rig: Rig) {
+async fn a_run_that_gets_stuck_again_and_again_keeps_it_once(rig: Rig) {
     let worker = rig.worker_of_build("a", both_panics).await;
     let run = rig.client.start(both_panics, ()).await.unwrap();
     rig.settle().await;
@@ -71,7 +72,7 @@ async fn till(ctx: Context) -> Result<u32, Error> {
     Ok(charged)
 }
 
-async fn a_refused_turn_keeps_what_was_attempted(rig: Rig) {
+async fn a_turn_that_the_world_refuses_loses_nothing(rig: Rig) {
     let _worker = rig.worker_of_build("a", (till, charge)).await;
     let gate = rig.faults.hold(Call::Commit);
     let run = tokio::spawn({
@@ -85,10 +86,8 @@ async fn a_refused_turn_keeps_what_was_attempted(rig: Rig) {
     let run = run.await.unwrap();
     rig.settle().await;
     assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::Refused);
-    println!("attempted {:?}", attempted(&rig, run.id()).await);
     rig.client.resume(run.id()).await.unwrap();
     rig.settle().await;
-    println!("history\n{}", rig.history(run.id()).await);
     assert_eq!(run.output().await.unwrap(), 7, "not unknown");
     assert_eq!(rig.desk.count("charged"), 1);
 }
@@ -112,7 +111,7 @@ async fn page_mended(ctx: Context) -> Result<u32, Error> {
     ctx.step(slow_charge, ()).await
 }
 
-async fn behind_a_full_page(rig: Rig) {
+async fn it_is_known_behind_a_full_page_of_messages(rig: Rig) {
     let worker = rig.worker_of_build("a", (page_broken, slow_charge)).await;
     let run = rig.client.start(page_broken, ()).await.unwrap();
     rig.desk.until("charging", 1).await;
@@ -121,8 +120,8 @@ async fn behind_a_full_page(rig: Rig) {
     rig.send(run.id(), "x", 0).await;
     gate.arrived().await;
     let messages: Vec<_> = (0..1000_u128)
-        .map(|n| NewMessage {
-            id: MessageId::from_bits(1000 + n),
+        .map(|number| NewMessage {
+            id: MessageId::from_bits(1000 + number),
             run: run.id(),
             body: MessageBody::Hook { name: "x".into(), payload: Payload::null() },
             headers: Headers::new(),
@@ -147,12 +146,11 @@ async fn behind_a_full_page(rig: Rig) {
     worker.stop().await.unwrap();
     let _worker = rig.worker_of_build("b", (page_mended, slow_charge)).await;
     rig.settle().await;
-    let ended = run.output().await;
-    println!("{ended:?} charged {}", rig.desk.count("charged"));
-    assert_eq!(ended.unwrap(), 7, "not unknown");
+    assert_eq!(run.output().await.unwrap(), 7, "not unknown");
+    assert_eq!(rig.desk.count("charged"), 1);
 }
 
-async fn a_crash_between_the_two_commits(rig: Rig) {
+async fn a_crash_of_the_worker_that_left_it_stuck_loses_nothing(rig: Rig) {
     let worker = rig.worker_of_build("a", both_panics).await;
     let run = rig.client.start(both_panics, ()).await.unwrap();
     rig.settle().await;
@@ -163,10 +161,9 @@ async fn a_crash_between_the_two_commits(rig: Rig) {
     let _worker = rig.worker_of_build("b", both_mended).await;
     assert_eq!(rig.mended(&run).await, "a b");
     assert_eq!(rig.desk.notes(), ["a", "b"]);
-    println!("{}", rig.history(run.id()).await);
 }
 
-async fn cancelled_while_stuck(rig: Rig) {
+async fn a_run_that_is_cancelled_while_stuck_still_has_it(rig: Rig) {
     let worker = rig.worker_of_build("a", both_panics).await;
     let run = rig.client.start(both_panics, ()).await.unwrap();
     rig.settle().await;
@@ -176,7 +173,6 @@ async fn cancelled_while_stuck(rig: Rig) {
     let _worker = rig.worker_of_build("b", both_mended).await;
     rig.settle().await;
     let view = rig.view(run.id()).await;
-    println!("{:?}\n{}", view.status, rig.history(run.id()).await);
     assert!(matches!(view.status, Status::Cancelled | Status::Completed));
     assert_eq!(rig.desk.notes(), ["a", "b"]);
 }
