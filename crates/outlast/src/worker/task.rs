@@ -67,12 +67,17 @@ impl Task {
     }
 
     /// Leaves the list of live runs, unless the run was claimed again meanwhile.
-    fn retire(&mut self, kept: Kept) -> Option<Box<Claimed>> {
+    fn retire(&mut self, mut kept: Kept) -> Option<Box<Claimed>> {
         let (session, run) = (self.session.clone(), self.run);
         let mut evicted = None;
-        let next = session.delist(run, &self.notes, || {
-            evicted = kept.and_then(|(turn, machine)| session.cache.lock().put(run, turn, machine));
-        });
+        let mut keep = || {
+            evicted = kept.take().and_then(|(turn, machine)| session.cache.lock().put(run, turn, machine));
+        };
+        let next = session.delist(run, &self.notes, &mut keep);
+        if next.is_some() {
+            // It goes on at once, with the same future.
+            keep();
+        }
         drop(evicted);
         next
     }
