@@ -174,6 +174,7 @@ fn start(now: Timestamp, number: usize) -> Start {
         turn: TurnId::from_bits(bits),
         workflow: "count".into(),
         version: 1,
+        rules: outlast::core::event::RULES,
         queue: default_queue(),
         priority: 0,
         key: None,

@@ -18,12 +18,22 @@ use crate::time::Timestamp;
 
 pub use json::EventError;
 
-/// The version of the durable format that this build writes, and the highest it can read.
-pub const FORMAT: u32 = 1;
+/// The highest version of the durable format that this build can read. A run needs at least the format that
+/// its events and unread messages were introduced with; see [`format_of_rules`].
+pub const FORMAT: u32 = 2;
+
+/// The highest version of the engine's semantics that this build knows. A run keeps the rules that it was
+/// started with for its whole life.
+pub const RULES: u32 = 2;
+
+/// The lowest format that can describe a run with these rules.
+pub fn format_of_rules(rules: u32) -> u32 {
+    rules.min(2)
+}
 
 /// The number of an operation: how many the run had created before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OpNumber(pub u32);
+pub struct OpNumber(pub u64);
 
 impl std::fmt::Display for OpNumber {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -221,8 +231,8 @@ pub struct RunStarted {
     pub workflow: Arc<str>,
     /// The workflow's version, pinned for the run's life.
     pub version: u32,
-    /// The version of the engine's semantics, pinned for the run's life.
-    pub format: u32,
+    /// The version of the engine's semantics, fixed for the run's life. It alone decides how the run replays.
+    pub rules: u32,
     /// The queue it stands in.
     pub queue: Arc<str>,
     /// How urgent it is.

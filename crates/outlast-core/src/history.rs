@@ -106,7 +106,7 @@ mod tests {
         let started = RunStarted {
             workflow: "checkout".into(),
             version: 2,
-            format: 1,
+            rules: 1,
             queue: default_queue(),
             priority: 0,
             key: None,

@@ -86,12 +86,12 @@ ids! {
 impl RunId {
     /// The id of a child: the same for the same parent, operation and moment, so that whoever computes
     /// the turn again names the same run.
-    pub fn of_child(parent: Self, op: u32, at: Timestamp) -> Self {
+    pub fn of_child(parent: Self, op: u64, at: Timestamp) -> Self {
         let millis = (at.as_micros().max(0) / 1_000) as u128;
         // The parent is mixed before the operation comes in: ids of one millisecond differ in their last bits
         // only, and so do operations, so that the sum of both would be the same for many pairs.
         let family = mix(mix((parent.0 >> 64) as u64) ^ parent.0 as u64);
-        let high = mix(family ^ u64::from(op));
+        let high = mix(family ^ op);
         let low = mix(high ^ family.rotate_left(32));
         let entropy = (u128::from(high) << 64) | u128::from(low);
         Self((millis << 80) | (entropy >> 48))

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Event, FORMAT, OpNumber, RunStarted, TurnRecord};
+use crate::event::{Event, OpNumber, RunStarted, TurnRecord, format_of_rules};
 use crate::id::{RunId, SessionId, TurnId};
 use crate::message::Headers;
 use crate::payload::Payload;
@@ -108,6 +108,9 @@ pub struct Start {
     pub workflow: Arc<str>,
     /// The workflow's version.
     pub version: u32,
+    /// The version of the engine's semantics that the run keeps for its life; at most
+    /// [`RULES`](crate::event::RULES).
+    pub rules: u32,
     /// The queue it stands in: only workers that serve it are given the run.
     pub queue: Arc<str>,
     /// How urgent it is, up to [`PRIORITY_MAX`](crate::limits::PRIORITY_MAX); 0 is usual, more is sooner.
@@ -188,7 +191,7 @@ impl Start {
         Event::RunStarted(RunStarted {
             workflow: self.workflow.clone(),
             version: self.version,
-            format: FORMAT,
+            rules: self.rules,
             queue: self.queue.clone(),
             priority: self.priority,
             key: self.key.as_ref().map(|key| key.text.clone()),
@@ -199,6 +202,11 @@ impl Start {
             deadline: self.deadline,
             policy: self.policy.clone(),
         })
+    }
+
+    /// The lowest format that a reader of the run needs.
+    pub fn format(&self) -> u32 {
+        format_of_rules(self.rules)
     }
 
     /// The turn that records a start which no worker has seen.
@@ -224,14 +232,14 @@ pub enum Wait {
     /// A moment.
     Timer {
         /// The operation's number.
-        op: u32,
+        op: u64,
         /// When it is due.
         until: Timestamp,
     },
     /// A payload from outside.
     Hook {
         /// The operation's number.
-        op: u32,
+        op: u64,
         /// The hook's name.
         name: String,
         /// When the wait ends without one.
@@ -241,7 +249,7 @@ pub enum Wait {
     /// The end of a child.
     Child {
         /// The operation's number.
-        op: u32,
+        op: u64,
         /// The child's workflow.
         workflow: String,
         /// The child.
@@ -253,7 +261,7 @@ pub enum Wait {
     /// The end of a step that travels by its queue.
     Step {
         /// The operation's number.
-        op: u32,
+        op: u64,
         /// The step's name.
         name: String,
         /// The queue.
@@ -264,7 +272,7 @@ pub enum Wait {
     /// The next attempt of a step.
     Retry {
         /// The operation's number.
-        op: u32,
+        op: u64,
         /// The step's name.
         name: String,
         /// When the attempt is due.

@@ -55,7 +55,7 @@ impl Children {
             // Without a parent there is nobody to answer.
             let Some(parent) = child.start.parent else { continue };
             all.add(child, MessageId::of_answer(turn.id, index))?;
-            all.ops.push(i64::from(parent.op.0));
+            all.ops.push(parent.op.0 as i64);
         }
         Ok(all)
     }

@@ -33,7 +33,7 @@ pub(crate) struct Letters {
 struct Says {
     kind: &'static str,
     name: Option<String>,
-    op: Option<u32>,
+    op: Option<i64>,
     outcome: Option<&'static str>,
     codec: Option<String>,
     body: Option<String>,
@@ -128,10 +128,10 @@ impl Says {
             MessageBody::Cancel { reason } => Self::text("cancel", stored_text(reason).into_owned()),
             MessageBody::Terminate { reason } => Self::text("terminate", stored_text(reason).into_owned()),
             MessageBody::Wake { op } => {
-                Self { kind: "wake", op: op.map(|OpNumber(op)| op), ..Self::default() }
+                Self { kind: "wake", op: op.map(|OpNumber(op)| op as i64), ..Self::default() }
             }
             MessageBody::ChildStarted { op, run } => {
-                Self { op: Some(op.0), ..Self::text("child_started", run.to_string()) }
+                Self { op: Some(op.0 as i64), ..Self::text("child_started", run.to_string()) }
             }
             MessageBody::ChildEnded { op, outcome } => {
                 let says = match outcome {
@@ -140,10 +140,10 @@ impl Says {
                         Self::text("child_ended", json_text(failure)?)
                     }
                 };
-                Self { op: Some(op.0), outcome: Some(outcome.status().as_str()), ..says }
+                Self { op: Some(op.0 as i64), outcome: Some(outcome.status().as_str()), ..says }
             }
             MessageBody::Refused { op, failure } => {
-                Self { op: Some(op.0), ..Self::text("refused", json_text(failure)?) }
+                Self { op: Some(op.0 as i64), ..Self::text("refused", json_text(failure)?) }
             }
             MessageBody::Attempted { events } => {
                 let mut text = String::new();

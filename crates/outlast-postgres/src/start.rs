@@ -66,7 +66,7 @@ impl NewRuns {
         Event::write_all(&[start.event()], &mut events);
         self.events.push(events);
         self.parents.push(parent.map(|parent| parent.run.to_string()));
-        self.parent_ops.push(parent.map(|parent| i64::from(parent.op.0)));
+        self.parent_ops.push(parent.map(|parent| parent.op.0 as i64));
         self.parent_awaits.push(parent.map(|parent| parent.awaits));
         self.roots.push(parent.map(|parent| parent.root.to_string()));
         self.not_before.push(start.not_before.map(Timestamp::as_micros));

@@ -226,7 +226,7 @@ impl Births {
         put(&mut self.queues, place, Some(stored_text(&start.queue).into_owned()));
         put(&mut self.priorities, place, Some(i16::from(start.priority)));
         put(&mut self.parents, place, parent.map(|parent| parent.run.to_string()));
-        put(&mut self.parent_ops, place, parent.map(|parent| i64::from(parent.op.0)));
+        put(&mut self.parent_ops, place, parent.map(|parent| parent.op.0 as i64));
         put(&mut self.parent_awaits, place, parent.map(|parent| parent.awaits));
         put(&mut self.roots, place, parent.map(|parent| parent.root.to_string()));
         put(&mut self.deadlines, place, start.deadline.map(Timestamp::as_micros));

@@ -106,7 +106,7 @@ fn keyed(number: u128, key: &str) -> Start {
 /// A turn that starts a child by each of the keys.
 fn parent(number: u128, from: &outlast_core::Claimed, keys: &[&str]) -> Turn {
     let children = keys.iter().enumerate().map(|(nth, key)| {
-        let op = OpNumber(nth as u32 + 1);
+        let op = OpNumber(nth as u64 + 1);
         let parent = Some(Parent { run: from.run, op, root: from.run, awaits: true });
         let start = Start { parent, ..keyed(number * 100 + nth as u128, key) };
         NewChild { start, wants_answer: true }

@@ -25,7 +25,7 @@ pub(crate) struct NewLetter {
 pub(crate) struct Says {
     pub(crate) kind: &'static str,
     pub(crate) name: Option<String>,
-    pub(crate) op: Option<u32>,
+    pub(crate) op: Option<i64>,
     pub(crate) outcome: Option<&'static str>,
     pub(crate) codec: Option<String>,
     pub(crate) body: Option<Value>,
@@ -49,10 +49,10 @@ impl Says {
             MessageBody::Cancel { reason } => Self::text("cancel", reason.clone()),
             MessageBody::Terminate { reason } => Self::text("terminate", reason.clone()),
             MessageBody::Wake { op } => {
-                Self { kind: "wake", op: op.map(|OpNumber(op)| op), ..Self::default() }
+                Self { kind: "wake", op: op.map(|OpNumber(op)| op as i64), ..Self::default() }
             }
             MessageBody::ChildStarted { op, run } => {
-                Self { op: Some(op.0), ..Self::text("child_started", run.to_string()) }
+                Self { op: Some(op.0 as i64), ..Self::text("child_started", run.to_string()) }
             }
             MessageBody::ChildEnded { op, outcome } => {
                 let says = match outcome {
@@ -61,10 +61,10 @@ impl Says {
                         Self::text("child_ended", text(failure)?)
                     }
                 };
-                Self { op: Some(op.0), outcome: Some(outcome.status().as_str()), ..says }
+                Self { op: Some(op.0 as i64), outcome: Some(outcome.status().as_str()), ..says }
             }
             MessageBody::Refused { op, failure } => {
-                Self { op: Some(op.0), ..Self::text("refused", text(failure)?) }
+                Self { op: Some(op.0 as i64), ..Self::text("refused", text(failure)?) }
             }
             MessageBody::Attempted { events } => {
                 let mut text = String::new();

@@ -1,6 +1,5 @@
 //! Starting runs: the row, the first turn and the key, or the run that was there before.
 
-use outlast_core::event::FORMAT;
 use outlast_core::refusal::{check_start, key_taken};
 use outlast_core::{
     Event, RunId, SessionId, Start, Started, Status, Stuck, Tags, Timestamp, TurnId, WorldError,
@@ -114,7 +113,7 @@ fn insert_row(tx: &Tx<'_>, start: &Start, birth: &Birth<'_>) -> Result<bool, rus
             start.run.to_string(),
             &*start.workflow,
             start.version,
-            FORMAT,
+            start.format(),
             key.map(|key| &*key.text),
             key.map(|key| format!("{:032x}", key.digest)),
             birth.status.as_str(),
@@ -132,7 +131,7 @@ fn insert_row(tx: &Tx<'_>, start: &Start, birth: &Birth<'_>) -> Result<bool, rus
             birth.stuck.map(|stuck| &*stuck.message),
             birth.stuck.map(|stuck| &*stuck.build),
             parent.map(|parent| parent.run.to_string()),
-            parent.map(|parent| parent.op.0),
+            parent.map(|parent| stored(parent.op.0)),
             parent.map(|parent| parent.awaits),
             parent.map(|parent| parent.root.to_string()),
             birth.deadline.map(Timestamp::as_micros),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use outlast_core::event::{FORMAT, OpNumber, Outcome};
+use outlast_core::event::{OpNumber, Outcome, RULES};
 use outlast_core::queue::{default_queue, step_of_workflow};
 use outlast_core::{
     Codec, Event, Failure, MessageId, Payload, PlainJson, Retry, RunId, RunStarted, Status, Stuck,
@@ -70,7 +70,7 @@ impl LoneRun {
         let started = RunStarted {
             workflow: <F::Definition as WorkflowDefinition>::NAME.into(),
             version: <F::Definition as WorkflowDefinition>::VERSION,
-            format: FORMAT,
+            rules: RULES,
             queue: default_queue(),
             priority: 0,
             key: None,

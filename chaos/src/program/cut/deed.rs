@@ -130,6 +130,7 @@ impl Case {
             turn: TurnId::from_bits(run.bits()),
             workflow: self.workflow(),
             version: 1,
+            rules: outlast::core::event::RULES,
             queue: default_queue(),
             priority: 0,
             key: (self.deed == Deed::KeyedStart).then_some(key),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{ChildStarted, Event, OpNumber, Queued, RunStarted};
+use super::{ChildStarted, Event, OpNumber, Queued, RunStarted, format_of_rules};
 use crate::failure::Failure;
 use crate::id::{MessageId, RunId};
 use crate::limits::QUEUE_DEFAULT;
@@ -53,7 +53,7 @@ pub(super) fn write_all(events: &[Event], out: &mut String) {
 fn write(event: &Event, out: &mut String) {
     let mut object = Object::begin(out, event.kind());
     if let Some(op) = event.op() {
-        object.number("op", i64::from(op.0));
+        object.number("op", op.0 as i64);
     }
     match event {
         Event::RunStarted(started) => write_run_started(started, &mut object),
@@ -137,7 +137,10 @@ fn write_wait(event: &Event, object: &mut Object<'_>) {
 fn write_run_started(started: &RunStarted, object: &mut Object<'_>) {
     object.text("workflow", &started.workflow);
     object.number("version", i64::from(started.version));
-    object.number("format", i64::from(started.format));
+    object.number("format", i64::from(format_of_rules(started.rules)));
+    if started.rules > 1 {
+        object.number("rules", i64::from(started.rules));
+    }
     write_line(&started.queue, started.priority, object);
     if let Some(key) = &started.key {
         object.text("key", key);
@@ -151,7 +154,7 @@ fn write_run_started(started: &RunStarted, object: &mut Object<'_>) {
     }
     if let Some(Parent { run, op, root, awaits }) = &started.parent {
         object.json("parent", run);
-        object.number("parent_op", i64::from(op.0));
+        object.number("parent_op", op.0 as i64);
         object.json("root", root);
         object.json("parent_awaits", awaits);
     }
@@ -277,7 +280,7 @@ impl<'a> Object<'a> {
 struct Fields<'a> {
     #[serde(borrow)]
     kind: Cow<'a, str>,
-    op: Option<u32>,
+    op: Option<u64>,
     #[serde(borrow)]
     name: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -301,21 +304,21 @@ struct Fields<'a> {
     message: Option<MessageId>,
     #[serde(borrow)]
     reason: Option<Cow<'a, str>>,
-    pauses: Option<Vec<u32>>,
+    pauses: Option<Vec<u64>>,
     #[serde(borrow)]
     workflow: Option<Cow<'a, str>>,
     version: Option<u32>,
-    format: Option<u32>,
+    rules: Option<u32>,
     #[serde(borrow)]
     queue: Option<Cow<'a, str>>,
     priority: Option<u8>,
     key: Option<String>,
     headers: Option<BTreeMap<String, String>>,
     tags: Option<BTreeMap<String, String>>,
-    ops: Option<Vec<u32>>,
+    ops: Option<Vec<u64>>,
     run: Option<RunId>,
     parent: Option<RunId>,
-    parent_op: Option<u32>,
+    parent_op: Option<u64>,
     parent_awaits: Option<bool>,
     root: Option<RunId>,
     deadline: Option<Timestamp>,
@@ -439,7 +442,7 @@ fn read_queued(
     Ok(Some(Box::new(Queued { run, queue: queue.into(), priority })))
 }
 
-fn ops(numbers: Option<Vec<u32>>) -> Vec<OpNumber> {
+fn ops(numbers: Option<Vec<u64>>) -> Vec<OpNumber> {
     numbers.unwrap_or_default().into_iter().map(OpNumber).collect()
 }
 
@@ -487,7 +490,7 @@ fn read_run_started(fields: Fields<'_>, need: &Need<'_>) -> Result<RunStarted, E
         parent: read_parent(&fields, need)?,
         workflow: need.field("workflow", fields.workflow)?.into(),
         version: need.field("version", fields.version)?,
-        format: need.field("format", fields.format)?,
+        rules: fields.rules.unwrap_or(1),
         queue: fields.queue.map_or_else(default_queue, Into::into),
         priority: fields.priority.unwrap_or_default(),
         key: fields.key,
@@ -509,7 +512,7 @@ impl Need<'_> {
         value.ok_or_else(|| EventError::MissingField { kind: self.kind.into(), field })
     }
 
-    fn op(&self, op: Option<u32>) -> Result<OpNumber, EventError> {
+    fn op(&self, op: Option<u64>) -> Result<OpNumber, EventError> {
         self.field("op", op).map(OpNumber)
     }
 

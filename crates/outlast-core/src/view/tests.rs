@@ -61,11 +61,11 @@ fn failure(message: &str, attempts: u32) -> Failure {
     Failure { attempts, ..Failure::new(FailureKind::Error, message) }
 }
 
-fn step(op: u32) -> Event {
+fn step(op: u64) -> Event {
     Event::StepStarted { op: OpNumber(op), name: "charge".into(), input: payload(42), queued: None }
 }
 
-fn retried(op: u32, attempt: u32) -> Event {
+fn retried(op: u64, attempt: u32) -> Event {
     Event::StepRetried {
         op: OpNumber(op),
         attempt,
@@ -75,11 +75,11 @@ fn retried(op: u32, attempt: u32) -> Event {
     }
 }
 
-fn timer(op: u32) -> Event {
+fn timer(op: u64) -> Event {
     Event::TimerStarted { op: OpNumber(op), fire_at: second(60) }
 }
 
-fn hook(op: u32, timeout: Option<i64>) -> Event {
+fn hook(op: u64, timeout: Option<i64>) -> Event {
     Event::HookOpened { op: OpNumber(op), name: "x".into(), timeout_at: timeout.map(second) }
 }
 
@@ -87,7 +87,7 @@ fn received(value: u32) -> Event {
     Event::HookReceived { name: "x".into(), message: MessageId::from_bits(1), payload: payload(value) }
 }
 
-fn child(op: u32, on_parent_end: ParentEnd, key: Option<&str>) -> Event {
+fn child(op: u64, on_parent_end: ParentEnd, key: Option<&str>) -> Event {
     Event::ChildStarted(Box::new(ChildStarted {
         op: OpNumber(op),
         run: RunId::from_bits(7),
@@ -103,7 +103,7 @@ fn child(op: u32, on_parent_end: ParentEnd, key: Option<&str>) -> Event {
     }))
 }
 
-fn cancel(pauses: &[u32]) -> Event {
+fn cancel(pauses: &[u64]) -> Event {
     let pauses = pauses.iter().map(|op| OpNumber(*op)).collect();
     Event::CancelRequested { message: None, reason: "enough".into(), pauses }
 }

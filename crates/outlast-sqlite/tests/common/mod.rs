@@ -73,6 +73,7 @@ pub(crate) fn new_start(run: RunId) -> Start {
         turn: TurnId::from_bits(run.bits()),
         workflow: "w".into(),
         version: 1,
+        rules: outlast_core::event::RULES,
         queue: default_queue(),
         priority: 0,
         key: None,

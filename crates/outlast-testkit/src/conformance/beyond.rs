@@ -167,7 +167,7 @@ pub async fn every_sort_of_message_survives(case: Case) {
         causes: vec!["below".into()],
         ..Failure::new(FailureKind::Conflict, "key `k` is taken")
     };
-    let (op, other) = (OpNumber(u32::MAX), RunId::from_bits(u128::MAX));
+    let (op, other) = (OpNumber(i64::MAX as u64), RunId::from_bits(u128::MAX));
     let bodies = [
         MessageBody::Hook { name: "h".into(), payload: text("x") },
         MessageBody::Cancel { reason: "r\u{0}ü".into() },

@@ -54,6 +54,7 @@ impl Case {
             turn: TurnId::from_bits(self.id()),
             workflow: workflow.into(),
             version: 1,
+            rules: outlast_core::event::RULES,
             queue: default_queue(),
             priority: 0,
             key: None,
@@ -115,7 +116,7 @@ impl Case {
 
     /// A child of the run, asked for by this operation, that nobody has started yet. Its parent awaits
     /// its end, and does not want to know which run it is.
-    pub fn new_child(&self, parent: RunId, op: u32, workflow: &str) -> NewChild {
+    pub fn new_child(&self, parent: RunId, op: u64, workflow: &str) -> NewChild {
         let parent = Parent { run: parent, op: OpNumber(op), root: parent, awaits: true };
         let start = Start { parent: Some(parent), ..self.new_start(workflow) };
         NewChild { start, wants_answer: false }

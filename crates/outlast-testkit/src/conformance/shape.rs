@@ -46,8 +46,8 @@ pub(crate) trait Shape: Sized {
 
 impl Shape for Turn {
     fn steps(mut self, count: u32) -> Self {
-        let first = self.seq as u32 + self.events.len() as u32;
-        self.events.extend((first..first + count).map(|number| Event::StepStarted {
+        let first = self.seq + self.events.len() as u64;
+        self.events.extend((first..first + u64::from(count)).map(|number| Event::StepStarted {
             op: OpNumber(number),
             name: "step".into(),
             input: text("in"),

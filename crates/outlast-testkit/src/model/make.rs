@@ -159,7 +159,7 @@ fn reaching(case: &Case, model: &Model, done: &mut Done, mut turn: Turn, shape: 
     let root = model.runs.iter().find(|run| run.view.id == turn.run).map_or(turn.run, |run| run.view.root());
     let mut targets = Vec::new();
     for (op, child) in shape.children.iter().enumerate() {
-        let parent = Parent { run: turn.run, op: OpNumber(op as u32), root, awaits: true };
+        let parent = Parent { run: turn.run, op: OpNumber(op as u64), root, awaits: true };
         let Some(child) = new_child(case, done, parent, *child) else { continue };
         done.starts.push(child.start.clone());
         targets.push(child.start.run);

@@ -60,7 +60,7 @@ pub(super) async fn explain(client: &Client, run: RunId) -> String {
 #[derive(Default)]
 pub(super) struct SeenWaits {
     first: Vec<Wait>,
-    ops: BTreeSet<u32>,
+    ops: BTreeSet<u64>,
 }
 
 impl SeenWaits {

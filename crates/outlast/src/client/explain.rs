@@ -193,7 +193,7 @@ pub struct JoinedWorker {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Attempting {
     /// The operation's number.
-    pub op: u32,
+    pub op: u64,
     /// The step's name.
     pub step: String,
     /// The number of the attempt, from 1.

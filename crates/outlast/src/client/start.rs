@@ -323,6 +323,7 @@ impl Form {
             turn: ids::turn(),
             workflow: (*self.workflow).into(),
             version: self.version,
+            rules: outlast_core::event::RULES,
             queue: self.queue.clone(),
             priority: self.priority,
             key: key.map(|text| StartKey { text, digest: plain.digest(), window: None }),

@@ -23,13 +23,13 @@ pub(super) struct Cell {
     pub(super) priority: u8,
     /// Operations that are not over, by number.
     pub(super) ops: Ops,
-    pub(super) next_op: u32,
+    pub(super) next_op: u64,
     pub(super) now: Timestamp,
     pub(super) random: u64,
     /// How many operations existed when the cancel was delivered.
-    pub(super) cancelled_at: Option<u32>,
+    pub(super) cancelled_at: Option<u64>,
     /// Steps below this number are in the history: their input need not be encoded again.
-    pub(super) known_ops: u32,
+    pub(super) known_ops: u64,
     /// What the history holds that is replayed now; `None` in a live run.
     pub(super) known: Option<Box<Known>>,
     /// The answers that patches got.
@@ -238,7 +238,7 @@ impl Cell {
     }
 
     /// What a closure that only computes a value leaves as it was.
-    pub(super) fn traces(&self) -> (u32, u64, usize) {
+    pub(super) fn traces(&self) -> (u64, u64, usize) {
         (self.next_op, self.random, self.decisions.len())
     }
 

@@ -68,6 +68,7 @@ impl WishedChild {
             turn: TurnId::from_bits(child.run.bits()),
             workflow: child.workflow,
             version: child.version,
+            rules: outlast_core::event::RULES,
             queue: child.queue,
             priority: child.priority,
             key,

@@ -11,7 +11,7 @@ use super::cell::Place;
 #[derive(Default)]
 pub(super) struct Known {
     /// Operations below this number are in the history.
-    pub(super) ops: u32,
+    pub(super) ops: u64,
     values: BTreeMap<OpNumber, (Arc<str>, Result<Payload, Failure>)>,
     patches: BTreeSet<Arc<str>>,
     /// Where the code asked for values.

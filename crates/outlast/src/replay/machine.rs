@@ -294,7 +294,7 @@ impl Machine {
     }
 
     /// How many operations the run has asked for.
-    pub(crate) fn ops_asked(&self) -> u32 {
+    pub(crate) fn ops_asked(&self) -> u64 {
         self.state.cell.lock().next_op
     }
 

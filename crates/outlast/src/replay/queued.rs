@@ -17,7 +17,7 @@ pub(crate) const QUEUED_VERSION: u32 = 1;
 
 impl StepOp {
     /// What it waits for, when it does.
-    pub(super) fn wait(&self, op: u32) -> Option<Wait> {
+    pub(super) fn wait(&self, op: u64) -> Option<Wait> {
         let name = || self.new.name.to_string();
         match (&self.queued, self.retry_at) {
             (Some(queued), _) => {

@@ -96,7 +96,7 @@ impl Case {
         Event::RunStarted(RunStarted {
             workflow: self.workflow.clone(),
             version: 1,
-            format: 1,
+            rules: outlast_core::event::RULES,
             queue: outlast_core::queue::default_queue(),
             priority: 0,
             key: None,
@@ -218,7 +218,7 @@ fn state_text(machine: &Machine, now: Timestamp) -> String {
 }
 
 /// The steps that are open and not between two attempts: number, name, attempt.
-fn open_steps(machine: &Machine) -> Vec<(u32, String, u32)> {
+fn open_steps(machine: &Machine) -> Vec<(u64, String, u32)> {
     let open = |line: &str| {
         let words: Vec<_> = line.split(' ').collect();
         let [op, "step", name, "failed", failed, "retry", "None:", "open"] = words[..] else { return None };

@@ -72,11 +72,11 @@ pub(super) struct Draft {
     fired_until: Option<Timestamp>,
     is_cancel: bool,
     /// How many operations the run had asked for before this turn.
-    ops_before: u32,
+    ops_before: u64,
 }
 
 impl Draft {
-    fn new(at: Timestamp, consumed: u64, ops_before: u32) -> Self {
+    fn new(at: Timestamp, consumed: u64, ops_before: u64) -> Self {
         Self { at, events: Vec::new(), consumed, fired_until: None, is_cancel: false, ops_before }
     }
 }
@@ -247,7 +247,7 @@ impl<'a> Live<'a> {
 
     /// Remembers what attempts came to: those in the events of a turn, if they were asked for before it, and those
     /// that the turn was not told of yet.
-    fn keep_untold(&mut self, events: Vec<Event>, ops_before: u32, facts: impl IntoIterator<Item = Fact>) {
+    fn keep_untold(&mut self, events: Vec<Event>, ops_before: u64, facts: impl IntoIterator<Item = Fact>) {
         let told = events.into_iter().filter(|event| event.op().is_some_and(|op| op.0 < ops_before));
         let told = Fact::attempts_of(told.collect(), self.place.at);
         let (machine, in_inbox) = (&self.machine, &self.in_inbox);
@@ -583,7 +583,7 @@ impl<'a> Live<'a> {
     }
 
     /// After a refused commit: forgets the future, replays, and reads the inbox again.
-    async fn again(&mut self, events: Vec<Event>, at: Timestamp, ops_before: u32) -> Result<Next, Gone> {
+    async fn again(&mut self, events: Vec<Event>, at: Timestamp, ops_before: u64) -> Result<Next, Gone> {
         self.machine = match self.replayed(None, false).await {
             Ok(machine) => machine,
             Err(gone) => {

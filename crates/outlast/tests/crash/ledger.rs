@@ -30,7 +30,7 @@ pub(crate) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Effect {
     pub(crate) key: String,
-    pub(crate) op: u32,
+    pub(crate) op: u64,
     pub(crate) attempt: u32,
     pub(crate) step: String,
     pub(crate) pid: u32,

@@ -63,6 +63,7 @@ fn a_program_killed_again_and_again_loses_and_doubles_nothing() {
 
 /// Every step of every run.
 pub(crate) fn all_links(starts: u32) -> Tally {
-    let links = (0..starts).flat_map(|run| (0..chains::STEPS).map(move |op| ((chains::key(run), op, 1), 1)));
+    let links = (0..starts)
+        .flat_map(|run| (0..chains::STEPS).map(move |op| ((chains::key(run), u64::from(op), 1), 1)));
     links.collect()
 }

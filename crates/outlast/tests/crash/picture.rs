@@ -25,7 +25,7 @@ pub(crate) struct Pictured {
 }
 
 /// One attempt at a step of a run: the operation's number and the attempt's.
-pub(crate) type AttemptAt = (u32, u32);
+pub(crate) type AttemptAt = (u64, u32);
 
 /// Runs a future of the test's own process.
 pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, Error>>) -> T {
@@ -156,7 +156,7 @@ fn is_step_end(event: &Event) -> bool {
 }
 
 /// Attempts as the outside knows them: the run's key, the operation's number and the attempt's.
-pub(crate) type Tally = BTreeMap<(String, u32, u32), usize>;
+pub(crate) type Tally = BTreeMap<(String, u64, u32), usize>;
 
 /// How often each attempt was made.
 pub(crate) fn tally(effects: &[Effect]) -> Tally {

@@ -249,6 +249,7 @@ fn taken(key: &str) -> outlast::core::Start {
         turn: outlast::core::TurnId::from_bits(fastrand::u128(..)),
         workflow: "elsewhere".into(),
         version: 1,
+        rules: outlast_core::event::RULES,
         queue: outlast::core::queue::default_queue(),
         priority: 0,
         key: Some(outlast::core::StartKey { text: key.into(), digest: input.digest(), window: None }),

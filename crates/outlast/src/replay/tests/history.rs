@@ -61,7 +61,7 @@ fn event(line: &str, now: Timestamp, names: &mut std::collections::HashMap<OpNum
     let ops = words.next().unwrap();
     let (kind, rest) = cut(words.next().unwrap_or_default());
     let numbers = || ops.split(',').filter(|op| *op != "-").map(|op| OpNumber(op.parse().unwrap()));
-    let op = numbers().next().unwrap_or(OpNumber(u32::MAX));
+    let op = numbers().next().unwrap_or(OpNumber(u64::MAX));
     let at = |text: &str| now.plus(text.into_duration().unwrap());
     let (first, more) = cut(rest);
     let message = MessageId::from_bits(0);
