@@ -2,11 +2,12 @@
 //!
 //! `golden/rules1` has 1,000 histories of runs with rules 1, as the engine of their time made them, with what a
 //! replay of them, whole and in part, came to. A run with rules 1 behaves as it always has, for its whole life.
-//! **These files are never written again**.
+//! **These files are never written again**: `generate.rs` says how they were made.
 
 #![allow(missing_docs, reason = "tests explain themselves by their names")]
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
+mod generate;
 mod program;
 mod record;
 
