@@ -330,6 +330,8 @@ pub enum StuckReason {
     Poison,
     /// The history cannot be read by this build.
     Unreadable,
+    /// A stored value cannot be read as the type that the code has for it.
+    Undecodable,
     /// The world refuses what the run decided: a turn that is too large for it, say.
     Refused,
     /// A turn did not come back: the workflow loops without awaiting, or blocks its thread.
@@ -345,6 +347,7 @@ impl fmt::Display for StuckReason {
             Self::StepNotRegistered => "step not registered",
             Self::Poison => "poison",
             Self::Unreadable => "unreadable",
+            Self::Undecodable => "undecodable",
             Self::Refused => "refused",
             Self::Hung => "hung",
         })

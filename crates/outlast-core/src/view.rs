@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::event::{ChildStarted, Event, OpNumber, TurnRecord};
+use crate::event::{ChildStarted, Event, Judgement, OpNumber, TurnRecord};
 use crate::failure::{Failure, FailureKind};
-use crate::id::RunId;
+use crate::id::{MessageId, RunId};
 use crate::payload::{Payload, PayloadError};
 use crate::run::{Status, Tags};
 use crate::time::Timestamp;
@@ -50,6 +50,20 @@ pub struct OperationView {
     pub failure: Option<Failure>,
     /// The tags that it set.
     pub tags: Tags,
+    /// Payloads that were sent to a hook while it was open and that no open hook of its name can read, in
+    /// the order of their arrival. They are listed with the oldest of those hooks.
+    pub rejected: Vec<Rejection>,
+}
+
+/// A payload that no open hook of its name can read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// The message that brought it.
+    pub message: MessageId,
+    /// When it was rejected.
+    pub at: Timestamp,
+    /// Why it cannot be read.
+    pub reason: String,
 }
 
 impl OperationView {
@@ -94,6 +108,7 @@ impl OperationView {
             output: None,
             failure: None,
             tags: Tags::new(),
+            rejected: Vec::new(),
         }
     }
 
@@ -214,10 +229,12 @@ struct Reader {
     /// The hooks that are open, by name.
     hooks: BTreeMap<Arc<str>, BTreeSet<OpNumber>>,
     /// Payloads that no hook was open for, by the hook's name and their place in the order of arrival.
-    buffers: BTreeMap<Arc<str>, BTreeMap<u64, Payload>>,
-    /// The place in that order of the payload that a hook was given.
-    given: BTreeMap<OpNumber, u64>,
+    buffers: BTreeMap<Arc<str>, BTreeMap<u64, (MessageId, Payload)>>,
+    /// The place in that order of the payload that a hook was given, and the message that brought it.
+    given: BTreeMap<OpNumber, (u64, MessageId)>,
     arrived: u64,
+    /// Whether the events say which hook took a payload: they do since rules 2.
+    records_takers: bool,
     /// The timers that were to be ended by a wake.
     woken: BTreeSet<OpNumber>,
     is_cancelled: bool,
@@ -226,10 +243,26 @@ struct Reader {
 impl Reader {
     fn read(&mut self, event: &Event, at: Timestamp) {
         match event {
-            Event::HookReceived { name, payload, .. } => {
-                let place = self.arrived;
+            Event::RunStarted(started) => self.records_takers = started.rules >= 2,
+            Event::HookReceived { name, message, payload, judgement, .. } => {
+                let (place, arrived) = (self.arrived, (*message, payload.clone()));
                 self.arrived += 1;
-                self.give(name, place, payload.clone(), at);
+                match judgement {
+                    _ if !self.records_takers => self.give(name, place, arrived, at),
+                    Judgement::Kept => self.keep(name, place, arrived),
+                    Judgement::TakenBy(op) => self.take(*op, place, arrived, at),
+                    Judgement::Rejected(reason) => self.reject(name, *message, reason, at),
+                }
+            }
+            Event::HookTaken { op, message } => {
+                let name = self.operations.get(op).map(|hook| hook.name.clone()).unwrap_or_default();
+                if let Some((place, arrived)) = self.unkeep(&name, *message) {
+                    self.take(*op, place, arrived, at);
+                }
+            }
+            Event::HookRejected { name, message, reason } => {
+                self.unkeep(name, *message);
+                self.reject(name, *message, reason, at);
             }
             Event::HookClosed { op } => self.close(*op, at),
             Event::TimerWoken { ops, .. } => {
@@ -339,34 +372,73 @@ impl Reader {
         }
     }
 
-    /// Opens a hook; one for which a payload was kept has it at once.
+    /// Opens a hook. Under rules 1, one for which a payload was kept has it at once.
     fn open(&mut self, op: OpNumber, name: &Arc<str>, at: Timestamp) {
         self.hooks.entry(name.clone()).or_default().insert(op);
-        if let Some((place, payload)) = self.buffers.get_mut(name).and_then(BTreeMap::pop_first) {
-            self.give(name, place, payload, at);
+        if self.records_takers {
+            return;
+        }
+        if let Some((place, arrived)) = self.buffers.get_mut(name).and_then(BTreeMap::pop_first) {
+            self.give(name, place, arrived, at);
         }
     }
 
     /// Gives a payload to the oldest open hook of its name, or keeps it.
-    fn give(&mut self, name: &Arc<str>, place: u64, payload: Payload, at: Timestamp) {
-        while let Some(op) = self.hooks.get_mut(name).and_then(BTreeSet::pop_first) {
-            // Timeouts and cancels leave hooks in the index that are not open any more.
-            if let Some(hook) = self.operations.get_mut(&op).filter(|hook| hook.is_open()) {
-                hook.complete(Some(&payload), at);
-                self.given.insert(op, place);
-                return;
-            }
+    fn give(&mut self, name: &Arc<str>, place: u64, arrived: (MessageId, Payload), at: Timestamp) {
+        match self.oldest_open(name) {
+            Some(op) => self.take(op, place, arrived, at),
+            None => self.keep(name, place, arrived),
         }
-        self.buffers.entry(name.clone()).or_default().insert(place, payload);
     }
 
-    /// The workflow dropped a hook; a payload that it was given and did not return goes to the next.
+    /// The oldest hook of a name that is open.
+    fn oldest_open(&mut self, name: &Arc<str>) -> Option<OpNumber> {
+        let hooks = self.hooks.get_mut(name)?;
+        while let Some(op) = hooks.first().copied() {
+            if self.operations.get(&op).is_some_and(OperationView::is_open) {
+                return Some(op);
+            }
+            // Timeouts and cancels leave hooks in the index that are not open any more.
+            hooks.pop_first();
+        }
+        None
+    }
+
+    /// A hook has a payload.
+    fn take(&mut self, op: OpNumber, place: u64, (message, payload): (MessageId, Payload), at: Timestamp) {
+        self.given.insert(op, (place, message));
+        self.change(op, |hook| hook.complete(Some(&payload), at));
+    }
+
+    fn keep(&mut self, name: &Arc<str>, place: u64, arrived: (MessageId, Payload)) {
+        self.buffers.entry(name.clone()).or_default().insert(place, arrived);
+    }
+
+    /// Takes a payload out of those that are kept.
+    fn unkeep(&mut self, name: &Arc<str>, message: MessageId) -> Option<(u64, (MessageId, Payload))> {
+        let buffer = self.buffers.get_mut(name)?;
+        let place = *buffer.iter().find(|(_, (kept, _))| *kept == message)?.0;
+        buffer.remove_entry(&place)
+    }
+
+    /// No open hook can read a payload. The wait goes on, and so nothing changed for it.
+    fn reject(&mut self, name: &Arc<str>, message: MessageId, reason: &str, at: Timestamp) {
+        let Some(op) = self.oldest_open(name) else { return };
+        self.change(op, |hook| hook.rejected.push(Rejection { message, at, reason: reason.into() }));
+    }
+
+    /// The workflow dropped a hook. A payload that it was given and did not return goes to the next one under
+    /// rules 1; since rules 2 it is kept, and another event says who takes it.
     fn close(&mut self, op: OpNumber, at: Timestamp) {
         let Some(hook) = self.operations.get_mut(&op) else { return };
         let (name, payload) = (hook.name.clone(), hook.output.take());
         hook.end(OperationStatus::Dropped, at);
-        if let (Some(payload), Some(place)) = (payload, self.given.remove(&op)) {
-            self.give(&name, place, payload, at);
+        if let (Some(payload), Some((place, message))) = (payload, self.given.remove(&op)) {
+            if self.records_takers {
+                self.keep(&name, place, (message, payload));
+            } else {
+                self.give(&name, place, (message, payload), at);
+            }
         }
     }
 

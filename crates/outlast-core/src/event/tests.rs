@@ -188,9 +188,9 @@ fn wait_examples() -> Vec<Event> {
         Event::TimerCancelled { op },
         Event::HookOpened { op, name: "review".into(), timeout_at: None },
         Event::HookOpened { op, name: "review".into(), timeout_at: Some(moment()) },
-        Event::HookReceived { name: "review".into(), message, payload: plain(json!({"ok": true})) },
-        Event::HookReceived { name: "review".into(), message, payload: Payload::null() },
-        Event::HookReceived { name: "review".into(), message, payload: Payload::coded("aes-1", vec![7]) },
+        received(message, plain(json!({"ok": true}))),
+        received(message, Payload::null()),
+        received(message, Payload::coded("aes-1", vec![7])),
         Event::HookClosed { op },
         Event::ValueRecorded { op, name: "quote".into(), value: Ok(plain(json!({"cents": 4200}))) },
         Event::ValueRecorded { op, name: "quote".into(), value: Ok(Payload::null()) },
@@ -209,6 +209,12 @@ fn wait_examples() -> Vec<Event> {
             pauses: vec![OpNumber(0), op],
         },
     ]
+}
+
+/// A payload that arrived, as rules 1 record it.
+fn received(message: MessageId, payload: Payload) -> Event {
+    let (headers, at, judgement) = (Headers::new(), None, Judgement::Kept);
+    Event::HookReceived { name: "review".into(), message, payload, headers, at, judgement }
 }
 
 fn full_failure() -> Failure {
@@ -252,6 +258,8 @@ fn golden(event: &Event) -> PathBuf {
         Event::TimerCancelled { .. } => "timer_cancelled",
         Event::HookOpened { .. } => "hook_opened",
         Event::HookReceived { .. } => "hook_received",
+        Event::HookTaken { .. } => "hook_taken",
+        Event::HookRejected { .. } => "hook_rejected",
         Event::HookClosed { .. } => "hook_closed",
         Event::ChildStarted(_) => "child_started",
         Event::ChildDetached { .. } => "child_detached",
@@ -269,6 +277,14 @@ fn golden(event: &Event) -> PathBuf {
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/v1")
+}
+
+fn any_judgement() -> impl Strategy<Value = Judgement> {
+    prop_oneof![
+        Just(Judgement::Kept),
+        (0..u64::from(u32::MAX)).prop_map(|op| Judgement::TakenBy(OpNumber(op))),
+        ".*".prop_map(Judgement::Rejected),
+    ]
 }
 
 /// Every kind of failure. One that is missing here does not compile.
@@ -606,9 +622,18 @@ fn redrawn(example: &Event) -> BoxedStrategy<Event> {
         Event::HookOpened { .. } => (op, name, prop::option::of(at))
             .prop_map(|(op, name, timeout_at)| Event::HookOpened { op, name, timeout_at })
             .boxed(),
-        Event::HookReceived { .. } => (name, message, any_payload())
-            .prop_map(|(name, message, payload)| Event::HookReceived { name, message, payload })
-            .boxed(),
+        Event::HookReceived { .. } => {
+            (name, message, any_payload(), any_words(), prop::option::of(at), any_judgement())
+                .prop_map(|(name, message, payload, headers, at, judgement)| Event::HookReceived {
+                    name,
+                    message,
+                    payload,
+                    headers,
+                    at,
+                    judgement,
+                })
+                .boxed()
+        }
         Event::HookClosed { .. } => op.prop_map(|op| Event::HookClosed { op }).boxed(),
         Event::ValueRecorded { value: Ok(_), .. } => (op, name, any_payload())
             .prop_map(|(op, name, value)| Event::ValueRecorded { op, name, value: Ok(value) })

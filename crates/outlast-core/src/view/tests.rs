@@ -4,6 +4,8 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::id::{MessageId, TurnId};
+use crate::event::RunStarted;
+use crate::message::Headers;
 use crate::run::ParentEnd;
 
 const PAUSE: i64 = 10;
@@ -45,6 +47,9 @@ fn line(view: &OperationView) -> String {
     line.extend(view.input.as_ref().map(|input| format!(" in {input:?}")));
     line.extend(view.output.as_ref().map(|output| format!(" out {output:?}")));
     line.extend(view.failure.as_ref().map(|failure| format!(" failure {:?}", failure.message)));
+    line.extend(view.rejected.iter().map(|Rejection { message, at, reason }| {
+        format!(" rejected {} at {}: {reason}", message.bits(), seconds(*at))
+    }));
     line.extend(view.child.map(|run| format!(" run {}", run.bits())));
     line
 }
@@ -84,7 +89,14 @@ fn hook(op: u64, timeout: Option<i64>) -> Event {
 }
 
 fn received(value: u32) -> Event {
-    Event::HookReceived { name: "x".into(), message: MessageId::from_bits(1), payload: payload(value) }
+    judged(value, Judgement::Kept)
+}
+
+/// A payload that arrived with a message of the same number.
+fn judged(value: u32, judgement: Judgement) -> Event {
+    let message = MessageId::from_bits(value.into());
+    let (payload, headers, at) = (payload(value), Headers::new(), None);
+    Event::HookReceived { name: "x".into(), message, payload, headers, at, judgement }
 }
 
 fn child(op: u64, on_parent_end: ParentEnd, key: Option<&str>) -> Event {
@@ -267,4 +279,70 @@ fn payloads_are_read_as_values() {
     assert!(views[0].output_as::<String>().is_err());
     let views = operations(&turns(vec![timer(0)]));
     assert_eq!(views[0].output_as::<u32>(), Ok(None));
+}
+
+/// The start of a run with these rules.
+fn started(rules: u32) -> Event {
+    Event::RunStarted(RunStarted {
+        workflow: "review".into(),
+        version: 1,
+        rules,
+        queue: crate::queue::default_queue(),
+        priority: 0,
+        key: None,
+        input: Payload::null(),
+        headers: Headers::new(),
+        tags: Tags::new(),
+        parent: None,
+        deadline: None,
+        policy: None,
+    })
+}
+
+#[test]
+fn since_rules_2_the_events_say_which_hook_took_a_payload() {
+    check(
+        vec![
+            started(2),
+            hook(0, None),
+            hook(1, None),
+            judged(5, Judgement::TakenBy(OpNumber(1))),
+            Event::HookClosed { op: OpNumber(1) },
+            Event::HookTaken { op: OpNumber(0), message: MessageId::from_bits(5) },
+            received(6),
+            hook(2, None),
+        ],
+        expect![[r#"
+            0 hook x completed from 1 to 5 out 5
+            1 hook x dropped from 2 to 4
+            2 hook x open from 7
+        "#]],
+    );
+}
+
+#[test]
+fn a_rejected_payload_is_listed_with_the_oldest_hook_and_leaves_it_open() {
+    let rejected = |value: u32| Event::HookRejected {
+        name: "x".into(),
+        message: MessageId::from_bits(value.into()),
+        reason: "not a text".into(),
+    };
+    check(
+        vec![
+            started(2),
+            received(4),
+            received(5),
+            hook(0, Some(90)),
+            rejected(4),
+            Event::HookTaken { op: OpNumber(0), message: MessageId::from_bits(5) },
+            hook(1, Some(90)),
+            hook(2, None),
+            judged(6, Judgement::Rejected("no number".into())),
+        ],
+        expect![[r#"
+            0 hook x completed from 3 to 5 until 90 out 5 rejected 4 at 4: not a text
+            1 hook x open from 6 until 90 rejected 6 at 8: no number
+            2 hook x open from 7
+        "#]],
+    );
 }
