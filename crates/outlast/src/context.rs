@@ -11,7 +11,7 @@ use crate::error::{Error, StepError};
 use crate::input::Input;
 use crate::operation::{ChildOperation, HookOperation, StepOperation, StoredStep, TimerOperation};
 use crate::registry::{StepCall, decode_input, encode_output};
-use crate::replay::RunState;
+use crate::replay::{RunState, can_read};
 use crate::replay::state::{NewChildRun, NewStep};
 use crate::step::StepHandle;
 use crate::workflow::WorkflowHandle;
@@ -205,7 +205,7 @@ impl Context {
     /// ```
     #[track_caller]
     pub fn hook<T: DeserializeOwned>(&self, name: &str) -> HookOperation<T> {
-        HookOperation::new(self.state.create_hook(name), name.into())
+        HookOperation::new(self.state.create_hook(name, can_read::<T>), name.into())
     }
 
     /// Starts a child: a run of its own, whose output or failure this one awaits, through crashes and

@@ -14,6 +14,7 @@ mod cursor;
 mod delivery;
 mod divergence;
 mod ends;
+mod hooks;
 mod known;
 mod machine;
 mod ops;
@@ -26,6 +27,7 @@ mod waker;
 
 pub(crate) use delivery::{Delivery, terminated};
 pub(crate) use ends::cancelled;
+pub(crate) use hooks::{Arrival, CanRead, SentPayload, can_read};
 pub(crate) use machine::{Machine, StepToAttempt, USUAL_SUSPECTS, panic_text};
 pub(crate) use queued::QUEUED_VERSION;
 pub(crate) use state::RunState;

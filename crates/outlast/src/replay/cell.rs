@@ -1,15 +1,18 @@
 //! The operations of one run: created by the future, opened and ended by the engine.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::Location;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use outlast_core::limits::{HOOK_BUFFER_MAX, OPEN_OPERATIONS_MAX, WAITS_SHOWN_MAX};
-use outlast_core::{Event, Failure, FailureKind, OpNumber, Payload, Queued, RunId, Tags, Timestamp, Wait};
+use outlast_core::limits::{OPEN_OPERATIONS_MAX, WAITS_SHOWN_MAX};
+use outlast_core::{
+    Event, Failure, FailureKind, OpNumber, Payload, Queued, RunId, RunStarted, Stuck, Tags, Timestamp, Wait,
+};
 
 use super::children::{ChildOp, Children, Wishes};
+use super::hooks::{Arrival, Arrived, CanRead, Hooks};
 use super::known::Known;
 use super::machine::StepToAttempt;
 use super::ops::Ops;
@@ -19,6 +22,8 @@ use crate::registry::Registered;
 /// The part of a run's state behind the lock.
 pub(super) struct Cell {
     pub(super) run: RunId,
+    /// The version of the engine's semantics that the run was started with.
+    pub(super) rules: u32,
     /// How urgent the run is.
     pub(super) priority: u8,
     /// Operations that are not over, by number.
@@ -49,25 +54,15 @@ pub(super) struct Cell {
     pub(super) due: BTreeSet<(Timestamp, OpNumber)>,
     /// What the future did since the engine last looked, in order.
     decisions: Vec<Decision>,
-    buffers: BTreeMap<Arc<str>, VecDeque<Arrived>>,
-    /// How many payloads all the buffers keep.
-    buffered: usize,
-    /// How many payloads have arrived.
-    arrived: u64,
-    open_hooks: BTreeMap<Arc<str>, BTreeSet<OpNumber>>,
+    pub(super) hooks: Hooks,
     /// The children that have not ended, whether their operations are open or not.
     pub(super) children: Children,
     /// The run's tags.
     pub(super) tags: Tags,
     /// What the next commit asks of others. Most ask nothing.
     pub(super) wishes: Option<Box<Wishes>>,
-}
-
-/// A payload, and how many had arrived before it.
-#[derive(Clone, Debug)]
-pub(super) struct Arrived {
-    before: u64,
-    payload: Payload,
+    /// Why the run cannot go on: the code awaits a value that it cannot read.
+    pub(super) unreadable: Option<Box<Stuck>>,
 }
 
 enum Decision {
@@ -115,7 +110,14 @@ pub(super) enum Phase {
 pub(super) enum OpKind {
     Step(Box<StepOp>),
     Timer { due: Due, started_at: Timestamp, fire_at: Timestamp },
-    Hook { name: Arc<str>, timeout: Option<Duration>, timeout_at: Option<Timestamp>, before: u64 },
+    Hook {
+        name: Arc<str>,
+        timeout: Option<Duration>,
+        timeout_at: Option<Timestamp>,
+        can_read: CanRead,
+        /// How the payload arrived that it has.
+        taken: Option<Box<Arrival>>,
+    },
     Child(Box<ChildOp>),
 }
 
@@ -157,11 +159,12 @@ pub(super) struct StepOp {
 }
 
 impl Cell {
-    pub(super) fn new(run: RunId, priority: u8, now: Timestamp, tags: Tags) -> Self {
+    pub(super) fn new(run: RunId, started: &RunStarted, now: Timestamp) -> Self {
         let bits = run.bits();
         Self {
             run,
-            priority,
+            rules: started.rules,
+            priority: started.priority,
             ops: Ops::default(),
             next_op: 0,
             now,
@@ -178,13 +181,11 @@ impl Cell {
             active: 0,
             due: BTreeSet::new(),
             decisions: Vec::new(),
-            buffers: BTreeMap::new(),
-            buffered: 0,
-            arrived: 0,
-            open_hooks: BTreeMap::new(),
+            hooks: Hooks::default(),
             children: Children::new(),
-            tags,
+            tags: started.tags.clone(),
             wishes: None,
+            unreadable: None,
         }
     }
 
@@ -313,16 +314,9 @@ impl Cell {
             (Phase::Open, OpKind::Hook { .. }) => self.dropped(Event::HookClosed { op }),
             (Phase::Open, OpKind::Child(_)) => self.dropped(Event::ChildDropped { op }),
             // What the hook was given and did not return is as if it had not been given.
-            (Phase::Ended(Ok(payload)), OpKind::Hook { name, before, .. }) => {
+            (Phase::Ended(Ok(payload)), OpKind::Hook { name, taken: Some(arrival), .. }) => {
                 self.dropped(Event::HookClosed { op });
-                let given = Arrived { before: *before, payload: payload.clone() };
-                if let Some(given) = self.give(name, given) {
-                    // Back to its place: what arrived first is taken first.
-                    let buffer = self.buffers.entry(name.clone()).or_default();
-                    let place = buffer.partition_point(|kept| kept.before < given.before);
-                    buffer.insert(place, given);
-                    self.buffered += 1;
-                }
+                self.give_back(name, Arrived { arrival: (**arrival).clone(), payload: payload.clone() });
             }
             _ => {}
         }
@@ -385,17 +379,12 @@ impl Cell {
                 self.due.insert((*fire_at, op));
                 Event::TimerStarted { op, fire_at: *fire_at }
             }
-            OpKind::Hook { name, timeout, timeout_at, before } => {
+            OpKind::Hook { name, timeout, timeout_at, .. } => {
                 *timeout_at = timeout.map(|timeout| now.plus(timeout));
                 self.due.extend(timeout_at.map(|at| (at, op)));
-                let event = Event::HookOpened { op, name: name.clone(), timeout_at: *timeout_at };
-                self.open_hooks.entry(name.clone()).or_default().insert(op);
-                if let Some(kept) = self.buffers.get_mut(name).and_then(VecDeque::pop_front) {
-                    *before = kept.before;
-                    self.buffered -= 1;
-                    self.end(op, Ok(kept.payload));
-                }
-                event
+                let (name, timeout_at) = (name.clone(), *timeout_at);
+                self.opened(op, &name);
+                Event::HookOpened { op, name, timeout_at }
             }
         };
         Some(event)
@@ -447,34 +436,6 @@ impl Cell {
             self.wakers.extend(slot.waker.take());
         }
         true
-    }
-
-    /// A payload arrived for a hook. False when the buffer is full.
-    pub(super) fn receive(&mut self, name: &Arc<str>, payload: Payload) -> bool {
-        let arrived = Arrived { before: self.arrived, payload };
-        self.arrived += 1;
-        let Some(arrived) = self.give(name, arrived) else { return true };
-        if self.buffered >= HOOK_BUFFER_MAX {
-            return false;
-        }
-        self.buffers.entry(name.clone()).or_default().push_back(arrived);
-        self.buffered += 1;
-        true
-    }
-
-    /// Ends the oldest open hook operation of a name with a payload; returns it when there is none.
-    ///
-    /// The operation has it from now on, polled or not: an answer given in time does not lose against
-    /// a timeout or a cancel because the workflow was looking elsewhere.
-    fn give(&mut self, name: &Arc<str>, arrived: Arrived) -> Option<Arrived> {
-        let Some(oldest) = self.open_hooks.get(name).and_then(BTreeSet::first).copied() else {
-            return Some(arrived);
-        };
-        if let Some(Op { kind: OpKind::Hook { before, .. }, .. }) = self.ops.get_mut(oldest) {
-            *before = arrived.before;
-        }
-        self.end(oldest, Ok(arrived.payload));
-        None
     }
 
     /// An attempt failed, and the next one is due at `retry_at`.
@@ -627,7 +588,11 @@ impl Cell {
                     format!("step {} failed {failed} retry {retry_at:?}{queued}", new.name)
                 }
                 OpKind::Timer { fire_at, .. } => format!("timer {fire_at}"),
-                OpKind::Hook { name, timeout_at, .. } => format!("hook {name} until {timeout_at:?}"),
+                OpKind::Hook { name, timeout_at, taken, .. } => {
+                    let taken = taken.as_ref().filter(|_| self.rules >= 2);
+                    let taken = taken.map(|arrival| format!(" took {arrival:?}")).unwrap_or_default();
+                    format!("hook {name} until {timeout_at:?}{taken}")
+                }
                 OpKind::Child(child) => {
                     format!("child {} {} until {:?}", child.workflow, child.run, child.timeout_at)
                 }
@@ -643,10 +608,7 @@ impl Cell {
         if !self.patches.is_empty() {
             let _ = writeln!(text, "patches {:?}", self.patches);
         }
-        for (name, buffer) in self.buffers.iter().filter(|(_, buffer)| !buffer.is_empty()) {
-            let payloads: Vec<_> = buffer.iter().map(|kept| &kept.payload).collect();
-            let _ = writeln!(text, "buffer {name}: {payloads:?}");
-        }
+        self.hooks.summarize(&mut text);
         text
     }
 
@@ -670,9 +632,7 @@ impl Cell {
                 if let Some(at) = timeout_at {
                     self.due.remove(&(*at, op));
                 }
-                if let Some(open) = self.open_hooks.get_mut(name) {
-                    open.remove(&op);
-                }
+                self.hooks.closed(op, name);
             }
         }
     }

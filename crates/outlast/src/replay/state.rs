@@ -14,7 +14,7 @@ use outlast_core::queue::{check_priority, check_queue, default_queue, step_of_wo
 use outlast_core::refusal::check_tags;
 use outlast_core::{
     Codec, Event, Failure, FailureKind, Headers, OpNumber, Parent, ParentEnd, Payload, Policy, RunId,
-    RunStarted, Tags, Timestamp,
+    RunStarted, Stuck, StuckReason, Tags, Timestamp,
 };
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 
 use super::cell::{Cell, Due, Op, OpKind, Phase, Recording, StepOp};
 use super::children::ChildOp;
+use super::hooks::{Arrival, CanRead};
 use super::waker::RunWaker;
 use crate::error::{Error, kind_of_payload};
 use crate::operation::OpHandle;
@@ -32,7 +33,8 @@ pub(crate) struct RunState {
     run: RunId,
     workflow: Arc<str>,
     version: u32,
-    headers: Headers,
+    rules: u32,
+    headers: Arc<Headers>,
     parent: Option<Parent>,
     deadline: Option<Timestamp>,
     policy: Option<Box<Policy>>,
@@ -68,12 +70,13 @@ pub(crate) struct NewChildRun<'a> {
 
 impl RunState {
     pub(crate) fn new(run: RunId, started: &RunStarted, codec: Arc<dyn Codec>, now: Timestamp) -> Self {
-        let cell = Cell::new(run, started.priority, now, started.tags.clone());
+        let cell = Cell::new(run, started, now);
         Self {
             run,
+            rules: started.rules,
             workflow: started.workflow.clone(),
             version: started.version,
-            headers: started.headers.clone(),
+            headers: Arc::new(started.headers.clone()),
             parent: started.parent,
             deadline: started.deadline,
             policy: started.policy.clone(),
@@ -95,7 +98,12 @@ impl RunState {
         self.version
     }
 
-    pub(crate) fn headers(&self) -> &Headers {
+    /// The version of the engine's semantics that the run was started with.
+    pub(crate) fn rules(&self) -> u32 {
+        self.rules
+    }
+
+    pub(crate) fn headers(&self) -> &Arc<Headers> {
         &self.headers
     }
 
@@ -221,9 +229,27 @@ impl RunState {
         };
         let decoded = self.codec.decode(value.map_err(Error::of_failure)?).and_then(|plain| plain.decode());
         decoded.map_err(|error| {
+            if self.rules >= 2 {
+                let message = format!("the recorded value `{name}` (operation {op}) cannot be read: {error}");
+                self.set_unreadable(unreadable(error.is_coded(), message));
+                if cfg!(panic = "unwind") {
+                    // The code after this call must not run, and there is nothing to await. The turn is
+                    // discarded, so that nobody sees this panic; no hook is called for it.
+                    std::panic::resume_unwind(Box::new("a recorded value cannot be read"));
+                }
+            }
             let message = format!("value `{name}`, operation {op} of {}: {error}", self.run);
             Error::of_failure(Failure::new(FailureKind::Invalid, message))
         })
+    }
+
+    /// The code awaits a value that it cannot read: this turn is its last, and is discarded.
+    pub(crate) fn set_unreadable(&self, stuck: Stuck) {
+        let mut cell = self.cell.lock();
+        // Code that has diverged awaits what is not its own.
+        if !cell.is_astray() {
+            cell.unreadable.get_or_insert(Box::new(stuck));
+        }
     }
 
     pub(crate) fn patched(&self, name: &str) -> bool {
@@ -234,8 +260,9 @@ impl RunState {
     }
 
     #[track_caller]
-    pub(crate) fn create_hook(self: &Arc<Self>, name: &str) -> OpHandle {
-        let kind = OpKind::Hook { name: name.into(), timeout: None, timeout_at: None, before: 0 };
+    pub(crate) fn create_hook(self: &Arc<Self>, name: &str, can_read: CanRead) -> OpHandle {
+        let kind =
+            OpKind::Hook { name: name.into(), timeout: None, timeout_at: None, can_read, taken: None };
         let op = self.cell.lock().create(kind, name_problem("hook", name));
         OpHandle::new(self.clone(), op)
     }
@@ -416,8 +443,27 @@ impl RunState {
 
     /// The outcome of an operation, if it is there; otherwise remembers whom to wake.
     pub(crate) fn poll_op(&self, op: OpNumber, waker: &Waker) -> Poll<Result<Payload, Failure>> {
+        self.poll_slot(op, waker).map(|(outcome, _)| outcome)
+    }
+
+    /// The payload of a hook and how it arrived, if it is there; otherwise remembers whom to wake.
+    pub(crate) fn poll_hook(
+        &self,
+        op: OpNumber,
+        waker: &Waker,
+    ) -> Poll<Result<(Payload, Box<Arrival>), Failure>> {
+        match self.poll_slot(op, waker) {
+            Poll::Ready((Ok(payload), OpKind::Hook { taken: Some(arrival), .. })) => {
+                Poll::Ready(Ok((payload, arrival)))
+            }
+            Poll::Ready((Err(failure), _)) => Poll::Ready(Err(failure)),
+            _ => Poll::Pending,
+        }
+    }
+
+    fn poll_slot(&self, op: OpNumber, waker: &Waker) -> Poll<(Result<Payload, Failure>, OpKind)> {
         let mut cell = self.cell.lock();
-        if cell.inert {
+        if cell.inert || cell.unreadable.is_some() {
             return Poll::Pending;
         }
         if !cell.ops.contains(op) {
@@ -428,7 +474,7 @@ impl RunState {
         // What the slot holds may belong to the user: let it go outside the lock.
         drop(cell);
         match ended {
-            Poll::Ready(Op { phase: Phase::Ended(outcome), .. }) => Poll::Ready(outcome),
+            Poll::Ready(Op { phase: Phase::Ended(outcome), kind, .. }) => Poll::Ready((outcome, kind)),
             _ => Poll::Pending,
         }
     }
@@ -477,6 +523,19 @@ pub(super) fn wake_all(mut cell: MutexGuard<'_, Cell>) {
     for waker in wakers {
         waker.wake();
     }
+}
+
+/// What to do about a value that cannot be read.
+const REMEDY: &str = "add `#[serde(default)]` if a field was added, or deploy a build that can read it";
+
+/// Why a run is stuck whose code cannot read a value. One that only a codec can read, which the worker
+/// lacks, says itself what to do.
+pub(crate) fn unreadable(is_coded: bool, message: impl fmt::Display) -> Stuck {
+    let (reason, message) = match is_coded {
+        true => (StuckReason::Unreadable, message.to_string()),
+        false => (StuckReason::Undecodable, format!("{message}; {REMEDY}")),
+    };
+    Stuck { reason, message, build: String::new() }
 }
 
 fn written_in_place(step: &str) -> String {

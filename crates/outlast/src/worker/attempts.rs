@@ -9,7 +9,9 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, future::BoxFuture};
-use outlast_core::{Clock, Codec, Failure, FailureKind, OpNumber, Payload, Policy, RunId, Timestamp};
+use outlast_core::{
+    Clock, Codec, Failure, FailureKind, Headers, OpNumber, Payload, Policy, RunId, Stuck, Timestamp,
+};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +36,12 @@ pub(super) struct AttemptEnd {
 }
 
 impl AttemptEnd {
+    /// Why the run is stuck instead of the attempt having failed: the step's code did not run, since it cannot
+    /// read the input.
+    pub(super) fn stuck(&self, machine: &Machine) -> Option<Stuck> {
+        self.result.as_ref().err().filter(|_| machine.rules() >= 2)?.stuck()
+    }
+
     /// What the run is told: the outcome, or that another attempt follows.
     pub(super) fn into_delivery(self, machine: &Machine) -> Delivery {
         let op = self.op;
@@ -73,6 +81,8 @@ pub(super) struct Tools<'a> {
     pub(super) codec: &'a Arc<dyn Codec>,
     pub(super) runtime: &'a tokio::runtime::Handle,
     pub(super) meter: &'a Arc<Meter>,
+    /// What travels with the run.
+    pub(super) headers: &'a Arc<Headers>,
 }
 
 /// The attempts of one run that are under way.
@@ -109,6 +119,7 @@ impl Attempts {
             let (run, op) = asker.unwrap_or((run, step.op));
             let mut about = About::new(run, op, step.attempt, tools.clock.clone(), tools.codec.clone());
             about.step = step.name.clone();
+            about.headers = tools.headers.clone();
             about.is_first = ready.is_first;
             about.is_at_most_once = step.policy.is_at_most_once;
             about.before.clone_from(&step.details);

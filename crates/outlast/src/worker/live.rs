@@ -11,8 +11,8 @@ use outlast_core::event::TurnRecord;
 use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM_EVENTS, INBOX_READ_MAX};
 use outlast_core::turn::From;
 use outlast_core::{
-    Beyond, Committed, Event, Failure, FailureKind, Headers, Message, MessageBody, NewMessage, OpNumber,
-    Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
+    Beyond, Committed, Event, Failure, FailureKind, Headers, Judgement, Message, MessageBody, MessageId,
+    NewMessage, OpNumber, Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
 };
 
 use super::attempts::{Attempts, Tools};
@@ -234,6 +234,24 @@ impl<'a> Live<'a> {
         self.place
     }
 
+    /// Waits for the attempts that are running, for at most the drain time: what they came to is stored before
+    /// the run is marked stuck, so that they are not made again.
+    pub(super) async fn finish_attempts(&mut self) {
+        let session = self.task.session.clone();
+        let end = session.clock.now().plus(session.settings.drain);
+        let mut drained = pin!(session.clock.sleep_until(end));
+        while !self.attempts.is_empty() {
+            match select(pin!(self.attempts.next()), drained.as_mut()).await {
+                Either::Left((ended, _)) => self.early.push(Fact::attempt(ended)),
+                Either::Right(_) => {
+                    let run = self.task.run;
+                    tracing::warn!(%run, "the drain time is over; attempts of a stuck run still run");
+                    return;
+                }
+            }
+        }
+    }
+
     /// What attempts came to that the history does not have: those of a turn that was no good, and those that
     /// have ended since.
     pub(super) fn into_untold(mut self) -> Vec<Event> {
@@ -276,7 +294,8 @@ impl<'a> Live<'a> {
         });
         let (clock, codec, runtime, meter) =
             (&session.clock, &settings.codec, &session.runtime, &settings.meter);
-        let tools = Tools { clock, codec, runtime, meter };
+        let headers = self.machine.headers();
+        let tools = Tools { clock, codec, runtime, meter, headers };
         self.attempts.start(self.task.run, self.machine.asker(), ready.collect(), &tools);
     }
 
@@ -386,6 +405,7 @@ impl<'a> Live<'a> {
         let on_retry = self.task.session.settings.on_retry.clone();
         let notices = if on_retry.is_some() { self.notices(&turn) } else { Vec::new() };
         let dropped: Vec<_> = turn.events.iter().filter_map(dropped_step).collect();
+        let rejections: Vec<_> = turn.events.iter().filter(|event| rejection(event).is_some()).cloned().collect();
         let commit = self.task.session.committer.commit(turn);
         match self.meanwhile(commit).await {
             Ok(_) => {}
@@ -403,6 +423,10 @@ impl<'a> Live<'a> {
         self.in_inbox.clear();
         if let Some(on_retry) = on_retry {
             on_retry.tell(&notices);
+        }
+        for (hook, message, reason) in rejections.iter().filter_map(rejection) {
+            let run = self.task.run;
+            tracing::warn!(%run, hook, %message, reason, "no open hook can read a payload; it is rejected");
         }
         dropped.into_iter().for_each(|op| self.attempts.withdraw(op));
         if is_cancel {
@@ -455,14 +479,19 @@ impl<'a> Live<'a> {
                     draft.fired_until = Some(fact.at);
                     draft.is_cancel = true;
                 }
-                What::Attempt(_) | What::Again(_) => {}
+                What::Attempt(end) => {
+                    if let Some(stuck) = end.stuck(&self.machine) {
+                        return Err(stuck);
+                    }
+                }
+                What::Again(_) => {}
             }
             if let Some(delivery) = fact.what.into_delivery(&self.machine) {
                 self.machine.deliver(delivery, &mut draft.events)?;
             }
         }
         self.mind_length(draft)?;
-        match self.machine.missing_step(&self.task.session.settings.code) {
+        match self.machine.cannot_attempt(&self.task.session.settings.code) {
             Some(stuck) => Err(stuck),
             None => Ok(()),
         }
@@ -653,6 +682,15 @@ impl<'a> Live<'a> {
         machine.take_due(self.looked_at);
         machine.set_time(at);
         Ok(machine)
+    }
+}
+
+/// The hook, the message and the reason of a payload that was rejected.
+fn rejection(event: &Event) -> Option<(&str, MessageId, &str)> {
+    match event {
+        Event::HookReceived { name, message, judgement: Judgement::Rejected(reason), .. }
+        | Event::HookRejected { name, message, reason } => Some((name, *message, reason)),
+        _ => None,
     }
 }
 

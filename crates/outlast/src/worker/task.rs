@@ -94,7 +94,7 @@ impl Task {
         };
         let mut events = vec![event];
         machine.begin(&mut events)?;
-        match machine.missing_step(&settings.code) {
+        match machine.cannot_attempt(&settings.code) {
             Some(stuck) => Err(stuck),
             None => Ok((machine, events)),
         }
@@ -120,7 +120,7 @@ impl Task {
             let _ = answer.send(start_answer(started, committed));
         });
         let ended = ended.await;
-        let seen_off = see_off(live, ended);
+        let seen_off = see_off(live, ended).await;
         self.finish(seen_off).await
     }
 
@@ -159,7 +159,7 @@ impl Task {
             Ok(machine) => {
                 let mut live = Live::new(self, machine, place);
                 let ended = live.resume(inbox, is_fresh).await;
-                see_off(live, ended)
+                see_off(live, ended).await
             }
             Err(gone) => Err(Box::new(Unkept { place, gone, untold: Vec::new() })),
         };
@@ -271,11 +271,17 @@ struct Unkept {
     untold: Vec<Event>,
 }
 
-fn see_off(live: Live<'_>, ended: Result<End, Gone>) -> Result<Kept, Box<Unkept>> {
+async fn see_off(mut live: Live<'_>, ended: Result<End, Gone>) -> Result<Kept, Box<Unkept>> {
     match ended {
         Ok(End::Released) => Ok(live.into_kept()),
         Ok(End::Ended) => Ok(None),
-        Err(gone) => Err(Box::new(Unkept { place: live.place(), gone, untold: live.into_untold() })),
+        Err(gone) => {
+            if matches!(gone, Gone::Stuck(_)) {
+                // Rare, and large: not in the state of every run.
+                Box::pin(live.finish_attempts()).await;
+            }
+            Err(Box::new(Unkept { place: live.place(), gone, untold: live.into_untold() }))
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use outlast_core::{
-    Beyond, Event, Failure, FailureKind, MessageId, NewChild, OpNumber, Payload, RunId, Status, Timestamp,
+    Beyond, Event, Failure, FailureKind, Judgement, MessageId, NewChild, OpNumber, Payload, RunId, Status, Timestamp,
     TurnRecord, Wait,
 };
 
@@ -222,7 +222,19 @@ impl Driver {
             return Event::RunTerminated { failure: terminated("no more") };
         }
         let name = format!("hook-{}", self.rng.u32(..3)).into();
-        Event::HookReceived { name, message, payload: Payload::json(&self.messages).unwrap() }
+        // Some can be read by no hook.
+        let payload = match self.rng.u32(..6) {
+            0 => Payload::json("seven"),
+            _ => Payload::json(&self.messages),
+        };
+        Event::HookReceived {
+            name,
+            message,
+            payload: payload.unwrap(),
+            headers: [("number".to_owned(), self.messages.to_string())].into(),
+            at: None,
+            judgement: Judgement::Kept,
+        }
     }
 }
 
