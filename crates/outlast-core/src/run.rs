@@ -334,6 +334,8 @@ pub enum StuckReason {
     Refused,
     /// A turn did not come back: the workflow loops without awaiting, or blocks its thread.
     Hung,
+    /// The workflow was cancelled and goes on asking for operations, however often they are refused.
+    IgnoresCancel,
 }
 
 impl fmt::Display for StuckReason {
@@ -347,6 +349,7 @@ impl fmt::Display for StuckReason {
             Self::Unreadable => "unreadable",
             Self::Refused => "refused",
             Self::Hung => "hung",
+            Self::IgnoresCancel => "ignores cancel",
         })
     }
 }

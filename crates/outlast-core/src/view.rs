@@ -221,11 +221,14 @@ struct Reader {
     /// The timers that were to be ended by a wake.
     woken: BTreeSet<OpNumber>,
     is_cancelled: bool,
+    /// The rules of the run; 0 before its start is read.
+    rules: u32,
 }
 
 impl Reader {
     fn read(&mut self, event: &Event, at: Timestamp) {
         match event {
+            Event::RunStarted(started) => self.rules = started.rules,
             Event::HookReceived { name, payload, .. } => {
                 let place = self.arrived;
                 self.arrived += 1;
@@ -243,6 +246,9 @@ impl Reader {
                 if let Some(timer) = self.operations.get_mut(op) {
                     timer.end(OperationStatus::Dropped, at);
                 }
+            }
+            Event::CancelRequested { reason, ends, maybe_attempted, .. } if self.rules >= 2 => {
+                self.end_by_cancel(reason, ends, maybe_attempted, at);
             }
             Event::CancelRequested { reason, pauses, .. } => self.cancel(reason, pauses, at),
             _ if Status::of_final(event).is_some() => {
@@ -370,7 +376,29 @@ impl Reader {
         }
     }
 
-    /// The run was told to stop: waits end, and steps between two attempts.
+    /// The run was told to stop: what the event records ends.
+    fn end_by_cancel(
+        &mut self,
+        reason: &str,
+        ends: &[OpNumber],
+        maybe_attempted: &[OpNumber],
+        at: Timestamp,
+    ) {
+        for op in ends {
+            let is_unsure = maybe_attempted.contains(op);
+            self.change(*op, |open| {
+                let failure =
+                    if is_unsure { Failure::maybe_attempted(reason) } else { Failure::cancelled(reason) };
+                if open.kind == OperationKind::Step && open.retry_at.is_none() && !is_unsure {
+                    // The attempt that may have been under way never began.
+                    open.attempts = 0;
+                }
+                open.fail(OperationStatus::Cancelled, failure, at);
+            });
+        }
+    }
+
+    /// Rules 1: the run was told to stop: waits end, and steps between two attempts.
     fn cancel(&mut self, reason: &str, pauses: &[OpNumber], at: Timestamp) {
         if std::mem::replace(&mut self.is_cancelled, true) {
             return;
@@ -379,8 +407,7 @@ impl Reader {
             open.is_open() && (open.kind != OperationKind::Step || pauses.contains(&open.op))
         };
         for wait in self.operations.values_mut().filter(is_wait) {
-            let failure = Failure::new(FailureKind::Cancelled, format!("cancelled: {reason}"));
-            wait.fail(OperationStatus::Cancelled, failure, at);
+            wait.fail(OperationStatus::Cancelled, Failure::cancelled(reason), at);
         }
     }
 }

@@ -106,6 +106,8 @@ fn event(line: &str, now: Timestamp, names: &mut std::collections::HashMap<OpNum
             message: Some(message),
             reason: rest.into(),
             pauses: numbers().collect(),
+            ends: Vec::new(),
+            maybe_attempted: Vec::new(),
         },
         "run_completed" => Event::RunCompleted { output: payload(rest) },
         "run_failed" => Event::RunFailed { failure: Failure::new(failure_kind(first), more) },
