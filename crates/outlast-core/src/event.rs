@@ -242,8 +242,13 @@ pub enum Event {
         message: Option<MessageId>,
         /// Why.
         reason: String,
-        /// The steps that were between two attempts, and are not attempted again.
+        /// Rules 1: the steps that were between two attempts, and are not attempted again.
         pauses: Vec<OpNumber>,
+        /// From rules 2 on: every operation that it ends, in order. Those that are not in it go on: steps that
+        /// are being attempted, queued steps, and what is shielded.
+        ends: Vec<OpNumber>,
+        /// Of these, the steps that a lost worker may have attempted.
+        maybe_attempted: Vec<OpNumber>,
     },
 }
 

@@ -336,6 +336,8 @@ pub enum StuckReason {
     Refused,
     /// A turn did not come back: the workflow loops without awaiting, or blocks its thread.
     Hung,
+    /// The workflow was cancelled and goes on asking for operations, however often they are refused.
+    IgnoresCancel,
 }
 
 impl fmt::Display for StuckReason {
@@ -350,6 +352,7 @@ impl fmt::Display for StuckReason {
             Self::Undecodable => "undecodable",
             Self::Refused => "refused",
             Self::Hung => "hung",
+            Self::IgnoresCancel => "ignores cancel",
         })
     }
 }

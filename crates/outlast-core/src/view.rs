@@ -233,22 +233,22 @@ struct Reader {
     /// The place in that order of the payload that a hook was given, and the message that brought it.
     given: BTreeMap<OpNumber, (u64, MessageId)>,
     arrived: u64,
-    /// Whether the events say which hook took a payload: they do since rules 2.
-    records_takers: bool,
     /// The timers that were to be ended by a wake.
     woken: BTreeSet<OpNumber>,
     is_cancelled: bool,
+    /// The rules of the run; 0 before its start is read.
+    rules: u32,
 }
 
 impl Reader {
     fn read(&mut self, event: &Event, at: Timestamp) {
         match event {
-            Event::RunStarted(started) => self.records_takers = started.rules >= 2,
+            Event::RunStarted(started) => self.rules = started.rules,
             Event::HookReceived { name, message, payload, judgement, .. } => {
                 let (place, arrived) = (self.arrived, (*message, payload.clone()));
                 self.arrived += 1;
                 match judgement {
-                    _ if !self.records_takers => self.give(name, place, arrived, at),
+                    _ if self.rules < 2 => self.give(name, place, arrived, at),
                     Judgement::Kept => self.keep(name, place, arrived),
                     Judgement::TakenBy(op) => self.take(*op, place, arrived, at),
                     Judgement::Rejected(reason) => self.reject(name, *message, reason, at),
@@ -276,6 +276,9 @@ impl Reader {
                 if let Some(timer) = self.operations.get_mut(op) {
                     timer.end(OperationStatus::Dropped, at);
                 }
+            }
+            Event::CancelRequested { reason, ends, maybe_attempted, .. } if self.rules >= 2 => {
+                self.end_by_cancel(reason, ends, maybe_attempted, at);
             }
             Event::CancelRequested { reason, pauses, .. } => self.cancel(reason, pauses, at),
             _ if Status::of_final(event).is_some() => {
@@ -375,7 +378,7 @@ impl Reader {
     /// Opens a hook. Under rules 1, one for which a payload was kept has it at once.
     fn open(&mut self, op: OpNumber, name: &Arc<str>, at: Timestamp) {
         self.hooks.entry(name.clone()).or_default().insert(op);
-        if self.records_takers {
+        if self.rules >= 2 {
             return;
         }
         if let Some((place, arrived)) = self.buffers.get_mut(name).and_then(BTreeMap::pop_first) {
@@ -434,7 +437,7 @@ impl Reader {
         let (name, payload) = (hook.name.clone(), hook.output.take());
         hook.end(OperationStatus::Dropped, at);
         if let (Some(payload), Some((place, message))) = (payload, self.given.remove(&op)) {
-            if self.records_takers {
+            if self.rules >= 2 {
                 self.keep(&name, place, (message, payload));
             } else {
                 self.give(&name, place, (message, payload), at);
@@ -442,7 +445,29 @@ impl Reader {
         }
     }
 
-    /// The run was told to stop: waits end, and steps between two attempts.
+    /// The run was told to stop: what the event records ends.
+    fn end_by_cancel(
+        &mut self,
+        reason: &str,
+        ends: &[OpNumber],
+        maybe_attempted: &[OpNumber],
+        at: Timestamp,
+    ) {
+        for op in ends {
+            let is_unsure = maybe_attempted.contains(op);
+            self.change(*op, |open| {
+                let failure =
+                    if is_unsure { Failure::maybe_attempted(reason) } else { Failure::cancelled(reason) };
+                if open.kind == OperationKind::Step && open.retry_at.is_none() && !is_unsure {
+                    // The attempt that may have been under way never began.
+                    open.attempts = 0;
+                }
+                open.fail(OperationStatus::Cancelled, failure, at);
+            });
+        }
+    }
+
+    /// Rules 1: the run was told to stop: waits end, and steps between two attempts.
     fn cancel(&mut self, reason: &str, pauses: &[OpNumber], at: Timestamp) {
         if std::mem::replace(&mut self.is_cancelled, true) {
             return;
@@ -451,8 +476,7 @@ impl Reader {
             open.is_open() && (open.kind != OperationKind::Step || pauses.contains(&open.op))
         };
         for wait in self.operations.values_mut().filter(is_wait) {
-            let failure = Failure::new(FailureKind::Cancelled, format!("cancelled: {reason}"));
-            wait.fail(OperationStatus::Cancelled, failure, at);
+            wait.fail(OperationStatus::Cancelled, Failure::cancelled(reason), at);
         }
     }
 }

@@ -26,7 +26,6 @@ mod trail;
 mod waker;
 
 pub(crate) use delivery::{Delivery, terminated};
-pub(crate) use ends::cancelled;
 pub(crate) use hooks::{Arrival, CanRead, SentPayload, can_read};
 pub(crate) use machine::{Machine, StepToAttempt, USUAL_SUSPECTS, panic_text};
 pub(crate) use queued::QUEUED_VERSION;

@@ -7,12 +7,12 @@ use outlast_core::event::{FORMAT, RULES, TurnRecord};
 use outlast_core::limits::{HISTORY_TURNS_READ_MAX, INBOX_READ_MAX, SESSION_DEFAULT};
 use outlast_core::turn::From;
 use outlast_core::{
-    Beyond, ClaimRequest, Claimed, Event, Headers, Join, Judgement, Message, MessageBody, MessageId, NewMessage,
-    Outcome, ParentEnd, RunId, SessionId, Status, Then, Timestamp, Turn, World, WorldError,
+    Beyond, ClaimRequest, Claimed, Event, Failure, Headers, Join, Judgement, Message, MessageBody, MessageId,
+    NewMessage, Outcome, ParentEnd, RunId, SessionId, Status, Then, Timestamp, Turn, World, WorldError,
 };
 
 use crate::ids;
-use crate::replay::{cancelled, terminated};
+use crate::replay::terminated;
 
 /// Runs that one call ends at the most, when no worker is joined to do it.
 const ENDED_MAX: usize = 100;
@@ -179,8 +179,11 @@ fn forget_arrival(event: &mut Event) {
 }
 
 fn cancel_events(message: Option<MessageId>, reason: String) -> Vec<Event> {
-    let failure = cancelled(&reason);
-    vec![Event::CancelRequested { message, reason, pauses: Vec::new() }, Event::RunCancelled { failure }]
+    let failure = Failure::cancelled(&reason);
+    // It had no turn, so there is nothing that the cancel ends.
+    let (pauses, ends, maybe_attempted) = (Vec::new(), Vec::new(), Vec::new());
+    let told = Event::CancelRequested { message, reason, pauses, ends, maybe_attempted };
+    vec![told, Event::RunCancelled { failure }]
 }
 
 /// Ends runs that need no code for it, when no worker is joined to do it.

@@ -140,12 +140,14 @@ fn write_wait(event: &Event, object: &mut Object<'_>) {
             object.json("message", message);
             object.numbers("ops", ops);
         }
-        Event::CancelRequested { message, reason, pauses } => {
+        Event::CancelRequested { message, reason, pauses, ends, maybe_attempted } => {
             if let Some(message) = message {
                 object.json("message", message);
             }
             object.text("reason", reason);
             object.numbers("pauses", pauses);
+            object.numbers("ends", ends);
+            object.numbers("maybe_attempted", maybe_attempted);
         }
         _ => {}
     }
@@ -325,6 +327,8 @@ struct Fields<'a> {
     taken_by: Option<u64>,
     rejected: Option<String>,
     pauses: Option<Vec<u64>>,
+    ends: Option<Vec<u64>>,
+    maybe_attempted: Option<Vec<u64>>,
     #[serde(borrow)]
     workflow: Option<Cow<'a, str>>,
     version: Option<u32>,
@@ -408,6 +412,8 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
             message: fields.message,
             reason: need.field("reason", fields.reason)?.into_owned(),
             pauses: ops(fields.pauses),
+            ends: ops(fields.ends),
+            maybe_attempted: ops(fields.maybe_attempted),
         },
         unknown => return Err(EventError::UnknownKind(unknown.into())),
     })

@@ -4,7 +4,6 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::id::{MessageId, TurnId};
-use crate::event::RunStarted;
 use crate::message::Headers;
 use crate::run::ParentEnd;
 
@@ -116,8 +115,69 @@ fn child(op: u64, on_parent_end: ParentEnd, key: Option<&str>) -> Event {
 }
 
 fn cancel(pauses: &[u64]) -> Event {
-    let pauses = pauses.iter().map(|op| OpNumber(*op)).collect();
-    Event::CancelRequested { message: None, reason: "enough".into(), pauses }
+    let pauses = numbers(pauses);
+    let (ends, maybe_attempted) = (Vec::new(), Vec::new());
+    Event::CancelRequested { message: None, reason: "enough".into(), pauses, ends, maybe_attempted }
+}
+
+/// A cancel of a run with rules 2.
+fn cancel_of(ends: &[u64], maybe_attempted: &[u64]) -> Event {
+    let (ends, maybe_attempted) = (numbers(ends), numbers(maybe_attempted));
+    Event::CancelRequested {
+        message: None,
+        reason: "enough".into(),
+        pauses: Vec::new(),
+        ends,
+        maybe_attempted,
+    }
+}
+
+fn numbers(ops: &[u64]) -> Vec<OpNumber> {
+    ops.iter().map(|op| OpNumber(*op)).collect()
+}
+
+fn started(rules: u32) -> Event {
+    Event::RunStarted(crate::event::RunStarted {
+        workflow: "order".into(),
+        version: 1,
+        rules,
+        queue: crate::queue::default_queue(),
+        priority: 0,
+        key: None,
+        input: payload(1),
+        headers: Default::default(),
+        tags: Tags::new(),
+        parent: None,
+        deadline: None,
+        policy: None,
+    })
+}
+
+#[test]
+fn a_cancel_with_rules_2_ends_what_it_records_and_nothing_else() {
+    check(
+        vec![
+            started(2),
+            step(0),
+            step(1),
+            retried(1, 1),
+            step(2),
+            step(3),
+            timer(4),
+            hook(5, None),
+            cancel_of(&[1, 2, 3, 4], &[3]),
+            Event::StepCompleted { op: OpNumber(0), output: payload(7) },
+            judged(9, Judgement::TakenBy(OpNumber(5))),
+        ],
+        expect![[r#"
+            0 step charge completed from 1 to 9 attempts 1 in 42 out 7
+            1 step charge cancelled from 2 to 8 attempts 1 in 42 failure "cancelled: enough"
+            2 step charge cancelled from 4 to 8 in 42 failure "cancelled: enough"
+            3 step charge cancelled from 5 to 8 attempts 1 in 42 failure "cancelled: enough; a worker that was lost may have attempted the step before"
+            4 timer  cancelled from 6 to 8 until 60 failure "cancelled: enough"
+            5 hook x completed from 7 to 10 out 9
+        "#]],
+    );
 }
 
 #[test]
@@ -279,24 +339,6 @@ fn payloads_are_read_as_values() {
     assert!(views[0].output_as::<String>().is_err());
     let views = operations(&turns(vec![timer(0)]));
     assert_eq!(views[0].output_as::<u32>(), Ok(None));
-}
-
-/// The start of a run with these rules.
-fn started(rules: u32) -> Event {
-    Event::RunStarted(RunStarted {
-        workflow: "review".into(),
-        version: 1,
-        rules,
-        queue: crate::queue::default_queue(),
-        priority: 0,
-        key: None,
-        input: Payload::null(),
-        headers: Headers::new(),
-        tags: Tags::new(),
-        parent: None,
-        deadline: None,
-        policy: None,
-    })
 }
 
 #[test]

@@ -56,7 +56,8 @@ impl Machine {
             // Told once: what follows changes nothing, and leaves no event.
             Delivery::Cancel { .. } if cell.cancelled_at.is_some() => return None,
             Delivery::Cancel { message, reason, at } => {
-                Event::CancelRequested { message, reason, pauses: cell.pauses(at) }
+                let (ends, maybe_attempted) = (Vec::new(), Vec::new());
+                Event::CancelRequested { message, reason, pauses: cell.pauses(at), ends, maybe_attempted }
             }
             Delivery::Terminate { reason } => Event::RunTerminated { failure: terminated(&reason) },
             Delivery::Wake { message, op, at } => {

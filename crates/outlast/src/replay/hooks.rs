@@ -74,11 +74,6 @@ pub(super) struct Hooks {
 }
 
 impl Hooks {
-    /// How many payloads are kept for all names.
-    pub(super) fn kept_count(&self) -> usize {
-        self.kept_count
-    }
-
     /// A hook is not open any more.
     pub(super) fn closed(&mut self, op: OpNumber, name: &Arc<str>) {
         if let Some(open) = self.open.get_mut(name) {

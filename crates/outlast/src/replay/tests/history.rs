@@ -137,6 +137,8 @@ fn event(
             message: Some(message),
             reason: rest.into(),
             pauses: numbers().collect(),
+            ends: Vec::new(),
+            maybe_attempted: Vec::new(),
         },
         "run_completed" => Event::RunCompleted { output: payload(rest) },
         "run_failed" => Event::RunFailed { failure: Failure::new(failure_kind(first), more) },

@@ -213,7 +213,15 @@ impl Driver {
         let message = MessageId::from_bits(self.messages);
         if self.rng.u32(..12) == 0 {
             let message = Some(message).filter(|_| self.rng.bool());
-            return Event::CancelRequested { message, reason: "enough".into(), pauses: Vec::new() };
+            // What it ends is found out when it is delivered.
+            let (pauses, ends, maybe_attempted) = (Vec::new(), Vec::new(), Vec::new());
+            return Event::CancelRequested {
+                message,
+                reason: "enough".into(),
+                pauses,
+                ends,
+                maybe_attempted,
+            };
         }
         if self.rng.u32(..10) == 0 {
             return Event::TimerWoken { message, ops: Vec::new() };
