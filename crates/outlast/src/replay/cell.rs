@@ -7,8 +7,11 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use outlast_core::limits::{HOOK_BUFFER_MAX, OPEN_OPERATIONS_MAX, WAITS_SHOWN_MAX};
-use outlast_core::{Event, Failure, FailureKind, OpNumber, Payload, Queued, RunId, Tags, Timestamp, Wait};
+use outlast_core::{
+    Event, Failure, FailureKind, OpNumber, Payload, Queued, RunId, RunStarted, Tags, Timestamp, Wait,
+};
 
+use super::cancel::{REFUSED, Refusals};
 use super::children::{ChildOp, Children, Wishes};
 use super::known::Known;
 use super::machine::StepToAttempt;
@@ -19,6 +22,8 @@ use crate::registry::Registered;
 /// The part of a run's state behind the lock.
 pub(super) struct Cell {
     pub(super) run: RunId,
+    /// The rules of the run: they alone decide how it behaves where versions differ.
+    pub(super) rules: u32,
     /// How urgent the run is.
     pub(super) priority: u8,
     /// Operations that are not over, by number.
@@ -28,6 +33,10 @@ pub(super) struct Cell {
     pub(super) random: u64,
     /// How many operations existed when the cancel was delivered.
     pub(super) cancelled_at: Option<u64>,
+    /// What the run is refused since it was cancelled; from rules 2 on.
+    pub(super) refusals: Option<Box<Refusals>>,
+    /// Steps that a worker which is gone may have attempted.
+    pub(super) doubtful: BTreeSet<OpNumber>,
     /// Steps below this number are in the history: their input need not be encoded again.
     pub(super) known_ops: u64,
     /// What the history holds that is replayed now; `None` in a live run.
@@ -59,6 +68,10 @@ pub(super) struct Cell {
     pub(super) children: Children,
     /// The run's tags.
     pub(super) tags: Tags,
+    /// How often tags were set.
+    pub(super) tagged: u64,
+    /// The tags that the last replay has set; from rules 2 on.
+    pub(super) replayed_tags: Tags,
     /// What the next commit asks of others. Most ask nothing.
     pub(super) wishes: Option<Box<Wishes>>,
 }
@@ -96,6 +109,8 @@ pub(super) struct Op {
     pub(super) kind: OpKind,
     /// Whether history has it: how it is asked for can no longer be changed.
     pub(super) is_requested: bool,
+    /// Whether neither a cancel nor a deadline touches it.
+    pub(super) is_shielded: bool,
     /// Where the workflow asked for it.
     place: Place,
     waker: Option<Waker>,
@@ -157,16 +172,19 @@ pub(super) struct StepOp {
 }
 
 impl Cell {
-    pub(super) fn new(run: RunId, priority: u8, now: Timestamp, tags: Tags) -> Self {
+    pub(super) fn new(run: RunId, started: &RunStarted, now: Timestamp) -> Self {
         let bits = run.bits();
         Self {
             run,
-            priority,
+            rules: started.rules,
+            priority: started.priority,
             ops: Ops::default(),
             next_op: 0,
             now,
             random: (bits >> 64) as u64 ^ bits as u64,
             cancelled_at: None,
+            refusals: None,
+            doubtful: BTreeSet::new(),
             known_ops: 0,
             known: None,
             patches: BTreeMap::new(),
@@ -183,7 +201,9 @@ impl Cell {
             arrived: 0,
             open_hooks: BTreeMap::new(),
             children: Children::new(),
-            tags,
+            tags: started.tags.clone(),
+            tagged: 0,
+            replayed_tags: Tags::new(),
             wishes: None,
         }
     }
@@ -238,8 +258,8 @@ impl Cell {
     }
 
     /// What a closure that only computes a value leaves as it was.
-    pub(super) fn traces(&self) -> (u64, u64, usize) {
-        (self.next_op, self.random, self.decisions.len())
+    pub(super) fn traces(&self) -> (u64, u64, usize, u64) {
+        (self.next_op, self.random, self.decisions.len(), self.tagged)
     }
 
     /// Where the workflow asked for an operation, as long as that is known.
@@ -248,12 +268,18 @@ impl Cell {
         self.ops.get(op).map(|slot| slot.place).or_else(known)
     }
 
-    /// Numbers an operation. One that has a problem has failed before it was requested.
+    /// Numbers an operation. One that has a problem has failed before it was requested; one that is refused
+    /// since the run was cancelled is [`REFUSED`](super::cancel::REFUSED).
     #[track_caller]
-    pub(super) fn create(&mut self, kind: OpKind, problem: Option<Failure>) -> OpNumber {
+    pub(super) fn create(&mut self, kind: OpKind, problem: Option<Failure>, is_shielded: bool) -> OpNumber {
         let op = OpNumber(self.next_op);
         if self.inert {
             return op;
+        }
+        // Runs with rules 1 have no shields: what they ask for after a cancel works as always.
+        let is_shielded = is_shielded && self.rules >= 2;
+        if self.refusals.is_some() && !is_shielded {
+            return REFUSED;
         }
         self.next_op += 1;
         let phase = match problem.or_else(|| self.too_many()) {
@@ -263,7 +289,8 @@ impl Cell {
                 Phase::Created
             }
         };
-        self.ops.insert(op, Op { phase, kind, is_requested: false, place: Location::caller(), waker: None });
+        let place = Location::caller();
+        self.ops.insert(op, Op { phase, kind, is_requested: false, is_shielded, place, waker: None });
         op
     }
 
@@ -570,6 +597,7 @@ impl Cell {
             attempt: step.failed + 1,
             details: step.details.clone(),
             is_cancelled: self.cancelled_at.is_some_and(|before| op.0 < before),
+            begins_when_told: self.rules < 2,
             call: step.new.call.clone(),
         })
     }
@@ -614,6 +642,9 @@ impl Cell {
         use std::fmt::Write;
         let mut text =
             format!("next {} random {:x} cancelled {:?}\n", self.next_op, self.random, self.cancelled_at);
+        if let Some(refusals) = &self.refusals {
+            let _ = writeln!(text, "refused {}", refusals.count);
+        }
         for (op, slot) in self.ops.iter() {
             let phase = match &slot.phase {
                 Phase::Created => "created".to_owned(),
@@ -633,6 +664,11 @@ impl Cell {
                 }
             };
             let _ = writeln!(text, "{op} {kind}: {phase}");
+        }
+        let shielded = self.ops.iter().filter(|(_, slot)| slot.is_shielded);
+        let shielded: Vec<_> = shielded.map(|(op, _)| op.0).collect();
+        if !shielded.is_empty() {
+            let _ = writeln!(text, "shielded {shielded:?}");
         }
         if !self.tags.is_empty() {
             let _ = writeln!(text, "tags {:?}", self.tags);
