@@ -27,6 +27,8 @@ pub enum ErrorKind {
     Timeout,
     /// The run was cancelled.
     Cancelled,
+    /// The run was cancelled, and a worker that was lost may have attempted the step before.
+    MaybeAttempted,
     /// A limit was passed; the message says which.
     Limit,
     /// A value does not fit: a payload of another type, a text that is not a duration.
@@ -52,6 +54,7 @@ impl From<FailureKind> for ErrorKind {
             FailureKind::Panic => Self::Panic,
             FailureKind::Timeout => Self::Timeout,
             FailureKind::Cancelled => Self::Cancelled,
+            FailureKind::MaybeAttempted => Self::MaybeAttempted,
             FailureKind::Limit => Self::Limit,
             FailureKind::Invalid => Self::Invalid,
             FailureKind::Conflict => Self::Conflict,
@@ -171,9 +174,15 @@ impl Error {
         self.0.kind
     }
 
-    /// Whether the run was cancelled.
+    /// Whether the run was cancelled; also when a step that the cancel ended may have been attempted
+    /// ([`is_maybe_attempted`](Self::is_maybe_attempted)).
     pub fn is_cancelled(&self) -> bool {
-        self.0.kind == ErrorKind::Cancelled
+        matches!(self.0.kind, ErrorKind::Cancelled | ErrorKind::MaybeAttempted)
+    }
+
+    /// Whether a cancel ended a step that a lost worker may have attempted: undo it as if it had happened.
+    pub fn is_maybe_attempted(&self) -> bool {
+        self.0.kind == ErrorKind::MaybeAttempted
     }
 
     /// Whether the run is stuck, and waits for mended code.

@@ -8,6 +8,7 @@
 pub(crate) mod again;
 #[cfg(feature = "bench")]
 pub mod bench;
+mod cancel;
 mod cell;
 mod children;
 mod cursor;

@@ -11,6 +11,7 @@ use outlast_core::{
     Event, Failure, FailureKind, OpNumber, Payload, Queued, RunId, RunStarted, Stuck, Tags, Timestamp, Wait,
 };
 
+use super::cancel::{REFUSED, Refusals};
 use super::children::{ChildOp, Children, Wishes};
 use super::hooks::{Arrival, Arrived, CanRead, Hooks};
 use super::known::Known;
@@ -22,7 +23,7 @@ use crate::registry::Registered;
 /// The part of a run's state behind the lock.
 pub(super) struct Cell {
     pub(super) run: RunId,
-    /// The version of the engine's semantics that the run was started with.
+    /// The rules of the run: they alone decide how it behaves where versions differ.
     pub(super) rules: u32,
     /// How urgent the run is.
     pub(super) priority: u8,
@@ -33,6 +34,10 @@ pub(super) struct Cell {
     pub(super) random: u64,
     /// How many operations existed when the cancel was delivered.
     pub(super) cancelled_at: Option<u64>,
+    /// What the run is refused since it was cancelled; from rules 2 on.
+    pub(super) refusals: Option<Box<Refusals>>,
+    /// Steps that a worker which is gone may have attempted.
+    pub(super) doubtful: BTreeSet<OpNumber>,
     /// Steps below this number are in the history: their input need not be encoded again.
     pub(super) known_ops: u64,
     /// What the history holds that is replayed now; `None` in a live run.
@@ -59,6 +64,10 @@ pub(super) struct Cell {
     pub(super) children: Children,
     /// The run's tags.
     pub(super) tags: Tags,
+    /// How often tags were set.
+    pub(super) tagged: u64,
+    /// The tags that the last replay has set; from rules 2 on.
+    pub(super) replayed_tags: Tags,
     /// What the next commit asks of others. Most ask nothing.
     pub(super) wishes: Option<Box<Wishes>>,
     /// Why the run cannot go on: the code awaits a value that it cannot read.
@@ -91,6 +100,8 @@ pub(super) struct Op {
     pub(super) kind: OpKind,
     /// Whether history has it: how it is asked for can no longer be changed.
     pub(super) is_requested: bool,
+    /// Whether neither a cancel nor a deadline touches it.
+    pub(super) is_shielded: bool,
     /// Where the workflow asked for it.
     place: Place,
     waker: Option<Waker>,
@@ -170,6 +181,8 @@ impl Cell {
             now,
             random: (bits >> 64) as u64 ^ bits as u64,
             cancelled_at: None,
+            refusals: None,
+            doubtful: BTreeSet::new(),
             known_ops: 0,
             known: None,
             patches: BTreeMap::new(),
@@ -184,6 +197,8 @@ impl Cell {
             hooks: Hooks::default(),
             children: Children::new(),
             tags: started.tags.clone(),
+            tagged: 0,
+            replayed_tags: Tags::new(),
             wishes: None,
             unreadable: None,
         }
@@ -239,8 +254,8 @@ impl Cell {
     }
 
     /// What a closure that only computes a value leaves as it was.
-    pub(super) fn traces(&self) -> (u64, u64, usize) {
-        (self.next_op, self.random, self.decisions.len())
+    pub(super) fn traces(&self) -> (u64, u64, usize, u64) {
+        (self.next_op, self.random, self.decisions.len(), self.tagged)
     }
 
     /// Where the workflow asked for an operation, as long as that is known.
@@ -249,12 +264,18 @@ impl Cell {
         self.ops.get(op).map(|slot| slot.place).or_else(known)
     }
 
-    /// Numbers an operation. One that has a problem has failed before it was requested.
+    /// Numbers an operation. One that has a problem has failed before it was requested; one that is refused
+    /// since the run was cancelled is [`REFUSED`](super::cancel::REFUSED).
     #[track_caller]
-    pub(super) fn create(&mut self, kind: OpKind, problem: Option<Failure>) -> OpNumber {
+    pub(super) fn create(&mut self, kind: OpKind, problem: Option<Failure>, is_shielded: bool) -> OpNumber {
         let op = OpNumber(self.next_op);
         if self.inert {
             return op;
+        }
+        // Runs with rules 1 have no shields: what they ask for after a cancel works as always.
+        let is_shielded = is_shielded && self.rules >= 2;
+        if self.refusals.is_some() && !is_shielded {
+            return REFUSED;
         }
         self.next_op += 1;
         let phase = match problem.or_else(|| self.too_many()) {
@@ -264,7 +285,8 @@ impl Cell {
                 Phase::Created
             }
         };
-        self.ops.insert(op, Op { phase, kind, is_requested: false, place: Location::caller(), waker: None });
+        let place = Location::caller();
+        self.ops.insert(op, Op { phase, kind, is_requested: false, is_shielded, place, waker: None });
         op
     }
 
@@ -531,6 +553,7 @@ impl Cell {
             attempt: step.failed + 1,
             details: step.details.clone(),
             is_cancelled: self.cancelled_at.is_some_and(|before| op.0 < before),
+            begins_when_told: self.rules < 2,
             call: step.new.call.clone(),
         })
     }
@@ -575,6 +598,9 @@ impl Cell {
         use std::fmt::Write;
         let mut text =
             format!("next {} random {:x} cancelled {:?}\n", self.next_op, self.random, self.cancelled_at);
+        if let Some(refusals) = &self.refusals {
+            let _ = writeln!(text, "refused {}", refusals.count);
+        }
         for (op, slot) in self.ops.iter() {
             let phase = match &slot.phase {
                 Phase::Created => "created".to_owned(),
@@ -598,6 +624,11 @@ impl Cell {
                 }
             };
             let _ = writeln!(text, "{op} {kind}: {phase}");
+        }
+        let shielded = self.ops.iter().filter(|(_, slot)| slot.is_shielded);
+        let shielded: Vec<_> = shielded.map(|(op, _)| op.0).collect();
+        if !shielded.is_empty() {
+            let _ = writeln!(text, "shielded {shielded:?}");
         }
         if !self.tags.is_empty() {
             let _ = writeln!(text, "tags {:?}", self.tags);

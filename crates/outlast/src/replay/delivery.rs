@@ -55,6 +55,10 @@ impl Machine {
         Some(match delivery {
             // Told once: what follows changes nothing, and leaves no event.
             Delivery::Cancel { .. } if cell.cancelled_at.is_some() => return None,
+            Delivery::Cancel { message, reason, .. } if cell.rules >= 2 => {
+                let (ends, maybe_attempted) = cell.ended_by_cancel();
+                Event::CancelRequested { message, reason, pauses: Vec::new(), ends, maybe_attempted }
+            }
             Delivery::Cancel { message, reason, at } => {
                 let (ends, maybe_attempted) = (Vec::new(), Vec::new());
                 Event::CancelRequested { message, reason, pauses: cell.pauses(at), ends, maybe_attempted }
@@ -71,6 +75,10 @@ impl Machine {
                 Ok(output) => Event::StepCompleted { op, output },
                 Err(failure) => Event::StepFailed { op, failure },
             },
+            // It was to be attempted again when it failed, and the run was cancelled since.
+            Delivery::StepRetried { op, failure, .. } if cell.is_open(op) && cell.is_last_attempt(op) => {
+                Event::StepFailed { op, failure }
+            }
             Delivery::StepRetried { op, attempt, failure, retry_at, details } if cell.is_open(op) => {
                 Event::StepRetried { op, attempt, failure, retry_at, details }
             }
@@ -148,6 +156,9 @@ impl Machine {
     /// Applies a delivery that may concern several operations.
     fn apply_to_all(&mut self, event: &Event, asked: &mut Vec<Event>) -> Result<(), Stuck> {
         match event {
+            Event::CancelRequested { reason, ends, maybe_attempted, .. } if self.rules() >= 2 => {
+                self.cancel_as_recorded(reason, ends, maybe_attempted, asked)
+            }
             Event::CancelRequested { reason, pauses, .. } => self.cancel(reason, pauses, asked),
             Event::TimerWoken { ops, .. } => {
                 self.end_each(ops, |cell, op| cell.is_timer(op).then(|| Ok(Payload::null())), asked)

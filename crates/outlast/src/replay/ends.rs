@@ -9,7 +9,7 @@ use super::state::wake_all;
 use crate::error::Error;
 
 impl Machine {
-    /// Ends the waits that are open now with a cancelled error, in operation order, one per poll, and
+    /// Rules 1: ends the waits that are open now with a cancelled error, in operation order, one per poll, and
     /// passes the word on to the children.
     pub(super) fn cancel(
         &mut self,

@@ -53,6 +53,8 @@ pub(crate) struct StepToAttempt {
     pub(crate) details: Option<Payload>,
     /// Whether the run was told to stop before this attempt.
     pub(crate) is_cancelled: bool,
+    /// Rules 1: whether the attempt begins though the run was cancelled meanwhile.
+    pub(crate) begins_when_told: bool,
     /// The code, when it was written in place.
     pub(crate) call: Option<StepCall>,
 }
@@ -131,7 +133,7 @@ impl Machine {
         cell.known = None;
         cell.refused.clear();
         cell.hooks.forget_changes();
-        cell.wishes = None;
+        cell.replayed_tags = cell.wishes.take().map(|wishes| wishes.tags).unwrap_or_default();
         let startable = std::mem::take(&mut cell.startable);
         cell.startable = startable.into_iter().filter(|op| cell.is_startable(*op)).collect();
         drop(cell);
@@ -188,6 +190,10 @@ impl Machine {
                     drop(cell);
                     self.returned(result, asked);
                     return Ok(());
+                }
+                Poll::Pending if cell.ignores_cancel() => {
+                    drop(cell);
+                    return Err(self.ignores_cancel());
                 }
                 Poll::Pending => {
                     self.state.waker.enter();
@@ -330,11 +336,6 @@ impl Machine {
         self.state.deadline().filter(|_| self.ended.is_none() && !self.state.is_cancelled())
     }
 
-    /// The version of the engine's semantics that the run was started with.
-    pub(crate) fn rules(&self) -> u32 {
-        self.state.rules()
-    }
-
     /// What travels with the run.
     pub(crate) fn headers(&self) -> &Arc<Headers> {
         self.state.headers()
@@ -359,6 +360,17 @@ impl Machine {
     pub(crate) fn take_wishes_of(&mut self, other: &mut Self) {
         let wishes = other.state.cell.lock().wishes.take();
         self.state.cell.lock().wishes = wishes;
+    }
+
+    /// Lets the next commit write the tags that a replay has set: the code that wrote the run's row may have set
+    /// others.
+    pub(crate) fn write_tags_again(&mut self) {
+        let mut cell = self.state.cell.lock();
+        let tags = std::mem::take(&mut cell.replayed_tags);
+        if !tags.is_empty() {
+            let newer = std::mem::replace(&mut cell.wishes().tags, tags);
+            cell.wishes().tags.extend(newer);
+        }
     }
 
     /// What the turn asks of others. It is given once.
@@ -468,8 +480,11 @@ impl Machine {
     }
 
     /// Whether a failed attempt at this step may be followed by another at a moment: not after a cancel,
-    /// and not after the deadline.
+    /// and not after the deadline, unless it is shielded.
     pub(crate) fn may_retry(&self, op: OpNumber, at: Timestamp) -> bool {
+        if self.state.cell.lock().is_shielded(op) {
+            return true;
+        }
         if self.deadline().is_some_and(|deadline| at >= deadline) {
             return false;
         }

@@ -20,6 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::cancel::REFUSED;
 use super::cell::{Cell, Due, Op, OpKind, Phase, Recording, StepOp};
 use super::children::ChildOp;
 use super::hooks::{Arrival, CanRead};
@@ -138,6 +139,11 @@ impl RunState {
         self.cell.lock().cancelled_at.is_some()
     }
 
+    /// Whether operations that are not shielded are refused.
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.cell.lock().refusals.is_some()
+    }
+
     /// SplitMix64: one addition and a mix, so the sequence depends on the run alone.
     pub(crate) fn random(&self) -> u64 {
         let mut cell = self.cell.lock();
@@ -149,9 +155,14 @@ impl RunState {
     }
 
     #[track_caller]
-    pub(crate) fn create_step<I: Serialize>(self: &Arc<Self>, new: NewStep, input: &I) -> OpHandle {
+    pub(crate) fn create_step<I: Serialize>(
+        self: &Arc<Self>,
+        new: NewStep,
+        input: &I,
+        is_shielded: bool,
+    ) -> OpHandle {
         let input = self.step_input(input);
-        self.create_stored_step(new, input)
+        self.create_stored_step(new, input, is_shielded)
     }
 
     /// What a step is given, as it is stored; `None` when history has it.
@@ -166,6 +177,7 @@ impl RunState {
         self: &Arc<Self>,
         new: NewStep,
         input: Option<Result<Payload, Failure>>,
+        is_shielded: bool,
     ) -> OpHandle {
         let problem = name_problem("step", &new.name);
         let mut cell = self.cell.lock();
@@ -179,26 +191,28 @@ impl RunState {
             attempting: false,
             queued: None,
         });
-        let op = cell.create(OpKind::Step(step), problem);
+        let op = cell.create(OpKind::Step(step), problem, is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
     #[track_caller]
-    pub(crate) fn create_timer(self: &Arc<Self>, duration: Result<Duration, InvalidDuration>) -> OpHandle {
+    pub(crate) fn create_timer(
+        self: &Arc<Self>,
+        duration: Result<Duration, InvalidDuration>,
+        is_shielded: bool,
+    ) -> OpHandle {
         let problem = duration.as_ref().err().map(|error| Failure::of_error(FailureKind::Invalid, error));
         let due = Due::After(duration.unwrap_or_default());
-        let op = self
-            .cell
-            .lock()
-            .create(OpKind::Timer { due, started_at: Timestamp::NEVER, fire_at: Timestamp::NEVER }, problem);
+        let kind = OpKind::Timer { due, started_at: Timestamp::NEVER, fire_at: Timestamp::NEVER };
+        let op = self.cell.lock().create(kind, problem, is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
     #[track_caller]
-    pub(crate) fn create_timer_at(self: &Arc<Self>, moment: Timestamp) -> OpHandle {
+    pub(crate) fn create_timer_at(self: &Arc<Self>, moment: Timestamp, is_shielded: bool) -> OpHandle {
         let kind =
             OpKind::Timer { due: Due::At(moment), started_at: Timestamp::NEVER, fire_at: Timestamp::NEVER };
-        let op = self.cell.lock().create(kind, None);
+        let op = self.cell.lock().create(kind, None, is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
@@ -260,10 +274,10 @@ impl RunState {
     }
 
     #[track_caller]
-    pub(crate) fn create_hook(self: &Arc<Self>, name: &str, can_read: CanRead) -> OpHandle {
+    pub(crate) fn create_hook(self: &Arc<Self>, name: &str, can_read: CanRead, is_shielded: bool) -> OpHandle {
         let kind =
             OpKind::Hook { name: name.into(), timeout: None, timeout_at: None, can_read, taken: None };
-        let op = self.cell.lock().create(kind, name_problem("hook", name));
+        let op = self.cell.lock().create(kind, name_problem("hook", name), is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
@@ -282,6 +296,7 @@ impl RunState {
         self: &Arc<Self>,
         new: NewChildRun<'_>,
         plain: Option<Result<Payload, Failure>>,
+        is_shielded: bool,
     ) -> OpHandle {
         let NewChildRun { workflow, version, queue, priority } = new;
         let problem = name_problem("workflow", workflow);
@@ -302,7 +317,7 @@ impl RunState {
             on_parent_end: ParentEnd::Cancel,
             is_detached: false,
         });
-        let op = cell.create(OpKind::Child(child), problem);
+        let op = cell.create(OpKind::Child(child), problem, is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
@@ -384,11 +399,17 @@ impl RunState {
         if cell.inert {
             return Ok(());
         }
-        cell.next_op += 1;
+        let has_event = cell.rules < 2;
+        cell.next_op += u64::from(has_event);
         let mut all = cell.tags.clone();
         all.insert(name.into(), value.into());
         check_tags(&all).map_err(|message| Error::of_failure(Failure::new(FailureKind::Limit, message)))?;
-        cell.set_tags(op, Tags::from([(name.into(), value.into())]));
+        let tags = Tags::from([(name.into(), value.into())]);
+        if has_event {
+            cell.set_tags(op, tags);
+        } else {
+            cell.set_tags_without_event(tags);
+        }
         Ok(())
     }
 
@@ -429,7 +450,7 @@ impl RunState {
 
     fn edit(&self, op: OpNumber, edit: impl FnOnce(&mut OpKind)) {
         let mut cell = self.cell.lock();
-        if cell.inert {
+        if cell.inert || op == REFUSED {
             return;
         }
         match cell.ops.get_mut(op) {
@@ -443,7 +464,7 @@ impl RunState {
 
     /// The outcome of an operation, if it is there; otherwise remembers whom to wake.
     pub(crate) fn poll_op(&self, op: OpNumber, waker: &Waker) -> Poll<Result<Payload, Failure>> {
-        self.poll_slot(op, waker).map(|(outcome, _)| outcome)
+        self.poll_slot(op, waker).map_ok(|(payload, _)| payload)
     }
 
     /// The payload of a hook and how it arrived, if it is there; otherwise remembers whom to wake.
@@ -453,18 +474,26 @@ impl RunState {
         waker: &Waker,
     ) -> Poll<Result<(Payload, Box<Arrival>), Failure>> {
         match self.poll_slot(op, waker) {
-            Poll::Ready((Ok(payload), OpKind::Hook { taken: Some(arrival), .. })) => {
+            Poll::Ready(Ok((payload, Some(OpKind::Hook { taken: Some(arrival), .. })))) => {
                 Poll::Ready(Ok((payload, arrival)))
             }
-            Poll::Ready((Err(failure), _)) => Poll::Ready(Err(failure)),
+            Poll::Ready(Err(failure)) => Poll::Ready(Err(failure)),
             _ => Poll::Pending,
         }
     }
 
-    fn poll_slot(&self, op: OpNumber, waker: &Waker) -> Poll<(Result<Payload, Failure>, OpKind)> {
+    /// The outcome of an operation, and what it was; an operation that was refused was nothing.
+    fn poll_slot(
+        &self,
+        op: OpNumber,
+        waker: &Waker,
+    ) -> Poll<Result<(Payload, Option<OpKind>), Failure>> {
         let mut cell = self.cell.lock();
         if cell.inert || cell.unreadable.is_some() {
             return Poll::Pending;
+        }
+        if op == REFUSED {
+            return cell.poll_refused().map_ok(|payload| (payload, None));
         }
         if !cell.ops.contains(op) {
             drop(cell);
@@ -474,7 +503,9 @@ impl RunState {
         // What the slot holds may belong to the user: let it go outside the lock.
         drop(cell);
         match ended {
-            Poll::Ready(Op { phase: Phase::Ended(outcome), kind, .. }) => Poll::Ready((outcome, kind)),
+            Poll::Ready(Op { phase: Phase::Ended(outcome), kind, .. }) => {
+                Poll::Ready(outcome.map(|payload| (payload, Some(kind))))
+            }
             _ => Poll::Pending,
         }
     }

@@ -178,8 +178,15 @@ impl Attempts {
 
     /// Tells every attempt that the run was cancelled.
     pub(super) fn tell_all_to_stop(&self) {
-        for stop in self.stops.values() {
-            stop.cancel();
+        self.tell_to_stop_except(&BTreeSet::new());
+    }
+
+    /// The same, but not those at these steps.
+    pub(super) fn tell_to_stop_except(&self, spared: &BTreeSet<OpNumber>) {
+        for (op, stop) in &self.stops {
+            if !spared.contains(op) {
+                stop.cancel();
+            }
         }
     }
 
@@ -219,8 +226,8 @@ fn stranding(
 
 async fn attempt(ready: Ready, about: Arc<About>) -> AttemptEnd {
     let Ready { step, call, gates, .. } = ready;
-    let StepToAttempt { op, name, input, policy, attempt, .. } = step;
-    let result = match pass(gates, &about).await {
+    let StepToAttempt { op, name, input, policy, attempt, begins_when_told, .. } = step;
+    let result = match pass(gates, &about, begins_when_told).await {
         Ok(()) => work(call, input, &policy, &about).await,
         Err(cancelled) => Err(cancelled),
     };
@@ -234,7 +241,7 @@ async fn attempt(ready: Ready, about: Arc<About>) -> AttemptEnd {
 }
 
 /// Waits until all the gates let the attempt pass. What is told to stop or dropped meanwhile never begins.
-async fn pass(gates: Vec<Arc<Semaphore>>, about: &About) -> Result<(), StepError> {
+async fn pass(gates: Vec<Arc<Semaphore>>, about: &About, begins_when_told: bool) -> Result<(), StepError> {
     let never = || {
         let message = "cancelled before the attempt began";
         StepError::of_failure(Failure::new(FailureKind::Cancelled, message))
@@ -256,7 +263,8 @@ async fn pass(gates: Vec<Arc<Semaphore>>, about: &About) -> Result<(), StepError
     }
     // Both may have come at the same time.
     let is_withdrawn = about.withdrawn.as_ref().is_some_and(CancellationToken::is_cancelled);
-    if is_withdrawn { Err(never()) } else { Ok(()) }
+    let is_told = about.stop.is_cancelled() && !begins_when_told;
+    if is_withdrawn || is_told { Err(never()) } else { Ok(()) }
 }
 
 async fn work(

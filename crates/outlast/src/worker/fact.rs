@@ -1,5 +1,7 @@
 //! Facts: what is new for a run, in the order in which the world knew it.
 
+use std::collections::BTreeSet;
+
 use outlast_core::{Event, Message, MessageBody, OpNumber, Timestamp};
 
 use super::attempts::AttemptEnd;
@@ -87,6 +89,15 @@ impl Fact {
             What::Again(Delivery::StepEnded { op, .. } | Delivery::StepRetried { op, .. }) => Some(*op),
             _ => None,
         }
+    }
+
+    /// The steps whose outcomes are among these facts.
+    pub(super) fn outcomes_of(facts: &[Self]) -> BTreeSet<OpNumber> {
+        let op = |fact: &Self| match &fact.what {
+            What::Attempt(end) => Some(end.op),
+            _ => fact.again(),
+        };
+        facts.iter().filter_map(op).collect()
     }
 
     /// Sorts facts by time; at equal times messages come first and timers last.

@@ -164,14 +164,16 @@ impl<'a> Live<'a> {
     /// Goes on with a run that was claimed with these messages.
     pub(super) async fn resume(&mut self, inbox: Vec<Message>, is_fresh: bool) -> Result<End, Gone> {
         let may_fire = inbox.len() < INBOX_READ_MAX;
-        self.doubtful = self.machine.startable();
+        let is_any_startable = !self.machine.startable().is_empty();
+        self.doubtful = self.machine.maybe_attempted(self.task.session.clock.now());
         let mut facts = Vec::with_capacity(inbox.len());
         let page_end = inbox.last().filter(|_| !may_fire).map(|message| message.position);
         self.accept(inbox, &mut facts);
-        if let Some(page_end) = page_end.filter(|_| !self.doubtful.is_empty()) {
+        if let Some(page_end) = page_end.filter(|_| is_any_startable) {
             facts.extend(self.known_behind(page_end).await?);
         }
         facts.extend(self.unknown_outcomes(&facts));
+        self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
         if may_fire {
             self.look_at_the_clock(&mut facts);
         }
@@ -282,6 +284,11 @@ impl<'a> Live<'a> {
 
     fn start_attempts(&mut self) {
         let session = &self.task.session;
+        // The deadline has passed and is about to be delivered: no attempt begins after it.
+        let is_late = |deadline: Timestamp| deadline <= session.clock.now();
+        if self.machine.rules() >= 2 && self.machine.deadline().is_some_and(is_late) {
+            return;
+        }
         let settings = &session.settings;
         let steps = if self.is_stopping {
             self.machine.take_startable_once(&settings.code)
@@ -388,7 +395,9 @@ impl<'a> Live<'a> {
         let is_cancel = draft.is_cancel;
         let (consumed, ops_before) = (draft.consumed, draft.ops_before);
         let (turn, then) = self.turn_of(draft, ids::turn(), From::Turn(self.place.turn));
-        if turn.events.is_empty() && then == Then::Hold && !turn.clears_crashes {
+        // Tags of a replay may be all that there is to write.
+        let is_empty = turn.events.is_empty() && turn.beyond.is_none();
+        if is_empty && then == Then::Hold && !turn.clears_crashes {
             return Ok(Next::Hold(Vec::new()));
         }
         let place = Place {
@@ -430,9 +439,15 @@ impl<'a> Live<'a> {
         }
         dropped.into_iter().for_each(|op| self.attempts.withdraw(op));
         if is_cancel {
-            self.attempts.tell_all_to_stop();
+            self.tell_attempts_to_stop();
         }
         self.follow(then).await
+    }
+
+    /// Tells the attempts that the run was cancelled: those of shielded steps learn it only when it has ended.
+    fn tell_attempts_to_stop(&self) {
+        let spared = if self.machine.ended().is_some() { BTreeSet::new() } else { self.machine.shielded() };
+        self.attempts.tell_to_stop_except(&spared);
     }
 
     /// What `on_retry` is told of a turn: a queued step works for the run that asked for it.
@@ -448,6 +463,7 @@ impl<'a> Live<'a> {
         let at = self.task.session.clock.now().max(self.place.at);
         let mut draft = Draft::new(at, self.place.consumed, self.machine.ops_asked());
         self.machine.set_time(at);
+        self.machine.set_doubtful(&self.doubtful);
         match self.compute(&mut draft, &mut facts, is_fresh) {
             Ok(()) => Ok(draft),
             Err(stuck) => {
@@ -626,6 +642,7 @@ impl<'a> Live<'a> {
         facts.extend(Fact::attempts_of(events, at));
         self.read = self.place.consumed;
         self.accept(inbox, &mut facts);
+        self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
         if may_fire {
             self.look_at_the_clock(&mut facts);
         }

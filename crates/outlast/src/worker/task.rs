@@ -305,7 +305,14 @@ pub(super) fn machine_from(task: &Task, history: Vec<TurnRecord>, is_fresh: bool
     let _computing = task.notes.compute();
     if !is_fresh {
         settings.meter.replays.add(1);
-        return Machine::replay(run, history, code, codec).map_err(Gone::Stuck);
+        // A start that no worker saw has no build.
+        let last = history.iter().rev().find(|turn| !turn.build.is_empty());
+        let is_of_other_code = last.is_some_and(|turn| turn.build != settings.build);
+        let mut machine = Machine::replay(run, history, code, codec).map_err(Gone::Stuck)?;
+        if is_of_other_code {
+            machine.write_tags_again();
+        }
+        return Ok(machine);
     }
     let first = history.into_iter().next().ok_or_else(|| Gone::Stuck(unreadable(run)))?;
     match first.events.into_iter().next() {

@@ -18,12 +18,13 @@
 //! !   hook_received review 7           it was rejected
 //! 2   hook_taken 1                     operation 2 took what message 1 had brought
 //! -   hook_rejected review 1 no text   nobody can read what message 1 had brought: name, message, reason
-//! 0,3 cancel_requested too late       the pauses it ends, or `-`
+//! 0,3 cancel_requested too late       the operations it ends (rules 1: the pauses), or `-`; `3?` for a step that
+//!                                     a lost worker may have attempted
 //! at 60s                              the turns from here on are this long after the start
 //! -   run_completed "done"
 //! ```
 //!
-//! Every delivery begins a turn.
+//! Every delivery begins a turn. A first line `rules 1` makes it the history of a run with these rules.
 
 use outlast_core::duration::duration_text;
 use outlast_core::{
@@ -35,11 +36,19 @@ use crate::replay::{SentPayload, terminated};
 
 use super::*;
 
+/// The rules of the run whose history this is.
+pub(super) fn rules(text: &str) -> u32 {
+    let first = text.trim_start().lines().next().unwrap_or_default();
+    first.strip_prefix("rules ").map_or(RULES, |rules| rules.trim().parse().unwrap())
+}
+
 pub(super) fn parse(text: &str) -> Vec<TurnRecord> {
+    let rules = rules(text);
     let mut turns = vec![turn(START, Vec::new())];
     let mut names = std::collections::HashMap::new();
     let mut messages = 0;
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+    let is_event = |line: &&str| !line.is_empty() && !line.starts_with("rules ");
+    for line in text.lines().map(str::trim).filter(is_event) {
         let now = turns[turns.len() - 1].at;
         if let Some(after) = line.strip_prefix("at ") {
             turns.push(turn(START.plus(after.into_duration().unwrap()), Vec::new()));
@@ -48,7 +57,12 @@ pub(super) fn parse(text: &str) -> Vec<TurnRecord> {
         if line.contains("hook_received") {
             messages += 1;
         }
-        let event = event(line, now, messages, &mut names);
+        let mut event = event(line, now, messages, &mut names);
+        if let Event::CancelRequested { pauses, ends, .. } = &mut event
+            && rules == 1
+        {
+            std::mem::swap(pauses, ends);
+        }
         let begins = !event.is_decision() && !turns[turns.len() - 1].events.is_empty();
         if begins || (turns.len() == 1 && !event.is_decision()) {
             turns.push(turn(now, Vec::new()));
@@ -74,7 +88,8 @@ fn event(
     let mut words = line.splitn(2, char::is_whitespace);
     let ops = words.next().unwrap();
     let (kind, rest) = cut(words.next().unwrap_or_default());
-    let numbers = || ops.split(',').filter(|op| !"-!".contains(op)).map(|op| OpNumber(op.parse().unwrap()));
+    let number = |op: &str| OpNumber(op.trim_end_matches('?').parse().unwrap());
+    let numbers = || ops.split(',').filter(|op| !"-!".contains(op)).map(number);
     let op = numbers().next().unwrap_or(OpNumber(u64::MAX));
     let at = |text: &str| now.plus(text.into_duration().unwrap());
     let (first, more) = cut(rest);
@@ -136,9 +151,9 @@ fn event(
         "cancel_requested" => Event::CancelRequested {
             message: Some(message),
             reason: rest.into(),
-            pauses: numbers().collect(),
-            ends: Vec::new(),
-            maybe_attempted: Vec::new(),
+            pauses: Vec::new(),
+            ends: numbers().collect(),
+            maybe_attempted: ops.split(',').filter(|op| op.ends_with('?')).map(number).collect(),
         },
         "run_completed" => Event::RunCompleted { output: payload(rest) },
         "run_failed" => Event::RunFailed { failure: Failure::new(failure_kind(first), more) },
@@ -221,7 +236,7 @@ pub(super) fn line(event: &Event, now: Timestamp) -> String {
             format!("{name} failed: {}", failure_text(failure))
         }
         Event::VersionChosen { name } => name.to_string(),
-        Event::CancelRequested { reason, pauses, .. } => format!("{reason} {pauses:?}"),
+        Event::CancelRequested { reason, pauses, ends, .. } => format!("{reason} {pauses:?} {ends:?}"),
         _ => String::new(),
     };
     let op = event.op().map_or("-".to_owned(), |op| op.to_string());
