@@ -338,5 +338,5 @@ fn the_random_programs_are_worth_running() {
         }
     }
     let rare: Vec<_> = kinds.iter().filter(|(_, count)| **count < 10).collect();
-    assert!(kinds.len() == 27 && rare.is_empty(), "{kinds:?}");
+    assert!(kinds.len() == 29 && rare.is_empty(), "{kinds:?}");
 }
