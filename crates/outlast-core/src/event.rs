@@ -151,6 +151,29 @@ pub enum Event {
         message: MessageId,
         /// What it brought.
         payload: Payload,
+        /// What the sender gave it. Empty under rules 1, which do not record it.
+        headers: Headers,
+        /// When the world accepted the message; `None` under rules 1, which do not record it.
+        at: Option<Timestamp>,
+        /// What became of the payload when it arrived. Under rules 1 it is always [`Judgement::Kept`], and
+        /// the oldest open hook of the name takes the payload.
+        judgement: Judgement,
+    },
+    /// An open hook took a payload that was kept.
+    HookTaken {
+        /// The operation.
+        op: OpNumber,
+        /// The message that had brought the payload.
+        message: MessageId,
+    },
+    /// No open hook can read a payload that was kept: it is discarded.
+    HookRejected {
+        /// The hook's name.
+        name: Arc<str>,
+        /// The message that had brought the payload.
+        message: MessageId,
+        /// Why it cannot be read.
+        reason: String,
     },
     /// The workflow dropped the hook's operation; what it did not return stays buffered.
     HookClosed {
@@ -219,9 +242,26 @@ pub enum Event {
         message: Option<MessageId>,
         /// Why.
         reason: String,
-        /// The steps that were between two attempts, and are not attempted again.
+        /// Rules 1: the steps that were between two attempts, and are not attempted again.
         pauses: Vec<OpNumber>,
+        /// From rules 2 on: every operation that it ends, in order. Those that are not in it go on: steps that
+        /// are being attempted, queued steps, and what is shielded.
+        ends: Vec<OpNumber>,
+        /// Of these, the steps that a lost worker may have attempted.
+        maybe_attempted: Vec<OpNumber>,
     },
+}
+
+/// What became of a payload when it was offered to the open hooks of its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Judgement {
+    /// No hook of its name was open: it is kept until one opens.
+    #[default]
+    Kept,
+    /// The hook of this operation can read it, and took it.
+    TakenBy(OpNumber),
+    /// None of the open hooks can read it, for this reason: it is discarded.
+    Rejected(String),
 }
 
 /// The facts a run begins with.
@@ -311,6 +351,8 @@ impl Event {
             Self::TimerCancelled { .. } => "timer_cancelled",
             Self::HookOpened { .. } => "hook_opened",
             Self::HookReceived { .. } => "hook_received",
+            Self::HookTaken { .. } => "hook_taken",
+            Self::HookRejected { .. } => "hook_rejected",
             Self::HookClosed { .. } => "hook_closed",
             Self::ChildStarted(_) => "child_started",
             Self::ChildDetached { .. } => "child_detached",
@@ -337,6 +379,7 @@ impl Event {
             | Self::TimerFired { op }
             | Self::TimerCancelled { op }
             | Self::HookOpened { op, .. }
+            | Self::HookTaken { op, .. }
             | Self::HookClosed { op }
             | Self::ChildDetached { op, .. }
             | Self::ChildCompleted { op, .. }

@@ -57,6 +57,8 @@ pub enum FailureKind {
     Conflict,
     /// Whether it happened is not known: the worker was lost while it was being attempted.
     Unknown,
+    /// The run was cancelled, and a worker that was lost may have attempted the step before.
+    MaybeAttempted,
 }
 
 /// Where the fault for an error lies, as far as it says when another attempt may end better.
@@ -155,6 +157,18 @@ impl Failure {
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(cut_to(code.into(), NAME_BYTES_MAX).into());
         self
+    }
+
+    /// The failure of an operation that ended since its run was cancelled.
+    pub fn cancelled(reason: &str) -> Self {
+        Self::new(FailureKind::Cancelled, format!("cancelled: {reason}"))
+    }
+
+    /// The failure of a step that a cancel ended, and that a lost worker may have attempted.
+    pub fn maybe_attempted(reason: &str) -> Self {
+        let message =
+            format!("cancelled: {reason}; a worker that was lost may have attempted the step before");
+        Self::new(FailureKind::MaybeAttempted, message)
     }
 
     /// Where the fault lies; an attempt that took too long is transient.

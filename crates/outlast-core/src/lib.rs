@@ -29,7 +29,7 @@ pub mod world;
 pub use bell::{Bell, Waiters};
 pub use duration::IntoDuration;
 pub use error::WorldError;
-pub use event::{ChildStarted, Ended, Event, OpNumber, Outcome, Queued, RunStarted, TurnRecord};
+pub use event::{ChildStarted, Ended, Event, Judgement, OpNumber, Outcome, Queued, RunStarted, TurnRecord};
 pub use failure::{ErrorClass, Failure, FailureKind};
 pub use history::History;
 pub use host::{Host, Hosts};
@@ -44,6 +44,6 @@ pub use run::{
 };
 pub use time::{Busy, Clock, Timestamp};
 pub use turn::{Beyond, Committed, Held, NewChild, Then, Turn};
-pub use view::{OperationKind, OperationStatus, OperationView};
+pub use view::{OperationKind, OperationStatus, OperationView, Rejection};
 pub use work::{Beat, ClaimRequest, Claimed, Code, Join, Unread, Work, WorkerView};
 pub use world::{Description, World};

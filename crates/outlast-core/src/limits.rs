@@ -76,6 +76,10 @@ pub const HISTORY_ROOM_EVENTS: u64 = 10_000;
 /// Operations of one run that are open at the same time.
 pub const OPEN_OPERATIONS_MAX: usize = 20_000;
 
+/// Operations that a cancelled run may ask for and is refused. A workflow that asks for more does not stop by
+/// itself: the run is stuck.
+pub const REFUSALS_MAX: u64 = 100_000;
+
 /// Waits that a run's row shows; the rest is in its history.
 pub const WAITS_SHOWN_MAX: usize = 100;
 

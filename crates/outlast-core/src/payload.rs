@@ -163,6 +163,13 @@ pub enum PayloadError {
     Coded(String),
 }
 
+impl PayloadError {
+    /// Whether the payload is as it was written, and only another codec can read it.
+    pub fn is_coded(&self) -> bool {
+        matches!(self, Self::Coded(_))
+    }
+}
+
 /// A type's name without the paths of modules: as its author writes it.
 fn without_paths(type_name: &str) -> String {
     let mut readable = String::with_capacity(type_name.len());

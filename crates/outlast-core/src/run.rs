@@ -330,10 +330,14 @@ pub enum StuckReason {
     Poison,
     /// The history cannot be read by this build.
     Unreadable,
+    /// A stored value cannot be read as the type that the code has for it.
+    Undecodable,
     /// The world refuses what the run decided: a turn that is too large for it, say.
     Refused,
     /// A turn did not come back: the workflow loops without awaiting, or blocks its thread.
     Hung,
+    /// The workflow was cancelled and goes on asking for operations, however often they are refused.
+    IgnoresCancel,
 }
 
 impl fmt::Display for StuckReason {
@@ -345,8 +349,10 @@ impl fmt::Display for StuckReason {
             Self::StepNotRegistered => "step not registered",
             Self::Poison => "poison",
             Self::Unreadable => "unreadable",
+            Self::Undecodable => "undecodable",
             Self::Refused => "refused",
             Self::Hung => "hung",
+            Self::IgnoresCancel => "ignores cancel",
         })
     }
 }

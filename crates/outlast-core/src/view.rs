@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::event::{ChildStarted, Event, OpNumber, TurnRecord};
+use crate::event::{ChildStarted, Event, Judgement, OpNumber, TurnRecord};
 use crate::failure::{Failure, FailureKind};
-use crate::id::RunId;
+use crate::id::{MessageId, RunId};
 use crate::payload::{Payload, PayloadError};
 use crate::run::{Status, Tags};
 use crate::time::Timestamp;
@@ -50,6 +50,20 @@ pub struct OperationView {
     pub failure: Option<Failure>,
     /// The tags that it set.
     pub tags: Tags,
+    /// Payloads that were sent to a hook while it was open and that no open hook of its name can read, in
+    /// the order of their arrival. They are listed with the oldest of those hooks.
+    pub rejected: Vec<Rejection>,
+}
+
+/// A payload that no open hook of its name can read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// The message that brought it.
+    pub message: MessageId,
+    /// When it was rejected.
+    pub at: Timestamp,
+    /// Why it cannot be read.
+    pub reason: String,
 }
 
 impl OperationView {
@@ -94,6 +108,7 @@ impl OperationView {
             output: None,
             failure: None,
             tags: Tags::new(),
+            rejected: Vec::new(),
         }
     }
 
@@ -214,22 +229,40 @@ struct Reader {
     /// The hooks that are open, by name.
     hooks: BTreeMap<Arc<str>, BTreeSet<OpNumber>>,
     /// Payloads that no hook was open for, by the hook's name and their place in the order of arrival.
-    buffers: BTreeMap<Arc<str>, BTreeMap<u64, Payload>>,
-    /// The place in that order of the payload that a hook was given.
-    given: BTreeMap<OpNumber, u64>,
+    buffers: BTreeMap<Arc<str>, BTreeMap<u64, (MessageId, Payload)>>,
+    /// The place in that order of the payload that a hook was given, and the message that brought it.
+    given: BTreeMap<OpNumber, (u64, MessageId)>,
     arrived: u64,
     /// The timers that were to be ended by a wake.
     woken: BTreeSet<OpNumber>,
     is_cancelled: bool,
+    /// The rules of the run; 0 before its start is read.
+    rules: u32,
 }
 
 impl Reader {
     fn read(&mut self, event: &Event, at: Timestamp) {
         match event {
-            Event::HookReceived { name, payload, .. } => {
-                let place = self.arrived;
+            Event::RunStarted(started) => self.rules = started.rules,
+            Event::HookReceived { name, message, payload, judgement, .. } => {
+                let (place, arrived) = (self.arrived, (*message, payload.clone()));
                 self.arrived += 1;
-                self.give(name, place, payload.clone(), at);
+                match judgement {
+                    _ if self.rules < 2 => self.give(name, place, arrived, at),
+                    Judgement::Kept => self.keep(name, place, arrived),
+                    Judgement::TakenBy(op) => self.take(*op, place, arrived, at),
+                    Judgement::Rejected(reason) => self.reject(name, *message, reason, at),
+                }
+            }
+            Event::HookTaken { op, message } => {
+                let name = self.operations.get(op).map(|hook| hook.name.clone()).unwrap_or_default();
+                if let Some((place, arrived)) = self.unkeep(&name, *message) {
+                    self.take(*op, place, arrived, at);
+                }
+            }
+            Event::HookRejected { name, message, reason } => {
+                self.unkeep(name, *message);
+                self.reject(name, *message, reason, at);
             }
             Event::HookClosed { op } => self.close(*op, at),
             Event::TimerWoken { ops, .. } => {
@@ -243,6 +276,9 @@ impl Reader {
                 if let Some(timer) = self.operations.get_mut(op) {
                     timer.end(OperationStatus::Dropped, at);
                 }
+            }
+            Event::CancelRequested { reason, ends, maybe_attempted, .. } if self.rules >= 2 => {
+                self.end_by_cancel(reason, ends, maybe_attempted, at);
             }
             Event::CancelRequested { reason, pauses, .. } => self.cancel(reason, pauses, at),
             _ if Status::of_final(event).is_some() => {
@@ -339,38 +375,99 @@ impl Reader {
         }
     }
 
-    /// Opens a hook; one for which a payload was kept has it at once.
+    /// Opens a hook. Under rules 1, one for which a payload was kept has it at once.
     fn open(&mut self, op: OpNumber, name: &Arc<str>, at: Timestamp) {
         self.hooks.entry(name.clone()).or_default().insert(op);
-        if let Some((place, payload)) = self.buffers.get_mut(name).and_then(BTreeMap::pop_first) {
-            self.give(name, place, payload, at);
+        if self.rules >= 2 {
+            return;
+        }
+        if let Some((place, arrived)) = self.buffers.get_mut(name).and_then(BTreeMap::pop_first) {
+            self.give(name, place, arrived, at);
         }
     }
 
     /// Gives a payload to the oldest open hook of its name, or keeps it.
-    fn give(&mut self, name: &Arc<str>, place: u64, payload: Payload, at: Timestamp) {
-        while let Some(op) = self.hooks.get_mut(name).and_then(BTreeSet::pop_first) {
-            // Timeouts and cancels leave hooks in the index that are not open any more.
-            if let Some(hook) = self.operations.get_mut(&op).filter(|hook| hook.is_open()) {
-                hook.complete(Some(&payload), at);
-                self.given.insert(op, place);
-                return;
-            }
+    fn give(&mut self, name: &Arc<str>, place: u64, arrived: (MessageId, Payload), at: Timestamp) {
+        match self.oldest_open(name) {
+            Some(op) => self.take(op, place, arrived, at),
+            None => self.keep(name, place, arrived),
         }
-        self.buffers.entry(name.clone()).or_default().insert(place, payload);
     }
 
-    /// The workflow dropped a hook; a payload that it was given and did not return goes to the next.
+    /// The oldest hook of a name that is open.
+    fn oldest_open(&mut self, name: &Arc<str>) -> Option<OpNumber> {
+        let hooks = self.hooks.get_mut(name)?;
+        while let Some(op) = hooks.first().copied() {
+            if self.operations.get(&op).is_some_and(OperationView::is_open) {
+                return Some(op);
+            }
+            // Timeouts and cancels leave hooks in the index that are not open any more.
+            hooks.pop_first();
+        }
+        None
+    }
+
+    /// A hook has a payload.
+    fn take(&mut self, op: OpNumber, place: u64, (message, payload): (MessageId, Payload), at: Timestamp) {
+        self.given.insert(op, (place, message));
+        self.change(op, |hook| hook.complete(Some(&payload), at));
+    }
+
+    fn keep(&mut self, name: &Arc<str>, place: u64, arrived: (MessageId, Payload)) {
+        self.buffers.entry(name.clone()).or_default().insert(place, arrived);
+    }
+
+    /// Takes a payload out of those that are kept.
+    fn unkeep(&mut self, name: &Arc<str>, message: MessageId) -> Option<(u64, (MessageId, Payload))> {
+        let buffer = self.buffers.get_mut(name)?;
+        let place = *buffer.iter().find(|(_, (kept, _))| *kept == message)?.0;
+        buffer.remove_entry(&place)
+    }
+
+    /// No open hook can read a payload. The wait goes on, and so nothing changed for it.
+    fn reject(&mut self, name: &Arc<str>, message: MessageId, reason: &str, at: Timestamp) {
+        let Some(op) = self.oldest_open(name) else { return };
+        self.change(op, |hook| hook.rejected.push(Rejection { message, at, reason: reason.into() }));
+    }
+
+    /// The workflow dropped a hook. A payload that it was given and did not return goes to the next one under
+    /// rules 1; since rules 2 it is kept, and another event says who takes it.
     fn close(&mut self, op: OpNumber, at: Timestamp) {
         let Some(hook) = self.operations.get_mut(&op) else { return };
         let (name, payload) = (hook.name.clone(), hook.output.take());
         hook.end(OperationStatus::Dropped, at);
-        if let (Some(payload), Some(place)) = (payload, self.given.remove(&op)) {
-            self.give(&name, place, payload, at);
+        if let (Some(payload), Some((place, message))) = (payload, self.given.remove(&op)) {
+            if self.rules >= 2 {
+                self.keep(&name, place, (message, payload));
+            } else {
+                self.give(&name, place, (message, payload), at);
+            }
         }
     }
 
-    /// The run was told to stop: waits end, and steps between two attempts.
+    /// The run was told to stop: what the event records ends.
+    fn end_by_cancel(
+        &mut self,
+        reason: &str,
+        ends: &[OpNumber],
+        maybe_attempted: &[OpNumber],
+        at: Timestamp,
+    ) {
+        for op in ends {
+            let is_unsure = maybe_attempted.contains(op);
+            self.change(*op, |open| {
+                let failure =
+                    if is_unsure { Failure::maybe_attempted(reason) } else { Failure::cancelled(reason) };
+                if open.kind == OperationKind::Step && open.retry_at.is_none() && !is_unsure {
+                    // The attempt that may have been under way never began.
+                    open.attempts = 0;
+                }
+                open.fail(OperationStatus::Cancelled, failure, at);
+            });
+        }
+    }
+
+    /// Rules 1: the run was told to stop: waits end, and steps between two attempts.
     fn cancel(&mut self, reason: &str, pauses: &[OpNumber], at: Timestamp) {
         if std::mem::replace(&mut self.is_cancelled, true) {
             return;
@@ -379,8 +476,7 @@ impl Reader {
             open.is_open() && (open.kind != OperationKind::Step || pauses.contains(&open.op))
         };
         for wait in self.operations.values_mut().filter(is_wait) {
-            let failure = Failure::new(FailureKind::Cancelled, format!("cancelled: {reason}"));
-            wait.fail(OperationStatus::Cancelled, failure, at);
+            wait.fail(OperationStatus::Cancelled, Failure::cancelled(reason), at);
         }
     }
 }

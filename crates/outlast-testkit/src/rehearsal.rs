@@ -8,7 +8,9 @@ use std::marker::PhantomData;
 
 use outlast::rehearse::LoneRun;
 use outlast::{Error, StepError, StepHandle, WorkflowDefinition, WorkflowFn, WorkflowHandle};
-use outlast_core::{IntoDuration, Payload, Status, Stuck, Timestamp, TurnRecord};
+use outlast_core::{
+    Event, Headers, IntoDuration, Judgement, Payload, Status, Stuck, Timestamp, TurnRecord,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -217,12 +219,35 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         }
     }
 
-    /// Sends a payload to a hook. As in a world, one that nobody waits for yet is kept.
+    /// Sends a payload to a hook. As in a world, one that nobody waits for yet is kept, and one that no open
+    /// hook can read is [rejected](Self::rejected): the run goes on waiting.
     #[track_caller]
     pub fn receives<T: Serialize + ?Sized>(&mut self, hook: &str, value: &T) {
+        self.receives_with(hook, value, Headers::new());
+    }
+
+    /// Sends a payload to a hook with headers, which the workflow can read with
+    /// [`received`](outlast::HookOperation::received).
+    #[track_caller]
+    pub fn receives_with<T: Serialize + ?Sized>(&mut self, hook: &str, value: &T, headers: Headers) {
         self.must_go_on(&format!("hook `{hook}` cannot receive anything"));
-        let told = self.run.receive(hook, payload(value));
+        let told = self.run.receive(hook, payload(value), headers);
         self.check(told);
+    }
+
+    /// Why payloads for this hook were rejected, in the order in which that happened.
+    pub fn rejected(&self, hook: &str) -> Vec<String> {
+        let events = self.history().iter().flat_map(|turn| &turn.events);
+        let reasons = events.filter_map(|event| match event {
+            Event::HookReceived { name, judgement: Judgement::Rejected(reason), .. }
+            | Event::HookRejected { name, reason, .. }
+                if **name == *hook =>
+            {
+                Some(reason.clone())
+            }
+            _ => None,
+        });
+        reasons.collect()
     }
 
     /// Asserts that a timer is open that is due after this time, from now.

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
-use outlast_core::{Clock, Codec, OpNumber, Payload, PlainJson, RunId, Timestamp};
+use outlast_core::{Clock, Codec, Headers, OpNumber, Payload, PlainJson, RunId, Timestamp};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -97,6 +97,8 @@ pub(crate) struct About {
     pub(crate) op: OpNumber,
     /// The step's name; empty when nobody watches.
     pub(crate) step: Arc<str>,
+    /// What travels with the run.
+    pub(crate) headers: Arc<Headers>,
     pub(crate) attempt: u32,
     /// Whether no other attempt was made before, for sure.
     pub(crate) is_first: bool,
@@ -133,6 +135,7 @@ impl About {
             run,
             op,
             step: "".into(),
+            headers: Arc::default(),
             attempt,
             is_first: true,
             is_at_most_once: false,

@@ -11,7 +11,7 @@ use crate::error::{Error, StepError};
 use crate::input::Input;
 use crate::operation::{ChildOperation, HookOperation, StepOperation, StoredStep, TimerOperation};
 use crate::registry::{StepCall, decode_input, encode_output};
-use crate::replay::RunState;
+use crate::replay::{RunState, can_read};
 use crate::replay::state::{NewChildRun, NewStep};
 use crate::step::StepHandle;
 use crate::workflow::WorkflowHandle;
@@ -23,11 +23,13 @@ use crate::workflow::WorkflowHandle;
 #[derive(Clone, Debug)]
 pub struct Context {
     state: Arc<RunState>,
+    /// Whether neither a cancel nor a deadline touches what is asked for through it.
+    is_shielded: bool,
 }
 
 impl Context {
     pub(crate) fn new(state: Arc<RunState>) -> Self {
-        Self { state }
+        Self { state, is_shielded: false }
     }
 
     pub(crate) fn codec(&self) -> Arc<dyn Codec> {
@@ -58,7 +60,7 @@ impl Context {
             NewStep { name: name.clone(), was: step.was(), policy: step.policy(), call: None, queue: None };
         // The closure is not where the workflow asked for it.
         let input = input.with(|input| self.state.step_input(input));
-        StepOperation::new(self.state.create_stored_step(new, input), name)
+        StepOperation::new(self.state.create_stored_step(new, input, self.is_shielded), name)
     }
 
     /// Asks for a step that is written in place. The input is recorded, and given to each attempt.
@@ -97,7 +99,7 @@ impl Context {
             call: Some(erased),
             queue: None,
         };
-        StepOperation::new(self.state.create_step(new, &input), name)
+        StepOperation::new(self.state.create_step(new, &input, self.is_shielded), name)
     }
 
     /// Waits for a duration, through crashes and deploys.
@@ -112,7 +114,7 @@ impl Context {
     /// ```
     #[track_caller]
     pub fn sleep(&self, duration: impl IntoDuration) -> TimerOperation {
-        TimerOperation::new(self.state.create_timer(duration.into_duration()))
+        TimerOperation::new(self.state.create_timer(duration.into_duration(), self.is_shielded))
     }
 
     /// Waits for a moment of the world's clock, through crashes and deploys. One that is past is there
@@ -128,7 +130,7 @@ impl Context {
     /// ```
     #[track_caller]
     pub fn sleep_until(&self, moment: Timestamp) -> TimerOperation {
-        TimerOperation::new(self.state.create_timer_at(moment))
+        TimerOperation::new(self.state.create_timer_at(moment, self.is_shielded))
     }
 
     /// Computes a value once, and records it: every replay returns what the first call returned, whatever
@@ -205,7 +207,7 @@ impl Context {
     /// ```
     #[track_caller]
     pub fn hook<T: DeserializeOwned>(&self, name: &str) -> HookOperation<T> {
-        HookOperation::new(self.state.create_hook(name), name.into())
+        HookOperation::new(self.state.create_hook(name, can_read::<T>, self.is_shielded), name.into())
     }
 
     /// Starts a child: a run of its own, whose output or failure this one awaits, through crashes and
@@ -245,7 +247,7 @@ impl Context {
             queue: workflow.queue(),
             priority: workflow.priority(),
         };
-        let handle = self.state.create_child(new, plain);
+        let handle = self.state.create_child(new, plain, self.is_shielded);
         ChildOperation::new(handle, workflow.name().into())
     }
 
@@ -253,10 +255,64 @@ impl Context {
     pub(crate) fn whole_life(&self, step: Arc<str>, input: Payload) -> StoredStep {
         let policy = self.state.policy();
         let new = NewStep { name: step, was: &[], policy, call: None, queue: None };
-        StoredStep::new(self.state.create_stored_step(new, Some(Ok(input))))
+        StoredStep::new(self.state.create_stored_step(new, Some(Ok(input)), self.is_shielded))
+    }
+
+    /// A context whose operations neither a cancel nor a deadline of the run touches: to clean up after a
+    /// cancel, or to finish what must not be left half done.
+    ///
+    /// After a cancel every other operation fails as cancelled. What is asked for through this context works as
+    /// always, whether it began before the cancel or after it, together with its retries, its queued step or its
+    /// child. It is not protected from being dropped, from
+    /// [`terminate`](crate::Client::terminate), or from the end of a run whose code is gone. A shielded context
+    /// of a shielded one is the same.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[step] async fn reserve(room: u64) -> Result<(), StepError> { Ok(()) }
+    /// # #[step] async fn release(room: u64) -> Result<(), StepError> { Ok(()) }
+    /// #[workflow]
+    /// async fn book(ctx: Context, room: u64) -> Result<bool, Error> {
+    ///     ctx.step(reserve, room).await?;
+    ///     let paid = ctx.hook::<bool>("paid").timeout("1h").await;
+    ///     if paid.is_err() {
+    ///         ctx.shielded().step(release, room).await?; // also when the run was cancelled
+    ///     }
+    ///     paid
+    /// }
+    /// ```
+    ///
+    /// In a run that was started by a build without shields (its history has rules 1) it changes nothing: there,
+    /// operations after a cancel work as always.
+    #[must_use = "the shield covers what is asked for through the context that this returns"]
+    pub fn shielded(&self) -> Self {
+        Self { state: self.state.clone(), is_shielded: true }
+    }
+
+    /// What a closure does with a [shielded](Self::shielded) context.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[step] async fn refund(cents: u64) -> Result<(), StepError> { Ok(()) }
+    /// # #[step] async fn apologise(whom: String) -> Result<(), StepError> { Ok(()) }
+    /// # async fn undo(ctx: &Context) -> Result<(), Error> {
+    /// ctx.shield(async |ctx| {
+    ///     ctx.step(refund, 4200_u64).await?;
+    ///     ctx.step(apologise, "Zoë").await
+    /// })
+    /// .await
+    /// # }
+    /// ```
+    pub async fn shield<T>(&self, work: impl AsyncFnOnce(Self) -> T) -> T {
+        work(self.shielded()).await
     }
 
     /// Gives the run a tag to be found by, or changes one. It has it from this turn on.
+    ///
+    /// Tags have neither an operation number nor an event, so that a tag can be added to code whose runs are
+    /// under way. A run that is past the place gets it with its next turn after the deploy. A tag that the code
+    /// does not set any more stays as it was. (Runs with rules 1 keep their numbering: there, adding a tag is a
+    /// change like any other.)
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -348,6 +404,12 @@ impl Context {
     /// [`header`](crate::StartCall::header).
     pub fn headers(&self) -> &Headers {
         self.state.headers()
+    }
+
+    /// Whether an error waits for the other branches: after a cancel each of them ends by itself, and a step that
+    /// is being attempted is heard.
+    pub(crate) fn awaits_branches(&self) -> bool {
+        self.state.is_refusing()
     }
 
     /// Whether the run was told to stop.

@@ -7,9 +7,11 @@ use std::fmt;
 use std::time::Duration;
 
 use outlast_core::duration::InvalidDuration;
-use outlast_core::{ErrorClass, Failure, FailureKind, IntoDuration, PayloadError, Timestamp, WorldError};
+use outlast_core::{ErrorClass, Failure, FailureKind, IntoDuration, PayloadError, Stuck, Timestamp, WorldError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::replay::state::unreadable;
 
 /// What sort of error it is: what code that handles it can tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +27,8 @@ pub enum ErrorKind {
     Timeout,
     /// The run was cancelled.
     Cancelled,
+    /// The run was cancelled, and a worker that was lost may have attempted the step before.
+    MaybeAttempted,
     /// A limit was passed; the message says which.
     Limit,
     /// A value does not fit: a payload of another type, a text that is not a duration.
@@ -50,6 +54,7 @@ impl From<FailureKind> for ErrorKind {
             FailureKind::Panic => Self::Panic,
             FailureKind::Timeout => Self::Timeout,
             FailureKind::Cancelled => Self::Cancelled,
+            FailureKind::MaybeAttempted => Self::MaybeAttempted,
             FailureKind::Limit => Self::Limit,
             FailureKind::Invalid => Self::Invalid,
             FailureKind::Conflict => Self::Conflict,
@@ -169,9 +174,15 @@ impl Error {
         self.0.kind
     }
 
-    /// Whether the run was cancelled.
+    /// Whether the run was cancelled; also when a step that the cancel ended may have been attempted
+    /// ([`is_maybe_attempted`](Self::is_maybe_attempted)).
     pub fn is_cancelled(&self) -> bool {
-        self.0.kind == ErrorKind::Cancelled
+        matches!(self.0.kind, ErrorKind::Cancelled | ErrorKind::MaybeAttempted)
+    }
+
+    /// Whether a cancel ended a step that a lost worker may have attempted: undo it as if it had happened.
+    pub fn is_maybe_attempted(&self) -> bool {
+        self.0.kind == ErrorKind::MaybeAttempted
     }
 
     /// Whether the run is stuck, and waits for mended code.
@@ -344,6 +355,8 @@ pub struct StepError {
     // Boxed, so that a step's `Result` stays small.
     failure: Box<Failure>,
     next: Option<NextAttempt>,
+    /// Whether only a codec can read the step's input, when its code did not run since it cannot be read.
+    unreadable: Option<bool>,
 }
 
 /// When an error wants the next attempt.
@@ -460,7 +473,18 @@ impl StepError {
     }
 
     pub(crate) fn of_failure(failure: Failure) -> Self {
-        Self { failure: Box::new(failure), next: None }
+        Self { failure: Box::new(failure), next: None, unreadable: None }
+    }
+
+    /// The step's code did not run, since its input cannot be read. In a run with rules 1 the step fails with
+    /// this message; since rules 2 the run is stuck.
+    pub(crate) fn unreadable(message: String, error: &PayloadError) -> Self {
+        Self { unreadable: Some(error.is_coded()), ..Self::fatal(message) }
+    }
+
+    /// Why the run is stuck instead of the attempt having failed, if it has rules 2.
+    pub(crate) fn stuck(&self) -> Option<Stuck> {
+        self.unreadable.map(|is_coded| unreadable(is_coded, self))
     }
 
     pub(crate) fn into_parts(self) -> (Failure, Option<NextAttempt>) {

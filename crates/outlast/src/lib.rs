@@ -65,8 +65,8 @@ mod workflow;
 
 pub use outlast_core as core;
 pub use outlast_core::{
-    Codec, Counts, ErrorClass, Headers, IntoDuration, OpNumber, OperationKind, OperationStatus,
-    OperationView, Order, Page, ParentEnd, Payload, PayloadError, Policy, Retry, RunId, RunQuery, RunView,
+    Codec, Counts, ErrorClass, Headers, IntoDuration, MessageId, OpNumber, OperationKind, OperationStatus,
+    OperationView, Order, Page, ParentEnd, Payload, PayloadError, Policy, Rejection, Retry, RunId, RunQuery, RunView,
     Status, Stuck, StuckReason, Tags, Timestamp, Wait, WorkerView, World, WorldError,
 };
 pub use outlast_macros::{select, step, workflow};
@@ -90,7 +90,9 @@ pub use ids::Simulated;
 pub use input::Input;
 pub use json::IntoJson;
 pub use open::{open, open_with_clock};
-pub use operation::{AbandonedChild, ChildOperation, HookOperation, StepOperation, TimerOperation};
+pub use operation::{
+    AbandonedChild, ChildOperation, HookOperation, Received, ReceivedOperation, StepOperation, TimerOperation,
+};
 pub use reconcile::{ReconcileFn, Reconciling, WithContext, WithoutContext, reconciling};
 pub use registry::{Register, Registry, StepMark, TupleMark, WorkflowMark};
 pub use replay::again::replay;

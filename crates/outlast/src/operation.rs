@@ -8,11 +8,14 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 
-use outlast_core::{Failure, FailureKind, IntoDuration, OpNumber, ParentEnd, Payload, Retry, RunId};
+use outlast_core::{
+    Failure, FailureKind, Headers, IntoDuration, MessageId, OpNumber, ParentEnd, Payload, Retry, RunId, Timestamp,
+};
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::replay::RunState;
+use crate::replay::state::unreadable;
+use crate::replay::{Arrival, RunState};
 
 /// The workflow's end of an operation; dropping it ends the interest in the outcome.
 pub(crate) struct OpHandle {
@@ -29,14 +32,23 @@ impl OpHandle {
         self.state.poll_op(self.op, cx.waker()).map_err(Error::of_failure)
     }
 
-    /// Reads the outcome of what `what` and `name` call it.
-    fn decode<T: DeserializeOwned>(&self, what: &str, name: &str, stored: Payload) -> Result<T, Error> {
+    /// Reads the outcome of what `what` and `name` call it. Since rules 2 an outcome that cannot be read makes
+    /// the run stuck, and the operation stays pending: the code after it does not run.
+    fn decode<T: DeserializeOwned>(&self, what: &str, name: &str, stored: Payload) -> Poll<Result<T, Error>> {
         let decoded = self.state.codec().decode(stored).and_then(|plain| plain.decode());
-        decoded.map_err(|error| {
-            let (op, run) = (self.op, self.state.run());
-            let message = format!("{what} `{name}`, operation {op} of {run}: {error}");
-            Error::of_failure(Failure::new(FailureKind::Invalid, message))
-        })
+        let error = match decoded {
+            Ok(value) => return Poll::Ready(Ok(value)),
+            Err(error) => error,
+        };
+        let (op, run) = (self.op, self.state.run());
+        if self.state.rules() >= 2 {
+            let part = if what == "hook" { "payload" } else { "output" };
+            let message = format!("the recorded {part} of {what} `{name}` (operation {op}) cannot be read: {error}");
+            self.state.set_unreadable(unreadable(error.is_coded(), message));
+            return Poll::Pending;
+        }
+        let message = format!("{what} `{name}`, operation {op} of {run}: {error}");
+        Poll::Ready(Err(Error::of_failure(Failure::new(FailureKind::Invalid, message))))
     }
 
     /// Sets something to a duration; a text that is none is the operation's failure.
@@ -190,7 +202,7 @@ impl<O: DeserializeOwned> Future for StepOperation<O> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let payload = ready!(self.handle.poll(cx))?;
-        Poll::Ready(self.handle.decode("step", &self.name, payload))
+        self.handle.decode("step", &self.name, payload)
     }
 }
 
@@ -239,6 +251,22 @@ impl<T> HookOperation<T> {
         self.handle.with_duration(timeout, RunState::set_hook_timeout);
         self
     }
+
+    /// The payload with what came along with it: the sender's headers, the message and the time at which it
+    /// was accepted.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[workflow]
+    /// async fn review(ctx: Context) -> Result<String, Error> {
+    ///     let review = ctx.hook::<bool>("review").timeout("3d").received().await?;
+    ///     let who = review.headers.get("user").map_or("somebody", String::as_str);
+    ///     Ok(format!("{who} said {} at {}", review.payload, review.at))
+    /// }
+    /// ```
+    pub fn received(self) -> ReceivedOperation<T> {
+        ReceivedOperation { hook: self }
+    }
 }
 
 impl<T: DeserializeOwned> Future for HookOperation<T> {
@@ -246,7 +274,41 @@ impl<T: DeserializeOwned> Future for HookOperation<T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let payload = ready!(self.handle.poll(cx))?;
-        Poll::Ready(self.handle.decode("hook", &self.name, payload))
+        self.handle.decode("hook", &self.name, payload)
+    }
+}
+
+/// A payload that a workflow waits for, with what came along with it.
+#[must_use = "an operation that is dropped is not requested; await it, or keep it"]
+#[derive(Debug)]
+pub struct ReceivedOperation<T> {
+    hook: HookOperation<T>,
+}
+
+/// A payload that a hook was sent, with what came along with it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Received<T> {
+    /// The payload.
+    pub payload: T,
+    /// What the sender gave it; see [`SendCall::header`](crate::SendCall::header). Empty in runs that were
+    /// started before version 0.2, which do not record it.
+    pub headers: Headers,
+    /// When the world accepted the message.
+    pub at: Timestamp,
+    /// The message.
+    pub message: MessageId,
+}
+
+impl<T: DeserializeOwned> Future for ReceivedOperation<T> {
+    type Output = Result<Received<T>, Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        let HookOperation { handle, name, .. } = &self.hook;
+        let (stored, arrival) = ready!(handle.state.poll_hook(handle.op, cx.waker())).map_err(Error::of_failure)?;
+        let payload = ready!(handle.decode("hook", name, stored))?;
+        let Arrival { headers, at, message, .. } = *arrival;
+        Poll::Ready(Ok(Received { payload, headers, at, message }))
     }
 }
 
@@ -365,7 +427,7 @@ impl<O: DeserializeOwned> Future for ChildOperation<O> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let payload = ready!(self.handle.poll(cx))?;
-        Poll::Ready(self.handle.decode("child", &self.name, payload))
+        self.handle.decode("child", &self.name, payload)
     }
 }
 

@@ -9,7 +9,8 @@ use crate::context::Context;
 
 impl Context {
     /// Does the same for every item, at most `limit` at a time, and returns the outputs in the order of
-    /// the items. The first error to come is returned at once, and what is under way is dropped.
+    /// the items. The first error to come is returned at once, and what is under way is dropped; after a cancel
+    /// of the run it is returned when everything that was begun has returned, and nothing more is begun.
     ///
     /// An item's closure is called when there is room for it, and gets a context of its own to move. What
     /// it awaits are operations as everywhere: nothing else is recorded, and a replay takes the same way.
@@ -94,16 +95,22 @@ where
     let mut waiting = items.into_iter().enumerate();
     // It polls what was woken, in the order of the wakes, and those follow from history.
     let mut under_way = FuturesUnordered::new();
+    let mut stopped = Ok(());
     loop {
-        while under_way.len() < limit
+        while stopped.is_ok()
+            && under_way.len() < limit
             && let Some((place, item)) = waiting.next()
         {
             let done = work(ctx.clone(), item);
             under_way.push(async move { (place, done.await) });
         }
-        match under_way.next().await {
-            Some((place, outcome)) => tell(place, outcome)?,
-            None => return Ok(()),
+        let Some((place, outcome)) = under_way.next().await else { return stopped };
+        // The first error counts, and not what the others came to since.
+        if stopped.is_ok() {
+            stopped = tell(place, outcome);
+        }
+        if stopped.is_err() && !ctx.awaits_branches() {
+            return stopped;
         }
     }
 }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use outlast_core::queue::{check_workflow_name, workflow_of_step};
-use outlast_core::{Code, Codec, Payload, Policy};
+use outlast_core::{Code, Codec, Payload, PayloadError, Policy};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
@@ -16,7 +16,7 @@ use crate::attempt::About;
 use crate::context::Context;
 use crate::error::{Error, StepError, kind_of_payload};
 use crate::reconcile::not_known;
-use crate::replay::QUEUED_VERSION;
+use crate::replay::{CanRead, QUEUED_VERSION, can_read};
 use crate::step::{Step, StepCode, StepContext, StepDefinition, StepFn};
 use crate::workflow::{Workflow, WorkflowDefinition, WorkflowFn, contained};
 
@@ -31,7 +31,15 @@ pub(crate) type ErasedRun = Pin<Box<dyn Future<Output = Result<Payload, Error>> 
 
 /// One call of a workflow's code.
 pub(crate) type WorkflowCall =
-    Arc<dyn Fn(Context, Payload, &dyn Codec) -> Result<ErasedRun, Error> + Send + Sync>;
+    Arc<dyn Fn(Context, Payload, &dyn Codec) -> Result<ErasedRun, BadInput> + Send + Sync>;
+
+/// An input that a workflow's code cannot read.
+pub(crate) struct BadInput {
+    /// Whether the worker lacks the codec that can.
+    pub(crate) is_coded: bool,
+    /// What the run fails with under rules 1.
+    pub(crate) error: Error,
+}
 
 /// Whether an input is one of a workflow, by its type and its check.
 type InputCheck = Arc<dyn Fn(Payload, &dyn Codec) -> Result<(), Error> + Send + Sync>;
@@ -70,15 +78,17 @@ pub(crate) struct Manner {
     pub(crate) limit: Option<Arc<Semaphore>>,
     /// Whether its code looks for the effect of an earlier attempt.
     reconciles: bool,
+    /// Whether its code can read an input.
+    pub(crate) can_read: CanRead,
     /// Its place among the registered steps, by name, from 1.
     pub(crate) place: usize,
 }
 
 impl Manner {
-    fn new(policy: Policy, reconciles: bool) -> Self {
+    fn new(policy: Policy, reconciles: bool, can_read: CanRead) -> Self {
         let permits = |limit| usize::try_from(limit).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         let limit = policy.limit.map(|limit| Arc::new(Semaphore::new(permits(limit))));
-        Self { policy, limit, reconciles, place: 0 }
+        Self { policy, limit, reconciles, can_read, place: 0 }
     }
 }
 
@@ -140,7 +150,8 @@ impl<S: Send + Sync + 'static> Registry<S> {
         for (name, (call, manner)) in self.mocks {
             self.code.steps.insert(name.clone(), call);
             // What stands in for a step does not look for earlier effects.
-            self.code.manners.entry(name).and_modify(|own| own.reconciles = false).or_insert(manner);
+            let change = |own: &mut Manner| (own.reconciles, own.can_read) = (false, manner.can_read);
+            self.code.manners.entry(name).and_modify(change).or_insert(manner);
         }
         if let Some(problem) = self.problems.pop() {
             return Err(Error::invalid(problem));
@@ -167,7 +178,7 @@ impl<S: Send + Sync + 'static> Registry<S> {
         O: Serialize,
     {
         let (codec, code) = (self.codec.clone(), Arc::new(code));
-        let manner = Manner::new(policy, false);
+        let manner = Manner::new(policy, false, can_read::<I>);
         for name in names {
             let (codec, code) = (codec.clone(), code.clone());
             let call: StepCall = Arc::new(move |_about, input| {
@@ -185,7 +196,7 @@ impl<S: Send + Sync + 'static> Registry<S> {
     fn add_step<D: StepCode<S>>(&mut self) {
         let (state, codec) = (self.state.clone(), self.codec.clone());
         let call: StepCall = Arc::new(move |about, input| attempt::<D, S>(&state, about, input, &codec));
-        self.add_step_code(D::NAME, D::WAS, Manner::new(D::policy(), D::RECONCILES), call);
+        self.add_step_code(D::NAME, D::WAS, Manner::new(D::policy(), D::RECONCILES, can_read::<D::Input>), call);
     }
 
     /// Adds code for a step that is known by its handle.
@@ -206,7 +217,7 @@ impl<S: Send + Sync + 'static> Registry<S> {
             let (codec, attempt) = (codec.clone(), code(StepContext::new(state.clone(), about, None), input));
             Box::pin(async move { encode_output(&attempt.await.map_err(Into::into)?, &*codec) })
         });
-        self.add_step_code(name, step.earlier_names(), Manner::new(step.manner(), false), call);
+        self.add_step_code(name, step.earlier_names(), Manner::new(step.manner(), false, can_read::<I>), call);
     }
 
     fn add_step_code(
@@ -227,7 +238,7 @@ impl<S: Send + Sync + 'static> Registry<S> {
     fn add_workflow<D: WorkflowDefinition>(&mut self) {
         let code = WorkflowCode {
             call: Arc::new(|ctx, input, codec| begun(D::NAME, D::run, ctx, input, codec)),
-            check: Arc::new(|input, codec| D::check(&input_of(D::NAME, input, codec)?)),
+            check: Arc::new(|input, codec| D::check(&input_of(D::NAME, input, codec).map_err(|bad| bad.error)?)),
         };
         self.add_workflow_code(D::NAME, D::WAS, D::VERSION, &code);
     }
@@ -244,7 +255,7 @@ impl<S: Send + Sync + 'static> Registry<S> {
         let name = workflow.name();
         let code = WorkflowCode {
             call: Arc::new(move |ctx, input, codec| begun(name, &run, ctx, input, codec)),
-            check: Arc::new(move |input, codec| workflow.checked(&input_of(name, input, codec)?)),
+            check: Arc::new(move |input, codec| workflow.checked(&input_of(name, input, codec).map_err(|bad| bad.error)?)),
         };
         self.add_workflow_code(name, workflow.earlier_names(), workflow.version(), &code);
     }
@@ -338,7 +349,7 @@ fn prepared<D: StepDefinition, S>(
     Ok((StepContext::new(state.clone(), about.clone(), unique), input))
 }
 
-/// An input that does not fit fails the step for good: another attempt reads the same bytes.
+/// An input that does not fit is not attempted again by this build: another attempt reads the same bytes.
 pub(crate) fn decode_input<T: DeserializeOwned>(
     input: Payload,
     codec: &dyn Codec,
@@ -347,7 +358,10 @@ pub(crate) fn decode_input<T: DeserializeOwned>(
     codec
         .decode(input)
         .and_then(|plain| plain.decode())
-        .map_err(|error| StepError::fatal(format!("the input of step `{step}` does not fit: {error}")))
+        .map_err(|error| {
+            let message = format!("the input of step `{step}` does not fit: {error}");
+            StepError::unreadable(message, &error)
+        })
 }
 
 pub(crate) fn encode_output<T: Serialize>(output: &T, codec: &dyn Codec) -> Result<Payload, StepError> {
@@ -356,11 +370,13 @@ pub(crate) fn encode_output<T: Serialize>(output: &T, codec: &dyn Codec) -> Resu
     })
 }
 
-fn input_of<I: DeserializeOwned>(workflow: &str, input: Payload, codec: &dyn Codec) -> Result<I, Error> {
-    codec
-        .decode(input)?
-        .decode::<I>()
-        .map_err(|error| Error::invalid(format!("the input of workflow `{workflow}` does not fit: {error}")))
+fn input_of<I: DeserializeOwned>(workflow: &str, input: Payload, codec: &dyn Codec) -> Result<I, BadInput> {
+    let bad = |error: &PayloadError, text| BadInput { is_coded: error.is_coded(), error: text };
+    let plain = codec.decode(input).map_err(|error| bad(&error, Error::from(error.clone())))?;
+    plain.decode::<I>().map_err(|error| {
+        let text = Error::invalid(format!("the input of workflow `{workflow}` does not fit: {error}"));
+        bad(&error, text)
+    })
 }
 
 /// The run that a workflow's code begins with an input.
@@ -370,7 +386,7 @@ fn begun<I, O, E, Fut>(
     ctx: Context,
     input: Payload,
     codec: &dyn Codec,
-) -> Result<ErasedRun, Error>
+) -> Result<ErasedRun, BadInput>
 where
     I: DeserializeOwned,
     O: Serialize,

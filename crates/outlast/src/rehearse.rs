@@ -7,14 +7,14 @@ use std::sync::Arc;
 use outlast_core::event::{OpNumber, Outcome, RULES};
 use outlast_core::queue::{default_queue, step_of_workflow};
 use outlast_core::{
-    Codec, Event, Failure, MessageId, Payload, PlainJson, Retry, RunId, RunStarted, Status, Stuck,
+    Codec, Event, Failure, Headers, MessageId, Payload, PlainJson, Retry, RunId, RunStarted, Status, Stuck,
     StuckReason, Timestamp, TurnId, TurnRecord, Wait,
 };
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, StepError};
 use crate::registry::{Register, Registered, Registry, WorkflowMark};
-use crate::replay::{Delivery, Machine, USUAL_SUSPECTS};
+use crate::replay::{Delivery, Machine, SentPayload, USUAL_SUSPECTS};
 use crate::workflow::{WorkflowDefinition, WorkflowFn};
 
 /// The id of every run without a world: what is random in it is the same in every test.
@@ -114,14 +114,14 @@ impl LoneRun {
         self.tell(Delivery::StepEnded { op, outcome })
     }
 
-    /// Gives a payload to a hook.
+    /// Sends a payload to a hook. One that no open hook can read is rejected, as by a worker.
     ///
     /// # Errors
     ///
     /// As [`end_step`](Self::end_step).
-    pub fn receive(&mut self, hook: &str, payload: Payload) -> Result<(), Stuck> {
-        let message = self.message();
-        self.tell(Delivery::Hook { name: hook.into(), message, payload })
+    pub fn receive(&mut self, hook: &str, payload: Payload, headers: Headers) -> Result<(), Stuck> {
+        let (message, at) = (self.message(), self.now);
+        self.tell(Delivery::Hook(SentPayload { name: hook.into(), message, payload, headers, at }))
     }
 
     /// Ends a child that was started.

@@ -8,12 +8,14 @@
 pub(crate) mod again;
 #[cfg(feature = "bench")]
 pub mod bench;
+mod cancel;
 mod cell;
 mod children;
 mod cursor;
 mod delivery;
 mod divergence;
 mod ends;
+mod hooks;
 mod known;
 mod machine;
 mod ops;
@@ -25,7 +27,7 @@ mod trail;
 mod waker;
 
 pub(crate) use delivery::{Delivery, terminated};
-pub(crate) use ends::cancelled;
+pub(crate) use hooks::{Arrival, CanRead, SentPayload, can_read};
 pub(crate) use machine::{Machine, StepToAttempt, USUAL_SUSPECTS, panic_text};
 pub(crate) use queued::QUEUED_VERSION;
 pub(crate) use state::RunState;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use outlast_core::duration::duration;
 use outlast_core::limits::{NAME_BYTES_MAX, PRIORITY_MAX};
-use outlast_core::{OpNumber, Policy, Retry, RunId};
+use outlast_core::{Headers, OpNumber, Policy, Retry, RunId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -337,6 +337,21 @@ impl<S> StepContext<S> {
     /// The name of the step, as the workflow asked for it; empty in a [test](Self::test).
     pub fn step(&self) -> &str {
         &self.about.step
+    }
+
+    /// What travels with the run that asked for the step: trace context, the caller's identity. A queued step
+    /// has them too. Empty in a [test](Self::test).
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// #[step]
+    /// async fn charge(cx: StepContext, cents: u64) -> String {
+    ///     let user = cx.headers().get("user").map_or("nobody", String::as_str);
+    ///     format!("{user} pays {cents}")
+    /// }
+    /// ```
+    pub fn headers(&self) -> &Headers {
+        &self.about.headers
     }
 
     /// The number of the operation that asked for the step.

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use outlast_core::event::{FORMAT, TurnRecord};
+use outlast_core::event::{FORMAT, RULES, TurnRecord};
 use outlast_core::limits::{HISTORY_TURNS_READ_MAX, INBOX_READ_MAX, SESSION_DEFAULT};
 use outlast_core::turn::From;
 use outlast_core::{
-    Beyond, ClaimRequest, Claimed, Event, Headers, Join, Message, MessageBody, MessageId, NewMessage,
-    Outcome, ParentEnd, RunId, SessionId, Status, Then, Timestamp, Turn, World, WorldError,
+    Beyond, ClaimRequest, Claimed, Event, Failure, Headers, Join, Judgement, Message, MessageBody, MessageId,
+    NewMessage, Outcome, ParentEnd, RunId, SessionId, Status, Then, Timestamp, Turn, World, WorldError,
 };
 
 use crate::ids;
-use crate::replay::{cancelled, terminated};
+use crate::replay::terminated;
 
 /// Runs that one call ends at the most, when no worker is joined to do it.
 const ENDED_MAX: usize = 100;
@@ -59,7 +59,7 @@ pub(crate) async fn ending(
         MessageBody::Terminate { reason } => Some(terminated(reason)),
         _ => None,
     });
-    let (events, consumed) = if let Some(failure) = terminate {
+    let (mut events, consumed) = if let Some(failure) = terminate {
         (vec![Event::RunTerminated { failure }], claimed.consumed)
     } else if let Some(cancel) = claimed.is_fresh.then(|| unborn_cancel(inbox)).flatten() {
         cancel
@@ -75,6 +75,13 @@ pub(crate) async fn ending(
         Some(history) => history,
         None => &read_history(world, claimed.run).await?,
     };
+    let rules = match history.first().and_then(|turn| turn.events.first()) {
+        Some(Event::RunStarted(started)) => started.rules,
+        _ => RULES,
+    };
+    if rules < 2 {
+        events.iter_mut().for_each(forget_arrival);
+    }
     let beyond = last_words(claimed.run, history, &events);
     Ok(Some(Ending { events, consumed, beyond }))
 }
@@ -149,7 +156,9 @@ fn unborn_cancel(inbox: Vec<Message>) -> Option<(Vec<Event>, u64)> {
     for message in inbox {
         match message.body {
             MessageBody::Hook { name, payload } => {
-                events.push(Event::HookReceived { name, message: message.id, payload });
+                let (headers, at, judgement) = (message.headers, Some(message.at), Judgement::Kept);
+                let message = message.id;
+                events.push(Event::HookReceived { name, message, payload, headers, at, judgement });
             }
             MessageBody::Cancel { reason } => {
                 events.extend(cancel_events(Some(message.id), reason));
@@ -161,9 +170,20 @@ fn unborn_cancel(inbox: Vec<Message>) -> Option<(Vec<Event>, u64)> {
     None
 }
 
+/// Rules 1 do not record how a payload arrived.
+fn forget_arrival(event: &mut Event) {
+    if let Event::HookReceived { headers, at, .. } = event {
+        headers.clear();
+        *at = None;
+    }
+}
+
 fn cancel_events(message: Option<MessageId>, reason: String) -> Vec<Event> {
-    let failure = cancelled(&reason);
-    vec![Event::CancelRequested { message, reason, pauses: Vec::new() }, Event::RunCancelled { failure }]
+    let failure = Failure::cancelled(&reason);
+    // It had no turn, so there is nothing that the cancel ends.
+    let (pauses, ends, maybe_attempted) = (Vec::new(), Vec::new(), Vec::new());
+    let told = Event::CancelRequested { message, reason, pauses, ends, maybe_attempted };
+    vec![told, Event::RunCancelled { failure }]
 }
 
 /// Ends runs that need no code for it, when no worker is joined to do it.

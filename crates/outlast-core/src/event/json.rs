@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{ChildStarted, Event, OpNumber, Queued, RunStarted, format_of_rules};
+use super::{ChildStarted, Event, Judgement, OpNumber, Queued, RunStarted, format_of_rules};
 use crate::failure::Failure;
 use crate::id::{MessageId, RunId};
 use crate::limits::QUEUE_DEFAULT;
@@ -107,10 +107,27 @@ fn write_wait(event: &Event, object: &mut Object<'_>) {
                 object.number("timeout_at", at.as_micros());
             }
         }
-        Event::HookReceived { name, message, payload } => {
+        Event::HookReceived { name, message, payload, headers, at, judgement } => {
             object.text("name", name);
             object.json("message", message);
+            if let Some(at) = at {
+                object.number("at", at.as_micros());
+            }
+            match judgement {
+                Judgement::Kept => {}
+                Judgement::TakenBy(op) => object.number("taken_by", op.0 as i64),
+                Judgement::Rejected(reason) => object.text("rejected", reason),
+            }
+            if !headers.is_empty() {
+                object.json("headers", headers);
+            }
             object.payload("payload", payload);
+        }
+        Event::HookTaken { message, .. } => object.json("message", message),
+        Event::HookRejected { name, message, reason } => {
+            object.text("name", name);
+            object.json("message", message);
+            object.text("reason", reason);
         }
         Event::ValueRecorded { name, value, .. } => {
             object.text("name", name);
@@ -123,12 +140,14 @@ fn write_wait(event: &Event, object: &mut Object<'_>) {
             object.json("message", message);
             object.numbers("ops", ops);
         }
-        Event::CancelRequested { message, reason, pauses } => {
+        Event::CancelRequested { message, reason, pauses, ends, maybe_attempted } => {
             if let Some(message) = message {
                 object.json("message", message);
             }
             object.text("reason", reason);
             object.numbers("pauses", pauses);
+            object.numbers("ends", ends);
+            object.numbers("maybe_attempted", maybe_attempted);
         }
         _ => {}
     }
@@ -304,7 +323,12 @@ struct Fields<'a> {
     message: Option<MessageId>,
     #[serde(borrow)]
     reason: Option<Cow<'a, str>>,
+    at: Option<Timestamp>,
+    taken_by: Option<u64>,
+    rejected: Option<String>,
     pauses: Option<Vec<u64>>,
+    ends: Option<Vec<u64>>,
+    maybe_attempted: Option<Vec<u64>>,
     #[serde(borrow)]
     workflow: Option<Cow<'a, str>>,
     version: Option<u32>,
@@ -374,17 +398,7 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
         }
         "timer_fired" => Event::TimerFired { op: need.op(fields.op)? },
         "timer_cancelled" => Event::TimerCancelled { op: need.op(fields.op)? },
-        "hook_opened" => Event::HookOpened {
-            op: need.op(fields.op)?,
-            name: need.field("name", fields.name)?.into(),
-            timeout_at: fields.timeout_at,
-        },
-        "hook_received" => Event::HookReceived {
-            name: need.field("name", fields.name)?.into(),
-            message: need.field("message", fields.message)?,
-            payload: need.payload("payload", fields.payload, &fields.codec)?,
-        },
-        "hook_closed" => Event::HookClosed { op: need.op(fields.op)? },
+        hook if hook.starts_with("hook_") => read_hook(fields, &need)?,
         "value_recorded" => Event::ValueRecorded {
             op: need.op(fields.op)?,
             name: need.field("name", fields.name)?.into(),
@@ -398,6 +412,8 @@ fn read(mut fields: Fields<'_>) -> Result<Event, EventError> {
             message: fields.message,
             reason: need.field("reason", fields.reason)?.into_owned(),
             pauses: ops(fields.pauses),
+            ends: ops(fields.ends),
+            maybe_attempted: ops(fields.maybe_attempted),
         },
         unknown => return Err(EventError::UnknownKind(unknown.into())),
     })
@@ -427,6 +443,37 @@ fn read_step(fields: Fields<'_>, need: &Need<'_>) -> Result<Event, EventError> {
             },
         },
         "step_dropped" => Event::StepDropped { op: op? },
+        unknown => return Err(EventError::UnknownKind(unknown.into())),
+    })
+}
+
+fn read_hook(fields: Fields<'_>, need: &Need<'_>) -> Result<Event, EventError> {
+    let op = need.op(fields.op);
+    Ok(match need.kind {
+        "hook_opened" => Event::HookOpened {
+            op: op?,
+            name: need.field("name", fields.name)?.into(),
+            timeout_at: fields.timeout_at,
+        },
+        "hook_received" => Event::HookReceived {
+            name: need.field("name", fields.name)?.into(),
+            message: need.field("message", fields.message)?,
+            payload: need.payload("payload", fields.payload, &fields.codec)?,
+            headers: fields.headers.unwrap_or_default(),
+            at: fields.at,
+            judgement: match (fields.taken_by, fields.rejected) {
+                (Some(op), _) => Judgement::TakenBy(OpNumber(op)),
+                (None, Some(reason)) => Judgement::Rejected(reason),
+                (None, None) => Judgement::Kept,
+            },
+        },
+        "hook_taken" => Event::HookTaken { op: op?, message: need.field("message", fields.message)? },
+        "hook_rejected" => Event::HookRejected {
+            name: need.field("name", fields.name)?.into(),
+            message: need.field("message", fields.message)?,
+            reason: need.field("reason", fields.reason)?.into_owned(),
+        },
+        "hook_closed" => Event::HookClosed { op: op? },
         unknown => return Err(EventError::UnknownKind(unknown.into())),
     })
 }

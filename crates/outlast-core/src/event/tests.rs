@@ -1,5 +1,7 @@
 //! The durable format, frozen by the files in `golden/`: one per event kind and version.
 //!
+//! `v1` is what runs with rules 1 write, `v2` what runs with rules 2 write. This build reads and writes both.
+//!
 //! A file holds an array with an event per line. Without the line breaks it is what the writer writes.
 //! `UPDATE_EXPECT=1` writes the files anew, for a kind that no release has written yet.
 
@@ -15,20 +17,30 @@ use crate::failure::{ErrorClass, FailureKind};
 use crate::queue::default_queue;
 use crate::retry::Retry;
 
-/// One event of each kind at least, with and without what is optional.
-fn examples() -> Vec<Event> {
-    let mut examples = run_examples();
-    examples.extend(step_examples());
-    examples.extend(wait_examples());
+/// The versions of the format that have golden files.
+const VERSIONS: [u32; 2] = [1, 2];
+
+/// One event of each kind that runs with these rules have, with and without what is optional.
+fn examples(rules: u32) -> Vec<Event> {
+    let mut examples = run_examples(rules);
+    examples.extend(step_examples(rules));
+    examples.extend(wait_examples(rules));
     examples.extend(child_examples());
+    // From rules 2 on tags have no event.
+    examples.retain(|event| rules == 1 || !matches!(event, Event::TagsSet { .. }));
     examples
 }
 
-fn run_examples() -> Vec<Event> {
+/// The examples of all versions.
+fn all_examples() -> Vec<Event> {
+    VERSIONS.into_iter().flat_map(examples).collect()
+}
+
+fn run_examples(rules: u32) -> Vec<Event> {
     let started = RunStarted {
         workflow: "checkout".into(),
         version: 1,
-        rules: 1,
+        rules,
         queue: default_queue(),
         priority: 0,
         key: None,
@@ -122,7 +134,7 @@ fn queued_step(op: OpNumber, queue: Arc<str>, priority: u8) -> Event {
     Event::StepStarted { op, name: "resize".into(), input: plain(json!({"image": 7})), queued }
 }
 
-fn step_examples() -> Vec<Event> {
+fn step_examples(rules: u32) -> Vec<Event> {
     let op = OpNumber(3);
     let failed = |kind| Event::StepFailed { op, failure: Failure::new(kind, "no").of_step("charge", 1) };
     let mut examples = vec![
@@ -168,7 +180,7 @@ fn step_examples() -> Vec<Event> {
         },
         Event::StepDropped { op },
     ];
-    examples.extend(failure_kinds().map(failed));
+    examples.extend(failure_kinds(rules).map(failed));
     examples.extend(error_classes().map(|class| {
         let failure = Failure::new(FailureKind::Error, "no").with_code("bank_closed").of_step("charge", 3);
         Event::StepFailed { op, failure: Failure { class: Some(class), is_exhausted: true, ..failure } }
@@ -176,10 +188,10 @@ fn step_examples() -> Vec<Event> {
     examples
 }
 
-fn wait_examples() -> Vec<Event> {
+fn wait_examples(rules: u32) -> Vec<Event> {
     let op = OpNumber(4);
     let message = MessageId::from_bits(0x0190_0000_0000_0000_0000_0000_0000_002a);
-    vec![
+    let mut examples = vec![
         Event::TimerStarted { op, fire_at: moment() },
         Event::TimerStarted { op, fire_at: Timestamp::NEVER },
         Event::TimerFired { op },
@@ -188,9 +200,6 @@ fn wait_examples() -> Vec<Event> {
         Event::TimerCancelled { op },
         Event::HookOpened { op, name: "review".into(), timeout_at: None },
         Event::HookOpened { op, name: "review".into(), timeout_at: Some(moment()) },
-        Event::HookReceived { name: "review".into(), message, payload: plain(json!({"ok": true})) },
-        Event::HookReceived { name: "review".into(), message, payload: Payload::null() },
-        Event::HookReceived { name: "review".into(), message, payload: Payload::coded("aes-1", vec![7]) },
         Event::HookClosed { op },
         Event::ValueRecorded { op, name: "quote".into(), value: Ok(plain(json!({"cents": 4200}))) },
         Event::ValueRecorded { op, name: "quote".into(), value: Ok(Payload::null()) },
@@ -201,14 +210,51 @@ fn wait_examples() -> Vec<Event> {
             value: Err(Failure::new(FailureKind::Limit, "the payload is nested 65 levels deep")),
         },
         Event::VersionChosen { name: "new \"tax\"".into() },
-        Event::CancelRequested { message: Some(message), reason: String::new(), pauses: vec![] },
-        Event::CancelRequested { message: None, reason: "its deadline passed".into(), pauses: vec![] },
-        Event::CancelRequested {
-            message: Some(message),
-            reason: "the customer \"left\"".into(),
-            pauses: vec![OpNumber(0), op],
-        },
-    ]
+    ];
+    examples.extend(hook_examples(rules, message, op));
+    examples.extend(cancel_examples(rules, message, op));
+    examples
+}
+
+fn cancel_examples(rules: u32, message: MessageId, op: OpNumber) -> Vec<Event> {
+    let cancel = |message, reason: &str, ops: Vec<OpNumber>, maybe_attempted| {
+        let (pauses, ends) = if rules == 1 { (ops, Vec::new()) } else { (Vec::new(), ops) };
+        Event::CancelRequested { message, reason: reason.into(), pauses, ends, maybe_attempted }
+    };
+    let mut examples = vec![
+        cancel(Some(message), "", vec![], vec![]),
+        cancel(None, "its deadline passed", vec![], vec![]),
+        cancel(Some(message), "the customer \"left\"", vec![OpNumber(0), op], vec![]),
+    ];
+    if rules > 1 {
+        examples.push(cancel(Some(message), "stop", vec![OpNumber(0), OpNumber(3), op], vec![OpNumber(3)]));
+    }
+    examples
+}
+
+/// Payloads that arrive, and what becomes of them.
+fn hook_examples(rules: u32, message: MessageId, op: OpNumber) -> Vec<Event> {
+    let at = Some(moment()).filter(|_| rules > 1);
+    let received = |payload, headers: &[(&str, &str)], judgement| {
+        let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        Event::HookReceived { name: "review".into(), message, payload, headers, at, judgement }
+    };
+    let mut examples = vec![
+        received(plain(json!({"ok": true})), &[], Judgement::Kept),
+        received(Payload::null(), &[], Judgement::Kept),
+        received(Payload::coded("aes-1", vec![7]), &[], Judgement::Kept),
+    ];
+    if rules > 1 {
+        let reason = || "the payload is not a `Review`: missing field `ok`".to_owned();
+        examples.extend([
+            received(plain(json!({"ok": true})), &[("user", "Zoë \"z\"")], Judgement::TakenBy(op)),
+            received(Payload::coded("aes-1", vec![7]), &[("user", "ada")], Judgement::TakenBy(OpNumber(0))),
+            received(plain(json!({"no": 1})), &[], Judgement::Rejected(reason())),
+            Event::HookTaken { op, message },
+            Event::HookRejected { name: "review".into(), message, reason: reason() },
+        ]);
+    }
+    examples
 }
 
 fn full_failure() -> Failure {
@@ -233,8 +279,8 @@ fn written(events: &[Event]) -> String {
     text
 }
 
-/// The file of a kind. A kind without a line here does not compile.
-fn golden(event: &Event) -> PathBuf {
+/// The file of a kind in a version. A kind without a line here does not compile.
+fn golden(version: u32, event: &Event) -> PathBuf {
     let file = match event {
         Event::RunStarted(_) => "run_started",
         Event::RunCompleted { .. } => "run_completed",
@@ -252,6 +298,8 @@ fn golden(event: &Event) -> PathBuf {
         Event::TimerCancelled { .. } => "timer_cancelled",
         Event::HookOpened { .. } => "hook_opened",
         Event::HookReceived { .. } => "hook_received",
+        Event::HookTaken { .. } => "hook_taken",
+        Event::HookRejected { .. } => "hook_rejected",
         Event::HookClosed { .. } => "hook_closed",
         Event::ChildStarted(_) => "child_started",
         Event::ChildDetached { .. } => "child_detached",
@@ -264,16 +312,24 @@ fn golden(event: &Event) -> PathBuf {
         Event::VersionChosen { .. } => "version_chosen",
         Event::CancelRequested { .. } => "cancel_requested",
     };
-    folder().join(file).with_extension("json")
+    folder(version).join(file).with_extension("json")
 }
 
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/v1")
+fn folder(version: u32) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v{version}"))
 }
 
-/// Every kind of failure. One that is missing here does not compile.
-fn failure_kinds() -> impl Iterator<Item = FailureKind> {
-    let next = |kind: &FailureKind| {
+fn any_judgement() -> impl Strategy<Value = Judgement> {
+    prop_oneof![
+        Just(Judgement::Kept),
+        (0..u64::from(u32::MAX)).prop_map(|op| Judgement::TakenBy(OpNumber(op))),
+        any_text().prop_map(Judgement::Rejected),
+    ]
+}
+
+/// Every kind of failure that runs with these rules have. One that is missing here does not compile.
+fn failure_kinds(rules: u32) -> impl Iterator<Item = FailureKind> {
+    let next = move |kind: &FailureKind| {
         Some(match kind {
             FailureKind::Error => FailureKind::Fatal,
             FailureKind::Fatal => FailureKind::Panic,
@@ -283,7 +339,9 @@ fn failure_kinds() -> impl Iterator<Item = FailureKind> {
             FailureKind::Limit => FailureKind::Invalid,
             FailureKind::Invalid => FailureKind::Conflict,
             FailureKind::Conflict => FailureKind::Unknown,
-            FailureKind::Unknown => return None,
+            FailureKind::Unknown if rules == 1 => return None,
+            FailureKind::Unknown => FailureKind::MaybeAttempted,
+            FailureKind::MaybeAttempted => return None,
         })
     };
     std::iter::successors(Some(FailureKind::Error), next)
@@ -304,37 +362,42 @@ fn error_classes() -> impl Iterator<Item = ErrorClass> {
 
 #[test]
 fn the_writer_writes_what_the_golden_files_hold() {
-    let mut rest = examples();
-    while let Some(first) = rest.first() {
-        let path = golden(first);
-        let kind = first.kind();
-        let (events, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|event| event.kind() == kind);
-        rest = others;
-        let lines: Vec<_> = events.iter().map(|event| written(std::slice::from_ref(event))).collect();
-        let lines: Vec<_> = lines.iter().map(|line| &line[1..line.len() - 1]).collect();
-        let text = format!("[\n{}\n]\n", lines.join(",\n"));
-        assert_eq!(text.replace('\n', ""), written(&events), "line breaks stand between events alone");
-        expect_file![&path].assert_eq(&text);
-        assert_eq!(Event::read_all(&text), Ok(events), "{}", path.display());
+    for version in VERSIONS {
+        let mut rest = examples(version);
+        while let Some(first) = rest.first() {
+            let path = golden(version, first);
+            let kind = first.kind();
+            let (events, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|event| event.kind() == kind);
+            rest = others;
+            let lines: Vec<_> = events.iter().map(|event| written(std::slice::from_ref(event))).collect();
+            let lines: Vec<_> = lines.iter().map(|line| &line[1..line.len() - 1]).collect();
+            let text = format!("[\n{}\n]\n", lines.join(",\n"));
+            assert_eq!(text.replace('\n', ""), written(&events), "line breaks stand between events alone");
+            expect_file![&path].assert_eq(&text);
+            assert_eq!(Event::read_all(&text), Ok(events), "{}", path.display());
+        }
     }
 }
 
 #[test]
 fn every_kind_has_a_golden_file_and_every_file_a_kind() {
-    let mut files: Vec<_> = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    let mut kinds: Vec<_> = examples().iter().map(golden).collect();
-    kinds.sort();
-    kinds.dedup();
-    assert_eq!(files, kinds);
-    for event in examples() {
-        assert!(golden(&event).ends_with(format!("{}.json", event.kind())));
+    for version in VERSIONS {
+        let files = std::fs::read_dir(folder(version)).unwrap();
+        let mut files: Vec<_> = files.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        let mut kinds: Vec<_> = examples(version).iter().map(|event| golden(version, event)).collect();
+        kinds.sort();
+        kinds.dedup();
+        assert_eq!(files, kinds);
+        for event in examples(version) {
+            assert!(golden(version, &event).ends_with(format!("{}.json", event.kind())));
+        }
     }
 }
 
 #[test]
 fn an_unknown_field_is_ignored() {
-    for event in examples() {
+    for event in all_examples() {
         let text = written(std::slice::from_ref(&event));
         let first = text.replacen("{\"kind\"", "{\"since\":{\"v\":[9]},\"kind\"", 1);
         let last = format!("{},\"until\":\"x\"}}]", &text[..text.len() - 2]);
@@ -387,7 +450,7 @@ fn damaged_text_is_an_error_and_not_another_event() {
         a stored event is damaged: invalid value: integer `-1`, expected u64 at line 1 column 30
         a stored event is damaged: EOF while parsing a list at line 1 column 30
         a stored event is damaged: `run_00000000000000000000000001` is not an id; expected `msg_` and 26 characters of 0-9 and A-Z without I, L, O and U at line 1 column 70
-        a stored event is damaged: unknown variant `tired`, expected one of `error`, `fatal`, `panic`, `timeout`, `cancelled`, `limit`, `invalid`, `conflict`, `unknown` at line 1 column 47
+        a stored event is damaged: unknown variant `tired`, expected one of `error`, `fatal`, `panic`, `timeout`, `cancelled`, `limit`, `invalid`, `conflict`, `unknown`, `maybe_attempted` at line 1 column 47
         a stored event is damaged: `output` of `run_completed` is not hexadecimal
         a stored event is damaged: `output` of `run_completed` is not hexadecimal
         a stored event is damaged: `output` of `run_completed` is not hexadecimal
@@ -398,7 +461,7 @@ fn damaged_text_is_an_error_and_not_another_event() {
 #[test]
 fn a_missing_field_is_an_error_that_names_it() {
     let mut required = std::collections::BTreeMap::<&str, std::collections::BTreeSet<String>>::new();
-    for event in examples() {
+    for event in all_examples() {
         let whole: Value = serde_json::from_str(&written(std::slice::from_ref(&event))).unwrap();
         let fields: Vec<String> = whole[0].as_object().unwrap().keys().cloned().collect();
         for field in fields.iter().filter(|field| *field != "kind") {
@@ -425,6 +488,8 @@ fn a_missing_field_is_an_error_that_names_it() {
         hook_closed: {"op"}
         hook_opened: {"name", "op"}
         hook_received: {"message", "name", "payload"}
+        hook_rejected: {"message", "name", "reason"}
+        hook_taken: {"message", "op"}
         run_cancelled: {"failure"}
         run_completed: {"output"}
         run_failed: {"failure"}
@@ -475,7 +540,7 @@ fn any_payload() -> impl Strategy<Value = Payload> {
 }
 
 fn any_failure() -> impl Strategy<Value = Failure> {
-    let kinds: Vec<_> = failure_kinds().collect();
+    let kinds: Vec<_> = failure_kinds(RULES).collect();
     let step = prop::option::of((any_text(), any::<u32>()));
     // `null` as details is no details: both read back as none.
     let details = prop::option::of(any_json().prop_filter("null", |json| !json.is_null()));
@@ -606,8 +671,23 @@ fn redrawn(example: &Event) -> BoxedStrategy<Event> {
         Event::HookOpened { .. } => (op, name, prop::option::of(at))
             .prop_map(|(op, name, timeout_at)| Event::HookOpened { op, name, timeout_at })
             .boxed(),
-        Event::HookReceived { .. } => (name, message, any_payload())
-            .prop_map(|(name, message, payload)| Event::HookReceived { name, message, payload })
+        Event::HookReceived { .. } => {
+            (name, message, any_payload(), any_words(), prop::option::of(at), any_judgement())
+                .prop_map(|(name, message, payload, headers, at, judgement)| Event::HookReceived {
+                    name,
+                    message,
+                    payload,
+                    headers,
+                    at,
+                    judgement,
+                })
+                .boxed()
+        }
+        Event::HookTaken { .. } => {
+            (op, message).prop_map(|(op, message)| Event::HookTaken { op, message }).boxed()
+        }
+        Event::HookRejected { .. } => (name, message, any_text())
+            .prop_map(|(name, message, reason)| Event::HookRejected { name, message, reason })
             .boxed(),
         Event::HookClosed { .. } => op.prop_map(|op| Event::HookClosed { op }).boxed(),
         Event::ValueRecorded { value: Ok(_), .. } => (op, name, any_payload())
@@ -618,8 +698,15 @@ fn redrawn(example: &Event) -> BoxedStrategy<Event> {
             .boxed(),
         Event::VersionChosen { .. } => name.prop_map(|name| Event::VersionChosen { name }).boxed(),
         Event::CancelRequested { .. } => {
-            (prop::option::of(message), any_text(), prop::collection::vec(op, 0..4))
-                .prop_map(|(message, reason, pauses)| Event::CancelRequested { message, reason, pauses })
+            let ops = || prop::collection::vec(op.clone(), 0..4);
+            (prop::option::of(message), any_text(), ops(), ops(), ops())
+                .prop_map(|(message, reason, pauses, ends, maybe_attempted)| Event::CancelRequested {
+                    message,
+                    reason,
+                    pauses,
+                    ends,
+                    maybe_attempted,
+                })
                 .boxed()
         }
         work => redrawn_work(work),
@@ -672,7 +759,7 @@ fn redrawn_work(example: &Event) -> BoxedStrategy<Event> {
 proptest! {
     #[test]
     fn any_events_read_back_as_they_were_written(
-        events in prop::collection::vec(prop::sample::select(examples()).prop_flat_map(|event| redrawn(&event)), 0..6),
+        events in prop::collection::vec(prop::sample::select(all_examples()).prop_flat_map(|event| redrawn(&event)), 0..6),
     ) {
         let text = written(&events);
         prop_assert_eq!(Event::read_all(&text).unwrap(), events, "{}", text);

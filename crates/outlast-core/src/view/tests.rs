@@ -4,6 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::id::{MessageId, TurnId};
+use crate::message::Headers;
 use crate::run::ParentEnd;
 
 const PAUSE: i64 = 10;
@@ -45,6 +46,9 @@ fn line(view: &OperationView) -> String {
     line.extend(view.input.as_ref().map(|input| format!(" in {input:?}")));
     line.extend(view.output.as_ref().map(|output| format!(" out {output:?}")));
     line.extend(view.failure.as_ref().map(|failure| format!(" failure {:?}", failure.message)));
+    line.extend(view.rejected.iter().map(|Rejection { message, at, reason }| {
+        format!(" rejected {} at {}: {reason}", message.bits(), seconds(*at))
+    }));
     line.extend(view.child.map(|run| format!(" run {}", run.bits())));
     line
 }
@@ -84,7 +88,14 @@ fn hook(op: u64, timeout: Option<i64>) -> Event {
 }
 
 fn received(value: u32) -> Event {
-    Event::HookReceived { name: "x".into(), message: MessageId::from_bits(1), payload: payload(value) }
+    judged(value, Judgement::Kept)
+}
+
+/// A payload that arrived with a message of the same number.
+fn judged(value: u32, judgement: Judgement) -> Event {
+    let message = MessageId::from_bits(value.into());
+    let (payload, headers, at) = (payload(value), Headers::new(), None);
+    Event::HookReceived { name: "x".into(), message, payload, headers, at, judgement }
 }
 
 fn child(op: u64, on_parent_end: ParentEnd, key: Option<&str>) -> Event {
@@ -104,8 +115,69 @@ fn child(op: u64, on_parent_end: ParentEnd, key: Option<&str>) -> Event {
 }
 
 fn cancel(pauses: &[u64]) -> Event {
-    let pauses = pauses.iter().map(|op| OpNumber(*op)).collect();
-    Event::CancelRequested { message: None, reason: "enough".into(), pauses }
+    let pauses = numbers(pauses);
+    let (ends, maybe_attempted) = (Vec::new(), Vec::new());
+    Event::CancelRequested { message: None, reason: "enough".into(), pauses, ends, maybe_attempted }
+}
+
+/// A cancel of a run with rules 2.
+fn cancel_of(ends: &[u64], maybe_attempted: &[u64]) -> Event {
+    let (ends, maybe_attempted) = (numbers(ends), numbers(maybe_attempted));
+    Event::CancelRequested {
+        message: None,
+        reason: "enough".into(),
+        pauses: Vec::new(),
+        ends,
+        maybe_attempted,
+    }
+}
+
+fn numbers(ops: &[u64]) -> Vec<OpNumber> {
+    ops.iter().map(|op| OpNumber(*op)).collect()
+}
+
+fn started(rules: u32) -> Event {
+    Event::RunStarted(crate::event::RunStarted {
+        workflow: "order".into(),
+        version: 1,
+        rules,
+        queue: crate::queue::default_queue(),
+        priority: 0,
+        key: None,
+        input: payload(1),
+        headers: Default::default(),
+        tags: Tags::new(),
+        parent: None,
+        deadline: None,
+        policy: None,
+    })
+}
+
+#[test]
+fn a_cancel_with_rules_2_ends_what_it_records_and_nothing_else() {
+    check(
+        vec![
+            started(2),
+            step(0),
+            step(1),
+            retried(1, 1),
+            step(2),
+            step(3),
+            timer(4),
+            hook(5, None),
+            cancel_of(&[1, 2, 3, 4], &[3]),
+            Event::StepCompleted { op: OpNumber(0), output: payload(7) },
+            judged(9, Judgement::TakenBy(OpNumber(5))),
+        ],
+        expect![[r#"
+            0 step charge completed from 1 to 9 attempts 1 in 42 out 7
+            1 step charge cancelled from 2 to 8 attempts 1 in 42 failure "cancelled: enough"
+            2 step charge cancelled from 4 to 8 in 42 failure "cancelled: enough"
+            3 step charge cancelled from 5 to 8 attempts 1 in 42 failure "cancelled: enough; a worker that was lost may have attempted the step before"
+            4 timer  cancelled from 6 to 8 until 60 failure "cancelled: enough"
+            5 hook x completed from 7 to 10 out 9
+        "#]],
+    );
 }
 
 #[test]
@@ -267,4 +339,52 @@ fn payloads_are_read_as_values() {
     assert!(views[0].output_as::<String>().is_err());
     let views = operations(&turns(vec![timer(0)]));
     assert_eq!(views[0].output_as::<u32>(), Ok(None));
+}
+
+#[test]
+fn since_rules_2_the_events_say_which_hook_took_a_payload() {
+    check(
+        vec![
+            started(2),
+            hook(0, None),
+            hook(1, None),
+            judged(5, Judgement::TakenBy(OpNumber(1))),
+            Event::HookClosed { op: OpNumber(1) },
+            Event::HookTaken { op: OpNumber(0), message: MessageId::from_bits(5) },
+            received(6),
+            hook(2, None),
+        ],
+        expect![[r#"
+            0 hook x completed from 1 to 5 out 5
+            1 hook x dropped from 2 to 4
+            2 hook x open from 7
+        "#]],
+    );
+}
+
+#[test]
+fn a_rejected_payload_is_listed_with_the_oldest_hook_and_leaves_it_open() {
+    let rejected = |value: u32| Event::HookRejected {
+        name: "x".into(),
+        message: MessageId::from_bits(value.into()),
+        reason: "not a text".into(),
+    };
+    check(
+        vec![
+            started(2),
+            received(4),
+            received(5),
+            hook(0, Some(90)),
+            rejected(4),
+            Event::HookTaken { op: OpNumber(0), message: MessageId::from_bits(5) },
+            hook(1, Some(90)),
+            hook(2, None),
+            judged(6, Judgement::Rejected("no number".into())),
+        ],
+        expect![[r#"
+            0 hook x completed from 3 to 5 until 90 out 5 rejected 4 at 4: not a text
+            1 hook x open from 6 until 90 rejected 6 at 8: no number
+            2 hook x open from 7
+        "#]],
+    );
 }

@@ -1,7 +1,7 @@
 //! Payloads: exactly the bytes that were written.
 
 use outlast_core::{
-    Event, Failure, FailureKind, Headers, MessageBody, OpNumber, Payload, Start, Status, Then,
+    Event, Failure, FailureKind, Headers, Judgement, MessageBody, OpNumber, Payload, Start, Status, Then,
 };
 
 use super::Case;
@@ -59,7 +59,14 @@ async fn survives(case: &Case, payload: Payload) {
     assert_eq!(history[0].events, [start.event()]);
     let mut turn = case.turn(&claimed).then(Then::End(Status::Completed));
     turn.events = vec![
-        Event::HookReceived { name: "h".into(), message: message.id, payload: payload.clone() },
+        Event::HookReceived {
+            name: "h".into(),
+            message: message.id,
+            payload: payload.clone(),
+            headers: [("user".to_owned(), "ada".to_owned())].into(),
+            at: Some(claimed.inbox[0].at),
+            judgement: Judgement::TakenBy(OpNumber(0)),
+        },
         Event::StepCompleted { op: OpNumber(0), output: payload.clone() },
         Event::RunCompleted { output: payload.clone() },
     ];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use outlast::rehearse::LoneRun;
 use outlast_core::duration::duration_text;
-use outlast_core::{Event, Timestamp, Wait};
+use outlast_core::{Event, Judgement, Timestamp, Wait};
 
 use super::open::{self, OpenWork};
 use crate::TestClock;
@@ -88,7 +88,11 @@ fn line(event: &Event, at: Timestamp) -> String {
         | Event::RunCancelled { failure } => failure.message.clone(),
         Event::TimerStarted { fire_at, .. } => time_until(*fire_at, at),
         Event::HookOpened { name, .. } => name.to_string(),
+        Event::HookReceived { name, payload, judgement: Judgement::Rejected(reason), .. } => {
+            format!("{name} {payload:?} rejected: {reason}")
+        }
         Event::HookReceived { name, payload, .. } => format!("{name} {payload:?}"),
+        Event::HookRejected { name, reason, .. } => format!("{name}: {reason}"),
         Event::CancelRequested { reason, .. } => reason.clone(),
         _ => String::new(),
     };

@@ -1,15 +1,19 @@
 //! The operations of one run: created by the future, opened and ended by the engine.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::Location;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use outlast_core::limits::{HOOK_BUFFER_MAX, OPEN_OPERATIONS_MAX, WAITS_SHOWN_MAX};
-use outlast_core::{Event, Failure, FailureKind, OpNumber, Payload, Queued, RunId, Tags, Timestamp, Wait};
+use outlast_core::limits::{OPEN_OPERATIONS_MAX, WAITS_SHOWN_MAX};
+use outlast_core::{
+    Event, Failure, FailureKind, OpNumber, Payload, Queued, RunId, RunStarted, Stuck, Tags, Timestamp, Wait,
+};
 
+use super::cancel::{REFUSED, Refusals};
 use super::children::{ChildOp, Children, OpenChild, Wishes};
+use super::hooks::{Arrival, Arrived, CanRead, Hooks};
 use super::known::Known;
 use super::machine::StepToAttempt;
 use super::ops::Ops;
@@ -19,6 +23,8 @@ use crate::registry::Registered;
 /// The part of a run's state behind the lock.
 pub(super) struct Cell {
     pub(super) run: RunId,
+    /// The rules of the run: they alone decide how it behaves where versions differ.
+    pub(super) rules: u32,
     /// How urgent the run is.
     pub(super) priority: u8,
     /// Operations that are not over, by number.
@@ -28,6 +34,10 @@ pub(super) struct Cell {
     pub(super) random: u64,
     /// How many operations existed when the cancel was delivered.
     pub(super) cancelled_at: Option<u64>,
+    /// What the run is refused since it was cancelled; from rules 2 on.
+    pub(super) refusals: Option<Box<Refusals>>,
+    /// Steps that a worker which is gone may have attempted.
+    pub(super) doubtful: BTreeSet<OpNumber>,
     /// Steps below this number are in the history: their input need not be encoded again.
     pub(super) known_ops: u64,
     /// What the history holds that is replayed now; `None` in a live run.
@@ -49,25 +59,19 @@ pub(super) struct Cell {
     pub(super) due: BTreeSet<(Timestamp, OpNumber)>,
     /// What the future did since the engine last looked, in order.
     decisions: Vec<Decision>,
-    buffers: BTreeMap<Arc<str>, VecDeque<Arrived>>,
-    /// How many payloads all the buffers keep.
-    buffered: usize,
-    /// How many payloads have arrived.
-    arrived: u64,
-    open_hooks: BTreeMap<Arc<str>, BTreeSet<OpNumber>>,
+    pub(super) hooks: Hooks,
     /// The children that have not ended, whether their operations are open or not.
     pub(super) children: Children,
     /// The run's tags.
     pub(super) tags: Tags,
+    /// How often tags were set.
+    pub(super) tagged: u64,
+    /// The tags that the last replay has set; from rules 2 on.
+    pub(super) replayed_tags: Tags,
     /// What the next commit asks of others. Most ask nothing.
     pub(super) wishes: Option<Box<Wishes>>,
-}
-
-/// A payload, and how many had arrived before it.
-#[derive(Clone, Debug)]
-pub(super) struct Arrived {
-    before: u64,
-    payload: Payload,
+    /// Why the run cannot go on: the code awaits a value that it cannot read.
+    pub(super) unreadable: Option<Box<Stuck>>,
 }
 
 enum Decision {
@@ -96,6 +100,8 @@ pub(super) struct Op {
     pub(super) kind: OpKind,
     /// Whether history has it: how it is asked for can no longer be changed.
     pub(super) is_requested: bool,
+    /// Whether neither a cancel nor a deadline touches it.
+    pub(super) is_shielded: bool,
     /// Where the workflow asked for it.
     place: Place,
     waker: Option<Waker>,
@@ -115,7 +121,14 @@ pub(super) enum Phase {
 pub(super) enum OpKind {
     Step(Box<StepOp>),
     Timer { due: Due, started_at: Timestamp, fire_at: Timestamp },
-    Hook { name: Arc<str>, timeout: Option<Duration>, timeout_at: Option<Timestamp>, before: u64 },
+    Hook {
+        name: Arc<str>,
+        timeout: Option<Duration>,
+        timeout_at: Option<Timestamp>,
+        can_read: CanRead,
+        /// How the payload arrived that it has.
+        taken: Option<Box<Arrival>>,
+    },
     Child(Box<ChildOp>),
 }
 
@@ -157,16 +170,19 @@ pub(super) struct StepOp {
 }
 
 impl Cell {
-    pub(super) fn new(run: RunId, priority: u8, now: Timestamp, tags: Tags) -> Self {
+    pub(super) fn new(run: RunId, started: &RunStarted, now: Timestamp) -> Self {
         let bits = run.bits();
         Self {
             run,
-            priority,
+            rules: started.rules,
+            priority: started.priority,
             ops: Ops::default(),
             next_op: 0,
             now,
             random: (bits >> 64) as u64 ^ bits as u64,
             cancelled_at: None,
+            refusals: None,
+            doubtful: BTreeSet::new(),
             known_ops: 0,
             known: None,
             patches: BTreeMap::new(),
@@ -178,13 +194,13 @@ impl Cell {
             active: 0,
             due: BTreeSet::new(),
             decisions: Vec::new(),
-            buffers: BTreeMap::new(),
-            buffered: 0,
-            arrived: 0,
-            open_hooks: BTreeMap::new(),
+            hooks: Hooks::default(),
             children: Children::new(),
-            tags,
+            tags: started.tags.clone(),
+            tagged: 0,
+            replayed_tags: Tags::new(),
             wishes: None,
+            unreadable: None,
         }
     }
 
@@ -238,8 +254,8 @@ impl Cell {
     }
 
     /// What a closure that only computes a value leaves as it was.
-    pub(super) fn traces(&self) -> (u64, u64, usize) {
-        (self.next_op, self.random, self.decisions.len())
+    pub(super) fn traces(&self) -> (u64, u64, usize, u64) {
+        (self.next_op, self.random, self.decisions.len(), self.tagged)
     }
 
     /// Where the workflow asked for an operation, as long as that is known.
@@ -248,12 +264,18 @@ impl Cell {
         self.ops.get(op).map(|slot| slot.place).or_else(known)
     }
 
-    /// Numbers an operation. One that has a problem has failed before it was requested.
+    /// Numbers an operation. One that has a problem has failed before it was requested; one that is refused
+    /// since the run was cancelled is [`REFUSED`](super::cancel::REFUSED).
     #[track_caller]
-    pub(super) fn create(&mut self, kind: OpKind, problem: Option<Failure>) -> OpNumber {
+    pub(super) fn create(&mut self, kind: OpKind, problem: Option<Failure>, is_shielded: bool) -> OpNumber {
         let op = OpNumber(self.next_op);
         if self.inert {
             return op;
+        }
+        // Runs with rules 1 have no shields: what they ask for after a cancel works as always.
+        let is_shielded = is_shielded && self.rules >= 2;
+        if self.refusals.is_some() && !is_shielded {
+            return REFUSED;
         }
         self.next_op += 1;
         let phase = match problem.or_else(|| self.too_many()) {
@@ -263,7 +285,8 @@ impl Cell {
                 Phase::Created
             }
         };
-        self.ops.insert(op, Op { phase, kind, is_requested: false, place: Location::caller(), waker: None });
+        let place = Location::caller();
+        self.ops.insert(op, Op { phase, kind, is_requested: false, is_shielded, place, waker: None });
         op
     }
 
@@ -313,16 +336,9 @@ impl Cell {
             (Phase::Open, OpKind::Hook { .. }) => self.dropped(Event::HookClosed { op }),
             (Phase::Open, OpKind::Child(_)) => self.dropped(Event::ChildDropped { op }),
             // What the hook was given and did not return is as if it had not been given.
-            (Phase::Ended(Ok(payload)), OpKind::Hook { name, before, .. }) => {
+            (Phase::Ended(Ok(payload)), OpKind::Hook { name, taken: Some(arrival), .. }) => {
                 self.dropped(Event::HookClosed { op });
-                let given = Arrived { before: *before, payload: payload.clone() };
-                if let Some(given) = self.give(name, given) {
-                    // Back to its place: what arrived first is taken first.
-                    let buffer = self.buffers.entry(name.clone()).or_default();
-                    let place = buffer.partition_point(|kept| kept.before < given.before);
-                    buffer.insert(place, given);
-                    self.buffered += 1;
-                }
+                self.give_back(name, Arrived { arrival: (**arrival).clone(), payload: payload.clone() });
             }
             _ => {}
         }
@@ -385,17 +401,12 @@ impl Cell {
                 self.due.insert((*fire_at, op));
                 Event::TimerStarted { op, fire_at: *fire_at }
             }
-            OpKind::Hook { name, timeout, timeout_at, before } => {
+            OpKind::Hook { name, timeout, timeout_at, .. } => {
                 *timeout_at = timeout.map(|timeout| now.plus(timeout));
                 self.due.extend(timeout_at.map(|at| (at, op)));
-                let event = Event::HookOpened { op, name: name.clone(), timeout_at: *timeout_at };
-                self.open_hooks.entry(name.clone()).or_default().insert(op);
-                if let Some(kept) = self.buffers.get_mut(name).and_then(VecDeque::pop_front) {
-                    *before = kept.before;
-                    self.buffered -= 1;
-                    self.end(op, Ok(kept.payload));
-                }
-                event
+                let (name, timeout_at) = (name.clone(), *timeout_at);
+                self.opened(op, &name);
+                Event::HookOpened { op, name, timeout_at }
             }
         };
         Some(event)
@@ -447,34 +458,6 @@ impl Cell {
             self.wakers.extend(slot.waker.take());
         }
         true
-    }
-
-    /// A payload arrived for a hook. False when the buffer is full.
-    pub(super) fn receive(&mut self, name: &Arc<str>, payload: Payload) -> bool {
-        let arrived = Arrived { before: self.arrived, payload };
-        self.arrived += 1;
-        let Some(arrived) = self.give(name, arrived) else { return true };
-        if self.buffered >= HOOK_BUFFER_MAX {
-            return false;
-        }
-        self.buffers.entry(name.clone()).or_default().push_back(arrived);
-        self.buffered += 1;
-        true
-    }
-
-    /// Ends the oldest open hook operation of a name with a payload; returns it when there is none.
-    ///
-    /// The operation has it from now on, polled or not: an answer given in time does not lose against
-    /// a timeout or a cancel because the workflow was looking elsewhere.
-    fn give(&mut self, name: &Arc<str>, arrived: Arrived) -> Option<Arrived> {
-        let Some(oldest) = self.open_hooks.get(name).and_then(BTreeSet::first).copied() else {
-            return Some(arrived);
-        };
-        if let Some(Op { kind: OpKind::Hook { before, .. }, .. }) = self.ops.get_mut(oldest) {
-            *before = arrived.before;
-        }
-        self.end(oldest, Ok(arrived.payload));
-        None
     }
 
     /// An attempt failed, and the next one is due at `retry_at`.
@@ -570,6 +553,7 @@ impl Cell {
             attempt: step.failed + 1,
             details: step.details.clone(),
             is_cancelled: self.cancelled_at.is_some_and(|before| op.0 < before),
+            begins_when_told: self.rules < 2,
             call: step.new.call.clone(),
         })
     }
@@ -614,6 +598,9 @@ impl Cell {
         use std::fmt::Write;
         let mut text =
             format!("next {} random {:x} cancelled {:?}\n", self.next_op, self.random, self.cancelled_at);
+        if let Some(refusals) = &self.refusals {
+            let _ = writeln!(text, "refused {}", refusals.count);
+        }
         for (op, slot) in self.ops.iter() {
             let phase = match &slot.phase {
                 Phase::Created => "created".to_owned(),
@@ -634,12 +621,21 @@ impl Cell {
                     format!("step {} failed {failed} retry {retry_at:?}{queued}", new.name)
                 }
                 OpKind::Timer { fire_at, .. } => format!("timer {fire_at}"),
-                OpKind::Hook { name, timeout_at, .. } => format!("hook {name} until {timeout_at:?}"),
+                OpKind::Hook { name, timeout_at, taken, .. } => {
+                    let taken = taken.as_ref().filter(|_| self.rules >= 2);
+                    let taken = taken.map(|arrival| format!(" took {arrival:?}")).unwrap_or_default();
+                    format!("hook {name} until {timeout_at:?}{taken}")
+                }
                 OpKind::Child(child) => {
                     format!("child {} {} until {:?}", child.workflow, child.run, child.timeout_at)
                 }
             };
             let _ = writeln!(text, "{op} {kind}: {phase}");
+        }
+        let shielded = self.ops.iter().filter(|(_, slot)| slot.is_shielded);
+        let shielded: Vec<_> = shielded.map(|(op, _)| op.0).collect();
+        if !shielded.is_empty() {
+            let _ = writeln!(text, "shielded {shielded:?}");
         }
         if !self.tags.is_empty() {
             let _ = writeln!(text, "tags {:?}", self.tags);
@@ -652,10 +648,7 @@ impl Cell {
         if !self.patches.is_empty() {
             let _ = writeln!(text, "patches {:?}", self.patches);
         }
-        for (name, buffer) in self.buffers.iter().filter(|(_, buffer)| !buffer.is_empty()) {
-            let payloads: Vec<_> = buffer.iter().map(|kept| &kept.payload).collect();
-            let _ = writeln!(text, "buffer {name}: {payloads:?}");
-        }
+        self.hooks.summarize(&mut text);
         text
     }
 
@@ -679,9 +672,7 @@ impl Cell {
                 if let Some(at) = timeout_at {
                     self.due.remove(&(*at, op));
                 }
-                if let Some(open) = self.open_hooks.get_mut(name) {
-                    open.remove(&op);
-                }
+                self.hooks.closed(op, name);
             }
         }
     }

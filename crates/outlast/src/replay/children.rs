@@ -1,6 +1,7 @@
 //! The children of one run, and what else it asks of others.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,13 +33,29 @@ pub(super) struct ChildOp {
 }
 
 /// A child that was started, awaited or not, and has not ended.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct OpenChild {
     pub(super) run: RunId,
     pub(super) workflow: Arc<str>,
     pub(super) on_parent_end: ParentEnd,
     /// Whether it is a queued step.
     pub(super) is_step: bool,
+    /// Whether a cancel of the run is not passed on to it.
+    pub(super) is_shielded: bool,
+}
+
+impl fmt::Debug for OpenChild {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { run, workflow, on_parent_end, is_step, is_shielded } = self;
+        let mut fields = f.debug_struct("OpenChild");
+        fields.field("run", run).field("workflow", workflow);
+        fields.field("on_parent_end", on_parent_end).field("is_step", is_step);
+        // Summaries of runs with rules 1, which have no shields, stay as they were.
+        if *is_shielded {
+            fields.field("is_shielded", is_shielded);
+        }
+        fields.finish()
+    }
 }
 
 /// A child to start with the next commit.
@@ -96,7 +113,10 @@ impl Cell {
     /// Requests a child.
     pub(super) fn request_child(&mut self, op: OpNumber) -> Option<Event> {
         let now = self.now;
-        let Some(Op { kind: OpKind::Child(child), .. }) = self.ops.get_mut(op) else { return None };
+        let Some(Op { kind: OpKind::Child(child), is_shielded, .. }) = self.ops.get_mut(op) else {
+            return None;
+        };
+        let is_shielded = *is_shielded;
         child.timeout_at = child.timeout.map(|timeout| now.plus(timeout));
         self.due.extend(child.timeout_at.map(|at| (at, op)));
         let input = match &child.input {
@@ -127,7 +147,8 @@ impl Cell {
         if !is_detached {
             let (run, workflow) = (started.run, started.workflow.clone());
             let on_parent_end = started.on_parent_end;
-            self.children.insert(op, OpenChild { run, workflow, on_parent_end, is_step: false });
+            let open = OpenChild { run, workflow, on_parent_end, is_step: false, is_shielded };
+            self.children.insert(op, open);
         }
         if !is_refused && self.known.is_none() {
             let (started, awaits) = (started.clone(), !is_detached);
@@ -175,11 +196,21 @@ impl Cell {
 
     /// Tells the children with one of these policies to stop.
     pub(super) fn cancel_children(&mut self, reason: &str, policies: &[ParentEnd]) {
+        self.cancel_some_children(reason, |child| policies.contains(&child.on_parent_end));
+    }
+
+    /// The same, for those that are not shielded.
+    pub(super) fn cancel_unshielded_children(&mut self, reason: &str, policies: &[ParentEnd]) {
+        self.cancel_some_children(reason, |child| {
+            !child.is_shielded && policies.contains(&child.on_parent_end)
+        });
+    }
+
+    fn cancel_some_children(&mut self, reason: &str, is_told: impl Fn(&OpenChild) -> bool) {
         if self.known.is_some() || self.inert {
             return;
         }
-        let told =
-            self.children.values().filter(|child| !child.is_step && policies.contains(&child.on_parent_end));
+        let told = self.children.values().filter(|child| !child.is_step && is_told(child));
         let runs: Vec<_> = told.map(|child| child.run).collect();
         for run in runs {
             self.cancel_child(run, reason.into());
@@ -215,7 +246,16 @@ impl Cell {
         matches!(self.ops.get(op), Some(Op { kind: OpKind::Child(_), .. }))
     }
 
-    /// Sets tags: those of the run, and those that its row is to get.
+    /// Sets tags of a run with rules 2: they have neither number nor event. A replay sets them again, and does
+    /// not compare them; its row has them already, unless other code wrote it (see
+    /// [`Machine::write_tags_again`](super::Machine::write_tags_again)).
+    pub(super) fn set_tags_without_event(&mut self, tags: Tags) {
+        self.tagged += 1;
+        self.tags.extend(tags.clone());
+        self.wishes().tags.extend(tags);
+    }
+
+    /// Rules 1: sets tags: those of the run, and those that its row is to get.
     pub(super) fn set_tags(&mut self, op: OpNumber, tags: Tags) {
         self.tags.extend(tags.clone());
         if self.known.is_none() {

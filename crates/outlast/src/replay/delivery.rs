@@ -1,12 +1,11 @@
 //! Deliveries: what a run is told, one thing at a time, live and in replay.
 
-use std::sync::Arc;
-
 use outlast_core::{
     Event, Failure, FailureKind, MessageId, OpNumber, Outcome, Payload, RunId, Stuck, Timestamp,
 };
 
 use super::cell::OpKind;
+use super::hooks::{Reception, SentPayload};
 use super::machine::Machine;
 use super::state::wake_all;
 
@@ -14,7 +13,7 @@ use super::state::wake_all;
 #[derive(Debug)]
 pub(crate) enum Delivery {
     /// A payload for a hook.
-    Hook { name: Arc<str>, message: MessageId, payload: Payload },
+    Hook(SentPayload),
     /// Someone asked the run to stop, or its deadline did.
     Cancel { message: Option<MessageId>, reason: String, at: Timestamp },
     /// The run ends now.
@@ -43,14 +42,26 @@ pub(crate) enum Delivery {
 
 impl Machine {
     /// The event that a delivery becomes; `None` when the operation it is for is not open any more.
-    pub(super) fn event_of(&self, delivery: Delivery) -> Option<Event> {
+    pub(super) fn event_of(&self, delivery: Delivery) -> Result<Option<Event>, Stuck> {
+        match delivery {
+            Delivery::Hook(sent) => self.received(sent).map(Some),
+            other => Ok(self.event_of_other(other)),
+        }
+    }
+
+    /// The event of a delivery that is not a payload.
+    fn event_of_other(&self, delivery: Delivery) -> Option<Event> {
         let cell = self.state.cell.lock();
         Some(match delivery {
-            Delivery::Hook { name, message, payload } => Event::HookReceived { name, message, payload },
             // Told once: what follows changes nothing, and leaves no event.
             Delivery::Cancel { .. } if cell.cancelled_at.is_some() => return None,
+            Delivery::Cancel { message, reason, .. } if cell.rules >= 2 => {
+                let (ends, maybe_attempted) = cell.ended_by_cancel();
+                Event::CancelRequested { message, reason, pauses: Vec::new(), ends, maybe_attempted }
+            }
             Delivery::Cancel { message, reason, at } => {
-                Event::CancelRequested { message, reason, pauses: cell.pauses(at) }
+                let (ends, maybe_attempted) = (Vec::new(), Vec::new());
+                Event::CancelRequested { message, reason, pauses: cell.pauses(at), ends, maybe_attempted }
             }
             Delivery::Terminate { reason } => Event::RunTerminated { failure: terminated(&reason) },
             Delivery::Wake { message, op, at } => {
@@ -64,6 +75,10 @@ impl Machine {
                 Ok(output) => Event::StepCompleted { op, output },
                 Err(failure) => Event::StepFailed { op, failure },
             },
+            // It was to be attempted again when it failed, and the run was cancelled since.
+            Delivery::StepRetried { op, failure, .. } if cell.is_open(op) && cell.is_last_attempt(op) => {
+                Event::StepFailed { op, failure }
+            }
             Delivery::StepRetried { op, attempt, failure, retry_at, details } if cell.is_open(op) => {
                 Event::StepRetried { op, attempt, failure, retry_at, details }
             }
@@ -100,13 +115,24 @@ impl Machine {
             }
             // The workflow has returned: nobody will take it.
             Event::HookReceived { .. } if self.result.is_some() => true,
-            Event::HookReceived { name, payload, .. } => {
-                if !cell.receive(name, payload.clone()) {
-                    drop(cell);
-                    self.overflow(name, asked);
-                    return Ok(());
+            Event::HookReceived { name, message, payload, headers, at, judgement } => {
+                let arrival = (*message, headers.clone(), *at);
+                match cell.receive(name, arrival, payload.clone(), judgement) {
+                    Reception::Done => true,
+                    Reception::Unknown => false,
+                    Reception::Rejected => return Ok(()),
+                    Reception::Overflow => {
+                        drop(cell);
+                        self.overflow(name, asked);
+                        return Ok(());
+                    }
                 }
-                true
+            }
+            Event::HookTaken { op, message } => cell.take_kept(*op, *message),
+            Event::HookRejected { name, message, .. } => {
+                let known = cell.reject_kept(name, *message);
+                drop(cell);
+                return if known { Ok(()) } else { Err(self.diverged(Some(event), None)) };
             }
             Event::ChildCompleted { op, output } => cell.end_child(*op, Ok(output.clone())),
             Event::ChildFailed { op, failure } | Event::ChildCancelled { op, failure } => {
@@ -130,6 +156,9 @@ impl Machine {
     /// Applies a delivery that may concern several operations.
     fn apply_to_all(&mut self, event: &Event, asked: &mut Vec<Event>) -> Result<(), Stuck> {
         match event {
+            Event::CancelRequested { reason, ends, maybe_attempted, .. } if self.rules() >= 2 => {
+                self.cancel_as_recorded(reason, ends, maybe_attempted, asked)
+            }
             Event::CancelRequested { reason, pauses, .. } => self.cancel(reason, pauses, asked),
             Event::TimerWoken { ops, .. } => {
                 self.end_each(ops, |cell, op| cell.is_timer(op).then(|| Ok(Payload::null())), asked)
@@ -142,8 +171,19 @@ impl Machine {
         }
     }
 
+    /// Does what follows from what the workflow asked for, in the same turn: what could not become a payload
+    /// fails, and hooks that opened take payloads that were kept.
+    pub(super) fn follow_up(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
+        loop {
+            self.fail_refused(events)?;
+            if !self.offer_kept(events)? {
+                return Ok(());
+            }
+        }
+    }
+
     /// What could not become a payload fails in the same turn.
-    pub(super) fn fail_refused(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
+    fn fail_refused(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
         loop {
             let refused = std::mem::take(&mut self.state.cell.lock().refused);
             if refused.is_empty() || self.ended.is_some() {

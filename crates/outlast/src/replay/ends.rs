@@ -9,7 +9,7 @@ use super::state::wake_all;
 use crate::error::Error;
 
 impl Machine {
-    /// Ends the waits that are open now with a cancelled error, in operation order, one per poll, and
+    /// Rules 1: ends the waits that are open now with a cancelled error, in operation order, one per poll, and
     /// passes the word on to the children.
     pub(super) fn cancel(
         &mut self,
@@ -33,8 +33,8 @@ impl Machine {
         drop(cell);
         let failure = |cell: &Cell, op| {
             Some(Err(match cell.ops.get(op).map(|slot| &slot.kind) {
-                Some(OpKind::Step(step)) => cancelled(reason).of_step(&*step.new.name, step.failed),
-                _ => cancelled(reason),
+                Some(OpKind::Step(step)) => Failure::cancelled(reason).of_step(&*step.new.name, step.failed),
+                _ => Failure::cancelled(reason),
             }))
         };
         self.end_each(&waits, failure, asked)
@@ -147,8 +147,4 @@ impl Machine {
         let failure = Failure::new(FailureKind::Limit, message);
         self.end("has failed", Event::RunFailed { failure }, asked);
     }
-}
-
-pub(crate) fn cancelled(reason: &str) -> Failure {
-    Failure::new(FailureKind::Cancelled, format!("cancelled: {reason}"))
 }

@@ -10,7 +10,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use outlast_core::limits::POLLS_PER_DELIVERY_MAX;
 use outlast_core::{
-    Beyond, Codec, Event, MessageId, NewMessage, OpNumber, Payload, PayloadError, Policy, RunId, RunStarted,
+    Beyond, Codec, Event, Headers, MessageId, NewMessage, OpNumber, Payload, Policy, RunId, RunStarted,
     Status, Stuck, StuckReason, Timestamp, TurnRecord, Wait,
 };
 use tokio::task::coop::{Unconstrained, unconstrained};
@@ -21,10 +21,10 @@ use super::cursor::Cursor;
 use super::delivery::Delivery;
 use super::divergence;
 use super::known::Known;
-use super::state::{RunState, wake_all};
+use super::state::{RunState, unreadable, wake_all};
 use crate::context::Context;
 use crate::error::Error;
-use crate::registry::{ErasedRun, Registered, StepCall};
+use crate::registry::{BadInput, ErasedRun, Registered, StepCall};
 
 /// What a foreign await most often is, and what to do about it.
 pub(crate) const USUAL_SUSPECTS: &str = "the usual suspects are tokio::time, channels, spawned tasks and I/O in workflow code. \
@@ -53,6 +53,8 @@ pub(crate) struct StepToAttempt {
     pub(crate) details: Option<Payload>,
     /// Whether the run was told to stop before this attempt.
     pub(crate) is_cancelled: bool,
+    /// Rules 1: whether the attempt begins though the run was cancelled meanwhile.
+    pub(crate) begins_when_told: bool,
     /// The code, when it was written in place.
     pub(crate) call: Option<StepCall>,
 }
@@ -78,10 +80,10 @@ impl Machine {
         let future: ErasedRun = match begun {
             Ok(future) => future,
             // The worker lacks a codec: that is no fault of the run.
-            Err(error) if matches!(codec.decode(started.input.clone()), Err(PayloadError::Coded(_))) => {
-                return Err(stuck(StuckReason::Unreadable, error.message()));
+            Err(BadInput { is_coded, error }) if is_coded || started.rules >= 2 => {
+                return Err(unreadable(is_coded, error.message()));
             }
-            Err(error) => Box::pin(std::future::ready(Err(error))),
+            Err(BadInput { error, .. }) => Box::pin(std::future::ready(Err(error))),
         };
         let waker = Waker::from(state.waker.clone());
         Ok(Self { future: Some(unconstrained(future)), state, waker, ended: None, result: None })
@@ -130,7 +132,8 @@ impl Machine {
         cell.known_ops = 0;
         cell.known = None;
         cell.refused.clear();
-        cell.wishes = None;
+        cell.hooks.forget_changes();
+        cell.replayed_tags = cell.wishes.take().map(|wishes| wishes.tags).unwrap_or_default();
         let startable = std::mem::take(&mut cell.startable);
         cell.startable = startable.into_iter().filter(|op| cell.is_startable(*op)).collect();
         drop(cell);
@@ -140,7 +143,7 @@ impl Machine {
     /// Polls for the first time, and adds what the run decided.
     pub(crate) fn begin(&mut self, events: &mut Vec<Event>) -> Result<(), Stuck> {
         self.settle(events)?;
-        self.fail_refused(events)
+        self.follow_up(events)
     }
 
     /// The time of the turn about to be computed.
@@ -154,10 +157,10 @@ impl Machine {
         if self.ended.is_some() {
             return Ok(());
         }
-        let Some(event) = self.event_of(delivery) else { return Ok(()) };
+        let Some(event) = self.event_of(delivery)? else { return Ok(()) };
         events.push(event.clone());
         self.apply(&event, events)?;
-        self.fail_refused(events)
+        self.follow_up(events)
     }
 
     /// Polls until the run waits for something, and adds what it decided.
@@ -170,8 +173,13 @@ impl Machine {
             return Ok(());
         }
         for _ in 0..POLLS_PER_DELIVERY_MAX {
-            let polled = self.poll()?;
+            let polled = self.poll();
             let mut cell = self.state.cell.lock();
+            if let Some(unreadable) = cell.unreadable.take() {
+                // Also when it panicked: a value that is read without waiting has no other way to stop here.
+                return Err(*unreadable);
+            }
+            let polled = polled?;
             if cell.is_astray() {
                 // What it did since is of no use: the value it asked for is not what history has next.
                 cell.take_decisions(asked);
@@ -182,6 +190,10 @@ impl Machine {
                     drop(cell);
                     self.returned(result, asked);
                     return Ok(());
+                }
+                Poll::Pending if cell.ignores_cancel() => {
+                    drop(cell);
+                    return Err(self.ignores_cancel());
                 }
                 Poll::Pending => {
                     self.state.waker.enter();
@@ -324,6 +336,11 @@ impl Machine {
         self.state.deadline().filter(|_| self.ended.is_none() && !self.state.is_cancelled())
     }
 
+    /// What travels with the run.
+    pub(crate) fn headers(&self) -> &Arc<Headers> {
+        self.state.headers()
+    }
+
     /// Whether the run was told to stop.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.state.is_cancelled()
@@ -345,6 +362,17 @@ impl Machine {
         self.state.cell.lock().wishes = wishes;
     }
 
+    /// Lets the next commit write the tags that a replay has set: the code that wrote the run's row may have set
+    /// others.
+    pub(crate) fn write_tags_again(&mut self) {
+        let mut cell = self.state.cell.lock();
+        let tags = std::mem::take(&mut cell.replayed_tags);
+        if !tags.is_empty() {
+            let newer = std::mem::replace(&mut cell.wishes().tags, tags);
+            cell.wishes().tags.extend(newer);
+        }
+    }
+
     /// What the turn asks of others. It is given once.
     pub(crate) fn take_beyond(&mut self, mut id: impl FnMut() -> MessageId) -> Option<Box<Beyond>> {
         let Wishes { children, messages, tags } = *self.state.cell.lock().wishes.take()?;
@@ -354,7 +382,7 @@ impl Machine {
             id: id(),
             run: to,
             body,
-            headers: headers.clone(),
+            headers: (**headers).clone(),
         });
         Some(Box::new(Beyond {
             children: children.into_iter().map(|child| child.start(run, root, headers)).collect(),
@@ -406,7 +434,7 @@ impl Machine {
     }
 
     /// The steps that are about to be attempted and that neither the worker nor the workflow has code for.
-    pub(crate) fn missing_step(&self, code: &Registered) -> Option<Stuck> {
+    fn missing_step(&self, code: &Registered) -> Option<Stuck> {
         let cell = self.state.cell.lock();
         let missing = cell.startable.iter().find_map(|op| match cell.ops.get(*op) {
             Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. })
@@ -421,9 +449,42 @@ impl Machine {
         Some(stuck(StuckReason::StepNotRegistered, message))
     }
 
+    /// Why the turn cannot be committed: a step is about to be announced that this worker cannot attempt.
+    pub(crate) fn cannot_attempt(&self, code: &Registered) -> Option<Stuck> {
+        self.missing_step(code).or_else(|| self.unreadable_once(code))
+    }
+
+    /// A step about to be announced that is attempted at most once, and whose input its code cannot read. Once
+    /// it is announced nobody could know that it was not attempted.
+    fn unreadable_once(&self, code: &Registered) -> Option<Stuck> {
+        if self.state.rules() < 2 {
+            return None;
+        }
+        let cell = self.state.cell.lock();
+        let inputs = cell.startable.iter().filter_map(|op| match cell.ops.get(*op) {
+            Some(Op { kind: OpKind::Step(step), .. }) if cell.is_startable_once(*op, code) => {
+                let can_read = code.manner(&step.new.name).filter(|_| step.new.call.is_none())?.can_read;
+                Some((step.new.name.clone(), can_read, step.input.clone()?.ok()?))
+            }
+            _ => None,
+        });
+        let inputs: Vec<_> = inputs.collect();
+        drop(cell);
+        let codec = &**self.state.codec();
+        inputs.into_iter().find_map(|(name, can_read, input)| {
+            // An input whose reading panics fails the attempt.
+            let error = catch_unwind(AssertUnwindSafe(|| can_read(&input, codec))).ok()?.err()?;
+            let message = format!("the input of step `{name}` does not fit: {error}");
+            Some(unreadable(error.is_coded(), message))
+        })
+    }
+
     /// Whether a failed attempt at this step may be followed by another at a moment: not after a cancel,
-    /// and not after the deadline.
+    /// and not after the deadline, unless it is shielded.
     pub(crate) fn may_retry(&self, op: OpNumber, at: Timestamp) -> bool {
+        if self.state.cell.lock().is_shielded(op) {
+            return true;
+        }
         if self.deadline().is_some_and(|deadline| at >= deadline) {
             return false;
         }
@@ -489,11 +550,11 @@ impl std::fmt::Debug for Machine {
     }
 }
 
-fn stuck(reason: StuckReason, message: impl Into<String>) -> Stuck {
+pub(super) fn stuck(reason: StuckReason, message: impl Into<String>) -> Stuck {
     Stuck { reason, message: message.into(), build: String::new() }
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> Stuck {
+pub(super) fn panicked(panic: &(dyn Any + Send)) -> Stuck {
     let message = format!("the workflow's code panicked: {}; mend it and deploy", panic_text(panic));
     stuck(StuckReason::Panicked, message)
 }

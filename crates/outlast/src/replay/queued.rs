@@ -32,7 +32,10 @@ impl StepOp {
 impl Cell {
     /// Requests a queued step: a run that is started with the commit.
     pub(super) fn request_queued(&mut self, op: OpNumber, input: Payload) -> Option<Event> {
-        let Some(Op { kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) else { return None };
+        let Some(Op { kind: OpKind::Step(step), is_shielded, .. }) = self.ops.get_mut(op) else {
+            return None;
+        };
+        let is_shielded = *is_shielded;
         let (name, policy) = (step.new.name.clone(), step.new.policy);
         let queue = step.new.queue.clone().or_else(|| policy.queue.map(Into::into));
         if queue.is_none() {
@@ -45,7 +48,7 @@ impl Cell {
         };
         let is_refused = self.refused.iter().any(|(refused, _)| *refused == op);
         step.queued = Some(Box::new(queued.clone()));
-        self.children.insert(op, open(&queued, &name));
+        self.children.insert(op, open(&queued, &name, is_shielded));
         if !is_refused && self.known.is_none() {
             let started = started(op, &queued, &name, input.clone());
             let wished = WishedChild { started, key: None, awaits: true, policy: travelling(policy) };
@@ -57,7 +60,9 @@ impl Cell {
     /// Takes over what history has of a step: whether it was queued and where to, whatever the code says
     /// today.
     pub(super) fn adopt_step(&mut self, op: OpNumber, input: &Payload, recorded: Option<&Queued>) {
-        let Some(Op { phase, kind: OpKind::Step(step), .. }) = self.ops.get_mut(op) else { return };
+        let Some(Op { phase, kind: OpKind::Step(step), is_shielded, .. }) = self.ops.get_mut(op) else {
+            return;
+        };
         step.input = Some(Ok(input.clone()));
         if step.queued.is_none() && recorded.is_none() || !matches!(phase, Phase::Open) {
             return;
@@ -76,7 +81,7 @@ impl Cell {
         }
         if let Some(recorded) = recorded {
             step.queued = Some(Box::new(recorded.clone()));
-            self.children.insert(op, open(recorded, &step.new.name));
+            self.children.insert(op, open(recorded, &step.new.name, *is_shielded));
         }
     }
 
@@ -98,17 +103,17 @@ impl Cell {
         Event::StepFailed { op, failure }
     }
 
-    /// Tells the queued steps that the run is to stop. One that has not begun ends; one that is being
-    /// attempted is told, and its real outcome is awaited.
+    /// Tells the queued steps that are not shielded that the run is to stop. One that has not begun ends; one
+    /// that is being attempted is told, and its real outcome is awaited.
     pub(super) fn cancel_queued(&mut self, reason: &str) {
-        for run in self.queued_runs() {
+        for run in self.queued_runs(|step| !step.is_shielded) {
             self.cancel_child(run, reason.into());
         }
     }
 
     /// Nobody waits for the queued steps any more.
     pub(super) fn withdraw_queued(&mut self, reason: &str) {
-        for run in self.queued_runs() {
+        for run in self.queued_runs(|_| true) {
             self.withdraw(run, reason.into());
         }
     }
@@ -120,17 +125,18 @@ impl Cell {
         }
     }
 
-    fn queued_runs(&self) -> Vec<RunId> {
+    fn queued_runs(&self, is_meant: impl Fn(&OpenChild) -> bool) -> Vec<RunId> {
         if self.inert {
             return Vec::new();
         }
-        self.children.values().filter(|child| child.is_step).map(|child| child.run).collect()
+        let meant = self.children.values().filter(|child| child.is_step && is_meant(child));
+        meant.map(|child| child.run).collect()
     }
 }
 
-fn open(queued: &Queued, step: &str) -> OpenChild {
+fn open(queued: &Queued, step: &str, is_shielded: bool) -> OpenChild {
     let (run, workflow) = (queued.run, workflow_of_step(step));
-    OpenChild { run, workflow, on_parent_end: ParentEnd::Cancel, is_step: true }
+    OpenChild { run, workflow, on_parent_end: ParentEnd::Cancel, is_step: true, is_shielded }
 }
 
 fn started(op: OpNumber, queued: &Queued, step: &str, input: Payload) -> ChildStarted {

@@ -14,14 +14,16 @@ use outlast_core::queue::{check_priority, check_queue, default_queue, step_of_wo
 use outlast_core::refusal::check_tags;
 use outlast_core::{
     Codec, Event, Failure, FailureKind, Headers, OpNumber, Parent, ParentEnd, Payload, Policy, RunId,
-    RunStarted, Tags, Timestamp,
+    RunStarted, Stuck, StuckReason, Tags, Timestamp,
 };
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::cancel::REFUSED;
 use super::cell::{Cell, Due, Op, OpKind, Phase, Recording, StepOp};
 use super::children::ChildOp;
+use super::hooks::{Arrival, CanRead};
 use super::waker::RunWaker;
 use crate::error::{Error, kind_of_payload};
 use crate::operation::OpHandle;
@@ -32,7 +34,8 @@ pub(crate) struct RunState {
     run: RunId,
     workflow: Arc<str>,
     version: u32,
-    headers: Headers,
+    rules: u32,
+    headers: Arc<Headers>,
     parent: Option<Parent>,
     deadline: Option<Timestamp>,
     policy: Option<Box<Policy>>,
@@ -68,12 +71,13 @@ pub(crate) struct NewChildRun<'a> {
 
 impl RunState {
     pub(crate) fn new(run: RunId, started: &RunStarted, codec: Arc<dyn Codec>, now: Timestamp) -> Self {
-        let cell = Cell::new(run, started.priority, now, started.tags.clone());
+        let cell = Cell::new(run, started, now);
         Self {
             run,
+            rules: started.rules,
             workflow: started.workflow.clone(),
             version: started.version,
-            headers: started.headers.clone(),
+            headers: Arc::new(started.headers.clone()),
             parent: started.parent,
             deadline: started.deadline,
             policy: started.policy.clone(),
@@ -95,7 +99,12 @@ impl RunState {
         self.version
     }
 
-    pub(crate) fn headers(&self) -> &Headers {
+    /// The version of the engine's semantics that the run was started with.
+    pub(crate) fn rules(&self) -> u32 {
+        self.rules
+    }
+
+    pub(crate) fn headers(&self) -> &Arc<Headers> {
         &self.headers
     }
 
@@ -130,6 +139,11 @@ impl RunState {
         self.cell.lock().cancelled_at.is_some()
     }
 
+    /// Whether operations that are not shielded are refused.
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.cell.lock().refusals.is_some()
+    }
+
     /// SplitMix64: one addition and a mix, so the sequence depends on the run alone.
     pub(crate) fn random(&self) -> u64 {
         let mut cell = self.cell.lock();
@@ -141,9 +155,14 @@ impl RunState {
     }
 
     #[track_caller]
-    pub(crate) fn create_step<I: Serialize>(self: &Arc<Self>, new: NewStep, input: &I) -> OpHandle {
+    pub(crate) fn create_step<I: Serialize>(
+        self: &Arc<Self>,
+        new: NewStep,
+        input: &I,
+        is_shielded: bool,
+    ) -> OpHandle {
         let input = self.step_input(input);
-        self.create_stored_step(new, input)
+        self.create_stored_step(new, input, is_shielded)
     }
 
     /// What a step is given, as it is stored; `None` when history has it.
@@ -158,6 +177,7 @@ impl RunState {
         self: &Arc<Self>,
         new: NewStep,
         input: Option<Result<Payload, Failure>>,
+        is_shielded: bool,
     ) -> OpHandle {
         let problem = name_problem("step", &new.name);
         let mut cell = self.cell.lock();
@@ -171,26 +191,28 @@ impl RunState {
             attempting: false,
             queued: None,
         });
-        let op = cell.create(OpKind::Step(step), problem);
+        let op = cell.create(OpKind::Step(step), problem, is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
     #[track_caller]
-    pub(crate) fn create_timer(self: &Arc<Self>, duration: Result<Duration, InvalidDuration>) -> OpHandle {
+    pub(crate) fn create_timer(
+        self: &Arc<Self>,
+        duration: Result<Duration, InvalidDuration>,
+        is_shielded: bool,
+    ) -> OpHandle {
         let problem = duration.as_ref().err().map(|error| Failure::of_error(FailureKind::Invalid, error));
         let due = Due::After(duration.unwrap_or_default());
-        let op = self
-            .cell
-            .lock()
-            .create(OpKind::Timer { due, started_at: Timestamp::NEVER, fire_at: Timestamp::NEVER }, problem);
+        let kind = OpKind::Timer { due, started_at: Timestamp::NEVER, fire_at: Timestamp::NEVER };
+        let op = self.cell.lock().create(kind, problem, is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
     #[track_caller]
-    pub(crate) fn create_timer_at(self: &Arc<Self>, moment: Timestamp) -> OpHandle {
+    pub(crate) fn create_timer_at(self: &Arc<Self>, moment: Timestamp, is_shielded: bool) -> OpHandle {
         let kind =
             OpKind::Timer { due: Due::At(moment), started_at: Timestamp::NEVER, fire_at: Timestamp::NEVER };
-        let op = self.cell.lock().create(kind, None);
+        let op = self.cell.lock().create(kind, None, is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
@@ -221,9 +243,27 @@ impl RunState {
         };
         let decoded = self.codec.decode(value.map_err(Error::of_failure)?).and_then(|plain| plain.decode());
         decoded.map_err(|error| {
+            if self.rules >= 2 {
+                let message = format!("the recorded value `{name}` (operation {op}) cannot be read: {error}");
+                self.set_unreadable(unreadable(error.is_coded(), message));
+                if cfg!(panic = "unwind") {
+                    // The code after this call must not run, and there is nothing to await. The turn is
+                    // discarded, so that nobody sees this panic; no hook is called for it.
+                    std::panic::resume_unwind(Box::new("a recorded value cannot be read"));
+                }
+            }
             let message = format!("value `{name}`, operation {op} of {}: {error}", self.run);
             Error::of_failure(Failure::new(FailureKind::Invalid, message))
         })
+    }
+
+    /// The code awaits a value that it cannot read: this turn is its last, and is discarded.
+    pub(crate) fn set_unreadable(&self, stuck: Stuck) {
+        let mut cell = self.cell.lock();
+        // Code that has diverged awaits what is not its own.
+        if !cell.is_astray() {
+            cell.unreadable.get_or_insert(Box::new(stuck));
+        }
     }
 
     pub(crate) fn patched(&self, name: &str) -> bool {
@@ -234,9 +274,10 @@ impl RunState {
     }
 
     #[track_caller]
-    pub(crate) fn create_hook(self: &Arc<Self>, name: &str) -> OpHandle {
-        let kind = OpKind::Hook { name: name.into(), timeout: None, timeout_at: None, before: 0 };
-        let op = self.cell.lock().create(kind, name_problem("hook", name));
+    pub(crate) fn create_hook(self: &Arc<Self>, name: &str, can_read: CanRead, is_shielded: bool) -> OpHandle {
+        let kind =
+            OpKind::Hook { name: name.into(), timeout: None, timeout_at: None, can_read, taken: None };
+        let op = self.cell.lock().create(kind, name_problem("hook", name), is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
@@ -255,6 +296,7 @@ impl RunState {
         self: &Arc<Self>,
         new: NewChildRun<'_>,
         plain: Option<Result<Payload, Failure>>,
+        is_shielded: bool,
     ) -> OpHandle {
         let NewChildRun { workflow, version, queue, priority } = new;
         let problem = name_problem("workflow", workflow);
@@ -275,7 +317,7 @@ impl RunState {
             on_parent_end: ParentEnd::Cancel,
             is_detached: false,
         });
-        let op = cell.create(OpKind::Child(child), problem);
+        let op = cell.create(OpKind::Child(child), problem, is_shielded);
         OpHandle::new(self.clone(), op)
     }
 
@@ -357,11 +399,17 @@ impl RunState {
         if cell.inert {
             return Ok(());
         }
-        cell.next_op += 1;
+        let has_event = cell.rules < 2;
+        cell.next_op += u64::from(has_event);
         let mut all = cell.tags.clone();
         all.insert(name.into(), value.into());
         check_tags(&all).map_err(|message| Error::of_failure(Failure::new(FailureKind::Limit, message)))?;
-        cell.set_tags(op, Tags::from([(name.into(), value.into())]));
+        let tags = Tags::from([(name.into(), value.into())]);
+        if has_event {
+            cell.set_tags(op, tags);
+        } else {
+            cell.set_tags_without_event(tags);
+        }
         Ok(())
     }
 
@@ -402,7 +450,7 @@ impl RunState {
 
     fn edit(&self, op: OpNumber, edit: impl FnOnce(&mut OpKind)) {
         let mut cell = self.cell.lock();
-        if cell.inert {
+        if cell.inert || op == REFUSED {
             return;
         }
         match cell.ops.get_mut(op) {
@@ -416,9 +464,36 @@ impl RunState {
 
     /// The outcome of an operation, if it is there; otherwise remembers whom to wake.
     pub(crate) fn poll_op(&self, op: OpNumber, waker: &Waker) -> Poll<Result<Payload, Failure>> {
+        self.poll_slot(op, waker).map_ok(|(payload, _)| payload)
+    }
+
+    /// The payload of a hook and how it arrived, if it is there; otherwise remembers whom to wake.
+    pub(crate) fn poll_hook(
+        &self,
+        op: OpNumber,
+        waker: &Waker,
+    ) -> Poll<Result<(Payload, Box<Arrival>), Failure>> {
+        match self.poll_slot(op, waker) {
+            Poll::Ready(Ok((payload, Some(OpKind::Hook { taken: Some(arrival), .. })))) => {
+                Poll::Ready(Ok((payload, arrival)))
+            }
+            Poll::Ready(Err(failure)) => Poll::Ready(Err(failure)),
+            _ => Poll::Pending,
+        }
+    }
+
+    /// The outcome of an operation, and what it was; an operation that was refused was nothing.
+    fn poll_slot(
+        &self,
+        op: OpNumber,
+        waker: &Waker,
+    ) -> Poll<Result<(Payload, Option<OpKind>), Failure>> {
         let mut cell = self.cell.lock();
-        if cell.inert {
+        if cell.inert || cell.unreadable.is_some() {
             return Poll::Pending;
+        }
+        if op == REFUSED {
+            return cell.poll_refused().map_ok(|payload| (payload, None));
         }
         if !cell.ops.contains(op) {
             drop(cell);
@@ -428,7 +503,9 @@ impl RunState {
         // What the slot holds may belong to the user: let it go outside the lock.
         drop(cell);
         match ended {
-            Poll::Ready(Op { phase: Phase::Ended(outcome), .. }) => Poll::Ready(outcome),
+            Poll::Ready(Op { phase: Phase::Ended(outcome), kind, .. }) => {
+                Poll::Ready(outcome.map(|payload| (payload, Some(kind))))
+            }
             _ => Poll::Pending,
         }
     }
@@ -477,6 +554,19 @@ pub(super) fn wake_all(mut cell: MutexGuard<'_, Cell>) {
     for waker in wakers {
         waker.wake();
     }
+}
+
+/// What to do about a value that cannot be read.
+const REMEDY: &str = "add `#[serde(default)]` if a field was added, or deploy a build that can read it";
+
+/// Why a run is stuck whose code cannot read a value. One that only a codec can read, which the worker
+/// lacks, says itself what to do.
+pub(crate) fn unreadable(is_coded: bool, message: impl fmt::Display) -> Stuck {
+    let (reason, message) = match is_coded {
+        true => (StuckReason::Unreadable, message.to_string()),
+        false => (StuckReason::Undecodable, format!("{message}; {REMEDY}")),
+    };
+    Stuck { reason, message, build: String::new() }
 }
 
 fn written_in_place(step: &str) -> String {

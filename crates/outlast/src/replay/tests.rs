@@ -16,6 +16,8 @@ mod patches;
 mod programs;
 mod races;
 mod report;
+mod rules_1;
+mod shield;
 mod steps;
 mod stuck;
 mod values;
@@ -23,6 +25,7 @@ mod values;
 use std::sync::Arc;
 
 use expect_test::Expect;
+use outlast_core::event::RULES;
 use outlast_core::{
     Codec, Event, MessageId, OpNumber, Payload, PlainJson, RunId, RunStarted, Stuck, Timestamp, TurnId,
     TurnRecord, Wait,
@@ -50,7 +53,8 @@ fn check_with<F, Args>(workflow: F, input: Value, history: &str, expected: Expec
 where
     F: WorkflowFn<Args>,
 {
-    expected.assert_eq(&Case::new(workflow, input).go_on(history::parse(history)));
+    let case = Case::new(workflow, input).with_rules(history::rules(history));
+    expected.assert_eq(&case.go_on(history::parse(history)));
 }
 
 /// What a strict replay of a whole history comes to, as text.
@@ -58,7 +62,7 @@ fn check_replay<F, Args>(workflow: F, history: &str, expected: Expect)
 where
     F: WorkflowFn<Args>,
 {
-    let case = Case::new(workflow, Value::Null);
+    let case = Case::new(workflow, Value::Null).with_rules(history::rules(history));
     let mut turns = history::parse(history);
     turns[0].events.insert(0, case.started());
     let text = match case.replay(turns) {
@@ -74,6 +78,7 @@ struct Case {
     codec: Arc<dyn Codec>,
     workflow: Arc<str>,
     input: Payload,
+    rules: u32,
 }
 
 impl Case {
@@ -89,14 +94,19 @@ impl Case {
             codec,
             workflow: <F::Definition as WorkflowDefinition>::NAME.into(),
             input: Payload::json(&input).unwrap(),
+            rules: RULES,
         }
+    }
+
+    fn with_rules(self, rules: u32) -> Self {
+        Self { rules, ..self }
     }
 
     fn started(&self) -> Event {
         Event::RunStarted(RunStarted {
             workflow: self.workflow.clone(),
             version: 1,
-            rules: outlast_core::event::RULES,
+            rules: self.rules,
             queue: outlast_core::queue::default_queue(),
             priority: 0,
             key: None,

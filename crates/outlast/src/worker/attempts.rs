@@ -9,7 +9,9 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, future::BoxFuture};
-use outlast_core::{Clock, Codec, Failure, FailureKind, OpNumber, Payload, Policy, RunId, Timestamp};
+use outlast_core::{
+    Clock, Codec, Failure, FailureKind, Headers, OpNumber, Payload, Policy, RunId, Stuck, Timestamp,
+};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +36,12 @@ pub(super) struct AttemptEnd {
 }
 
 impl AttemptEnd {
+    /// Why the run is stuck instead of the attempt having failed: the step's code did not run, since it cannot
+    /// read the input.
+    pub(super) fn stuck(&self, machine: &Machine) -> Option<Stuck> {
+        self.result.as_ref().err().filter(|_| machine.rules() >= 2)?.stuck()
+    }
+
     /// What the run is told: the outcome, or that another attempt follows.
     pub(super) fn into_delivery(self, machine: &Machine) -> Delivery {
         let op = self.op;
@@ -73,6 +81,8 @@ pub(super) struct Tools<'a> {
     pub(super) codec: &'a Arc<dyn Codec>,
     pub(super) runtime: &'a tokio::runtime::Handle,
     pub(super) meter: &'a Arc<Meter>,
+    /// What travels with the run.
+    pub(super) headers: &'a Arc<Headers>,
 }
 
 /// The attempts of one run that are under way.
@@ -109,6 +119,7 @@ impl Attempts {
             let (run, op) = asker.unwrap_or((run, step.op));
             let mut about = About::new(run, op, step.attempt, tools.clock.clone(), tools.codec.clone());
             about.step = step.name.clone();
+            about.headers = tools.headers.clone();
             about.is_first = ready.is_first;
             about.is_at_most_once = step.policy.is_at_most_once;
             about.before.clone_from(&step.details);
@@ -167,8 +178,15 @@ impl Attempts {
 
     /// Tells every attempt that the run was cancelled.
     pub(super) fn tell_all_to_stop(&self) {
-        for stop in self.stops.values() {
-            stop.cancel();
+        self.tell_to_stop_except(&BTreeSet::new());
+    }
+
+    /// The same, but not those at these steps.
+    pub(super) fn tell_to_stop_except(&self, spared: &BTreeSet<OpNumber>) {
+        for (op, stop) in &self.stops {
+            if !spared.contains(op) {
+                stop.cancel();
+            }
         }
     }
 
@@ -208,8 +226,8 @@ fn stranding(
 
 async fn attempt(ready: Ready, about: Arc<About>) -> AttemptEnd {
     let Ready { step, call, gates, .. } = ready;
-    let StepToAttempt { op, name, input, policy, attempt, .. } = step;
-    let result = match pass(gates, &about).await {
+    let StepToAttempt { op, name, input, policy, attempt, begins_when_told, .. } = step;
+    let result = match pass(gates, &about, begins_when_told).await {
         Ok(()) => work(call, input, &policy, &about).await,
         Err(cancelled) => Err(cancelled),
     };
@@ -223,7 +241,7 @@ async fn attempt(ready: Ready, about: Arc<About>) -> AttemptEnd {
 }
 
 /// Waits until all the gates let the attempt pass. What is told to stop or dropped meanwhile never begins.
-async fn pass(gates: Vec<Arc<Semaphore>>, about: &About) -> Result<(), StepError> {
+async fn pass(gates: Vec<Arc<Semaphore>>, about: &About, begins_when_told: bool) -> Result<(), StepError> {
     let never = || {
         let message = "cancelled before the attempt began";
         StepError::of_failure(Failure::new(FailureKind::Cancelled, message))
@@ -245,7 +263,8 @@ async fn pass(gates: Vec<Arc<Semaphore>>, about: &About) -> Result<(), StepError
     }
     // Both may have come at the same time.
     let is_withdrawn = about.withdrawn.as_ref().is_some_and(CancellationToken::is_cancelled);
-    if is_withdrawn { Err(never()) } else { Ok(()) }
+    let is_told = about.stop.is_cancelled() && !begins_when_told;
+    if is_withdrawn || is_told { Err(never()) } else { Ok(()) }
 }
 
 async fn work(

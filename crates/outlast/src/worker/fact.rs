@@ -1,9 +1,11 @@
 //! Facts: what is new for a run, in the order in which the world knew it.
 
+use std::collections::BTreeSet;
+
 use outlast_core::{Event, Message, MessageBody, OpNumber, Timestamp};
 
 use super::attempts::AttemptEnd;
-use crate::replay::{Delivery, Machine};
+use crate::replay::{Delivery, Machine, SentPayload};
 use crate::upkeep::deadline_passed;
 
 /// Something new, and when the world knew it.
@@ -65,6 +67,8 @@ impl Fact {
     /// What the history gets of an attempt that ended.
     pub(super) fn into_event(self, machine: &Machine) -> Option<Event> {
         let delivery = match self.what {
+            // It does not count: a build that can read the input makes the attempt.
+            What::Attempt(end) if end.stuck(machine).is_some() => return None,
             What::Attempt(end) => end.into_delivery(machine),
             What::Again(delivery) => delivery,
             _ => return None,
@@ -85,6 +89,15 @@ impl Fact {
             What::Again(Delivery::StepEnded { op, .. } | Delivery::StepRetried { op, .. }) => Some(*op),
             _ => None,
         }
+    }
+
+    /// The steps whose outcomes are among these facts.
+    pub(super) fn outcomes_of(facts: &[Self]) -> BTreeSet<OpNumber> {
+        let op = |fact: &Self| match &fact.what {
+            What::Attempt(end) => Some(end.op),
+            _ => fact.again(),
+        };
+        facts.iter().filter_map(op).collect()
     }
 
     /// Sorts facts by time; at equal times messages come first and timers last.
@@ -128,9 +141,11 @@ impl What {
 
 /// What a message tells the run.
 fn of_message(message: Message) -> Option<Delivery> {
-    let (id, at) = (message.id, message.at);
+    let (id, at, headers) = (message.id, message.at, message.headers);
     Some(match message.body {
-        MessageBody::Hook { name, payload } => Delivery::Hook { name, message: id, payload },
+        MessageBody::Hook { name, payload } => {
+            Delivery::Hook(SentPayload { name, message: id, payload, headers, at })
+        }
         MessageBody::Cancel { reason } => Delivery::Cancel { message: Some(id), reason, at },
         MessageBody::Terminate { reason } => Delivery::Terminate { reason },
         MessageBody::Wake { op } => Delivery::Wake { message: id, op, at },

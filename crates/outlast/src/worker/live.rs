@@ -11,8 +11,8 @@ use outlast_core::event::TurnRecord;
 use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM_EVENTS, INBOX_READ_MAX};
 use outlast_core::turn::From;
 use outlast_core::{
-    Beyond, Committed, Event, Failure, FailureKind, Headers, Message, MessageBody, NewMessage, OpNumber,
-    Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
+    Beyond, Committed, Event, Failure, FailureKind, Headers, Judgement, Message, MessageBody, MessageId,
+    NewMessage, OpNumber, Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
 };
 
 use super::attempts::{Attempts, Tools};
@@ -164,14 +164,16 @@ impl<'a> Live<'a> {
     /// Goes on with a run that was claimed with these messages.
     pub(super) async fn resume(&mut self, inbox: Vec<Message>, is_fresh: bool) -> Result<End, Gone> {
         let may_fire = inbox.len() < INBOX_READ_MAX;
-        self.doubtful = self.machine.startable();
+        let is_any_startable = !self.machine.startable().is_empty();
+        self.doubtful = self.machine.maybe_attempted(self.task.session.clock.now());
         let mut facts = Vec::with_capacity(inbox.len());
         let page_end = inbox.last().filter(|_| !may_fire).map(|message| message.position);
         self.accept(inbox, &mut facts);
-        if let Some(page_end) = page_end.filter(|_| !self.doubtful.is_empty()) {
+        if let Some(page_end) = page_end.filter(|_| is_any_startable) {
             facts.extend(self.known_behind(page_end).await?);
         }
         facts.extend(self.unknown_outcomes(&facts));
+        self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
         if may_fire {
             self.look_at_the_clock(&mut facts);
         }
@@ -234,6 +236,24 @@ impl<'a> Live<'a> {
         self.place
     }
 
+    /// Waits for the attempts that are running, for at most the drain time: what they came to is stored before
+    /// the run is marked stuck, so that they are not made again.
+    pub(super) async fn finish_attempts(&mut self) {
+        let session = self.task.session.clone();
+        let end = session.clock.now().plus(session.settings.drain);
+        let mut drained = pin!(session.clock.sleep_until(end));
+        while !self.attempts.is_empty() {
+            match select(pin!(self.attempts.next()), drained.as_mut()).await {
+                Either::Left((ended, _)) => self.early.push(Fact::attempt(ended)),
+                Either::Right(_) => {
+                    let run = self.task.run;
+                    tracing::warn!(%run, "the drain time is over; attempts of a stuck run still run");
+                    return;
+                }
+            }
+        }
+    }
+
     /// What attempts came to that the history does not have: those of a turn that was no good, and those that
     /// have ended since.
     pub(super) fn into_untold(mut self) -> Vec<Event> {
@@ -264,6 +284,11 @@ impl<'a> Live<'a> {
 
     fn start_attempts(&mut self) {
         let session = &self.task.session;
+        // The deadline has passed and is about to be delivered: no attempt begins after it.
+        let is_late = |deadline: Timestamp| deadline <= session.clock.now();
+        if self.machine.rules() >= 2 && self.machine.deadline().is_some_and(is_late) {
+            return;
+        }
         let settings = &session.settings;
         let steps = if self.is_stopping {
             self.machine.take_startable_once(&settings.code)
@@ -276,7 +301,8 @@ impl<'a> Live<'a> {
         });
         let (clock, codec, runtime, meter) =
             (&session.clock, &settings.codec, &session.runtime, &settings.meter);
-        let tools = Tools { clock, codec, runtime, meter };
+        let headers = self.machine.headers();
+        let tools = Tools { clock, codec, runtime, meter, headers };
         self.attempts.start(self.task.run, self.machine.asker(), ready.collect(), &tools);
     }
 
@@ -369,7 +395,9 @@ impl<'a> Live<'a> {
         let is_cancel = draft.is_cancel;
         let (consumed, ops_before) = (draft.consumed, draft.ops_before);
         let (turn, then) = self.turn_of(draft, ids::turn(), From::Turn(self.place.turn));
-        if turn.events.is_empty() && then == Then::Hold && !turn.clears_crashes {
+        // Tags of a replay may be all that there is to write.
+        let is_empty = turn.events.is_empty() && turn.beyond.is_none();
+        if is_empty && then == Then::Hold && !turn.clears_crashes {
             return Ok(Next::Hold(Vec::new()));
         }
         let place = Place {
@@ -386,6 +414,7 @@ impl<'a> Live<'a> {
         let on_retry = self.task.session.settings.on_retry.clone();
         let notices = if on_retry.is_some() { self.notices(&turn) } else { Vec::new() };
         let dropped: Vec<_> = turn.events.iter().filter_map(dropped_step).collect();
+        let rejections: Vec<_> = turn.events.iter().filter(|event| rejection(event).is_some()).cloned().collect();
         let commit = self.task.session.committer.commit(turn);
         match self.meanwhile(commit).await {
             Ok(_) => {}
@@ -404,11 +433,21 @@ impl<'a> Live<'a> {
         if let Some(on_retry) = on_retry {
             on_retry.tell(&notices);
         }
+        for (hook, message, reason) in rejections.iter().filter_map(rejection) {
+            let run = self.task.run;
+            tracing::warn!(%run, hook, %message, reason, "no open hook can read a payload; it is rejected");
+        }
         dropped.into_iter().for_each(|op| self.attempts.withdraw(op));
         if is_cancel {
-            self.attempts.tell_all_to_stop();
+            self.tell_attempts_to_stop();
         }
         self.follow(then).await
+    }
+
+    /// Tells the attempts that the run was cancelled: those of shielded steps learn it only when it has ended.
+    fn tell_attempts_to_stop(&self) {
+        let spared = if self.machine.ended().is_some() { BTreeSet::new() } else { self.machine.shielded() };
+        self.attempts.tell_to_stop_except(&spared);
     }
 
     /// What `on_retry` is told of a turn: a queued step works for the run that asked for it.
@@ -424,6 +463,7 @@ impl<'a> Live<'a> {
         let at = self.task.session.clock.now().max(self.place.at);
         let mut draft = Draft::new(at, self.place.consumed, self.machine.ops_asked());
         self.machine.set_time(at);
+        self.machine.set_doubtful(&self.doubtful);
         match self.compute(&mut draft, &mut facts, is_fresh) {
             Ok(()) => Ok(draft),
             Err(stuck) => {
@@ -455,14 +495,19 @@ impl<'a> Live<'a> {
                     draft.fired_until = Some(fact.at);
                     draft.is_cancel = true;
                 }
-                What::Attempt(_) | What::Again(_) => {}
+                What::Attempt(end) => {
+                    if let Some(stuck) = end.stuck(&self.machine) {
+                        return Err(stuck);
+                    }
+                }
+                What::Again(_) => {}
             }
             if let Some(delivery) = fact.what.into_delivery(&self.machine) {
                 self.machine.deliver(delivery, &mut draft.events)?;
             }
         }
         self.mind_length(draft)?;
-        match self.machine.missing_step(&self.task.session.settings.code) {
+        match self.machine.cannot_attempt(&self.task.session.settings.code) {
             Some(stuck) => Err(stuck),
             None => Ok(()),
         }
@@ -597,6 +642,7 @@ impl<'a> Live<'a> {
         facts.extend(Fact::attempts_of(events, at));
         self.read = self.place.consumed;
         self.accept(inbox, &mut facts);
+        self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
         if may_fire {
             self.look_at_the_clock(&mut facts);
         }
@@ -653,6 +699,15 @@ impl<'a> Live<'a> {
         machine.take_due(self.looked_at);
         machine.set_time(at);
         Ok(machine)
+    }
+}
+
+/// The hook, the message and the reason of a payload that was rejected.
+fn rejection(event: &Event) -> Option<(&str, MessageId, &str)> {
+    match event {
+        Event::HookReceived { name, message, judgement: Judgement::Rejected(reason), .. }
+        | Event::HookRejected { name, message, reason } => Some((name, *message, reason)),
+        _ => None,
     }
 }
 

@@ -94,7 +94,7 @@ impl Task {
         };
         let mut events = vec![event];
         machine.begin(&mut events)?;
-        match machine.missing_step(&settings.code) {
+        match machine.cannot_attempt(&settings.code) {
             Some(stuck) => Err(stuck),
             None => Ok((machine, events)),
         }
@@ -120,7 +120,7 @@ impl Task {
             let _ = answer.send(start_answer(started, committed));
         });
         let ended = ended.await;
-        let seen_off = see_off(live, ended);
+        let seen_off = see_off(live, ended).await;
         self.finish(seen_off).await
     }
 
@@ -159,7 +159,7 @@ impl Task {
             Ok(machine) => {
                 let mut live = Live::new(self, machine, place);
                 let ended = live.resume(inbox, is_fresh).await;
-                see_off(live, ended)
+                see_off(live, ended).await
             }
             Err(gone) => Err(Box::new(Unkept { place, gone, untold: Vec::new() })),
         };
@@ -271,11 +271,17 @@ struct Unkept {
     untold: Vec<Event>,
 }
 
-fn see_off(live: Live<'_>, ended: Result<End, Gone>) -> Result<Kept, Box<Unkept>> {
+async fn see_off(mut live: Live<'_>, ended: Result<End, Gone>) -> Result<Kept, Box<Unkept>> {
     match ended {
         Ok(End::Released) => Ok(live.into_kept()),
         Ok(End::Ended) => Ok(None),
-        Err(gone) => Err(Box::new(Unkept { place: live.place(), gone, untold: live.into_untold() })),
+        Err(gone) => {
+            if matches!(gone, Gone::Stuck(_)) {
+                // Rare, and large: not in the state of every run.
+                Box::pin(live.finish_attempts()).await;
+            }
+            Err(Box::new(Unkept { place: live.place(), gone, untold: live.into_untold() }))
+        }
     }
 }
 
@@ -299,7 +305,14 @@ pub(super) fn machine_from(task: &Task, history: Vec<TurnRecord>, is_fresh: bool
     let _computing = task.notes.compute();
     if !is_fresh {
         settings.meter.replays.add(1);
-        return Machine::replay(run, history, code, codec).map_err(Gone::Stuck);
+        // A start that no worker saw has no build.
+        let last = history.iter().rev().find(|turn| !turn.build.is_empty());
+        let is_of_other_code = last.is_some_and(|turn| turn.build != settings.build);
+        let mut machine = Machine::replay(run, history, code, codec).map_err(Gone::Stuck)?;
+        if is_of_other_code {
+            machine.write_tags_again();
+        }
+        return Ok(machine);
     }
     let first = history.into_iter().next().ok_or_else(|| Gone::Stuck(unreadable(run)))?;
     match first.events.into_iter().next() {

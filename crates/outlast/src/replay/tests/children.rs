@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{check, check_replay};
+use super::{check, check_replay, history};
 use crate::prelude::*;
 
 const SHIP: Workflow<u32, String> = Workflow::new("ship");
@@ -221,9 +221,9 @@ fn a_cancel_reaches_the_children_at_once_and_ends_the_wait_for_them() {
         - cancel_requested stop
         ",
         expect![[r#"
-            2 timer_started 1m
-            waits for 2 timer 1m
+            - run_cancelled cancelled cancelled: stop
             cancels a child: its parent R was cancelled: stop
+            cancels a child: its parent R has ended
         "#]],
     );
 }
@@ -384,28 +384,79 @@ async fn tags(ctx: Context) -> Result<String, Error> {
 }
 
 #[test]
-fn tags_are_set_with_the_turn_and_a_bad_one_is_an_error() {
+fn tags_have_neither_number_nor_event_and_a_bad_one_is_an_error() {
     check(
         tags,
         "",
         expect![[r#"
-            0 tags_set {"tier": "gold"}
-            1 timer_started 1h
-            waits for 1 timer 1h
-            tag tier = gold
-        "#]],
+        0 timer_started 1h
+        waits for 0 timer 1h
+        tag tier = gold
+    "#]],
     );
     check(
         tags,
         "
-        0 tags_set tier gold
-        1 timer_started 1h
-        1 timer_fired
+        0 timer_started 1h
+        0 timer_fired
         ",
         expect![[r#"
-            3 tags_set {"tier": "silver"}
             - run_completed "{\"tier\": \"silver\"} a tag needs a name; give it at least one character"
             tag tier = silver
         "#]],
     );
+}
+
+#[workflow]
+async fn without_tags(ctx: Context) -> Result<(), Error> {
+    ctx.sleep("1h").await?;
+    ctx.sleep("2h").await
+}
+
+#[workflow]
+async fn with_tags(ctx: Context) -> Result<(), Error> {
+    ctx.tag("tier", "gold")?;
+    ctx.sleep("1h").await?;
+    ctx.tag("phase", "second")?;
+    ctx.sleep("2h").await
+}
+
+#[test]
+fn a_tag_that_is_added_to_the_code_does_not_make_runs_under_way_diverge() {
+    let history = "
+        0 timer_started 1h
+        0 timer_fired
+        1 timer_started 2h
+        ";
+    check(
+        without_tags,
+        history,
+        expect![[r#"
+        waits for 1 timer 2h
+    "#]],
+    );
+    // The run has passed both places, and its row has what it had.
+    check(
+        with_tags,
+        history,
+        expect![[r#"
+        waits for 1 timer 2h
+    "#]],
+    );
+}
+
+#[test]
+fn tags_of_a_replay_are_written_with_the_next_turn_when_other_code_wrote_the_row() {
+    let case = super::Case::new(with_tags, serde_json::Value::Null);
+    let mut turns = history::parse("0 timer_started 1h\n 0 timer_fired\n 1 timer_started 2h");
+    turns[0].events.insert(0, case.started());
+    let mut machine = case.replay(turns).unwrap();
+    assert!(machine.take_beyond(|| outlast_core::MessageId::from_bits(0)).is_none());
+    machine.write_tags_again();
+    let beyond = machine.take_beyond(|| outlast_core::MessageId::from_bits(0));
+    expect![[r#"
+        tag phase = second
+        tag tier = gold
+    "#]]
+    .assert_eq(&history::beyond_text(beyond.as_deref()));
 }

@@ -13,33 +13,56 @@
 //! 1,2 timer_woken                     the timers that end early
 //! 5   tags_set tier gold
 //! -   version_chosen new tax
-//! -   hook_received review {"ok":true}
-//! 0,3 cancel_requested too late       the pauses it ends, or `-`
+//! -   hook_received review {"ok":true} name, payload; it is kept. The messages are numbered from 1
+//! 2   hook_received review {"ok":true} operation 2 took it
+//! !   hook_received review 7           it was rejected
+//! 2   hook_taken 1                     operation 2 took what message 1 had brought
+//! -   hook_rejected review 1 no text   nobody can read what message 1 had brought: name, message, reason
+//! 0,3 cancel_requested too late       the operations it ends (rules 1: the pauses), or `-`; `3?` for a step that
+//!                                     a lost worker may have attempted
 //! at 60s                              the turns from here on are this long after the start
 //! -   run_completed "done"
 //! ```
 //!
-//! Every delivery begins a turn.
+//! Every delivery begins a turn. A first line `rules 1` makes it the history of a run with these rules.
 
 use outlast_core::duration::duration_text;
 use outlast_core::{
-    Beyond, ChildStarted, Failure, FailureKind, IntoDuration, MessageBody, MessageId, NewChild, Outcome,
+    Beyond, ChildStarted, Failure, FailureKind, Headers, IntoDuration, Judgement, MessageBody, MessageId,
+    NewChild, Outcome,
 };
 
-use crate::replay::terminated;
+use crate::replay::{SentPayload, terminated};
 
 use super::*;
 
+/// The rules of the run whose history this is.
+pub(super) fn rules(text: &str) -> u32 {
+    let first = text.trim_start().lines().next().unwrap_or_default();
+    first.strip_prefix("rules ").map_or(RULES, |rules| rules.trim().parse().unwrap())
+}
+
 pub(super) fn parse(text: &str) -> Vec<TurnRecord> {
+    let rules = rules(text);
     let mut turns = vec![turn(START, Vec::new())];
     let mut names = std::collections::HashMap::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+    let mut messages = 0;
+    let is_event = |line: &&str| !line.is_empty() && !line.starts_with("rules ");
+    for line in text.lines().map(str::trim).filter(is_event) {
         let now = turns[turns.len() - 1].at;
         if let Some(after) = line.strip_prefix("at ") {
             turns.push(turn(START.plus(after.into_duration().unwrap()), Vec::new()));
             continue;
         }
-        let event = event(line, now, &mut names);
+        if line.contains("hook_received") {
+            messages += 1;
+        }
+        let mut event = event(line, now, messages, &mut names);
+        if let Event::CancelRequested { pauses, ends, .. } = &mut event
+            && rules == 1
+        {
+            std::mem::swap(pauses, ends);
+        }
         let begins = !event.is_decision() && !turns[turns.len() - 1].events.is_empty();
         if begins || (turns.len() == 1 && !event.is_decision()) {
             turns.push(turn(now, Vec::new()));
@@ -56,11 +79,17 @@ pub(super) fn split_told(turns: &mut Vec<TurnRecord>) -> Vec<TurnRecord> {
     turns.split_off(last + 1)
 }
 
-fn event(line: &str, now: Timestamp, names: &mut std::collections::HashMap<OpNumber, String>) -> Event {
+fn event(
+    line: &str,
+    now: Timestamp,
+    messages: u128,
+    names: &mut std::collections::HashMap<OpNumber, String>,
+) -> Event {
     let mut words = line.splitn(2, char::is_whitespace);
     let ops = words.next().unwrap();
     let (kind, rest) = cut(words.next().unwrap_or_default());
-    let numbers = || ops.split(',').filter(|op| *op != "-").map(|op| OpNumber(op.parse().unwrap()));
+    let number = |op: &str| OpNumber(op.trim_end_matches('?').parse().unwrap());
+    let numbers = || ops.split(',').filter(|op| !"-!".contains(op)).map(number);
     let op = numbers().next().unwrap_or(OpNumber(u64::MAX));
     let at = |text: &str| now.plus(text.into_duration().unwrap());
     let (first, more) = cut(rest);
@@ -90,7 +119,24 @@ fn event(line: &str, now: Timestamp, names: &mut std::collections::HashMap<OpNum
             let timeout_at = Some(more).filter(|more| !more.is_empty()).map(at);
             Event::HookOpened { op, name: first.into(), timeout_at }
         }
-        "hook_received" => Event::HookReceived { name: first.into(), message, payload: payload(more) },
+        "hook_received" => Event::HookReceived {
+            name: first.into(),
+            message: MessageId::from_bits(messages),
+            payload: payload(more),
+            headers: Headers::new(),
+            at: Some(START),
+            judgement: match ops {
+                "-" => Judgement::Kept,
+                "!" => Judgement::Rejected("no".into()),
+                _ => Judgement::TakenBy(op),
+            },
+        },
+        "hook_taken" => Event::HookTaken { op, message: MessageId::from_bits(rest.parse().unwrap()) },
+        "hook_rejected" => {
+            let (message, reason) = cut(more);
+            let message = MessageId::from_bits(message.parse().unwrap());
+            Event::HookRejected { name: first.into(), message, reason: reason.into() }
+        }
         "hook_closed" => Event::HookClosed { op },
         "child_started" => child_started(op, rest, now),
         "child_completed" => Event::ChildCompleted { op, output: payload(rest) },
@@ -105,7 +151,9 @@ fn event(line: &str, now: Timestamp, names: &mut std::collections::HashMap<OpNum
         "cancel_requested" => Event::CancelRequested {
             message: Some(message),
             reason: rest.into(),
-            pauses: numbers().collect(),
+            pauses: Vec::new(),
+            ends: numbers().collect(),
+            maybe_attempted: ops.split(',').filter(|op| op.ends_with('?')).map(number).collect(),
         },
         "run_completed" => Event::RunCompleted { output: payload(rest) },
         "run_failed" => Event::RunFailed { failure: Failure::new(failure_kind(first), more) },
@@ -180,13 +228,15 @@ pub(super) fn line(event: &Event, now: Timestamp) -> String {
         Event::HookOpened { name, timeout_at, .. } => {
             format!("{name} {}", timeout_at.map_or(String::new(), |at| text_of(at, now)))
         }
-        Event::HookReceived { name, payload, .. } => format!("{name} {payload:?}"),
+        Event::HookReceived { name, payload, judgement, .. } => format!("{name} {payload:?} {judgement:?}"),
+        Event::HookTaken { message, .. } => message.bits().to_string(),
+        Event::HookRejected { name, message, reason } => format!("{name} {} {reason}", message.bits()),
         Event::ValueRecorded { name, value: Ok(value), .. } => format!("{name} {value:?}"),
         Event::ValueRecorded { name, value: Err(failure), .. } => {
             format!("{name} failed: {}", failure_text(failure))
         }
         Event::VersionChosen { name } => name.to_string(),
-        Event::CancelRequested { reason, pauses, .. } => format!("{reason} {pauses:?}"),
+        Event::CancelRequested { reason, pauses, ends, .. } => format!("{reason} {pauses:?} {ends:?}"),
         _ => String::new(),
     };
     let op = event.op().map_or("-".to_owned(), |op| op.to_string());
@@ -196,7 +246,10 @@ pub(super) fn line(event: &Event, now: Timestamp) -> String {
 /// What a worker would have said for a delivery to become this event.
 pub(super) fn delivery(event: Event) -> Delivery {
     match event {
-        Event::HookReceived { name, message, payload } => Delivery::Hook { name, message, payload },
+        Event::HookReceived { name, message, payload, headers, at, .. } => {
+            let at = at.unwrap_or(START);
+            Delivery::Hook(SentPayload { name, message, payload, headers, at })
+        }
         Event::CancelRequested { message, reason, .. } => Delivery::Cancel { message, reason, at: START },
         Event::StepCompleted { op, output } => Delivery::StepEnded { op, outcome: Ok(output) },
         Event::StepFailed { op, failure } => Delivery::StepEnded { op, outcome: Err(failure) },

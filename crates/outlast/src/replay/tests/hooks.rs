@@ -1,8 +1,9 @@
 //! Hooks: payloads are kept per name, first in first out, and the oldest open operation takes the next.
 
 use expect_test::expect;
+use outlast_core::Event;
 
-use super::check;
+use super::{Case, check, check_replay, history};
 use crate::prelude::*;
 
 #[workflow]
@@ -45,7 +46,9 @@ fn kept_payloads_are_taken_in_the_order_they_came() {
         ",
         expect![[r#"
             1 hook_opened answer
+            1 hook_taken 1
             2 hook_opened answer
+            2 hook_taken 2
             3 hook_opened answer
             waits for 3 hook answer
         "#]],
@@ -58,7 +61,9 @@ fn kept_payloads_are_taken_in_the_order_they_came() {
         - hook_received answer 2
         0 timer_fired
         1 hook_opened   answer
+        1 hook_taken    1
         2 hook_opened   answer
+        2 hook_taken    2
         3 hook_opened   answer
         - hook_received answer 3
         ",
@@ -251,7 +256,7 @@ fn a_payload_that_a_dropped_hook_did_not_return_is_kept() {
         "
         0 hook_opened   answer
         1 timer_started 1h
-        - hook_received answer 1
+        0 hook_received answer 1
         - hook_received answer 2
         1 timer_fired
         0 hook_closed
@@ -260,6 +265,7 @@ fn a_payload_that_a_dropped_hook_did_not_return_is_kept() {
         ",
         expect![[r#"
             3 hook_opened answer
+            3 hook_taken 1
             - run_completed 1
         "#]],
     );
@@ -303,16 +309,199 @@ fn the_payload_of_a_dropped_hook_goes_to_the_next_one_that_waits() {
         2 timer_fired
         ",
         expect![[r#"
+            0 hook_closed
+            1 hook_taken 1
             - run_completed 7
         "#]],
     );
 }
 
 #[test]
-fn a_payload_of_another_type_fails_the_operation_that_takes_it() {
+fn a_payload_that_no_open_hook_can_read_is_rejected_and_the_wait_goes_on() {
+    check(
+        review,
+        r#"
+        0 hook_opened   review 3d
+        at 1d
+        - hook_received review 7
+        - hook_received review null
+        "#,
+        expect![[r#"
+            waits for 0 hook review for 2d
+        "#]],
+    );
+    check(
+        review,
+        r#"
+        0 hook_opened   review 3d
+        ! hook_received review 7
+        at 1d
+        0 hook_received review "yes"
+        "#,
+        expect![[r#"
+            - run_completed "yes"
+        "#]],
+    );
+    check(
+        review,
+        r#"
+        0 hook_opened   review 3d
+        ! hook_received review 7
+        at 3d
+        0 timer_fired
+        "#,
+        expect![[r#"
+            - run_completed "nobody: no payload arrived for hook `review` in time"
+        "#]],
+    );
+}
+
+#[workflow]
+async fn number_or_text(ctx: Context) -> Result<(u32, String), Error> {
+    ctx.sleep("1h").await?;
+    let older = ctx.hook::<u32>("answer");
+    let younger = ctx.hook::<String>("answer");
+    try_join!(older, younger)
+}
+
+#[test]
+fn the_first_open_hook_that_can_read_a_payload_takes_it() {
+    check(
+        number_or_text,
+        r#"
+        0 timer_started 1h
+        0 timer_fired
+        1 hook_opened   answer
+        2 hook_opened   answer
+        - hook_received answer "seven"
+        - hook_received answer true
+        "#,
+        expect![[r#"
+            waits for 1 hook answer
+        "#]],
+    );
+}
+
+#[test]
+fn kept_payloads_are_offered_to_all_hooks_that_open_together() {
+    check(
+        number_or_text,
+        r#"
+        0 timer_started 1h
+        - hook_received answer true
+        - hook_received answer "seven"
+        - hook_received answer 7
+        0 timer_fired
+        "#,
+        expect![[r#"
+            1 hook_opened answer
+            2 hook_opened answer
+            - hook_rejected answer 1 the payload is not a `u32`: invalid type: boolean `true`, expected u32 at line 1 column 4; the payload is not a `String`: invalid type: boolean `true`, expected a string at line 1 column 4
+            2 hook_taken 2
+            1 hook_taken 3
+            - run_completed [7,"seven"]
+        "#]],
+    );
+}
+
+#[test]
+fn a_replay_takes_and_rejects_as_recorded_whatever_the_code_can_read_today() {
+    check_replay(
+        three_answers,
+        "
+        0 timer_started 1h
+        0 timer_fired
+        1 hook_opened   answer
+        ! hook_received answer 7
+        - hook_received other 1
+        ",
+        expect![[r#"
+            waits for 1 hook answer
+            keeps other: [1]
+        "#]],
+    );
+    check_replay(
+        three_answers,
+        r#"
+        0 timer_started 1h
+        - hook_received answer 6
+        - hook_received answer 7
+        0 timer_fired
+        1 hook_opened   answer
+        - hook_rejected answer 1 no
+        1 hook_taken    2
+        2 hook_opened   answer
+        "#,
+        expect![[r#"
+            waits for 2 hook answer
+        "#]],
+    );
+}
+
+#[test]
+fn a_taken_payload_that_the_code_cannot_read_makes_the_run_stuck() {
+    for (before, after) in [
+        ("", "1 hook_opened answer\n1 hook_received answer \"seven\""),
+        ("- hook_received answer \"seven\"", "1 hook_opened answer\n1 hook_taken 1"),
+    ] {
+        check_replay(
+            three_answers,
+            &format!("0 timer_started 1h\n{before}\n0 timer_fired\n{after}"),
+            expect![[r#"
+                stuck, undecodable: the recorded payload of hook `answer` (operation 1) cannot be read: the payload is not a `u32`: invalid type: string "seven", expected u32 at line 1 column 7; add `#[serde(default)]` if a field was added, or deploy a build that can read it
+            "#]],
+        );
+    }
+}
+
+#[test]
+fn a_payload_taken_by_a_hook_that_is_not_open_is_a_divergence() {
+    check_replay(
+        three_answers,
+        "
+        0 timer_started 1h
+        3 hook_received answer 1
+        ",
+        expect![[r#"
+            stuck, diverged: run R diverged at its end: history has `hook_received`, code asked for nothing; deploy code that matches the history, then it goes on
+        "#]],
+    );
+}
+
+#[workflow]
+async fn numbers_give_way_to_texts(ctx: Context) -> Result<String, Error> {
+    let older = ctx.hook::<u32>("answer");
+    let younger = ctx.hook::<String>("answer").timeout("3h");
+    ctx.sleep("1h").await?;
+    drop(older);
+    younger.await
+}
+
+#[test]
+fn the_payload_of_a_dropped_hook_is_rejected_when_the_others_cannot_read_it() {
+    check(
+        numbers_give_way_to_texts,
+        "
+        0 hook_opened   answer
+        1 hook_opened   answer 3h
+        2 timer_started 1h
+        - hook_received answer 7
+        2 timer_fired
+        ",
+        expect![[r#"
+            0 hook_closed
+            - hook_rejected answer 1 the payload is not a `String`: invalid type: integer `7`, expected a string at line 1 column 1
+            waits for 1 hook answer for 3h
+        "#]],
+    );
+}
+
+#[test]
+fn with_rules_1_a_payload_of_another_type_fails_the_operation_that_takes_it() {
     check(
         three_answers,
         r#"
+        rules 1
         0 timer_started 1h
         0 timer_fired
         1 hook_opened   answer
@@ -322,6 +511,101 @@ fn a_payload_of_another_type_fails_the_operation_that_takes_it() {
             - run_failed invalid hook `answer`, operation 1 of run_01KC0000000000000000000001: the payload is not a `u32`: invalid type: string "seven", expected u32 at line 1 column 7
         "#]],
     );
+}
+
+#[test]
+fn with_rules_1_the_oldest_hook_takes_a_payload_without_an_event_of_its_own() {
+    check(
+        three_answers,
+        "
+        rules 1
+        0 timer_started 1h
+        - hook_received answer 1
+        - hook_received answer 2
+        0 timer_fired
+        ",
+        expect![[r#"
+            1 hook_opened answer
+            2 hook_opened answer
+            3 hook_opened answer
+            waits for 3 hook answer
+        "#]],
+    );
+    check(
+        gives_up_and_asks_again,
+        "
+        rules 1
+        0 hook_opened   answer
+        1 timer_started 1h
+        - hook_received answer 1
+        - hook_received answer 2
+        1 timer_fired
+        0 hook_closed
+        2 timer_started 2h
+        2 timer_fired
+        ",
+        expect![[r#"
+            3 hook_opened answer
+            - run_completed 1
+        "#]],
+    );
+    check(
+        older_is_dropped,
+        "
+        rules 1
+        0 hook_opened   answer
+        1 hook_opened   answer
+        2 timer_started 1h
+        - hook_received answer 7
+        2 timer_fired
+        ",
+        expect![[r#"
+            - run_completed 7
+        "#]],
+    );
+}
+
+/// A value whose reading panics.
+#[derive(Debug)]
+struct Explosive;
+
+impl<'de> serde::Deserialize<'de> for Explosive {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        panic!("it goes off")
+    }
+}
+
+#[test]
+fn a_panic_while_a_payload_is_read_makes_the_run_stuck() {
+    #[workflow]
+    async fn takes_anything(ctx: Context) -> Result<(), Error> {
+        ctx.hook::<Explosive>("answer").await.map(drop)
+    }
+    check(
+        takes_anything,
+        "
+        0 hook_opened   answer
+        - hook_received answer 7
+        ",
+        expect![[r#"
+            stuck, panicked: the workflow's code panicked: it goes off; mend it and deploy
+        "#]],
+    );
+}
+
+#[test]
+fn a_payload_that_only_another_codec_can_read_is_not_rejected() {
+    let case = Case::new(review, serde_json::Value::Null);
+    let mut turns = history::parse("0 hook_opened review 3d\n- hook_received review 7");
+    let Some(Event::HookReceived { payload, .. }) = turns.last_mut().and_then(|turn| turn.events.last_mut())
+    else {
+        unreachable!()
+    };
+    *payload = outlast_core::Payload::coded("aes", vec![1, 2]);
+    expect![[r#"
+        stuck, unreadable: the payload of message msg_00000000000000000000000001 for hook `review`: the payload was written by codec `aes`; give the worker or client that codec
+    "#]]
+    .assert_eq(&case.go_on(turns));
 }
 
 #[workflow]

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use futures_util::future::join_all;
+use outlast_core::event::RULES;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +60,8 @@ enum Program {
     Clock(Vec<Program>),
     /// Goes on when it fails.
     Try(Box<Program>),
+    /// With a shielded context.
+    Shield(Box<Program>),
     /// Some at a time, until one fails.
     Parallel(Vec<Program>, usize),
     /// Some at a time, to the end.
@@ -180,6 +183,10 @@ fn interpret<'a>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
             }
             Program::Toss(programs) => one(ctx, programs, ctx.random()).await?,
             Program::Clock(programs) => one(ctx, programs, ctx.now().as_micros().unsigned_abs()).await?,
+            Program::Shield(program) => {
+                let ctx = ctx.shielded();
+                interpret(&ctx, program).await?
+            }
             Program::Try(program) => format!("try{:?}", interpret(ctx, program).await),
             Program::Parallel(programs, limit) => {
                 let seen = ctx.parallel(programs, *limit, |_, program| interpret(ctx, program)).await?;
@@ -294,6 +301,7 @@ fn any_part() -> impl Strategy<Value = Program> {
             1 => some().prop_map(Program::Toss),
             1 => some().prop_map(Program::Clock),
             3 => boxed().prop_map(Program::Try),
+            2 => boxed().prop_map(Program::Shield),
         ]
     })
 }
@@ -305,8 +313,9 @@ proptest! {
     fn every_prefix_replays_to_what_the_live_run_was_and_goes_on_like_it(
         program in any_program(),
         seed in any::<u64>(),
+        rules in 1..=RULES,
     ) {
-        let case = Case::new(interpreter, serde_json::to_value(&program).unwrap());
+        let case = Case::new(interpreter, serde_json::to_value(&program).unwrap()).with_rules(rules);
         let life = live(&case, seed);
         for turns in 1..=life.turns.len() {
             life.replay_and_go_on(&case, turns);
@@ -319,14 +328,15 @@ fn the_random_programs_are_worth_running() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut kinds = std::collections::BTreeMap::<&str, u32>::new();
-    for seed in 0..200 {
+    for seed in 0..400 {
         let program = any_program().new_tree(&mut runner).unwrap().current();
         let case = Case::new(interpreter, serde_json::to_value(&program).unwrap());
+        let case = case.with_rules(1 + seed as u32 % RULES);
         let Life { turns, .. } = live(&case, seed);
         for event in turns.iter().flat_map(|turn| &turn.events) {
             *kinds.entry(event.kind()).or_default() += 1;
         }
     }
     let rare: Vec<_> = kinds.iter().filter(|(_, count)| **count < 10).collect();
-    assert!(kinds.len() == 27 && rare.is_empty(), "{kinds:?}");
+    assert!(kinds.len() == 29 && rare.is_empty(), "{kinds:?}");
 }

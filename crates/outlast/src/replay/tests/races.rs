@@ -122,7 +122,7 @@ fn the_outcome_of_a_dropped_step_is_discarded() {
         0 hook_opened     review
         1 step_started    refund
         2 timer_started   1h
-        - hook_received   review "yes"
+        0 hook_received   review "yes"
         2 timer_cancelled
         1 step_dropped
         3 timer_started   1d
@@ -145,7 +145,7 @@ fn a_dropped_step_is_not_attempted_again() {
         1 step_started    refund
         2 timer_started   1h
         1 step_retried    1 30s busy
-        - hook_received   review "yes"
+        0 hook_received   review "yes"
         2 timer_cancelled
         1 step_dropped
         3 timer_started   1d

@@ -129,10 +129,21 @@ async fn expects_a_number(ctx: Context) -> Result<u64, Error> {
 }
 
 #[test]
-fn an_output_of_another_type_fails_the_operation() {
+fn an_output_of_another_type_makes_the_run_stuck() {
     check(
         expects_a_number,
         r#"
+        0 step_started   count 1
+        0 step_completed "one"
+        "#,
+        expect![[r#"
+            stuck, undecodable: the recorded output of step `count` (operation 0) cannot be read: the payload is not a `u64`: invalid type: string "one", expected u64 at line 1 column 5; add `#[serde(default)]` if a field was added, or deploy a build that can read it
+        "#]],
+    );
+    check(
+        expects_a_number,
+        r#"
+        rules 1
         0 step_started   count 1
         0 step_completed "one"
         "#,

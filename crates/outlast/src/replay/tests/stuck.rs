@@ -195,7 +195,7 @@ async fn doubles(_ctx: Context, number: u32) -> Result<u32, Error> {
 }
 
 #[test]
-fn an_input_that_does_not_fit_fails_the_run() {
+fn an_input_that_does_not_fit_makes_the_run_stuck() {
     check_with(
         doubles,
         21.into(),
@@ -208,6 +208,14 @@ fn an_input_that_does_not_fit_fails_the_run() {
         doubles,
         "x".into(),
         "",
+        expect![[r#"
+            stuck, undecodable: the input of workflow `doubles` does not fit: the payload is not a `u32`: invalid type: string "x", expected u32 at line 1 column 3; add `#[serde(default)]` if a field was added, or deploy a build that can read it
+        "#]],
+    );
+    check_with(
+        doubles,
+        "x".into(),
+        "rules 1",
         expect![[r#"
         - run_failed invalid the input of workflow `doubles` does not fit: the payload is not a `u32`: invalid type: string "x", expected u32 at line 1 column 3
     "#]],

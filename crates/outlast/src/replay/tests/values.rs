@@ -140,16 +140,29 @@ fn code_that_asks_for_no_value_where_history_has_one_diverges() {
 }
 
 #[test]
-fn a_value_of_another_type_fails_its_call_alone() {
+fn a_value_of_another_type_makes_the_run_stuck_at_once() {
     #[workflow(name = "quote")]
     async fn texts(ctx: Context) -> Result<String, Error> {
         let error = ctx.record("quote", || "seven".to_owned()).unwrap_err();
         ctx.sleep("1m").await?;
         Ok(format!("{:?}: {}", error.kind(), error.message().replace(&ctx.run().to_string(), "R")))
     }
+    let history = "
+        0 value_recorded quote 4200
+        1 timer_started  1m
+        1 timer_fired
+        ";
+    check(
+        texts,
+        history,
+        expect![[r#"
+            stuck, undecodable: the recorded value `quote` (operation 0) cannot be read: the payload is not a `String`: invalid type: integer `4200`, expected a string at line 1 column 4; add `#[serde(default)]` if a field was added, or deploy a build that can read it
+        "#]],
+    );
     check(
         texts,
         "
+        rules 1
         0 value_recorded quote 4200
         1 timer_started  1m
         1 timer_fired

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use outlast_core::{
-    Beyond, Event, Failure, FailureKind, MessageId, NewChild, OpNumber, Payload, RunId, Status, Timestamp,
+    Beyond, Event, Failure, FailureKind, Judgement, MessageId, NewChild, OpNumber, Payload, RunId, Status, Timestamp,
     TurnRecord, Wait,
 };
 
@@ -188,8 +188,8 @@ impl Driver {
                 Event::StepRetried { op, attempt, failure, retry_at, details: None }
             }
             1 => Event::StepFailed { op, failure },
-            // Not always the type that the workflow asks for.
-            2 if self.rng.u32(..8) == 0 => Event::StepCompleted { op, output: Payload::json("x").unwrap() },
+            // Not always the type that the workflow asks for: since rules 2 that would be the run's last turn.
+            2 if self.machine.rules() < 2 && self.rng.u32(..8) == 0 => Event::StepCompleted { op, output: Payload::json("x").unwrap() },
             _ => Event::StepCompleted { op, output: Payload::json(&self.rng.u32(..100)).unwrap() },
         })
     }
@@ -213,7 +213,15 @@ impl Driver {
         let message = MessageId::from_bits(self.messages);
         if self.rng.u32(..12) == 0 {
             let message = Some(message).filter(|_| self.rng.bool());
-            return Event::CancelRequested { message, reason: "enough".into(), pauses: Vec::new() };
+            // What it ends is found out when it is delivered.
+            let (pauses, ends, maybe_attempted) = (Vec::new(), Vec::new(), Vec::new());
+            return Event::CancelRequested {
+                message,
+                reason: "enough".into(),
+                pauses,
+                ends,
+                maybe_attempted,
+            };
         }
         if self.rng.u32(..10) == 0 {
             return Event::TimerWoken { message, ops: Vec::new() };
@@ -222,7 +230,19 @@ impl Driver {
             return Event::RunTerminated { failure: terminated("no more") };
         }
         let name = format!("hook-{}", self.rng.u32(..3)).into();
-        Event::HookReceived { name, message, payload: Payload::json(&self.messages).unwrap() }
+        // Some can be read by no hook.
+        let payload = match self.rng.u32(..3) {
+            0 => Payload::json("seven"),
+            _ => Payload::json(&self.messages),
+        };
+        Event::HookReceived {
+            name,
+            message,
+            payload: payload.unwrap(),
+            headers: [("number".to_owned(), self.messages.to_string())].into(),
+            at: None,
+            judgement: Judgement::Kept,
+        }
     }
 }
 
