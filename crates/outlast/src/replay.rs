@@ -18,6 +18,7 @@ mod known;
 mod machine;
 mod ops;
 mod queued;
+mod quiet;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;

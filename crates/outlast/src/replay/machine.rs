@@ -21,6 +21,7 @@ use super::cursor::Cursor;
 use super::delivery::Delivery;
 use super::divergence;
 use super::known::Known;
+use super::quiet;
 use super::state::{RunState, wake_all};
 use crate::context::Context;
 use crate::error::Error;
@@ -87,8 +88,17 @@ impl Machine {
         Ok(Self { future: Some(unconstrained(future)), state, waker, ended: None, result: None })
     }
 
-    /// The machine of a run as it is after its whole history.
+    /// The machine of a run as it is after its whole history. What the code logged is not logged again.
     pub(crate) fn replay(
+        run: RunId,
+        history: Vec<TurnRecord>,
+        code: &Registered,
+        codec: &Arc<dyn Codec>,
+    ) -> Result<Self, Stuck> {
+        quiet::without_events(|| Self::replay_history(run, history, code, codec))
+    }
+
+    fn replay_history(
         run: RunId,
         history: Vec<TurnRecord>,
         code: &Registered,
