@@ -16,12 +16,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::SystemClock;
 use crate::error::StepError;
+use crate::replay::polling;
 use crate::step::StepDefinition;
 
 /// One attempt at a step: the future that a step's function returns.
 ///
 /// Awaiting it runs the step's code, so a step can be called as a plain function in a unit test. That
 /// of a blocking step runs on the blocking pool of the tokio runtime in which it is awaited.
+///
+/// A workflow does not await it: it writes `ctx.step(mail, n)` and not `mail(n)`. Awaited by a workflow the
+/// attempt does nothing, and the run is stuck with that remedy.
 #[must_use = "an attempt does nothing unless it is awaited"]
 pub struct Attempt<D: StepDefinition> {
     work: Work<Result<D::Output, StepError>>,
@@ -65,6 +69,9 @@ impl<D: StepDefinition> Future for Attempt<D> {
     type Output = Result<D::Output, StepError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        if polling::is_direct_call(D::NAME) {
+            return Poll::Pending;
+        }
         if let Work::Blocking(_) = &self.work
             && let Work::Blocking(work) = std::mem::replace(&mut self.work, Work::Over)
         {

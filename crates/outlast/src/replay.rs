@@ -17,6 +17,7 @@ mod ends;
 mod known;
 mod machine;
 mod ops;
+pub(crate) mod polling;
 mod queued;
 mod quiet;
 pub(crate) mod state;

@@ -13,6 +13,7 @@ mod mechanics {
     mod cancel;
     mod children;
     mod control;
+    mod direct;
     mod door;
     mod drops;
     mod explain;

@@ -21,6 +21,7 @@ use super::cursor::Cursor;
 use super::delivery::Delivery;
 use super::divergence;
 use super::known::Known;
+use super::polling;
 use super::quiet;
 use super::state::{RunState, wake_all};
 use crate::context::Context;
@@ -220,9 +221,13 @@ impl Machine {
         self.state.waker.enter();
         // Only a machine that is being dropped has no future.
         let Some(future) = self.future.as_mut().map(Pin::new) else { return Ok(Poll::Pending) };
-        let polled = catch_unwind(AssertUnwindSafe(|| future.poll(&mut cx)));
+        let poll = AssertUnwindSafe(|| future.poll(&mut cx));
+        let (polled, called) = polling::workflow(|| catch_unwind(poll));
         self.state.waker.leave();
-        polled.map_err(|panic| panicked(&*panic))
+        match called {
+            Some(step) => Err(called_directly(step)),
+            None => polled.map_err(|panic| panicked(&*panic)),
+        }
     }
 
     /// Compares what the code asked for with what history has next.
@@ -501,6 +506,14 @@ impl std::fmt::Debug for Machine {
 
 fn stuck(reason: StuckReason, message: impl Into<String>) -> Stuck {
     Stuck { reason, message: message.into(), build: String::new() }
+}
+
+fn called_directly(step: &str) -> Stuck {
+    let message = format!(
+        "step `{step}` was called directly; write `ctx.step({step}, …)`: \
+         otherwise its effect would be repeated by every replay"
+    );
+    stuck(StuckReason::CalledDirectly, message)
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Stuck {
