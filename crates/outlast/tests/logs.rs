@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use outlast::core::History;
 use outlast::prelude::*;
-use outlast::{Register, RunId, WorkerBuilder, World};
+use outlast::{AttemptId, Register, RunId, WorkerBuilder, World};
 use outlast_testkit::TestClock;
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument, debug, info, info_span};
@@ -218,8 +218,7 @@ async fn spans_that_a_replay_makes_hold_the_lines_that_follow_and_are_closed() {
         run.output().await.unwrap();
         worker.stop().await.unwrap();
         let run = format!("run={}", run.id());
-        let lines =
-            ["outer: before x", "outer: after x", "outer: inner: before y", "outer: inner: after y"];
+        let lines = ["outer: before x", "outer: after x", "outer: inner: before y", "outer: inner: after y"];
         assert_eq!(LOGS.info.with(&run), lines.map(|line| format!("{line} {run}")));
         assert_eq!(LOGS.info.open_spans(&run), 0);
     }
@@ -243,4 +242,38 @@ async fn the_fields_of_a_line_are_evaluated_in_a_replay() {
     stage.send(run.id(), "x").await;
     run.output().await.unwrap();
     assert_eq!(LOGS.debug.with(&run.id().to_string()).len(), 1);
+}
+
+#[step]
+async fn logging(cx: StepContext, run: RunId) -> AttemptId {
+    info!(%run, "in the step");
+    cx.attempt_id()
+}
+
+#[step(blocking)]
+fn logging_slowly(cx: StepContext, run: RunId) -> AttemptId {
+    info!(%run, "in the blocking step");
+    cx.attempt_id()
+}
+
+#[workflow]
+async fn two_steps(ctx: Context) -> Result<(AttemptId, AttemptId), Error> {
+    Ok((ctx.step(logging, ctx.run()).await?, ctx.step(logging_slowly, ctx.run()).await?))
+}
+
+#[tokio::test]
+async fn the_lines_of_a_step_are_in_a_span_that_names_its_attempt() {
+    let stage = Stage::on(|_| "memory:".to_owned()).await;
+    let worker = stage.builder((two_steps, logging, logging_slowly)).start().await.unwrap();
+    let run = stage.client.start(two_steps, ()).await.unwrap();
+    let (first, second) = run.output().await.unwrap();
+    worker.stop().await.unwrap();
+    let run = run.id();
+    assert_eq!(
+        LOGS.info.with(&format!("run={run}")),
+        [format!("attempt: in the step run={run}"), format!("attempt: in the blocking step run={run}")]
+    );
+    let made = [(0, "logging", first), (1, "logging_slowly", second)]
+        .map(|(op, step, id)| format!("run={run} op={op} step={step} attempt=1 attempt_id={id} "));
+    assert_eq!(LOGS.info.closed_spans(&format!("run={run} op=")), made);
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
 #[path = "logs/lines.rs"]
+#[allow(dead_code, reason = "another test program uses all of it")]
 mod lines;
 
 use std::sync::Arc;

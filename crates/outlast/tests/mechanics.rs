@@ -25,6 +25,7 @@ mod mechanics {
     mod keys;
     mod length;
     mod lists;
+    mod losers;
     mod once;
     mod operations;
     mod order;

@@ -15,13 +15,14 @@ use outlast_core::{
     Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
 };
 
-use super::attempts::{Attempts, Tools};
+use super::attempts::{Attempts, FailedAttempt, Tools};
 use super::committer::patiently;
 use super::fact::{Fact, What, attempt_of};
 use super::notes::Note;
 use super::notice::RetryNotice;
 use super::session::Session;
 use super::task::{Task, machine_from, read_history};
+use crate::attempt::StopReason;
 use crate::ids;
 use crate::replay::{Delivery, Machine, StepToAttempt};
 
@@ -73,11 +74,21 @@ pub(super) struct Draft {
     is_cancel: bool,
     /// How many operations the run had asked for before this turn.
     ops_before: u64,
+    /// The failed attempts that it was told of.
+    failed: Vec<FailedAttempt>,
 }
 
 impl Draft {
     fn new(at: Timestamp, consumed: u64, ops_before: u64) -> Self {
-        Self { at, events: Vec::new(), consumed, fired_until: None, is_cancel: false, ops_before }
+        Self {
+            at,
+            events: Vec::new(),
+            consumed,
+            fired_until: None,
+            is_cancel: false,
+            ops_before,
+            failed: Vec::new(),
+        }
     }
 }
 
@@ -276,7 +287,7 @@ impl<'a> Live<'a> {
         });
         let (clock, codec, runtime, meter) =
             (&session.clock, &settings.codec, &session.runtime, &settings.meter);
-        let tools = Tools { clock, codec, runtime, meter };
+        let tools = Tools { clock, codec, runtime, meter, ids: &session.attempt_ids };
         self.attempts.start(self.task.run, self.machine.asker(), ready.collect(), &tools);
     }
 
@@ -361,13 +372,14 @@ impl<'a> Live<'a> {
 
     /// Computes a turn from what is new, and commits it.
     async fn turn(&mut self, facts: Vec<Fact>, is_fresh: bool) -> Result<Next, Gone> {
-        let draft = self.draft(facts, is_fresh).map_err(Gone::Stuck)?;
+        let mut draft = self.draft(facts, is_fresh).map_err(Gone::Stuck)?;
         if let Err(gone) = self.doubt(&draft, false).await {
             self.keep_untold(draft.events, draft.ops_before, None);
             return Err(gone);
         }
         let is_cancel = draft.is_cancel;
         let (consumed, ops_before) = (draft.consumed, draft.ops_before);
+        let failed = std::mem::take(&mut draft.failed);
         let (turn, then) = self.turn_of(draft, ids::turn(), From::Turn(self.place.turn));
         if turn.events.is_empty() && then == Then::Hold && !turn.clears_crashes {
             return Ok(Next::Hold(Vec::new()));
@@ -384,8 +396,10 @@ impl<'a> Live<'a> {
             turn.events.iter().filter(|event| attempt_of(event).is_some()).cloned().collect();
         let at = turn.at;
         let on_retry = self.task.session.settings.on_retry.clone();
-        let notices = if on_retry.is_some() { self.notices(&turn) } else { Vec::new() };
+        let notices = if on_retry.is_some() { self.notices(&turn, &failed) } else { Vec::new() };
         let dropped: Vec<_> = turn.events.iter().filter_map(dropped_step).collect();
+        // Nobody waits for the attempts of a run that has ended; a queued step ends so when it is dropped.
+        let is_terminated = matches!(turn.events.last(), Some(Event::RunTerminated { .. }));
         let commit = self.task.session.committer.commit(turn);
         match self.meanwhile(commit).await {
             Ok(_) => {}
@@ -405,16 +419,16 @@ impl<'a> Live<'a> {
             on_retry.tell(&notices);
         }
         dropped.into_iter().for_each(|op| self.attempts.withdraw(op));
-        if is_cancel {
-            self.attempts.tell_all_to_stop();
+        if is_cancel && !is_terminated {
+            self.attempts.tell_all_to_stop(StopReason::Cancelled);
         }
         self.follow(then).await
     }
 
     /// What `on_retry` is told of a turn: a queued step works for the run that asked for it.
-    fn notices(&self, turn: &Turn) -> Vec<RetryNotice> {
+    fn notices(&self, turn: &Turn, failed: &[FailedAttempt]) -> Vec<RetryNotice> {
         let asker = self.machine.asker().map_or(self.task.run, |(run, _)| run);
-        RetryNotice::all_of(turn, asker)
+        RetryNotice::all_of(turn, asker, failed)
     }
 
     fn draft(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Draft, Stuck> {
@@ -455,7 +469,8 @@ impl<'a> Live<'a> {
                     draft.fired_until = Some(fact.at);
                     draft.is_cancel = true;
                 }
-                What::Attempt(_) | What::Again(_) => {}
+                What::Attempt(end) => draft.failed.extend(end.failed()),
+                What::Again(_) => {}
             }
             if let Some(delivery) = fact.what.into_delivery(&self.machine) {
                 self.machine.deliver(delivery, &mut draft.events)?;

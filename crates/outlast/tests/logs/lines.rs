@@ -29,6 +29,13 @@ impl Lines {
         self.0.lock().lines.iter().filter(|line| line.contains(text)).cloned().collect()
     }
 
+    /// The fields of the spans with this text in them, if they are closed; in the order of their text.
+    pub(crate) fn closed_spans(&self, text: &str) -> Vec<String> {
+        let kept = self.0.lock();
+        let closed = kept.open.iter().filter(|(fields, open)| **open == 0 && fields.contains(text));
+        closed.map(|(fields, _)| fields.clone()).collect()
+    }
+
     /// How many spans with this text in their fields are open.
     pub(crate) fn open_spans(&self, text: &str) -> i64 {
         self.0.lock().open.iter().filter(|(fields, _)| fields.contains(text)).map(|(_, open)| *open).sum()
