@@ -11,7 +11,8 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, future::BoxFuture};
 use outlast_core::{
-    AttemptId, Clock, Codec, Failure, FailureKind, OpNumber, Payload, Policy, RunId, SessionId, Timestamp,
+    AttemptId, Clock, Codec, Event, Failure, FailureKind, OpNumber, Payload, Policy, RunId, SessionId,
+    Timestamp,
 };
 use tokio::sync::Semaphore;
 use tracing::Instrument;
@@ -220,6 +221,15 @@ impl Drop for Attempts {
     fn drop(&mut self) {
         self.tell_all_to_stop(StopReason::Released);
     }
+}
+
+/// The steps that a turn dropped.
+pub(super) fn dropped_steps(events: &[Event]) -> Vec<OpNumber> {
+    let dropped = events.iter().filter_map(|event| match event {
+        Event::StepDropped { op } => Some(*op),
+        _ => None,
+    });
+    dropped.collect()
 }
 
 /// What becomes of an attempt whose task ended without an answer: a panic that nothing caught is a

@@ -15,7 +15,7 @@ use outlast_core::{
     Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
 };
 
-use super::attempts::{Attempts, FailedAttempt, Tools};
+use super::attempts::{Attempts, FailedAttempt, Tools, dropped_steps};
 use super::committer::patiently;
 use super::fact::{Fact, What, attempt_of};
 use super::notes::Note;
@@ -397,7 +397,7 @@ impl<'a> Live<'a> {
         let at = turn.at;
         let on_retry = self.task.session.settings.on_retry.clone();
         let notices = if on_retry.is_some() { self.notices(&turn, &failed) } else { Vec::new() };
-        let dropped: Vec<_> = turn.events.iter().filter_map(dropped_step).collect();
+        let dropped = dropped_steps(&turn.events);
         // Nobody waits for the attempts of a run that has ended; a queued step ends so when it is dropped.
         let is_terminated = matches!(turn.events.last(), Some(Event::RunTerminated { .. }));
         let commit = self.task.session.committer.commit(turn);
@@ -668,13 +668,6 @@ impl<'a> Live<'a> {
         machine.take_due(self.looked_at);
         machine.set_time(at);
         Ok(machine)
-    }
-}
-
-fn dropped_step(event: &Event) -> Option<OpNumber> {
-    match event {
-        Event::StepDropped { op } => Some(*op),
-        _ => None,
     }
 }
 
