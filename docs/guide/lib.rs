@@ -25,6 +25,7 @@ pages! {
     Children = "children.md",
     Fleets = "fleets.md",
     Looking = "looking.md",
+    Logging = "logging.md",
     Versions = "versions.md",
     Handles = "handles.md",
     Transactions = "transactions.md",

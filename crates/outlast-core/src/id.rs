@@ -53,7 +53,7 @@ macro_rules! ids {
                 text.strip_prefix($prefix)
                     .and_then(decode)
                     .map(Self)
-                    .ok_or_else(|| InvalidId { text: text.into(), prefix: $prefix })
+                    .ok_or_else(|| InvalidId { text: text.into(), prefix: $prefix, suffix: "" })
             }
         }
 
@@ -81,6 +81,82 @@ ids! {
     MessageId = "msg_";
     /// Names a worker's session.
     SessionId = "wkr_";
+}
+
+/// Names one attempt at a step: the session of the worker that began it, and how many attempts that session
+/// had begun before.
+///
+/// Ids increase within a session, also where the *number* of an attempt does not: a crash is not a failure, so
+/// the attempt after it has the same number and another id. The text is `att_`, the digits of the session, a dot
+/// and the count.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptId {
+    session: SessionId,
+    count: u64,
+}
+
+impl AttemptId {
+    /// What every id of an attempt begins with.
+    pub const PREFIX: &'static str = "att_";
+
+    /// The id of the attempt that a session begins after `count` others.
+    pub const fn new(session: SessionId, count: u64) -> Self {
+        Self { session, count }
+    }
+
+    /// The session of the worker that began the attempt.
+    pub const fn session(self) -> SessionId {
+        self.session
+    }
+
+    /// How many attempts the session had begun before.
+    pub const fn count(self) -> u64 {
+        self.count
+    }
+}
+
+impl fmt::Display for AttemptId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = encode(self.session.0);
+        let digits = std::str::from_utf8(&digits).map_err(|_| fmt::Error)?;
+        write!(f, "{}{digits}.{}", Self::PREFIX, self.count)
+    }
+}
+
+impl fmt::Debug for AttemptId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for AttemptId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let parts = text.strip_prefix(Self::PREFIX).and_then(|rest| rest.split_once('.'));
+        // The one way to write a number, so that every id has one text.
+        let count = |digits: &str| digits.parse().ok().filter(|count: &u64| count.to_string() == digits);
+        parts
+            .and_then(|(session, digits)| Some(Self::new(SessionId(decode(session)?), count(digits)?)))
+            .ok_or_else(|| InvalidId {
+                text: text.into(),
+                prefix: Self::PREFIX,
+                suffix: ", a dot and a number",
+            })
+    }
+}
+
+impl serde::Serialize for AttemptId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for AttemptId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
 }
 
 impl RunId {
@@ -116,10 +192,13 @@ fn mix(mut bits: u64) -> u64 {
 
 /// A text that is not an id of the kind asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not an id; expected `{prefix}` and 26 characters of 0-9 and A-Z without I, L, O and U")]
+#[error(
+    "`{text}` is not an id; expected `{prefix}` and 26 characters of 0-9 and A-Z without I, L, O and U{suffix}"
+)]
 pub struct InvalidId {
     text: String,
     prefix: &'static str,
+    suffix: &'static str,
 }
 
 /// Makes bits for new ids: ordered by time, and strictly rising within one source.
@@ -180,6 +259,27 @@ mod tests {
         let error = "msg_00000000000000000000000001".parse::<RunId>().unwrap_err();
         assert!(error.to_string().contains("expected `run_`"), "{error}");
         assert!("run_8ZZZZZZZZZZZZZZZZZZZZZZZZZ".parse::<RunId>().is_err(), "more than 128 bits");
+    }
+
+    #[test]
+    fn the_id_of_an_attempt_survives_its_text() {
+        for (session, count) in [(0, 0), (1, 10), (u128::MAX, u64::MAX)] {
+            let id = AttemptId::new(SessionId::from_bits(session), count);
+            assert_eq!(id.to_string().parse::<AttemptId>(), Ok(id));
+            assert_eq!(serde_json::from_value::<AttemptId>(serde_json::json!(id)).unwrap(), id);
+        }
+        let zeros = "0".repeat(DIGITS);
+        for text in ["", "att_", ".1", ".", ".01", ".+1", ".18446744073709551616"] {
+            assert!(format!("att_{zeros}{text}").parse::<AttemptId>().is_err() || text == ".1", "{text}");
+        }
+        let error = format!("wkr_{zeros}").parse::<AttemptId>().unwrap_err();
+        assert!(error.to_string().contains("expected `att_`"), "{error}");
+    }
+
+    #[test]
+    fn ids_of_attempts_increase_within_a_session_and_from_one_to_the_next() {
+        let id = |session, count| AttemptId::new(SessionId::from_bits(session), count);
+        assert!(id(1, 9) < id(1, 10) && id(1, 10) < id(2, 0));
     }
 
     #[test]

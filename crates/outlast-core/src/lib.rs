@@ -33,7 +33,7 @@ pub use event::{ChildStarted, Ended, Event, Judgement, OpNumber, Outcome, Queued
 pub use failure::{ErrorClass, Failure, FailureKind};
 pub use history::History;
 pub use host::{Host, Hosts};
-pub use id::{IdSource, MessageId, RunId, SessionId, TurnId};
+pub use id::{AttemptId, IdSource, MessageId, RunId, SessionId, TurnId};
 pub use message::{Headers, Message, MessageBody, NewMessage};
 pub use payload::{Codec, Payload, PayloadError, PlainJson};
 pub use report::{Report, WorkerStatus};

@@ -324,6 +324,8 @@ pub enum StuckReason {
     Panicked,
     /// The workflow awaited something that is not an operation.
     ForeignAwait,
+    /// The workflow called a step's function itself, instead of asking its context for the step.
+    CalledDirectly,
     /// The workflow asked for a step that this worker does not have.
     StepNotRegistered,
     /// The run was aboard when its worker crashed, too often.
@@ -346,6 +348,7 @@ impl fmt::Display for StuckReason {
             Self::Diverged => "diverged",
             Self::Panicked => "panicked",
             Self::ForeignAwait => "foreign await",
+            Self::CalledDirectly => "called directly",
             Self::StepNotRegistered => "step not registered",
             Self::Poison => "poison",
             Self::Unreadable => "unreadable",

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll};
 
-use outlast_core::{Clock, Codec, Headers, OpNumber, Payload, PlainJson, RunId, Timestamp};
+use outlast_core::{
+    AttemptId, Clock, Codec, Headers, OpNumber, Payload, PlainJson, RunId, SessionId, Timestamp,
+};
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,12 +18,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::SystemClock;
 use crate::error::StepError;
+use crate::replay::polling;
 use crate::step::StepDefinition;
 
 /// One attempt at a step: the future that a step's function returns.
 ///
 /// Awaiting it runs the step's code, so a step can be called as a plain function in a unit test. That
 /// of a blocking step runs on the blocking pool of the tokio runtime in which it is awaited.
+///
+/// A workflow does not await it: it writes `ctx.step(mail, n)` and not `mail(n)`. Awaited by a workflow the
+/// attempt does nothing, and the run is stuck with that remedy.
 #[must_use = "an attempt does nothing unless it is awaited"]
 pub struct Attempt<D: StepDefinition> {
     work: Work<Result<D::Output, StepError>>,
@@ -65,10 +71,15 @@ impl<D: StepDefinition> Future for Attempt<D> {
     type Output = Result<D::Output, StepError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        if polling::is_direct_call(D::NAME) {
+            return Poll::Pending;
+        }
         if let Work::Blocking(_) = &self.work
             && let Work::Blocking(work) = std::mem::replace(&mut self.work, Work::Over)
         {
-            self.work = Work::OnItsThread(tokio::task::spawn_blocking(work));
+            // What it logs belongs to the attempt, on whatever thread.
+            let span = tracing::Span::current();
+            self.work = Work::OnItsThread(tokio::task::spawn_blocking(move || span.in_scope(work)));
         }
         match &mut self.work {
             Work::Async(future) => future.as_mut().poll(cx),
@@ -90,11 +101,37 @@ impl<D: StepDefinition> fmt::Debug for Attempt<D> {
     }
 }
 
+/// Why an attempt is told to stop; see [`StepContext::stop_reason`](crate::StepContext::stop_reason).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// The run was cancelled, or its deadline has passed. How the attempt ends is still the step's outcome.
+    Cancelled,
+    /// Nobody waits for the step any more: the workflow dropped it, as the loser of a race, or the run has ended.
+    Dropped,
+    /// The worker lets go of the run, because it stops or has lost its session. Another attempt will be made.
+    Released,
+    /// The attempt has failed, by its timeout for example. Work that it left behind may see this.
+    Failed,
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Cancelled => "the run was cancelled",
+            Self::Dropped => "nobody waits for the step any more",
+            Self::Released => "the worker lets go of the run",
+            Self::Failed => "the attempt has failed",
+        })
+    }
+}
+
 /// What an attempt is told, and tells.
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) run: RunId,
     pub(crate) op: OpNumber,
+    pub(crate) id: AttemptId,
     /// The step's name; empty when nobody watches.
     pub(crate) step: Arc<str>,
     /// What travels with the run.
@@ -104,9 +141,8 @@ pub(crate) struct About {
     pub(crate) is_first: bool,
     /// Whether there is no other attempt after this one.
     pub(crate) is_at_most_once: bool,
-    pub(crate) stop: CancellationToken,
-    /// The workflow dropped the step: an attempt that has not begun does not begin.
-    pub(crate) withdrawn: Option<CancellationToken>,
+    stop: CancellationToken,
+    stop_reason: OnceLock<StopReason>,
     /// What allows it to be under way.
     pub(crate) permits: Mutex<Vec<OwnedSemaphorePermit>>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -127,6 +163,7 @@ impl About {
     pub(crate) fn new(
         run: RunId,
         op: OpNumber,
+        id: AttemptId,
         attempt: u32,
         clock: Arc<dyn Clock>,
         codec: Arc<dyn Codec>,
@@ -134,13 +171,14 @@ impl About {
         Self {
             run,
             op,
+            id,
             step: "".into(),
             headers: Arc::default(),
             attempt,
             is_first: true,
             is_at_most_once: false,
             stop: CancellationToken::new(),
-            withdrawn: None,
+            stop_reason: OnceLock::new(),
             permits: Mutex::default(),
             clock,
             codec,
@@ -152,7 +190,25 @@ impl About {
     /// A first attempt that nobody watches.
     pub(crate) fn unwatched() -> Self {
         let (clock, codec) = (Arc::new(SystemClock), Arc::new(PlainJson));
-        Self::new(RunId::from_bits(0), OpNumber(0), 1, clock, codec)
+        let id = AttemptId::new(SessionId::from_bits(0), 0);
+        Self::new(RunId::from_bits(0), OpNumber(0), id, 1, clock, codec)
+    }
+
+    /// Tells the attempt to stop. The first reason stays.
+    pub(crate) fn stop(&self, reason: StopReason) {
+        // Before the token: whoever it wakes finds the reason.
+        let _ = self.stop_reason.set(reason);
+        self.stop.cancel();
+    }
+
+    /// Why the attempt was told to stop, if it was.
+    pub(crate) fn stop_reason(&self) -> Option<StopReason> {
+        self.stop_reason.get().copied()
+    }
+
+    /// Completes when the attempt is told to stop.
+    pub(crate) async fn stopped(&self) {
+        self.stop.cancelled().await;
     }
 
     pub(crate) fn beat(&self, details: impl Serialize) {

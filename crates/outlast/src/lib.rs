@@ -65,7 +65,7 @@ mod workflow;
 
 pub use outlast_core as core;
 pub use outlast_core::{
-    Codec, Counts, ErrorClass, Headers, IntoDuration, MessageId, OpNumber, OperationKind, OperationStatus,
+    AttemptId, Codec, Counts, ErrorClass, Headers, IntoDuration, MessageId, OpNumber, OperationKind, OperationStatus,
     OperationView, Order, Page, ParentEnd, Payload, PayloadError, Policy, Rejection, Retry, RunId, RunQuery, RunView,
     Status, Stuck, StuckReason, Tags, Timestamp, Wait, WorkerView, World, WorldError,
 };
@@ -76,7 +76,7 @@ pub use outlast_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use outlast_sqlite as sqlite;
 
-pub use attempt::Attempt;
+pub use attempt::{Attempt, StopReason};
 pub use backup::backup;
 pub use client::{
     Attempting, Because, Cancel, Client, Explanation, JoinedWorker, ListCall, RunHandle, SendCall, StartCall,

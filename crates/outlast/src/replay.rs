@@ -19,7 +19,9 @@ mod hooks;
 mod known;
 mod machine;
 mod ops;
+pub(crate) mod polling;
 mod queued;
+mod quiet;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use outlast_core::duration::duration;
 use outlast_core::limits::{NAME_BYTES_MAX, PRIORITY_MAX};
-use outlast_core::{Headers, OpNumber, Policy, Retry, RunId};
+use outlast_core::{AttemptId, Headers, OpNumber, Policy, Retry, RunId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::attempt::{About, Attempt};
+use crate::attempt::{About, Attempt, StopReason};
 use crate::error::StepError;
 use crate::reconcile::Reconciling;
 
@@ -401,14 +401,43 @@ impl<S> StepContext<S> {
         }
     }
 
-    /// Whether the run was cancelled, or the worker must let go of it. The attempt may stop early.
+    /// The id of this attempt, which no other attempt has; in a [test](Self::test) always the same.
+    ///
+    /// Attempts that follow a crash repeat the [number](Self::attempt) of the one before, not its id. To recognise
+    /// a repeated effect use [`key`](Self::key), which is the same in every attempt.
+    pub fn attempt_id(&self) -> AttemptId {
+        self.about.id
+    }
+
+    /// Whether the attempt is told to stop, for [a reason](Self::stop_reason): its run was cancelled, the workflow
+    /// does not wait for the step any more, or the worker must let go of the run. The attempt may stop early.
     pub fn is_cancelled(&self) -> bool {
-        self.about.stop.is_cancelled()
+        self.stop_reason().is_some()
     }
 
     /// Completes when [`is_cancelled`](Self::is_cancelled) becomes true.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # async fn ask(_shop: String) -> u64 { 1 }
+    /// #[step]
+    /// async fn price(cx: StepContext, shop: String) -> Result<u64, StepError> {
+    ///     select! {
+    ///         price = ask(shop) => Ok(price),
+    ///         () = cx.cancelled() => Err(StepError::msg("nobody waits for the price")),
+    ///     }
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # assert_eq!(price(StepContext::test(()), "shop".into()).await.unwrap(), 1);
+    /// # }
+    /// ```
     pub async fn cancelled(&self) {
-        self.about.stop.cancelled().await;
+        self.about.stopped().await;
+    }
+
+    /// Why the attempt is told to stop; `None` as long as it is not.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.about.stop_reason()
     }
 
     /// Says that the attempt is alive, and how far it has come.

@@ -13,6 +13,7 @@ mod mechanics {
     mod cancel;
     mod children;
     mod control;
+    mod direct;
     mod door;
     mod drops;
     mod explain;
@@ -24,6 +25,7 @@ mod mechanics {
     mod keys;
     mod length;
     mod lists;
+    mod losers;
     mod once;
     mod operations;
     mod order;

@@ -21,6 +21,8 @@ use super::cursor::Cursor;
 use super::delivery::Delivery;
 use super::divergence;
 use super::known::Known;
+use super::polling;
+use super::quiet;
 use super::state::{RunState, unreadable, wake_all};
 use crate::context::Context;
 use crate::error::Error;
@@ -89,8 +91,17 @@ impl Machine {
         Ok(Self { future: Some(unconstrained(future)), state, waker, ended: None, result: None })
     }
 
-    /// The machine of a run as it is after its whole history.
+    /// The machine of a run as it is after its whole history. What the code logged is not logged again.
     pub(crate) fn replay(
+        run: RunId,
+        history: Vec<TurnRecord>,
+        code: &Registered,
+        codec: &Arc<dyn Codec>,
+    ) -> Result<Self, Stuck> {
+        quiet::without_events(|| Self::replay_history(run, history, code, codec))
+    }
+
+    fn replay_history(
         run: RunId,
         history: Vec<TurnRecord>,
         code: &Registered,
@@ -222,9 +233,13 @@ impl Machine {
         self.state.waker.enter();
         // Only a machine that is being dropped has no future.
         let Some(future) = self.future.as_mut().map(Pin::new) else { return Ok(Poll::Pending) };
-        let polled = catch_unwind(AssertUnwindSafe(|| future.poll(&mut cx)));
+        let poll = AssertUnwindSafe(|| future.poll(&mut cx));
+        let (polled, called) = polling::workflow(|| catch_unwind(poll));
         self.state.waker.leave();
-        polled.map_err(|panic| panicked(&*panic))
+        match called {
+            Some(step) => Err(called_directly(step)),
+            None => polled.map_err(|panic| panicked(&*panic)),
+        }
     }
 
     /// Compares what the code asked for with what history has next.
@@ -552,6 +567,14 @@ impl std::fmt::Debug for Machine {
 
 pub(super) fn stuck(reason: StuckReason, message: impl Into<String>) -> Stuck {
     Stuck { reason, message: message.into(), build: String::new() }
+}
+
+fn called_directly(step: &str) -> Stuck {
+    let message = format!(
+        "step `{step}` was called directly; write `ctx.step({step}, …)`: \
+         otherwise its effect would be repeated by every replay"
+    );
+    stuck(StuckReason::CalledDirectly, message)
 }
 
 pub(super) fn panicked(panic: &(dyn Any + Send)) -> Stuck {

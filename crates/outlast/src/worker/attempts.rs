@@ -4,29 +4,49 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, future::BoxFuture};
 use outlast_core::{
-    Clock, Codec, Failure, FailureKind, Headers, OpNumber, Payload, Policy, RunId, Stuck, Timestamp,
+    AttemptId, Clock, Codec, Event, Failure, FailureKind, Headers, OpNumber, Payload, Policy, RunId, SessionId,
+    Stuck, Timestamp,
 };
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::metrics::Meter;
-use crate::attempt::About;
+use crate::attempt::{About, StopReason};
 use crate::error::{NextAttempt, StepError};
 use crate::ids::chance;
 use crate::registry::StepCall;
 use crate::replay::{Delivery, Machine, StepToAttempt};
+
+/// Makes the ids of a session's attempts.
+#[derive(Debug)]
+pub(super) struct AttemptIds {
+    session: SessionId,
+    begun: AtomicU64,
+}
+
+impl AttemptIds {
+    pub(super) fn new(session: SessionId) -> Self {
+        Self { session, begun: AtomicU64::new(0) }
+    }
+
+    fn next(&self) -> AttemptId {
+        AttemptId::new(self.session, self.begun.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// How one attempt ended.
 #[derive(Debug)]
 pub(super) struct AttemptEnd {
     pub(super) op: OpNumber,
     pub(super) at: Timestamp,
+    id: AttemptId,
     name: Arc<str>,
     attempt: u32,
     policy: Policy,
@@ -35,11 +55,25 @@ pub(super) struct AttemptEnd {
     result: Result<Payload, StepError>,
 }
 
+/// An attempt that failed: its step, its number and its id.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FailedAttempt {
+    pub(super) op: OpNumber,
+    pub(super) attempt: u32,
+    pub(super) id: AttemptId,
+}
+
 impl AttemptEnd {
     /// Why the run is stuck instead of the attempt having failed: the step's code did not run, since it cannot
     /// read the input.
     pub(super) fn stuck(&self, machine: &Machine) -> Option<Stuck> {
         self.result.as_ref().err().filter(|_| machine.rules() >= 2)?.stuck()
+    }
+
+    /// The id of the attempt by its step and number, if it failed.
+    pub(super) fn failed(&self) -> Option<FailedAttempt> {
+        let Self { op, attempt, id, .. } = *self;
+        self.result.is_err().then_some(FailedAttempt { op, attempt, id })
     }
 
     /// What the run is told: the outcome, or that another attempt follows.
@@ -83,24 +117,24 @@ pub(super) struct Tools<'a> {
     pub(super) meter: &'a Arc<Meter>,
     /// What travels with the run.
     pub(super) headers: &'a Arc<Headers>,
+    pub(super) ids: &'a AttemptIds,
 }
 
 /// The attempts of one run that are under way.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     running: FuturesUnordered<BoxFuture<'static, Option<AttemptEnd>>>,
-    stops: BTreeMap<OpNumber, CancellationToken>,
-    /// Those that may still wait at a gate.
-    gated: BTreeMap<OpNumber, CancellationToken>,
+    /// What they are told, by step.
+    under_way: BTreeMap<OpNumber, Arc<About>>,
 }
 
 impl Attempts {
     pub(super) fn is_empty(&self) -> bool {
-        self.stops.is_empty()
+        self.under_way.is_empty()
     }
 
     pub(super) fn ops(&self) -> BTreeSet<OpNumber> {
-        self.stops.keys().copied().collect()
+        self.under_way.keys().copied().collect()
     }
 
     /// Starts the steps. A single one runs in the run's own task, which saves two thread hops;
@@ -113,28 +147,25 @@ impl Attempts {
         steps: Vec<Ready>,
         tools: &Tools<'_>,
     ) {
-        let is_alone = steps.len() == 1 && self.stops.is_empty();
+        let is_alone = steps.len() == 1 && self.under_way.is_empty();
         for ready in steps {
             let step = &ready.step;
             let (run, op) = asker.unwrap_or((run, step.op));
-            let mut about = About::new(run, op, step.attempt, tools.clock.clone(), tools.codec.clone());
+            let (clock, codec) = (tools.clock.clone(), tools.codec.clone());
+            let mut about = About::new(run, op, tools.ids.next(), step.attempt, clock, codec);
             about.step = step.name.clone();
             about.headers = tools.headers.clone();
             about.is_first = ready.is_first;
             about.is_at_most_once = step.policy.is_at_most_once;
             about.before.clone_from(&step.details);
             if step.is_cancelled {
-                about.stop.cancel();
+                about.stop(StopReason::Cancelled);
             }
-            if !ready.gates.is_empty() {
-                let withdrawn = CancellationToken::new();
-                self.gated.insert(step.op, withdrawn.clone());
-                about.withdrawn = Some(withdrawn);
-            }
-            self.stops.insert(ready.step.op, about.stop.clone());
+            let about = Arc::new(about);
+            self.under_way.insert(step.op, about.clone());
             let under_way = tools.meter.begin(ready.place);
-            let stranded = stranding(&ready.step, tools);
-            let attempt = attempt(ready, Arc::new(about));
+            let stranded = stranding(&ready.step, about.id, tools);
+            let attempt = attempt(ready, about);
             let attempt = attempt.inspect(move |end| {
                 under_way.meter.attempts_failed.add(end.result.is_err().into());
             });
@@ -153,8 +184,7 @@ impl Attempts {
         loop {
             match self.running.next().await {
                 Some(Some(end)) => {
-                    self.stops.remove(&end.op);
-                    self.gated.remove(&end.op);
+                    self.under_way.remove(&end.op);
                     return end;
                 }
                 // A task that the runtime dropped, at shutdown.
@@ -169,34 +199,35 @@ impl Attempts {
         self.next().now_or_never()
     }
 
-    /// The workflow dropped the step: if its attempt waits at a gate, it does not begin.
-    pub(super) fn withdraw(&mut self, op: OpNumber) {
-        if let Some(withdrawn) = self.gated.remove(&op) {
-            withdrawn.cancel();
+    /// The workflow dropped the step: its attempt is told to stop, and does not begin if it has not yet.
+    pub(super) fn withdraw(&self, op: OpNumber) {
+        if let Some(about) = self.under_way.get(&op) {
+            about.stop(StopReason::Dropped);
         }
     }
 
-    /// Tells every attempt that the run was cancelled.
-    pub(super) fn tell_all_to_stop(&self) {
-        self.tell_to_stop_except(&BTreeSet::new());
+    /// Tells every attempt to stop.
+    pub(super) fn tell_all_to_stop(&self, reason: StopReason) {
+        self.tell_to_stop_except(&BTreeSet::new(), reason);
     }
 
     /// The same, but not those at these steps.
-    pub(super) fn tell_to_stop_except(&self, spared: &BTreeSet<OpNumber>) {
-        for (op, stop) in &self.stops {
+    pub(super) fn tell_to_stop_except(&self, spared: &BTreeSet<OpNumber>, reason: StopReason) {
+        for (op, about) in &self.under_way {
             if !spared.contains(op) {
-                stop.cancel();
+                about.stop(reason);
             }
         }
     }
 
-    /// What is left when the run goes on without the attempts: those that have begun may land, unheard.
+    /// What is left when the run goes on without the attempts. They are told to stop; those that have begun may
+    /// finish, and nobody learns how.
     pub(super) fn into_orphans(mut self) -> Option<impl Future<Output = ()> + Send + 'static> {
-        if self.stops.is_empty() {
+        if self.under_way.is_empty() {
             return None;
         }
-        self.stops.clear();
-        self.gated.values().for_each(CancellationToken::cancel);
+        self.tell_all_to_stop(StopReason::Dropped);
+        self.under_way.clear();
         let mut running = std::mem::take(&mut self.running);
         Some(async move { while running.next().await.is_some() {} })
     }
@@ -204,14 +235,24 @@ impl Attempts {
 
 impl Drop for Attempts {
     fn drop(&mut self) {
-        self.tell_all_to_stop();
+        self.tell_all_to_stop(StopReason::Released);
     }
+}
+
+/// The steps that a turn dropped.
+pub(super) fn dropped_steps(events: &[Event]) -> Vec<OpNumber> {
+    let dropped = events.iter().filter_map(|event| match event {
+        Event::StepDropped { op } => Some(*op),
+        _ => None,
+    });
+    dropped.collect()
 }
 
 /// What becomes of an attempt whose task ended without an answer: a panic that nothing caught is a
 /// failed attempt; a runtime that shuts down says nothing.
 fn stranding(
     step: &StepToAttempt,
+    id: AttemptId,
     tools: &Tools<'_>,
 ) -> impl FnOnce(tokio::task::JoinError) -> Option<AttemptEnd> + Clone + use<> {
     let (op, name, attempt, policy) = (step.op, step.name.clone(), step.attempt, step.policy);
@@ -220,7 +261,7 @@ fn stranding(
         let panic = error.try_into_panic().ok()?;
         meter.attempts_failed.add(1);
         let result = Err(panicked(&*panic));
-        Some(AttemptEnd { op, at: clock.now(), name, attempt, policy, details: None, result })
+        Some(AttemptEnd { op, at: clock.now(), id, name, attempt, policy, details: None, result })
     }
 }
 
@@ -228,16 +269,16 @@ async fn attempt(ready: Ready, about: Arc<About>) -> AttemptEnd {
     let Ready { step, call, gates, .. } = ready;
     let StepToAttempt { op, name, input, policy, attempt, begins_when_told, .. } = step;
     let result = match pass(gates, &about, begins_when_told).await {
-        Ok(()) => work(call, input, &policy, &about).await,
+        Ok(()) => work(call, input, &policy, &about).instrument(span_of(&about)).await,
         Err(cancelled) => Err(cancelled),
     };
     about.permits.lock().clear();
     let mut details = None;
     if result.is_err() {
-        about.stop.cancel();
+        about.stop(StopReason::Failed);
         details = about.take_details();
     }
-    AttemptEnd { op, at: about.clock.now(), name, attempt, policy, details, result }
+    AttemptEnd { op, at: about.clock.now(), id: about.id, name, attempt, policy, details, result }
 }
 
 /// Waits until all the gates let the attempt pass. What is told to stop or dropped meanwhile never begins.
@@ -247,24 +288,25 @@ async fn pass(gates: Vec<Arc<Semaphore>>, about: &About, begins_when_told: bool)
         StepError::of_failure(Failure::new(FailureKind::Cancelled, message))
     };
     for gate in gates {
-        let dropped = async {
-            match &about.withdrawn {
-                Some(withdrawn) => withdrawn.cancelled().await,
-                None => std::future::pending().await,
-            }
-        };
-        let (permit, stop, dropped) =
-            (pin!(gate.acquire_owned()), pin!(about.stop.cancelled()), pin!(dropped));
-        match select(permit, select(stop, dropped)).await {
+        match select(pin!(gate.acquire_owned()), pin!(about.stopped())).await {
             // A gate is never closed.
             Either::Left((permit, _)) => about.permits.lock().extend(permit.ok()),
             Either::Right(_) => return Err(never()),
         }
     }
-    // Both may have come at the same time.
-    let is_withdrawn = about.withdrawn.as_ref().is_some_and(CancellationToken::is_cancelled);
-    let is_told = about.stop.is_cancelled() && !begins_when_told;
-    if is_withdrawn || is_told { Err(never()) } else { Ok(()) }
+    // Without a gate, or when both came at the same time.
+    let never_begins = match about.stop_reason() {
+        None => false,
+        Some(StopReason::Dropped) => true,
+        Some(_) => !begins_when_told,
+    };
+    if never_begins { Err(never()) } else { Ok(()) }
+}
+
+/// What the lines that a step logs are inside of.
+fn span_of(about: &About) -> tracing::Span {
+    let About { run, op, id, step, attempt, .. } = about;
+    tracing::info_span!("attempt", %run, %op, %step, attempt, attempt_id = %id)
 }
 
 async fn work(

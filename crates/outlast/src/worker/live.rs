@@ -15,13 +15,14 @@ use outlast_core::{
     NewMessage, OpNumber, Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
 };
 
-use super::attempts::{Attempts, Tools};
+use super::attempts::{Attempts, FailedAttempt, Tools, dropped_steps};
 use super::committer::patiently;
 use super::fact::{Fact, What, attempt_of};
 use super::notes::Note;
 use super::notice::RetryNotice;
 use super::session::Session;
 use super::task::{Task, machine_from, read_history};
+use crate::attempt::StopReason;
 use crate::ids;
 use crate::replay::{Delivery, Machine, StepToAttempt};
 
@@ -73,11 +74,21 @@ pub(super) struct Draft {
     is_cancel: bool,
     /// How many operations the run had asked for before this turn.
     ops_before: u64,
+    /// The failed attempts that it was told of.
+    failed: Vec<FailedAttempt>,
 }
 
 impl Draft {
     fn new(at: Timestamp, consumed: u64, ops_before: u64) -> Self {
-        Self { at, events: Vec::new(), consumed, fired_until: None, is_cancel: false, ops_before }
+        Self {
+            at,
+            events: Vec::new(),
+            consumed,
+            fired_until: None,
+            is_cancel: false,
+            ops_before,
+            failed: Vec::new(),
+        }
     }
 }
 
@@ -302,7 +313,7 @@ impl<'a> Live<'a> {
         let (clock, codec, runtime, meter) =
             (&session.clock, &settings.codec, &session.runtime, &settings.meter);
         let headers = self.machine.headers();
-        let tools = Tools { clock, codec, runtime, meter, headers };
+        let tools = Tools { clock, codec, runtime, meter, headers, ids: &session.attempt_ids };
         self.attempts.start(self.task.run, self.machine.asker(), ready.collect(), &tools);
     }
 
@@ -387,13 +398,14 @@ impl<'a> Live<'a> {
 
     /// Computes a turn from what is new, and commits it.
     async fn turn(&mut self, facts: Vec<Fact>, is_fresh: bool) -> Result<Next, Gone> {
-        let draft = self.draft(facts, is_fresh).map_err(Gone::Stuck)?;
+        let mut draft = self.draft(facts, is_fresh).map_err(Gone::Stuck)?;
         if let Err(gone) = self.doubt(&draft, false).await {
             self.keep_untold(draft.events, draft.ops_before, None);
             return Err(gone);
         }
         let is_cancel = draft.is_cancel;
         let (consumed, ops_before) = (draft.consumed, draft.ops_before);
+        let failed = std::mem::take(&mut draft.failed);
         let (turn, then) = self.turn_of(draft, ids::turn(), From::Turn(self.place.turn));
         // Tags of a replay may be all that there is to write.
         let is_empty = turn.events.is_empty() && turn.beyond.is_none();
@@ -412,9 +424,11 @@ impl<'a> Live<'a> {
             turn.events.iter().filter(|event| attempt_of(event).is_some()).cloned().collect();
         let at = turn.at;
         let on_retry = self.task.session.settings.on_retry.clone();
-        let notices = if on_retry.is_some() { self.notices(&turn) } else { Vec::new() };
-        let dropped: Vec<_> = turn.events.iter().filter_map(dropped_step).collect();
+        let notices = if on_retry.is_some() { self.notices(&turn, &failed) } else { Vec::new() };
+        let dropped = dropped_steps(&turn.events);
         let rejections: Vec<_> = turn.events.iter().filter(|event| rejection(event).is_some()).cloned().collect();
+        // Nobody waits for the attempts of a run that has ended; a queued step ends so when it is dropped.
+        let is_terminated = matches!(turn.events.last(), Some(Event::RunTerminated { .. }));
         let commit = self.task.session.committer.commit(turn);
         match self.meanwhile(commit).await {
             Ok(_) => {}
@@ -438,7 +452,7 @@ impl<'a> Live<'a> {
             tracing::warn!(%run, hook, %message, reason, "no open hook can read a payload; it is rejected");
         }
         dropped.into_iter().for_each(|op| self.attempts.withdraw(op));
-        if is_cancel {
+        if is_cancel && !is_terminated {
             self.tell_attempts_to_stop();
         }
         self.follow(then).await
@@ -447,13 +461,13 @@ impl<'a> Live<'a> {
     /// Tells the attempts that the run was cancelled: those of shielded steps learn it only when it has ended.
     fn tell_attempts_to_stop(&self) {
         let spared = if self.machine.ended().is_some() { BTreeSet::new() } else { self.machine.shielded() };
-        self.attempts.tell_to_stop_except(&spared);
+        self.attempts.tell_to_stop_except(&spared, StopReason::Cancelled);
     }
 
     /// What `on_retry` is told of a turn: a queued step works for the run that asked for it.
-    fn notices(&self, turn: &Turn) -> Vec<RetryNotice> {
+    fn notices(&self, turn: &Turn, failed: &[FailedAttempt]) -> Vec<RetryNotice> {
         let asker = self.machine.asker().map_or(self.task.run, |(run, _)| run);
-        RetryNotice::all_of(turn, asker)
+        RetryNotice::all_of(turn, asker, failed)
     }
 
     fn draft(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Draft, Stuck> {
@@ -499,6 +513,7 @@ impl<'a> Live<'a> {
                     if let Some(stuck) = end.stuck(&self.machine) {
                         return Err(stuck);
                     }
+                    draft.failed.extend(end.failed());
                 }
                 What::Again(_) => {}
             }
@@ -707,13 +722,6 @@ fn rejection(event: &Event) -> Option<(&str, MessageId, &str)> {
     match event {
         Event::HookReceived { name, message, judgement: Judgement::Rejected(reason), .. }
         | Event::HookRejected { name, message, reason } => Some((name, *message, reason)),
-        _ => None,
-    }
-}
-
-fn dropped_step(event: &Event) -> Option<OpNumber> {
-    match event {
-        Event::StepDropped { op } => Some(*op),
         _ => None,
     }
 }

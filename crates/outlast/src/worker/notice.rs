@@ -5,8 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::{ErrorClass, Event, RunId, Turn};
+use outlast_core::{AttemptId, ErrorClass, Event, RunId, Turn};
 
+use super::attempts::FailedAttempt;
 use crate::replay::panic_text;
 
 /// An attempt that failed and will be followed by another, as
@@ -20,6 +21,9 @@ pub struct RetryNotice {
     pub step: String,
     /// The number of the failed attempt, from 1.
     pub attempt: u32,
+    /// The id of the failed attempt, as its step was told. `None` where that is not known any more: when another
+    /// worker made the attempt, or the world did not take the turn at first.
+    pub attempt_id: Option<AttemptId>,
     /// How it ended, for a person.
     pub message: String,
     /// Where the fault lies, when that is known.
@@ -55,11 +59,14 @@ impl fmt::Debug for OnRetry {
 }
 
 impl RetryNotice {
-    /// What there is to tell once a turn is committed, whose steps this run asked for.
-    pub(super) fn all_of(turn: &Turn, run: RunId) -> Vec<Self> {
+    /// What there is to tell once a turn is committed, whose steps this run asked for. `failed` are the attempts
+    /// that it was computed from.
+    pub(super) fn all_of(turn: &Turn, run: RunId, failed: &[FailedAttempt]) -> Vec<Self> {
+        let id = |op, attempt| failed.iter().find(|failed| (failed.op, failed.attempt) == (op, attempt));
         let notice = |event: &Event| match event {
-            Event::StepRetried { attempt, failure, retry_at, .. } => Some(Self {
+            Event::StepRetried { op, attempt, failure, retry_at, .. } => Some(Self {
                 run,
+                attempt_id: id(*op, *attempt).map(|failed| failed.id),
                 step: failure.step.as_deref().unwrap_or_default().into(),
                 attempt: *attempt,
                 message: failure.message.clone(),

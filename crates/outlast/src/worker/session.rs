@@ -20,7 +20,7 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::attempts::Ready;
+use super::attempts::{AttemptIds, Ready};
 use super::cache::Cache;
 use super::committer::Committer;
 use super::metrics::Meter;
@@ -103,6 +103,7 @@ pub(super) struct Session {
     pub(super) is_unsure: AtomicBool,
     /// Told when that becomes so.
     pub(super) unsure: Notify,
+    pub(super) attempt_ids: AttemptIds,
     live: Mutex<LiveRuns>,
 }
 
@@ -172,6 +173,7 @@ impl Session {
             freed: Bell::new(world.clock()),
             is_unsure: AtomicBool::new(false),
             unsure: Notify::new(),
+            attempt_ids: AttemptIds::new(id),
             live: Mutex::default(),
             world,
             runtime,

@@ -221,3 +221,28 @@ fn an_input_that_does_not_fit_makes_the_run_stuck() {
     "#]],
     );
 }
+
+#[step]
+async fn mail(_number: u32) -> Result<u32, StepError> {
+    panic!("an attempt that a workflow polls does nothing");
+}
+
+#[workflow]
+async fn calls_a_step_directly(ctx: Context) -> Result<u32, Error> {
+    ctx.sleep("1h").await?;
+    Ok(mail(1).await?)
+}
+
+#[test]
+fn a_step_that_is_called_directly_is_stuck_with_the_remedy() {
+    check(
+        calls_a_step_directly,
+        "
+        0 timer_started 1h
+        0 timer_fired
+        ",
+        expect![[r#"
+            stuck, called directly: step `mail` was called directly; write `ctx.step(mail, …)`: otherwise its effect would be repeated by every replay
+        "#]],
+    );
+}

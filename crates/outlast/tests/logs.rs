@@ -1,0 +1,279 @@
+//! Log lines of workflow code, in a process with one subscriber: each is logged once, whatever is replayed.
+
+#![allow(missing_docs, reason = "tests explain themselves by their names")]
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+
+#[path = "logs/lines.rs"]
+mod lines;
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use outlast::core::History;
+use outlast::prelude::*;
+use outlast::{AttemptId, Register, RunId, WorkerBuilder, World};
+use outlast_testkit::TestClock;
+use tracing::level_filters::LevelFilter;
+use tracing::{Instrument, debug, info, info_span};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::SubscriberExt;
+
+use self::lines::Lines;
+
+const SESSION: Duration = Duration::from_secs(1);
+
+/// Two layers with filters of their own: so `tracing` asks about lines below the higher level each time.
+struct Logs {
+    info: Lines,
+    debug: Lines,
+}
+
+static LOGS: LazyLock<Logs> = LazyLock::new(|| {
+    let logs = Logs { info: Lines::default(), debug: Lines::default() };
+    let subscriber = tracing_subscriber::registry()
+        .with(logs.info.clone().with_filter(LevelFilter::INFO))
+        .with(logs.debug.clone().with_filter(LevelFilter::DEBUG));
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    logs
+});
+
+/// A world under virtual time.
+struct Stage {
+    clock: TestClock,
+    world: Arc<dyn World>,
+    client: Client,
+    _folder: tempfile::TempDir,
+}
+
+impl Stage {
+    async fn all() -> Vec<Self> {
+        let mut stages = vec![Self::on(|_| "memory:".to_owned()).await];
+        if cfg!(feature = "sqlite") {
+            stages.push(Self::on(|folder| format!("sqlite:{folder}/runs.db")).await);
+        }
+        stages
+    }
+
+    async fn on(url: impl FnOnce(&str) -> String) -> Self {
+        LazyLock::force(&LOGS);
+        let (clock, folder) = (TestClock::new(), tempfile::tempdir().unwrap());
+        let url = url(&folder.path().display().to_string());
+        let world = outlast::open_with_clock(&url, Arc::new(clock.clone())).await.unwrap();
+        let client = Client::new(world.clone());
+        Self { clock, world, client, _folder: folder }
+    }
+
+    fn builder<R: Register<(), M>, M>(&self, code: R) -> WorkerBuilder<()> {
+        Worker::builder(self.world.clone()).session_time(SESSION).register(code)
+    }
+
+    /// The worker's process dies, and another one replays what it left.
+    async fn crash<R: Register<(), M>, M>(&self, worker: Worker, code: R) -> Worker {
+        self.clock.settle().await;
+        worker.crash();
+        self.clock.advance(SESSION);
+        let worker = self.builder(code).start().await.unwrap();
+        self.clock.settle().await;
+        worker
+    }
+
+    async fn send(&self, run: RunId, hook: &str) {
+        self.clock.settle().await;
+        self.client.send(run, hook, &1).await.unwrap();
+        self.clock.settle().await;
+    }
+}
+
+#[step]
+async fn work(number: u64) -> u64 {
+    number + 1
+}
+
+#[workflow]
+async fn talkative(ctx: Context) -> Result<u64, Error> {
+    let run = ctx.run();
+    info!(%run, "began");
+    let number = ctx.step(work, 1).await?;
+    debug!(%run, "worked");
+    info!(%run, "waits for x");
+    debug!(%run, "about to wait");
+    ctx.hook::<u32>("x").await?;
+    info!(%run, "waits for y");
+    debug!(%run, "about to wait again");
+    ctx.hook::<u32>("y").await?;
+    info!(%run, "ends");
+    Ok(number)
+}
+
+fn assert_each_once(run: RunId) {
+    let run = format!("run={run}");
+    let info = ["began", "waits for x", "waits for y", "ends"].map(|line| format!("{line} {run}"));
+    assert_eq!(LOGS.info.with(&run), info);
+    let debug =
+        ["began", "worked", "waits for x", "about to wait", "waits for y", "about to wait again", "ends"]
+            .map(|line| format!("{line} {run}"));
+    assert_eq!(LOGS.debug.with(&run), debug);
+}
+
+#[tokio::test]
+async fn each_line_is_logged_once_over_crashes_and_replays() {
+    for stage in Stage::all().await {
+        let worker = stage.builder((talkative, work)).start().await.unwrap();
+        let run = stage.client.start(talkative, ()).await.unwrap();
+        let worker = stage.crash(worker, (talkative, work)).await;
+        stage.send(run.id(), "x").await;
+        let _worker = stage.crash(worker, (talkative, work)).await;
+        stage.send(run.id(), "y").await;
+        assert_eq!(run.output().await.unwrap(), 2);
+        assert_each_once(run.id());
+    }
+}
+
+#[tokio::test]
+async fn a_paranoid_worker_logs_each_line_once() {
+    for stage in Stage::all().await {
+        let _worker = stage.builder((talkative, work)).paranoid().start().await.unwrap();
+        let run = stage.client.start(talkative, ()).await.unwrap();
+        stage.send(run.id(), "x").await;
+        stage.send(run.id(), "y").await;
+        assert_eq!(run.output().await.unwrap(), 2);
+        assert_each_once(run.id());
+    }
+}
+
+#[tokio::test]
+async fn a_replay_of_an_exported_history_logs_nothing() {
+    let stage = Stage::on(|_| "memory:".to_owned()).await;
+    let _worker = stage.builder((talkative, work)).start().await.unwrap();
+    let run = stage.client.start(talkative, ()).await.unwrap();
+    stage.send(run.id(), "x").await;
+    stage.send(run.id(), "y").await;
+    run.output().await.unwrap();
+    let turns = stage.client.history(run.id()).await.unwrap();
+    outlast::replay(talkative, History { run: run.id(), turns }).unwrap();
+    assert_each_once(run.id());
+}
+
+/// A callsite of its own: it is reached in the replay before it is reached live.
+fn say(run: RunId, word: &str) {
+    info!(%run, word, "said");
+}
+
+#[workflow(name = "speaker")]
+async fn silent(ctx: Context) -> Result<(), Error> {
+    ctx.hook::<u32>("x").await.map(drop)
+}
+
+#[workflow(name = "speaker")]
+async fn speaking(ctx: Context) -> Result<(), Error> {
+    say(ctx.run(), "in the replay");
+    ctx.hook::<u32>("x").await?;
+    say(ctx.run(), "live");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_callsite_that_a_replay_reaches_first_is_logged_when_it_is_reached_live() {
+    let stage = Stage::on(|_| "memory:".to_owned()).await;
+    let worker = stage.builder(silent).start().await.unwrap();
+    let run = stage.client.start(silent, ()).await.unwrap();
+    let _worker = stage.crash(worker, speaking).await;
+    stage.send(run.id(), "x").await;
+    run.output().await.unwrap();
+    let run = run.id();
+    assert_eq!(LOGS.info.with(&run.to_string()), [format!("said run={run} word=\"live\"")]);
+}
+
+#[workflow]
+async fn spanned(ctx: Context) -> Result<(), Error> {
+    let run = ctx.run();
+    async {
+        info!(%run, "before x");
+        ctx.hook::<u32>("x").await?;
+        info!(%run, "after x");
+        let inner = info_span!("inner", %run, more = tracing::field::Empty);
+        inner.record("more", 7);
+        async {
+            info!(%run, "before y");
+            ctx.hook::<u32>("y").await?;
+            info!(%run, "after y");
+            Ok::<_, Error>(())
+        }
+        .instrument(inner)
+        .await
+    }
+    .instrument(info_span!("outer", %run))
+    .await
+}
+
+#[tokio::test]
+async fn spans_that_a_replay_makes_hold_the_lines_that_follow_and_are_closed() {
+    for stage in Stage::all().await {
+        let worker = stage.builder(spanned).start().await.unwrap();
+        let run = stage.client.start(spanned, ()).await.unwrap();
+        let worker = stage.crash(worker, spanned).await;
+        stage.send(run.id(), "x").await;
+        let worker = stage.crash(worker, spanned).await;
+        stage.send(run.id(), "y").await;
+        run.output().await.unwrap();
+        worker.stop().await.unwrap();
+        let run = format!("run={}", run.id());
+        let lines = ["outer: before x", "outer: after x", "outer: inner: before y", "outer: inner: after y"];
+        assert_eq!(LOGS.info.with(&run), lines.map(|line| format!("{line} {run}")));
+        assert_eq!(LOGS.info.open_spans(&run), 0);
+    }
+}
+
+#[workflow]
+async fn rolling(ctx: Context) -> Result<(), Error> {
+    // Logged by one layer of two, so that the subscriber is asked each time.
+    debug!(run = %ctx.run(), number = ctx.random(), "rolled");
+    let number = ctx.random();
+    ctx.step(work, number % 10).await?;
+    ctx.hook::<u32>("x").await.map(drop)
+}
+
+#[tokio::test]
+async fn the_fields_of_a_line_are_evaluated_in_a_replay() {
+    let stage = Stage::on(|_| "memory:".to_owned()).await;
+    // It compares the run with its replay, which has another random number if one is left out.
+    let _worker = stage.builder((rolling, work)).paranoid().start().await.unwrap();
+    let run = stage.client.start(rolling, ()).await.unwrap();
+    stage.send(run.id(), "x").await;
+    run.output().await.unwrap();
+    assert_eq!(LOGS.debug.with(&run.id().to_string()).len(), 1);
+}
+
+#[step]
+async fn logging(cx: StepContext, run: RunId) -> AttemptId {
+    info!(%run, "in the step");
+    cx.attempt_id()
+}
+
+#[step(blocking)]
+fn logging_slowly(cx: StepContext, run: RunId) -> AttemptId {
+    info!(%run, "in the blocking step");
+    cx.attempt_id()
+}
+
+#[workflow]
+async fn two_steps(ctx: Context) -> Result<(AttemptId, AttemptId), Error> {
+    Ok((ctx.step(logging, ctx.run()).await?, ctx.step(logging_slowly, ctx.run()).await?))
+}
+
+#[tokio::test]
+async fn the_lines_of_a_step_are_in_a_span_that_names_its_attempt() {
+    let stage = Stage::on(|_| "memory:".to_owned()).await;
+    let worker = stage.builder((two_steps, logging, logging_slowly)).start().await.unwrap();
+    let run = stage.client.start(two_steps, ()).await.unwrap();
+    let (first, second) = run.output().await.unwrap();
+    worker.stop().await.unwrap();
+    let run = run.id();
+    assert_eq!(
+        LOGS.info.with(&format!("run={run}")),
+        [format!("attempt: in the step run={run}"), format!("attempt: in the blocking step run={run}")]
+    );
+    let made = [(0, "logging", first), (1, "logging_slowly", second)]
+        .map(|(op, step, id)| format!("run={run} op={op} step={step} attempt=1 attempt_id={id} "));
+    assert_eq!(LOGS.info.closed_spans(&format!("run={run} op=")), made);
+}
