@@ -39,6 +39,7 @@ mod mechanics {
     mod release;
     mod retention;
     mod retries;
+    mod shields;
     mod starts;
     mod stuck;
     mod takeover;

@@ -552,7 +552,8 @@ impl Cell {
             policy: step.new.policy,
             attempt: step.failed + 1,
             details: step.details.clone(),
-            is_cancelled: self.cancelled_at.is_some_and(|before| op.0 < before),
+            // From rules 2 on only what is shielded is attempted after a cancel.
+            is_cancelled: self.rules < 2 && self.cancelled_at.is_some_and(|before| op.0 < before),
             begins_when_told: self.rules < 2,
             call: step.new.call.clone(),
         })

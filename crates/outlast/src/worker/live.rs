@@ -185,6 +185,7 @@ impl<'a> Live<'a> {
         }
         facts.extend(self.unknown_outcomes(&facts));
         self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
+        facts.extend(self.lost_by_cancel());
         if may_fire {
             self.look_at_the_clock(&mut facts);
         }
@@ -226,6 +227,14 @@ impl<'a> Live<'a> {
             Fact { at, what: What::Again(Delivery::StepEnded { op: step.op, outcome: Err(failure) }) }
         };
         steps.map(outcome).collect()
+    }
+
+    /// Steps that a worker which is gone attempted when the run was cancelled. They are not attempted again.
+    fn lost_by_cancel(&self) -> Vec<Fact> {
+        let at = self.place.at;
+        let lost = self.machine.lost_by_cancel().into_iter();
+        let ended = |(op, failure)| Delivery::StepEnded { op, outcome: Err(failure) };
+        lost.map(|lost| Fact { at, what: What::Again(ended(lost)) }).collect()
     }
 
     async fn go_on(&mut self, mut next: Next) -> Result<End, Gone> {
