@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::registry::{Register, Registered, Registry};
 use crate::rehearse::stuck;
 use crate::replay::again::was_polled;
-use crate::replay::{Delivery, Machine};
+use crate::replay::{Delivery, Machine, SentPayload};
 
 /// The code that frozen histories are replayed with.
 pub struct FrozenCode {
@@ -165,7 +165,9 @@ fn asked_of_others(beyond: &Beyond) -> String {
 fn delivery_of(event: &Event, turn: &TurnRecord) -> Option<Delivery> {
     let at = turn.at;
     Some(match event.clone() {
-        Event::HookReceived { name, message, payload } => Delivery::Hook { name, message, payload },
+        Event::HookReceived { name, message, payload, headers, .. } => {
+            Delivery::Hook(SentPayload { name, message, payload, headers, at })
+        }
         Event::CancelRequested { message, reason, .. } => Delivery::Cancel { message, reason, at },
         Event::RunTerminated { failure } => {
             let reason = failure.message.strip_prefix("terminated: ").unwrap_or_default().to_owned();

@@ -11,8 +11,8 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, future::BoxFuture};
 use outlast_core::{
-    AttemptId, Clock, Codec, Event, Failure, FailureKind, Headers, OpNumber, Payload, Policy, RunId, SessionId,
-    Stuck, Timestamp,
+    AttemptId, Clock, Codec, Event, Failure, FailureKind, Headers, OpNumber, Payload, Policy, RunId,
+    SessionId, Stuck, Timestamp,
 };
 use tokio::sync::Semaphore;
 use tracing::Instrument;

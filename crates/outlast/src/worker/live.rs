@@ -12,7 +12,8 @@ use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM
 use outlast_core::turn::From;
 use outlast_core::{
     Beyond, Committed, Event, Failure, FailureKind, Headers, Judgement, Message, MessageBody, MessageId,
-    NewMessage, OpNumber, Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
+    NewMessage, OpNumber, Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId,
+    WorldError,
 };
 
 use super::attempts::{Attempts, FailedAttempt, Tools, dropped_steps};
@@ -435,7 +436,8 @@ impl<'a> Live<'a> {
         let on_retry = self.task.session.settings.on_retry.clone();
         let notices = if on_retry.is_some() { self.notices(&turn, &failed) } else { Vec::new() };
         let dropped = dropped_steps(&turn.events);
-        let rejections: Vec<_> = turn.events.iter().filter(|event| rejection(event).is_some()).cloned().collect();
+        let rejections: Vec<_> =
+            turn.events.iter().filter(|event| rejection(event).is_some()).cloned().collect();
         // Nobody waits for the attempts of a run that has ended; a queued step ends so when it is dropped.
         let is_terminated = matches!(turn.events.last(), Some(Event::RunTerminated { .. }));
         let commit = self.task.session.committer.commit(turn);
