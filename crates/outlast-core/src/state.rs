@@ -235,6 +235,8 @@ pub struct RowChange<'a> {
     pub stuck: Option<Stuck>,
     /// The builds that could not continue it.
     pub failed_builds: FailedBuilds,
+    /// Whether the run was asked to stop by this turn. Senders set the same mark, and nothing clears it.
+    pub requests_cancel: bool,
     /// Whether the row must be written. A turn that only adds to the history leaves it alone: the last turn is
     /// then found in the history.
     pub writes_row: bool,
@@ -262,6 +264,7 @@ impl<'a> RowChange<'a> {
             deadline: turn.deadline,
             stuck: before.stuck.clone().filter(|_| !progresses),
             failed_builds: before.failed_builds.at_event(next_event),
+            requests_cancel: turn.events.iter().any(|event| matches!(event, Event::CancelRequested { .. })),
             writes_row: true,
         };
         match &turn.then {
@@ -283,7 +286,8 @@ impl<'a> RowChange<'a> {
     }
 
     fn changes_columns(&self, before: &HolderColumns) -> bool {
-        self.crashes != before.crashes
+        self.requests_cancel
+            || self.crashes != before.crashes
             || self.kept != before.kept
             || self.deadline != before.deadline
             || self.failed_builds != before.failed_builds
