@@ -15,6 +15,7 @@ use crate::event::{Event, Outcome};
 use crate::failed_builds::{Failed, FailedBuilds};
 use crate::id::{RunId, SessionId, TurnId};
 use crate::limits::FAILED_BUILD_RETRY;
+use crate::refusal::not_resumable;
 use crate::run::{Status, Stuck, Wait};
 use crate::takeover::{Aboard, count_crash, poison};
 use crate::time::Timestamp;
@@ -74,38 +75,94 @@ pub fn judge(
     position: &Position,
     missed: Option<Timestamp>,
 ) -> Result<Verdict, WorldError> {
-    let From::Turn(from) = &turn.from else {
-        return Err(invalid(turn.run, "a run that is there was started before"));
-    };
-    if position.turn == turn.id {
-        return Ok(Verdict::Repeated);
+    Terms::of(turn).judge(session, position, missed)
+}
+
+/// What decides whether a turn is accepted: the turn without its events, for a world that hands a turn to
+/// another thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Terms {
+    /// The run.
+    pub run: RunId,
+    /// The turn's id.
+    pub id: TurnId,
+    /// The turn that it was computed from; `None` when it starts the run.
+    pub from: Option<TurnId>,
+    /// The number of its first event.
+    pub seq: u64,
+    /// How many messages the run has consumed after it.
+    pub consumed: u64,
+    /// See [`Turn::fired_until`].
+    pub fired_until: Option<Timestamp>,
+    /// Whether it makes the run stuck, and so consumes nothing.
+    pub is_stuck: bool,
+    /// Whether it makes sense by itself; see [`check`].
+    pub sense: Result<(), WorldError>,
+}
+
+impl Terms {
+    /// The terms of a turn.
+    pub fn of(turn: &Turn) -> Self {
+        Self {
+            run: turn.run,
+            id: turn.id,
+            from: match &turn.from {
+                From::Turn(from) => Some(*from),
+                From::Start(_) => None,
+            },
+            seq: turn.seq,
+            consumed: turn.consumed,
+            fired_until: turn.fired_until,
+            is_stuck: matches!(turn.then, Then::Stuck(_)),
+            sense: check(turn),
+        }
     }
-    match position.owner {
-        Some(owner) if owner == session => {}
-        Some(owner) => return Err(fenced(turn.run, &format!("session {owner} holds it"))),
-        None => return Err(fenced(turn.run, "nobody holds it")),
-    }
-    if position.turn != *from {
-        let reason = format!("it was computed from {from}, the last turn is {}", position.turn);
-        return Err(fenced(turn.run, &reason));
-    }
-    if turn.seq != position.next_event {
-        let reason = format!("it begins with event {}, the next one is {}", turn.seq, position.next_event);
-        return Err(invalid(turn.run, &reason));
-    }
-    check(turn)?;
-    if matches!(turn.then, Then::Stuck(_)) {
-        return Ok(Verdict::Accepted);
-    }
-    if turn.consumed < position.consumed {
-        return Err(invalid(turn.run, "it consumed less than the turn before"));
-    }
-    if turn.consumed > position.sent {
-        return Err(invalid(turn.run, "it consumed more messages than were sent"));
-    }
-    match (turn.fired_until, missed) {
-        (Some(fired), Some(accepted)) if accepted <= fired => Err(missed_message(turn.run, fired)),
-        _ => Ok(Verdict::Accepted),
+
+    /// See [`judge`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`judge`].
+    pub fn judge(
+        &self,
+        session: SessionId,
+        position: &Position,
+        missed: Option<Timestamp>,
+    ) -> Result<Verdict, WorldError> {
+        let Some(from) = self.from else {
+            return Err(invalid(self.run, "a run that is there was started before"));
+        };
+        if position.turn == self.id {
+            return Ok(Verdict::Repeated);
+        }
+        match position.owner {
+            Some(owner) if owner == session => {}
+            Some(owner) => return Err(fenced(self.run, &format!("session {owner} holds it"))),
+            None => return Err(fenced(self.run, "nobody holds it")),
+        }
+        if position.turn != from {
+            let reason = format!("it was computed from {from}, the last turn is {}", position.turn);
+            return Err(fenced(self.run, &reason));
+        }
+        if self.seq != position.next_event {
+            let reason =
+                format!("it begins with event {}, the next one is {}", self.seq, position.next_event);
+            return Err(invalid(self.run, &reason));
+        }
+        self.sense.clone()?;
+        if self.is_stuck {
+            return Ok(Verdict::Accepted);
+        }
+        if self.consumed < position.consumed {
+            return Err(invalid(self.run, "it consumed less than the turn before"));
+        }
+        if self.consumed > position.sent {
+            return Err(invalid(self.run, "it consumed more messages than were sent"));
+        }
+        match (self.fired_until, missed) {
+            (Some(fired), Some(accepted)) if accepted <= fired => Err(missed_message(self.run, fired)),
+            _ => Ok(Verdict::Accepted),
+        }
     }
 }
 
@@ -182,23 +239,29 @@ impl ReadyAt {
     }
 }
 
-/// The two values of which a world writes one, depending on whether the run has unread messages.
+/// The values of which a world writes one, depending on the messages that the run has not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// When the run is ready if it has read all its messages.
     pub if_read: ReadyAt,
     /// When the run is ready if it has unread messages.
     pub if_unread: ReadyAt,
+    /// When the run is ready if it [can be ended](crate::CodelessMessages::can_end) without its code.
+    pub if_can_end: ReadyAt,
 }
 
 impl Readiness {
     const fn always(at: ReadyAt) -> Self {
-        Self { if_read: at, if_unread: at }
+        Self { if_read: at, if_unread: at, if_can_end: at }
     }
 
     /// The value that counts.
-    pub fn choose(self, has_unread: bool) -> ReadyAt {
-        if has_unread { self.if_unread } else { self.if_read }
+    pub fn choose(self, has_unread: bool, can_end: bool) -> ReadyAt {
+        match (has_unread, can_end) {
+            (_, true) => self.if_can_end,
+            (true, false) => self.if_unread,
+            (false, false) => self.if_read,
+        }
     }
 }
 
@@ -237,8 +300,8 @@ pub struct RowChange<'a> {
     pub failed_builds: FailedBuilds,
     /// Whether the run was asked to stop by this turn. Senders set the same mark, and nothing clears it.
     pub requests_cancel: bool,
-    /// Whether the row must be written. A turn that only adds to the history leaves it alone: the last turn is
-    /// then found in the history.
+    /// Whether the row must be written, even if the turn has consumed nothing. A turn that only adds to the
+    /// history leaves it alone: the last turn is then found in the history.
     pub writes_row: bool,
 }
 
@@ -280,6 +343,11 @@ impl<'a> RowChange<'a> {
         change
     }
 
+    /// Whether the row must be written for a run that has consumed so many messages before the turn.
+    pub fn must_write(&self, consumed: u64) -> bool {
+        self.writes_row || self.consumed.is_some_and(|now| now != consumed)
+    }
+
     /// Whether the run has ended.
     pub fn has_ended(&self) -> bool {
         self.status.is_final()
@@ -287,6 +355,7 @@ impl<'a> RowChange<'a> {
 
     fn changes_columns(&self, before: &HolderColumns) -> bool {
         self.requests_cancel
+            || self.stuck != before.stuck
             || self.crashes != before.crashes
             || self.kept != before.kept
             || self.deadline != before.deadline
@@ -304,6 +373,7 @@ impl<'a> RowChange<'a> {
         self.ready = Readiness {
             if_read: wake_at.map_or(ReadyAt::Never, ReadyAt::At),
             if_unread: wake_at.map_or(ReadyAt::Now, ReadyAt::NowOr),
+            if_can_end: wake_at.map_or(ReadyAt::Now, ReadyAt::NowOr),
         };
     }
 
@@ -326,7 +396,10 @@ impl<'a> RowChange<'a> {
         self.status = Status::Stuck;
         self.consumed = None;
         self.kept = turn.before.kept;
-        self.deadline = turn.before.deadline;
+        self.deadline = match &turn.from {
+            From::Turn(_) => turn.before.deadline,
+            From::Start(start) => start.deadline,
+        };
         self.stuck = Some(stuck.clone());
         self.failed_builds = list;
         self.ready = stuck_readiness(replaced_oldest);
@@ -334,7 +407,8 @@ impl<'a> RowChange<'a> {
 }
 
 fn stuck_readiness(replaced_oldest: bool) -> Readiness {
-    Readiness::always(if replaced_oldest { ReadyAt::After(FAILED_BUILD_RETRY) } else { ReadyAt::Now })
+    let pause = if replaced_oldest { ReadyAt::After(FAILED_BUILD_RETRY) } else { ReadyAt::Now };
+    Readiness { if_can_end: ReadyAt::Now, ..Readiness::always(pause) }
 }
 
 /// The status of a run that its worker lets go of without progress.
@@ -363,7 +437,7 @@ pub struct Freed {
     /// Where the run is in its life.
     pub status: Status,
     /// When it is ready to be claimed.
-    pub ready: ReadyAt,
+    pub ready: Readiness,
     /// How many crashes count against it.
     pub crashes: u32,
     /// Why it is stuck.
@@ -376,11 +450,11 @@ impl Freed {
     /// What becomes of a run that an ended session held and whose next event has this number.
     pub fn of(before: &HolderColumns, next_event: u64, why: Freeing<'_>) -> Self {
         let failed_builds = before.failed_builds.at_event(next_event);
-        // What a claim kept counts until the run progresses, as the list of builds does.
-        let stuck = before.stuck.clone().filter(|_| !failed_builds.is_empty());
+        // Progress has cleared it from the row.
+        let stuck = before.stuck.clone();
         let freed = Self {
             status: released_status(stuck.as_ref()),
-            ready: ReadyAt::Now,
+            ready: Readiness::always(ReadyAt::Now),
             crashes: before.crashes,
             stuck,
             failed_builds,
@@ -393,10 +467,54 @@ impl Freed {
         let Failed { list, replaced_oldest } = freed.failed_builds.with(build, next_event);
         Self {
             status: Status::Stuck,
-            ready: stuck_readiness(replaced_oldest).if_read,
+            ready: stuck_readiness(replaced_oldest),
             crashes: crash.crashes,
             stuck: Some(poison(build)),
             failed_builds: list,
         }
+    }
+}
+
+/// When a run is ready after a message was accepted for it.
+///
+/// A run that is held, stuck, or starts later stays as it is, unless it can now be ended without its code.
+pub fn ready_after_send(receiver: &Awaiting, now: Timestamp) -> Option<Timestamp> {
+    let stays = receiver.status == Status::Stuck || receiver.starts_later;
+    if receiver.is_held || stays && !receiver.can_end {
+        return receiver.ready_at;
+    }
+    Some(receiver.ready_at.map_or(now, |at| at.min(now)))
+}
+
+/// What decides when a run is ready after a message was accepted for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaiting {
+    /// Where the run is in its life.
+    pub status: Status,
+    /// Whether a session holds it.
+    pub is_held: bool,
+    /// Whether it was started to begin later, and has not begun.
+    pub starts_later: bool,
+    /// Whether it can be ended without its code, the new message included.
+    pub can_end: bool,
+    /// When it was ready before.
+    pub ready_at: Option<Timestamp>,
+}
+
+/// When a run is ready after it was resumed, which also empties its list of builds.
+///
+/// # Errors
+///
+/// [`WorldError::Conflict`] when it has ended or a session holds it.
+pub fn resumed(
+    run: RunId,
+    status: Status,
+    ready_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, WorldError> {
+    match status {
+        Status::Stuck => Ok(Some(now)),
+        Status::Pending | Status::Waiting => Ok(ready_at),
+        _ => Err(not_resumable(run, status)),
     }
 }

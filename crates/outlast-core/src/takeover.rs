@@ -17,6 +17,7 @@
 
 use crate::limits::{CRASH_CLASS_2_RUNS_MIN, CRASH_CLASS_3_RUNS_MAX, POISON_CRASHES, SUSPECT_CRASHES};
 use crate::run::{Stuck, StuckReason};
+use crate::work::SuspectRoom;
 
 /// The highest crash class.
 pub const CRASH_CLASS_MAX: u32 = 4;
@@ -38,6 +39,60 @@ pub fn class_room(class: u32, room: usize) -> usize {
         2 => (room / 10).max(CRASH_CLASS_2_RUNS_MIN).min(room),
         3 => CRASH_CLASS_3_RUNS_MAX.min(room),
         _ => room.min(1),
+    }
+}
+
+/// Which runs of the higher crash classes one claim gives, as it goes through them in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    room: SuspectRoom,
+    /// The class of which runs were given, and how many more may be.
+    chosen: Option<(u32, usize)>,
+}
+
+impl Admission {
+    /// For a claim that has given nothing yet. The trial of a new session is not decided here: it looks for a run
+    /// of the last class before everything else, and otherwise gives any class.
+    pub fn new(room: SuspectRoom) -> Self {
+        let chosen = match room {
+            SuspectRoom::Class { class, room } => Some((class, room)),
+            _ => None,
+        };
+        Self { room, chosen }
+    }
+
+    /// Whether the claim may give a run with so many crashes at all, now or later.
+    pub fn allows(&self, crashes: u32) -> bool {
+        if !is_suspect(crashes) {
+            return true;
+        }
+        match (self.chosen, self.room) {
+            (Some((class, left)), _) => class == crash_class(crashes) && left > 0,
+            (None, SuspectRoom::AnyClass { room } | SuspectRoom::TrialFirst { room }) => room > 0,
+            (None, _) => false,
+        }
+    }
+
+    /// Whether the claim gives the next run, which has so many crashes.
+    pub fn admit(&mut self, crashes: u32) -> bool {
+        if !self.allows(crashes) {
+            return false;
+        }
+        if is_suspect(crashes) {
+            let class = crash_class(crashes);
+            let left = self.chosen.map_or_else(|| self.class_room(class), |(_, left)| left);
+            self.chosen = Some((class, left.saturating_sub(1)));
+        }
+        true
+    }
+
+    /// How many runs of a class the claim gives at the most.
+    pub fn class_room(&self, class: u32) -> usize {
+        match self.room {
+            SuspectRoom::AnyClass { room } | SuspectRoom::TrialFirst { room } => class_room(class, room),
+            SuspectRoom::Class { room, .. } => room,
+            SuspectRoom::Nothing => 0,
+        }
     }
 }
 
