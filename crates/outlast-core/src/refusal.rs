@@ -4,8 +4,8 @@ use crate::error::WorldError;
 use crate::failure::{Failure, FailureKind};
 use crate::id::{RunId, SessionId};
 use crate::limits::{
-    BATCH_STARTS_MAX, BATCH_TURNS_MAX, HOOK_BUFFER_MAX, INBOX_MESSAGES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX,
-    QUEUES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX,
+    BATCH_STARTS_MAX, BATCH_TURNS_MAX, HISTORIES_READ_MAX, HOOK_BUFFER_MAX, INBOX_MESSAGES_MAX,
+    KEY_BYTES_MAX, NAME_BYTES_MAX, QUEUES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX,
 };
 use crate::message::MessageBody;
 use crate::queue::{check_priority, check_queue, step_of_workflow};
@@ -175,6 +175,20 @@ pub struct Receiver {
     pub unread: u64,
     /// How many payloads for hooks it keeps that nobody has taken.
     pub kept: u64,
+}
+
+/// Checks how many histories are read in one call.
+///
+/// # Errors
+///
+/// [`WorldError::Limit`] when they are too many.
+pub fn check_histories(runs: usize) -> Result<(), WorldError> {
+    if runs <= HISTORIES_READ_MAX {
+        return Ok(());
+    }
+    Err(WorldError::Limit(format!(
+        "{runs} histories are asked for, the limit is {HISTORIES_READ_MAX}; read them in parts"
+    )))
 }
 
 /// Checks how many turns are committed in one call.
