@@ -14,6 +14,7 @@ mod cursor;
 mod delivery;
 mod divergence;
 mod ends;
+mod holder;
 mod known;
 mod machine;
 mod ops;

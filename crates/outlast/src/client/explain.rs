@@ -292,8 +292,8 @@ impl Client {
         let view = self.world.run(run).await?;
         let workers = self.world.workers().await?;
         let clock = self.world.clock();
-        let is_timeless = clock.is_virtual() && self.world.hosts().any();
-        let is_in_hand = clock.is_virtual() && self.world.hosts().hold(run);
+        let is_timeless = clock.is_virtual() && self.local.any();
+        let is_in_hand = clock.is_virtual() && self.local.hold(run);
         Ok(Scene { view, workers, now: clock.now(), is_timeless, is_in_hand })
     }
 

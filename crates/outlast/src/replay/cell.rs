@@ -462,6 +462,11 @@ impl Cell {
         true
     }
 
+    /// How many payloads are kept that no hook has taken.
+    pub(super) fn kept(&self) -> u64 {
+        self.buffered as u64
+    }
+
     /// Ends the oldest open hook operation of a name with a payload; returns it when there is none.
     ///
     /// The operation has it from now on, polled or not: an answer given in time does not lose against

@@ -32,6 +32,7 @@ pub(crate) struct RunState {
     run: RunId,
     workflow: Arc<str>,
     version: u32,
+    rules: u32,
     headers: Headers,
     parent: Option<Parent>,
     deadline: Option<Timestamp>,
@@ -71,6 +72,7 @@ impl RunState {
         let cell = Cell::new(run, started.priority, now, started.tags.clone());
         Self {
             run,
+            rules: started.rules,
             workflow: started.workflow.clone(),
             version: started.version,
             headers: started.headers.clone(),
@@ -93,6 +95,11 @@ impl RunState {
 
     pub(crate) fn version(&self) -> u32 {
         self.version
+    }
+
+    /// The version of the engine's semantics that the run was started with.
+    pub(crate) fn rules(&self) -> u32 {
+        self.rules
     }
 
     pub(crate) fn headers(&self) -> &Headers {

@@ -13,8 +13,9 @@ use outlast_core::{Clock, Codec, Failure, FailureKind, OpNumber, Payload, Policy
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::heartbeats::Heartbeats;
 use super::metrics::Meter;
-use crate::attempt::About;
+use crate::attempt::{About, Sending};
 use crate::error::{NextAttempt, StepError};
 use crate::ids::chance;
 use crate::registry::StepCall;
@@ -73,6 +74,7 @@ pub(super) struct Tools<'a> {
     pub(super) codec: &'a Arc<dyn Codec>,
     pub(super) runtime: &'a tokio::runtime::Handle,
     pub(super) meter: &'a Arc<Meter>,
+    pub(super) heartbeats: &'a Arc<Heartbeats>,
 }
 
 /// The attempts of one run that are under way.
@@ -106,9 +108,11 @@ impl Attempts {
         let is_alone = steps.len() == 1 && self.stops.is_empty();
         for ready in steps {
             let step = &ready.step;
+            let sending = Sending { heartbeats: tools.heartbeats.clone(), run, op: step.op };
             let (run, op) = asker.unwrap_or((run, step.op));
             let mut about = About::new(run, op, step.attempt, tools.clock.clone(), tools.codec.clone());
             about.step = step.name.clone();
+            about.sending = Some(sending);
             about.is_first = ready.is_first;
             about.is_at_most_once = step.policy.is_at_most_once;
             about.before.clone_from(&step.details);

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use async_trait::async_trait;
 use outlast::core::world::Answers;
 use outlast::core::{
-    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Held, Hosts, Join, Message,
-    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
-    TurnRecord, Work, WorkerView, World, WorldError,
+    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended, HeartbeatDetails,
+    Held, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
+    Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
 };
 use outlast_testkit::TestClock;
 use parking_lot::Mutex;
@@ -280,7 +280,11 @@ impl World for FaultyWorld {
         self.inner.history(run, from, limit).await
     }
 
-    async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64> {
+    async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
+        self.inner.histories(runs).await
+    }
+
+    async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
         self.faults.call(Call::Send, messages.len(), self.inner.send(messages)).await
     }
 
@@ -292,8 +296,13 @@ impl World for FaultyWorld {
         self.faults.call(Call::Join, 1, self.inner.join(join)).await
     }
 
-    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
-        self.faults.call(Call::Beat, 1, self.inner.beat(session, report)).await
+    async fn beat(
+        &self,
+        session: SessionId,
+        report: &Report,
+        details: &[HeartbeatDetails],
+    ) -> Result<Beat, WorldError> {
+        self.faults.call(Call::Beat, 1, self.inner.beat(session, report, details)).await
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
@@ -362,6 +371,10 @@ impl World for FaultyWorld {
         self.inner.resume(run).await
     }
 
+    async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
+        self.inner.deliver(session).await
+    }
+
     async fn prune(
         &self,
         before: Timestamp,
@@ -375,8 +388,8 @@ impl World for FaultyWorld {
         self.inner.changed(epoch, until).await
     }
 
-    fn hosts(&self) -> &Hosts {
-        self.inner.hosts()
+    fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
+        self.inner.run_id(key, bits)
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
