@@ -16,7 +16,7 @@ use crate::failed_builds::{Failed, FailedBuilds};
 use crate::id::{RunId, SessionId, TurnId};
 use crate::limits::FAILED_BUILD_RETRY;
 use crate::refusal::not_resumable;
-use crate::run::{Status, Stuck, Wait};
+use crate::run::{Start, Status, Stuck, Wait};
 use crate::takeover::{Aboard, count_crash, poison};
 use crate::time::Timestamp;
 use crate::turn::{From, Then, Turn};
@@ -341,6 +341,56 @@ impl<'a> RowChange<'a> {
             Then::Stuck(stuck) => change.stick(turn, stuck),
         }
         change
+    }
+
+    /// The first row of a run that no worker has seen.
+    pub fn started(start: &Start, now: Timestamp) -> RowChange<'static> {
+        let wake_at = start.not_before.filter(|begin| *begin > now);
+        RowChange {
+            status: Status::Pending,
+            owner: None,
+            preferred: None,
+            turn: start.turn,
+            next_event: 1,
+            turn_at: now,
+            consumed: Some(0),
+            wake_at,
+            waits: &[],
+            ready: Readiness {
+                if_can_end: ReadyAt::Now,
+                ..Readiness::always(wake_at.map_or(ReadyAt::Now, ReadyAt::At))
+            },
+            crashes: 0,
+            kept: 0,
+            deadline: start.deadline,
+            stuck: None,
+            failed_builds: FailedBuilds::default(),
+            requests_cancel: false,
+            writes_row: true,
+        }
+    }
+
+    /// The same without what the run waits for, for a world that has written that out already.
+    pub fn without_waits(self) -> RowChange<'static> {
+        RowChange {
+            status: self.status,
+            owner: self.owner,
+            preferred: self.preferred,
+            turn: self.turn,
+            next_event: self.next_event,
+            turn_at: self.turn_at,
+            consumed: self.consumed,
+            wake_at: self.wake_at,
+            waits: &[],
+            ready: self.ready,
+            crashes: self.crashes,
+            kept: self.kept,
+            deadline: self.deadline,
+            stuck: self.stuck,
+            failed_builds: self.failed_builds,
+            requests_cancel: self.requests_cancel,
+            writes_row: self.writes_row,
+        }
     }
 
     /// Whether the row must be written for a run that has consumed so many messages before the turn.

@@ -1,7 +1,7 @@
-//! What a turn does beyond its own history: children, messages to other runs, tags.
+//! What a turn does to other runs: children, messages; and the tags of its own.
 
 use outlast_core::refusal::{child_exists, child_refused};
-use outlast_core::{Beyond, Headers, MessageBody, MessageId, NewMessage, Started, Tags, Then, WorldError};
+use outlast_core::{Headers, MessageBody, MessageId, NewMessage, Outbox, Started, Tags, WorldError};
 
 use crate::error::Refusal;
 use crate::message::NewLetter;
@@ -11,7 +11,7 @@ use crate::turn::NewTurn;
 use crate::tx::Tx;
 
 /// The same, written out by the caller so that the writer does not have to.
-pub(crate) struct NewBeyond {
+pub(crate) struct NewOutbox {
     children: Vec<NewChild>,
     letters: Vec<NewLetter>,
     tags: Tags,
@@ -22,35 +22,36 @@ struct NewChild {
     wants_answer: bool,
 }
 
-impl NewBeyond {
-    pub(crate) fn encode(beyond: &Beyond) -> Result<Self, WorldError> {
-        let children = beyond.children.iter().map(|child| NewChild {
+impl NewOutbox {
+    pub(crate) fn encode(outbox: &Outbox) -> Result<Self, WorldError> {
+        let children = outbox.children.iter().map(|child| NewChild {
             new: NewRun::encode(child.start.clone()),
             wants_answer: child.wants_answer,
         });
-        let letters = beyond.messages.iter().map(|message| NewLetter::encode(message.clone()));
+        let letters = outbox.messages.iter().map(|message| NewLetter::encode(message.clone()));
         Ok(Self {
             children: children.collect(),
             letters: letters.collect::<Result<_, _>>()?,
-            tags: beyond.tags.clone(),
+            tags: outbox.tags.clone(),
         })
     }
 }
 
 /// Does it before the run's row lets go of it, so that an answer is unread when the run goes to wait.
-pub(crate) fn reach(tx: &mut Tx<'_>, new: &NewTurn, beyond: &NewBeyond) -> Result<(), Refusal> {
-    let ends = matches!(new.turn.then, Then::End(_));
-    for (index, child) in beyond.children.iter().enumerate() {
+pub(crate) fn deliver(tx: &mut Tx<'_>, new: &NewTurn, outbox: &NewOutbox) -> Result<(), Refusal> {
+    let ends = new.change.has_ended();
+    for (index, child) in outbox.children.iter().enumerate() {
         let answer = start_child(tx, child)?;
         if let Some(body) = answer.filter(|_| !ends) {
-            let (id, run, headers) = (MessageId::of_answer(new.turn.id, index), new.turn.run, Headers::new());
+            let (id, run, headers) =
+                (MessageId::of_answer(new.terms.id, index), new.terms.run, Headers::new());
             tell(tx, &NewLetter::encode(NewMessage { id, run, body, headers })?)?;
         }
     }
-    for letter in &beyond.letters {
+    for letter in &outbox.letters {
         tell(tx, letter)?;
     }
-    Ok(put_tags(tx, &new.run, &beyond.tags)?)
+    Ok(put_tags(tx, &new.run, &outbox.tags)?)
 }
 
 /// Starts a child; answers what its parent is told.
