@@ -445,6 +445,7 @@ impl<'a> RowChange<'a> {
         let Failed { list, replaced_oldest } = turn.before.failed_builds.with(&stuck.build, self.next_event);
         self.status = Status::Stuck;
         self.consumed = None;
+        self.requests_cancel = false;
         self.kept = turn.before.kept;
         self.deadline = match &turn.from {
             From::Turn(_) => turn.before.deadline,
