@@ -213,6 +213,16 @@ pub enum ClaimedHistory {
     Unreadable(String),
 }
 
+impl ClaimedHistory {
+    /// The history, if the claim brought it.
+    pub fn whole(self) -> Option<Vec<TurnRecord>> {
+        match self {
+            Self::Whole(history) => Some(history),
+            Self::LeftOut | Self::Unreadable(_) => None,
+        }
+    }
+}
+
 /// Messages that a held run has not consumed.
 #[derive(Clone, Debug)]
 pub struct Unread {
