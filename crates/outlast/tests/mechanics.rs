@@ -13,9 +13,11 @@ mod mechanics {
     mod cancel;
     mod children;
     mod control;
+    mod crashes;
     mod door;
     mod drops;
     mod explain;
+    mod failed_builds;
     mod fleets;
     mod handles;
     mod heartbeat;
@@ -43,6 +45,7 @@ mod mechanics {
     mod traps;
     mod turns;
     mod unknown;
+    mod unreadable;
     mod values;
     mod versions;
     mod views;

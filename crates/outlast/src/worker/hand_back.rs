@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::{Held, RunId, Then, WorldError};
+use outlast_core::{Busy, Held, RunId, Then, WorldError};
 
 use super::session::Session;
 use crate::clock::pause;
@@ -29,22 +29,27 @@ pub(super) async fn hand_back_unknown(session: Arc<Session>) {
             () = session.lost.cancelled() => return,
             () = session.unsure.notified() => {}
         }
+        let busy = session.doubting.lock().take();
         tokio::select! {
             biased;
             () = session.stopping.cancelled() => return,
             () = session.lost.cancelled() => return,
-            () = look(&session) => {}
+            () = look(&session, busy) => {}
         }
     }
 }
 
-async fn look(session: &Arc<Session>) {
+async fn look(session: &Arc<Session>, busy: Option<Busy>) {
     let Some(first) = unknown(session).await else { return };
     if first.is_empty() {
         return;
     }
     let claim = session.claims.under_way();
-    let _busy = session.clock.sleep_until(session.clock.now().plus(BETWEEN_READS)).await;
+    let _busy = tokio::select! {
+        biased;
+        busy = session.clock.sleep_until(session.clock.now().plus(BETWEEN_READS)) => busy,
+        busy = rest(busy) => busy,
+    };
     let Some(second) = unknown(session).await else { return };
     // The answer of a claim that takes so long may bring the runs.
     let is_claiming = claim.is_some() && session.claims.under_way() == claim;
@@ -59,6 +64,12 @@ async fn look(session: &Arc<Session>) {
             tracing::info!(%run, %error, "a run was not handed back");
         }
     }
+}
+
+/// Is polled last: a virtual clock goes on only when the end of the pause can be heard.
+async fn rest(busy: Option<Busy>) -> Busy {
+    drop(busy);
+    std::future::pending().await
 }
 
 /// The runs that the world says the session holds and that are not live here.

@@ -111,6 +111,8 @@ pub(super) struct Session {
     pub(super) freed: Bell,
     /// Told when the world may say that the session holds a run which it does not know.
     pub(super) unsure: Notify,
+    /// Keeps a virtual clock from passing over that.
+    pub(super) doubting: Mutex<Option<Busy>>,
     /// How many claims were begun, and how many of them are over.
     pub(super) claims: Claims,
     /// What attempts said with their heartbeats and the world is to keep.
@@ -233,6 +235,7 @@ impl Session {
             lost: CancellationToken::new(),
             freed: Bell::new(world.clock()),
             unsure: Notify::new(),
+            doubting: Mutex::default(),
             claims: Claims::default(),
             heartbeats: Arc::default(),
             rules: AtomicU32::new(1),
@@ -429,6 +432,7 @@ impl Session {
 
     /// The world may say that the session holds a run which it does not know.
     pub(super) fn doubt(&self) {
+        *self.doubting.lock() = Some(self.busy());
         self.unsure.notify_one();
     }
 
@@ -450,6 +454,7 @@ impl Session {
             }
         }
         *self.cache.lock() = Cache::new(self.settings.cached_max);
+        *self.doubting.lock() = None;
         self.freed.ring();
     }
 
