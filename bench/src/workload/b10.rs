@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use outlast::core::event::{FORMAT, RULES};
 use outlast::core::queue::{default_queue, default_queues};
-use outlast::core::{ClaimRequest, Clock, Code, Join, SessionId, Start, TurnId, event::FORMAT};
+use outlast::core::{ClaimRequest, Clock, Code, Join, SessionId, Start, SuspectRoom, TurnId};
 use outlast::prelude::*;
 use outlast::{Headers, Order, Payload, RunId, RunQuery, Status, SystemClock, Tags, Timestamp, World};
 
@@ -136,7 +137,17 @@ async fn claim_ms(world: Arc<dyn World>) -> Result<f64> {
     let session = SessionId::from_bits(now.as_micros() as u128);
     let (build, time): (Arc<str>, _) = ("bench".into(), Duration::from_secs(60));
     let (host, queues) = ("bench".into(), default_queues());
-    let join = Join { session, host, pid: 0, build: build.clone(), code: code.clone(), queues, time };
+    let join = Join {
+        session,
+        host,
+        pid: 0,
+        build: build.clone(),
+        code: code.clone(),
+        queues,
+        time,
+        rules: RULES,
+        format: FORMAT,
+    };
     world.join(join).await?;
     for claim in 0..CLAIMS {
         let starts = (0..RUNS_PER_CLAIM).map(|run| start(now, claim * RUNS_PER_CLAIM + run));
@@ -152,9 +163,8 @@ async fn claim_ms(world: Arc<dyn World>) -> Result<f64> {
             queues: default_queues(),
             build: build.clone(),
             format: FORMAT,
-            suspect: true,
+            suspects: SuspectRoom::AnyClass { room: RUNS_PER_CLAIM },
             ends_overdue_from: Timestamp::NEVER,
-            known: Arc::new(|_, _| false),
         };
         let watch = Stopwatch::start();
         let claimed = world.claim(session, request).await?.claimed.len();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use outlast::core::event::{FORMAT, RULES};
 use outlast::core::queue::default_queues;
 use outlast::core::{Join, Report, SessionId, World, WorldError};
 use tokio::task::JoinHandle;
@@ -31,7 +32,8 @@ impl Lookout {
         let session = SessionId::from_bits(u128::from(std::process::id()));
         let (code, queues, time) = (Arc::new([]), default_queues(), SESSION);
         let (host, build) = ("here".into(), "lookout".into());
-        world.join(Join { session, host, pid: std::process::id(), build, code, queues, time }).await?;
+        let (pid, rules, format) = (std::process::id(), RULES, FORMAT);
+        world.join(Join { session, host, pid, build, code, queues, time, rules, format }).await?;
         let is_over = Arc::new(AtomicBool::new(false));
         let task = tokio::spawn(look(world, session, is_over.clone()));
         Ok(Self { is_over, task })
@@ -47,7 +49,7 @@ impl Lookout {
 async fn look(world: Arc<dyn World>, session: SessionId, is_over: Arc<AtomicBool>) -> Result<(), WorldError> {
     while !is_over.load(Ordering::Relaxed) {
         let looked = match world.takeover(session).await {
-            Ok(_) => world.beat(session, &Report::default()).await.map(drop),
+            Ok(_) => world.beat(session, &Report::default(), &[]).await.map(drop),
             Err(error) => Err(error),
         };
         match looked {

@@ -22,6 +22,10 @@ pub enum WorldError {
     /// The store does not answer. It is unknown whether the call happened: repeat it with the same ids.
     #[error("{0}")]
     Unavailable(String),
+    /// Somebody else has locked what the call changes. Nothing was written: repeat it, apart from others, which
+    /// need not wait for it.
+    #[error("{0}")]
+    Blocked(String),
     /// The store holds what no world wrote. Stop, and restore a backup.
     #[error("{0}")]
     Corrupt(String),
@@ -33,7 +37,7 @@ pub enum WorldError {
 impl WorldError {
     /// Whether the same call may succeed later.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Unavailable(_))
+        matches!(self, Self::Unavailable(_) | Self::Blocked(_))
     }
 }
 

@@ -7,9 +7,9 @@ pub mod bell;
 pub mod duration;
 pub mod error;
 pub mod event;
+pub mod failed_builds;
 pub mod failure;
 pub mod history;
-pub mod host;
 pub mod id;
 pub mod limits;
 pub mod message;
@@ -19,6 +19,7 @@ pub mod refusal;
 pub mod report;
 pub mod retry;
 pub mod run;
+pub mod state;
 pub mod takeover;
 pub mod time;
 pub mod turn;
@@ -30,11 +31,11 @@ pub use bell::{Bell, Waiters};
 pub use duration::IntoDuration;
 pub use error::WorldError;
 pub use event::{ChildStarted, Ended, Event, Judgement, OpNumber, Outcome, Queued, RunStarted, TurnRecord};
+pub use failed_builds::FailedBuilds;
 pub use failure::{ErrorClass, Failure, FailureKind};
 pub use history::History;
-pub use host::{Host, Hosts};
 pub use id::{AttemptId, IdSource, MessageId, RunId, SessionId, TurnId};
-pub use message::{Headers, Message, MessageBody, NewMessage};
+pub use message::{CodelessMessages, Headers, Message, MessageBody, NewMessage, Sent};
 pub use payload::{Codec, Payload, PayloadError, PlainJson};
 pub use report::{Report, WorkerStatus};
 pub use retry::{Policy, Retry};
@@ -42,8 +43,12 @@ pub use run::{
     Counts, Order, Page, Parent, ParentEnd, Pruned, QueuedSteps, RunQuery, RunView, Start, StartKey, Started,
     Status, Stuck, StuckReason, Tags, Wait,
 };
+pub use state::{Freed, Freeing, HolderColumns, Position, Readiness, ReadyAt, RowChange, Terms, Verdict};
 pub use time::{Busy, Clock, Timestamp};
-pub use turn::{Beyond, Committed, Held, NewChild, Then, Turn};
+pub use turn::{Committed, Held, NewChild, Outbox, Then, Turn};
 pub use view::{OperationKind, OperationStatus, OperationView, Rejection};
-pub use work::{Beat, ClaimRequest, Claimed, Code, Join, Unread, Work, WorkerView};
-pub use world::{Description, World};
+pub use work::{
+    Beat, ClaimRequest, Claimed, ClaimedHistory, Code, HeartbeatDetails, Join, SuspectRoom, Unread, Work,
+    WorkerView,
+};
+pub use world::{Delivered, Description, Effects, World};

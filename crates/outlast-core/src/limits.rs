@@ -61,8 +61,15 @@ pub const INBOX_MESSAGES_MAX: u64 = 10_000;
 /// Messages read of one run at a time; the rest is read by its next turn.
 pub const INBOX_READ_MAX: usize = 1_000;
 
-/// Payloads kept for the hooks of one run that the workflow has not asked for yet.
+/// Payloads kept for the hooks of one run that the workflow has not asked for yet, together with its unread
+/// messages. A send past it is refused; the run is unharmed.
 pub const HOOK_BUFFER_MAX: usize = 10_000;
+
+/// Events of a history that a claim brings. Longer histories are read afterwards, so that claims stay quick.
+pub const HISTORY_IN_CLAIM_EVENTS_MAX: u64 = 64;
+
+/// Runs whose histories one call to the world reads.
+pub const HISTORIES_READ_MAX: usize = 64;
 
 /// Events of one history. A run that comes here is cancelled with this reason: replay would take too long.
 pub const HISTORY_EVENTS_MAX: u64 = 100_000;
@@ -122,11 +129,28 @@ pub const BLOCKING_ATTEMPTS_DEFAULT: usize = 128;
 /// Futures of waiting runs that a worker keeps, unless its builder says otherwise.
 pub const CACHED_FUTURES_DEFAULT: usize = 10_000;
 
-/// Crashes with a run aboard after which it is a suspect, and travels alone.
+/// Crashes of its worker after which a run is carried apart from others; see [`takeover`](crate::takeover).
 pub const SUSPECT_CRASHES: u32 = 2;
 
-/// Crashes with a run aboard after which it is stuck.
+/// Crashes of its worker after which a run is stuck.
 pub const POISON_CRASHES: u32 = 5;
+
+/// Runs of the second crash class that a worker carries at least, if it has the room. Fewer would make the
+/// runs that were beside a crashing one wait for each other.
+pub const CRASH_CLASS_2_RUNS_MIN: usize = 64;
+
+/// Runs of the third crash class that a worker carries at the most.
+pub const CRASH_CLASS_3_RUNS_MAX: usize = 16;
+
+/// How long a new session waits for a run of the last crash class that it took alone. A run that is still
+/// going then did not crash its worker at once, and others must not wait for it.
+pub const CRASH_TRIAL: Duration = Duration::from_secs(60);
+
+/// Builds that a stuck run remembers as failed. More builds than this are not deployed side by side.
+pub const FAILED_BUILDS_MAX: usize = 8;
+
+/// How long a stuck run rests when a build replaces the oldest one of a full list: that one may try again.
+pub const FAILED_BUILD_RETRY: Duration = Duration::from_secs(600);
 
 /// How long a run that nobody holds may be past its deadline before a worker without its code ends it.
 /// A worker with the code lets it clean up, and comes first.

@@ -84,15 +84,42 @@ impl MessageBody {
     pub fn is_exempt_from_limit(&self) -> bool {
         !matches!(self, Self::Hook { .. } | Self::Wake { .. })
     }
+}
 
-    /// Whether a run can obey without its workflow's code; some only as long as it had no turn.
-    pub fn needs_no_code(&self, is_fresh: bool) -> bool {
-        match self {
-            Self::Terminate { .. } => true,
-            Self::Cancel { .. } => is_fresh,
-            _ => false,
+/// The positions of the last messages that can be obeyed without a workflow's code, as senders write them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CodelessMessages {
+    /// The position of the last terminate; 0 when there was none.
+    pub last_terminate: u64,
+    /// The position of the last cancel; 0 when there was none.
+    pub last_cancel: u64,
+}
+
+impl CodelessMessages {
+    /// The positions after a message was accepted at `position`.
+    #[must_use]
+    pub fn after(self, body: &MessageBody, position: u64) -> Self {
+        match body {
+            MessageBody::Terminate { .. } => Self { last_terminate: position, ..self },
+            MessageBody::Cancel { .. } => Self { last_cancel: position, ..self },
+            _ => self,
         }
     }
+
+    /// Whether a run can be ended without its workflow's code: it has an unread terminate, or an unread cancel
+    /// and was never more than started.
+    pub fn can_end(self, consumed: u64, next_event: u64) -> bool {
+        self.last_terminate > consumed || next_event <= 1 && self.last_cancel > consumed
+    }
+}
+
+/// What a send came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The message's place in the run's inbox, from 1.
+    pub position: u64,
+    /// Whether the run was asked to stop before, by another message or its deadline.
+    pub cancel_was_requested: bool,
 }
 
 /// A message as a run reads it.

@@ -4,8 +4,8 @@ use crate::error::WorldError;
 use crate::failure::{Failure, FailureKind};
 use crate::id::{RunId, SessionId};
 use crate::limits::{
-    BATCH_STARTS_MAX, BATCH_TURNS_MAX, INBOX_MESSAGES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, QUEUES_MAX,
-    TAG_VALUE_BYTES_MAX, TAGS_MAX,
+    BATCH_STARTS_MAX, BATCH_TURNS_MAX, HISTORIES_READ_MAX, HOOK_BUFFER_MAX, INBOX_MESSAGES_MAX,
+    KEY_BYTES_MAX, NAME_BYTES_MAX, QUEUES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX,
 };
 use crate::message::MessageBody;
 use crate::queue::{check_priority, check_queue, step_of_workflow};
@@ -22,9 +22,10 @@ pub fn session_gone(session: SessionId) -> WorldError {
     WorldError::Fenced(format!("session {session} is gone: it left or was taken over; join again"))
 }
 
-/// The run is not stuck, so there is nothing to resume.
-pub fn not_stuck(run: RunId, status: Status) -> WorldError {
-    WorldError::Conflict(format!("run {run} is {status}, not stuck; nothing to resume"))
+/// The run has ended or a worker holds it, so it cannot be resumed.
+pub fn not_resumable(run: RunId, status: Status) -> WorldError {
+    let reason = if status.is_final() { "it has ended" } else { "a worker holds it" };
+    WorldError::Conflict(format!("run {run} is {status}, so there is nothing to resume: {reason}"))
 }
 
 /// Checks what a start asks for against the limits.
@@ -134,24 +135,60 @@ pub fn key_taken(start: &Start, run: RunId, workflow: &str) -> WorldError {
     WorldError::Conflict(format!("key `{key}` names run {run} of {what}; use another key"))
 }
 
-/// Checks whether a run in this status, with so many unread messages, takes one more.
+/// Checks whether a run takes one more message.
 ///
 /// # Errors
 ///
-/// [`WorldError::Conflict`] when it has ended, [`WorldError::Limit`] when its inbox is full.
-pub fn check_send(run: RunId, status: Status, unread: u64, body: &MessageBody) -> Result<(), WorldError> {
+/// [`WorldError::Conflict`] when it has ended, [`WorldError::Limit`] when its inbox is full, or when a hook's
+/// payload would be one too many that nobody has taken.
+pub fn check_send(run: RunId, receiver: Receiver, body: &MessageBody) -> Result<(), WorldError> {
+    let Receiver { status, unread, kept } = receiver;
     if status.is_final() {
         return Err(WorldError::Conflict(format!(
             "run {run} has ended ({status}); it takes no more messages"
         )));
     }
-    if unread >= INBOX_MESSAGES_MAX && !body.is_exempt_from_limit() {
+    if body.is_exempt_from_limit() {
+        return Ok(());
+    }
+    if unread >= INBOX_MESSAGES_MAX {
         return Err(WorldError::Limit(format!(
             "the inbox of run {run} is full: {unread} messages are unread, the limit is {INBOX_MESSAGES_MAX}; \
              wait until the run has read some"
         )));
     }
+    if matches!(body, MessageBody::Hook { .. }) && unread + kept >= HOOK_BUFFER_MAX as u64 {
+        return Err(WorldError::Limit(format!(
+            "run {run} has {unread} unread messages and keeps {kept} payloads that no hook has taken, the limit \
+             is {HOOK_BUFFER_MAX}; wait until the run has taken some"
+        )));
+    }
     Ok(())
+}
+
+/// What decides whether a run takes one more message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receiver {
+    /// Where the run is in its life.
+    pub status: Status,
+    /// How many messages it has not read.
+    pub unread: u64,
+    /// How many payloads for hooks it keeps that nobody has taken.
+    pub kept: u64,
+}
+
+/// Checks how many histories are read in one call.
+///
+/// # Errors
+///
+/// [`WorldError::Limit`] when they are too many.
+pub fn check_histories(runs: usize) -> Result<(), WorldError> {
+    if runs <= HISTORIES_READ_MAX {
+        return Ok(());
+    }
+    Err(WorldError::Limit(format!(
+        "{runs} histories are asked for, the limit is {HISTORIES_READ_MAX}; read them in parts"
+    )))
 }
 
 /// Checks how many turns are committed in one call.

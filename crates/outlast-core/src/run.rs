@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, OpNumber, RunStarted, TurnRecord, format_of_rules};
+use crate::failed_builds::FailedBuilds;
 use crate::id::{RunId, SessionId, TurnId};
 use crate::message::Headers;
 use crate::payload::Payload;
@@ -393,8 +394,16 @@ pub struct RunView {
     pub sent: u64,
     /// How many of them it has consumed.
     pub consumed: u64,
-    /// How often its worker crashed with it aboard, since its last commit.
+    /// How many crashes of its worker count against it.
     pub crashes: u32,
+    /// How many payloads for hooks it has received that nobody has taken.
+    pub kept: u64,
+    /// Whether it was asked to stop.
+    pub is_cancel_requested: bool,
+    /// The builds that could not continue it since it last progressed.
+    pub failed_builds: FailedBuilds,
+    /// The lowest format that a reader of the run needs.
+    pub format: u32,
     /// Why it is stuck, if it is.
     pub stuck: Option<Stuck>,
     /// The run that started it, if one did.

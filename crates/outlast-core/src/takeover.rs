@@ -1,46 +1,192 @@
 //! Takeover: what becomes of the runs of a worker that crashed.
+//!
+//! A run that crashes its worker must be found without slowing down the runs that were beside it. So each
+//! run counts the crashes that it may have caused, and its *crash class* says how it is carried after that:
+//!
+//! | class | crashes | how it is carried |
+//! |---|---|---|
+//! | 0, 1 | 0, 1 | like any run |
+//! | 2 | 2 | with at most a tenth of the worker's room of its class, at least 64 |
+//! | 3 | 3 | with at most 16 of its class |
+//! | 4 | 4 and more | as the only one of its class |
+//!
+//! A worker carries one of the classes 2, 3 and 4 at a time, beside runs of the classes 0 and 1. A crash
+//! counts against the highest class aboard, and against every run when that is 0, 1 or 4: with one of the
+//! classes 2 and 3 aboard the others are innocent, while class 4 is too small to be the only suspect.
+//! The fifth crash makes a run stuck, and counts only when the session held nothing else.
 
-use crate::limits::{POISON_CRASHES, SUSPECT_CRASHES};
+use crate::limits::{CRASH_CLASS_2_RUNS_MIN, CRASH_CLASS_3_RUNS_MAX, POISON_CRASHES, SUSPECT_CRASHES};
 use crate::run::{Stuck, StuckReason};
+use crate::work::SuspectRoom;
 
-/// The crashes of a run after its worker crashed once more.
-///
-/// A suspect travels alone, so a crash with a suspect aboard counts against the suspect only.
-pub fn crashes_after(crashes: u32, suspect_aboard: bool) -> u32 {
-    if suspect_aboard && !is_suspect(crashes) { crashes } else { crashes.saturating_add(1) }
+/// The highest crash class.
+pub const CRASH_CLASS_MAX: u32 = 4;
+
+/// The crash class of a run with so many crashes.
+pub fn crash_class(crashes: u32) -> u32 {
+    crashes.min(CRASH_CLASS_MAX)
 }
 
-/// Whether a run with so many crashes is a suspect.
+/// Whether a run of this class is carried apart from others.
 pub fn is_suspect(crashes: u32) -> bool {
     crashes >= SUSPECT_CRASHES
 }
 
-/// Why a run with so many crashes is stuck; `None` when it may be tried again.
-pub fn poison(crashes: u32, build: &str) -> Option<Stuck> {
-    (crashes >= POISON_CRASHES).then(|| Stuck {
-        reason: StuckReason::Poison,
-        message: format!(
-            "its worker crashed {crashes} times in a row with this run aboard; \
-             mend what kills the process, then resume the run or deploy another build"
-        ),
-        build: build.into(),
-    })
+/// How many runs of a crash class a worker with room for `room` runs carries at the same time.
+pub fn class_room(class: u32, room: usize) -> usize {
+    match class {
+        0 | 1 => room,
+        2 => (room / 10).max(CRASH_CLASS_2_RUNS_MIN).min(room),
+        3 => CRASH_CLASS_3_RUNS_MAX.min(room),
+        _ => room.min(1),
+    }
 }
+
+/// Which runs of the higher crash classes one claim gives, as it goes through them in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    room: SuspectRoom,
+    /// The class of which runs were given, and how many more may be.
+    chosen: Option<(u32, usize)>,
+}
+
+impl Admission {
+    /// For a claim that has given nothing yet. The trial of a new session is not decided here: it looks for a run
+    /// of the last class before everything else, and otherwise gives any class.
+    pub fn new(room: SuspectRoom) -> Self {
+        let chosen = match room {
+            SuspectRoom::Class { class, room } => Some((class, room)),
+            _ => None,
+        };
+        Self { room, chosen }
+    }
+
+    /// Whether the claim may give a run with so many crashes at all, now or later.
+    pub fn allows(&self, crashes: u32) -> bool {
+        if !is_suspect(crashes) {
+            return true;
+        }
+        match (self.chosen, self.room) {
+            (Some((class, left)), _) => class == crash_class(crashes) && left > 0,
+            (None, SuspectRoom::AnyClass { room } | SuspectRoom::TrialFirst { room }) => room > 0,
+            (None, _) => false,
+        }
+    }
+
+    /// Whether the claim gives the next run, which has so many crashes.
+    pub fn admit(&mut self, crashes: u32) -> bool {
+        if !self.allows(crashes) {
+            return false;
+        }
+        if is_suspect(crashes) {
+            let class = crash_class(crashes);
+            let left = self.chosen.map_or_else(|| self.class_room(class), |(_, left)| left);
+            self.chosen = Some((class, left.saturating_sub(1)));
+        }
+        true
+    }
+
+    /// How many runs of a class the claim gives at the most.
+    pub fn class_room(&self, class: u32) -> usize {
+        match self.room {
+            SuspectRoom::AnyClass { room } | SuspectRoom::TrialFirst { room } => class_room(class, room),
+            SuspectRoom::Class { room, .. } => room,
+            SuspectRoom::Nothing => 0,
+        }
+    }
+}
+
+/// What a crashed session held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aboard {
+    /// How many runs it held.
+    pub runs: u64,
+    /// The highest crash class among them.
+    pub highest_class: u32,
+}
+
+impl Aboard {
+    /// What a session held whose runs have these crash counts.
+    pub fn of(crashes: impl IntoIterator<Item = u32>) -> Self {
+        crashes.into_iter().fold(Self { runs: 0, highest_class: 0 }, |aboard, crashes| Self {
+            runs: aboard.runs + 1,
+            highest_class: aboard.highest_class.max(crash_class(crashes)),
+        })
+    }
+}
+
+/// What a crash of its worker means for a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crash {
+    /// How many crashes the run has from now on.
+    pub crashes: u32,
+    /// Whether that is one too many: the run is stuck.
+    pub is_poison: bool,
+}
+
+/// What a crash of a session means for one of the runs that it held.
+pub fn count_crash(crashes: u32, aboard: Aboard) -> Crash {
+    let class = crash_class(crashes);
+    let is_counted = match aboard.highest_class {
+        2 | 3 => class == aboard.highest_class,
+        _ => class < CRASH_CLASS_MAX || aboard.runs == 1,
+    };
+    if !is_counted {
+        return Crash { crashes, is_poison: false };
+    }
+    let crashes = crashes.saturating_add(1).min(POISON_CRASHES);
+    Crash { crashes, is_poison: crashes >= POISON_CRASHES }
+}
+
+/// Why a run is stuck that crashed its worker too often.
+pub fn poison(build: &str) -> Stuck {
+    Stuck { reason: StuckReason::Poison, message: POISON_MESSAGE.into(), build: build.into() }
+}
+
+/// The message of a run that crashed its worker too often.
+pub const POISON_MESSAGE: &str = "its worker crashed 5 times while it held this run, the last time with no \
+     other run; fix what ends the process, then deploy the fix or resume the run";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_crash_with_a_suspect_aboard_counts_against_the_suspect_only() {
-        assert_eq!(crashes_after(0, false), 1);
-        assert_eq!(crashes_after(1, true), 1);
-        assert_eq!(crashes_after(2, true), 3);
+    fn after(session: &[u32]) -> Vec<u32> {
+        let aboard = Aboard::of(session.iter().copied());
+        session.iter().map(|crashes| count_crash(*crashes, aboard).crashes).collect()
     }
 
     #[test]
-    fn a_run_is_stuck_after_the_limit_and_not_before() {
-        assert_eq!(poison(POISON_CRASHES - 1, "b"), None);
-        assert!(poison(POISON_CRASHES, "b").is_some());
+    fn a_crash_counts_against_the_highest_class_aboard() {
+        assert_eq!(after(&[0, 0, 1]), [1, 1, 2]);
+        assert_eq!(after(&[0, 1, 2, 2]), [0, 1, 3, 3]);
+        assert_eq!(after(&[0, 3]), [0, 4]);
+    }
+
+    #[test]
+    fn a_crash_beside_a_run_of_the_last_class_counts_against_the_others() {
+        assert_eq!(after(&[0, 4]), [1, 4]);
+        assert_eq!(after(&[4]), [5]);
+        assert_eq!(after(&[5]), [5]);
+    }
+
+    #[test]
+    fn a_run_is_stuck_after_the_limit_and_only_when_it_was_alone() {
+        let alone = Aboard { runs: 1, highest_class: 4 };
+        let beside = Aboard { runs: 2, highest_class: 4 };
+        assert!(count_crash(POISON_CRASHES - 1, alone).is_poison);
+        assert!(!count_crash(POISON_CRASHES - 1, beside).is_poison);
+        assert!(!count_crash(POISON_CRASHES - 2, Aboard { runs: 1, highest_class: 3 }).is_poison);
+        let again = count_crash(POISON_CRASHES, alone);
+        assert_eq!(again, Crash { crashes: POISON_CRASHES, is_poison: true });
+        assert!(!count_crash(POISON_CRASHES, beside).is_poison);
+        assert!(poison("b").message.contains(&format!("crashed {POISON_CRASHES} times")));
+    }
+
+    #[test]
+    fn classes_have_room_for_fewer_and_fewer_runs() {
+        assert_eq!([0, 2, 3, 4, 5].map(|class| class_room(class, 10_000)), [10_000, 1_000, 16, 1, 1]);
+        assert_eq!([2, 3, 4].map(|class| class_room(class, 100)), [64, 16, 1]);
+        assert_eq!([2, 3, 4].map(|class| class_room(class, 4)), [4, 4, 1]);
     }
 }

@@ -6,6 +6,7 @@ use crate::event::{Event, TurnRecord};
 use crate::id::{RunId, SessionId, TurnId};
 use crate::message::NewMessage;
 use crate::run::{Start, Started, Status, Stuck, Tags, Wait};
+use crate::state::HolderColumns;
 use crate::time::Timestamp;
 
 /// What a turn writes. The id is made before the first try, so that a repeat is recognised.
@@ -30,20 +31,28 @@ pub struct Turn {
     /// The latest moment of the timers the turn fired. The turn is refused if a message was accepted
     /// up to then that it has not consumed: an answer given in time does not lose against its timeout.
     pub fired_until: Option<Timestamp>,
-    /// Whether the run's row remembers crashes, which this commit clears.
-    pub clears_crashes: bool,
-    /// Whether the run's deadline no longer counts: the run was told to stop.
-    pub clears_deadline: bool,
-    /// What it does beyond its own history. Most turns do nothing there.
-    pub beyond: Option<Box<Beyond>>,
+    /// The columns of the run's row that only the holder changes, as they were before the turn.
+    pub before: HolderColumns,
+    /// How many crashes of its worker count against the run after the turn.
+    pub crashes: u32,
+    /// How many payloads for hooks were received that nobody has taken, this turn's included.
+    pub kept: u64,
+    /// When the run is asked to stop; `None` when it has no deadline or was asked already.
+    pub deadline: Option<Timestamp>,
+    /// What it does to other runs. Most turns do nothing there.
+    pub outbox: Option<Box<Outbox>>,
     /// What becomes of the run.
     pub then: Then,
 }
 
-/// What a turn does beyond its own history, as one change with it. Nothing here fails the commit: what
-/// cannot be done becomes a message to the run, or comes to nothing.
+/// What a turn does to other runs, and to what runs are found by.
+///
+/// The turn and its outbox are one change. Each entry is applied before the commit answers, or later: at
+/// least once, in order per source run and target run, recognised by its id. A run with entries that are not
+/// delivered is not pruned. Nothing here fails the commit: what the target refuses becomes a message to the
+/// run, or comes to nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Beyond {
+pub struct Outbox {
     /// Runs to start.
     pub children: Vec<NewChild>,
     /// Messages of the engine to other runs. One to a run that is not there, or has ended, is dropped.
@@ -52,7 +61,7 @@ pub struct Beyond {
     pub tags: Tags,
 }
 
-impl Beyond {
+impl Outbox {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.children.is_empty() && self.messages.is_empty() && self.tags.is_empty()
@@ -103,6 +112,16 @@ pub enum Then {
 }
 
 impl Turn {
+    /// The number that the run's next event gets after the turn. A stuck turn adds nothing, except that one
+    /// which starts its run records the start.
+    pub fn next_event(&self) -> u64 {
+        match (&self.then, &self.from) {
+            (Then::Stuck(_), From::Turn(_)) => self.seq,
+            (Then::Stuck(_), From::Start(_)) => 1,
+            _ => self.seq + self.events.len() as u64,
+        }
+    }
+
     /// The turn as history records it.
     pub fn record(&self) -> TurnRecord {
         TurnRecord {

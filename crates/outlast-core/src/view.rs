@@ -34,6 +34,9 @@ pub struct OperationView {
     /// How often a step was attempted; the attempt that may be under way counts. 0 for a queued step that
     /// has not failed: the history of its own run has them.
     pub attempts: u32,
+    /// How many crashes of a worker count against the run and may have been caused by attempts at this step, which is
+    /// open. The history does not tell: whoever shows the operations adds it from the run's row.
+    pub crashed: u32,
     /// When the next attempt is due, if the last one failed and there is to be another.
     pub retry_at: Option<Timestamp>,
     /// When a timer is due, or the wait for a hook or child ends without it.
@@ -90,6 +93,13 @@ impl OperationView {
         self.status == OperationStatus::Open
     }
 
+    /// Whether it is a step that whoever holds the run may be attempting now: not queued, and not between two
+    /// attempts.
+    pub fn is_attempted_in_place(&self, now: Timestamp) -> bool {
+        let is_step = self.kind == OperationKind::Step && self.queue.is_none();
+        self.is_open() && is_step && self.retry_at.is_none_or(|retry_at| retry_at <= now)
+    }
+
     fn new(op: OpNumber, kind: OperationKind, name: &Arc<str>, at: Timestamp) -> Self {
         Self {
             op,
@@ -100,6 +110,7 @@ impl OperationView {
             changed_at: at,
             ended_at: None,
             attempts: 0,
+            crashed: 0,
             retry_at: None,
             until: None,
             child: None,

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::event::TurnRecord;
+use crate::event::{OpNumber, TurnRecord};
 use crate::id::{RunId, SessionId, TurnId};
 use crate::message::Message;
+use crate::payload::Payload;
 use crate::queue::step_of_workflow;
 use crate::report::Report;
+use crate::state::HolderColumns;
 use crate::time::Timestamp;
 
 /// A worker that joins a world.
@@ -27,6 +29,11 @@ pub struct Join {
     pub queues: Arc<[Arc<str>]>,
     /// How long the session lasts without a beat.
     pub time: Duration,
+    /// The highest rules that its build knows; see [`RULES`](crate::event::RULES). New runs get the lowest rules
+    /// that every joined session knows.
+    pub rules: u32,
+    /// The highest durable format that its build can read.
+    pub format: u32,
 }
 
 /// A workflow that a worker has the code of.
@@ -82,13 +89,52 @@ impl WorkerView {
 pub struct Beat {
     /// How many runs the session holds.
     pub held: u64,
+    /// The rules that new runs get: the lowest that every joined session knows.
+    pub rules: u32,
 }
 
-/// Tells whether the caller still has the future of a run as it was after a turn.
-pub type Known = Arc<dyn Fn(RunId, TurnId) -> bool + Send + Sync>;
+/// How far an attempt has come, as it said with its last heartbeat. Details are kept outside the history until
+/// the attempt ends, so that the next attempt gets them when the worker is lost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeartbeatDetails {
+    /// The run.
+    pub run: RunId,
+    /// The step's operation.
+    pub op: OpNumber,
+    /// The number of the attempt, from 1.
+    pub attempt: u32,
+    /// The details; `None` when the attempt has ended and what is kept of it is not needed any more.
+    pub details: Option<Payload>,
+}
+
+/// Which runs of the crash classes 2, 3 and 4 a claim may give; see [`takeover`](crate::takeover).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuspectRoom {
+    /// None: the worker carries as many as it may.
+    Nothing,
+    /// Those of one class, whichever comes first: the worker carries none. Each class has
+    /// [room](crate::takeover::class_room) for so many, of `room` runs in all.
+    AnyClass {
+        /// How many runs the worker carries at the most.
+        room: usize,
+    },
+    /// Those of one class, of which the worker carries some.
+    Class {
+        /// The class.
+        class: u32,
+        /// How many more it may carry.
+        room: usize,
+    },
+    /// One of the class 4 and nothing else, if there is one; otherwise like `AnyClass`. The first claim of a session
+    /// asks so: a run that crashes its worker is then alone.
+    TrialFirst {
+        /// How many runs the worker carries at the most.
+        room: usize,
+    },
+}
 
 /// What a worker asks for.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ClaimRequest {
     /// How many runs at the most; at most [`CLAIM_RUNS_MAX`](crate::limits::CLAIM_RUNS_MAX). With 0
     /// nothing is claimed, and the answer only brings unread messages.
@@ -101,24 +147,11 @@ pub struct ClaimRequest {
     pub build: Arc<str>,
     /// The highest durable format it can read.
     pub format: u32,
-    /// Whether it may carry a suspect: it has none aboard.
-    pub suspect: bool,
+    /// Which runs it may be given that may have crashed a worker.
+    pub suspects: SuspectRoom,
     /// From when on it may be given runs without having their code that nobody holds and that are past
     /// their deadline by [`DEADLINE_GRACE`](crate::limits::DEADLINE_GRACE), to end them.
     pub ends_overdue_from: Timestamp,
-    /// Which runs need no history in the answer.
-    pub known: Known,
-}
-
-impl std::fmt::Debug for ClaimRequest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClaimRequest")
-            .field("limit", &self.limit)
-            .field("code", &self.code)
-            .field("queues", &self.queues)
-            .field("suspect", &self.suspect)
-            .finish_non_exhaustive()
-    }
 }
 
 /// What a claim brings.
@@ -155,16 +188,39 @@ pub struct Claimed {
     pub consumed: u64,
     /// The messages behind those, at most [`INBOX_READ_MAX`](crate::limits::INBOX_READ_MAX), in order.
     pub inbox: Vec<Message>,
-    /// How often its worker crashed with it aboard since its last commit.
-    pub crashes: u32,
+    /// The columns of its row that only its holder changes.
+    pub columns: HolderColumns,
     /// Whether it was never more than started: a cancel then needs no code.
     pub is_fresh: bool,
-    /// Its deadline, as long as that counts.
-    pub deadline: Option<Timestamp>,
     /// Whether it is given to be ended, whatever code the request has: it is overdue.
     pub is_overdue: bool,
-    /// Its whole history, unless the request knew it.
-    pub history: Option<Vec<TurnRecord>>,
+    /// What is needed to replay it.
+    pub history: ClaimedHistory,
+    /// The details of attempts that were lost with their worker.
+    pub details: Vec<HeartbeatDetails>,
+}
+
+/// The history of a claimed run.
+#[derive(Clone, Debug)]
+pub enum ClaimedHistory {
+    /// All of it.
+    Whole(Vec<TurnRecord>),
+    /// It is left out, because the session held the run last and probably has its future, or because it is
+    /// long. What is missing is read by [`World::histories`](crate::World::histories).
+    LeftOut,
+    /// The history or an unread message cannot be read by this build: an error of this run alone. The inbox of
+    /// the claimed run is then empty.
+    Unreadable(String),
+}
+
+impl ClaimedHistory {
+    /// The history, if the claim brought it.
+    pub fn whole(self) -> Option<Vec<TurnRecord>> {
+        match self {
+            Self::Whole(history) => Some(history),
+            Self::LeftOut | Self::Unreadable(_) => None,
+        }
+    }
 }
 
 /// Messages that a held run has not consumed.

@@ -7,22 +7,21 @@ use async_trait::async_trait;
 
 use crate::error::WorldError;
 use crate::event::{Ended, TurnRecord};
-use crate::host::Hosts;
 use crate::id::{RunId, SessionId};
-use crate::message::{Message, NewMessage};
+use crate::message::{Message, NewMessage, Sent};
 use crate::report::Report;
 use crate::run::{Counts, Page, Pruned, RunQuery, RunView, Start, Started};
 use crate::time::{Busy, Clock, Timestamp};
 use crate::turn::{Committed, Held, Turn};
-use crate::work::{Beat, ClaimRequest, Join, Work, WorkerView};
+use crate::work::{Beat, ClaimRequest, HeartbeatDetails, Join, Work, WorkerView};
 
 /// One answer per element of a batch, or an error that concerns all of it.
 pub type Answers<T> = Result<Vec<Result<T, WorldError>>, WorldError>;
 
 /// Where runs live: history, inbox and ownership, which change together or not at all.
 ///
-/// A world stores, it does not decide: it never looks into a payload, computes a retry or derives a
-/// status. The conformance suite in `outlast-testkit` is the final word on what each method does.
+/// A world stores, it does not decide: it never looks into a payload or computes a retry, and what a commit
+/// or a takeover does to a run's row is computed by [`state`](crate::state). The conformance suite in `outlast-testkit` is the final word on what each method does.
 ///
 /// Every change that a method acknowledges survives `kill -9` of the process, as far as
 /// [`World::describe`] promises. A method that answers [`WorldError::Unavailable`] may or may not have
@@ -43,6 +42,8 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// Repeating a start with the same run id returns the first answer. A start with a known key
     /// returns the run of that key when workflow and digest are the same. A key that was taken longer
     /// ago than the start's window names the new run from then on, and the old one no more.
+    ///
+    /// The run gets the rules of the start, or lower ones if a joined session does not know those.
     ///
     /// A start with `not_before` is ready at that moment; until then only a message that needs no code
     /// makes it ready.
@@ -74,20 +75,26 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// without events are not in the history. Refuses with `NotFound`.
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError>;
 
+    /// The whole histories of at most [`HISTORIES_READ_MAX`](crate::limits::HISTORIES_READ_MAX) runs, in their
+    /// order. One that cannot be read is an error of its run alone.
+    async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>>;
+
     // --- inbox ---
 
     /// Appends messages to inboxes, and makes runs that nobody holds ready: one atomic change per
-    /// message. Messages of one call to one run keep their order. Answers each message's position.
+    /// message. Messages of one call to one run keep their order. Answers each message's position, and whether
+    /// the run was asked to stop before.
     ///
     /// Repeating a message with the same id returns the first answer, even when the run has ended since.
     ///
-    /// Refuses with `NotFound`, `Conflict` when the run has ended, `Limit` when the inbox is full (not
-    /// for messages [exempt](crate::MessageBody::is_exempt_from_limit) from it).
+    /// Refuses with `NotFound`, `Conflict` when the run has ended or its holder cannot read the message, `Limit`
+    /// when the inbox is full (not for messages [exempt](crate::MessageBody::is_exempt_from_limit) from it) or
+    /// a hook's payload would be one too many that nobody has taken.
     ///
-    /// A stuck run keeps its messages and stays stuck. A message that
-    /// [needs no code](crate::MessageBody::needs_no_code) makes a run ready for every worker, a stuck
-    /// one too, whichever build left it so; so does one that came before the run got stuck.
-    async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64>;
+    /// A stuck run keeps its messages and stays stuck. A message by which a run
+    /// [can be ended](crate::CodelessMessages::can_end) without its code makes it ready for every worker, a stuck
+    /// one too, whichever builds failed; so does one that came before the run got stuck.
+    async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent>;
 
     /// The messages behind position `after`, in order, at most
     /// [`INBOX_READ_MAX`](crate::limits::INBOX_READ_MAX). Refuses with `NotFound`.
@@ -95,41 +102,51 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
 
     // --- work ---
 
-    /// Opens a session. Runs stuck under another build whose code the worker has and whose queue it serves
-    /// become ready for this build (they stay `stuck` until claimed). Repeating it changes nothing.
+    /// Opens a session. Repeating it changes nothing. No run is written: a stuck run is ready for every build that
+    /// has not failed to continue it, joined before or after.
     ///
     /// Refuses with `Limit` when the queues are too many or their names too long, `Invalid` when one has none.
     async fn join(&self, join: Join) -> Result<(), WorldError>;
 
-    /// Renews the session, and keeps what its worker says of itself, for [`World::workers`]. Refuses with
+    /// Renews the session, and keeps what its worker says of itself, for [`World::workers`]. Also keeps the
+    /// details of attempts at steps of runs that the session holds; those of other runs are ignored. Refuses with
     /// `Fenced` when it is gone.
-    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError>;
+    async fn beat(
+        &self,
+        session: SessionId,
+        report: &Report,
+        details: &[HeartbeatDetails],
+    ) -> Result<Beat, WorldError>;
 
-    /// The runs that the session holds, in order of their ids. Refuses with `Fenced`.
+    /// The runs that the session holds, in order of their ids. Takes no lock, so what it answers may be over by
+    /// then. Refuses with `Fenced`.
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError>;
 
     /// Ends the session: the runs it still holds are ready for others. Repeating it changes nothing.
     async fn leave(&self, session: SessionId) -> Result<(), WorldError>;
 
     /// Ends every other session whose worker is gone (its lock is free) or whose time is over, makes
-    /// their runs ready and counts the crash by [`takeover`](crate::takeover). Answers how many runs that were.
+    /// their runs ready and counts the crash by [`Freed`](crate::Freed). Answers how many runs that were.
+    /// The session is fenced first and its runs are freed afterwards; not as one change, if there are many.
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError>;
 
     /// Gives the session runs that are ready, the lowest [rank](crate::queue::rank) first, at equal ranks the
-    /// lowest id, and the unread messages of those it holds. Atomic.
+    /// lowest id, and the unread messages of those it holds. Atomic per run. A run that cannot be read is claimed
+    /// with that as its history; it never fails the claim.
     ///
-    /// A run is ready when nobody holds it, it has not ended, is not stuck, and has unread messages,
-    /// or is due, or is new. Only runs whose queue, code and format the request has are given, except those
+    /// A run is ready when nobody holds it, it has not ended, and it has unread messages, is due, new or stuck. Only runs whose queue, code and format the request has are given, except those
     /// that need no code: everybody serves those, and their rank is as if they had priority 0. Overdue ones
-    /// come behind all others, the longest overdue first. At most one suspect, and only when the request may carry one. A woken run
+    /// come behind all others, the longest overdue first. Runs of the higher crash classes are given as
+    /// [`SuspectRoom`](crate::SuspectRoom) says. A woken run
     /// is offered for [`PREFERENCE`](crate::limits::PREFERENCE) only to the session that last held it,
-    /// while that one lives. A run that was stuck is not given to the build that left it so, unless resumed.
+    /// while that one lives. A run is given to no build that [failed](crate::FailedBuilds) to continue it, unless
+    /// resumed or to be ended without code. A claimed run keeps why it was stuck until it progresses.
     ///
     /// Refuses with `Fenced` when the session is gone.
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError>;
 
-    /// Commits turns, each all or nothing: events, inbox position, status, wake time, count, and what
-    /// the turn does [beyond](crate::turn::Beyond) its own history. A stuck turn does nothing there.
+    /// Commits turns, each all or nothing: events, the row of [`RowChange`](crate::RowChange), counts, and the
+    /// turn's [outbox](crate::turn::Outbox). The outbox of a stuck turn is ignored.
     ///
     /// A turn is accepted only from the session that holds its run and only on the turn it was
     /// computed from; repeating a committed turn that is still the run's last answers as before.
@@ -144,7 +161,8 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// The joined workers, in order of their sessions.
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError>;
 
-    /// Makes a stuck run ready for every build. Refuses with `NotFound`, `Conflict` when it is not stuck.
+    /// Makes a run that nobody holds ready for every build, those that failed to continue it included. Refuses
+    /// with `NotFound`, `Conflict` when it has ended or a session holds it.
     async fn resume(&self, run: RunId) -> Result<(), WorldError>;
 
     // --- wake-up ---
@@ -154,10 +172,14 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// way as long as the returned [`Busy`] lives.
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy;
 
-    /// The workers of this process that are joined to this world.
-    fn hosts(&self) -> &Hosts;
-
     // --- upkeep ---
+
+    /// Applies entries of outboxes that were committed and not applied yet, of any run. A world that applies
+    /// them with the commit has nothing to do.
+    async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
+        let _ = session;
+        Ok(Delivered::default())
+    }
 
     /// Forgets runs that ended before a moment, with their histories, inboxes and tags: of the runs
     /// behind `after`, in order of their ids, at most `limit` (and at most
@@ -169,6 +191,13 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
         after: Option<RunId>,
         limit: usize,
     ) -> Result<Pruned, WorldError>;
+
+    /// The id of a run to start with this key, made of random bits. Pure. A partitioned world puts a run where its
+    /// key is; others return the bits.
+    fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
+        let _ = key;
+        RunId::from_bits(bits)
+    }
 
     /// The world's clock, the only one that counts.
     fn clock(&self) -> Arc<dyn Clock>;
@@ -191,4 +220,24 @@ pub struct Description {
     /// How many commits of one session may be under way at the same time. A world that writes one after the
     /// other says 1: its batches are larger.
     pub lanes: usize,
+    /// When the outbox of a turn is applied.
+    pub effects: Effects,
+}
+
+/// When a world applies the outbox of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effects {
+    /// In the same change as the turn.
+    Inline,
+    /// After the commit has answered, in order, by [`World::deliver`] or by itself.
+    Deferred,
+}
+
+/// What a delivery of outboxes came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delivered {
+    /// How many entries were applied.
+    pub applied: u64,
+    /// How many are left; at least this many.
+    pub left: u64,
 }

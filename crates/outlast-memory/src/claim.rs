@@ -1,9 +1,13 @@
 //! Claims: the lowest rank first, and only to those who may have them.
 
-use outlast_core::limits::CLAIM_RUNS_MAX;
-use outlast_core::takeover::is_suspect;
-use outlast_core::{ClaimRequest, Claimed, RunId, SessionId, Status, Timestamp, Unread, Work, WorldError};
+use outlast_core::limits::{CLAIM_RUNS_MAX, HISTORY_IN_CLAIM_EVENTS_MAX};
+use outlast_core::takeover::Admission;
+use outlast_core::{
+    ClaimRequest, Claimed, ClaimedHistory, RunId, SessionId, Status, SuspectRoom, Timestamp, Unread, Work,
+    WorldError,
+};
 
+use crate::run::Run;
 use crate::state::State;
 
 impl State {
@@ -16,19 +20,37 @@ impl State {
     ) -> Result<Work, WorldError> {
         self.check_session(session)?;
         let unread = self.unread(session);
-        let limit = request.limit.min(CLAIM_RUNS_MAX);
-        let offered: Vec<RunId> = self.ready.offers(session, request, now).take(limit).collect();
-        let mut claimed: Vec<Claimed> =
-            offered.into_iter().filter_map(|run| self.take(session, run, request, now)).collect();
-        if request.ends_overdue_from <= now {
-            let suspect = request.suspect && !claimed.iter().any(|claimed| is_suspect(claimed.crashes));
-            let overdue = self.overdue(suspect, limit - claimed.len(), now);
-            let overdue = overdue.into_iter().filter_map(|run| self.take(session, run, request, now));
-            claimed.extend(overdue.map(|claimed| Claimed { is_overdue: true, ..claimed }));
-        }
+        let claimed = match self.trial(session, request, now) {
+            Some(run) => self.take(session, run, now).into_iter().collect(),
+            None => self.take_ready(session, request, now),
+        };
         let next_overdue = self.deadlines.next_due(now, request.ends_overdue_from);
         let next_due = self.ready.next_due(session, request, now).into_iter().chain(next_overdue).min();
         Ok(Work { claimed, unread, next_due, epoch })
+    }
+
+    /// The run that a new session takes alone, because it may have crashed four workers.
+    fn trial(&self, session: SessionId, request: &ClaimRequest, now: Timestamp) -> Option<RunId> {
+        let is_trial = matches!(request.suspects, SuspectRoom::TrialFirst { room } if room > 0);
+        if is_trial && request.limit > 0 { self.ready.trial(session, request, now) } else { None }
+    }
+
+    /// Takes what is ready, and behind that what is overdue.
+    fn take_ready(&mut self, session: SessionId, request: &ClaimRequest, now: Timestamp) -> Vec<Claimed> {
+        let limit = request.limit.min(CLAIM_RUNS_MAX);
+        let mut admission = Admission::new(request.suspects);
+        let offered: Vec<RunId> = self.ready.offers(session, request, admission, now).take(limit).collect();
+        let mut claimed: Vec<Claimed> =
+            offered.into_iter().filter_map(|run| self.take(session, run, now)).collect();
+        if request.ends_overdue_from <= now {
+            claimed.iter().for_each(|claimed| {
+                admission.admit(claimed.columns.crashes);
+            });
+            let overdue = self.overdue(request, admission, limit - claimed.len(), now);
+            let overdue = overdue.into_iter().filter_map(|run| self.take(session, run, now));
+            claimed.extend(overdue.map(|claimed| Claimed { is_overdue: true, ..claimed }));
+        }
+        claimed
     }
 
     fn unread(&self, session: SessionId) -> Vec<Unread> {
@@ -37,57 +59,64 @@ impl State {
         runs.map(|(id, run)| Unread { run: id, messages: run.inbox_after(run.consumed) }).collect()
     }
 
-    /// The runs that are overdue, at most one suspect among them.
-    fn overdue(&self, mut suspect: bool, limit: usize, now: Timestamp) -> Vec<RunId> {
+    /// The runs that are overdue and may be given.
+    fn overdue(
+        &self,
+        request: &ClaimRequest,
+        mut admission: Admission,
+        limit: usize,
+        now: Timestamp,
+    ) -> Vec<RunId> {
         let may_be_given = |id: &RunId| {
-            let is_suspect = self.runs.get(id).is_some_and(|run| is_suspect(run.crashes));
-            let may = suspect || !is_suspect;
-            suspect &= !is_suspect;
-            may
+            self.runs
+                .get(id)
+                .is_some_and(|run| run.format <= request.format && admission.admit(run.columns.crashes))
         };
         self.deadlines.overdue(now).filter(may_be_given).take(limit).collect()
     }
 
-    /// Gives a run that nobody holds to the session.
-    fn take(
-        &mut self,
-        session: SessionId,
-        id: RunId,
-        request: &ClaimRequest,
-        now: Timestamp,
-    ) -> Option<Claimed> {
+    /// Gives a run that nobody holds to the session. Why it was stuck stays until it progresses.
+    fn take(&mut self, session: SessionId, id: RunId, now: Timestamp) -> Option<Claimed> {
         self.set_status(id, Status::Running);
         let run = self.runs.get_mut(&id)?;
         if let Some(place) = run.place.take() {
             self.ready.remove(&place, id);
         }
-        if let Some(deadline) = run.deadline {
+        if let Some(deadline) = run.columns.deadline {
             self.deadlines.remove(deadline, id);
         }
         run.owner = Some(session);
         run.updated_at = now;
         run.wake_at = None;
         run.waits = Vec::new();
-        run.stuck = None;
         let holder = self.sessions.get_mut(&session)?;
         holder.held.insert(id);
         if run.has_unread() {
             holder.unread.insert(id);
         }
-        Some(Claimed {
-            run: id,
-            workflow: run.code.workflow.clone(),
-            version: run.code.version,
-            turn: run.turn,
-            seq: run.seq,
-            turn_at: run.turn_at,
-            consumed: run.consumed,
-            inbox: run.inbox_after(run.consumed),
-            crashes: run.crashes,
-            is_fresh: run.is_fresh(),
-            deadline: run.deadline,
-            is_overdue: false,
-            history: (!(request.known)(id, run.turn)).then(|| run.history.clone()),
-        })
+        Some(claimed(id, run, session))
+    }
+}
+
+fn claimed(id: RunId, run: &Run, session: SessionId) -> Claimed {
+    let is_left_out = run.preferred == Some(session) || run.seq > HISTORY_IN_CLAIM_EVENTS_MAX;
+    Claimed {
+        run: id,
+        workflow: run.code.workflow.clone(),
+        version: run.code.version,
+        turn: run.turn,
+        seq: run.seq,
+        turn_at: run.turn_at,
+        consumed: run.consumed,
+        inbox: run.inbox_after(run.consumed),
+        columns: run.columns.clone(),
+        is_fresh: run.is_fresh(),
+        is_overdue: false,
+        history: if is_left_out {
+            ClaimedHistory::LeftOut
+        } else {
+            ClaimedHistory::Whole(run.history.clone())
+        },
+        details: run.details.values().cloned().collect(),
     }
 }

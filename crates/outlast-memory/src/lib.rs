@@ -4,10 +4,10 @@
 //! One lock, plain maps. What a method means is written here as plainly as it can be; the other
 //! worlds do the same with a database.
 
-mod beyond;
 mod claim;
 mod commit;
 mod deadlines;
+mod outbox;
 mod prune;
 mod query;
 mod ready;

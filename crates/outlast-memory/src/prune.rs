@@ -21,6 +21,8 @@ impl State {
     /// Forgets a run that ended before a moment; tells whether it did.
     fn forget(&mut self, id: RunId, before: Timestamp) -> bool {
         let has_ended = self.runs.get(&id).filter(|run| run.ended_at.is_some_and(|at| at < before));
+        // What a run has still to do to others is found by its row.
+        let has_ended = has_ended.filter(|_| !self.outboxes.has(id));
         let Some(run) = has_ended else { return false };
         if let Some(count) = self.counts.get_mut(&run.status) {
             *count -= 1;

@@ -45,6 +45,10 @@ impl State {
         Ok(history[begin..].iter().take(limit).cloned().collect())
     }
 
+    pub(crate) fn whole_history(&self, run: RunId) -> Result<Vec<TurnRecord>, WorldError> {
+        Ok(self.get(run)?.history.clone())
+    }
+
     /// How the run ended, if it has.
     pub(crate) fn ended(&self, run: RunId) -> Result<Option<Ended>, WorldError> {
         let last = self.get(run)?.history.last().and_then(|turn| turn.events.last());

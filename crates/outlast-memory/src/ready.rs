@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::event::FORMAT;
 use outlast_core::limits::PREFERENCE;
 use outlast_core::queue::ahead;
-use outlast_core::{ClaimRequest, Code, RunId, SessionId, Timestamp};
+use outlast_core::takeover::{Admission, CRASH_CLASS_MAX};
+use outlast_core::{ClaimRequest, Code, FailedBuilds, RunId, SessionId, SuspectRoom, Timestamp};
 
 /// Where a run stands in line.
 #[derive(Clone, Debug)]
@@ -26,11 +26,13 @@ pub(crate) struct Place {
 /// What runs of one line have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Line {
-    pub(crate) is_suspect: bool,
+    pub(crate) format: u32,
+    /// The crash class; 0 for all that are carried like any run.
+    pub(crate) class: u32,
     /// The session that others let go first.
     pub(crate) preferred: Option<SessionId>,
-    /// The build that may not have them.
-    pub(crate) not_for: Option<Arc<str>>,
+    /// The builds that may not have them.
+    pub(crate) failed_builds: FailedBuilds,
     pub(crate) priority: u8,
 }
 
@@ -43,10 +45,13 @@ pub(crate) struct Ready {
 }
 
 /// The front of the lines that one claim may take from.
-pub(crate) struct Offers<'a>(Vec<Offer<'a>>);
+pub(crate) struct Offers<'a> {
+    lines: Vec<Offer<'a>>,
+    admission: Admission,
+}
 
 struct Offer<'a> {
-    is_suspect: bool,
+    class: u32,
     latest: Timestamp,
     /// How much earlier than they are its runs count as ready.
     ahead: Duration,
@@ -93,15 +98,24 @@ impl Ready {
         &'a self,
         session: SessionId,
         request: &'a ClaimRequest,
+        admission: Admission,
         now: Timestamp,
     ) -> Offers<'a> {
         let lines = self.lines_for(session, request).map(|(line, runs, head_start)| Offer {
-            is_suspect: line.is_suspect,
+            class: line.class,
             latest: now.minus(head_start),
             ahead: ahead(line.priority),
             runs: runs.iter().peekable(),
         });
-        Offers(lines.collect())
+        Offers { lines: lines.collect(), admission }
+    }
+
+    /// The run of the last crash class that the session may be given now.
+    pub(crate) fn trial(&self, session: SessionId, request: &ClaimRequest, now: Timestamp) -> Option<RunId> {
+        let room = SuspectRoom::Class { class: CRASH_CLASS_MAX, room: 1 };
+        let mut offers = self.offers(session, request, Admission::new(room), now);
+        offers.lines.retain(|offer| offer.class == CRASH_CLASS_MAX);
+        offers.next()
     }
 
     /// When the next run is due, of those that the session may be given then.
@@ -124,15 +138,15 @@ impl Ready {
         session: SessionId,
         request: &'a ClaimRequest,
     ) -> impl Iterator<Item = (&'a Line, &'a BTreeSet<(Timestamp, RunId)>, Duration)> {
-        let can_read = request.format >= FORMAT;
-        let of_queues =
-            request.queues.iter().filter(move |_| can_read).filter_map(|queue| self.by_queue.get(queue));
+        let admission = Admission::new(request.suspects);
+        let of_queues = request.queues.iter().filter_map(|queue| self.by_queue.get(queue));
         of_queues
             .flat_map(|lines| request.code.iter().filter_map(|code| lines.get(code)))
             .chain([&self.for_everyone])
             .flatten()
-            .filter(|(line, _)| request.suspect || !line.is_suspect)
-            .filter(|(line, _)| line.not_for.as_ref() != Some(&request.build))
+            .filter(|(line, _)| line.format <= request.format)
+            .filter(move |(line, _)| admission.allows(line.class))
+            .filter(|(line, _)| !line.failed_builds.contains(&request.build))
             .map(move |(line, runs)| {
                 let others_first = line.preferred.is_some_and(|preferred| preferred != session);
                 (line, runs, if others_first { PREFERENCE } else { Duration::ZERO })
@@ -143,18 +157,20 @@ impl Ready {
 impl Iterator for Offers<'_> {
     type Item = RunId;
 
-    /// The run of the lowest rank; at most one suspect in all.
+    /// The run of the lowest rank that is admitted.
     fn next(&mut self) -> Option<RunId> {
         let front = |offer: &mut Offer<'_>| {
             let (at, run) = **offer.runs.peek()?;
             (at <= offer.latest).then_some((at.minus(offer.ahead), run))
         };
-        let fronts = self.0.iter_mut().enumerate().filter_map(|(index, offer)| Some((front(offer)?, index)));
+        let admission = self.admission;
+        self.lines.retain(|offer| admission.allows(offer.class));
+        let fronts =
+            self.lines.iter_mut().enumerate().filter_map(|(index, offer)| Some((front(offer)?, index)));
         let ((_, run), index) = fronts.min()?;
-        self.0[index].runs.next();
-        if self.0[index].is_suspect {
-            self.0.retain(|offer| !offer.is_suspect);
-        }
+        let offer = &mut self.lines[index];
+        offer.runs.next();
+        self.admission.admit(offer.class);
         Some(run)
     }
 }

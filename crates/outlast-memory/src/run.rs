@@ -1,13 +1,15 @@
 //! One run: its row, its history, its inbox.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use outlast_core::limits::INBOX_READ_MAX;
-use outlast_core::takeover::is_suspect;
+use outlast_core::state::Awaiting;
+use outlast_core::takeover::{crash_class, is_suspect};
 use outlast_core::{
-    Code, Headers, Message, MessageBody, MessageId, Parent, RunId, RunView, SessionId, Start, StartKey,
-    Status, Stuck, Tags, Timestamp, Turn, TurnId, TurnRecord, Wait,
+    Code, CodelessMessages, FailedBuilds, Headers, HeartbeatDetails, HolderColumns, Message, MessageBody,
+    MessageId, OpNumber, Parent, Position, RunId, RunView, Sent, SessionId, Start, StartKey, Status, Tags,
+    Timestamp, Turn, TurnId, TurnRecord, Wait,
 };
 
 use crate::ready::{Line, Place};
@@ -20,8 +22,11 @@ pub(crate) struct Run {
     pub(crate) key: Option<StartKey>,
     pub(crate) parent: Option<Parent>,
     pub(crate) tags: Tags,
-    /// When it is told to stop, as long as that counts.
-    pub(crate) deadline: Option<Timestamp>,
+    /// The lowest format that a reader needs.
+    pub(crate) format: u32,
+    /// What only its holder changes. Why it was stuck stays while it is claimed.
+    pub(crate) columns: HolderColumns,
+    pub(crate) is_cancel_requested: bool,
     pub(crate) status: Status,
     pub(crate) owner: Option<SessionId>,
     /// The session that may still have the run's future.
@@ -38,16 +43,12 @@ pub(crate) struct Run {
     pub(crate) turn_at: Timestamp,
     /// Every message that was ever accepted; the first `consumed` have been consumed.
     pub(crate) inbox: Vec<Message>,
-    pub(crate) positions: HashMap<MessageId, u64>,
+    /// What each accepted message was answered with.
+    pub(crate) answers: HashMap<MessageId, Sent>,
     pub(crate) consumed: u64,
-    /// The position of the last message that can be obeyed without the workflow's code.
-    last_without_code: u64,
-    /// The same, of those that count as long as the run is fresh.
-    last_while_fresh: u64,
-    pub(crate) crashes: u32,
-    pub(crate) stuck: Option<Stuck>,
-    /// The build that is not given the run again, until it is resumed.
-    pub(crate) stuck_build: Option<Arc<str>>,
+    codeless: CodelessMessages,
+    /// How far attempts at its steps had come, by operation.
+    pub(crate) details: BTreeMap<OpNumber, HeartbeatDetails>,
     /// Where it stands in line, when it is ready or will be.
     pub(crate) place: Option<Place>,
 }
@@ -56,13 +57,15 @@ impl Run {
     /// A run that begins with `first`.
     pub(crate) fn new(start: Start, first: TurnRecord, now: Timestamp) -> Self {
         Self {
+            format: start.format(),
             code: Code { workflow: start.workflow, version: start.version },
             queue: start.queue,
             priority: start.priority,
             key: start.key,
             parent: start.parent,
             tags: start.tags,
-            deadline: start.deadline,
+            columns: HolderColumns { deadline: start.deadline, ..HolderColumns::default() },
+            is_cancel_requested: false,
             status: Status::Pending,
             owner: None,
             preferred: None,
@@ -76,13 +79,10 @@ impl Run {
             turn_at: first.at,
             history: vec![first],
             inbox: Vec::new(),
-            positions: HashMap::new(),
+            answers: HashMap::new(),
             consumed: 0,
-            last_without_code: 0,
-            last_while_fresh: 0,
-            crashes: 0,
-            stuck: None,
-            stuck_build: None,
+            codeless: CodelessMessages::default(),
+            details: BTreeMap::new(),
             place: None,
         }
     }
@@ -111,46 +111,65 @@ impl Run {
         self.seq <= 1
     }
 
-    /// Adds a message; answers its position.
+    /// Adds a message; answers its position, and whether the run was asked to stop before.
     pub(crate) fn accept(
         &mut self,
         id: MessageId,
         body: MessageBody,
         headers: Headers,
         at: Timestamp,
-    ) -> u64 {
+    ) -> Sent {
         let position = self.sent() + 1;
-        if body.needs_no_code(false) {
-            self.last_without_code = position;
-        }
-        if body.needs_no_code(true) {
-            self.last_while_fresh = position;
-        }
-        self.positions.insert(id, position);
+        let sent = Sent { position, cancel_was_requested: self.is_cancel_requested };
+        self.codeless = self.codeless.after(&body, position);
+        self.is_cancel_requested |= matches!(body, MessageBody::Cancel { .. });
+        self.answers.insert(id, sent);
         self.inbox.push(Message { id, position, at, body, headers });
-        position
+        sent
     }
 
-    /// Whether an unread message can be obeyed without the workflow's code.
-    pub(crate) fn needs_no_code(&self) -> bool {
-        let last = if self.is_fresh() { self.last_while_fresh } else { self.last_without_code };
-        last > self.consumed
+    /// Whether it can be ended without its workflow's code.
+    pub(crate) fn can_end(&self) -> bool {
+        self.codeless.can_end(self.consumed, self.seq)
     }
 
-    /// Whether it was started to begin later.
-    pub(crate) fn is_delayed(&self, now: Timestamp) -> bool {
-        self.status == Status::Pending && self.wake_at.is_some_and(|at| at > now)
+    /// Where it is, for a turn that may be committed.
+    pub(crate) fn position(&self) -> Position {
+        Position {
+            owner: self.owner,
+            turn: self.turn,
+            next_event: self.seq,
+            consumed: self.consumed,
+            sent: self.sent(),
+        }
+    }
+
+    /// What decides when it is ready after a message.
+    pub(crate) fn awaiting(&self) -> Awaiting {
+        Awaiting {
+            status: self.status,
+            is_held: self.owner.is_some(),
+            starts_later: self.status == Status::Pending && self.wake_at.is_some(),
+            can_end: self.can_end(),
+            ready_at: self.place.as_ref().map(|place| place.at),
+        }
     }
 
     /// Where the run stands in line when it is ready at `at`.
     pub(crate) fn place_at(&self, at: Timestamp) -> Place {
-        let needs_code = !self.needs_no_code();
+        let needs_code = !self.can_end();
+        let crashes = self.columns.crashes;
         Place {
             served_by: needs_code.then(|| (self.queue.clone(), self.code.clone())),
             line: Line {
-                is_suspect: is_suspect(self.crashes),
+                format: self.format,
+                class: if is_suspect(crashes) { crash_class(crashes) } else { 0 },
                 preferred: self.preferred,
-                not_for: self.stuck_build.clone().filter(|_| needs_code),
+                failed_builds: if needs_code {
+                    self.columns.failed_builds.clone()
+                } else {
+                    FailedBuilds::default()
+                },
                 priority: if needs_code { self.priority } else { 0 },
             },
             at,
@@ -174,11 +193,15 @@ impl Run {
             waits: self.waits.clone(),
             sent: self.sent(),
             consumed: self.consumed,
-            crashes: self.crashes,
-            stuck: self.stuck.clone(),
+            crashes: self.columns.crashes,
+            kept: self.columns.kept,
+            is_cancel_requested: self.is_cancel_requested,
+            failed_builds: self.columns.failed_builds.clone(),
+            format: self.format,
+            stuck: self.columns.stuck.clone().filter(|_| self.status == Status::Stuck),
             parent: self.parent,
             tags: self.tags.clone(),
-            deadline: self.deadline,
+            deadline: self.columns.deadline,
         }
     }
 }

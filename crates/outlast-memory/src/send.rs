@@ -1,7 +1,8 @@
 //! Sending: messages enter the inbox once, in order, and wake a run that nobody holds.
 
-use outlast_core::refusal::{check_send, no_run};
-use outlast_core::{NewMessage, RunId, Status, Timestamp, WorldError};
+use outlast_core::refusal::{Receiver, check_send, no_run};
+use outlast_core::state::ready_after_send;
+use outlast_core::{NewMessage, Sent, Timestamp, WorldError};
 
 use crate::state::{Effects, State};
 
@@ -11,34 +12,25 @@ impl State {
         message: NewMessage,
         now: Timestamp,
         effects: &mut Effects,
-    ) -> Result<u64, WorldError> {
+    ) -> Result<Sent, WorldError> {
         let id = message.run;
         let run = self.runs.get_mut(&id).ok_or_else(|| no_run(id))?;
-        if let Some(position) = run.positions.get(&message.id) {
-            return Ok(*position);
+        if let Some(sent) = run.answers.get(&message.id) {
+            return Ok(*sent);
         }
-        check_send(id, run.status, run.sent() - run.consumed, &message.body)?;
-        let position = run.accept(message.id, message.body, message.headers, now);
+        let unread = run.sent() - run.consumed;
+        check_send(id, Receiver { status: run.status, unread, kept: run.columns.kept }, &message.body)?;
+        let sent = run.accept(message.id, message.body, message.headers, now);
         run.updated_at = now;
         effects.ring = true;
-        match run.owner {
-            Some(owner) => {
-                if let Some(session) = self.sessions.get_mut(&owner) {
-                    session.unread.insert(id);
-                }
+        if let Some(owner) = run.owner {
+            if let Some(session) = self.sessions.get_mut(&owner) {
+                session.unread.insert(id);
             }
-            None if run.needs_no_code() => self.wake(id, now, effects),
-            None if run.status == Status::Stuck && run.place.is_none() => {}
-            None if run.is_delayed(now) => {}
-            None => self.wake(id, now, effects),
+            return Ok(sent);
         }
-        Ok(position)
-    }
-
-    fn wake(&mut self, id: RunId, now: Timestamp, effects: &mut Effects) {
-        // A run that was due before stays where it is in line.
-        let due =
-            self.runs.get(&id).and_then(|run| run.place.as_ref()).map_or(now, |place| place.at.min(now));
-        self.line_up(id, Some(due), now, effects);
+        let at = ready_after_send(&run.awaiting(), now);
+        self.line_up(id, at, now, effects);
+        Ok(sent)
     }
 }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use outlast_core::refusal::{check_join, not_stuck, session_gone};
-use outlast_core::takeover::{crashes_after, is_suspect, poison};
+use outlast_core::refusal::{check_join, session_gone};
+use outlast_core::state::resumed;
+use outlast_core::takeover::Aboard;
 use outlast_core::{
-    Beat, Held, Join, Report, RunId, SessionId, Status, Stuck, StuckReason, Timestamp, WorkerView, WorldError,
+    Beat, FailedBuilds, Freed, Freeing, HeartbeatDetails, Held, Join, Report, RunId, SessionId, Timestamp,
+    WorkerView, WorldError,
 };
 
 use crate::state::{Effects, State};
@@ -24,23 +26,10 @@ pub(crate) struct Session {
 }
 
 impl State {
-    pub(crate) fn join(
-        &mut self,
-        join: Join,
-        now: Timestamp,
-        effects: &mut Effects,
-    ) -> Result<(), WorldError> {
+    pub(crate) fn join(&mut self, join: Join, now: Timestamp) -> Result<(), WorldError> {
         check_join(&join)?;
         if self.sessions.contains_key(&join.session) {
             return Ok(());
-        }
-        for id in self.stuck.clone() {
-            let Some(run) = self.runs.get(&id) else { continue };
-            let has_code = join.code.contains(&run.code) && join.queues.contains(&run.queue);
-            let by_another_build = run.stuck_build.as_ref().is_some_and(|build| *build != join.build);
-            if has_code && by_another_build && run.place.is_none() {
-                self.line_up(id, Some(now), now, effects);
-            }
         }
         let session = Session {
             joined_at: now,
@@ -53,6 +42,7 @@ impl State {
             join,
         };
         self.sessions.insert(session.join.session, session);
+        self.note_rules();
         Ok(())
     }
 
@@ -60,13 +50,36 @@ impl State {
         &mut self,
         session: SessionId,
         report: &Report,
+        details: &[HeartbeatDetails],
         now: Timestamp,
     ) -> Result<Beat, WorldError> {
         let entry = self.sessions.get_mut(&session).ok_or_else(|| session_gone(session))?;
         entry.report.clone_from(report);
         entry.beat_at = now;
         entry.expires_at = now.plus(entry.join.time);
-        Ok(Beat { held: entry.held.len() as u64 })
+        let beat = Beat { held: entry.held.len() as u64, rules: self.rules.unwrap_or(entry.join.rules) };
+        for details in details {
+            self.note_details(session, details);
+        }
+        Ok(beat)
+    }
+
+    /// Keeps how far an attempt has come, if the session holds its run. A later attempt counts more.
+    fn note_details(&mut self, session: SessionId, details: &HeartbeatDetails) {
+        let held = self.runs.get_mut(&details.run).filter(|run| run.owner == Some(session));
+        let Some(run) = held else { return };
+        if run.details.get(&details.op).is_some_and(|known| known.attempt > details.attempt) {
+            return;
+        }
+        match &details.details {
+            Some(_) => run.details.insert(details.op, details.clone()),
+            None => run.details.remove(&details.op),
+        };
+    }
+
+    /// Notes the lowest rules that every joined session knows, for new runs.
+    fn note_rules(&mut self) {
+        self.rules = self.sessions.values().map(|session| session.join.rules).min();
     }
 
     pub(crate) fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
@@ -77,7 +90,7 @@ impl State {
 
     pub(crate) fn leave(&mut self, session: SessionId, now: Timestamp, effects: &mut Effects) {
         for run in self.end_session(session, now, effects) {
-            self.make_ready(run, now, effects);
+            self.free(run, Freeing::Left, now, effects);
         }
     }
 
@@ -100,15 +113,10 @@ impl State {
         for (session, build) in dead.into_iter().filter(|(session, _)| *session != by) {
             let runs = self.end_session(session, now, effects);
             taken += runs.len() as u64;
-            let is_aboard = |id| self.runs.get(id).is_some_and(|run| is_suspect(run.crashes));
-            let suspect_aboard = runs.iter().any(is_aboard);
+            let crashes = runs.iter().filter_map(|id| self.runs.get(id)).map(|run| run.columns.crashes);
+            let aboard = Aboard::of(crashes);
             for id in runs {
-                let Some(run) = self.runs.get_mut(&id) else { continue };
-                run.crashes = crashes_after(run.crashes, suspect_aboard);
-                match poison(run.crashes, &build) {
-                    Some(stuck) => self.make_stuck(id, stuck, now, effects),
-                    None => self.make_ready(id, now, effects),
-                }
+                self.free(id, Freeing::Crashed { aboard, build: &build }, now, effects);
             }
         }
         Ok(taken)
@@ -137,14 +145,12 @@ impl State {
         now: Timestamp,
         effects: &mut Effects,
     ) -> Result<(), WorldError> {
-        let status = self.get(id)?.status;
-        if status != Status::Stuck {
-            return Err(not_stuck(id, status));
-        }
+        let run = self.get(id)?;
+        let at = resumed(id, run.status, run.place.as_ref().map(|place| place.at), now)?;
         if let Some(run) = self.runs.get_mut(&id) {
-            run.stuck_build = None;
+            run.columns.failed_builds = FailedBuilds::default();
         }
-        self.line_up(id, Some(now), now, effects);
+        self.line_up(id, at, now, effects);
         Ok(())
     }
 
@@ -152,36 +158,27 @@ impl State {
         if self.sessions.contains_key(&session) { Ok(()) } else { Err(session_gone(session)) }
     }
 
-    /// Lets a run go that its worker had to give up: it is ready at once, for everyone.
-    pub(crate) fn make_ready(&mut self, id: RunId, now: Timestamp, effects: &mut Effects) {
+    /// Lets a run go whose session has ended.
+    fn free(&mut self, id: RunId, why: Freeing<'_>, now: Timestamp, effects: &mut Effects) {
         self.let_go(id);
-        if let Some(run) = self.runs.get_mut(&id) {
-            run.updated_at = now;
-            run.preferred = None;
-        }
-        self.set_status(id, Status::Pending);
-        self.line_up(id, Some(now), now, effects);
-    }
-
-    /// Lets a run go that cannot go on. Only a poisoned one still needs to be known as a suspect.
-    pub(crate) fn make_stuck(&mut self, id: RunId, stuck: Stuck, now: Timestamp, effects: &mut Effects) {
-        self.let_go(id);
-        if let Some(run) = self.runs.get_mut(&id) {
-            debug_assert!(stuck.reason == StuckReason::Poison || run.crashes == 0, "a commit clears crashes");
-            run.updated_at = now;
-            run.preferred = None;
-            run.stuck_build = Some(stuck.build.as_str().into());
-            run.stuck = Some(stuck);
-        }
-        self.set_status(id, Status::Stuck);
-        // What came meanwhile and needs no code does not wait for another build either.
-        let is_ready = self.runs.get(&id).is_some_and(|run| run.needs_no_code());
-        self.line_up(id, is_ready.then_some(now), now, effects);
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        let freed = Freed::of(&run.columns, run.seq, why);
+        run.updated_at = now;
+        run.preferred = None;
+        run.wake_at = None;
+        run.waits = Vec::new();
+        run.columns.crashes = freed.crashes;
+        run.columns.stuck = freed.stuck;
+        run.columns.failed_builds = freed.failed_builds;
+        let at = freed.ready.choose(run.has_unread(), run.can_end()).moment(now);
+        self.set_status(id, freed.status);
+        self.line_up(id, at, now, effects);
     }
 
     /// Ends a session; answers the runs it held.
     fn end_session(&mut self, session: SessionId, now: Timestamp, effects: &mut Effects) -> BTreeSet<RunId> {
         let Some(ended) = self.sessions.remove(&session) else { return BTreeSet::new() };
+        self.note_rules();
         for run in self.ready.preferring(session) {
             let at = self.runs.get(&run).and_then(|run| run.place.as_ref()).map(|place| place.at);
             self.line_up(run, at, now, effects);

@@ -9,10 +9,11 @@ use crate::state::{Effects, State};
 impl State {
     pub(crate) fn start(
         &mut self,
-        start: Start,
+        mut start: Start,
         now: Timestamp,
         effects: &mut Effects,
     ) -> Result<Started, WorldError> {
+        start.rules = self.rules.map_or(start.rules, |lowest| lowest.min(start.rules));
         if let Some(existed) = self.started_before(&start, now)? {
             return Ok(existed);
         }

@@ -6,6 +6,7 @@ use outlast_core::refusal::no_run;
 use outlast_core::{Counts, Ended, RunId, SessionId, Status, Timestamp, WorldError};
 
 use crate::deadlines::Deadlines;
+use crate::outbox::Outboxes;
 use crate::ready::Ready;
 use crate::run::Run;
 use crate::session::Session;
@@ -19,10 +20,12 @@ pub(crate) struct State {
     pub(crate) keys: HashMap<String, RunId>,
     pub(crate) counts: Counts,
     pub(crate) ready: Ready,
-    pub(crate) stuck: BTreeSet<RunId>,
     // The deadlines of runs that nobody holds.
     pub(crate) deadlines: Deadlines,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
+    // The lowest rules that every joined session knows; `None` when none is joined.
+    pub(crate) rules: Option<u32>,
+    pub(crate) outboxes: Outboxes,
 }
 
 /// What a change leaves to be told once the lock is free.
@@ -39,7 +42,7 @@ impl State {
         self.runs.get(&run).map(Box::as_ref).ok_or_else(|| no_run(run))
     }
 
-    /// Gives the run a status, and keeps the counts and the list of stuck runs true.
+    /// Gives the run a status, and keeps the counts true.
     pub(crate) fn set_status(&mut self, id: RunId, status: Status) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let before = std::mem::replace(&mut run.status, status);
@@ -50,10 +53,6 @@ impl State {
             *count -= 1;
         }
         *self.counts.entry(status).or_default() += 1;
-        match status {
-            Status::Stuck => self.stuck.insert(id),
-            _ => self.stuck.remove(&id),
-        };
     }
 
     /// Puts a run that nobody holds into the line where it belongs, ready at `at`; `None` takes it out.
@@ -68,7 +67,7 @@ impl State {
         if let Some(place) = run.place.take() {
             self.ready.remove(&place, id);
         }
-        if let Some(deadline) = run.deadline {
+        if let Some(deadline) = run.columns.deadline {
             effects.ring |= self.deadlines.insert(deadline, id, now);
         }
         let Some(at) = at else { return };

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use async_trait::async_trait;
-use outlast_core::refusal::check_starts;
+use outlast_core::refusal::{check_histories, check_starts};
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Held, Hosts, Join, Message,
-    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
-    TurnRecord, Waiters, Work, WorkerView, World, WorldError,
+    Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended,
+    HeartbeatDetails, Held, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent,
+    SessionId, Start, Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 use parking_lot::Mutex;
 
@@ -24,19 +24,20 @@ pub struct MemoryWorld {
     state: Mutex<State>,
     bell: Bell,
     waiters: Arc<Waiters>,
-    hosts: Hosts,
 }
 
 impl MemoryWorld {
     /// A world without runs, on this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            bell: Bell::new(clock.clone()),
-            clock,
-            state: Mutex::default(),
-            waiters: Arc::default(),
-            hosts: Hosts::default(),
-        }
+        Self { bell: Bell::new(clock.clone()), clock, state: Mutex::default(), waiters: Arc::default() }
+    }
+
+    /// The same world, but what turns do to other runs is queued, in order per run, and done by
+    /// [`World::deliver`]. Tests run on it to prove that nothing depends on such effects being immediate.
+    #[must_use]
+    pub fn with_deferred_effects(self) -> Self {
+        self.state.lock().outboxes.are_deferred = true;
+        self
     }
 
     /// Makes the session's worker look gone, as if its process had been killed: the next takeover
@@ -100,7 +101,13 @@ impl World for MemoryWorld {
         self.state.lock().history(run, from, limit)
     }
 
-    async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64> {
+    async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
+        check_histories(runs.len())?;
+        let state = self.state.lock();
+        Ok(runs.iter().map(|run| state.whole_history(*run)).collect())
+    }
+
+    async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
         Ok(self.change(|state, now, effects| {
             messages.into_iter().map(|message| state.send(message, now, effects)).collect()
         }))
@@ -111,11 +118,16 @@ impl World for MemoryWorld {
     }
 
     async fn join(&self, join: Join) -> Result<(), WorldError> {
-        self.change(|state, now, effects| state.join(join, now, effects))
+        self.change(|state, now, _| state.join(join, now))
     }
 
-    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
-        self.change(|state, now, _| state.beat(session, report, now))
+    async fn beat(
+        &self,
+        session: SessionId,
+        report: &Report,
+        details: &[HeartbeatDetails],
+    ) -> Result<Beat, WorldError> {
+        self.change(|state, now, _| state.beat(session, report, details, now))
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
@@ -157,8 +169,11 @@ impl World for MemoryWorld {
         }
     }
 
-    fn hosts(&self) -> &Hosts {
-        &self.hosts
+    async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
+        self.change(|state, now, effects| {
+            state.check_session(session)?;
+            Ok(state.deliver(now, effects))
+        })
     }
 
     async fn prune(
@@ -181,6 +196,11 @@ impl World for MemoryWorld {
             durability: "nothing: what is acknowledged is lost when this process ends".into(),
             hints: "there are no other processes".into(),
             lanes: 1,
+            effects: if self.state.lock().outboxes.are_deferred {
+                outlast_core::Effects::Deferred
+            } else {
+                outlast_core::Effects::Inline
+            },
         }
     }
 }

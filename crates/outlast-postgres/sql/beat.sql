@@ -1,3 +1,2 @@
 -- Renews a session. No row means that it is gone.
-SELECT held, moment FROM {schema}.beat(
-    $1, $2, $3)
+SELECT held, moment, rules FROM {schema}.beat{v}($1, $2, $3, $4::text::json, $5, $6)

@@ -1,2 +1,2 @@
 -- The world's clock.
-SELECT {schema}.clock()
+SELECT {schema}.clock{v}()

@@ -1,3 +1,2 @@
 -- Opens a session.
-SELECT moment, rings FROM {schema}.join(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+SELECT {schema}.join{v}($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)

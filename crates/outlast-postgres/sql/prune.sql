@@ -1,3 +1,3 @@
 -- Forgets a part of the runs that ended before a moment.
-SELECT runs, next, has_leftovers FROM {schema}.prune(
+SELECT runs, next, has_leftovers FROM {schema}.prune{v}(
     $1, $2, $3, $4)

@@ -1,2 +1,2 @@
 -- Sends messages.
-SELECT code, number, status FROM {schema}.send($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+SELECT code, number, status, kept, was_cancelled FROM {schema}.send{v}($1, $2, $3::text::json, $4, $5, $6)

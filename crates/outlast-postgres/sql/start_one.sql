@@ -1,2 +1,2 @@
 -- Starts one run without a key or tags; null when it was there already.
-SELECT {schema}.start_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+SELECT {schema}.start_one{v}($1, $2::text::json, $3)

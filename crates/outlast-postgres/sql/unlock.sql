@@ -1,2 +1,2 @@
 -- Frees a session's lock.
-SELECT pg_advisory_unlock({schema}.lock_key($1))
+SELECT pg_advisory_unlock({schema}.lock_key{v}($1))

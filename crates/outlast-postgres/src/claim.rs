@@ -5,21 +5,24 @@ use std::sync::Arc;
 
 use deadpool_postgres::Object;
 use outlast_core::limits::{
-    CLAIM_RUNS_MAX, DEADLINE_GRACE, HISTORY_TURNS_READ_MAX, INBOX_READ_MAX, PREFERENCE,
+    CLAIM_RUNS_MAX, DEADLINE_GRACE, HISTORIES_READ_MAX, HISTORY_IN_CLAIM_EVENTS_MAX, HISTORY_TURNS_READ_MAX,
+    INBOX_READ_MAX, PREFERENCE,
 };
-use outlast_core::refusal::session_gone;
+use outlast_core::refusal::{no_run, session_gone};
+use outlast_core::takeover::class_room;
 use outlast_core::{
-    ClaimRequest, Claimed, Event, Message, RunId, SessionId, Timestamp, TurnId, TurnRecord, Unread, Work,
-    WorldError,
+    ClaimRequest, Claimed, ClaimedHistory, Event, HeartbeatDetails, HolderColumns, Message, OpNumber, RunId,
+    SessionId, SuspectRoom, Timestamp, TurnId, TurnRecord, Unread, Work, WorldError,
 };
 use tokio_postgres::Row;
 
 use crate::clock::Time;
 use crate::error::corrupt;
-use crate::message::{Values1, message};
-use crate::row::{Damaged, damaged, get, maybe_moment, micros, moment, number, stored, text, turn, word};
-use crate::store::Store;
+use crate::message::{StoredPayload, Values1, message};
+use crate::row::{Damaged, get, maybe_moment, micros, moment, number, stored, stuck, text, turn, word};
+use crate::store::{Store, Values};
 use crate::text::stored as stored_text;
+use crate::turn::read_builds;
 
 /// How many messages are read of one run.
 const INBOX_ROWS: i64 = INBOX_READ_MAX as i64;
@@ -37,7 +40,7 @@ pub(crate) async fn claim(
     let Some(mut given) = given else { return Err(session_gone(session)) };
     let next_due = given.next_due(time, request.ends_overdue_from);
     let unread = given.unread(store, session).await?;
-    given.bring(store, request).await?;
+    given.bring(store).await?;
     Ok(Work { claimed: given.claimed, unread, next_due, epoch })
 }
 
@@ -57,7 +60,7 @@ pub(crate) async fn claim_one(
     let given = Given::read(&rows, request).map_err(|why| corrupt(&store.place, &why))?;
     let Some(mut given) = given else { return Err(session_gone(session)) };
     let next_due = given.next_due(time, request.ends_overdue_from);
-    given.bring(store, request).await?;
+    given.bring(store).await?;
     Ok(Work { claimed: given.claimed, unread: Vec::new(), next_due, epoch })
 }
 
@@ -68,6 +71,10 @@ struct Asked {
     versions: Vec<i64>,
     build: String,
     format: i32,
+    /// How many runs of the crash classes 2, 3 and 4 the worker may be given.
+    rooms: Vec<i32>,
+    /// Whether it takes one run of the last class and nothing else, if there is one.
+    is_trial: bool,
 }
 
 impl Asked {
@@ -83,8 +90,20 @@ impl Asked {
         let (workflows, versions) = codes.into_iter().unzip();
         let build = stored_text(&request.build).into_owned();
         let format = i32::try_from(request.format).unwrap_or(i32::MAX);
-        Self { queues, workflows, versions, build, format }
+        let rooms = [2, 3, 4].map(|class| class_room_of(request.suspects, class) as i32).to_vec();
+        let is_trial = matches!(request.suspects, SuspectRoom::TrialFirst { .. });
+        Self { queues, workflows, versions, build, format, rooms, is_trial }
     }
+}
+
+/// How many runs of a crash class a request has room for.
+fn class_room_of(suspects: SuspectRoom, class: u32) -> usize {
+    let room = match suspects {
+        SuspectRoom::Nothing => 0,
+        SuspectRoom::AnyClass { room } | SuspectRoom::TrialFirst { room } => class_room(class, room),
+        SuspectRoom::Class { class: only, room } => room * usize::from(only == class),
+    };
+    room.min(CLAIM_RUNS_MAX)
 }
 
 /// Asks for what is ready.
@@ -96,10 +115,10 @@ async fn ask(
 ) -> Result<Vec<Row>, WorldError> {
     let (session, at) = (session.to_string(), time.at());
     let limit = request.limit.min(CLAIM_RUNS_MAX) as i32;
-    let Asked { queues, workflows, versions, build, format } = Asked::of(request);
+    let Asked { queues, workflows, versions, build, format, rooms, is_trial } = Asked::of(request);
     let overdue_from = request.ends_overdue_from.as_micros();
     let (grace, preference) = (micros(DEADLINE_GRACE), micros(PREFERENCE));
-    let values: [Values1<'_>; 12] = [
+    let values: [Values1<'_>; 13] = [
         &session,
         &at,
         &limit,
@@ -108,7 +127,8 @@ async fn ask(
         &versions,
         &build,
         &format,
-        &request.suspect,
+        &rooms,
+        &is_trial,
         &overdue_from,
         &grace,
         &preference,
@@ -117,13 +137,18 @@ async fn ask(
 }
 
 /// What a claim brought.
+#[derive(Default)]
 struct Given {
     claimed: Vec<Claimed>,
     /// Where messages of a run begin that it has not consumed, if there are any.
     unread: Vec<(String, i64)>,
+    /// The runs whose histories are read.
+    unknown: Vec<String>,
+    /// The runs of which heartbeats of lost attempts are kept.
+    detailed: Vec<String>,
     /// Whether something is unread that the session held before.
     has_unread: bool,
-    now: Timestamp,
+    now: Option<Timestamp>,
     next_due: Option<Timestamp>,
     next_deadline: Option<Timestamp>,
 }
@@ -131,22 +156,15 @@ struct Given {
 impl Given {
     /// Reads the answer; `None` when the session is gone.
     fn read(rows: &[Row], request: &ClaimRequest) -> Result<Option<Self>, Damaged> {
-        let mut given = Self {
-            claimed: Vec::new(),
-            unread: Vec::new(),
-            has_unread: false,
-            now: Timestamp::from_micros(0),
-            next_due: None,
-            next_deadline: None,
-        };
+        let mut given = Self::default();
         for row in rows {
             match get::<&str>(row, 0)? {
                 "gone" => return Ok(None),
                 "now" => {
-                    given.now = moment(row, 12)?;
-                    given.next_due = maybe_moment(row, 13)?;
-                    given.next_deadline = maybe_moment(row, 10)?;
-                    given.has_unread = get(row, 11)?;
+                    given.now = Some(moment(row, 20)?);
+                    given.next_due = maybe_moment(row, 21)?;
+                    given.next_deadline = maybe_moment(row, 11)?;
+                    given.has_unread = get(row, 19)?;
                 }
                 _ => given.add(row, request)?,
             }
@@ -159,8 +177,11 @@ impl Given {
         if number::<u64>(row, 7)? > consumed {
             self.unread.push((run.to_string(), stored(consumed)));
         }
+        if get(row, 18)? {
+            self.detailed.push(run.to_string());
+        }
         let (turn, turn_at) = (word(row, 4)?, moment(row, 6)?);
-        let history = if (request.known)(run, turn) { None } else { first_turn(row, turn, turn_at)? };
+        let history = self.history(row, run, seq, (turn, turn_at))?;
         self.claimed.push(Claimed {
             run,
             workflow: name(request, text(row, 2)?),
@@ -170,13 +191,43 @@ impl Given {
             turn_at,
             consumed,
             inbox: Vec::new(),
-            crashes: get::<i32>(row, 9)?.unsigned_abs(),
+            columns: HolderColumns {
+                crashes: get::<i32>(row, 9)?.unsigned_abs(),
+                kept: number(row, 10)?,
+                deadline: maybe_moment(row, 11)?,
+                stuck: stuck(row, 12)?,
+                failed_builds: read_builds(get(row, 15)?, number(row, 16)?),
+            },
             is_fresh: seq <= 1,
-            deadline: maybe_moment(row, 10)?,
-            is_overdue: get(row, 11)?,
+            is_overdue: get(row, 19)?,
             history,
+            details: Vec::new(),
         });
         Ok(())
+    }
+
+    /// The history of a run as far as the claim brought it; what is to be read is noted.
+    fn history(
+        &mut self,
+        row: &Row,
+        run: RunId,
+        seq: u64,
+        (turn, turn_at): (TurnId, Timestamp),
+    ) -> Result<ClaimedHistory, Damaged> {
+        if get::<bool>(row, 17)? || seq > HISTORY_IN_CLAIM_EVENTS_MAX {
+            return Ok(ClaimedHistory::LeftOut);
+        }
+        let Some(events) = get::<Option<&str>>(row, 23)? else {
+            self.unknown.push(run.to_string());
+            return Ok(ClaimedHistory::Whole(Vec::new()));
+        };
+        let build = text(row, 22)?.into();
+        Ok(match Event::read_all(events) {
+            Ok(events) => {
+                ClaimedHistory::Whole(vec![TurnRecord { id: turn, seq: 0, at: turn_at, build, events }])
+            }
+            Err(error) => ClaimedHistory::Unreadable(error.to_string()),
+        })
     }
 
     /// The messages that wait for runs that the session held before.
@@ -192,79 +243,110 @@ impl Given {
 
     /// When the next run is due, by the clock of this process: that may be ahead of the database's.
     fn next_due(&self, time: &Time, overdue_from: Timestamp) -> Option<Timestamp> {
-        time.learn(self.now);
+        let now = self.now?;
+        time.learn(now);
         let overdue = self.next_deadline.map(|deadline| deadline.plus(DEADLINE_GRACE).max(overdue_from));
         let overdue = overdue.filter(|due| *due < Timestamp::NEVER);
         let due = self.next_due.into_iter().chain(overdue).min()?;
-        if time.is_virtual() || due <= self.now {
+        if time.is_virtual() || due <= now {
             return Some(due);
         }
-        Some(due.max(time.clock().now().plus(due.since(self.now))))
+        Some(due.max(time.clock().now().plus(due.since(now))))
     }
 
-    /// Reads the histories and the messages of what was given. The runs are the session's, so nobody adds
-    /// to their histories meanwhile.
-    async fn bring(&mut self, store: &Store, request: &ClaimRequest) -> Result<(), WorldError> {
-        let unknown = self
-            .claimed
-            .iter()
-            .filter(|claimed| claimed.history.is_none() && !(request.known)(claimed.run, claimed.turn));
-        let unknown: Vec<String> = unknown.map(|claimed| claimed.run.to_string()).collect();
-        if unknown.is_empty() && self.unread.is_empty() {
+    /// Reads the histories, the messages and the heartbeats of what was given. The runs are the session's, so nobody
+    /// adds to their histories meanwhile.
+    async fn bring(&mut self, store: &Store) -> Result<(), WorldError> {
+        if self.unknown.is_empty() && self.unread.is_empty() && self.detailed.is_empty() {
             return Ok(());
         }
         let (runs, after): (Vec<String>, Vec<i64>) = self.unread.drain(..).unzip();
+        let (unknown, detailed) = (&self.unknown, &self.detailed);
         let read = store.with_connection(async |connection: &Object| {
-            let histories = connection.prepare_cached(&store.sql.histories).await?;
-            let inboxes = connection.prepare_cached(&store.sql.inboxes).await?;
-            let history_values: [Values1<'_>; 1] = [&unknown];
+            let history_values: [Values1<'_>; 1] = [unknown];
             let inbox_values: [Values1<'_>; 3] = [&runs, &after, &INBOX_ROWS];
-            futures_util::future::try_join(
-                async {
-                    if unknown.is_empty() {
-                        Ok(Vec::new())
-                    } else {
-                        connection.query(&histories, &history_values).await
-                    }
-                },
-                async {
-                    if runs.is_empty() {
-                        Ok(Vec::new())
-                    } else {
-                        connection.query(&inboxes, &inbox_values).await
-                    }
-                },
+            let detail_values: [Values1<'_>; 1] = [detailed];
+            futures_util::future::try_join3(
+                rows_of(connection, &store.sql.histories, &history_values, !unknown.is_empty()),
+                rows_of(connection, &store.sql.inboxes, &inbox_values, !runs.is_empty()),
+                rows_of(connection, &store.sql.details, &detail_values, !detailed.is_empty()),
             )
             .await
         });
-        let (histories, inboxes) = read.await.map_err(|failed| store.world_error(&failed))?;
-        self.sort_in(&unknown, &histories, &inboxes).map_err(|why| corrupt(&store.place, &why))
+        let (histories, inboxes, details) = read.await.map_err(|failed| store.world_error(&failed))?;
+        self.sort_in(&histories, &inboxes, &details).map_err(|why| corrupt(&store.place, &why))
     }
 
-    fn sort_in(&mut self, unknown: &[String], histories: &[Row], inboxes: &[Row]) -> Result<(), Damaged> {
-        let mut turns: HashMap<&str, Vec<TurnRecord>> =
-            unknown.iter().map(|run| (run.as_str(), Vec::new())).collect();
+    fn sort_in(&mut self, histories: &[Row], inboxes: &[Row], details: &[Row]) -> Result<(), Damaged> {
+        let mut turns: HashMap<&str, Vec<&Row>> = HashMap::new();
         for row in histories {
-            turns.entry(get(row, 5)?).or_default().push(turn(row)?);
+            turns.entry(get(row, 5)?).or_default().push(row);
         }
-        let mut messages: HashMap<&str, Vec<Message>> = HashMap::new();
+        let mut messages: HashMap<&str, Vec<&Row>> = HashMap::new();
         for row in inboxes {
-            messages.entry(get(row, 11)?).or_default().push(message(row)?);
+            messages.entry(get(row, 11)?).or_default().push(row);
+        }
+        let mut beats: HashMap<&str, Vec<&Row>> = HashMap::new();
+        for row in details {
+            beats.entry(get(row, 0)?).or_default().push(row);
         }
         for claimed in &mut self.claimed {
             let run = claimed.run.to_string();
-            claimed.history = claimed.history.take().or_else(|| turns.remove(run.as_str()));
-            claimed.inbox = messages.remove(run.as_str()).unwrap_or_default();
+            let run = run.as_str();
+            bring_one(claimed, turns.remove(run), messages.remove(run), beats.remove(run));
         }
         Ok(())
     }
 }
 
-/// The history of a run that has but one turn.
-fn first_turn(row: &Row, id: TurnId, at: Timestamp) -> Result<Option<Vec<TurnRecord>>, Damaged> {
-    let Some(events) = get::<Option<&str>>(row, 15)? else { return Ok(None) };
-    let events = Event::read_all(events).map_err(|error| damaged(15, error))?;
-    Ok(Some(vec![TurnRecord { id, seq: 0, at, build: text(row, 14)?.into(), events }]))
+/// The rows of a statement, if they are wanted.
+async fn rows_of(
+    connection: &Object,
+    sql: &str,
+    values: Values<'_>,
+    is_wanted: bool,
+) -> Result<Vec<Row>, tokio_postgres::Error> {
+    if !is_wanted {
+        return Ok(Vec::new());
+    }
+    let statement = connection.prepare_cached(sql).await?;
+    connection.query(&statement, values).await
+}
+
+/// Gives a claimed run what was read of it. What cannot be read is an error of this run alone.
+fn bring_one(
+    claimed: &mut Claimed,
+    turns: Option<Vec<&Row>>,
+    messages: Option<Vec<&Row>>,
+    beats: Option<Vec<&Row>>,
+) {
+    let read = || -> Result<_, Damaged> {
+        let turns =
+            turns.map(|rows| rows.into_iter().map(turn).collect::<Result<Vec<_>, _>>()).transpose()?;
+        let messages =
+            messages.unwrap_or_default().into_iter().map(message).collect::<Result<Vec<_>, _>>()?;
+        Ok((turns, messages))
+    };
+    // Details that cannot be read are as good as none: the attempt begins anew.
+    let beats = beats.unwrap_or_default().into_iter().filter_map(|row| details_of(claimed.run, row).ok());
+    claimed.details = beats.collect();
+    match read() {
+        Ok((turns, messages)) => {
+            if let Some(turns) = turns {
+                claimed.history = ClaimedHistory::Whole(turns);
+            }
+            claimed.inbox = messages;
+        }
+        Err(why) => claimed.history = ClaimedHistory::Unreadable(why.to_string()),
+    }
+    if matches!(claimed.history, ClaimedHistory::Unreadable(_)) {
+        claimed.inbox.clear();
+    }
+}
+
+fn details_of(run: RunId, row: &Row) -> Result<HeartbeatDetails, Damaged> {
+    let details = Some(StoredPayload::read(row, 3)?);
+    Ok(HeartbeatDetails { run, op: OpNumber(number(row, 1)?), attempt: number(row, 2)?, details })
 }
 
 /// The workflow's name, shared with the request where it has it.
@@ -273,16 +355,50 @@ fn name(request: &ClaimRequest, workflow: String) -> Arc<str> {
     known.map_or_else(|| workflow.into(), |code| code.workflow.clone())
 }
 
+/// The messages by run. Those behind one that cannot be read are left out: a claim of the run says what is the matter.
 fn unread_of(rows: &[Row]) -> Result<Vec<Unread>, Damaged> {
     let mut unread: Vec<Unread> = Vec::new();
+    let mut unreadable: Option<RunId> = None;
     for row in rows {
         let run: RunId = word(row, 11)?;
+        if unreadable == Some(run) {
+            continue;
+        }
+        let Ok(message) = message(row) else {
+            unreadable = Some(run);
+            continue;
+        };
         match unread.last_mut() {
-            Some(last) if last.run == run => last.messages.push(message(row)?),
-            _ => unread.push(Unread { run, messages: vec![message(row)?] }),
+            Some(last) if last.run == run => last.messages.push(message),
+            _ => unread.push(Unread { run, messages: vec![message] }),
         }
     }
     Ok(unread)
+}
+
+/// The whole histories of runs, each or why it cannot be read.
+pub(crate) async fn histories(
+    store: &Store,
+    runs: &[RunId],
+) -> Result<Vec<Result<Vec<TurnRecord>, WorldError>>, WorldError> {
+    if runs.len() > HISTORIES_READ_MAX {
+        return Err(WorldError::Limit(format!(
+            "the histories of {} runs were asked for, the limit is {HISTORIES_READ_MAX}; ask in parts",
+            runs.len()
+        )));
+    }
+    let asked: Vec<String> = runs.iter().map(ToString::to_string).collect();
+    let rows = store.call(&store.sql.histories, &[&asked]).await?;
+    let mut turns: HashMap<&str, Vec<&Row>> = HashMap::new();
+    for row in &rows {
+        turns.entry(get(row, 5).map_err(|why| corrupt(&store.place, &why))?).or_default().push(row);
+    }
+    let read = |run: &RunId| {
+        let rows = turns.get(run.to_string().as_str()).ok_or_else(|| no_run(*run))?;
+        let turns: Result<Vec<_>, _> = rows.iter().map(|row| turn(row)).collect();
+        turns.map_err(|why| corrupt(&store.place, &why))
+    };
+    Ok(runs.iter().map(read).collect())
 }
 
 /// A part of a run's history.

@@ -1,67 +1,101 @@
-//! Committing turns: the fence, the history, and what becomes of the run.
+//! Committing turns: the fence, the history, what becomes of the run, and the outbox.
 //!
-//! Turns that concern their own runs alone are one statement for all of them; the others are another, which
-//! takes them one by one. Those come first, unless one of them reaches a run that has an earlier turn here.
+//! Turns whose order does not matter are one statement. When somebody else has locked a row that one of them changes,
+//! the statement is given up soon and tried again without waiting: what can be locked is committed, and the others
+//! are answered as blocked. A turn that comes alone waits longer, by connections of its own.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use outlast_core::refusal::{key_taken, session_gone};
+use outlast_core::state::{fenced, invalid, missed_message};
 use outlast_core::turn::From;
-use outlast_core::{Committed, Ended, Event, Outcome, RunId, SessionId, Started, Then, Turn, WorldError};
+use outlast_core::{
+    Committed, Ended, Event, MessageBody, Outcome, RunId, SessionId, Started, Then, Turn, WorldError,
+};
 use tokio_postgres::Row;
 
-use crate::beyond::{FarTurns, commit_each};
+use crate::blocked::Lane;
 use crate::clock::Time;
-use crate::error::corrupt;
+use crate::error::{corrupt, known_rules};
+use crate::fields::Rows;
 use crate::message::Values1;
-use crate::row::{Damaged, get, maybe_moment, maybe_text, moment};
+use crate::outbox::{Outboxes, outbox, receivers};
+use crate::row::{Damaged, get, maybe_moment, maybe_text, moment, stored};
 use crate::start::STATEMENT_BYTES_MAX;
 use crate::store::{Failed, Store};
+use crate::text::stored as stored_text;
 use crate::told::{News, Told};
-use crate::turn::{Turns, check, fenced, invalid, reaches_beyond};
+use crate::turn;
 
 type Answer = Result<Committed, WorldError>;
 
-/// Turns of different runs whose order does not matter, but for that among the far ones, which come first.
-#[derive(Default)]
-struct Group {
-    /// Turns that do something beyond their own runs.
-    far: Vec<usize>,
-    /// Those that do not.
-    near: Vec<usize>,
-    /// The first turn behind the group.
-    end: usize,
+/// How long a batch waits for each lock, in milliseconds.
+const BATCH_WAIT_MS: i64 = 50;
+
+/// How long a turn that is alone waits for each lock, in milliseconds.
+const ALONE_WAIT_MS: i64 = 1_000;
+
+/// How a statement waits for rows that somebody else has locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// A short time, then the whole statement is refused.
+    Shortly,
+    /// Not at all: the turns that need them are left out.
+    Skips,
+    /// Longer, by a connection for that.
+    Longer,
 }
 
-impl Group {
-    /// Gathers as many turns as can be one group.
-    fn gather(turns: &[Turn], first: usize) -> Self {
-        let mut group = Self { end: first, ..Self::default() };
-        let (mut runs, mut near_runs) = (HashSet::<RunId>::new(), HashSet::<RunId>::new());
-        let mut bytes = 0;
-        for (index, turn) in turns.iter().enumerate().skip(first) {
-            bytes += turn.events.iter().map(size).sum::<usize>();
-            let is_far = reaches_beyond(turn);
-            let reaches_back = is_far && receivers(turn).any(|run| near_runs.contains(&run));
-            let is_first = index == first;
-            if !is_first && (reaches_back || bytes > STATEMENT_BYTES_MAX) || !runs.insert(turn.run) {
-                break;
-            }
-            if is_far {
-                group.far.push(index);
-            } else {
-                near_runs.insert(turn.run);
-                group.near.push(index);
-            }
-            group.end = index + 1;
+/// The turns from `first` on that can be one statement.
+///
+/// They are committed as if one after the other: no run has two turns, none has its turn behind one that sends to it, no
+/// key is asked for twice, and keys of children and of the turns' own runs are not mixed, since each kind is
+/// inserted in the order of its keys.
+fn gather(turns: &[Turn], first: usize) -> Vec<usize> {
+    let (mut runs, mut keys) = (HashSet::<RunId>::new(), HashSet::<&str>::new());
+    let (mut has_own_key, mut has_child_key) = (false, false);
+    let mut bytes = 0;
+    let mut gathered = Vec::new();
+    for (index, turn) in turns.iter().enumerate().skip(first) {
+        bytes += size_of(turn);
+        let (own_key, child_keys) = keys_of(turn);
+        has_own_key |= own_key.is_some();
+        has_child_key |= !child_keys.is_empty();
+        let mut turn_keys = own_key.into_iter().chain(child_keys);
+        let fits = bytes <= STATEMENT_BYTES_MAX
+            && runs.insert(turn.run)
+            && turn_keys.all(|key| keys.insert(key))
+            && !(has_own_key && has_child_key);
+        if !fits && index > first {
+            break;
         }
-        group
+        runs.extend(receivers(turn));
+        gathered.push(index);
     }
+    gathered
 }
 
-/// The runs that a turn sends to.
-fn receivers(turn: &Turn) -> impl Iterator<Item = RunId> {
-    turn.beyond.iter().flat_map(|beyond| beyond.messages.iter().map(|message| message.run))
+/// The keys that a turn asks for: of its own run, and of its children.
+fn keys_of(turn: &Turn) -> (Option<&str>, Vec<&str>) {
+    let own = match &turn.from {
+        From::Turn(_) => None,
+        From::Start(start) => start.key.as_ref().map(|key| key.text.as_str()),
+    };
+    let children = outbox(turn).into_iter().flat_map(|outbox| &outbox.children);
+    (own, children.filter_map(|child| child.start.key.as_ref().map(|key| key.text.as_str())).collect())
+}
+
+/// How many bytes a turn has, roughly, with its outbox.
+fn size_of(turn: &Turn) -> usize {
+    let children = outbox(turn).into_iter().flat_map(|outbox| &outbox.children);
+    let messages = outbox(turn).into_iter().flat_map(|outbox| &outbox.messages);
+    let payloads = messages.map(|message| match &message.body {
+        MessageBody::Hook { payload, .. } => payload.bytes().len(),
+        MessageBody::ChildEnded { outcome: Outcome::Completed(output), .. } => output.bytes().len(),
+        _ => 100,
+    });
+    let inputs = children.map(|child| child.start.input.bytes().len() + 500);
+    turn.events.iter().map(size).chain(inputs).chain(payloads).sum()
 }
 
 /// How many bytes an event has, roughly.
@@ -86,85 +120,149 @@ fn end(turn: &Turn) -> Option<Ended> {
     }
 }
 
+/// The turns of one statement, as its parameters.
+#[derive(Debug, Default)]
+struct Batch {
+    rows: Rows,
+    events: Vec<Option<String>>,
+    /// The runs whose rows are locked, each once.
+    locked: BTreeSet<RunId>,
+    outboxes: Outboxes,
+    /// Whether no other commit of the session may be under way; see `commit.sql`.
+    is_exclusive: bool,
+    /// The run of the first turn.
+    first: Option<RunId>,
+}
+
+impl Batch {
+    fn add(
+        &mut self,
+        turn: &Turn,
+        session: SessionId,
+        is_refused: bool,
+        rules: Option<u32>,
+    ) -> Result<(), WorldError> {
+        let nth = self.events.len() as i64 + 1;
+        self.first.get_or_insert(turn.run);
+        self.outboxes.add(turn, nth, rules)?;
+        let events = turn::events(turn);
+        self.is_exclusive |= events.is_none() && matches!(turn.from, From::Turn(_));
+        if turn::locks_row(turn, session) {
+            self.locked.insert(turn.run);
+        }
+        self.locked.extend(receivers(turn));
+        turn::add(&mut self.rows, turn, session, is_refused);
+        self.events.push(events);
+        Ok(())
+    }
+
+    async fn commit(
+        &self,
+        store: &Store,
+        time: &Time,
+        session: SessionId,
+        waits: Waits,
+    ) -> Result<Vec<Row>, Failed> {
+        let wait_ms = if waits == Waits::Longer { ALONE_WAIT_MS } else { BATCH_WAIT_MS };
+        let skips = waits == Waits::Skips;
+        let named = self.first.filter(|_| waits == Waits::Longer);
+        let named = named.map_or_else(String::new, |run| format!(r#","named":"{run}""#));
+        let how =
+            format!(r#"{{"wait_ms":{wait_ms},"skips":{skips},"is_exclusive":{}{named}}}"#, self.is_exclusive);
+        let (session, at) = (session.to_string(), time.at());
+        let locked: Vec<String> = self.locked.iter().map(ToString::to_string).collect();
+        let Outboxes { children, messages } = &self.outboxes;
+        let values: [Values1<'_>; 11] = [
+            &session,
+            &at,
+            &how,
+            &locked,
+            &self.rows.json(),
+            &self.events,
+            &children.rows.json(),
+            &children.events,
+            &messages.rows.json(),
+            &messages.bodies,
+            &messages.raws,
+        ];
+        store.try_call(&store.sql.commit, &values).await
+    }
+}
+
 /// A commit under way.
 pub(crate) struct Commit<'a> {
     pub(crate) store: &'a Store,
+    pub(crate) lane: &'a Lane,
     pub(crate) time: &'a Time,
-    told: &'a Told,
+    pub(crate) told: &'a Told,
     pub(crate) session: SessionId,
     pub(crate) turns: &'a [Turn],
     pub(crate) answers: Vec<Answer>,
     pub(crate) news: News,
-    refusals: Vec<Option<WorldError>>,
+    pub(crate) refusals: Vec<Option<WorldError>>,
 }
 
 impl<'a> Commit<'a> {
     pub(crate) fn new(
         store: &'a Store,
+        lane: &'a Lane,
         time: &'a Time,
         told: &'a Told,
         session: SessionId,
         turns: &'a [Turn],
     ) -> Self {
-        let refusals: Vec<_> = turns.iter().map(|turn| check(turn).err()).collect();
+        let refusals: Vec<_> = turns.iter().map(|turn| turn::check(turn).err()).collect();
         let answers = vec![Ok(Committed::Done); turns.len()];
-        Self { store, time, told, session, turns, answers, news: News::default(), refusals }
+        Self { store, lane, time, told, session, turns, answers, news: News::default(), refusals }
     }
 
     /// Commits all of them; refuses when the whole call came to nothing.
     pub(crate) async fn run(&mut self) -> Result<(), WorldError> {
         let mut next = 0;
         while next < self.turns.len() {
-            let group = Group::gather(self.turns, next);
-            next = group.end;
-            self.each(&group.far).await?;
-            if !group.near.is_empty() {
-                self.together(group.near).await?;
+            let part = gather(self.turns, next);
+            next += part.len();
+            if let [index] = part[..]
+                && self.alone(index).await?
+            {
+                continue;
             }
+            self.write(part, Waits::Shortly).await?;
         }
         Ok(())
     }
 
-    /// Commits turns by one statement. If Postgres refuses what one of them says, each is tried alone.
-    async fn together(&mut self, part: Vec<usize>) -> Result<(), WorldError> {
-        let mut columns = Turns::default();
-        for &index in &part {
-            columns.add(&self.turns[index], self.refusals[index].as_ref());
+    /// Commits a plain turn; answers whether that is all. The statement for all turns says what is the matter with it,
+    /// if anything is.
+    async fn alone(&mut self, index: usize) -> Result<bool, WorldError> {
+        let turn = &self.turns[index];
+        if self.refusals[index].is_some() {
+            return Ok(false);
         }
-        let (session, at) = (self.session.to_string(), self.time.at());
-        if columns.is_plain() {
-            match self.alone(part[0], columns).await? {
-                None => return Ok(()),
-                Some(again) => columns = again,
-            }
-        }
-        let mut values: Vec<Values1<'_>> = vec![&session, &at];
-        values.extend(columns.values());
-        match self.store.try_call(&self.store.sql.commit, &values).await {
-            Ok(rows) => self.read(&part, &rows),
-            Err(failed) => self.not_together(part, &failed).await,
-        }
-    }
-
-    /// Commits a plain turn. It comes back when the statement for all turns has to say what is the matter with it.
-    async fn alone(&mut self, index: usize, turn: Turns) -> Result<Option<Turns>, WorldError> {
-        let (store, told, time, session) =
-            (self.store.clone(), self.told.clone(), self.time.clone(), self.session);
-        let ended = end(&self.turns[index]);
+        let (Some(end_status), From::Turn(from)) = (turn::plain_end(turn, self.session), &turn.from) else {
+            return Ok(false);
+        };
+        let (store, told, time) = (self.store.clone(), self.told.clone(), self.time.clone());
+        let texts = [self.session.to_string(), turn.run.to_string(), turn.id.to_string(), from.to_string()];
+        let numbers = [turn.seq, turn.next_event(), turn.consumed].map(stored);
+        let (turn_at, build, events) =
+            (turn.at.as_micros(), stored_text(&turn.build).into_owned(), turn::events(turn));
+        let ended = end(turn);
         let is_end = ended.is_some();
         let commit = async move {
-            let (session, at) = (session.to_string(), time.at());
-            let values = [&[&session as Values1<'_>, &at], &turn.values_of_one()[..]].concat();
+            let at = time.at();
+            let [session, run, id, from] = &texts;
+            let [seq, next, consumed] = &numbers;
+            let values: [Values1<'_>; 12] =
+                [session, &at, run, id, from, seq, next, &turn_at, &build, &events, consumed, &end_status];
             let rows = store.try_call(&store.sql.commit_one, &values).await?;
             let moment = rows.first().map_or(Ok(None), |row| maybe_moment(row, 0));
-            let Some(moment) = moment.map_err(|why| Failed::Corrupt(corrupt(&store.place, &why)))? else {
-                return Ok(Some(turn));
-            };
-            if let Some(ended) = ended {
+            let moment = moment.map_err(|why| Failed::Corrupt(corrupt(&store.place, &why)))?;
+            if let (Some(moment), Some(ended)) = (moment, ended) {
                 time.learn(moment);
                 told.tell(News { ended: vec![ended], ..News::default() });
             }
-            Ok(None)
+            Ok(moment.is_some())
         };
         let done = if is_end {
             // In the world's own thread: from there others hear of the end without a detour.
@@ -173,85 +271,130 @@ impl<'a> Commit<'a> {
             commit.await
         };
         match done {
-            Ok(turn) => Ok(turn),
-            Err(failed) => self.refuse(vec![index], &failed).map(|()| None),
+            Ok(is_done) => Ok(is_done),
+            Err(failed) if failed.is_about_data() => Ok(false),
+            Err(failed) => self.refuse(&[index], &failed).map(|()| true),
         }
     }
 
-    async fn not_together(&mut self, part: Vec<usize>, failed: &Failed) -> Result<(), WorldError> {
-        if failed.is_about_data() && part.len() > 1 {
-            for index in part {
-                Box::pin(self.together(vec![index])).await?;
-            }
-            return Ok(());
-        }
-        self.refuse(part, failed)
-    }
-
-    /// Commits turns that do something beyond their own runs, in their order.
-    async fn each(&mut self, turns: &[usize]) -> Result<(), WorldError> {
-        let mut rest = turns.iter().copied();
+    /// Commits turns by one statement. If Postgres refuses what one of them says, each is tried alone.
+    async fn write(&mut self, part: Vec<usize>, waits: Waits) -> Result<(), WorldError> {
+        let mut rules = None;
         loop {
-            let (mut far, mut part) = (FarTurns::default(), Vec::new());
-            for index in rest.by_ref() {
-                match far.add(&self.turns[index], self.refusals[index].as_ref()) {
-                    Ok(()) => part.push(index),
+            let (mut batch, mut sent) = (Batch::default(), Vec::with_capacity(part.len()));
+            for &index in &part {
+                let is_refused = self.refusals[index].is_some();
+                match batch.add(&self.turns[index], self.session, is_refused, rules) {
+                    Ok(()) => sent.push(index),
                     Err(error) => self.answers[index] = Err(error),
                 }
-                if far.is_full() {
-                    break;
-                }
             }
-            if part.is_empty() {
+            if sent.is_empty() {
                 return Ok(());
             }
-            match commit_each(self.store, self.time, self.session, &far).await {
-                Ok(rows) => {
-                    self.read(&part, &rows)?;
-                    self.news.rings |= part.iter().any(|index| self.has_told(*index));
+            let store = if waits == Waits::Longer { &self.lane.store } else { self.store };
+            let answered = match waits {
+                Waits::Longer => {
+                    let run = self.turns[sent[0]].run;
+                    self.lane.wait(run, batch.commit(store, self.time, self.session, waits)).await
                 }
-                Err(failed) => self.not_each(part, &failed).await?,
+                _ => batch.commit(store, self.time, self.session, waits).await,
+            };
+            match answered {
+                Ok(rows) => {
+                    let locked = self.read(&sent, &rows)?;
+                    return Box::pin(self.blocked(locked, waits)).await;
+                }
+                Err(Failed::Refused(error)) if known_rules(&error).is_some() => rules = known_rules(&error),
+                Err(failed) => return Box::pin(self.failed(sent, &failed, waits)).await,
             }
         }
     }
 
-    /// Whether a turn started runs or sent messages.
-    fn has_told(&self, index: usize) -> bool {
-        let beyond = self.turns[index].beyond.as_ref();
-        let tells = beyond.is_some_and(|beyond| !beyond.children.is_empty() || !beyond.messages.is_empty());
-        tells && self.answers[index].is_ok()
-    }
-
-    async fn not_each(&mut self, part: Vec<usize>, failed: &Failed) -> Result<(), WorldError> {
+    /// What becomes of turns whose statement was refused.
+    async fn failed(&mut self, part: Vec<usize>, failed: &Failed, waits: Waits) -> Result<(), WorldError> {
+        if failed.is_locked() {
+            return self.locked(part, waits).await;
+        }
         if failed.is_about_data() && part.len() > 1 {
             for index in part {
-                Box::pin(self.each(&[index])).await?;
+                Box::pin(self.write(vec![index], waits)).await?;
             }
             return Ok(());
         }
-        self.refuse(part, failed)
+        self.refuse(&part, failed)
     }
 
-    /// Refuses turns; the whole call, when those are all of it and not to blame.
-    fn refuse(&mut self, part: Vec<usize>, failed: &Failed) -> Result<(), WorldError> {
-        let error = self.store.world_error(failed);
-        if part.len() == self.turns.len() && !failed.is_about_data() {
-            return Err(error);
+    /// Somebody else has a row that turns of a statement need. A key cannot be skipped: turns that ask for one are
+    /// tried alone.
+    async fn locked(&mut self, part: Vec<usize>, waits: Waits) -> Result<(), WorldError> {
+        if part.len() == 1 {
+            return self.blocked(part, waits).await;
         }
-        part.into_iter().for_each(|index| self.answers[index] = Err(error.clone()));
+        let has_key = |index: &usize| {
+            let (own, children) = keys_of(&self.turns[*index]);
+            own.is_some() || !children.is_empty()
+        };
+        let (keyed, rest): (Vec<usize>, Vec<usize>) = part.into_iter().partition(has_key);
+        if waits == Waits::Skips && keyed.is_empty() {
+            // What waits here is neither a row of a run nor a key.
+            return self.blocked(rest, waits).await;
+        }
+        if !rest.is_empty() {
+            Box::pin(self.write(rest, Waits::Skips)).await?;
+        }
+        for index in keyed {
+            Box::pin(self.write(vec![index], Waits::Shortly)).await?;
+        }
         Ok(())
     }
 
-    /// Takes the answers for turns.
-    fn read(&mut self, part: &[usize], rows: &[Row]) -> Result<(), WorldError> {
-        let mut refused: HashSet<usize> = HashSet::new();
+    /// Turns that need a row that somebody else has: one that is all of the call waits for it, the others are answered
+    /// so that they are tried again alone.
+    async fn blocked(&mut self, part: Vec<usize>, waits: Waits) -> Result<(), WorldError> {
+        if part.is_empty() {
+            return Ok(());
+        }
+        if self.turns.len() == 1 && waits != Waits::Longer {
+            return Box::pin(self.write(part, Waits::Longer)).await;
+        }
+        for index in part {
+            self.answers[index] = Err(self.lane.error(self.turns[index].run));
+        }
+        Ok(())
+    }
+
+    /// Refuses turns; the whole call, when those are all of it and not to blame.
+    fn refuse(&mut self, part: &[usize], failed: &Failed) -> Result<(), WorldError> {
+        if !failed.is_about_data() {
+            let error = self.store.world_error(failed);
+            if part.len() == self.turns.len() {
+                return Err(error);
+            }
+            part.iter().for_each(|index| self.answers[*index] = Err(error.clone()));
+            return Ok(());
+        }
+        for &index in part {
+            self.answers[index] = Err(self.store.refusal(self.turns[index].run, failed));
+        }
+        Ok(())
+    }
+
+    /// Takes the answers for turns; answers those that somebody else blocks.
+    fn read(&mut self, part: &[usize], rows: &[Row]) -> Result<Vec<usize>, WorldError> {
+        let (mut refused, mut locked) = (HashSet::<usize>::new(), Vec::new());
         for row in rows {
             let (nth, code) = self.told(row).map_err(|why| corrupt(&self.store.place, &why))?;
             if code == "gone" {
                 part.iter().for_each(|index| self.answers[*index] = Err(session_gone(self.session)));
-                return Ok(());
+                return Ok(Vec::new());
             }
             let Some(&index) = nth.checked_sub(1).and_then(|nth| part.get(nth)) else { continue };
+            if code == "locked" {
+                locked.push(index);
+                refused.insert(index);
+                continue;
+            }
             let detail = maybe_text(row, 2).map_err(|why| corrupt(&self.store.place, &why))?;
             self.answers[index] = self.answer(index, &code, detail.as_deref().unwrap_or_default());
             if !matches!(self.answers[index], Ok(Committed::Done)) {
@@ -260,7 +403,7 @@ impl<'a> Commit<'a> {
         }
         let done = part.iter().filter(|index| !refused.contains(index));
         self.news.ended.extend(done.filter_map(|index| end(&self.turns[*index])));
-        Ok(())
+        Ok(locked)
     }
 
     fn told(&mut self, row: &Row) -> Result<(usize, String), Damaged> {
@@ -276,28 +419,23 @@ impl<'a> Commit<'a> {
     /// The answer to a turn that is not simply done.
     fn answer(&self, index: usize, code: &str, detail: &str) -> Answer {
         let turn = &self.turns[index];
+        let run = turn.run;
         Err(match code {
             "done" => return Ok(Committed::Done),
-            "existed" => return Ok(Committed::Existed(Started { run: turn.run, is_new: true })),
+            "existed" => return Ok(Committed::Existed(Started { run, is_new: true })),
             "other" | "taken" => return self.existing(turn, code, detail),
-            "none" => fenced(turn, "there is no such run"),
-            "owner" if detail.is_empty() => fenced(turn, "nobody holds it"),
-            "owner" => fenced(turn, &format!("session {detail} holds it")),
+            "none" => fenced(run, "there is no such run"),
+            "owner" if detail.is_empty() => fenced(run, "nobody holds it"),
+            "owner" => fenced(run, &format!("session {detail} holds it")),
             "from" => {
                 let from = if let From::Turn(from) = &turn.from { from.to_string() } else { String::new() };
-                fenced(turn, &format!("it was computed from {from}, the last turn is {detail}"))
+                fenced(run, &format!("it was computed from {from}, the last turn is {detail}"))
             }
-            "seq" => invalid(turn, &format!("it begins with event {}, the next one is {detail}", turn.seq)),
-            "less" => invalid(turn, "it consumed less than the turn before"),
-            "more" => invalid(turn, "it consumed more messages than were sent"),
-            "missed" => {
-                let until = turn.fired_until.unwrap_or(turn.at);
-                WorldError::Conflict(format!(
-                    "run {} fired a timer of {until} and has not read a message from before; read its inbox first",
-                    turn.run
-                ))
-            }
-            _ => self.refusals[index].clone().unwrap_or_else(|| invalid(turn, "it is refused")),
+            "seq" => invalid(run, &format!("it begins with event {}, the next one is {detail}", turn.seq)),
+            "less" => invalid(run, "it consumed less than the turn before"),
+            "more" => invalid(run, "it consumed more messages than were sent"),
+            "missed" => missed_message(run, turn.fired_until.unwrap_or(turn.at)),
+            _ => self.refusals[index].clone().unwrap_or_else(|| invalid(run, "it is refused")),
         })
     }
 

@@ -6,25 +6,43 @@ use tokio_postgres::error::SqlState;
 
 /// Whether the same statement may succeed at once: others were in the way, and nothing of it was done.
 pub(crate) fn is_overtaken(error: &Error) -> bool {
-    matches!(
-        error.code(),
-        Some(
-            &SqlState::T_R_DEADLOCK_DETECTED
-                | &SqlState::T_R_SERIALIZATION_FAILURE
-                | &SqlState::LOCK_NOT_AVAILABLE
-        )
-    )
+    matches!(error.code(), Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE))
 }
 
-/// Whether the statement was refused for what it says, so that a part of it may be accepted.
+/// Whether others waited for each other in a circle with the statement: at once it may happen again.
+pub(crate) fn is_deadlock(error: &Error) -> bool {
+    error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
+}
+
+/// Whether somebody else had locked what the statement changes for too long.
+pub(crate) fn is_locked(error: &Error) -> bool {
+    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+}
+
+/// The rules that every joined worker knows, when a start was refused because it has higher ones.
+pub(crate) fn known_rules(error: &Error) -> Option<u32> {
+    let refused = error.as_db_error().filter(|refused| refused.code().code() == "OL001")?;
+    refused.detail()?.parse().ok()
+}
+
+/// Whether the statement was refused for what it says, so that a part of it may be accepted. What is wrong with the
+/// connection, the server or the schema concerns all statements; everything else is about this one, also what a
+/// trigger of somebody else raises.
 pub(crate) fn is_about_data(error: &Error) -> bool {
     match error.code() {
         // What cannot be encoded never left this process.
         None => !error.is_closed() && std::error::Error::source(error).is_some_and(|source| !is_io(source)),
-        Some(code) => {
-            code.code().starts_with("22") || code.code().starts_with("23") || code.code().starts_with("54")
-        }
+        Some(code) => !concerns_all(code.code()),
     }
+}
+
+/// Whether a code says that something is wrong with more than one statement, or only for a while: connections,
+/// rights, the schema, resources, an operator, the system; and what others did at the same time.
+fn concerns_all(code: &str) -> bool {
+    const CLASSES: [&str; 11] = ["08", "25", "26", "28", "3D", "3F", "40", "53", "55", "57", "58"];
+    CLASSES.iter().any(|class| code.starts_with(class))
+        || code.starts_with("XX")
+        || matches!(code, "42501" | "42P01" | "42883" | "42703" | "42P05")
 }
 
 fn is_io(error: &(dyn std::error::Error + 'static)) -> bool {
@@ -46,6 +64,9 @@ pub(crate) fn of_postgres(error: &Error, place: &str) -> WorldError {
     let text = match code.code() {
         text if text.starts_with("22") || text.starts_with("54") => {
             return WorldError::Invalid(format!("Postgres at `{place}` cannot store this ({why})"));
+        }
+        text if !text.starts_with("23") && !concerns_all(text) => {
+            return WorldError::Invalid(format!("Postgres at `{place}` refuses this ({why}, {text})"));
         }
         text if text.starts_with("23") || text.starts_with("XX") => {
             return WorldError::Corrupt(format!(
@@ -75,6 +96,7 @@ fn remedy(code: &str) -> Option<(&'static str, &'static str)> {
         "42P01" | "42883" | "3F000" | "42703" => {
             ("has not the schema that this build needs", "migrate it, or run the right build")
         }
+        "55P03" => ("waits for a lock of somebody else", "end the transaction that holds it"),
         "53100" => ("has no space left on its disk", "free some; work goes on by itself"),
         "53200" => ("has no memory left", "give it more, or use a smaller `pool`; work goes on by itself"),
         "53300" | "53400" => {

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use outlast_core::refusal::no_run;
-use outlast_core::{Ended, NewMessage, RunId, RunView, Start, Started, WorldError};
+use outlast_core::{Ended, NewMessage, RunId, RunView, Sent, Start, Started, WorldError};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -35,7 +35,7 @@ type Working<A> = Pin<Box<dyn Future<Output = Result<Answers<A>, WorldError>> + 
 #[derive(Debug)]
 pub(crate) struct Groups {
     pub(crate) starts: Group<Start, Started>,
-    pub(crate) sends: Group<NewMessage, u64>,
+    pub(crate) sends: Group<NewMessage, Sent>,
     pub(crate) ends: Group<RunId, Option<Ended>>,
     pub(crate) views: Group<RunId, RunView>,
 }

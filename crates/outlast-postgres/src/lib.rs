@@ -21,8 +21,10 @@ mod options;
 mod passfile;
 mod url;
 
-mod beyond;
+mod blocked;
 mod commit;
+mod fields;
+mod outbox;
 mod start;
 mod turn;
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::{ClaimRequest, Code, RunId, SessionId, Timestamp, Work};
+use outlast_core::{ClaimRequest, Code, RunId, SessionId, SuspectRoom, Timestamp, Work};
 use parking_lot::Mutex;
 
 /// So many starts are remembered.
@@ -82,7 +82,7 @@ struct Looked {
     code: Arc<[Code]>,
     queues: Arc<[Arc<str>]>,
     build: Arc<str>,
-    suspect: bool,
+    suspects: SuspectRoom,
 }
 
 /// A look that is under way.
@@ -131,7 +131,7 @@ impl Looks {
             code: request.code.clone(),
             queues: request.queues.clone(),
             build: request.build.clone(),
-            suspect: request.suspect,
+            suspects: request.suspects,
         };
         self.by_session.lock().insert(session, looked);
     }
@@ -146,7 +146,7 @@ impl Looked {
     /// Whether what was asked for then is what is asked for now.
     fn is_like(&self, request: &ClaimRequest) -> bool {
         request.limit > 0
-            && self.suspect == request.suspect
+            && self.suspects == request.suspects
             && self.code == request.code
             && self.queues == request.queues
             && self.build == request.build
@@ -169,9 +169,8 @@ mod tests {
             queues: Arc::new(["default".into()]),
             build: "b".into(),
             format: 1,
-            suspect: true,
+            suspects: SuspectRoom::Nothing,
             ends_overdue_from: Timestamp::NEVER,
-            known: Arc::new(|_, _| false),
         }
     }
 

@@ -1,36 +1,33 @@
 //! Messages as rows of the inbox, and back.
 
-use outlast_core::limits::INBOX_MESSAGES_MAX;
+use outlast_core::limits::{HOOK_BUFFER_MAX, INBOX_MESSAGES_MAX};
 use outlast_core::{
     Event, Failure, Headers, Message, MessageBody, NewMessage, OpNumber, Outcome, Payload, RunId, Status,
     WorldError,
 };
 use tokio_postgres::Row;
 
+use crate::fields::Rows;
 use crate::row::{Damaged, damaged, get, json, maybe_number, maybe_text, moment, number, stored, text, word};
 use crate::store::Values;
 use crate::text::stored as stored_text;
 
-/// Messages, column by column.
+/// How many unread messages a run has, and how many unread and kept ones, when it takes no more.
+pub(crate) fn limits() -> Vec<i64> {
+    vec![stored(INBOX_MESSAGES_MAX), stored(HOOK_BUFFER_MAX as u64)]
+}
+
+/// Messages to send: small fields, and what they say beside them.
 #[derive(Debug, Default)]
-pub(crate) struct Letters {
-    pub(crate) runs: Vec<String>,
-    ids: Vec<String>,
-    kinds: Vec<&'static str>,
-    names: Vec<Option<String>>,
-    ops: Vec<Option<i64>>,
-    outcomes: Vec<Option<&'static str>>,
-    codecs: Vec<Option<String>>,
-    bodies: Vec<Option<String>>,
-    raws: Vec<Option<Vec<u8>>>,
-    headers: Vec<Option<String>>,
-    limits: Vec<i64>,
-    codeless: Vec<&'static str>,
+pub(crate) struct NewMessages {
+    pub(crate) rows: Rows,
+    pub(crate) bodies: Vec<Option<String>>,
+    pub(crate) raws: Vec<Option<Vec<u8>>>,
 }
 
 /// What a message says, as columns.
 #[derive(Default)]
-struct Says {
+struct Columns {
     kind: &'static str,
     name: Option<String>,
     op: Option<i64>,
@@ -40,75 +37,42 @@ struct Says {
     raw: Option<Vec<u8>>,
 }
 
-impl Letters {
-    /// Writes messages out.
-    pub(crate) fn encode(messages: &[NewMessage]) -> Result<Self, WorldError> {
-        let mut letters = Self::default();
-        messages.iter().try_for_each(|message| letters.add(message))?;
-        Ok(letters)
-    }
-
-    /// Adds others.
-    pub(crate) fn extend(&mut self, other: Self) {
-        self.runs.extend(other.runs);
-        self.ids.extend(other.ids);
-        self.kinds.extend(other.kinds);
-        self.names.extend(other.names);
-        self.ops.extend(other.ops);
-        self.outcomes.extend(other.outcomes);
-        self.codecs.extend(other.codecs);
-        self.bodies.extend(other.bodies);
-        self.raws.extend(other.raws);
-        self.headers.extend(other.headers);
-        self.limits.extend(other.limits);
-        self.codeless.extend(other.codeless);
-    }
-
-    /// How many bytes their bodies have.
-    pub(crate) fn bytes(&self) -> usize {
-        let texts = self.bodies.iter().flatten().map(String::len);
-        texts.chain(self.raws.iter().flatten().map(Vec::len)).sum()
-    }
-
-    fn add(&mut self, message: &NewMessage) -> Result<(), WorldError> {
-        let says = Says::of(message)?;
-        let headers = (!message.headers.is_empty()).then(|| json_text(&message.headers)).transpose()?;
-        self.runs.push(message.run.to_string());
-        self.ids.push(message.id.to_string());
-        self.kinds.push(says.kind);
-        self.names.push(says.name);
-        self.ops.push(says.op.map(i64::from));
-        self.outcomes.push(says.outcome);
-        self.codecs.push(says.codec);
-        self.bodies.push(says.body);
-        self.raws.push(says.raw);
-        self.headers.push(headers);
-        let is_exempt = message.body.is_exempt_from_limit();
-        self.limits.push(if is_exempt { i64::MAX } else { stored(INBOX_MESSAGES_MAX) });
-        self.codeless.push(match (message.body.needs_no_code(true), message.body.needs_no_code(false)) {
-            (_, true) => "always",
-            (true, false) => "fresh",
-            (false, false) => "never",
-        });
+impl NewMessages {
+    /// Adds messages of the turn with this number in its batch, if one sends them.
+    pub(crate) fn add(&mut self, messages: &[NewMessage], turn: Option<i64>) -> Result<(), WorldError> {
+        let columns: Result<Vec<_>, _> = messages.iter().map(Columns::of).collect();
+        for (message, columns) in messages.iter().zip(columns?) {
+            self.rows.begin();
+            self.rows.word("run", message.run);
+            self.rows.word("id", message.id);
+            self.rows.word("kind", columns.kind);
+            if let Some(turn) = turn {
+                self.rows.number("turn_nth", turn);
+            }
+            self.rest(message, columns)?;
+        }
         Ok(())
     }
 
-    /// The parameters that stand for messages, in the order of the functions.
-    pub(crate) fn values(&self) -> [Values1<'_>; 12] {
-        [
-            &self.runs,
-            &self.ids,
-            &self.kinds,
-            &self.names,
-            &self.ops,
-            &self.outcomes,
-            &self.codecs,
-            &self.bodies,
-            &self.raws,
-            &self.headers,
-            &self.limits,
-            &self.codeless,
-        ]
+    fn rest(&mut self, message: &NewMessage, columns: Columns) -> Result<(), WorldError> {
+        if let Some(name) = &columns.name {
+            self.rows.json_text("name", name);
+        }
+        if let Some(op) = columns.op {
+            self.rows.number("op", op);
+        }
+        if let Some(outcome) = columns.outcome {
+            self.rows.word("outcome", outcome);
+        }
+        if let Some(codec) = &columns.codec {
+            self.rows.json_text("codec", codec);
+        }
+        if !message.headers.is_empty() {
+            self.rows.json_text("headers", &json_text(&message.headers)?);
+        }
+        self.bodies.push(columns.body);
+        self.raws.push(columns.raw);
+        Ok(())
     }
 }
 
@@ -119,7 +83,7 @@ const _: fn(&[Values1<'_>]) = |values| {
     let _: Values<'_> = values;
 };
 
-impl Says {
+impl Columns {
     fn of(message: &NewMessage) -> Result<Self, WorldError> {
         Ok(match &message.body {
             MessageBody::Hook { name, payload } => {
@@ -134,13 +98,13 @@ impl Says {
                 Self { op: Some(op.0 as i64), ..Self::text("child_started", run.to_string()) }
             }
             MessageBody::ChildEnded { op, outcome } => {
-                let says = match outcome {
+                let columns = match outcome {
                     Outcome::Completed(output) => Self::payload("child_ended", output),
                     Outcome::Failed(failure) | Outcome::Cancelled(failure) => {
                         Self::text("child_ended", json_text(failure)?)
                     }
                 };
-                Self { op: Some(op.0 as i64), outcome: Some(outcome.status().as_str()), ..says }
+                Self { op: Some(op.0 as i64), outcome: Some(outcome.status().as_str()), ..columns }
             }
             MessageBody::Refused { op, failure } => {
                 Self { op: Some(op.0 as i64), ..Self::text("refused", json_text(failure)?) }
@@ -164,12 +128,40 @@ impl Says {
     }
 
     fn payload(kind: &'static str, payload: &Payload) -> Self {
+        let StoredPayload { codec, body, raw } = StoredPayload::of(payload);
+        Self { kind, codec, body, raw, ..Self::default() }
+    }
+}
+
+/// A payload as columns: as text where it is JSON, so that a person can read it.
+#[derive(Debug)]
+pub(crate) struct StoredPayload {
+    pub(crate) codec: Option<String>,
+    pub(crate) body: Option<String>,
+    pub(crate) raw: Option<Vec<u8>>,
+}
+
+impl StoredPayload {
+    pub(crate) fn of(payload: &Payload) -> Self {
         let codec = payload.codec().map(|codec| stored_text(codec).into_owned());
-        // JSON as text, so that a person can read it.
         match (&codec, std::str::from_utf8(payload.bytes())) {
-            (None, Ok(text)) if !text.contains('\0') => Self::text(kind, text.to_owned()),
-            _ => Self { kind, codec, raw: Some(payload.bytes().to_vec()), ..Self::default() },
+            (None, Ok(text)) if !text.contains('\0') => {
+                Self { codec, body: Some(text.to_owned()), raw: None }
+            }
+            _ => Self { codec, body: None, raw: Some(payload.bytes().to_vec()) },
         }
+    }
+
+    /// The payload of the columns `codec`, `body` and `raw`, which begin at this one.
+    pub(crate) fn read(row: &Row, column: usize) -> Result<Payload, Damaged> {
+        let bytes = match get::<Option<&[u8]>>(row, column + 2)? {
+            Some(raw) => raw.to_vec(),
+            None => get::<&str>(row, column + 1)?.as_bytes().to_vec(),
+        };
+        Ok(match maybe_text(row, column)? {
+            None => Payload::from_json_text(bytes),
+            Some(codec) => Payload::coded(codec, bytes),
+        })
     }
 }
 
@@ -215,12 +207,5 @@ fn events(row: &Row) -> Result<Vec<Event>, Damaged> {
 }
 
 fn payload(row: &Row) -> Result<Payload, Damaged> {
-    let bytes = match get::<Option<&[u8]>>(row, 9)? {
-        Some(raw) => raw.to_vec(),
-        None => get::<&str>(row, 8)?.as_bytes().to_vec(),
-    };
-    Ok(match maybe_text(row, 7)? {
-        None => Payload::from_json_text(bytes),
-        Some(codec) => Payload::coded(codec, bytes),
-    })
+    StoredPayload::read(row, 7)
 }

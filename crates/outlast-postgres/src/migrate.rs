@@ -11,23 +11,32 @@ use crate::error::of_postgres;
 use crate::greet::{Owner, greet};
 use crate::home::Home;
 use crate::options::{Migrate, PostgresOptions};
-use crate::sql::{Sql, channel, quoted};
+use crate::sql::{Sql, channel, quoted, suffix};
 use crate::store::{Failed, Store};
 use crate::url::parse;
 
-/// The schemas, one after the other: append-only.
-const MIGRATIONS: &[&[&str]] = &[
-    // 1
-    &[
+/// One step of the schema.
+struct Migration {
+    /// The set of functions that there is after it. The set before stays, for programs that still run; the one before
+    /// that is dropped.
+    interface: u32,
+    /// What is made in one transaction: tables and plain indexes, then the functions, whose names end in `{v}`.
+    statements: &'static [&'static str],
+    /// Indexes that are built afterwards and outside of it, while others write.
+    indexes: &'static [&'static str],
+}
+
+/// The steps, one after the other: append-only.
+const MIGRATIONS: &[Migration] = &[Migration {
+    interface: 1,
+    statements: &[
         include_str!("../migrations/0001/010_runs.sql"),
         include_str!("../migrations/0001/011_runs_key.sql"),
         include_str!("../migrations/0001/012_runs_ready.sql"),
-        include_str!("../migrations/0001/013_runs_suspects.sql"),
-        include_str!("../migrations/0001/014_runs_codeless.sql"),
+        include_str!("../migrations/0001/014_runs_ends_without_code.sql"),
         include_str!("../migrations/0001/015_runs_overdue.sql"),
         include_str!("../migrations/0001/016_runs_held.sql"),
         include_str!("../migrations/0001/017_runs_unread.sql"),
-        include_str!("../migrations/0001/018_runs_stuck.sql"),
         include_str!("../migrations/0001/019_runs_by_status.sql"),
         include_str!("../migrations/0001/020_runs_by_workflow.sql"),
         include_str!("../migrations/0001/021_runs_by_parent.sql"),
@@ -38,29 +47,33 @@ const MIGRATIONS: &[&[&str]] = &[
         include_str!("../migrations/0001/041_events.sql"),
         include_str!("../migrations/0001/050_inbox.sql"),
         include_str!("../migrations/0001/060_sessions.sql"),
+        include_str!("../migrations/0001/061_heartbeats.sql"),
         include_str!("../migrations/0001/070_counts.sql"),
         include_str!("../migrations/0001/071_skew.sql"),
         include_str!("../migrations/0001/072_leftovers.sql"),
         include_str!("../migrations/0001/073_settings.sql"),
         include_str!("../migrations/0001/074_settings_row.sql"),
+        include_str!("../migrations/0001/075_unmerged.sql"),
         include_str!("../migrations/0001/100_clock.sql"),
         include_str!("../migrations/0001/101_boot.sql"),
         include_str!("../migrations/0001/110_count.sql"),
         include_str!("../migrations/0001/111_widen.sql"),
         include_str!("../migrations/0001/112_put_tags.sql"),
         include_str!("../migrations/0001/113_count_move.sql"),
+        include_str!("../migrations/0001/114_merge.sql"),
         include_str!("../migrations/0001/119_forget.sql"),
-        include_str!("../migrations/0001/120_put_run.sql"),
-        include_str!("../migrations/0001/121_put_start.sql"),
-        include_str!("../migrations/0001/122_put_held.sql"),
-        include_str!("../migrations/0001/130_put_message.sql"),
+        include_str!("../migrations/0001/120_check_rules.sql"),
+        include_str!("../migrations/0001/121_free_keys.sql"),
+        include_str!("../migrations/0001/122_put_starts.sql"),
         include_str!("../migrations/0001/139_start_one.sql"),
         include_str!("../migrations/0001/140_start.sql"),
+        include_str!("../migrations/0001/149_put_messages.sql"),
         include_str!("../migrations/0001/150_send.sql"),
+        include_str!("../migrations/0001/156_turns_of.sql"),
+        include_str!("../migrations/0001/157_deliver.sql"),
+        include_str!("../migrations/0001/158_lock_runs.sql"),
         include_str!("../migrations/0001/159_commit_one.sql"),
         include_str!("../migrations/0001/160_commit.sql"),
-        include_str!("../migrations/0001/161_commit_beyond.sql"),
-        include_str!("../migrations/0001/162_commit_each.sql"),
         include_str!("../migrations/0001/164_line.sql"),
         include_str!("../migrations/0001/165_lines.sql"),
         include_str!("../migrations/0001/166_choose.sql"),
@@ -71,11 +84,16 @@ const MIGRATIONS: &[&[&str]] = &[
         include_str!("../migrations/0001/169_next_due_of.sql"),
         include_str!("../migrations/0001/170_claim.sql"),
         include_str!("../migrations/0001/171_claim_one.sql"),
+        include_str!("../migrations/0001/178_lock_key.sql"),
+        include_str!("../migrations/0001/179_refresh_rules.sql"),
         include_str!("../migrations/0001/180_join.sql"),
         include_str!("../migrations/0001/181_beat.sql"),
-        include_str!("../migrations/0001/182_free.sql"),
-        include_str!("../migrations/0001/183_leave.sql"),
-        include_str!("../migrations/0001/184_lock_key.sql"),
+        include_str!("../migrations/0001/181_put_details.sql"),
+        include_str!("../migrations/0001/182_failed_with.sql"),
+        include_str!("../migrations/0001/183_free.sql"),
+        include_str!("../migrations/0001/184_end_session.sql"),
+        include_str!("../migrations/0001/185_leave.sql"),
+        include_str!("../migrations/0001/185_remove_session.sql"),
         include_str!("../migrations/0001/185_takeover.sql"),
         include_str!("../migrations/0001/186_resume.sql"),
         include_str!("../migrations/0001/187_sweep.sql"),
@@ -96,7 +114,8 @@ const MIGRATIONS: &[&[&str]] = &[
         include_str!("../migrations/0001/199_send_to_json.sql"),
         include_str!("../migrations/0001/199_send_to_jsonb.sql"),
     ],
-];
+    indexes: &[],
+}];
 
 /// Brings the schema that the URL names up to date, for programs that do not do so when they open the world.
 ///
@@ -120,7 +139,7 @@ pub async fn migrate(url: &str) -> Result<(), WorldError> {
 pub(crate) async fn up_to_date(store: &Store, schema: &str, migrate: Migrate) -> Result<(), WorldError> {
     check_name(schema)?;
     let version = version(store).await?;
-    match judge(version, &store.place)? {
+    match judge(store, version).await? {
         Judged::Right => check_rights(store, schema).await,
         Judged::Old if migrate == Migrate::Off && version == 0 => Err(WorldError::Conflict(format!(
             "there is no schema `{schema}` of a world at `{}`; make it (`outlast::postgres::migrate(url)`), leave out \
@@ -134,11 +153,9 @@ pub(crate) async fn up_to_date(store: &Store, schema: &str, migrate: Migrate) ->
             MIGRATIONS.len()
         ))),
         Judged::Old => {
-            let done =
-                store.with_connection(async |connection: &Object| apply(connection, schema).await).await;
-            done.map_err(|failed| refused(store, &failed))?;
+            bring_up(store, schema, MIGRATIONS).await?;
             // Another process may have been faster, with a newer build.
-            judge(self::version(store).await?, &store.place).map(|_| ())
+            judge(store, self::version(store).await?).await.map(|_| ())
         }
     }
 }
@@ -148,13 +165,33 @@ enum Judged {
     Old,
 }
 
-fn judge(version: usize, place: &str) -> Result<Judged, WorldError> {
+async fn judge(store: &Store, version: usize) -> Result<Judged, WorldError> {
     match version.cmp(&MIGRATIONS.len()) {
         std::cmp::Ordering::Equal => Ok(Judged::Right),
         std::cmp::Ordering::Less => Ok(Judged::Old),
+        // A newer schema keeps the functions that the builds before it call.
+        std::cmp::Ordering::Greater if store.call(&store.sql.clock, &[]).await.is_ok() => Ok(Judged::Right),
         std::cmp::Ordering::Greater => Err(WorldError::Conflict(format!(
-            "the schema at `{place}` has version {version}, this build knows {} and older ones; run a newer build",
+            "the schema at `{}` has version {version}, this build knows {} and older ones, and the functions that it \
+             calls are gone; run a newer build",
+            store.place,
             MIGRATIONS.len()
+        ))),
+    }
+}
+
+/// Applies the steps that are missing.
+async fn bring_up(store: &Store, schema: &str, migrations: &[Migration]) -> Result<(), WorldError> {
+    let done = store
+        .with_connection(async |connection: &Object| apply(connection, schema, migrations).await)
+        .await
+        .map_err(|failed| refused(store, &failed))?;
+    match done {
+        None => Ok(()),
+        Some(joined) => Err(WorldError::Conflict(format!(
+            "the schema at `{}` cannot be migrated: workers of an old build are joined, whose functions would be \
+             dropped ({joined}); stop them, then migrate",
+            store.place
         ))),
     }
 }
@@ -209,8 +246,32 @@ fn no_rights(store: &Store, why: &str) -> WorldError {
     ))
 }
 
-/// Applies what is missing: one batch, which checks under the lock what that is.
-async fn apply(connection: &Object, schema: &str) -> Result<(), tokio_postgres::Error> {
+/// Applies what is missing, each step in a transaction that checks under the lock what that is. Answers why not, when
+/// workers are joined that call functions which a step drops.
+async fn apply(
+    connection: &Object,
+    schema: &str,
+    migrations: &[Migration],
+) -> Result<Option<String>, tokio_postgres::Error> {
+    for (index, migration) in migrations.iter().enumerate() {
+        let before = index.checked_sub(1).map_or(0, |before| migrations[before].interface);
+        let applied = apply_one(connection, schema, index + 1, migration, before).await;
+        if !matches!(applied, Ok(None)) {
+            // What was refused is rolled back; a lost connection has done so by itself.
+            let _ = connection.batch_execute("ROLLBACK").await;
+            return applied;
+        }
+    }
+    Ok(None)
+}
+
+async fn apply_one(
+    connection: &Object,
+    schema: &str,
+    version: usize,
+    migration: &Migration,
+    before: u32,
+) -> Result<Option<String>, tokio_postgres::Error> {
     let name = quoted(schema);
     let lock = format!(
         "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended({}, 0)); \
@@ -218,37 +279,67 @@ async fn apply(connection: &Object, schema: &str) -> Result<(), tokio_postgres::
          CREATE TABLE IF NOT EXISTS {name}.migrations (version integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());",
         literal(&format!("outlast migrate {schema}"))
     );
-    let applied = async {
-        connection.batch_execute(&lock).await?;
-        let row = connection
-            .query_one(&format!("SELECT coalesce(max(version), 0) FROM {name}.migrations"), &[])
-            .await?;
-        let version = usize::try_from(row.get::<_, i32>(0)).unwrap_or(0);
-        for (index, statements) in MIGRATIONS.iter().enumerate().skip(version) {
-            let mut batch = String::new();
-            for statement in *statements {
-                batch.push_str(&filled(statement, schema));
-                batch.push_str(";\n");
+    connection.batch_execute(&lock).await?;
+    let sql = format!("SELECT 1 FROM {name}.migrations WHERE version >= $1");
+    if connection.query(&sql, &[&(version as i32)]).await?.is_empty() {
+        // The set before the one before this step's, unless the step makes no new one.
+        let dropped = if migration.interface > before { before.saturating_sub(1) } else { 0 };
+        if dropped > 0 {
+            if let Some(why) = joined(connection, &name, dropped).await? {
+                return Ok(Some(why));
             }
-            batch.push_str(&format!("INSERT INTO {name}.migrations (version) VALUES ({})", index + 1));
-            connection.batch_execute(&batch).await?;
+            drop_interface(connection, schema, dropped).await?;
         }
-        connection.batch_execute("COMMIT").await
-    };
-    let applied = applied.await;
-    if applied.is_err() {
-        // What was refused is rolled back; a lost connection has done so by itself.
-        let _ = connection.batch_execute("ROLLBACK").await;
+        let mut batch = String::new();
+        for statement in migration.statements {
+            batch.push_str(&filled(statement, schema, migration.interface));
+            batch.push_str(";\n");
+        }
+        batch.push_str(&format!("INSERT INTO {name}.migrations (version) VALUES ({version})"));
+        connection.batch_execute(&batch).await?;
     }
-    applied
+    connection.batch_execute("COMMIT").await?;
+    for statement in migration.indexes {
+        connection.batch_execute(&filled(statement, schema, migration.interface)).await?;
+    }
+    Ok(None)
+}
+
+/// The joined workers that call functions of this interface or older ones, for a person; `None` when there are none.
+async fn joined(
+    connection: &Object,
+    name: &str,
+    interface: u32,
+) -> Result<Option<String>, tokio_postgres::Error> {
+    let sql = format!(
+        "SELECT string_agg(format('process %s on %s', s.pid, s.host), ', ' ORDER BY s.host, s.pid) \
+         FROM {name}.sessions s WHERE s.interface <= $1 AND s.ended_at IS NULL"
+    );
+    let row = connection.query_one(&sql, &[&(interface as i32)]).await?;
+    Ok(row.get(0))
+}
+
+/// Drops the functions and types whose names end in an interface's suffix.
+async fn drop_interface(
+    connection: &Object,
+    schema: &str,
+    interface: u32,
+) -> Result<(), tokio_postgres::Error> {
+    let ending = format!("%\\{}", suffix(interface));
+    let rows = connection.query(include_str!("../sql/interface_objects.sql"), &[&schema, &ending]).await?;
+    for row in rows {
+        connection.batch_execute(row.get(0)).await?;
+    }
+    Ok(())
 }
 
 /// A statement of a migration, in this schema.
-fn filled(statement: &str, schema: &str) -> String {
+fn filled(statement: &str, schema: &str, interface: u32) -> String {
     statement
         .replace("{schema_text}", &literal(schema))
         .replace("{channel}", &literal(&channel(schema)))
         .replace("{schema}", &quoted(schema))
+        .replace("{v}", &suffix(interface))
 }
 
 fn literal(text: &str) -> String {

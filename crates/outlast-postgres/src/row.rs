@@ -3,11 +3,12 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use outlast_core::{Event, OpNumber, Parent, RunView, Stuck, Timestamp, TurnRecord};
+use outlast_core::{Event, OpNumber, Parent, RunView, Status, Stuck, Timestamp, TurnRecord};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
 use crate::text::plain;
+use crate::turn::read_builds;
 
 /// Why a row is not one that a world wrote.
 #[derive(Debug)]
@@ -97,14 +98,9 @@ pub(crate) fn micros(duration: std::time::Duration) -> i64 {
 
 /// The columns of `run_view.sql` and `runs_page.sql`.
 pub(crate) fn run_view(row: &Row) -> Result<RunView, Damaged> {
-    let stuck = match get::<Option<&str>>(row, 14)? {
-        None => None,
-        Some(reason) => {
-            let reason =
-                serde_json::from_str(&format!("\"{reason}\"")).map_err(|error| damaged(14, error))?;
-            Some(Stuck { reason, message: text(row, 15)?, build: text(row, 16)? })
-        }
-    };
+    let status: Status = word(row, 4)?;
+    // A run that was claimed keeps why it was stuck, for when it is let go without progress.
+    let stuck = if status == Status::Stuck { stuck(row, 14)? } else { None };
     let (names, values): (Vec<&str>, Vec<&str>) = (get(row, 22)?, get(row, 23)?);
     let tags = names.into_iter().zip(values);
     Ok(RunView {
@@ -112,7 +108,7 @@ pub(crate) fn run_view(row: &Row) -> Result<RunView, Damaged> {
         workflow: text(row, 1)?.into(),
         version: number(row, 2)?,
         key: maybe_text(row, 3)?,
-        status: word(row, 4)?,
+        status,
         owner: maybe_word(row, 5)?,
         created_at: moment(row, 6)?,
         updated_at: moment(row, 7)?,
@@ -122,6 +118,10 @@ pub(crate) fn run_view(row: &Row) -> Result<RunView, Damaged> {
         sent: number(row, 11)?,
         consumed: number(row, 12)?,
         crashes: get::<i32>(row, 13)?.unsigned_abs(),
+        kept: number(row, 26)?,
+        is_cancel_requested: get(row, 27)?,
+        failed_builds: read_builds(get(row, 28)?, number(row, 29)?),
+        format: get::<i32>(row, 30)?.unsigned_abs(),
         stuck,
         parent: parent(row)?,
         queue: text(row, 24)?.into(),
@@ -129,6 +129,13 @@ pub(crate) fn run_view(row: &Row) -> Result<RunView, Damaged> {
         deadline: maybe_moment(row, 21)?,
         tags: tags.map(|(name, value)| (plain(name).into_owned(), plain(value).into_owned())).collect(),
     })
+}
+
+/// Why a run is stuck, or was when it was claimed: the columns of the reason, the message and the build.
+pub(crate) fn stuck(row: &Row, column: usize) -> Result<Option<Stuck>, Damaged> {
+    let Some(reason) = get::<Option<&str>>(row, column)? else { return Ok(None) };
+    let reason = serde_json::from_str(&format!("\"{reason}\"")).map_err(|error| damaged(column, error))?;
+    Ok(Some(Stuck { reason, message: text(row, column + 1)?, build: text(row, column + 2)? }))
 }
 
 fn parent(row: &Row) -> Result<Option<Parent>, Damaged> {

@@ -1,12 +1,14 @@
 //! Sending messages: the inbox row, the count, and the wake-up, together.
 
-use outlast_core::refusal::{check_send, no_run};
-use outlast_core::{NewMessage, Status, WorldError};
+use std::collections::{BTreeSet, HashSet};
+
+use outlast_core::refusal::{Receiver, check_send, no_run};
+use outlast_core::{NewMessage, Sent, Status, WorldError};
 use tokio_postgres::Row;
 
 use crate::clock::Time;
 use crate::error::corrupt;
-use crate::message::{Letters, Values1};
+use crate::message::{NewMessages, Values1, limits};
 use crate::row::{Damaged, get, number, word};
 use crate::store::{Failed, Store};
 
@@ -18,9 +20,10 @@ pub(crate) async fn send(
     store: &Store,
     time: &Time,
     messages: &[NewMessage],
-) -> Result<Vec<Result<u64, WorldError>>, WorldError> {
+) -> Result<Vec<Result<Sent, WorldError>>, WorldError> {
     let mut answers = Vec::with_capacity(messages.len());
-    for part in messages.chunks(PART_MAX) {
+    while answers.len() < messages.len() {
+        let part = next_part(&messages[answers.len()..]);
         match send_part(store, time, part).await? {
             Ok(part) => answers.extend(part),
             Err(failed) if failed.is_about_data() && part.len() > 1 => {
@@ -41,14 +44,19 @@ pub(crate) async fn send(
     Ok(answers)
 }
 
-type Sent = Result<Vec<Result<u64, WorldError>>, Failed>;
+/// The first messages, up to one that is sent a second time.
+fn next_part(messages: &[NewMessage]) -> &[NewMessage] {
+    let mut seen = HashSet::new();
+    let fits = messages.iter().take(PART_MAX).take_while(|message| seen.insert((message.run, message.id)));
+    &messages[..fits.count()]
+}
 
-async fn send_part(store: &Store, time: &Time, messages: &[NewMessage]) -> Result<Sent, WorldError> {
-    let letters = Letters::encode(messages)?;
+type Answered = Result<Vec<Result<Sent, WorldError>>, Failed>;
+
+async fn send_part(store: &Store, time: &Time, messages: &[NewMessage]) -> Result<Answered, WorldError> {
+    let asked = Asked::of(messages)?;
     let at = time.at();
-    let mut values: Vec<Values1<'_>> = vec![&at];
-    values.extend(letters.values());
-    let rows = match store.try_call(&store.sql.send, &values).await {
+    let rows = match store.try_call(&store.sql.send, &asked.values(&at)).await {
         Ok(rows) => rows,
         Err(failed) => return Ok(Err(failed)),
     };
@@ -57,12 +65,40 @@ async fn send_part(store: &Store, time: &Time, messages: &[NewMessage]) -> Resul
     answers.map(Ok).map_err(|why| corrupt(&store.place, &why))
 }
 
-pub(crate) fn answer(message: &NewMessage, row: &Row) -> Result<Result<u64, WorldError>, Damaged> {
+/// Messages as the values of `send.sql`.
+pub(crate) struct Asked {
+    runs: Vec<String>,
+    rows: String,
+    messages: NewMessages,
+    limits: Vec<i64>,
+}
+
+impl Asked {
+    pub(crate) fn of(sent: &[NewMessage]) -> Result<Self, WorldError> {
+        let mut messages = NewMessages::default();
+        messages.add(sent, None)?;
+        let runs: BTreeSet<_> = sent.iter().map(|message| message.run).collect();
+        let runs = runs.iter().map(ToString::to_string).collect();
+        Ok(Self { runs, rows: messages.rows.json(), messages, limits: limits() })
+    }
+
+    pub(crate) fn values<'a>(&'a self, at: &'a Option<i64>) -> [Values1<'a>; 6] {
+        [at, &self.runs, &self.rows, &self.messages.bodies, &self.messages.raws, &self.limits]
+    }
+}
+
+pub(crate) fn answer(message: &NewMessage, row: &Row) -> Result<Result<Sent, WorldError>, Damaged> {
     let run = message.run;
+    let sent = |position| -> Result<Sent, Damaged> {
+        Ok(Sent { position, cancel_was_requested: get::<Option<bool>>(row, 4)?.unwrap_or(false) })
+    };
+    let receiver = |unread| -> Result<Receiver, Damaged> {
+        Ok(Receiver { status: word::<Status>(row, 2)?, unread, kept: number(row, 3)? })
+    };
     Ok(match get::<&str>(row, 0)? {
-        "sent" => Ok(number(row, 1)?),
+        "sent" => Ok(sent(number(row, 1)?)?),
         "none" => Err(no_run(run)),
-        "ended" => check_send(run, word::<Status>(row, 2)?, 0, &message.body).map(|()| 0),
-        _ => check_send(run, word::<Status>(row, 2)?, number(row, 1)?, &message.body).map(|()| 0),
+        "ended" => check_send(run, receiver(0)?, &message.body).and(Err(no_run(run))),
+        _ => check_send(run, receiver(number(row, 1)?)?, &message.body).and(Err(no_run(run))),
     })
 }

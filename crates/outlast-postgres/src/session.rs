@@ -1,40 +1,35 @@
 //! Sessions: joining, beating, leaving, and taking over from the dead.
+//!
+//! A session ends in two steps. First it is marked as ended, which waits for its commits under way and refuses those that
+//! come later. Then its runs are freed, a part at a time, and its row is deleted. Whoever stops in between leaves
+//! the rest to the next one that looks.
 
 use std::time::Duration;
 
-use outlast_core::limits::POISON_CRASHES;
-use outlast_core::refusal::{no_run, not_stuck, session_gone};
-use outlast_core::takeover::poison;
-use outlast_core::{Beat, Held, Join, Report, RunId, SessionId, Status, WorldError};
+use outlast_core::limits::{FAILED_BUILD_RETRY, FAILED_BUILDS_MAX, POISON_CRASHES};
+use outlast_core::refusal::{no_run, not_resumable, session_gone};
+use outlast_core::takeover::{CRASH_CLASS_MAX, POISON_MESSAGE};
+use outlast_core::{Beat, HeartbeatDetails, Held, Join, Report, RunId, SessionId, Status, WorldError};
 
 use crate::clock::Time;
 use crate::error::corrupt;
-use crate::message::json_text;
-use crate::row::{get, micros, moment, number, word};
+use crate::fields::Rows;
+use crate::message::{StoredPayload, Values1, json_text};
+use crate::row::{Damaged, get, maybe_word, micros, moment, number, word};
+use crate::sql::INTERFACE;
 use crate::store::Store;
 use crate::text::stored;
 
 /// How long a session's lock may be free before it is taken over: its connection may be made anew.
 pub(crate) const SUSPICION: Duration = Duration::from_secs(1);
 
-/// Stands in a text for a number of crashes that only the world knows.
-const MARK_CRASHES: u32 = 4_000_000_007;
+/// How many runs of an ended session one statement frees.
+const FREE_RUNS_MAX: i32 = 500;
 
-/// Stands in a text for a build that only the world knows.
-const MARK_BUILD: &str = "\u{E000}build\u{E000}";
-
-/// Opens a session; answers whether something became ready.
-pub(crate) async fn join(
-    store: &Store,
-    time: &Time,
-    join: &Join,
-    has_lock: bool,
-) -> Result<bool, WorldError> {
+/// Opens a session.
+pub(crate) async fn join(store: &Store, time: &Time, join: &Join, has_lock: bool) -> Result<(), WorldError> {
     let code: Vec<_> = join.code.iter().map(|code| (&*code.workflow, code.version)).collect();
-    let workflows: Vec<String> = join.code.iter().map(|code| stored(&code.workflow).into_owned()).collect();
-    let versions: Vec<i64> = join.code.iter().map(|code| i64::from(code.version)).collect();
     let queues: Vec<&str> = join.queues.iter().map(|queue| &**queue).collect();
-    let served: Vec<String> = queues.iter().map(|queue| stored(queue).into_owned()).collect();
     let rows = store
         .call(
             &store.sql.join,
@@ -46,56 +41,109 @@ pub(crate) async fn join(
                 &stored(&join.build).into_owned(),
                 &json_text(&code)?,
                 &json_text(&queues)?,
-                &served,
                 // Half of all time, so that adding it to a moment stays within time.
                 &micros(join.time).min(i64::MAX / 2),
                 &has_lock,
-                &workflows,
-                &versions,
+                &(join.rules as i32),
+                &(join.format as i32),
+                &(INTERFACE as i32),
             ],
         )
         .await?;
-    let Some(row) = rows.first() else { return Ok(false) };
-    let read = || {
-        time.learn(moment(row, 0)?);
-        get::<bool>(row, 1)
-    };
-    read().map_err(|why| corrupt(&store.place, &why))
+    if let Some(row) = rows.first() {
+        time.learn(moment(row, 0).map_err(|why| corrupt(&store.place, &why))?);
+    }
+    Ok(())
 }
 
-/// Renews a session, with what its worker says of itself.
+/// Renews a session, with what its worker says of itself and of its attempts.
 pub(crate) async fn beat(
     store: &Store,
     time: &Time,
     session: SessionId,
     report: &Report,
+    details: &[HeartbeatDetails],
 ) -> Result<Beat, WorldError> {
-    let values: [crate::message::Values1<'_>; 3] = [&time.at(), &session.to_string(), &report.to_json()];
+    let (mut fields, mut bodies, mut raws) = (Rows::default(), Vec::new(), Vec::new());
+    for HeartbeatDetails { run, op, attempt, details } in details {
+        fields.begin();
+        fields.word("run", run);
+        fields.count_of("op", op.0);
+        fields.number("attempt", i64::from(*attempt));
+        let payload = details.as_ref().map(StoredPayload::of);
+        if let Some(codec) = payload.as_ref().and_then(|payload| payload.codec.as_ref()) {
+            fields.json_text("codec", codec);
+        }
+        let (body, raw) = payload.map_or((None, None), |payload| (payload.body, payload.raw));
+        bodies.push(body);
+        raws.push(raw);
+    }
+    let values: [Values1<'_>; 6] =
+        [&time.at(), &session.to_string(), &report.to_json(), &fields.json(), &bodies, &raws];
     let rows = store.call(&store.sql.beat, &values).await?;
     let Some(row) = rows.first() else { return Err(session_gone(session)) };
     let read = || {
         time.learn(moment(row, 1)?);
-        Ok(Beat { held: number(row, 0)? })
+        Ok(Beat { held: number(row, 0)?, rules: get::<i32>(row, 2)?.unsigned_abs() })
     };
-    read().map_err(|why: crate::row::Damaged| corrupt(&store.place, &why))
+    read().map_err(|why: Damaged| corrupt(&store.place, &why))
 }
 
-/// The runs that a session holds, once none of its commits is under way.
+/// The runs that a session holds.
 pub(crate) async fn held(store: &Store, session: SessionId) -> Result<Vec<Held>, WorldError> {
-    let id = session.to_string();
-    if store.call(&store.sql.barrier, &[&id]).await?.is_empty() {
-        return Err(session_gone(session));
+    let rows = store.call(&store.sql.held, &[&session.to_string()]).await?;
+    let mut is_there = false;
+    let mut held = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let read = || -> Result<Option<Held>, Damaged> {
+            let Some(run) = maybe_word(row, 0)? else { return Ok(None) };
+            Ok(Some(Held { run, turn: word(row, 1)?, seq: number(row, 2)?, session }))
+        };
+        match read().map_err(|why| corrupt(&store.place, &why))? {
+            Some(run) => held.push(run),
+            None => is_there = true,
+        }
     }
-    let rows = store.call(&store.sql.held, &[&id]).await?;
-    let held = rows
-        .iter()
-        .map(|row| Ok(Held { run: word(row, 0)?, turn: word(row, 1)?, seq: number(row, 2)?, session }));
-    held.collect::<Result<_, crate::row::Damaged>>().map_err(|why| corrupt(&store.place, &why))
+    if is_there { Ok(held) } else { Err(session_gone(session)) }
 }
 
 /// Ends a session; what it holds is ready for others.
 pub(crate) async fn leave(store: &Store, time: &Time, session: SessionId) -> Result<(), WorldError> {
-    store.call(&store.sql.leave, &[&time.at(), &session.to_string()]).await.map(|_| ())
+    let id = session.to_string();
+    store.call(&store.sql.leave, &[&time.at(), &id]).await?;
+    // Also when it had left before: whoever asked may have been cut off.
+    free(store, time, &id).await.map(|_| ())
+}
+
+/// Frees the runs of a session that has ended, and deletes it. Runs that somebody else has locked are left for the next
+/// takeover. Answers how many were freed.
+async fn free(store: &Store, time: &Time, session: &str) -> Result<u64, WorldError> {
+    let limits = serde_json::json!({
+        "poison_crashes": POISON_CRASHES,
+        "crash_class_max": CRASH_CLASS_MAX,
+        "failed_builds": FAILED_BUILDS_MAX,
+        "retry": micros(FAILED_BUILD_RETRY),
+        "message": POISON_MESSAGE,
+    });
+    let limits = limits.to_string();
+    let mut runs = 0;
+    loop {
+        let values: [Values1<'_>; 4] = [&time.at(), &session, &FREE_RUNS_MAX, &limits];
+        let rows = store.call(&store.sql.free, &values).await?;
+        let read = || {
+            let Some(row) = rows.first() else { return Ok((0, false)) };
+            Ok((number::<u64>(row, 0)?, get::<bool>(row, 1)?))
+        };
+        let (freed, has_more) = read().map_err(|why: Damaged| corrupt(&store.place, &why))?;
+        runs += freed;
+        if !has_more {
+            store.call(&store.sql.remove_session, &[&session]).await?;
+            return Ok(runs);
+        }
+        if freed == 0 {
+            return Ok(runs);
+        }
+    }
 }
 
 /// What a takeover came to.
@@ -110,36 +158,39 @@ pub(crate) struct Taken {
 pub(crate) async fn takeover(store: &Store, time: &Time, session: SessionId) -> Result<Taken, WorldError> {
     // A test's time stands still while the lock becomes free.
     let patience = if time.is_virtual() { 0 } else { micros(SUSPICION) };
-    let message = poison(MARK_CRASHES, MARK_BUILD).map(|stuck| stuck.message).unwrap_or_default();
-    let rows = store
-        .call(
-            &store.sql.takeover,
-            &[
-                &time.at(),
-                &session.to_string(),
-                &patience,
-                &(POISON_CRASHES as i32),
-                &message,
-                &MARK_BUILD,
-                &MARK_CRASHES.to_string(),
-            ],
-        )
-        .await?;
-    let Some(row) = rows.first() else { return Err(session_gone(session)) };
-    let read = || {
-        time.learn(moment(row, 2)?);
-        Ok(Taken { runs: number(row, 0)?, sessions: number(row, 1)?, suspects: number(row, 3)? })
-    };
-    read().map_err(|why: crate::row::Damaged| corrupt(&store.place, &why))
+    let values: [Values1<'_>; 3] = [&time.at(), &session.to_string(), &patience];
+    let rows = store.call(&store.sql.takeover, &values).await?;
+    let mut taken = None;
+    let mut ended = Vec::new();
+    for row in &rows {
+        let mut read = || -> Result<(), Damaged> {
+            if let Some(session) = get::<Option<&str>>(row, 0)? {
+                ended.push(session.to_owned());
+                return Ok(());
+            }
+            time.learn(moment(row, 1)?);
+            taken = Some(Taken { runs: 0, sessions: number(row, 2)?, suspects: number(row, 3)? });
+            Ok(())
+        };
+        read().map_err(|why| corrupt(&store.place, &why))?;
+    }
+    let Some(mut taken) = taken else { return Err(session_gone(session)) };
+    for session in ended {
+        taken.runs += free(store, time, &session).await?;
+    }
+    Ok(taken)
 }
 
-/// Makes a stuck run ready for every build.
+/// Makes a run that nobody holds ready for every build.
 pub(crate) async fn resume(store: &Store, time: &Time, run: RunId) -> Result<(), WorldError> {
     let rows = store.call(&store.sql.resume, &[&time.at(), &run.to_string()]).await?;
-    let status = rows.first().map(|row| crate::row::maybe_word::<Status>(row, 0)).transpose();
-    match status.map_err(|why| corrupt(&store.place, &why))?.flatten() {
-        None => Err(no_run(run)),
-        Some(Status::Stuck) => Ok(()),
-        Some(status) => Err(not_stuck(run, status)),
+    let read = || {
+        let Some(row) = rows.first() else { return Ok((None, false)) };
+        Ok((maybe_word::<Status>(row, 0)?, get::<Option<bool>>(row, 1)?.unwrap_or(false)))
+    };
+    match read().map_err(|why: Damaged| corrupt(&store.place, &why))? {
+        (None, _) => Err(no_run(run)),
+        (Some(_), true) => Ok(()),
+        (Some(status), false) => Err(not_resumable(run, status)),
     }
 }

@@ -17,7 +17,7 @@ macro_rules! statements {
             pub(crate) fn of(schema: &str) -> Self {
                 let channel = channel(schema);
                 let schema = quoted(schema);
-                let fill = |text: &str| without_reason(text).replace("{schema}", &schema);
+                let fill = |text: &str| without_reason(text).replace("{schema}", &schema).replace("{v}", &suffix(INTERFACE));
                 Self {
                     $($name: fill(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
                     schema,
@@ -29,15 +29,16 @@ macro_rules! statements {
 }
 
 statements! {
-    barrier;
     beat;
+    blockers;
     claim;
     claim_one;
     clock;
     commit;
-    commit_each;
     commit_one;
     counts;
+    details;
+    free;
     held;
     hint;
     histories;
@@ -48,6 +49,7 @@ statements! {
     leave;
     lock;
     prune;
+    remove_session;
     resume;
     run_by_key;
     run_ends;
@@ -64,6 +66,15 @@ statements! {
     unlock;
     unread;
     workers;
+}
+
+/// The set of functions that this program calls. A migration that changes one of them makes a new set, and keeps the one
+/// before for the programs that still run.
+pub(crate) const INTERFACE: u32 = 1;
+
+/// What the names of the functions of an interface end in.
+pub(crate) fn suffix(interface: u32) -> String {
+    format!("_v{interface}")
 }
 
 /// A name as an identifier in a statement.

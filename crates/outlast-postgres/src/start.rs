@@ -2,163 +2,77 @@
 
 use std::collections::HashSet;
 
-use outlast_core::event::FORMAT;
 use outlast_core::limits::PAYLOAD_BYTES_MAX;
 use outlast_core::refusal::{check_start, key_taken};
-use outlast_core::{Event, RunId, Start, Started, Timestamp, WorldError};
+use outlast_core::{Event, RunId, Start, Started, WorldError};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
 use crate::clock::Time;
-use crate::error::corrupt;
+use crate::error::{corrupt, known_rules};
+use crate::fields::Rows;
 use crate::message::Values1;
 use crate::row::{Damaged, get, maybe_moment, maybe_text, micros, moment, word};
 use crate::skew::millis_of;
 use crate::store::{Failed, Store};
-use crate::text::stored;
-
-/// The format of what is written.
-pub(crate) const FORMAT_STORED: i32 = FORMAT as i32;
 
 /// How many bytes of events one statement carries; more go in several.
 pub(crate) const STATEMENT_BYTES_MAX: usize = 16 * PAYLOAD_BYTES_MAX;
 
-/// Starts, column by column.
+/// Runs to start: small fields, and their first events beside them.
 #[derive(Debug, Default)]
 pub(crate) struct NewRuns {
-    pub(crate) runs: Vec<String>,
-    pub(crate) turns: Vec<String>,
-    pub(crate) born: Vec<i64>,
-    pub(crate) workflows: Vec<String>,
-    pub(crate) versions: Vec<i64>,
-    pub(crate) queues: Vec<String>,
-    pub(crate) priorities: Vec<i16>,
-    pub(crate) keys: Vec<Option<String>>,
-    pub(crate) digests: Vec<Option<String>>,
-    pub(crate) windows: Vec<Option<i64>>,
+    pub(crate) rows: Rows,
     pub(crate) events: Vec<String>,
-    pub(crate) parents: Vec<Option<String>>,
-    pub(crate) parent_ops: Vec<Option<i64>>,
-    pub(crate) parent_awaits: Vec<Option<bool>>,
-    pub(crate) roots: Vec<Option<String>>,
-    pub(crate) not_before: Vec<Option<i64>>,
-    pub(crate) deadlines: Vec<Option<i64>>,
-    pub(crate) tag_of: Vec<i32>,
-    pub(crate) tag_names: Vec<String>,
-    pub(crate) tag_values: Vec<String>,
+    /// Whether one of them has a key or tags.
+    has_names: bool,
 }
 
 impl NewRuns {
-    /// Adds a start.
+    /// Adds a start. The caller may add more fields to it.
     pub(crate) fn add(&mut self, start: &Start) {
-        let (key, parent) = (start.key.as_ref(), start.parent.as_ref());
-        self.runs.push(start.run.to_string());
-        self.turns.push(start.turn.to_string());
-        self.born.push(millis_of(start.run));
-        self.workflows.push(stored(&start.workflow).into_owned());
-        self.versions.push(i64::from(start.version));
-        self.queues.push(stored(&start.queue).into_owned());
-        self.priorities.push(i16::from(start.priority));
-        self.keys.push(key.map(|key| stored(&key.text).into_owned()));
-        self.digests.push(key.map(|key| format!("{:032x}", key.digest)));
-        self.windows.push(key.and_then(|key| key.window).map(micros));
+        let rows = &mut self.rows;
+        rows.begin();
+        rows.word("turn", start.turn);
+        rows.number("rules", i64::from(start.rules));
+        rows.moment("not_before", start.not_before);
+        rows.moment("deadline", start.deadline);
+        rows.tags("tags", start.tags.iter());
+        add_identity(rows, start);
         let mut events = String::new();
         Event::write_all(&[start.event()], &mut events);
         self.events.push(events);
-        self.parents.push(parent.map(|parent| parent.run.to_string()));
-        self.parent_ops.push(parent.map(|parent| parent.op.0 as i64));
-        self.parent_awaits.push(parent.map(|parent| parent.awaits));
-        self.roots.push(parent.map(|parent| parent.root.to_string()));
-        self.not_before.push(start.not_before.map(Timestamp::as_micros));
-        self.deadlines.push(start.deadline.map(Timestamp::as_micros));
-        for (name, value) in &start.tags {
-            self.tag_of.push(self.runs.len() as i32);
-            self.tag_names.push(stored(name).into_owned());
-            self.tag_values.push(stored(value).into_owned());
+        self.has_names |= start.key.is_some() || !start.tags.is_empty();
+    }
+}
+
+/// What a run is called and belongs to, for its whole life.
+pub(crate) fn add_identity(rows: &mut Rows, start: &Start) {
+    rows.word("run", start.run);
+    rows.number("born", millis_of(start.run));
+    rows.text("workflow", &start.workflow);
+    rows.number("version", i64::from(start.version));
+    rows.number("format", i64::from(start.format()));
+    rows.text("queue", &start.queue);
+    rows.number("priority", i64::from(start.priority));
+    if let Some(key) = &start.key {
+        rows.text("key", &key.text);
+        rows.word("digest", format_args!("{:032x}", key.digest));
+        if let Some(window) = key.window {
+            rows.number("window", micros(window));
         }
     }
-
-    /// Adds others; their tags go on counting from their own first.
-    pub(crate) fn extend(&mut self, other: Self) {
-        self.runs.extend(other.runs);
-        self.turns.extend(other.turns);
-        self.born.extend(other.born);
-        self.workflows.extend(other.workflows);
-        self.versions.extend(other.versions);
-        self.queues.extend(other.queues);
-        self.priorities.extend(other.priorities);
-        self.keys.extend(other.keys);
-        self.digests.extend(other.digests);
-        self.windows.extend(other.windows);
-        self.events.extend(other.events);
-        self.parents.extend(other.parents);
-        self.parent_ops.extend(other.parent_ops);
-        self.parent_awaits.extend(other.parent_awaits);
-        self.roots.extend(other.roots);
-        self.not_before.extend(other.not_before);
-        self.deadlines.extend(other.deadlines);
-        self.tag_of.extend(other.tag_of);
-        self.tag_names.extend(other.tag_names);
-        self.tag_values.extend(other.tag_values);
+    if let Some(parent) = &start.parent {
+        rows.word("parent", parent.run);
+        rows.number("parent_op", parent.op.0 as i64);
+        rows.word("root", parent.root);
+        rows.json_value("awaits", if parent.awaits { "true" } else { "false" });
     }
+}
 
-    /// How many bytes their events have.
-    pub(crate) fn bytes(&self) -> usize {
-        self.events.iter().map(String::len).sum()
-    }
-
-    /// The parameters of `start_one.sql`, when this is one run of the kind that it is for.
-    fn parameters_of_one<'a>(&'a self, at: &'a Option<i64>) -> Option<[Values1<'a>; 16]> {
-        let is_plain = self.runs.len() == 1 && self.keys[0].is_none() && self.tag_of.is_empty();
-        is_plain.then(|| -> [Values1<'a>; 16] {
-            [
-                at,
-                &FORMAT_STORED,
-                &self.runs[0],
-                &self.turns[0],
-                &self.born[0],
-                &self.workflows[0],
-                &self.versions[0],
-                &self.queues[0],
-                &self.priorities[0],
-                &self.events[0],
-                &self.parents[0],
-                &self.parent_ops[0],
-                &self.parent_awaits[0],
-                &self.roots[0],
-                &self.not_before[0],
-                &self.deadlines[0],
-            ]
-        })
-    }
-
-    /// The parameters of the statement that starts them.
-    pub(crate) fn parameters<'a>(&'a self, at: &'a Option<i64>) -> [Values1<'a>; 22] {
-        [
-            at,
-            &FORMAT_STORED,
-            &self.runs,
-            &self.turns,
-            &self.born,
-            &self.workflows,
-            &self.versions,
-            &self.queues,
-            &self.priorities,
-            &self.keys,
-            &self.digests,
-            &self.windows,
-            &self.events,
-            &self.parents,
-            &self.parent_ops,
-            &self.parent_awaits,
-            &self.roots,
-            &self.not_before,
-            &self.deadlines,
-            &self.tag_of,
-            &self.tag_names,
-            &self.tag_values,
-        ]
-    }
+/// The start with the rules that every joined worker knows.
+pub(crate) fn lowered(start: &Start, rules: Option<u32>) -> Start {
+    Start { rules: rules.map_or(start.rules, |rules| rules.min(start.rules)), ..start.clone() }
 }
 
 /// What a start came to.
@@ -186,16 +100,8 @@ pub(crate) async fn start(
     let mut rest: Vec<usize> = (0..starts.len()).filter(|index| answers[*index].is_ok()).collect();
     rest.reverse();
     while !rest.is_empty() {
-        let (mut new, mut part, mut bytes) = (NewRuns::default(), Vec::new(), 0);
-        let mut runs = HashSet::new();
-        while bytes < STATEMENT_BYTES_MAX
-            && let Some(index) = rest.pop_if(|index| runs.insert(starts[*index].run))
-        {
-            new.add(&starts[index]);
-            bytes += new.events.last().map_or(0, String::len);
-            part.push(index);
-        }
-        match start_part(store, time, &new).await {
+        let part = next_part(starts, &mut rest);
+        match start_part(store, time, &part.iter().map(|index| &starts[*index]).collect::<Vec<_>>()).await {
             Ok(told) => {
                 for (nth, answer) in told {
                     let Some(&index) = part.get(nth) else { continue };
@@ -219,6 +125,28 @@ pub(crate) async fn start(
         }
     }
     Ok(answers)
+}
+
+/// Takes as many starts as one statement carries: no run and no key twice.
+fn next_part(starts: &[Start], rest: &mut Vec<usize>) -> Vec<usize> {
+    let (mut part, mut bytes) = (Vec::new(), 0);
+    let (mut runs, mut keys) = (HashSet::new(), HashSet::new());
+    let mut fits = |index: usize| {
+        let start = &starts[index];
+        let is_new_key = start.key.as_ref().is_none_or(|key| !keys.contains(key.text.as_str()));
+        let fits = is_new_key && runs.insert(start.run);
+        if fits {
+            keys.extend(start.key.as_ref().map(|key| key.text.as_str()));
+        }
+        fits
+    };
+    while bytes < STATEMENT_BYTES_MAX
+        && let Some(index) = rest.pop_if(|index| fits(*index))
+    {
+        bytes += starts[index].input.bytes().len();
+        part.push(index);
+    }
+    part
 }
 
 /// A run that was there already, by a start's id or key.
@@ -249,11 +177,25 @@ impl Existing {
     }
 }
 
-async fn start_part(store: &Store, time: &Time, new: &NewRuns) -> Result<Vec<(usize, Existing)>, Failed> {
+async fn start_part(store: &Store, time: &Time, starts: &[&Start]) -> Result<Vec<(usize, Existing)>, Failed> {
+    let mut rules = None;
+    loop {
+        let mut new = NewRuns::default();
+        starts.iter().for_each(|start| new.add(&lowered(start, rules)));
+        match try_start(store, time, &new).await {
+            // Each try knows lower rules, so this ends.
+            Err(Failed::Refused(error)) if known_rules(&error).is_some() => rules = known_rules(&error),
+            answer => return answer,
+        }
+    }
+}
+
+async fn try_start(store: &Store, time: &Time, new: &NewRuns) -> Result<Vec<(usize, Existing)>, Failed> {
     let at = time.at();
-    if let Some(values) = new.parameters_of_one(&at) {
+    if new.rows.count() == 1 && !new.has_names {
+        let values: [Values1<'_>; 3] = [&at, &new.rows.only(), &new.events[0]];
         let rows = match store.try_call(&store.sql.start_one, &values).await {
-            // Something is left of a run that was forgotten: the statement for all starts does away with it.
+            // Something is left of a run that was forgotten: the statement for all starts deletes that.
             Err(Failed::Refused(error)) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Vec::new(),
             rows => rows?,
         };
@@ -263,7 +205,8 @@ async fn start_part(store: &Store, time: &Time, new: &NewRuns) -> Result<Vec<(us
             return Ok(Vec::new());
         }
     }
-    let rows = store.try_call(&store.sql.start, &new.parameters(&at)).await?;
+    let values: [Values1<'_>; 4] = [&at, &new.rows.json(), &new.events, &false];
+    let rows = store.try_call(&store.sql.start, &values).await?;
     existing(&rows, time).map_err(|why| Failed::Corrupt(corrupt(&store.place, &why)))
 }
 

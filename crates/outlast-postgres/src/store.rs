@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{Object, Pool, PoolError};
-use outlast_core::WorldError;
+use outlast_core::{RunId, WorldError};
 use tokio::runtime::Handle;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use crate::error::{closed, is_about_data, is_overtaken, of_postgres};
+use crate::connect::pause;
+use crate::error::{closed, is_about_data, is_deadlock, is_locked, is_overtaken, of_postgres};
 use crate::greet::Owner;
 use crate::home::within;
 use crate::sql::Sql;
@@ -17,6 +18,9 @@ use crate::tuned::Tuned;
 
 /// How often a statement is tried again that others were in the way of.
 const TRIES_MAX: usize = 20;
+
+/// The pause after a deadlock, for each time that it happened: whoever waited in the circle may try the same again.
+const DEADLOCK_PAUSE: Duration = Duration::from_millis(3);
 
 /// How much later than the server a statement is given up here: its refusal says more, and leaves the
 /// connection as it was.
@@ -48,7 +52,12 @@ impl Store {
         let mut tries = 0;
         loop {
             match self.once(sql, values).await {
-                Err(Failed::Refused(error)) if is_overtaken(&error) && tries < TRIES_MAX => tries += 1,
+                Err(Failed::Refused(error)) if is_overtaken(&error) && tries < TRIES_MAX => {
+                    tries += 1;
+                    if is_deadlock(&error) {
+                        pause(&self.handle, DEADLOCK_PAUSE * tries as u32).await;
+                    }
+                }
                 answer => return answer,
             }
         }
@@ -80,6 +89,21 @@ impl Store {
             return Err(Failed::TooLong);
         };
         answer.map_err(Failed::Refused)
+    }
+
+    /// Why a turn of a run is refused for good: the database does not take what it says.
+    pub(crate) fn refusal(&self, run: RunId, failed: &Failed) -> WorldError {
+        let why = match failed {
+            Failed::Refused(error) => error.as_db_error().map_or_else(
+                || std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string),
+                |refused| format!("{} ({})", refused.message(), refused.code().code()),
+            ),
+            failed => self.world_error(failed).to_string(),
+        };
+        WorldError::Invalid(format!(
+            "Postgres at `{}` refuses the turn of run {run}: {why}; mend that, then resume the run",
+            self.place
+        ))
     }
 
     /// What failed, as an error of the world.
@@ -122,6 +146,11 @@ impl Failed {
     /// Whether the statement was refused for what it says, so that a part of it may be accepted.
     pub(crate) fn is_about_data(&self) -> bool {
         matches!(self, Self::Refused(error) if is_about_data(error))
+    }
+
+    /// Whether somebody else had locked what the statement changes for too long.
+    pub(crate) fn is_locked(&self) -> bool {
+        matches!(self, Self::Refused(error) if is_locked(error))
     }
 
     fn of_pool(error: PoolError) -> Self {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outlast_core::{Bell, Ended, Hosts, RunId, Waiters};
+use outlast_core::{Bell, Ended, RunId, Waiters};
 
 use crate::looks::Rings;
 use crate::voice::Voice;
@@ -25,7 +25,6 @@ pub(crate) struct Told {
     pub(crate) bell: Arc<Bell>,
     pub(crate) rings: Arc<Rings>,
     pub(crate) waiters: Arc<Waiters>,
-    pub(crate) hosts: Arc<Hosts>,
     pub(crate) young: Arc<Young>,
     /// To other processes.
     pub(crate) voice: Voice,
@@ -58,10 +57,8 @@ impl Told {
         self.bell.ring();
     }
 
-    /// The runs that somebody waits for and that no worker of this process holds.
+    /// The runs that somebody waits for.
     pub(crate) fn awaited(&self) -> Vec<RunId> {
-        let mut runs = self.waiters.runs();
-        runs.retain(|run| !self.hosts.hold(*run));
-        runs
+        self.waiters.runs()
     }
 }

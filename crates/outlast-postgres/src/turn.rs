@@ -1,299 +1,166 @@
-//! Turns on their way to the world, column by column.
+//! Turns on their way to the database: the rows as the state machine computed them, and what they are judged by.
 
+use outlast_core::refusal::check_start;
 use outlast_core::turn::From;
-use outlast_core::{Event, Outcome, Start, Then, Timestamp, Turn, Wait, WorldError};
+use outlast_core::{
+    Event, FailedBuilds, ReadyAt, RowChange, SessionId, Stuck, Then, Turn, Wait, WorldError, state,
+};
 
-use crate::message::Values1;
-use crate::row::{reason, stored};
-use crate::skew::millis_of;
-use crate::start::FORMAT_STORED;
-use crate::text::stored as stored_text;
+use crate::fields::Rows;
+use crate::row::{micros, reason};
+use crate::start::add_identity;
+use crate::text::{plain, stored as stored_text};
 
 /// Room for the events of an ordinary turn.
 const EVENTS_BYTES: usize = 256;
 
-/// Turns, column by column.
-#[derive(Debug, Default)]
-pub(crate) struct Turns {
-    /// Whether no other commit of the session may be under way; see `commit.sql`.
-    exclusive: bool,
-    locked: Vec<String>,
-    runs: Vec<String>,
-    ids: Vec<String>,
-    froms: Vec<Option<String>>,
-    seqs: Vec<i64>,
-    next_seqs: Vec<i64>,
-    ats: Vec<i64>,
-    builds: Vec<String>,
-    events: Vec<Option<String>>,
-    consumed: Vec<i64>,
-    fired_until: Vec<Option<i64>>,
-    thens: Vec<&'static str>,
-    writes: Vec<bool>,
-    clears_deadline: Vec<bool>,
-    invalid: Vec<bool>,
-    wake_at: Vec<Option<i64>>,
-    waits: Vec<Option<String>>,
-    stuck_reasons: Vec<Option<String>>,
-    stuck_messages: Vec<Option<String>>,
-    stuck_builds: Vec<Option<String>>,
-    births: Births,
-}
-
-/// What runs that turns start are like; empty when there are none.
-#[derive(Debug, Default)]
-pub(crate) struct Births {
-    /// The times in the ids of the runs that are started, and of no others.
-    born: Vec<i64>,
-    workflows: Vec<Option<String>>,
-    versions: Vec<Option<i64>>,
-    queues: Vec<Option<String>>,
-    priorities: Vec<Option<i16>>,
-    parents: Vec<Option<String>>,
-    parent_ops: Vec<Option<i64>>,
-    parent_awaits: Vec<Option<bool>>,
-    roots: Vec<Option<String>>,
-    deadlines: Vec<Option<i64>>,
-}
-
-impl Turns {
-    /// Adds a turn; answers how many bytes its events have.
-    pub(crate) fn add(&mut self, turn: &Turn, refused: Option<&WorldError>) -> usize {
-        let mut text = String::with_capacity(EVENTS_BYTES);
-        let added = match (&turn.then, &turn.from) {
-            // A stuck turn adds nothing of its own; if it starts the run, that is all it records.
-            (Then::Stuck(_), From::Turn(_)) => 0,
-            (Then::Stuck(_), From::Start(start)) => write_events(&[start.event()], &mut text),
-            _ => write_events(&turn.events, &mut text),
-        };
-        let bytes = text.len();
-        let run = turn.run.to_string();
-        let has_events = added > 0;
-        let is_next = matches!(turn.from, From::Turn(_));
-        let writes =
-            !matches!(turn.then, Then::Hold) || turn.clears_crashes || turn.clears_deadline || !has_events;
-        if is_next {
-            self.exclusive |= !has_events;
-            if writes || turn.consumed > 0 || turn.fired_until.is_some() {
-                self.locked.push(run.clone());
-            }
-        }
-        self.runs.push(run);
-        self.ids.push(turn.id.to_string());
-        self.seqs.push(stored(turn.seq));
-        self.next_seqs.push(stored(turn.seq + added));
-        self.ats.push(turn.at.as_micros());
-        self.builds.push(stored_text(&turn.build).into_owned());
-        self.events.push(has_events.then_some(text));
-        self.consumed.push(stored(turn.consumed));
-        self.fired_until.push(turn.fired_until.map(Timestamp::as_micros));
-        self.writes.push(writes);
-        self.clears_deadline.push(turn.clears_deadline);
-        self.invalid.push(refused.is_some());
-        self.add_then(&turn.then);
-        self.add_from(turn);
-        bytes
-    }
-
-    fn add_then(&mut self, then: &Then) {
-        self.thens.push(match then {
-            Then::Hold => "hold",
-            Then::Wait { .. } => "wait",
-            Then::Release => "release",
-            Then::End(status) => status.as_str(),
-            Then::Stuck(_) => "stuck",
-        });
-        let (wake_at, waits) = match then {
-            Then::Wait { wake_at, waits } => (wake_at.map(Timestamp::as_micros), Some(write_waits(waits))),
-            _ => (None, None),
-        };
-        self.wake_at.push(wake_at);
-        self.waits.push(waits);
-        let stuck = if let Then::Stuck(stuck) = then { Some(stuck) } else { None };
-        self.stuck_reasons.push(stuck.map(reason));
-        self.stuck_messages.push(stuck.map(|stuck| stored_text(&stuck.message).into_owned()));
-        self.stuck_builds.push(stuck.map(|stuck| stored_text(&stuck.build).into_owned()));
-    }
-
-    fn add_from(&mut self, turn: &Turn) {
-        match &turn.from {
-            From::Turn(from) => self.froms.push(Some(from.to_string())),
-            From::Start(start) => {
-                self.froms.push(None);
-                let before = self.runs.len() - 1;
-                self.births.add(start, before);
-            }
-        }
-    }
-
-    /// Whether this is one turn of the kinds that `commit_one.sql` is for.
-    pub(crate) fn is_plain(&self) -> bool {
-        let ([Some(_)], [Some(_)]) = (&self.froms[..], &self.events[..]) else { return false };
-        let is_step = self.thens[0] == "hold" && !self.writes[0];
-        let is_end = matches!(self.thens[0], "completed" | "failed" | "cancelled");
-        (is_step || is_end) && !self.invalid[0] && self.fired_until[0].is_none()
-    }
-
-    /// The parameters of `commit_one.sql`, behind the session and the time.
-    pub(crate) fn values_of_one(&self) -> [Values1<'_>; 10] {
-        [
-            &self.runs[0],
-            &self.ids[0],
-            &self.froms[0],
-            &self.seqs[0],
-            &self.next_seqs[0],
-            &self.ats[0],
-            &self.builds[0],
-            &self.events[0],
-            &self.consumed[0],
-            &self.thens[0],
-        ]
-    }
-
-    /// The parameters of `commit_each.sql` that are the turns' own, behind the session and the time.
-    pub(crate) fn values_of_each(&self) -> [Values1<'_>; 20] {
-        [
-            &self.exclusive,
-            &self.runs,
-            &self.ids,
-            &self.froms,
-            &self.seqs,
-            &self.next_seqs,
-            &self.ats,
-            &self.builds,
-            &self.events,
-            &self.consumed,
-            &self.fired_until,
-            &self.thens,
-            &self.clears_deadline,
-            &self.invalid,
-            &self.wake_at,
-            &self.waits,
-            &self.stuck_reasons,
-            &self.stuck_messages,
-            &self.stuck_builds,
-            &FORMAT_STORED,
-        ]
-    }
-
-    /// The parameters of `commit.sql`, behind the session and the time.
-    pub(crate) fn values(&self) -> [Values1<'_>; 32] {
-        let births = &self.births;
-        [
-            &self.exclusive,
-            &self.locked,
-            &self.runs,
-            &self.ids,
-            &self.froms,
-            &self.seqs,
-            &self.next_seqs,
-            &self.ats,
-            &self.builds,
-            &self.events,
-            &self.consumed,
-            &self.fired_until,
-            &self.thens,
-            &self.writes,
-            &self.clears_deadline,
-            &self.invalid,
-            &self.wake_at,
-            &self.waits,
-            &self.stuck_reasons,
-            &self.stuck_messages,
-            &self.stuck_builds,
-            &FORMAT_STORED,
-            &births.born,
-            &births.workflows,
-            &births.versions,
-            &births.queues,
-            &births.priorities,
-            &births.parents,
-            &births.parent_ops,
-            &births.parent_awaits,
-            &births.roots,
-            &births.deadlines,
-        ]
-    }
-}
-
-impl Births {
-    /// Adds a start at this place; those before it that start nothing are filled.
-    fn add(&mut self, start: &Start, place: usize) {
-        let parent = start.parent.as_ref();
-        self.born.push(millis_of(start.run));
-        put(&mut self.workflows, place, Some(stored_text(&start.workflow).into_owned()));
-        put(&mut self.versions, place, Some(i64::from(start.version)));
-        put(&mut self.queues, place, Some(stored_text(&start.queue).into_owned()));
-        put(&mut self.priorities, place, Some(i16::from(start.priority)));
-        put(&mut self.parents, place, parent.map(|parent| parent.run.to_string()));
-        put(&mut self.parent_ops, place, parent.map(|parent| parent.op.0 as i64));
-        put(&mut self.parent_awaits, place, parent.map(|parent| parent.awaits));
-        put(&mut self.roots, place, parent.map(|parent| parent.root.to_string()));
-        put(&mut self.deadlines, place, start.deadline.map(Timestamp::as_micros));
-    }
-}
-
-fn put<T>(column: &mut Vec<Option<T>>, place: usize, value: Option<T>) {
-    column.resize_with(place, || None);
-    column.push(value);
-}
-
 /// What a turn is refused for, whatever the world holds.
 pub(crate) fn check(turn: &Turn) -> Result<(), WorldError> {
     if let From::Start(start) = &turn.from {
-        outlast_core::refusal::check_start(start)?;
-        check_begin(turn, start)?;
+        check_start(start)?;
     }
-    let status = turn.events.last().and_then(Outcome::of_final).map(|outcome| outcome.status());
-    match &turn.then {
-        Then::End(ends) if status != Some(*ends) => {
-            Err(invalid(turn, &format!("it ends as {ends} and its last event does not say so")))
+    state::check(turn)
+}
+
+/// The events that a turn adds; `None` when there are none. A stuck turn adds nothing of its own; if it starts the run,
+/// it records that.
+pub(crate) fn events(turn: &Turn) -> Option<String> {
+    let mut text = String::with_capacity(EVENTS_BYTES);
+    match (&turn.then, &turn.from) {
+        (Then::Stuck(_), From::Turn(_)) => return None,
+        (Then::Stuck(_), From::Start(start)) => Event::write_all(&[start.event()], &mut text),
+        _ if turn.events.is_empty() => return None,
+        _ => Event::write_all(&turn.events, &mut text),
+    }
+    Some(text)
+}
+
+/// Adds a turn to the rows of `commit.sql`.
+pub(crate) fn add(rows: &mut Rows, turn: &Turn, session: SessionId, is_refused: bool) {
+    let change = RowChange::of(turn, session);
+    rows.begin();
+    match &turn.from {
+        From::Turn(from) => {
+            rows.word("run", turn.run);
+            rows.word("from", from);
         }
-        _ => Ok(()),
+        From::Start(start) => add_identity(rows, start),
     }
+    rows.word("id", turn.id);
+    rows.count_of("seq", turn.seq);
+    rows.count_of("next", change.next_event);
+    rows.moment("at", Some(change.turn_at));
+    rows.text("build", &turn.build);
+    rows.flag("invalid", is_refused);
+    if let Some(consumed) = change.consumed {
+        rows.count_of("consumed", consumed);
+        rows.moment("fired", turn.fired_until);
+    }
+    add_tags(rows, turn);
+    add_change(rows, &change);
 }
 
-fn check_begin(turn: &Turn, start: &Start) -> Result<(), WorldError> {
-    if start.run != turn.run {
-        return Err(invalid(turn, &format!("it starts run {}", start.run)));
-    }
-    if turn.seq != 0 || turn.consumed != 0 {
-        return Err(invalid(turn, "a first turn begins with event 0 and has consumed nothing"));
-    }
-    let begins = matches!(turn.events.first(), Some(Event::RunStarted(_)));
-    match turn.then {
-        Then::Stuck(_) => Ok(()),
-        _ if begins => Ok(()),
-        _ => Err(invalid(turn, "a first turn begins with `run_started`")),
-    }
-}
-
-/// A turn that the session may not commit.
-pub(crate) fn fenced(turn: &Turn, why: &str) -> WorldError {
-    WorldError::Fenced(format!("turn {} of run {} is refused: {why}; forget the run", turn.id, turn.run))
-}
-
-/// A turn that nobody may commit.
-pub(crate) fn invalid(turn: &Turn, why: &str) -> WorldError {
-    WorldError::Invalid(format!("turn {} of run {} makes no sense: {why}", turn.id, turn.run))
-}
-
-/// Whether a turn changes more than its own run, or takes a key: it is committed alone.
-pub(crate) fn reaches_beyond(turn: &Turn) -> bool {
-    let starts_with_name = match &turn.from {
-        From::Turn(_) => false,
-        From::Start(start) => start.key.is_some() || !start.tags.is_empty(),
-    };
+/// The tags of the start and of the outbox.
+fn add_tags(rows: &mut Rows, turn: &Turn) {
+    let started = if let From::Start(start) = &turn.from { Some(&start.tags) } else { None };
     let is_stuck = matches!(turn.then, Then::Stuck(_));
-    starts_with_name || !is_stuck && turn.beyond.as_ref().is_some_and(|beyond| !beyond.is_empty())
+    let set = turn.outbox.as_ref().filter(|_| !is_stuck).map(|outbox| &outbox.tags);
+    rows.tags("tags", started.into_iter().flatten().chain(set.into_iter().flatten()));
 }
 
-fn write_events(events: &[Event], text: &mut String) -> u64 {
-    Event::write_all(events, text);
-    events.len() as u64
+fn add_change(rows: &mut Rows, change: &RowChange<'_>) {
+    rows.word("status", change.status);
+    rows.flag("writes", change.writes_row);
+    rows.flag("held", change.owner.is_some());
+    rows.flag("preferred", change.preferred.is_some());
+    rows.moment("wake_at", change.wake_at);
+    if !change.waits.is_empty() {
+        rows.json_text("waits", &write_waits(change.waits));
+    }
+    add_ready(rows, ["read_at", "read_after"], change.ready.if_read);
+    add_ready(rows, ["unread_at", "unread_after"], change.ready.if_unread);
+    if change.crashes > 0 {
+        rows.number("crashes", i64::from(change.crashes));
+    }
+    if change.kept > 0 {
+        rows.count_of("kept", change.kept);
+    }
+    rows.moment("deadline", change.deadline);
+    if let Some(Stuck { message, build, .. }) = &change.stuck {
+        rows.word("stuck_reason", change.stuck.as_ref().map(reason).unwrap_or_default());
+        rows.text("stuck_message", message);
+        rows.text("stuck_build", build);
+    }
+    if !change.failed_builds.is_empty() {
+        rows.json_text("failed_builds", &write_builds(&change.failed_builds));
+        rows.count_of("failed_at", change.failed_builds.at());
+    }
+    rows.flag("cancels", change.requests_cancel);
+}
+
+/// A moment as the smaller one of two: a fixed one, and one so long after the change.
+fn add_ready(rows: &mut Rows, [at, after]: [&str; 2], ready: ReadyAt) {
+    match ready {
+        ReadyAt::Never => {}
+        ReadyAt::Now => rows.number(after, 0),
+        ReadyAt::NowOr(moment) => {
+            rows.moment(at, Some(moment));
+            rows.number(after, 0);
+        }
+        ReadyAt::At(moment) => rows.moment(at, Some(moment)),
+        ReadyAt::After(pause) => rows.number(after, micros(pause)),
+    }
 }
 
 /// Waits are plain numbers and names, so writing them cannot fail.
 fn write_waits(waits: &[Wait]) -> String {
     serde_json::to_string(waits).unwrap_or_else(|_| "[]".into())
+}
+
+/// A list of failed builds as its column has it: the names as other texts that users choose.
+pub(crate) fn write_builds(failed: &FailedBuilds) -> String {
+    let builds: Vec<_> = failed.builds().iter().map(|build| stored_text(build)).collect();
+    if builds.is_empty() { String::new() } else { serde_json::to_string(&builds).unwrap_or_default() }
+}
+
+/// A list of failed builds from its columns.
+pub(crate) fn read_builds(text: &str, at: u64) -> FailedBuilds {
+    if text.is_empty() {
+        return FailedBuilds::default();
+    }
+    let builds: Vec<String> = serde_json::from_str(text).unwrap_or_default();
+    let builds: Vec<_> = builds.iter().map(|build| plain(build)).collect();
+    FailedBuilds::from_stored(at, &serde_json::to_string(&builds).unwrap_or_default())
+}
+
+/// A turn of the kinds that `commit_one.sql` is for: a step forward that leaves the row alone, or an end like any other.
+/// Answers the status of the end.
+pub(crate) fn plain_end(turn: &Turn, session: SessionId) -> Option<Option<&'static str>> {
+    let change = RowChange::of(turn, session);
+    let has_outbox = turn.outbox.as_ref().is_some_and(|outbox| !outbox.is_empty());
+    if has_outbox
+        || turn.fired_until.is_some()
+        || turn.events.is_empty()
+        || matches!(turn.from, From::Start(_))
+    {
+        return None;
+    }
+    match turn.then {
+        Then::Hold if !change.writes_row => Some(None),
+        Then::End(status) if change.kept == turn.before.kept && !change.requests_cancel => {
+            Some(Some(status.as_str()))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the row of the turn's run must be locked: it changes, or messages and timers compete.
+pub(crate) fn locks_row(turn: &Turn, session: SessionId) -> bool {
+    // What comes of the start of a child is sent to its parent.
+    let has_children = turn.outbox.as_ref().is_some_and(|outbox| !outbox.children.is_empty());
+    matches!(turn.from, From::Turn(_))
+        && (turn.consumed > 0
+            || turn.fired_until.is_some()
+            || has_children
+            || RowChange::of(turn, session).writes_row)
 }

@@ -55,7 +55,7 @@ impl Watch {
         for session in sessions.into_iter().rev() {
             match takeover(&self.store, &self.time, session).await {
                 Ok(taken) => {
-                    if taken.sessions > 0 {
+                    if taken.sessions > 0 || taken.runs > 0 {
                         self.told.ring();
                     }
                     return if taken.suspects > 0 { SECOND_LOOK } else { LOOK };

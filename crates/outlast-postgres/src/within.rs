@@ -3,13 +3,13 @@
 use std::any::Any;
 
 use outlast_core::refusal::check_start;
-use outlast_core::{NewMessage, Start, Started, World, WorldError};
+use outlast_core::{NewMessage, Sent, Start, Started, World, WorldError};
 use tokio_postgres::{Error, Row, Transaction};
 
-use crate::error::{corrupt, of_postgres};
-use crate::message::{Letters, Values1};
-use crate::send::answer;
-use crate::start::{NewRuns, existing};
+use crate::error::{corrupt, known_rules, of_postgres};
+use crate::message::Values1;
+use crate::send::{Asked, answer};
+use crate::start::{NewRuns, existing, lowered};
 use crate::store::Values;
 use crate::world::PostgresWorld;
 
@@ -30,10 +30,18 @@ pub async fn start_within(
 ) -> Result<Started, WorldError> {
     let world = ours(world)?;
     check_start(&start)?;
-    let mut new = NewRuns::default();
-    new.add(&start);
     let at = world.time().at();
-    let rows = take_part(tx, world, &world.store().sql.start, &new.parameters(&at)).await?;
+    let mut rules = None;
+    let rows = loop {
+        let mut new = NewRuns::default();
+        new.add(&lowered(&start, rules));
+        // Counts are appended: the transaction may stay open for long, and nobody must wait for it.
+        let values: [Values1<'_>; 4] = [&at, &new.rows.json(), &new.events, &true];
+        match take_part(tx, world, &world.store().sql.start, &values).await? {
+            Ok(rows) => break rows,
+            Err(known) => rules = Some(known),
+        }
+    };
     let mut existing = existing(&rows, world.time()).map_err(|why| corrupt(&world.store().place, &why))?;
     match existing.pop() {
         Some((_, existing)) => existing.resolve(&start),
@@ -50,13 +58,11 @@ pub async fn send_within(
     tx: &Transaction<'_>,
     world: &dyn World,
     message: NewMessage,
-) -> Result<u64, WorldError> {
+) -> Result<Sent, WorldError> {
     let world = ours(world)?;
-    let letters = Letters::encode(std::slice::from_ref(&message))?;
+    let asked = Asked::of(std::slice::from_ref(&message))?;
     let at = world.time().at();
-    let mut values: Vec<Values1<'_>> = vec![&at];
-    values.extend(letters.values());
-    let rows = take_part(tx, world, &world.store().sql.send, &values).await?;
+    let rows = take_part(tx, world, &world.store().sql.send, &asked.values(&at)).await?.unwrap_or_default();
     let damaged = |why: &_| corrupt(&world.store().place, why);
     match rows.first() {
         Some(row) => answer(&message, row).map_err(|why| damaged(&why))?,
@@ -74,22 +80,25 @@ fn ours(world: &dyn World) -> Result<&PostgresWorld, WorldError> {
 }
 
 /// Runs a statement inside the transaction, or leaves the transaction as it was. Others hear of it when the
-/// transaction commits.
+/// transaction commits. Answers the rules that every joined worker knows when a start has higher ones.
 async fn take_part(
     tx: &Transaction<'_>,
     world: &PostgresWorld,
     sql: &str,
     values: Values<'_>,
-) -> Result<Vec<Row>, WorldError> {
+) -> Result<Result<Vec<Row>, u32>, WorldError> {
     let place = &world.store().place;
     tx.batch_execute(SAVEPOINT).await.map_err(|error| of_postgres(&error, place))?;
     let taken = match is_same(tx, world).await {
-        Ok(true) => in_part(tx, world, sql, values).await.map_err(|error| of_postgres(&error, place)),
+        Ok(true) => match in_part(tx, world, sql, values).await {
+            Ok(rows) => Ok(Ok(rows)),
+            Err(error) => known_rules(&error).map(Err).ok_or_else(|| of_postgres(&error, place)),
+        },
         Ok(false) => Err(elsewhere(place)),
         Err(error) if error.code().is_some() => Err(elsewhere(place)),
         Err(error) => Err(of_postgres(&error, place)),
     };
-    let end = if taken.is_ok() { KEEP } else { UNDO };
+    let end = if matches!(taken, Ok(Ok(_))) { KEEP } else { UNDO };
     tx.batch_execute(end).await.map_err(|error| of_postgres(&error, place))?;
     taken
 }

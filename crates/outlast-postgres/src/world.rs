@@ -13,11 +13,12 @@ use outlast_core::refusal::{check_batch, check_join, check_starts, no_run};
 use outlast_core::turn::Held;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Hosts, Join, Message,
-    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
-    TurnRecord, Work, WorkerView, World, WorldError,
+    Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Effects, Ended, HeartbeatDetails,
+    Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
+    Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
 };
 
+use crate::blocked::{LANE_CONNECTIONS, Lane};
 use crate::clock::{DatabaseClock, SharedClock, Time};
 use crate::commit::Commit;
 use crate::connect::Connector;
@@ -46,6 +47,8 @@ pub struct PostgresWorld {
     store: Store,
     /// For beats: however busy the pool is, no session is lost for that.
     lifeline: Store,
+    /// For turns that wait for a row that somebody else has locked.
+    lane: Lane,
     side: Option<Side>,
     /// Tells other processes by the pool, where there is no side.
     aside: Option<tokio::task::JoinHandle<()>>,
@@ -126,6 +129,13 @@ impl PostgresWorld {
             Some(connector) => Store { pool: connector.pool(1)?, owner: Owner::World, ..store.clone() },
             None => store.clone(),
         };
+        let waiting = match &connector {
+            Some(connector) => {
+                Store { pool: connector.pool(LANE_CONNECTIONS)?, owner: Owner::World, ..store.clone() }
+            }
+            None => store.clone(),
+        };
+        let lane = Lane::new(waiting, store.clone());
         let time = match options.clock.filter(|clock| clock.is_virtual()) {
             Some(clock) => Time::Virtual(clock),
             None => Time::Database(SharedClock(Arc::new(DatabaseClock::new(handle)))),
@@ -138,14 +148,8 @@ impl PostgresWorld {
         let bell = Arc::new(Bell::new(clock.clone()));
         let voice = Voice::new(time.is_virtual());
         let origin = origin();
-        let told = Told {
-            bell,
-            rings: Arc::default(),
-            waiters: Arc::default(),
-            hosts: Arc::default(),
-            young: Arc::default(),
-            voice,
-        };
+        let told =
+            Told { bell, rings: Arc::default(), waiters: Arc::default(), young: Arc::default(), voice };
         let side = connector.map(|connector| {
             Side::start(connector, store.clone(), lifeline.clone(), told.clone(), origin, time.clone())
         });
@@ -158,7 +162,21 @@ impl PostgresWorld {
         let identity = rows.first().map_or_else(String::new, |row| row.get(0));
         let groups = Groups::new(&store, &time, &told);
         let looks = Looks::new(told.rings.clone());
-        Ok(Self { store, lifeline, side, aside, told, time, clock, groups, looks, identity, origin, home })
+        Ok(Self {
+            store,
+            lifeline,
+            lane,
+            side,
+            aside,
+            told,
+            time,
+            clock,
+            groups,
+            looks,
+            identity,
+            origin,
+            home,
+        })
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -204,7 +222,7 @@ impl Drop for PostgresWorld {
             Some(aside)
         });
         let (store, voice, origin) = (self.store.clone(), self.told.voice.clone(), self.origin);
-        let pools = [self.store.clone(), self.lifeline.clone()];
+        let pools = [self.store.clone(), self.lifeline.clone(), self.lane.store.clone()];
         let stays = pools.clone();
         let goodbye = self.home.handle().spawn(async move {
             if let Some(last) = last {
@@ -253,7 +271,7 @@ impl World for PostgresWorld {
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
         let told = self.told.waiters.wait(run);
         let is_young = self.told.young.contains(run);
-        if !is_young && !self.told.hosts.hold(run) {
+        if !is_young {
             let ended = self.look_for_end(run).await?;
             if ended.is_some() {
                 return Ok(ended);
@@ -273,7 +291,12 @@ impl World for PostgresWorld {
         claim::history(&self.store, run, from, limit).await
     }
 
-    async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64> {
+    async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
+        let _busy = self.clock.busy();
+        claim::histories(&self.store, runs).await
+    }
+
+    async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
         let _busy = self.clock.busy();
         self.groups.sends.ask(messages).await
     }
@@ -291,15 +314,17 @@ impl World for PostgresWorld {
         if let Some(side) = &self.side {
             side.lock(join.session).await?;
         }
-        if session::join(&self.store, &self.time, &join, self.side.is_some()).await? {
-            self.told.ring();
-        }
-        Ok(())
+        session::join(&self.store, &self.time, &join, self.side.is_some()).await
     }
 
-    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
+    async fn beat(
+        &self,
+        session: SessionId,
+        report: &Report,
+        details: &[HeartbeatDetails],
+    ) -> Result<Beat, WorldError> {
         let _busy = self.clock.busy();
-        session::beat(&self.lifeline, &self.time, session, report).await
+        session::beat(&self.lifeline, &self.time, session, report, details).await
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
@@ -324,7 +349,7 @@ impl World for PostgresWorld {
         if let Some(side) = &self.side {
             side.looked();
         }
-        if taken.sessions > 0 {
+        if taken.sessions > 0 || taken.runs > 0 {
             self.told.ring();
         }
         Ok(taken.runs)
@@ -350,7 +375,7 @@ impl World for PostgresWorld {
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         let _busy = self.clock.busy();
         check_batch(turns.len())?;
-        let mut commit = Commit::new(&self.store, &self.time, &self.told, session, turns);
+        let mut commit = Commit::new(&self.store, &self.lane, &self.time, &self.told, session, turns);
         let done = commit.run().await;
         let (answers, news) = (commit.answers, commit.news);
         self.told.tell(news);
@@ -373,10 +398,6 @@ impl World for PostgresWorld {
         match first(self.told.bell.rung_since(epoch), self.clock.sleep_until(until)).await {
             First::Event(busy) | First::Time(busy) => busy,
         }
-    }
-
-    fn hosts(&self) -> &Hosts {
-        &self.told.hosts
     }
 
     async fn prune(
@@ -408,6 +429,7 @@ impl World for PostgresWorld {
                     .into(),
             hints: hints.into(),
             lanes: LANES,
+            effects: Effects::Inline,
         }
     }
 }

@@ -1,4 +1,3 @@
--- Gives a run to a session. The build that left it stuck stays barred.
-UPDATE runs SET status = 'running', owner = ?2, updated_at = ?3, wake_at = NULL, waits = '[]',
-    ready_at = NULL, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
+-- Gives a run to a session. Why it was stuck, and which builds could not continue it, stay until it progresses.
+UPDATE runs SET status = 'running', owner = ?2, updated_at = ?3, wake_at = NULL, waits = '[]', ready_at = NULL
 WHERE id = ?1

@@ -1,3 +1,5 @@
--- What decides whether a run takes a message, and whether it is fresh. The row of a held run may still
--- call it fresh when it no longer is.
-SELECT status, sent, consumed, next_seq FROM runs WHERE id = ?1
+-- What decides whether a run takes a message, and when it is ready then. The row of a held run may still call it
+-- fresh when it no longer is.
+SELECT status, sent, consumed, next_seq, kept, cancel_requested, last_terminate, last_cancel, owner IS NOT NULL,
+    wake_at IS NOT NULL, ready_at
+FROM runs WHERE id = ?1

@@ -1,2 +1,2 @@
--- Makes a stuck run ready for every build, the one that left it so included.
-UPDATE runs SET ready_at = ?2, barred_build = NULL WHERE id = ?1
+-- Opens a run to every build, those that could not continue it included.
+UPDATE runs SET ready_at = ?2, failed_builds = '', failed_at = 0 WHERE id = ?1

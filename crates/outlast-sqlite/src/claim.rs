@@ -1,15 +1,18 @@
 //! Claiming: giving a session the runs that are ready, with what it needs to go on.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use outlast_core::limits::{CLAIM_RUNS_MAX, INBOX_READ_MAX};
-use outlast_core::refusal::session_gone;
+use outlast_core::limits::{CLAIM_RUNS_MAX, HISTORY_IN_CLAIM_EVENTS_MAX, INBOX_READ_MAX};
+use outlast_core::refusal::{no_run, session_gone};
 use outlast_core::{
-    ClaimRequest, Claimed, Message, RunId, SessionId, Status, Timestamp, TurnRecord, Unread, Work,
+    ClaimRequest, Claimed, ClaimedHistory, HeartbeatDetails, Message, RunId, SessionId, Status, Timestamp,
+    TurnRecord, Unread, Work, WorldError,
 };
 use rusqlite::{Connection, Error, OptionalExtension, params};
 
-use crate::error::Refusal;
+use crate::error::{Refusal, of_sqlite};
+use crate::heartbeat;
 use crate::holdings::Holding;
 use crate::message::message;
 use crate::ready::{Found, Ready, look, next_overdue};
@@ -17,22 +20,17 @@ use crate::row::{number, stored, turn, word};
 use crate::sql;
 use crate::tx::{Standing, Tx};
 
-/// Histories up to this many events are read in the claim itself; longer ones afterwards, so that the
-/// writer is not kept from committing.
-const HISTORY_IN_CLAIM_EVENTS_MAX: u64 = 64;
-
 /// A claim on its way to the writer.
 pub(crate) struct Claim {
     pub(crate) session: SessionId,
     pub(crate) request: ClaimRequest,
 }
 
-/// What a claim brings, and whose histories are still to be read.
+/// What a claim brings.
 pub(crate) struct Brought {
     pub(crate) claimed: Vec<Claimed>,
     pub(crate) unread: Vec<Unread>,
     pub(crate) next_due: Option<Timestamp>,
-    pub(crate) long: Vec<usize>,
 }
 
 impl Brought {
@@ -63,7 +61,7 @@ impl Claim {
         }
         let next_due = self.with_overdue(connection, now, next_due)?;
         let unread = unread(connection, self.session)?;
-        Ok(Some(Brought { claimed: Vec::new(), unread, next_due, long: Vec::new() }))
+        Ok(Some(Brought { claimed: Vec::new(), unread, next_due }))
     }
 
     /// When the next run could be claimed, those that become overdue included.
@@ -102,37 +100,63 @@ pub(crate) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Brought, Refusal> 
     let unread = unread(tx.connection, claim.session)?;
     let Found { ready, next_due } =
         look(tx.connection, tx.now, claim.session, &claim.request, claim.limit())?;
-    let mut brought =
-        Brought { claimed: Vec::with_capacity(ready.len()), unread, next_due, long: Vec::new() };
+    let has_details = !ready.is_empty() && heartbeat::are_any(tx.connection)?;
+    let mut brought = Brought { claimed: Vec::with_capacity(ready.len()), unread, next_due };
     for run in ready {
-        let history = if (claim.request.known)(run.run, run.turn) {
-            None
-        } else if run.next_seq <= HISTORY_IN_CLAIM_EVENTS_MAX {
-            Some(history(tx.connection, run.run, 0, i64::MAX)?)
-        } else {
-            brought.long.push(brought.claimed.len());
-            None
-        };
-        brought.claimed.push(give(tx, claim, run, history)?);
+        let readings = Readings::of(tx.connection, claim.session, &run, has_details)?;
+        brought.claimed.push(give(tx, claim, run, readings)?);
     }
     let gave_overdue = brought.claimed.iter().any(|claimed| claimed.is_overdue);
     brought.next_due = claim.next_due(tx, next_due, gave_overdue)?;
     Ok(brought)
 }
 
-fn give(
-    tx: &mut Tx<'_>,
-    claim: &Claim,
-    run: Ready,
-    history: Option<Vec<TurnRecord>>,
-) -> Result<Claimed, Error> {
+/// What a claim reads of one run beside its row.
+struct Readings {
+    history: ClaimedHistory,
+    inbox: Vec<Message>,
+    details: Vec<HeartbeatDetails>,
+}
+
+impl Readings {
+    /// Reads it. What this build cannot read is a result of the run, so that the claim goes on.
+    fn of(
+        connection: &Connection,
+        session: SessionId,
+        run: &Ready,
+        has_details: bool,
+    ) -> Result<Self, Error> {
+        // A long history is read afterwards, so that the writer is not kept from committing.
+        let is_left_out = run.preferred == Some(session) || run.next_seq > HISTORY_IN_CLAIM_EVENTS_MAX;
+        let read = || {
+            let history = if is_left_out {
+                ClaimedHistory::LeftOut
+            } else {
+                ClaimedHistory::Whole(history(connection, run.run, 0, i64::MAX)?)
+            };
+            let has_unread = run.sent > run.consumed;
+            let inbox = if has_unread { inbox(connection, run.run, run.consumed)? } else { Vec::new() };
+            let details = if has_details { heartbeat::of_run(connection, run.run)? } else { Vec::new() };
+            Ok(Self { history, inbox, details })
+        };
+        read().or_else(|error: Error| {
+            let history = ClaimedHistory::Unreadable(unreadable(error)?);
+            Ok(Self { history, inbox: Vec::new(), details: Vec::new() })
+        })
+    }
+}
+
+/// Why something stored cannot be read by this build; an error when SQLite itself refused.
+fn unreadable(error: Error) -> Result<String, Error> {
+    if error.sqlite_error_code().is_some() { Err(error) } else { Ok(error.to_string()) }
+}
+
+fn give(tx: &mut Tx<'_>, claim: &Claim, run: Ready, readings: Readings) -> Result<Claimed, Error> {
     let params = params![run.run.to_string(), claim.session.to_string(), tx.now.as_micros()];
     tx.execute(sql::RUN_CLAIM, params)?;
     tx.count_move(run.status, Status::Running);
     let (session, next_seq, consumed) = (claim.session, run.next_seq, run.consumed);
     tx.hold(run.run, Holding { session, turn: run.turn, next_seq, consumed });
-    let inbox =
-        if run.sent > run.consumed { inbox(tx.connection, run.run, run.consumed)? } else { Vec::new() };
     Ok(Claimed {
         run: run.run,
         workflow: name(&claim.request, run.workflow),
@@ -141,12 +165,12 @@ fn give(
         seq: run.next_seq,
         turn_at: run.turn_at,
         consumed: run.consumed,
-        inbox,
-        crashes: run.crashes,
+        inbox: readings.inbox,
+        columns: run.columns,
         is_fresh: run.next_seq <= 1,
-        deadline: run.deadline,
         is_overdue: run.is_overdue,
-        history,
+        history: readings.history,
+        details: readings.details,
     })
 }
 
@@ -156,15 +180,37 @@ fn name(request: &ClaimRequest, workflow: String) -> Arc<str> {
     known.map_or_else(|| workflow.into(), |code| code.workflow.clone())
 }
 
-/// The unread messages of the runs that the session holds.
+/// The unread messages of the runs that the session holds. Of a run with one that this build cannot read, those
+/// before it: the run is claimed again once it waits, and then says so.
 fn unread(connection: &Connection, session: SessionId) -> Result<Vec<Unread>, Error> {
     let mut statement = connection.prepare_cached(sql::UNREAD)?;
     let runs = statement.query_map([session.to_string()], |row| Ok((word(row, 0)?, number(row, 1)?)))?;
-    runs.map(|found| {
+    let mut unread = Vec::new();
+    for found in runs {
         let (run, consumed) = found?;
-        Ok(Unread { run, messages: inbox(connection, run, consumed)? })
-    })
-    .collect()
+        let messages = readable(connection, run, consumed)?;
+        if !messages.is_empty() {
+            unread.push(Unread { run, messages });
+        }
+    }
+    Ok(unread)
+}
+
+/// The messages of a run behind a position, up to the first that this build cannot read.
+fn readable(connection: &Connection, run: RunId, after: u64) -> Result<Vec<Message>, Error> {
+    let mut statement = connection.prepare_cached(sql::INBOX_READ)?;
+    let params = params![run.to_string(), stored(after), INBOX_READ_MAX as i64];
+    let mut messages = Vec::new();
+    for found in statement.query_map(params, message)? {
+        match found {
+            Ok(message) => messages.push(message),
+            Err(error) => {
+                unreadable(error)?;
+                break;
+            }
+        }
+    }
+    Ok(messages)
 }
 
 /// The messages of a run behind a position.
@@ -183,6 +229,22 @@ pub(crate) fn history(
 ) -> Result<Vec<TurnRecord>, Error> {
     let mut statement = connection.prepare_cached(sql::HISTORY)?;
     statement.query_map(params![run.to_string(), stored(from), limit], turn)?.collect()
+}
+
+/// The whole history of a run. One that this build cannot read is an error of its own.
+pub(crate) fn whole_history(
+    connection: &Connection,
+    run: RunId,
+    path: &Path,
+) -> Result<Result<Vec<TurnRecord>, WorldError>, Refusal> {
+    if consumed(connection, run)?.is_none() {
+        return Ok(Err(no_run(run)));
+    }
+    match history(connection, run, 0, i64::MAX) {
+        Ok(history) => Ok(Ok(history)),
+        Err(error) if error.sqlite_error_code().is_none() => Ok(Err(of_sqlite(&error, path))),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// How many messages a run has consumed; `None` when there is no such run.

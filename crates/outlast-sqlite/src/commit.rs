@@ -1,18 +1,16 @@
-//! Committing turns: the fence, the history, and what becomes of the run.
+//! Committing turns: core judges a turn and computes the run's row; here both are applied to the file.
 
 use outlast_core::refusal::session_gone;
-use outlast_core::turn::From;
-use outlast_core::{
-    Committed, Ended, Outcome, SessionId, Start, Started, Status, Stuck, Then, Timestamp, TurnId, WorldError,
-};
-use rusqlite::{OptionalExtension, params};
+use outlast_core::state::fenced;
+use outlast_core::{Committed, Ended, Position, SessionId, Start, Started, Status, Timestamp, Verdict};
+use rusqlite::{Error, OptionalExtension, params};
 
-use crate::beyond::reach;
 use crate::error::Refusal;
 use crate::holdings::Holding;
-use crate::row::{maybe_word, number, reason, stored, word};
+use crate::outbox::deliver;
+use crate::row::{maybe_word, moment, number, ready_times, reason, stored, word};
 use crate::sql;
-use crate::start::{Birth, Born, insert};
+use crate::start::{Born, insert};
 use crate::turn::NewTurn;
 use crate::tx::{Standing, Tx};
 
@@ -20,339 +18,173 @@ use crate::tx::{Standing, Tx};
 pub(crate) fn commit(tx: &mut Tx<'_>, new: &NewTurn) -> Result<Committed, Refusal> {
     let standing = tx.standing(new.session)?;
     new.check()?;
-    match &new.turn.from {
-        _ if standing == Standing::Gone => Err(session_gone(new.session).into()),
-        From::Start(start) => commit_start(tx, new, start),
-        From::Turn(from) => commit_next(tx, new, *from, standing),
+    if standing == Standing::Gone {
+        return Err(session_gone(new.session).into());
+    }
+    match &new.start {
+        Some(start) => commit_start(tx, new, start),
+        None => commit_next(tx, new, standing),
     }
 }
 
-/// Commits a turn of a run that the session holds.
-fn commit_next(
-    tx: &mut Tx<'_>,
-    new: &NewTurn,
-    from: TurnId,
-    standing: Standing,
-) -> Result<Committed, Refusal> {
-    let turn = &new.turn;
-    let known = if standing == Standing::Ours { tx.holding(turn.run, new.session) } else { None };
-    let holding = match known {
-        Some(holding) => holding,
-        None => match find(tx, new)? {
-            Found::Repeat => return Ok(Committed::Done),
-            Found::Held(holding) => holding,
-        },
+/// Commits a turn of a run that is there.
+fn commit_next(tx: &mut Tx<'_>, new: &NewTurn, standing: Standing) -> Result<Committed, Refusal> {
+    let known = if standing == Standing::Ours { tx.holding(new.terms.run, new.session) } else { None };
+    let mut position = match known {
+        Some(holding) => holding.position(),
+        None => position(tx, &new.run)?.ok_or_else(|| fenced(new.terms.run, "there is no such run"))?,
     };
-    if holding.turn == turn.id {
+    if new.terms.consumed > position.sent {
+        position.sent = sent(tx, &new.run)?;
+    }
+    let missed = if new.terms.fired_until.is_some() { missed(tx, new)? } else { None };
+    if new.terms.judge(new.session, &position, missed)? == Verdict::Repeated {
         return Ok(Committed::Done);
     }
-    if holding.turn != from {
-        return Err(new.fenced(&format!("it was computed from {from}, the last turn is {}", holding.turn)));
+    if let Ok(Some(outbox)) = &new.outbox {
+        deliver(tx, new, outbox)?;
     }
-    check(new, &holding)?;
-    if let Some(until) = turn.fired_until {
-        check_fired(tx, new, until)?;
-    }
-    if let Ok(Some(beyond)) = &new.beyond {
-        check_consumed(tx, new)?;
-        reach(tx, new, beyond)?;
-    }
-    write(tx, new, &holding)?;
+    write(tx, new, position.consumed)?;
     Ok(Committed::Done)
 }
 
-enum Found {
-    Repeat,
-    Held(Holding),
-}
-
-/// Reads from the file what the holdings do not know.
-fn find(tx: &Tx<'_>, new: &NewTurn) -> Result<Found, Refusal> {
+/// Reads from the file what the holdings do not know. How many messages were sent is read when a turn says that
+/// it consumed some.
+fn position(tx: &Tx<'_>, run: &str) -> Result<Option<Position>, Error> {
     let mut statement = tx.connection.prepare_cached(sql::RUN_TIP)?;
-    let tip = statement
-        .query_row([&new.run], |row| {
-            let owner: Option<SessionId> = maybe_word(row, 1)?;
-            let (turn, next_seq) = (word(row, 2)?, number(row, 3)?);
-            let ahead: Option<i64> = row.get(8)?;
-            let (turn, next_seq) = match ahead {
-                Some(ahead) if ahead > stored(next_seq) => (word(row, 7)?, number(row, 8)?),
-                _ => (turn, next_seq),
-            };
-            Ok((owner, Holding { session: new.session, turn, next_seq, consumed: number(row, 5)? }))
-        })
-        .optional()?;
-    match tip {
-        None => Err(new.fenced("there is no such run")),
-        Some((_, holding)) if holding.turn == new.turn.id => Ok(Found::Repeat),
-        Some((owner, holding)) if owner == Some(new.session) => Ok(Found::Held(holding)),
-        Some((Some(owner), _)) => Err(new.fenced(&format!("session {owner} holds it"))),
-        Some((None, _)) => Err(new.fenced("nobody holds it")),
-    }
+    let tip = statement.query_row([run], |row| {
+        let (next_event, consumed) = (number(row, 2)?, number(row, 3)?);
+        let ahead: Option<i64> = row.get(5)?;
+        let is_ahead = ahead.is_some_and(|ahead| ahead > stored(next_event));
+        let (turn, next_event) = if is_ahead { (4, number(row, 5)?) } else { (1, next_event) };
+        let (owner, turn) = (maybe_word::<SessionId>(row, 0)?, word(row, turn)?);
+        Ok(Position { owner, turn, next_event, consumed, sent: consumed })
+    });
+    tip.optional()
 }
 
-fn check(new: &NewTurn, holding: &Holding) -> Result<(), Refusal> {
-    let turn = &new.turn;
-    if turn.seq != holding.next_seq {
-        let why = format!("it begins with event {}, the next one is {}", turn.seq, holding.next_seq);
-        return Err(new.invalid(&why));
-    }
-    match &turn.then {
-        Then::Stuck(_) => {}
-        _ if turn.consumed < holding.consumed => {
-            return Err(new.invalid("it consumed less than the turn before"));
-        }
-        Then::End(status) => check_end(new, *status)?,
-        _ => {}
-    }
-    Ok(())
+fn sent(tx: &Tx<'_>, run: &str) -> Result<u64, Error> {
+    tx.connection.prepare_cached(sql::RUN_RECEIVER)?.query_row([run], |row| number(row, 1))
 }
 
-fn check_end(new: &NewTurn, status: Status) -> Result<(), Refusal> {
-    if new.outcome.as_ref().map(Outcome::status) == Some(status) {
-        return Ok(());
-    }
-    Err(new.invalid(&format!("it ends as {status} and its last event does not say so")))
-}
-
-fn check_fired(tx: &Tx<'_>, new: &NewTurn, until: Timestamp) -> Result<(), Refusal> {
+/// When the first message was accepted that the turn has not consumed.
+fn missed(tx: &Tx<'_>, new: &NewTurn) -> Result<Option<Timestamp>, Error> {
     let mut statement = tx.connection.prepare_cached(sql::INBOX_MISSED)?;
-    let params = params![new.run, stored(new.turn.consumed), until.as_micros()];
-    if statement.query_row(params, |row| row.get::<_, bool>(0))? {
-        return Err(WorldError::Conflict(format!(
-            "run {} fired a timer of {until} and has not read a message from before; read its inbox first",
-            new.run
-        ))
-        .into());
+    statement.query_row(params![new.run, stored(new.terms.consumed)], |row| moment(row, 0)).optional()
+}
+
+/// Writes the row, unless the turn only adds to the history; then the history.
+fn write(tx: &mut Tx<'_>, new: &NewTurn, consumed_before: u64) -> Result<(), Error> {
+    let consumed = new.change.consumed.unwrap_or(consumed_before);
+    if new.change.must_write(consumed_before) {
+        write_row(tx, new, consumed)?;
     }
-    Ok(())
-}
-
-/// Checks the position before the run's own row is written, for a turn that writes other rows first.
-fn check_consumed(tx: &Tx<'_>, new: &NewTurn) -> Result<(), Refusal> {
-    let mut statement = tx.connection.prepare_cached(sql::RUN_RECEIVER)?;
-    let sent: u64 = statement.query_row([&new.run], |row| number(row, 1))?;
-    if new.turn.consumed > sent { Err(consumed_too_much(new)) } else { Ok(()) }
-}
-
-fn consumed_too_much(new: &NewTurn) -> Refusal {
-    new.invalid("it consumed more messages than were sent")
-}
-
-/// Writes the row first, because its statement also checks the position; then the history.
-fn write(tx: &mut Tx<'_>, new: &NewTurn, holding: &Holding) -> Result<(), Refusal> {
-    let turn = &new.turn;
-    let changed = match &turn.then {
-        Then::Hold if turn.consumed == holding.consumed && !turn.clears_row && new.added > 0 => 1,
-        Then::Hold => hold(tx, new)?,
-        Then::Wait { wake_at, .. } => release(tx, new, Status::Waiting, *wake_at, *wake_at)?,
-        Then::Release => release(tx, new, Status::Pending, None, Some(tx.now))?,
-        Then::End(status) => end(tx, new, *status)?,
-        Then::Stuck(stuck) => stick(tx, new, stuck)?,
-    };
-    if changed == 0 {
-        return Err(consumed_too_much(new));
-    }
-    let is_stuck = matches!(turn.then, Then::Stuck(_));
-    if turn.consumed > holding.consumed && !is_stuck {
-        let params = params![new.run, stored(holding.consumed), stored(turn.consumed)];
-        tx.execute(sql::INBOX_BLANK, params)?;
+    if consumed > consumed_before {
+        tx.execute(sql::INBOX_BLANK, params![new.run, stored(consumed_before), stored(consumed)])?;
     }
     if new.added > 0 {
         insert_turn(tx, new)?;
     }
-    settle(tx, new);
+    settle(tx, new, consumed);
     Ok(())
 }
 
-fn insert_turn(tx: &Tx<'_>, new: &NewTurn) -> Result<usize, rusqlite::Error> {
-    let turn = &new.turn;
+fn write_row(tx: &mut Tx<'_>, new: &NewTurn, consumed: u64) -> Result<(), Error> {
+    let (change, now) = (&new.change, tx.now.as_micros());
+    let [if_read, if_unread, if_can_end] = ready_times(change.ready, tx.now);
+    let stuck = change.stuck.as_ref();
+    let mut statement = tx.connection.prepare_cached(sql::RUN_CHANGE)?;
+    let rings: bool = statement.query_row(
+        params![
+            new.run,
+            change.status.as_str(),
+            change.owner.map(|session| session.to_string()),
+            change.preferred.map(|session| session.to_string()),
+            new.id,
+            stored(change.next_event),
+            change.turn_at.as_micros(),
+            change.owner.is_none().then_some(now),
+            change.has_ended().then_some(now),
+            stored(consumed),
+            change.wake_at.map(Timestamp::as_micros),
+            new.waits,
+            change.crashes,
+            stored(change.kept),
+            change.deadline.map(Timestamp::as_micros),
+            stuck.map(reason),
+            stuck.map(|stuck| &*stuck.message),
+            stuck.map(|stuck| &*stuck.build),
+            change.failed_builds.text(),
+            stored(change.failed_builds.at()),
+            change.requests_cancel,
+            if_read,
+            if_unread,
+            if_can_end,
+        ],
+        |row| row.get(0),
+    )?;
+    tx.after.rings |= rings;
+    Ok(())
+}
+
+fn insert_turn(tx: &Tx<'_>, new: &NewTurn) -> Result<usize, Error> {
     tx.execute(
         sql::TURN_INSERT,
-        params![new.run, stored(turn.seq), new.id, turn.at.as_micros(), &*turn.build, new.events],
-    )
-}
-
-fn hold(tx: &Tx<'_>, new: &NewTurn) -> Result<usize, rusqlite::Error> {
-    tx.execute(
-        sql::RUN_HOLD,
-        params![
-            new.run,
-            stored(new.turn.consumed),
-            new.id,
-            stored(new.next_seq()),
-            new.turn.at.as_micros(),
-            new.turn.clears_deadline,
-        ],
-    )
-}
-
-fn release(
-    tx: &mut Tx<'_>,
-    new: &NewTurn,
-    status: Status,
-    wake_at: Option<Timestamp>,
-    ready_at: Option<Timestamp>,
-) -> Result<usize, rusqlite::Error> {
-    // Only a run that waits may find its future again: a worker that releases one stops.
-    let preferred = (status == Status::Waiting).then(|| new.session.to_string());
-    let mut statement = tx.connection.prepare_cached(sql::RUN_WAIT)?;
-    let released = statement.query_row(
-        params![
-            new.run,
-            stored(new.turn.consumed),
-            status.as_str(),
-            preferred,
-            new.id,
-            stored(new.next_seq()),
-            new.turn.at.as_micros(),
-            tx.now.as_micros(),
-            wake_at.map(Timestamp::as_micros),
-            new.waits,
-            ready_at.map(Timestamp::as_micros),
-            new.turn.clears_deadline,
-        ],
-        |row| row.get::<_, bool>(0),
-    );
-    let released = released.optional()?;
-    tx.after.rings |= released == Some(true);
-    Ok(usize::from(released.is_some()))
-}
-
-fn end(tx: &Tx<'_>, new: &NewTurn, status: Status) -> Result<usize, rusqlite::Error> {
-    tx.execute(
-        sql::RUN_END,
-        params![
-            new.run,
-            stored(new.turn.consumed),
-            status.as_str(),
-            new.id,
-            stored(new.next_seq()),
-            new.turn.at.as_micros(),
-            tx.now.as_micros(),
-        ],
-    )
-}
-
-fn stick(tx: &mut Tx<'_>, new: &NewTurn, stuck: &Stuck) -> Result<usize, rusqlite::Error> {
-    // It may be ready for those who need no code, or have a deadline.
-    tx.after.rings = true;
-    tx.execute(
-        sql::RUN_STUCK,
-        params![
-            new.run,
-            new.id,
-            stored(new.next_seq()),
-            new.turn.at.as_micros(),
-            tx.now.as_micros(),
-            0,
-            reason(stuck),
-            stuck.message,
-            stuck.build,
-        ],
+        params![new.run, stored(new.terms.seq), new.id, new.at.as_micros(), &*new.build, new.events],
     )
 }
 
 /// Notes what the turn came to: who holds the run now, the counts, whom to tell.
-fn settle(tx: &mut Tx<'_>, new: &NewTurn) {
-    let turn = &new.turn;
-    let status = match &turn.then {
-        Then::Hold => {
-            let (session, consumed) = (new.session, turn.consumed);
-            tx.hold(turn.run, Holding { session, turn: turn.id, next_seq: new.next_seq(), consumed });
-            return;
-        }
-        Then::Wait { .. } => Status::Waiting,
-        Then::Release => Status::Pending,
-        Then::End(status) => *status,
-        Then::Stuck(_) => Status::Stuck,
-    };
-    tx.let_go(turn.run);
-    tx.count_move(Status::Running, status);
+fn settle(tx: &mut Tx<'_>, new: &NewTurn, consumed: u64) {
+    if new.change.owner.is_some() {
+        note_holding(tx, new, consumed);
+        return;
+    }
+    tx.let_go(new.terms.run);
+    tx.count_move(Status::Running, new.change.status);
     note_end(tx, new);
+}
+
+fn note_holding(tx: &mut Tx<'_>, new: &NewTurn, consumed: u64) {
+    let (session, turn, next_seq) = (new.session, new.terms.id, new.change.next_event);
+    tx.hold(new.terms.run, Holding { session, turn, next_seq, consumed });
 }
 
 /// Leaves it to be told after the commit that a turn ended its run.
 fn note_end(tx: &mut Tx<'_>, new: &NewTurn) {
-    if let (Then::End(_), Some(outcome)) = (&new.turn.then, &new.outcome) {
-        tx.after.ended.push(Ended { run: new.turn.run, outcome: outcome.clone() });
+    if let Some(outcome) = &new.outcome {
+        tx.after.ended.push(Ended { run: new.terms.run, outcome: outcome.clone() });
     }
 }
 
 /// Commits the first turn of a run that the session started itself.
 fn commit_start(tx: &mut Tx<'_>, new: &NewTurn, start: &Start) -> Result<Committed, Refusal> {
-    let turn = &new.turn;
-    check_start(new, start)?;
-    let (status, owner, preferred) = match &turn.then {
-        Then::Hold => (Status::Running, Some(new.session), None),
-        Then::Wait { .. } => (Status::Waiting, None, Some(new.session)),
-        Then::Release => (Status::Pending, None, None),
-        Then::End(status) => (*status, None, None),
-        Then::Stuck(_) => (Status::Stuck, None, None),
-    };
-    let wake_at = if let Then::Wait { wake_at, .. } = &turn.then { *wake_at } else { None };
-    let ready_at = if matches!(turn.then, Then::Release) { Some(tx.now) } else { wake_at };
-    let deadline = match &turn.then {
-        Then::End(_) => None,
-        Then::Stuck(_) => start.deadline,
-        _ => start.deadline.filter(|_| !turn.clears_deadline),
-    };
-    let birth = Birth {
-        status,
-        owner,
-        preferred,
-        turn: turn.id,
-        next_seq: new.next_seq(),
-        at: turn.at,
-        ended_at: status.is_final().then_some(tx.now),
-        wake_at,
-        waits: &new.waits,
-        ready_at,
-        stuck: if let Then::Stuck(stuck) = &turn.then { Some(stuck) } else { None },
-        deadline,
-    };
-    match insert(tx, start, &birth)? {
+    let run = new.terms.run;
+    new.terms.sense.clone()?;
+    match insert(tx, start, &new.change, &new.waits)? {
         Born::New => {}
         Born::Other(started) => return Ok(Committed::Existed(started)),
         Born::Same if is_repeat_of_start(tx, new)? => return Ok(Committed::Done),
-        Born::Same => return Ok(Committed::Existed(Started { run: turn.run, is_new: true })),
+        Born::Same => return Ok(Committed::Existed(Started { run, is_new: true })),
     }
-    tx.after.rings |= ready_at.is_some() || owner.is_none() && deadline.is_some();
+    let is_held = new.change.owner.is_some();
+    let is_ready = new.change.ready.if_read.moment(tx.now).is_some();
+    tx.after.rings |= is_ready || !is_held && new.change.deadline.is_some();
     insert_turn(tx, new)?;
-    if let Ok(Some(beyond)) = &new.beyond {
-        reach(tx, new, beyond)?;
+    if let Ok(Some(outbox)) = &new.outbox {
+        deliver(tx, new, outbox)?;
     }
-    if owner.is_some() {
-        let next_seq = birth.next_seq;
-        tx.hold(turn.run, Holding { session: new.session, turn: turn.id, next_seq, consumed: 0 });
+    if is_held {
+        note_holding(tx, new, 0);
     }
     note_end(tx, new);
     Ok(Committed::Done)
 }
 
-fn check_start(new: &NewTurn, start: &Start) -> Result<(), Refusal> {
-    let turn = &new.turn;
-    if start.run != turn.run {
-        return Err(new.invalid(&format!("it starts run {}", start.run)));
-    }
-    if turn.seq != 0 || turn.consumed != 0 {
-        return Err(new.invalid("a first turn begins with event 0 and has consumed nothing"));
-    }
-    match &turn.then {
-        Then::End(status) => check_end(new, *status),
-        Then::Stuck(_) => Ok(()),
-        _ if new.begins => Ok(()),
-        _ => Err(new.invalid("a first turn begins with `run_started`")),
-    }
-}
-
 /// Whether the turn itself began the run, and is still its last. A plain start may have used the
 /// same id for its turn, but that one has no build.
 fn is_repeat_of_start(tx: &Tx<'_>, new: &NewTurn) -> Result<bool, Refusal> {
-    let is_last = match find(tx, new) {
-        Ok(found) => matches!(found, Found::Repeat),
-        Err(Refusal::World(_)) => false,
-        Err(error) => return Err(error),
-    };
+    let is_last = position(tx, &new.run)?.is_some_and(|position| position.turn == new.terms.id);
     let mut statement = tx.connection.prepare_cached(sql::FIRST_BUILD)?;
-    Ok(is_last && statement.query_row([&new.run], |row| row.get::<_, String>(0))? == *new.turn.build)
+    Ok(is_last && statement.query_row([&new.run], |row| row.get::<_, String>(0))? == *new.build)
 }

@@ -16,13 +16,14 @@ use crate::options::Sync;
 /// "Outl" in ASCII: marks the file as ours.
 const APPLICATION_ID: i64 = 0x4f75_746c;
 
-/// Every schema there ever was, oldest first. Append only: files of each age are in use.
-const MIGRATIONS: [(&str, &str); 4] = [
-    ("0001_runs", include_str!("../migrations/0001_runs.sql")),
-    ("0002_size", include_str!("../migrations/0002_size.sql")),
-    ("0003_clock", include_str!("../migrations/0003_clock.sql")),
-    ("0004_queues", include_str!("../migrations/0004_queues.sql")),
-];
+/// The first schema that was released. Files with an earlier one are refused.
+const BASELINE: i64 = 5;
+
+/// Every schema since the first that was released, oldest first. Append only: files of each age are in use.
+const MIGRATIONS: [(&str, &str); 1] = [("0005_baseline", include_str!("../migrations/0005_baseline.sql"))];
+
+/// The schema of this build.
+const SCHEMA: i64 = BASELINE + MIGRATIONS.len() as i64 - 1;
 
 /// Earlier versions can corrupt a file when a WAL is reset while another process checkpoints.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -175,10 +176,15 @@ fn check_ours(connection: &Connection, path: &Path) -> Result<bool, WorldError> 
     let file = path.display();
     // One look: another process may be making the file between two.
     let (application, version, is_empty) = retry_busy(|| identity(connection)).map_err(refused)?;
-    let known = MIGRATIONS.len() as i64;
-    if application == APPLICATION_ID && version > known {
+    if application == APPLICATION_ID && version > SCHEMA {
         return Err(WorldError::Conflict(format!(
-            "`{file}` has schema {version}, this build knows schema {known}; run the newer build that wrote it"
+            "`{file}` has schema {version}, this build knows schema {SCHEMA}; run the newer build that wrote it"
+        )));
+    }
+    if application == APPLICATION_ID && version < BASELINE {
+        return Err(WorldError::Conflict(format!(
+            "`{file}` has schema {version} from before the first release, the oldest that this build knows is \
+             {BASELINE}; let its runs end with the build that wrote it, and give the path of a new file"
         )));
     }
     if application != APPLICATION_ID && !(application == 0 && is_empty) {
@@ -187,7 +193,7 @@ fn check_ours(connection: &Connection, path: &Path) -> Result<bool, WorldError> 
         )));
     }
     set_wal(connection, path)?;
-    Ok(application == APPLICATION_ID && version == known)
+    Ok(application == APPLICATION_ID && version == SCHEMA)
 }
 
 /// Whose file it is, its schema, and whether there is nothing in it, as of one moment.
@@ -218,7 +224,7 @@ fn migrate(connection: &Connection) -> Result<(), rusqlite::Error> {
         rusqlite::Transaction::new_unchecked(connection, rusqlite::TransactionBehavior::Immediate)?;
     let done: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     // Another process may have been faster, even one of a newer build.
-    for (version, (_name, sql)) in (1_i64..).zip(MIGRATIONS).filter(|(version, _)| *version > done) {
+    for (version, (_name, sql)) in (BASELINE..).zip(MIGRATIONS).filter(|(version, _)| *version > done) {
         transaction.execute_batch(sql)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", version)?;

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use outlast_core::{RunId, SessionId, TurnId};
+use outlast_core::{Position, RunId, SessionId, TurnId};
 
 /// A held run as of its last turn.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,19 @@ pub(crate) struct Holding {
     pub(crate) turn: TurnId,
     pub(crate) next_seq: u64,
     pub(crate) consumed: u64,
+}
+
+impl Holding {
+    /// Where the run is. How many messages it was sent is not known here, but at least what it consumed.
+    pub(crate) fn position(&self) -> Position {
+        Position {
+            owner: Some(self.session),
+            turn: self.turn,
+            next_event: self.next_seq,
+            consumed: self.consumed,
+            sent: self.consumed,
+        }
+    }
 }
 
 /// The held runs of the sessions that were joined here.

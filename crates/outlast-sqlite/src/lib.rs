@@ -23,13 +23,13 @@ mod world;
 
 mod options;
 
+mod heartbeat;
 mod holdings;
 mod skew;
 mod turnstile;
 mod tx;
 mod writer;
 
-mod beyond;
 mod claim;
 mod commit;
 mod prune;
@@ -50,6 +50,7 @@ mod ends;
 mod expected;
 mod list;
 mod lookout;
+mod outbox;
 mod page;
 mod readers;
 

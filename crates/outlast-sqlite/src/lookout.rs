@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::limits::SLOW_POLL;
-use outlast_core::{Bell, Hosts, Waiters, WorldError};
+use outlast_core::{Bell, Waiters, WorldError};
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 
@@ -95,7 +95,6 @@ struct State {
 pub(crate) struct Told {
     pub(crate) bell: Arc<Bell>,
     pub(crate) waiters: Arc<Waiters>,
-    pub(crate) hosts: Arc<Hosts>,
 }
 
 impl Lookout {
@@ -280,8 +279,7 @@ impl View {
 
     /// Tells the waiters whose runs have ended. What fails now is tried at the next change.
     fn tell_ends(&self) {
-        let mut runs = self.told.waiters.runs();
-        runs.retain(|run| !self.told.hosts.hold(*run));
+        let runs = self.told.waiters.runs();
         if runs.is_empty() {
             return;
         }

@@ -85,13 +85,25 @@ impl Says {
     }
 
     fn payload(kind: &'static str, payload: &Payload) -> Self {
-        // JSON as text, so that a person can read it.
-        let body = match (payload.codec(), String::from_utf8(payload.bytes().to_vec())) {
-            (None, Ok(text)) => Value::Text(text),
-            (_, Ok(text)) => Value::Blob(text.into_bytes()),
-            (_, Err(error)) => Value::Blob(error.into_bytes()),
-        };
-        Self { kind, codec: payload.codec().map(str::to_owned), body: Some(body), ..Self::default() }
+        let codec = payload.codec().map(str::to_owned);
+        Self { kind, codec, body: Some(body_of(payload)), ..Self::default() }
+    }
+}
+
+/// A payload as a column: JSON as text, so that a person can read it.
+pub(crate) fn body_of(payload: &Payload) -> Value {
+    match (payload.codec(), String::from_utf8(payload.bytes().to_vec())) {
+        (None, Ok(text)) => Value::Text(text),
+        (_, Ok(text)) => Value::Blob(text.into_bytes()),
+        (_, Err(error)) => Value::Blob(error.into_bytes()),
+    }
+}
+
+/// A payload of its columns.
+pub(crate) fn payload_of(codec: Option<Arc<str>>, bytes: &[u8]) -> Payload {
+    match codec {
+        None => Payload::from_json_text(bytes.to_vec()),
+        Some(codec) => Payload::coded(codec, bytes.to_vec()),
     }
 }
 
@@ -141,10 +153,5 @@ fn events(row: &Row<'_>) -> Result<Vec<Event>, Error> {
 }
 
 fn payload(row: &Row<'_>) -> Result<Payload, Error> {
-    let codec: Option<Arc<str>> = row.get(7)?;
-    let bytes = row.get_ref(8)?.as_bytes()?.to_vec();
-    Ok(match codec {
-        None => Payload::from_json_text(bytes),
-        Some(codec) => Payload::coded(codec, bytes),
-    })
+    Ok(payload_of(row.get(7)?, row.get_ref(8)?.as_bytes()?))
 }

@@ -79,7 +79,7 @@ pub(crate) fn prune(tx: &mut Tx<'_>, prune: &Prune) -> Result<(Pruned, Swept), R
     let forgotten: Vec<String> = part.iter().map(|(run, ..)| run.to_string()).collect();
     if !forgotten.is_empty() {
         let list = format!("[\"{}\"]", forgotten.join("\",\""));
-        for statement in [sql::PRUNE_TAGS, sql::PRUNE_RUNS] {
+        for statement in [sql::PRUNE_HEARTBEATS, sql::PRUNE_TAGS, sql::PRUNE_RUNS] {
             tx.execute(statement, [&list])?;
         }
     }

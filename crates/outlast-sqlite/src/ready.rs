@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
-use outlast_core::limits::{DEADLINE_GRACE, PREFERENCE, PRIORITY_MAX};
+use outlast_core::limits::{DEADLINE_GRACE, PREFERENCE};
 use outlast_core::queue::{rank, step_of_workflow};
-use outlast_core::takeover::is_suspect;
-use outlast_core::{ClaimRequest, Code, RunId, SessionId, Status, Timestamp, TurnId};
+use outlast_core::takeover::{Admission, CRASH_CLASS_MAX, crash_class, is_suspect};
+use outlast_core::{
+    ClaimRequest, Code, HolderColumns, RunId, SessionId, Status, SuspectRoom, Timestamp, TurnId,
+};
 use rusqlite::{Connection, Error, OptionalExtension, Params, Row, params};
 
-use crate::row::{maybe_moment, maybe_word, moment, number, word};
+use crate::row::{failed_builds, maybe_moment, maybe_word, moment, number, stuck, word};
 use crate::sql;
 
 /// A run that could be claimed.
@@ -22,18 +24,29 @@ pub(crate) struct Ready {
     pub(crate) turn_at: Timestamp,
     pub(crate) sent: u64,
     pub(crate) consumed: u64,
-    pub(crate) crashes: u32,
+    pub(crate) preferred: Option<SessionId>,
     pub(crate) status: Status,
-    pub(crate) deadline: Option<Timestamp>,
+    pub(crate) columns: HolderColumns,
     pub(crate) is_overdue: bool,
     rank: Timestamp,
 }
 
-/// Where the walk through one line stopped before its end.
+/// Where the walk through the lines of one queue and workflow stopped.
 struct Stopped {
+    line: String,
     priority: u8,
-    /// There was no room for all that is ready.
-    is_full: bool,
+    why: Why,
+}
+
+/// Why the walk through a line stopped before its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// The worker may have nothing of the line.
+    NotForUs,
+    /// Nothing that is earlier than what was seen can come in this priority.
+    NothingEarlier,
+    /// There was no room for all that is ready in this priority.
+    Full,
 }
 
 /// What a look found.
@@ -53,22 +66,14 @@ pub(crate) fn look(
     request: &ClaimRequest,
     limit: usize,
 ) -> Result<Found, Error> {
-    let mut look =
-        Look { connection, now, session, request, limit, alive: HashMap::new(), found: Found::default() };
-    let is_step = |code: &Code| step_of_workflow(&code.workflow).is_some();
-    let asks_for_steps = request.code.iter().any(is_step);
-    for queue in request.queues.iter() {
-        let has_steps = asks_for_steps && look.has_steps(queue)?;
-        for code in request.code.iter().filter(|code| has_steps || !is_step(code)) {
-            look.scan_code(queue, code)?;
+    if matches!(request.suspects, SuspectRoom::TrialFirst { room } if room > 0) && limit > 0 {
+        let trial = Look::new(connection, now, session, request, Classes::LastOnly, 1).everything()?;
+        if !trial.ready.is_empty() {
+            let others = Look::new(connection, now, session, request, Classes::Admitted, 0).everything()?;
+            return Ok(Found { ready: trial.ready, next_due: others.next_due });
         }
     }
-    look.scan(sql::READY_CODELESS, [], Needs::Nothing)?;
-    look.choose();
-    if request.ends_overdue_from <= now {
-        look.scan_overdue()?;
-    }
-    Ok(look.found)
+    Look::new(connection, now, session, request, Classes::Admitted, limit).everything()
 }
 
 /// When the next run that nobody holds is given as overdue, if that begins at `from`.
@@ -97,67 +102,131 @@ enum Needs {
     Nothing,
 }
 
+/// Which crash classes a look is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Classes {
+    /// Those that the request may be given.
+    Admitted,
+    /// The last one: a new session takes a run of it alone.
+    LastOnly,
+}
+
 struct Look<'a> {
     connection: &'a Connection,
     now: Timestamp,
     session: SessionId,
     request: &'a ClaimRequest,
+    classes: Classes,
+    admission: Admission,
     limit: usize,
     alive: HashMap<SessionId, bool>,
     found: Found,
 }
 
-impl Look<'_> {
+impl<'a> Look<'a> {
+    fn new(
+        connection: &'a Connection,
+        now: Timestamp,
+        session: SessionId,
+        request: &'a ClaimRequest,
+        classes: Classes,
+        limit: usize,
+    ) -> Self {
+        let admission = Admission::new(request.suspects);
+        let (alive, found) = Default::default();
+        Self { connection, now, session, request, classes, admission, limit, alive, found }
+    }
+
+    /// Looks at all that the request asks for.
+    fn everything(mut self) -> Result<Found, Error> {
+        let is_step = |code: &Code| step_of_workflow(&code.workflow).is_some();
+        let asks_for_steps = self.request.code.iter().any(is_step);
+        for queue in self.request.queues.iter() {
+            let has_steps = asks_for_steps && self.has_steps(queue)?;
+            for code in self.request.code.iter().filter(|code| has_steps || !is_step(code)) {
+                self.scan_code(queue, code)?;
+            }
+        }
+        self.scan(sql::READY_CODELESS, [], Needs::Nothing)?;
+        self.choose();
+        if self.classes == Classes::Admitted && self.request.ends_overdue_from <= self.now {
+            self.scan_overdue()?;
+        }
+        Ok(self.found)
+    }
+
     /// Whether a queue has any queued step. A worker has the code of each of its steps, and most queues have
     /// none of them: so the cost of a claim does not grow with the number of steps.
     fn has_steps(&self, queue: &str) -> Result<bool, Error> {
         self.connection.prepare_cached(sql::READY_STEPS)?.exists([queue])
     }
 
-    /// Walks the lines of one queue and workflow. Where all runs have the same priority, and that is the
-    /// lowest, one walk is enough.
+    /// Walks the lines of one queue and workflow that the worker may have, and skips the others as a whole. Where
+    /// all runs stand in one line and priority, one walk is enough.
     fn scan_code(&mut self, queue: &str, code: &Code) -> Result<(), Error> {
-        let (workflow, version, now) = (&*code.workflow, code.version, self.now.as_micros());
-        let mut highest = PRIORITY_MAX;
+        let mut behind = String::new();
         loop {
-            let params = params![queue, workflow, version, highest];
+            let params = params![queue, &*code.workflow, code.version, behind];
             let Some(stopped) = self.scan(sql::READY_BY_CODE, params, Needs::Code)? else { return Ok(()) };
-            if stopped.is_full {
-                // What is ready is left for the next claim; only what will be is due.
-                self.scan_due(sql::DUE_BY_CODE, params![queue, workflow, version, stopped.priority, now])?;
-            }
-            let Some(lower) = stopped.priority.checked_sub(1) else { return Ok(()) };
-            highest = lower;
+            behind.clone_from(&stopped.line);
+            self.scan_rest_of_line(queue, code, stopped)?;
         }
     }
 
-    /// Walks lines in order of readiness, each until nothing earlier can come; says where it stopped if
-    /// more lines may follow, or there was no room for all that is ready.
+    /// Walks the lower priorities of a line, one at a time where each stops early.
+    fn scan_rest_of_line(&mut self, queue: &str, code: &Code, first: Stopped) -> Result<(), Error> {
+        let (workflow, version, now) = (&*code.workflow, code.version, self.now.as_micros());
+        let mut next = Some(first);
+        while let Some(Stopped { line, priority, why }) = next {
+            if why == Why::NotForUs {
+                return Ok(());
+            }
+            if why == Why::Full {
+                // What is ready is left for the next claim; only what will be is due.
+                self.scan_due(sql::DUE_IN_LINE, params![queue, workflow, version, line, priority, now])?;
+            }
+            let Some(lower) = priority.checked_sub(1) else { return Ok(()) };
+            let params = params![queue, workflow, version, line, lower];
+            next = self.scan(sql::READY_IN_LINE, params, Needs::Code)?;
+        }
+        Ok(())
+    }
+
+    /// Walks runs in order of lines and readiness, each priority until nothing earlier can come; says where it
+    /// stopped if more may follow.
     fn scan(&mut self, sql: &str, params: impl Params, needs: Needs) -> Result<Option<Stopped>, Error> {
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query(params)?;
-        let (mut room, mut has_suspect, mut line) = (self.limit, false, None);
+        let (mut rooms, mut at) = (Rooms::default(), None);
+        let mut line = String::new();
         while let Some(row) = rows.next()? {
-            let (ready_at, priority) = (moment(row, 11)?, number(row, 15)?);
-            if line.replace(priority) != Some(priority) {
-                (room, has_suspect) = (self.limit, false);
+            let (ready_at, priority, crashes) = (moment(row, 11)?, number(row, 16)?, number(row, 10)?);
+            let stop = |why, line| Ok(Some(Stopped { line, priority, why }));
+            let is_new_line = needs == Needs::Code && row.get_ref(21)?.as_str()? != line;
+            if is_new_line {
+                line = row.get(21)?;
+                if !self.fits(row, needs)? {
+                    return stop(Why::NotForUs, line);
+                }
+            }
+            if at.replace(priority) != Some(priority) || is_new_line {
+                rooms = Rooms::default();
             }
             if self.is_past_next_due(ready_at) {
-                return Ok(Some(Stopped { priority, is_full: false }));
+                return stop(Why::NothingEarlier, line);
             }
-            let is_suspect = is_suspect(number(row, 10)?);
-            if !self.fits(row, needs)? || is_suspect && has_suspect {
+            if needs == Needs::Nothing && !self.fits(row, needs)? {
                 continue;
             }
             let due = self.due(row, ready_at)?;
             if due > self.now {
                 self.see(due);
-            } else if room == 0 {
-                return Ok(Some(Stopped { priority, is_full: true }));
-            } else {
-                room -= 1;
-                has_suspect |= is_suspect;
-                self.found.ready.push(ready(row, ready_at)?);
+                continue;
+            }
+            match rooms.take(&self.admission, crashes, self.limit) {
+                Room::Taken => self.found.ready.push(ready(row, ready_at)?),
+                Room::ClassIsFull if needs == Needs::Nothing => {}
+                Room::ClassIsFull | Room::Full => return stop(Why::Full, line),
             }
         }
         Ok(None)
@@ -165,19 +234,17 @@ impl Look<'_> {
 
     /// Adds runs that are overdue to those that were chosen, as long as there is room.
     fn scan_overdue(&mut self) -> Result<(), Error> {
-        let mut suspect = self.request.suspect && !self.found.ready.iter().any(|run| is_suspect(run.crashes));
         let mut statement = self.connection.prepare_cached(sql::READY_OVERDUE)?;
         let mut rows = statement.query([latest_overdue(self.now)])?;
         while self.found.ready.len() < self.limit
             && let Some(row) = rows.next()?
         {
-            let (run, is_suspect) = (word::<RunId>(row, 0)?, is_suspect(number(row, 10)?));
+            let run = word::<RunId>(row, 0)?;
             let is_chosen = self.found.ready.iter().any(|chosen| chosen.run == run);
-            if is_chosen || is_suspect && !suspect {
+            if is_chosen || !self.can_read(row)? || !self.admission.admit(number(row, 10)?) {
                 continue;
             }
-            suspect &= !is_suspect;
-            let overdue_at = moment(row, 14)?.plus(DEADLINE_GRACE);
+            let overdue_at = moment(row, 15)?.plus(DEADLINE_GRACE);
             self.found.ready.push(Ready { is_overdue: true, ..ready(row, overdue_at)? });
         }
         Ok(())
@@ -192,10 +259,8 @@ impl Look<'_> {
             if self.is_past_next_due(ready_at) {
                 break;
             }
-            if self.fits(row, Needs::Code)? {
-                let due = self.due(row, ready_at)?;
-                self.see(due);
-            }
+            let due = self.due(row, ready_at)?;
+            self.see(due);
         }
         Ok(())
     }
@@ -204,17 +269,21 @@ impl Look<'_> {
         ready_at > self.now && self.found.next_due.is_some_and(|due| due <= ready_at)
     }
 
-    /// Whether this worker could ever have the run.
+    /// Whether this worker could ever have the run: what all runs of a line have in common.
     fn fits(&self, row: &Row<'_>, needs: Needs) -> Result<bool, Error> {
-        if is_suspect(number(row, 10)?) && !self.request.suspect {
+        let crashes = number(row, 10)?;
+        let is_of_class = match self.classes {
+            Classes::Admitted => self.admission.allows(crashes),
+            Classes::LastOnly => crash_class(crashes) == CRASH_CLASS_MAX,
+        };
+        if !is_of_class || !self.can_read(row)? {
             return Ok(false);
         }
-        if needs == Needs::Nothing {
-            return Ok(true);
-        }
-        let format: u32 = number(row, 3)?;
-        let barred = row.get_ref(12)?.as_str_or_null()?;
-        Ok(format <= self.request.format && barred != Some(&*self.request.build))
+        Ok(needs == Needs::Nothing || !failed_builds(row, 12)?.contains(&self.request.build))
+    }
+
+    fn can_read(&self, row: &Row<'_>) -> Result<bool, Error> {
+        Ok(number::<u32>(row, 3)? <= self.request.format)
     }
 
     /// When this worker may have the run: others wait for the one that has its future.
@@ -240,15 +309,50 @@ impl Look<'_> {
         self.found.next_due = Some(self.found.next_due.map_or(due, |earlier| earlier.min(due)));
     }
 
-    /// Merges what the indexes gave: in order, each run once, one suspect, no more than asked for.
+    /// Merges what the indexes gave: in order, each run once, as many of the higher crash classes as are admitted, no
+    /// more than asked for.
     fn choose(&mut self) {
         let mut ready = std::mem::take(&mut self.found.ready);
         ready.sort_by_key(|run| (run.rank, run.run));
         ready.dedup_by_key(|run| run.run);
-        let mut has_suspect = false;
-        ready.retain(|run| !is_suspect(run.crashes) || !std::mem::replace(&mut has_suspect, true));
-        ready.truncate(self.limit);
-        self.found.ready = ready;
+        let admission = &mut self.admission;
+        let admitted = ready.into_iter().filter(|run| admission.admit(run.columns.crashes));
+        self.found.ready = admitted.take(self.limit).collect();
+    }
+}
+
+/// How many runs were found in one priority of a line, by crash class.
+#[derive(Default)]
+struct Rooms {
+    usual: usize,
+    suspects: [usize; CRASH_CLASS_MAX as usize + 1],
+}
+
+/// Whether there is room for one more run.
+enum Room {
+    Taken,
+    /// Not for one of this crash class.
+    ClassIsFull,
+    /// Not for any run behind it.
+    Full,
+}
+
+impl Rooms {
+    fn take(&mut self, admission: &Admission, crashes: u32, limit: usize) -> Room {
+        if self.usual >= limit {
+            return Room::Full;
+        }
+        if !is_suspect(crashes) {
+            self.usual += 1;
+            return Room::Taken;
+        }
+        let class = crash_class(crashes);
+        let Some(taken) = self.suspects.get_mut(class as usize) else { return Room::ClassIsFull };
+        if *taken >= limit.min(admission.class_room(class)) {
+            return Room::ClassIsFull;
+        }
+        *taken += 1;
+        Room::Taken
     }
 }
 
@@ -262,10 +366,16 @@ fn ready(row: &Row<'_>, ready_at: Timestamp) -> Result<Ready, Error> {
         turn_at: moment(row, 7)?,
         sent: number(row, 8)?,
         consumed: number(row, 9)?,
-        crashes: number(row, 10)?,
-        status: word(row, 13)?,
-        deadline: maybe_moment(row, 14)?,
+        preferred: maybe_word(row, 4)?,
+        status: word(row, 14)?,
+        columns: HolderColumns {
+            crashes: number(row, 10)?,
+            kept: number(row, 17)?,
+            deadline: maybe_moment(row, 15)?,
+            stuck: stuck(row, 18)?,
+            failed_builds: failed_builds(row, 12)?,
+        },
         is_overdue: false,
-        rank: rank(ready_at, number(row, 15)?),
+        rank: rank(ready_at, number(row, 16)?),
     })
 }

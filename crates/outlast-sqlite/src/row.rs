@@ -3,7 +3,10 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use outlast_core::{Event, OpNumber, Parent, RunView, Stuck, StuckReason, Tags, Timestamp, TurnRecord};
+use outlast_core::{
+    Event, FailedBuilds, OpNumber, Parent, Readiness, RunView, Status, Stuck, StuckReason, Tags, Timestamp,
+    TurnRecord,
+};
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Error, Row};
 
@@ -58,14 +61,7 @@ pub(crate) fn stored(number: u64) -> i64 {
 
 /// The columns of `run_view.sql` and `runs_page.sql`.
 pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
-    let stuck = match row.get_ref(14)? {
-        ValueRef::Null => None,
-        reason => Some(Stuck {
-            reason: json::<StuckReason>(14, reason.as_str()?)?,
-            message: row.get(15)?,
-            build: row.get(16)?,
-        }),
-    };
+    let status = word(row, 4)?;
     Ok(RunView {
         id: word(row, 0)?,
         workflow: row.get(1)?,
@@ -73,7 +69,7 @@ pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
         queue: row.get(22)?,
         priority: number(row, 23)?,
         key: row.get(3)?,
-        status: word(row, 4)?,
+        status,
         owner: maybe_word(row, 5)?,
         created_at: moment(row, 6)?,
         updated_at: moment(row, 7)?,
@@ -83,11 +79,39 @@ pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
         sent: number(row, 11)?,
         consumed: number(row, 12)?,
         crashes: number(row, 13)?,
-        stuck,
+        kept: number(row, 25)?,
+        is_cancel_requested: row.get(26)?,
+        failed_builds: failed_builds(row, 27)?,
+        format: number(row, 24)?,
+        stuck: stuck(row, 14)?.filter(|_| status == Status::Stuck),
         parent: parent(row)?,
         deadline: maybe_moment(row, 21)?,
-        tags: json::<Vec<(String, String)>>(24, row.get_ref(24)?.as_str()?)?.into_iter().collect::<Tags>(),
+        tags: json::<Vec<(String, String)>>(29, row.get_ref(29)?.as_str()?)?.into_iter().collect::<Tags>(),
     })
+}
+
+/// Why a run is stuck, or was when it was claimed: the columns of reason, message and build.
+pub(crate) fn stuck(row: &Row<'_>, column: usize) -> Result<Option<Stuck>, Error> {
+    let ValueRef::Text(reason) = row.get_ref(column)? else { return Ok(None) };
+    let reason = std::str::from_utf8(reason).unwrap_or_default();
+    // A newer build may have a reason that this one does not know; its message says more.
+    let reason = json(column, reason).unwrap_or(StuckReason::Unreadable);
+    Ok(Some(Stuck { reason, message: row.get(column + 1)?, build: row.get(column + 2)? }))
+}
+
+/// The builds that could not continue a run: the columns of the list and its event number.
+pub(crate) fn failed_builds(row: &Row<'_>, column: usize) -> Result<FailedBuilds, Error> {
+    let text = row.get_ref(column)?.as_str()?;
+    if text.is_empty() {
+        return Ok(FailedBuilds::default());
+    }
+    Ok(FailedBuilds::from_stored(number(row, column + 1)?, text))
+}
+
+/// The ready times of which a statement stores one: if all is read, if something is unread, if the run can be ended
+/// without its code.
+pub(crate) fn ready_times(ready: Readiness, now: Timestamp) -> [Option<i64>; 3] {
+    [ready.if_read, ready.if_unread, ready.if_can_end].map(|at| at.moment(now).map(Timestamp::as_micros))
 }
 
 fn parent(row: &Row<'_>) -> Result<Option<Parent>, Error> {

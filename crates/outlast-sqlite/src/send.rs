@@ -1,35 +1,103 @@
 //! Sending messages: the inbox row, the count, and the wake-up, together.
 
-use outlast_core::refusal::{check_send, no_run};
-use outlast_core::{Status, WorldError};
-use rusqlite::{OptionalExtension, params};
+use outlast_core::refusal::{Receiver, check_send, no_run};
+use outlast_core::state::{Awaiting, ready_after_send};
+use outlast_core::{CodelessMessages, MessageBody, Sent, Status, Timestamp, WorldError};
+use rusqlite::{Error, OptionalExtension, Row, params};
 
 use crate::error::Refusal;
 use crate::message::NewLetter;
-use crate::row::{number, stored, word};
+use crate::row::{maybe_moment, number, stored, word};
 use crate::sql;
 use crate::tx::Tx;
 
+/// A run that may be sent a message.
+pub(crate) struct Addressee {
+    pub(crate) status: Status,
+    sent: u64,
+    consumed: u64,
+    next_event: u64,
+    kept: u64,
+    is_cancel_requested: bool,
+    codeless: CodelessMessages,
+    is_held: bool,
+    has_wake_at: bool,
+    pub(crate) ready_at: Option<Timestamp>,
+}
+
+impl Addressee {
+    /// The columns of `run_receiver.sql`.
+    pub(crate) fn read(row: &Row<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            status: word(row, 0)?,
+            sent: number(row, 1)?,
+            consumed: number(row, 2)?,
+            next_event: number(row, 3)?,
+            kept: number(row, 4)?,
+            is_cancel_requested: row.get(5)?,
+            codeless: CodelessMessages { last_terminate: number(row, 6)?, last_cancel: number(row, 7)? },
+            is_held: row.get(8)?,
+            has_wake_at: row.get(9)?,
+            ready_at: maybe_moment(row, 10)?,
+        })
+    }
+
+    fn receiver(&self) -> Receiver {
+        Receiver { status: self.status, unread: self.sent - self.consumed, kept: self.kept }
+    }
+
+    fn awaiting(&self, codeless: CodelessMessages) -> Awaiting {
+        Awaiting {
+            status: self.status,
+            is_held: self.is_held,
+            starts_later: self.status == Status::Pending && self.has_wake_at,
+            can_end: codeless.can_end(self.consumed, self.next_event),
+            ready_at: self.ready_at,
+        }
+    }
+}
+
 /// Appends a message to a run's inbox, and answers its position.
-pub(crate) fn send(tx: &mut Tx<'_>, letter: &NewLetter) -> Result<u64, Refusal> {
-    let mut statement = tx.connection.prepare_cached(sql::RUN_RECEIVER)?;
-    let receiver = statement.query_row([&letter.run], |row| {
-        let is_fresh = number::<u64>(row, 3)? <= 1;
-        Ok((word::<Status>(row, 0)?, number::<u64>(row, 1)?, number::<u64>(row, 2)?, is_fresh))
-    });
-    let Some((status, sent, consumed, is_fresh)) = receiver.optional()? else {
-        return Err(no_run(letter.message.run).into());
-    };
+pub(crate) fn send(tx: &mut Tx<'_>, letter: &NewLetter) -> Result<Sent, Refusal> {
     let message = &letter.message;
-    if let Err(refusal) = check_send(message.run, status, sent - consumed, &message.body) {
+    let mut statement = tx.connection.prepare_cached(sql::RUN_RECEIVER)?;
+    let found = statement.query_row([&letter.run], Addressee::read).optional()?;
+    let Some(run) = found else { return Err(no_run(message.run).into()) };
+    if let Err(refusal) = check_send(message.run, run.receiver(), &message.body) {
         return repeated(tx, letter)?.ok_or(refusal.into());
     }
-    let (position, says) = (sent + 1, &letter.says);
+    let sent = Sent { position: run.sent + 1, cancel_was_requested: run.is_cancel_requested };
+    if !insert(tx, letter, sent)? {
+        return repeated(tx, letter)?.ok_or_else(|| {
+            WorldError::Unavailable(format!("message {} was neither new nor there", letter.id)).into()
+        });
+    }
+    let codeless = run.codeless.after(&message.body, sent.position);
+    let ready_at = ready_after_send(&run.awaiting(codeless), tx.now);
+    tx.execute(
+        sql::RUN_SENT,
+        params![
+            letter.run,
+            stored(sent.position),
+            tx.now.as_micros(),
+            ready_at.map(Timestamp::as_micros),
+            stored(codeless.last_terminate),
+            stored(codeless.last_cancel),
+            matches!(message.body, MessageBody::Cancel { .. }),
+        ],
+    )?;
+    tx.after.rings = true;
+    Ok(sent)
+}
+
+/// Inserts the row of the inbox; `false` when the message was sent before.
+fn insert(tx: &Tx<'_>, letter: &NewLetter, sent: Sent) -> Result<bool, Error> {
+    let says = &letter.says;
     let added = tx.execute(
         sql::INBOX_INSERT,
         params![
             letter.run,
-            stored(position),
+            stored(sent.position),
             letter.id,
             tx.now.as_micros(),
             says.kind,
@@ -39,21 +107,17 @@ pub(crate) fn send(tx: &mut Tx<'_>, letter: &NewLetter) -> Result<u64, Refusal> 
             says.codec,
             says.body,
             letter.headers,
+            sent.cancel_was_requested,
         ],
     )?;
-    if added == 0 {
-        return repeated(tx, letter)?.ok_or_else(|| {
-            WorldError::Unavailable(format!("message {} was neither new nor there", letter.id)).into()
-        });
-    }
-    let needs_no_code = message.body.needs_no_code(is_fresh);
-    tx.execute(sql::RUN_SENT, params![letter.run, stored(position), tx.now.as_micros(), needs_no_code])?;
-    tx.after.rings = true;
-    Ok(position)
+    Ok(added > 0)
 }
 
-/// The position of a message that was sent before.
-fn repeated(tx: &Tx<'_>, letter: &NewLetter) -> Result<Option<u64>, rusqlite::Error> {
+/// What a message was answered with that was sent before.
+fn repeated(tx: &Tx<'_>, letter: &NewLetter) -> Result<Option<Sent>, Error> {
     let mut statement = tx.connection.prepare_cached(sql::INBOX_POSITION)?;
-    statement.query_row([&letter.run, &letter.id], |row| number(row, 0)).optional()
+    let sent = statement.query_row([&letter.run, &letter.id], |row| {
+        Ok(Sent { position: number(row, 0)?, cancel_was_requested: row.get(1)? })
+    });
+    sent.optional()
 }

@@ -2,18 +2,23 @@
 
 use std::time::Duration;
 
-use outlast_core::refusal::{no_run, not_stuck, session_gone};
-use outlast_core::takeover::{crashes_after, is_suspect, poison};
-use outlast_core::{Beat, Held, Join, RunId, SessionId, Status, Timestamp, TurnId, WorldError};
+use outlast_core::refusal::{no_run, session_gone};
+use outlast_core::state::resumed;
+use outlast_core::takeover::Aboard;
+use outlast_core::{
+    Beat, Freed, Freeing, Held, HolderColumns, Join, RunId, SessionId, Status, Timestamp, TurnId, WorldError,
+};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Refusal;
+use crate::heartbeat::NewDetails;
 use crate::locks::Locks;
-use crate::row::{moment, number, reason, stored, word};
+use crate::row::{failed_builds, maybe_moment, moment, number, ready_times, reason, stored, stuck, word};
+use crate::send::Addressee;
 use crate::sql;
 use crate::tx::{Standing, Tx};
 
-/// Opens a session, and lets its build try what another one left stuck.
+/// Opens a session.
 pub(crate) fn join(tx: &mut Tx<'_>, join: &Join) -> Result<(), Refusal> {
     let code: Vec<_> = join.code.iter().map(|code| (&*code.workflow, code.version)).collect();
     let code_text = serde_json::to_string(&code).map_err(|error| WorldError::Invalid(error.to_string()))?;
@@ -32,42 +37,46 @@ pub(crate) fn join(tx: &mut Tx<'_>, join: &Join) -> Result<(), Refusal> {
             tx.now.as_micros(),
             tx.now.plus(join.time).as_micros(),
             queues,
+            join.rules,
+            join.format,
         ],
     )?;
-    if added == 0 {
-        return Ok(());
-    }
-    tx.changed_standing(join.session);
-    for (workflow, version) in code {
-        let params = params![workflow, version, &*join.build, tx.now.as_micros(), queues];
-        tx.after.rings |= tx.execute(sql::STUCK_READY, params)? > 0;
+    if added > 0 {
+        tx.changed_standing(join.session);
     }
     Ok(())
 }
 
-/// A beat, with the worker's report written out.
+/// A beat, with the worker's report and the details of its attempts written out.
 pub(crate) struct Beating {
     pub(crate) session: SessionId,
     pub(crate) report: String,
+    pub(crate) details: Vec<NewDetails>,
 }
 
 /// Renews a session, and notes from time to time how late it is.
 pub(crate) fn beat(tx: &mut Tx<'_>, beating: &Beating) -> Result<Beat, Refusal> {
-    let params = params![beating.session.to_string(), tx.now.as_micros(), beating.report];
+    let session = beating.session.to_string();
+    let params = params![session, tx.now.as_micros(), beating.report];
     let mut renew = tx.connection.prepare_cached(sql::SESSION_BEAT)?;
-    let held = renew.query_row(params, |row| number(row, 0)).optional()?;
-    let Some(held) = held else { return Err(session_gone(beating.session).into()) };
+    let beat = renew
+        .query_row(params, |row| Ok(Beat { held: number(row, 0)?, rules: number(row, 1)? }))
+        .optional()?;
+    let Some(beat) = beat else { return Err(session_gone(beating.session).into()) };
+    for details in &beating.details {
+        details.keep(tx, &session)?;
+    }
     if tx.locks.is_time_to_note(tx.now) {
         tx.execute(sql::CLOCK_NOTE, [tx.now.as_micros()])?;
     }
-    Ok(Beat { held })
+    Ok(beat)
 }
 
 /// Ends a session; what it holds is ready for others.
 pub(crate) fn leave(tx: &mut Tx<'_>, session: &SessionId) -> Result<(), Refusal> {
     if tx.execute(sql::SESSION_DELETE, [session.to_string()])? > 0 {
         for held in held(tx.connection, *session)? {
-            free(tx, &held, held.crashes)?;
+            free(tx, &held, Freeing::Left)?;
         }
         tx.after.rings = true;
     }
@@ -135,39 +144,39 @@ pub(crate) fn all(connection: &Connection) -> Result<Vec<Joined>, rusqlite::Erro
 
 fn take_runs(tx: &mut Tx<'_>, session: SessionId, build: &str) -> Result<u64, Refusal> {
     let held = held(tx.connection, session)?;
-    let suspect_aboard = held.iter().any(|run| is_suspect(run.crashes));
+    let aboard = Aboard::of(held.iter().map(|run| run.columns.crashes));
     for run in &held {
-        let crashes = crashes_after(run.crashes, suspect_aboard);
-        let Some(stuck) = poison(crashes, build) else {
-            free(tx, run, crashes)?;
-            continue;
-        };
-        tx.execute(
-            sql::RUN_STUCK,
-            params![
-                run.run.to_string(),
-                run.turn.to_string(),
-                stored(run.next_seq),
-                run.turn_at.as_micros(),
-                tx.now.as_micros(),
-                crashes,
-                reason(&stuck),
-                stuck.message,
-                stuck.build,
-            ],
-        )?;
-        tx.count_move(Status::Running, Status::Stuck);
+        free(tx, run, Freeing::Crashed { aboard, build })?;
     }
     Ok(held.len() as u64)
 }
 
-fn free(tx: &mut Tx<'_>, run: &HeldRun, crashes: u32) -> Result<(), Refusal> {
-    let status = Status::Pending;
-    let (turn_at, now) = (run.turn_at.as_micros(), tx.now.as_micros());
-    let (turn, next_seq) = (run.turn.to_string(), stored(run.next_seq));
-    let params = params![run.run.to_string(), status.as_str(), turn, next_seq, turn_at, now, crashes];
-    tx.execute(sql::RUN_FREE, params)?;
-    tx.count_move(Status::Running, status);
+/// Lets a run go whose session has ended.
+fn free(tx: &mut Tx<'_>, run: &HeldRun, why: Freeing<'_>) -> Result<(), Refusal> {
+    let freed = Freed::of(&run.columns, run.next_seq, why);
+    let [if_read, if_unread, if_can_end] = ready_times(freed.ready, tx.now);
+    let stuck = freed.stuck.as_ref();
+    tx.execute(
+        sql::RUN_FREE,
+        params![
+            run.run.to_string(),
+            freed.status.as_str(),
+            run.turn.to_string(),
+            stored(run.next_seq),
+            run.turn_at.as_micros(),
+            tx.now.as_micros(),
+            freed.crashes,
+            stuck.map(reason),
+            stuck.map(|stuck| &*stuck.message),
+            stuck.map(|stuck| &*stuck.build),
+            freed.failed_builds.text(),
+            stored(freed.failed_builds.at()),
+            if_read,
+            if_unread,
+            if_can_end,
+        ],
+    )?;
+    tx.count_move(Status::Running, freed.status);
     Ok(())
 }
 
@@ -177,7 +186,7 @@ pub(crate) struct HeldRun {
     turn: TurnId,
     next_seq: u64,
     turn_at: Timestamp,
-    crashes: u32,
+    columns: HolderColumns,
 }
 
 impl HeldRun {
@@ -190,32 +199,34 @@ impl HeldRun {
 pub(crate) fn held(connection: &Connection, session: SessionId) -> Result<Vec<HeldRun>, rusqlite::Error> {
     let mut statement = connection.prepare_cached(sql::HELD_LIST)?;
     let rows = statement.query_map([session.to_string()], |row| {
-        let ahead: Option<i64> = row.get(6)?;
+        let ahead: Option<i64> = row.get(5)?;
         let is_ahead = ahead.is_some_and(|ahead| row.get(2).is_ok_and(|next_seq: i64| ahead > next_seq));
-        let (turn, next_seq, turn_at) = if is_ahead { (5, 6, 7) } else { (1, 2, 3) };
+        let (turn, next_seq, turn_at) = if is_ahead { (4, 5, 6) } else { (1, 2, 3) };
         Ok(HeldRun {
             run: word(row, 0)?,
             turn: word(row, turn)?,
             next_seq: number(row, next_seq)?,
             turn_at: moment(row, turn_at)?,
-            crashes: number(row, 4)?,
+            columns: HolderColumns {
+                crashes: number(row, 7)?,
+                kept: number(row, 8)?,
+                deadline: maybe_moment(row, 9)?,
+                failed_builds: failed_builds(row, 10)?,
+                stuck: stuck(row, 12)?,
+            },
         })
     })?;
     rows.collect()
 }
 
-/// Makes a stuck run ready for every build.
+/// Opens a run that nobody holds to every build.
 pub(crate) fn resume(tx: &mut Tx<'_>, run: &RunId) -> Result<(), Refusal> {
     let id = run.to_string();
     let mut statement = tx.connection.prepare_cached(sql::RUN_RECEIVER)?;
-    let status = statement.query_map([&id], |row| word::<Status>(row, 0))?.next().transpose()?;
-    match status {
-        None => Err(no_run(*run).into()),
-        Some(Status::Stuck) => {
-            tx.execute(sql::RUN_RESUME, params![id, tx.now.as_micros()])?;
-            tx.after.rings = true;
-            Ok(())
-        }
-        Some(status) => Err(not_stuck(*run, status).into()),
-    }
+    let found = statement.query_row([&id], Addressee::read).optional()?;
+    let Some(Addressee { status, ready_at, .. }) = found else { return Err(no_run(*run).into()) };
+    let ready_at = resumed(*run, status, ready_at, tx.now)?;
+    tx.execute(sql::RUN_RESUME, params![id, ready_at.map(Timestamp::as_micros)])?;
+    tx.after.rings = true;
+    Ok(())
 }

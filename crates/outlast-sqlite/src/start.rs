@@ -1,13 +1,11 @@
 //! Starting runs: the row, the first turn and the key, or the run that was there before.
 
 use outlast_core::refusal::{check_start, key_taken};
-use outlast_core::{
-    Event, RunId, SessionId, Start, Started, Status, Stuck, Tags, Timestamp, TurnId, WorldError,
-};
+use outlast_core::{Event, RowChange, RunId, Start, Started, Tags, Timestamp, WorldError};
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::Refusal;
-use crate::row::{moment, reason, stored, word};
+use crate::row::{moment, ready_times, reason, stored, word};
 use crate::sql;
 use crate::tx::Tx;
 
@@ -15,22 +13,6 @@ use crate::tx::Tx;
 pub(crate) struct NewRun {
     pub(crate) start: Start,
     events: String,
-}
-
-/// How a new run's row begins, when not as a plain start.
-pub(crate) struct Birth<'a> {
-    pub(crate) status: Status,
-    pub(crate) owner: Option<SessionId>,
-    pub(crate) preferred: Option<SessionId>,
-    pub(crate) turn: TurnId,
-    pub(crate) next_seq: u64,
-    pub(crate) at: Timestamp,
-    pub(crate) ended_at: Option<Timestamp>,
-    pub(crate) wake_at: Option<Timestamp>,
-    pub(crate) waits: &'a str,
-    pub(crate) ready_at: Option<Timestamp>,
-    pub(crate) stuck: Option<&'a Stuck>,
-    pub(crate) deadline: Option<Timestamp>,
 }
 
 /// What became of the row.
@@ -50,28 +32,19 @@ impl NewRun {
     }
 }
 
-/// Starts a run that nobody holds.
+/// Starts a run that nobody holds. It gets the lowest rules that every joined session knows.
 pub(crate) fn start(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Refusal> {
+    match tx.lowest_rules()? {
+        Some(lowest) if lowest < new.start.rules => {
+            start_as_is(tx, &NewRun::encode(Start { rules: lowest, ..new.start.clone() }))
+        }
+        _ => start_as_is(tx, new),
+    }
+}
+
+fn start_as_is(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Refusal> {
     let start = &new.start;
-    let wake_at = start.not_before.filter(|begin| *begin > tx.now);
-    let born = insert(
-        tx,
-        start,
-        &Birth {
-            status: Status::Pending,
-            owner: None,
-            preferred: None,
-            turn: start.turn,
-            next_seq: 1,
-            at: tx.now,
-            ended_at: None,
-            wake_at,
-            waits: "[]",
-            ready_at: wake_at.or(Some(tx.now)),
-            stuck: None,
-            deadline: start.deadline,
-        },
-    )?;
+    let born = insert(tx, start, &RowChange::started(start, tx.now), "[]")?;
     match born {
         Born::Same => Ok(Started { run: start.run, is_new: true }),
         Born::Other(started) => Ok(started),
@@ -85,14 +58,19 @@ pub(crate) fn start(tx: &mut Tx<'_>, new: &NewRun) -> Result<Started, Refusal> {
 }
 
 /// Inserts the row of a run, unless its id or key is taken.
-pub(crate) fn insert(tx: &mut Tx<'_>, start: &Start, birth: &Birth<'_>) -> Result<Born, Refusal> {
+pub(crate) fn insert(
+    tx: &mut Tx<'_>,
+    start: &Start,
+    row: &RowChange<'_>,
+    waits: &str,
+) -> Result<Born, Refusal> {
     check_start(start)?;
-    if !insert_row(tx, start, birth)? {
+    if !insert_row(tx, start, row, waits)? {
         match existing(tx, start)? {
             Existing::Counts(born) => return Ok(born),
             Existing::Expired(run) => {
                 tx.execute(sql::RUN_UNKEY, [run.to_string()])?;
-                insert_row(tx, start, birth)?;
+                insert_row(tx, start, row, waits)?;
             }
         }
     }
@@ -100,13 +78,15 @@ pub(crate) fn insert(tx: &mut Tx<'_>, start: &Start, birth: &Birth<'_>) -> Resul
         put_tags(tx, &start.run.to_string(), &start.tags)?;
     }
     tx.note_skew(start.run)?;
-    tx.count_new(birth.status);
+    tx.count_new(row.status);
     Ok(Born::New)
 }
 
 /// Inserts the row; `false` when there is one with its id or key.
-fn insert_row(tx: &Tx<'_>, start: &Start, birth: &Birth<'_>) -> Result<bool, rusqlite::Error> {
-    let (key, parent) = (start.key.as_ref(), start.parent.as_ref());
+fn insert_row(tx: &Tx<'_>, start: &Start, row: &RowChange<'_>, waits: &str) -> Result<bool, rusqlite::Error> {
+    let (key, parent, stuck) = (start.key.as_ref(), start.parent.as_ref(), row.stuck.as_ref());
+    let now = tx.now.as_micros();
+    let [ready_at, ..] = ready_times(row.ready, tx.now);
     let created = tx.execute(
         sql::RUN_INSERT,
         params![
@@ -116,25 +96,30 @@ fn insert_row(tx: &Tx<'_>, start: &Start, birth: &Birth<'_>) -> Result<bool, rus
             start.format(),
             key.map(|key| &*key.text),
             key.map(|key| format!("{:032x}", key.digest)),
-            birth.status.as_str(),
-            birth.owner.map(|session| session.to_string()),
-            birth.preferred.map(|session| session.to_string()),
-            birth.turn.to_string(),
-            stored(birth.next_seq),
-            birth.at.as_micros(),
-            tx.now.as_micros(),
-            birth.ended_at.map(Timestamp::as_micros),
-            birth.wake_at.map(Timestamp::as_micros),
-            birth.waits,
-            birth.ready_at.map(Timestamp::as_micros),
-            birth.stuck.map(reason),
-            birth.stuck.map(|stuck| &*stuck.message),
-            birth.stuck.map(|stuck| &*stuck.build),
+            row.status.as_str(),
+            row.owner.map(|session| session.to_string()),
+            row.preferred.map(|session| session.to_string()),
+            row.turn.to_string(),
+            stored(row.next_event),
+            row.turn_at.as_micros(),
+            now,
+            row.has_ended().then_some(now),
+            row.wake_at.map(Timestamp::as_micros),
+            waits,
+            ready_at,
+            row.crashes,
+            stored(row.kept),
+            stuck.map(reason),
+            stuck.map(|stuck| &*stuck.message),
+            stuck.map(|stuck| &*stuck.build),
+            row.failed_builds.text(),
+            stored(row.failed_builds.at()),
+            row.requests_cancel,
             parent.map(|parent| parent.run.to_string()),
             parent.map(|parent| stored(parent.op.0)),
             parent.map(|parent| parent.awaits),
             parent.map(|parent| parent.root.to_string()),
-            birth.deadline.map(Timestamp::as_micros),
+            row.deadline.map(Timestamp::as_micros),
             &*start.queue,
             start.priority,
         ],

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use outlast_core::turn::From;
-use outlast_core::{Event, Outcome, RunId, SessionId, Then, Timestamp, Turn, TurnId, Wait, WorldError};
+use outlast_core::{
+    Event, Outcome, RowChange, SessionId, Start, Terms, Then, Timestamp, Turn, Wait, WorldError,
+};
 
-use crate::beyond::NewBeyond;
-use crate::error::Refusal;
+use crate::outbox::NewOutbox;
 
 /// Room for the events of an ordinary turn.
 const EVENTS_BYTES: usize = 256;
@@ -14,96 +15,63 @@ const EVENTS_BYTES: usize = 256;
 /// A turn, written out by the caller so that the writer does not have to.
 pub(crate) struct NewTurn {
     pub(crate) session: SessionId,
-    pub(crate) turn: Terms,
+    /// What decides whether it is accepted.
+    pub(crate) terms: Terms,
+    /// What it makes of the run's row, without the waits.
+    pub(crate) change: RowChange<'static>,
+    pub(crate) waits: String,
     pub(crate) run: String,
     pub(crate) id: String,
+    pub(crate) at: Timestamp,
+    pub(crate) build: Arc<str>,
     /// How many events it adds, and their text.
     pub(crate) added: u64,
     pub(crate) events: String,
-    pub(crate) waits: String,
     /// How the run ended, if the turn ends it.
     pub(crate) outcome: Option<Outcome>,
-    pub(crate) begins: bool,
-    /// What it does beyond its own history, or why that cannot be written.
-    pub(crate) beyond: Result<Option<Box<NewBeyond>>, WorldError>,
-}
-
-/// What a turn says, apart from its events.
-pub(crate) struct Terms {
-    pub(crate) run: RunId,
-    pub(crate) id: TurnId,
-    pub(crate) from: From,
-    pub(crate) seq: u64,
-    pub(crate) at: Timestamp,
-    pub(crate) build: Arc<str>,
-    pub(crate) consumed: u64,
-    pub(crate) fired_until: Option<Timestamp>,
-    /// Whether the run's row remembers what the turn clears, so that it must be written.
-    pub(crate) clears_row: bool,
-    pub(crate) clears_deadline: bool,
-    pub(crate) then: Then,
+    /// The start of the run, if the turn starts it.
+    pub(crate) start: Option<Box<Start>>,
+    /// What it does to other runs, or why that cannot be written.
+    pub(crate) outbox: Result<Option<Box<NewOutbox>>, WorldError>,
 }
 
 impl NewTurn {
     pub(crate) fn encode(session: SessionId, turn: &Turn) -> Self {
         let mut text = String::with_capacity(EVENTS_BYTES);
-        let added = match (&turn.then, &turn.from) {
+        let is_stuck = matches!(turn.then, Then::Stuck(_));
+        let added = match &turn.from {
             // A stuck turn adds nothing of its own; if it starts the run, that is all it records.
-            (Then::Stuck(_), From::Turn(_)) => 0,
-            (Then::Stuck(_), From::Start(start)) => write_events(&[start.event()], &mut text),
+            From::Turn(_) if is_stuck => 0,
+            From::Start(start) if is_stuck => write_events(&[start.event()], &mut text),
             _ => write_events(&turn.events, &mut text),
         };
-        let (waits, then) = match &turn.then {
-            Then::Wait { wake_at, waits } => {
-                (write_waits(waits), Then::Wait { wake_at: *wake_at, waits: Vec::new() })
-            }
-            then => ("[]".into(), then.clone()),
-        };
+        let change = RowChange::of(turn, session);
         Self {
             session,
+            terms: Terms::of(turn),
+            waits: write_waits(change.waits),
             run: turn.run.to_string(),
             id: turn.id.to_string(),
+            at: turn.at,
+            build: turn.build.clone(),
             added,
             events: text,
-            waits,
-            outcome: turn.events.last().and_then(Outcome::of_final),
-            begins: matches!(turn.events.first(), Some(Event::RunStarted(_))),
-            beyond: match (&turn.then, &turn.beyond) {
-                (Then::Stuck(_), _) | (_, None) => Ok(None),
-                (_, Some(beyond)) => NewBeyond::encode(beyond).map(|beyond| Some(Box::new(beyond))),
+            outcome: turn.events.last().filter(|_| change.has_ended()).and_then(Outcome::of_final),
+            change: change.without_waits(),
+            start: match &turn.from {
+                From::Start(start) => Some(start.clone()),
+                From::Turn(_) => None,
             },
-            turn: Terms {
-                run: turn.run,
-                id: turn.id,
-                from: turn.from.clone(),
-                seq: turn.seq,
-                at: turn.at,
-                build: turn.build.clone(),
-                consumed: turn.consumed,
-                fired_until: turn.fired_until,
-                clears_row: turn.clears_crashes || turn.clears_deadline,
-                clears_deadline: turn.clears_deadline,
-                then,
+            outbox: match &turn.outbox {
+                Some(outbox) if !is_stuck => NewOutbox::encode(outbox).map(|outbox| Some(Box::new(outbox))),
+                _ => Ok(None),
             },
         }
     }
 
     /// Refuses a turn that could not be written out.
     pub(crate) fn check(&self) -> Result<(), WorldError> {
-        self.beyond.as_ref().map(|_| ()).map_err(Clone::clone)
-    }
-
-    pub(crate) fn next_seq(&self) -> u64 {
-        self.turn.seq + self.added
-    }
-
-    pub(crate) fn fenced(&self, why: &str) -> Refusal {
-        WorldError::Fenced(format!("turn {} of run {} is refused: {why}; forget the run", self.id, self.run))
-            .into()
-    }
-
-    pub(crate) fn invalid(&self, why: &str) -> Refusal {
-        WorldError::Invalid(format!("turn {} of run {} makes no sense: {why}", self.id, self.run)).into()
+        self.outbox.as_ref().map(|_| ()).map_err(Clone::clone)
     }
 }
 
@@ -114,5 +82,8 @@ fn write_events(events: &[Event], text: &mut String) -> u64 {
 
 /// Waits are plain numbers and names, so writing them cannot fail.
 fn write_waits(waits: &[Wait]) -> String {
+    if waits.is_empty() {
+        return "[]".into();
+    }
     serde_json::to_string(waits).unwrap_or_else(|_| "[]".into())
 }

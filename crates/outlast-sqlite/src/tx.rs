@@ -8,6 +8,7 @@ use rusqlite::{Connection, Error, Params};
 
 use crate::holdings::{Holding, Holdings};
 use crate::locks::Locks;
+use crate::row::maybe_number;
 use crate::skew::Skew;
 use crate::sql;
 
@@ -22,6 +23,8 @@ pub(crate) struct Tx<'a> {
     skew: &'a mut Skew,
     standings: HashMap<SessionId, Standing>,
     counts: BTreeMap<&'static str, i64>,
+    /// The lowest rules of all joined sessions, once they were asked for.
+    rules: Option<Option<u32>>,
 }
 
 /// What happens once the transaction is durable.
@@ -54,8 +57,8 @@ impl<'a> Tx<'a> {
         holdings: &'a mut Holdings,
         skew: &'a mut Skew,
     ) -> Self {
-        let (after, standings, counts) = Default::default();
-        Self { connection, now, locks, after, holdings, skew, standings, counts }
+        let (after, standings, counts, rules) = Default::default();
+        Self { connection, now, locks, after, holdings, skew, standings, counts, rules }
     }
 
     /// Executes a statement, and answers how many rows it changed.
@@ -92,7 +95,19 @@ impl<'a> Tx<'a> {
     /// Forgets how the session stands: it joined or left in this transaction.
     pub(crate) fn changed_standing(&mut self, session: SessionId) {
         self.standings.remove(&session);
+        self.rules = None;
         self.holdings.end(session);
+    }
+
+    /// The lowest rules that every joined session knows; `None` when none is joined.
+    pub(crate) fn lowest_rules(&mut self) -> Result<Option<u32>, Error> {
+        if let Some(rules) = self.rules {
+            return Ok(rules);
+        }
+        let mut lowest = self.connection.prepare_cached(sql::RULES_LOWEST)?;
+        let rules = lowest.query_row([], |row| maybe_number(row, 0))?;
+        self.rules = Some(rules);
+        Ok(rules)
     }
 
     /// What is known of a run that the session holds.

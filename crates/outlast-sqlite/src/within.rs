@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::path::Path;
 
-use outlast_core::{NewMessage, Start, Started, World, WorldError};
+use outlast_core::{NewMessage, Sent, Start, Started, World, WorldError};
 use rusqlite::Transaction;
 
 use crate::error::{Refusal, of_sqlite};
@@ -38,11 +38,11 @@ pub fn start_within(tx: &Transaction<'_>, world: &dyn World, new: Start) -> Resu
 /// # Errors
 ///
 /// Those of [`World::send`], and [`WorldError::Invalid`] when the transaction is on another file.
-pub fn send_within(tx: &Transaction<'_>, world: &dyn World, message: NewMessage) -> Result<u64, WorldError> {
+pub fn send_within(tx: &Transaction<'_>, world: &dyn World, message: NewMessage) -> Result<Sent, WorldError> {
     let expected = Expected::Message(message.run, message.id);
-    let (world, position) = take_part(tx, world, &NewLetter::encode(message)?, send)?;
+    let (world, sent) = take_part(tx, world, &NewLetter::encode(message)?, send)?;
     world.expect_commit(expected);
-    Ok(position)
+    Ok(sent)
 }
 
 /// Applies one change inside the transaction, or leaves the transaction as it was.

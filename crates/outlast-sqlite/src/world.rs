@@ -8,21 +8,22 @@ use std::task::Poll;
 
 use async_trait::async_trait;
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
-use outlast_core::refusal::{check_batch, check_join, check_starts, no_run, session_gone};
+use outlast_core::refusal::{check_batch, check_histories, check_join, check_starts, no_run, session_gone};
 use outlast_core::turn::Held;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Hosts, Join, Message,
-    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
-    TurnRecord, Waiters, Work, WorkerView, World, WorldError,
+    Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Effects, Ended, HeartbeatDetails,
+    Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
+    Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 
-use crate::claim::{Brought, Claim, claim, consumed, history, inbox};
+use crate::claim::{Claim, claim, consumed, history, inbox, whole_history};
 use crate::clock::WorldClock;
 use crate::commit::commit;
 use crate::ends::Ends;
 use crate::expected::{Expectations, Expected};
 use crate::file::Opening;
+use crate::heartbeat::NewDetails;
 use crate::holdings::Holdings;
 use crate::locks::Locks;
 use crate::lookout::{Lookout, Told};
@@ -55,7 +56,6 @@ pub struct SqliteWorld {
     locks: Arc<Locks>,
     bell: Arc<Bell>,
     waiters: Arc<Waiters>,
-    hosts: Arc<Hosts>,
     clock: Arc<dyn Clock>,
     path: PathBuf,
     sync: Sync,
@@ -80,11 +80,10 @@ impl SqliteWorld {
         let locks = Arc::new(Locks::beside(&path, clock.is_virtual()));
         let bell = Arc::new(Bell::new(clock.clone()));
         let waiters = Arc::new(Waiters::default());
-        let hosts = Arc::new(Hosts::default());
         let lookout = if clock.is_virtual() {
             Lookout::asleep()
         } else {
-            let told = Told { bell: bell.clone(), waiters: waiters.clone(), hosts: hosts.clone() };
+            let told = Told { bell: bell.clone(), waiters: waiters.clone() };
             Lookout::start(&opening, url.poll, told)?
         };
         let readers = Readers::start(&opening)?;
@@ -102,20 +101,7 @@ impl SqliteWorld {
             skew: Skew::default(),
         })?;
         let ends = Ends::new(path.clone());
-        Ok(Self {
-            writer,
-            lookout,
-            readers,
-            ends,
-            expectations,
-            locks,
-            bell,
-            waiters,
-            hosts,
-            clock,
-            path,
-            sync,
-        })
+        Ok(Self { writer, lookout, readers, ends, expectations, locks, bell, waiters, clock, path, sync })
     }
 
     /// Copies the world to a file that must not exist, while everything goes on; see [`backup`](crate::backup()).
@@ -146,23 +132,6 @@ impl SqliteWorld {
             Ok(())
         };
         self.writer.write_one(pages.unwrap_or(u32::MAX - 1), limit).await
-    }
-
-    /// Reads the histories that a claim left out to spare the writer. The runs are the session's, so
-    /// nobody adds to them meanwhile.
-    async fn read_long(&self, brought: &mut Brought) -> Result<(), WorldError> {
-        let long = std::mem::take(&mut brought.long);
-        if long.is_empty() {
-            return Ok(());
-        }
-        let runs: Vec<RunId> = long.iter().map(|&index| brought.claimed[index].run).collect();
-        let read = self.readers.read(move |view| {
-            runs.iter().map(|run| Ok(history(view, *run, 0, i64::MAX)?)).collect::<Result<Vec<_>, _>>()
-        });
-        for (index, history) in long.into_iter().zip(read.await?) {
-            brought.claimed[index].history = Some(history);
-        }
-        Ok(())
     }
 }
 
@@ -198,12 +167,12 @@ impl World for SqliteWorld {
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
         let _listening = self.lookout.listen();
         let told = self.waiters.wait(run);
-        if !self.hosts.hold(run) {
+        let found = {
             let _busy = self.clock.busy();
-            let found = self.ends.look(&self.readers, run).await?;
-            if found.is_some() {
-                return Ok(found);
-            }
+            self.ends.look(&self.readers, run).await?
+        };
+        if found.is_some() {
+            return Ok(found);
         }
         Ok(match first(told, self.clock.sleep_until(until)).await {
             First::Event(ended) => Some(ended),
@@ -221,7 +190,14 @@ impl World for SqliteWorld {
         read.await
     }
 
-    async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64> {
+    async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
+        let _busy = self.clock.busy();
+        check_histories(runs.len())?;
+        let (runs, path) = (runs.to_vec(), self.path.clone());
+        self.readers.read(move |view| runs.iter().map(|run| whole_history(view, *run, &path)).collect()).await
+    }
+
+    async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
         let _busy = self.clock.busy();
         let letters: Result<Vec<_>, _> = messages.into_iter().map(NewLetter::encode).collect();
         self.writer.write(letters?, send).await
@@ -250,9 +226,15 @@ impl World for SqliteWorld {
         self.readers.read_once(sweep).await
     }
 
-    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
+    async fn beat(
+        &self,
+        session: SessionId,
+        report: &Report,
+        details: &[HeartbeatDetails],
+    ) -> Result<Beat, WorldError> {
         let _busy = self.clock.busy();
-        let beating = session::Beating { session, report: report.to_json() };
+        let details = details.iter().map(NewDetails::encode).collect();
+        let beating = session::Beating { session, report: report.to_json(), details };
         self.writer.write_one(beating, session::beat).await
     }
 
@@ -294,8 +276,7 @@ impl World for SqliteWorld {
         if let Some(brought) = found {
             return Ok(brought.into_work(epoch));
         }
-        let mut brought = self.writer.write_one(asked, |tx, asked| claim(tx, asked)).await?;
-        self.read_long(&mut brought).await?;
+        let brought = self.writer.write_one(asked, |tx, asked| claim(tx, asked)).await?;
         Ok(brought.into_work(epoch))
     }
 
@@ -321,10 +302,6 @@ impl World for SqliteWorld {
         match first(self.bell.rung_since(epoch), self.clock.sleep_until(until)).await {
             First::Event(busy) | First::Time(busy) => busy,
         }
-    }
-
-    fn hosts(&self) -> &Hosts {
-        &self.hosts
     }
 
     async fn prune(
@@ -363,6 +340,7 @@ impl World for SqliteWorld {
             durability: durability.into(),
             hints: self.lookout.manner().into(),
             lanes: 1,
+            effects: Effects::Inline,
         }
     }
 }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Held, Hosts, Join, Message,
-    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
-    TurnRecord, Work, WorkerView, World, WorldError,
+    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended, HeartbeatDetails,
+    Held, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
+    Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -16,7 +16,7 @@ use rustix::process::{Signal, getpid, kill_process};
 ///
 /// Every call that may write has two points: just before it, when nothing is written, and just after
 /// its answer came, when all is written and the caller has not seen it. These calls are `start`, `send`,
-/// `join`, `claim`, `commit`, `leave`, `takeover`, `resume` and `prune`. A claim that brings no run has only the
+/// `join`, `claim`, `commit`, `leave`, `takeover`, `resume`, `deliver` and `prune`. A claim that brings no run has only the
 /// first. A beat has none: it comes by time, not by what the program does.
 ///
 /// So a program that is run once per point, killed there and run again, has survived a crash between
@@ -88,7 +88,11 @@ impl World for KillerWorld {
         self.inner.history(run, from, limit).await
     }
 
-    async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64> {
+    async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
+        self.inner.histories(runs).await
+    }
+
+    async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
         self.point();
         let answer = self.inner.send(messages).await;
         self.point();
@@ -106,8 +110,13 @@ impl World for KillerWorld {
         answer
     }
 
-    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
-        self.inner.beat(session, report).await
+    async fn beat(
+        &self,
+        session: SessionId,
+        report: &Report,
+        details: &[HeartbeatDetails],
+    ) -> Result<Beat, WorldError> {
+        self.inner.beat(session, report, details).await
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
@@ -160,8 +169,11 @@ impl World for KillerWorld {
         self.inner.changed(epoch, until).await
     }
 
-    fn hosts(&self) -> &Hosts {
-        self.inner.hosts()
+    async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
+        self.point();
+        let answer = self.inner.deliver(session).await;
+        self.point();
+        answer
     }
 
     async fn prune(
@@ -174,6 +186,10 @@ impl World for KillerWorld {
         let answer = self.inner.prune(before, after, limit).await;
         self.point();
         answer
+    }
+
+    fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
+        self.inner.run_id(key, bits)
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

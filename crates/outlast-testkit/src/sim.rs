@@ -234,7 +234,6 @@ async fn play_out(stage: &Arc<Stage>) {
     stage.calm_down();
     stage.note("", format_args!("calm"));
     phase.set(Phase::Calm);
-    crew.push(tokio::spawn(slot(Build::Mended).fill()));
     calm(stage, &promises).await;
     for caller in callers {
         caller.abort();

@@ -20,6 +20,7 @@ use crate::clock::SystemClock;
 use crate::error::StepError;
 use crate::replay::polling;
 use crate::step::StepDefinition;
+use crate::worker::heartbeats::Heartbeats;
 
 /// One attempt at a step: the future that a step's function returns.
 ///
@@ -150,6 +151,16 @@ pub(crate) struct About {
     /// What an earlier attempt said last, as recorded.
     pub(crate) before: Option<Payload>,
     heartbeat: Mutex<Option<Heartbeat>>,
+    /// How the details of its heartbeats come to the world.
+    pub(crate) sending: Option<Sending>,
+}
+
+/// The run that is held, its operation, and where details wait for the worker's next beat.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) heartbeats: Arc<Heartbeats>,
+    pub(crate) run: RunId,
+    pub(crate) op: OpNumber,
 }
 
 /// The last heartbeat of an attempt.
@@ -184,6 +195,7 @@ impl About {
             codec,
             before: None,
             heartbeat: Mutex::default(),
+            sending: None,
         }
     }
 
@@ -214,6 +226,9 @@ impl About {
     pub(crate) fn beat(&self, details: impl Serialize) {
         let details = Payload::json(&details).ok();
         let at = self.clock.now();
+        if let (Some(Sending { heartbeats, run, op }), Some(details)) = (&self.sending, &details) {
+            heartbeats.put(*run, *op, self.attempt, details.clone());
+        }
         *self.heartbeat.lock() = Some(Heartbeat { at, details });
     }
 
@@ -230,5 +245,15 @@ impl About {
 
     pub(crate) fn details_before<T: DeserializeOwned>(&self) -> Option<T> {
         self.codec.decode(self.before.clone()?).and_then(|plain| plain.decode()).ok()
+    }
+}
+
+impl Drop for About {
+    fn drop(&mut self) {
+        if let Some(Sending { heartbeats, run, op }) = &self.sending
+            && self.heartbeat.get_mut().is_some()
+        {
+            heartbeats.drop_unsent(*run, *op);
+        }
     }
 }

@@ -9,6 +9,8 @@ mod control;
 
 mod handle;
 
+pub(crate) mod local_workers;
+
 mod list;
 mod look;
 
@@ -40,6 +42,7 @@ pub use send::SendCall;
 pub use start::StartCall;
 pub use start_many::StartManyCall;
 
+use local_workers::LocalWorkers;
 use start::Form;
 
 /// How often a call is repeated, with the same ids, when the world does not answer.
@@ -80,12 +83,14 @@ pub struct Client {
     world: Arc<dyn World>,
     codec: Arc<dyn Codec>,
     outage: Arc<Outage>,
+    local: Arc<LocalWorkers>,
 }
 
 impl Client {
     /// A client of a world.
     pub fn new(world: Arc<dyn World>) -> Self {
-        Self { world, codec: Arc::new(PlainJson), outage: Arc::new(Outage::of_client()) }
+        let local = LocalWorkers::of(&world);
+        Self { world, codec: Arc::new(PlainJson), outage: Arc::new(Outage::of_client()), local }
     }
 
     /// The same client with a codec, which the workers of its runs need too.

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use outlast_core::{
-    Beyond, Codec, Event, MessageBody, MessageId, Outcome, PlainJson, RunId, Stuck, TurnRecord,
+    Codec, Event, MessageBody, MessageId, Outbox, Outcome, PlainJson, RunId, Stuck, TurnRecord,
 };
 
 use crate::error::Error;
@@ -57,11 +57,11 @@ impl FrozenCode {
         match self.live(run, turns, next) {
             Ok((mut machine, events)) => {
                 let mut message = 0;
-                let beyond = machine.take_beyond(|| {
+                let outbox = machine.take_outbox(|| {
                     message += 1;
                     MessageId::from_bits(message)
                 });
-                (lines_of(&events), beyond.as_deref().map(asked_of_others).unwrap_or_default())
+                (lines_of(&events), outbox.as_deref().map(asked_of_others).unwrap_or_default())
             }
             Err(stuck) => (told_stuck(&stuck), String::new()),
         }
@@ -142,21 +142,21 @@ pub fn lines_of(events: &[Event]) -> String {
     text
 }
 
-fn asked_of_others(beyond: &Beyond) -> String {
+fn asked_of_others(outbox: &Outbox) -> String {
     let mut text = String::new();
-    for child in &beyond.children {
+    for child in &outbox.children {
         let start = &child.start;
         let parent = start.parent.as_ref().map(|parent| (parent.op, parent.awaits));
         let (op, awaits) = parent.map_or((None, false), |(op, awaits)| (Some(op), awaits));
         let op = op.map(|op| op.to_string()).unwrap_or_default();
         let _ = writeln!(text, "starts {} {} for {op}, awaits {awaits}", start.run, start.workflow);
     }
-    for message in &beyond.messages {
+    for message in &outbox.messages {
         let kind = kind_of(&message.body);
         let _ = writeln!(text, "tells {} {kind}", message.run);
     }
-    if !beyond.tags.is_empty() {
-        let _ = writeln!(text, "tags {:?}", beyond.tags);
+    if !outbox.tags.is_empty() {
+        let _ = writeln!(text, "tags {:?}", outbox.tags);
     }
     text
 }

@@ -250,8 +250,8 @@ impl LoneRun {
         let id = TurnId::from_bits(self.history.len() as u128);
         self.history.push(TurnRecord { id, seq, at: self.now, build: "rehearsal".into(), events });
         // A child with a key that nobody awaits is told that it is there: no key is taken here.
-        let beyond = self.machine.take_beyond(|| MessageId::from_bits(0));
-        for child in beyond.into_iter().flat_map(|beyond| beyond.children) {
+        let outbox = self.machine.take_outbox(|| MessageId::from_bits(0));
+        for child in outbox.into_iter().flat_map(|outbox| outbox.children) {
             let Some(parent) = child.start.parent else { continue };
             if step_of_workflow(&child.start.workflow).is_some() {
                 let policy = child.start.policy.unwrap_or_default();

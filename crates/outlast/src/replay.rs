@@ -15,6 +15,7 @@ mod cursor;
 mod delivery;
 mod divergence;
 mod ends;
+mod holder;
 mod hooks;
 mod known;
 mod machine;

@@ -1,5 +1,7 @@
 //! What can be done to a run without its workflow's code.
 
+mod unreadable;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,8 +9,9 @@ use outlast_core::event::{FORMAT, RULES, TurnRecord};
 use outlast_core::limits::{HISTORY_TURNS_READ_MAX, INBOX_READ_MAX, SESSION_DEFAULT};
 use outlast_core::turn::From;
 use outlast_core::{
-    Beyond, ClaimRequest, Claimed, Event, Failure, Headers, Join, Judgement, Message, MessageBody, MessageId,
-    NewMessage, Outcome, ParentEnd, RunId, SessionId, Status, Then, Timestamp, Turn, World, WorldError,
+    ClaimRequest, Claimed, ClaimedHistory, Event, Failure, Headers, Join, Judgement, Message, MessageBody,
+    MessageId, NewMessage, Outbox, Outcome, ParentEnd, RunId, SessionId, Status, SuspectRoom, Then,
+    Timestamp, Turn, World, WorldError,
 };
 
 use crate::ids;
@@ -35,7 +38,7 @@ pub(crate) async fn read_history(world: &dyn World, run: RunId) -> Result<Vec<Tu
 pub(crate) struct Ending {
     pub(crate) events: Vec<Event>,
     pub(crate) consumed: u64,
-    pub(crate) beyond: Option<Box<Beyond>>,
+    pub(crate) outbox: Option<Box<Outbox>>,
 }
 
 /// Why a run is told to stop at its deadline.
@@ -50,10 +53,10 @@ pub(crate) async fn ending(
     claimed: &Claimed,
     now: Timestamp,
 ) -> Result<Option<Ending>, WorldError> {
-    let overslept = claimed.deadline.filter(|deadline| claimed.is_fresh && *deadline <= now);
-    if claimed.inbox.is_empty() && !claimed.is_overdue && overslept.is_none() {
+    if !may_end(claimed, now) {
         return Ok(None);
     }
+    let overslept = overslept(claimed, now);
     let inbox = whole_inbox(world, claimed).await?;
     let terminate = inbox.iter().find_map(|message| match &message.body {
         MessageBody::Terminate { reason } => Some(terminated(reason)),
@@ -65,29 +68,48 @@ pub(crate) async fn ending(
         cancel
     } else if let Some(deadline) = overslept {
         (cancel_events(None, deadline_passed(deadline)), claimed.consumed)
-    } else if let Some(deadline) = claimed.deadline.filter(|_| claimed.is_overdue) {
+    } else if let Some(deadline) = claimed.columns.deadline.filter(|_| claimed.is_overdue) {
         let reason = format!("{}, and no worker with its code came to tell it", deadline_passed(deadline));
         (vec![Event::RunTerminated { failure: terminated(&reason) }], claimed.consumed)
     } else {
         return Ok(None);
     };
-    let history = match &claimed.history {
-        Some(history) => history,
-        None => &read_history(world, claimed.run).await?,
-    };
-    let rules = match history.first().and_then(|turn| turn.events.first()) {
-        Some(Event::RunStarted(started)) => started.rules,
-        _ => RULES,
+    let (told, rules) = match &claimed.history {
+        ClaimedHistory::Whole(history) => (told_by(claimed.run, history, &events), rules_of(history)),
+        ClaimedHistory::LeftOut => match read_history(world, claimed.run).await {
+            Ok(history) => (told_by(claimed.run, &history, &events), rules_of(&history)),
+            Err(WorldError::Corrupt(_)) => (unreadable::told_by(world, claimed.run, &events).await?, RULES),
+            Err(error) => return Err(error),
+        },
+        ClaimedHistory::Unreadable(_) => (unreadable::told_by(world, claimed.run, &events).await?, RULES),
     };
     if rules < 2 {
         events.iter_mut().for_each(forget_arrival);
     }
-    let beyond = last_words(claimed.run, history, &events);
-    Ok(Some(Ending { events, consumed, beyond }))
+    Ok(Some(Ending { events, consumed, outbox: outbox_of(told) }))
+}
+
+/// The rules that a run was started with.
+fn rules_of(history: &[TurnRecord]) -> u32 {
+    match history.first().and_then(|turn| turn.events.first()) {
+        Some(Event::RunStarted(started)) => started.rules,
+        _ => RULES,
+    }
+}
+
+/// Whether a claimed run may be one that ends without its code; only its inbox tells.
+pub(crate) fn may_end(claimed: &Claimed, now: Timestamp) -> bool {
+    let is_unreadable = matches!(claimed.history, ClaimedHistory::Unreadable(_));
+    is_unreadable || !claimed.inbox.is_empty() || claimed.is_overdue || overslept(claimed, now).is_some()
+}
+
+/// The deadline of a run that passed before its first turn.
+fn overslept(claimed: &Claimed, now: Timestamp) -> Option<Timestamp> {
+    claimed.columns.deadline.filter(|deadline| claimed.is_fresh && *deadline <= now)
 }
 
 /// What others are told of the end of a run: its children stop, and whoever awaits it learns how it ended.
-fn last_words(run: RunId, history: &[TurnRecord], events: &[Event]) -> Option<Box<Beyond>> {
+fn told_by(run: RunId, history: &[TurnRecord], events: &[Event]) -> Vec<(RunId, MessageBody)> {
     let (mut children, mut queued) = (BTreeMap::new(), BTreeMap::new());
     for event in history.iter().flat_map(|turn| &turn.events) {
         match event {
@@ -116,15 +138,22 @@ fn last_words(run: RunId, history: &[TurnRecord], events: &[Event]) -> Option<Bo
     {
         bodies.push((parent.run, MessageBody::ChildEnded { op: parent.op, outcome }));
     }
-    let messages: Vec<_> = bodies
+    bodies
+}
+
+fn outbox_of(told: Vec<(RunId, MessageBody)>) -> Option<Box<Outbox>> {
+    let messages: Vec<_> = told
         .into_iter()
         .map(|(run, body)| NewMessage { id: ids::message(), run, body, headers: Headers::new() })
         .collect();
-    (!messages.is_empty()).then(|| Box::new(Beyond { messages, ..Beyond::default() }))
+    (!messages.is_empty()).then(|| Box::new(Outbox { messages, ..Outbox::default() }))
 }
 
 /// Every message that a claimed run has not consumed.
 async fn whole_inbox(world: &dyn World, claimed: &Claimed) -> Result<Vec<Message>, WorldError> {
+    if matches!(claimed.history, ClaimedHistory::Unreadable(_)) {
+        return unreadable::inbox(world, claimed).await;
+    }
     let mut inbox = claimed.inbox.clone();
     if inbox.len() >= INBOX_READ_MAX {
         let last = inbox.last().map_or(0, |last| last.position);
@@ -197,6 +226,8 @@ pub(crate) async fn end_without_worker(world: &Arc<dyn World>) -> Result<(), Wor
         code: Arc::from([]),
         queues: Arc::from([]),
         time: SESSION_DEFAULT,
+        rules: RULES,
+        format: FORMAT,
     };
     world.join(join).await?;
     let done = end_under(world, session).await;
@@ -225,9 +256,8 @@ async fn end_claimed(world: &Arc<dyn World>, session: SessionId) -> Result<bool,
         build: "client".into(),
         format: FORMAT,
         // None of its code runs here, so that a suspect does no harm.
-        suspect: true,
+        suspects: SuspectRoom::AnyClass { room: ENDED_MAX },
         ends_overdue_from: Timestamp::NEVER,
-        known: Arc::new(|_, _| false),
     };
     let work = world.claim(session, request).await?;
     let is_any = !work.claimed.is_empty();
@@ -256,9 +286,11 @@ impl Ending {
             events: self.events,
             consumed: self.consumed,
             fired_until: None,
-            clears_crashes: false,
-            clears_deadline: true,
-            beyond: self.beyond,
+            before: claimed.columns.clone(),
+            crashes: claimed.columns.crashes,
+            kept: claimed.columns.kept,
+            deadline: None,
+            outbox: self.outbox,
             then: Then::End(status),
         }
     }

@@ -1,6 +1,6 @@
 //! Starts and sends inside a transaction of the caller's own.
 
-use outlast_core::{NewMessage, Start, Started, World, WorldError};
+use outlast_core::{NewMessage, Sent, Start, Started, World, WorldError};
 
 /// A transaction of the caller's own in the database where a world lives: a start or a send in it happens
 /// when, and only when, the transaction commits, together with the caller's own rows.
@@ -19,7 +19,7 @@ pub trait Within {
         &mut self,
         world: &dyn World,
         message: NewMessage,
-    ) -> impl Future<Output = Result<u64, WorldError>>;
+    ) -> impl Future<Output = Result<Sent, WorldError>>;
 }
 
 /// Begin it with [`Immediate`](outlast_sqlite::rusqlite::TransactionBehavior::Immediate): one that reads before it writes is
@@ -38,7 +38,7 @@ impl Within for outlast_sqlite::rusqlite::Transaction<'_> {
         &mut self,
         world: &dyn World,
         message: NewMessage,
-    ) -> impl Future<Output = Result<u64, WorldError>> {
+    ) -> impl Future<Output = Result<Sent, WorldError>> {
         std::future::ready(outlast_sqlite::send_within(self, world, message))
     }
 }
@@ -49,7 +49,7 @@ impl Within for outlast_postgres::tokio_postgres::Transaction<'_> {
         outlast_postgres::start_within(self, world, start).await
     }
 
-    async fn send(&mut self, world: &dyn World, message: NewMessage) -> Result<u64, WorldError> {
+    async fn send(&mut self, world: &dyn World, message: NewMessage) -> Result<Sent, WorldError> {
         outlast_postgres::send_within(self, world, message).await
     }
 }
@@ -60,7 +60,7 @@ impl Within for outlast_postgres::deadpool_postgres::Transaction<'_> {
         outlast_postgres::start_within(self, world, start).await
     }
 
-    async fn send(&mut self, world: &dyn World, message: NewMessage) -> Result<u64, WorldError> {
+    async fn send(&mut self, world: &dyn World, message: NewMessage) -> Result<Sent, WorldError> {
         outlast_postgres::send_within(self, world, message).await
     }
 }

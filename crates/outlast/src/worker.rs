@@ -5,7 +5,11 @@ mod beat;
 mod by_handle;
 mod cache;
 mod committer;
+mod crash_classes;
 mod fact;
+mod hand_back;
+pub(crate) mod heartbeats;
+mod histories;
 mod live;
 mod metrics;
 mod notes;
@@ -15,6 +19,7 @@ mod report;
 pub(crate) mod retention;
 mod session;
 mod signals;
+mod suspicion;
 mod task;
 mod watchdog;
 
@@ -22,19 +27,20 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::host::HostedStart;
+use outlast_core::event::RULES;
 use outlast_core::limits::{
     BLOCKING_ATTEMPTS_DEFAULT, CACHED_FUTURES_DEFAULT, LIVE_RUNS_DEFAULT, QUEUES_MAX, SESSION_DEFAULT,
     SESSION_MIN, TURN_TIME_DEFAULT,
 };
 use outlast_core::queue::{check_queue, default_queues};
-use outlast_core::{Busy, Codec, Host, IntoDuration, PlainJson, RunId, SessionId, Start, World, WorldError};
+use outlast_core::{Busy, Codec, IntoDuration, PlainJson, RunId, SessionId, Start, World, WorldError};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::beat::Beating;
+use self::hand_back::hand_back_unknown;
 use self::metrics::Meter;
 pub use self::metrics::{Metrics, Times};
 use self::notice::OnRetry;
@@ -43,6 +49,7 @@ use self::pump::{PumpEnd, pump};
 use self::retention::forget_old;
 use self::session::{Session, Settings};
 use self::watchdog::Watching;
+use crate::client::local_workers::{LocalWorker, LocalWorkers, TakenStart};
 use crate::clock::pause;
 use crate::error::{Error, StepError};
 use crate::outage::{Call, Outage};
@@ -82,8 +89,8 @@ impl Current {
     }
 }
 
-impl Host for Current {
-    fn take(&self, start: Start) -> Result<HostedStart, Start> {
+impl LocalWorker for Current {
+    fn take(&self, start: Start) -> Result<TakenStart, Start> {
         let answered = self.session().take(start)?;
         Ok(Box::pin(async move {
             let stopped =
@@ -123,6 +130,7 @@ impl Worker {
             turn_time: TURN_TIME_DEFAULT,
             blocking_max: BLOCKING_ATTEMPTS_DEFAULT,
             retention: None,
+            rules: RULES,
             problem: None,
         }
     }
@@ -170,6 +178,17 @@ impl Worker {
         Ok(())
     }
 
+    /// Renews the session now, instead of when it is time. For tests: nobody beats under a virtual clock.
+    ///
+    /// # Errors
+    ///
+    /// When the world refuses.
+    #[doc(hidden)]
+    pub async fn beat(&self) -> Result<(), Error> {
+        self.current.session().beat().await?;
+        Ok(())
+    }
+
     /// Vanishes as if the process had been killed: no drain, no good-bye. For tests.
     #[doc(hidden)]
     pub fn crash(mut self) {
@@ -209,6 +228,7 @@ pub struct WorkerBuilder<S> {
     turn_time: Duration,
     blocking_max: usize,
     retention: Option<Duration>,
+    rules: u32,
     problem: Option<Error>,
 }
 
@@ -237,6 +257,7 @@ impl WorkerBuilder<()> {
             turn_time: self.turn_time,
             blocking_max: self.blocking_max,
             retention: self.retention,
+            rules: self.rules,
             problem: self.problem,
         }
     }
@@ -289,6 +310,14 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     #[must_use]
     pub fn on(mut self, world: Arc<dyn World>) -> Self {
         self.world = world;
+        self
+    }
+
+    /// The highest rules that the worker says it knows, as if it was an older build. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn rules(mut self, rules: u32) -> Self {
+        self.rules = rules.clamp(1, RULES);
         self
     }
 
@@ -487,12 +516,13 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             step_names,
             blocking: Arc::new(Semaphore::new(self.blocking_max)),
             retention: self.retention,
+            rules: self.rules,
         });
         let stopping = CancellationToken::new();
         let session = Session::join(self.world.clone(), settings.clone(), stopping.clone()).await?;
         let current = Arc::new(Current(Mutex::new(session)));
-        let host: Arc<dyn Host> = current.clone();
-        self.world.hosts().add(Arc::downgrade(&host));
+        let local: Arc<dyn LocalWorker> = current.clone();
+        LocalWorkers::of(&self.world).add(Arc::downgrade(&local));
         let starting = current.session().busy();
         let supervisor = tokio::spawn(supervise(current.clone(), stopping.clone(), starting));
         Ok(Worker { current, stopping, supervisor: Some(supervisor) })
@@ -505,6 +535,8 @@ async fn supervise(current: Arc<Current>, stopping: CancellationToken, mut start
         let session = current.session();
         let beating = begin_beating(&session);
         let watching = begin_watching(&session);
+        // It ends with the session.
+        session.runtime.spawn(hand_back_unknown(session.clone()));
         if let Some(time) = session.settings.retention {
             // It ends with the session.
             session.runtime.spawn(forget_old(session.clone(), time));
@@ -537,7 +569,7 @@ async fn supervise(current: Arc<Current>, stopping: CancellationToken, mut start
 /// Says that the worker drains, without waiting for the next beat; never completes.
 async fn say_once(session: &Session) {
     // If it is not heard, the next beat says it again.
-    let _ = session.world.beat(session.id, &session.report()).await;
+    let _ = session.beat().await;
     std::future::pending().await
 }
 

@@ -13,10 +13,12 @@ mod mechanics {
     mod cancel;
     mod children;
     mod control;
+    mod crashes;
     mod direct;
     mod door;
     mod drops;
     mod explain;
+    mod failed_builds;
     mod fleets;
     mod handles;
     mod heartbeat;
@@ -46,6 +48,7 @@ mod mechanics {
     mod traps;
     mod turns;
     mod unknown;
+    mod unreadable;
     mod values;
     mod versions;
     mod views;

@@ -8,9 +8,9 @@ use outlast::core::queue::{default_queue, default_queues};
 use outlast::core::run::StartKey;
 use outlast::core::turn::From;
 use outlast::core::{
-    Beat, Beyond, ClaimRequest, Claimed, Code, Committed, Event, Headers, MessageBody, MessageId, NewChild,
-    NewMessage, OpNumber, Parent, Payload, Report, RunId, SessionId, Start, Started, Status, Tags, Then,
-    Timestamp, Turn, TurnId, World, WorldError,
+    Beat, ClaimRequest, Claimed, Code, Committed, Event, Headers, HolderColumns, MessageBody, MessageId,
+    NewChild, NewMessage, OpNumber, Outbox, Parent, Payload, Report, RunId, SessionId, Start, Started,
+    Status, SuspectRoom, Tags, Then, Timestamp, Turn, TurnId, World, WorldError,
 };
 
 /// A call that is cut.
@@ -26,7 +26,7 @@ pub(super) enum Deed {
     /// A turn that ends its run.
     End,
     /// A turn with a child, a message and a tag.
-    Beyond,
+    Outbox,
     /// A turn that starts its run.
     StartingTurn,
 }
@@ -40,7 +40,7 @@ impl Deed {
         Self::Beat,
         Self::Commit,
         Self::End,
-        Self::Beyond,
+        Self::Outbox,
         Self::StartingTurn,
     ];
 
@@ -53,14 +53,14 @@ impl Deed {
             Self::Beat => "beat",
             Self::Commit => "commit of a step",
             Self::End => "commit of an end",
-            Self::Beyond => "commit with a child and a message",
+            Self::Outbox => "commit with a child and a message",
             Self::StartingTurn => "commit of a start",
         }
     }
 
     /// Whether the session holds a run before the call.
     pub(super) fn needs_claim(self) -> bool {
-        matches!(self, Self::Commit | Self::End | Self::Beyond)
+        matches!(self, Self::Commit | Self::End | Self::Outbox)
     }
 
     /// Whether there is a run before the call.
@@ -70,7 +70,7 @@ impl Deed {
 
     /// Whether the session holds the run after the call.
     pub(super) fn holds(self) -> bool {
-        matches!(self, Self::Claim | Self::Commit | Self::Beyond | Self::StartingTurn)
+        matches!(self, Self::Claim | Self::Commit | Self::Outbox | Self::StartingTurn)
     }
 }
 
@@ -162,11 +162,11 @@ impl Case {
                 turn.events = vec![Event::RunCompleted { output: Payload::from_json_text("\"out\"") }];
                 turn.then = Then::End(Status::Completed);
             }
-            Deed::Beyond => {
+            Deed::Outbox => {
                 let run = self.run();
                 let mut start = self.start(self.child());
                 start.parent = Some(Parent { run, op: OpNumber(0), root: run, awaits: true });
-                turn.beyond = Some(Box::new(Beyond {
+                turn.outbox = Some(Box::new(Outbox {
                     children: vec![NewChild { start, wants_answer: true }],
                     messages: vec![self.new_message(self.friend())],
                     tags: BTreeMap::from([("seen".to_owned(), "yes".to_owned())]),
@@ -188,9 +188,11 @@ impl Case {
             events: vec![Event::StepDropped { op: OpNumber(0) }],
             consumed: 0,
             fired_until: None,
-            clears_crashes: false,
-            clears_deadline: false,
-            beyond: None,
+            before: HolderColumns::default(),
+            crashes: 0,
+            kept: 0,
+            deadline: None,
+            outbox: None,
             then: Then::Hold,
         }
     }
@@ -204,13 +206,13 @@ impl Case {
     /// What the first bytes of the call have in them: its ids, or the statement that is to be prepared.
     pub(super) fn mark(&self, is_prepared: bool) -> String {
         if !is_prepared {
-            // Turns that reach beyond their runs have a function of their own, whose name goes on.
+            // Turns that reach other runs have a function of their own, whose name goes on.
             let function = match self.deed {
                 Deed::Start | Deed::KeyedStart => ".start(",
                 Deed::Send => ".send(",
                 Deed::Claim => ".claim(",
                 Deed::Beat => ".beat(",
-                Deed::Commit | Deed::End | Deed::Beyond | Deed::StartingTurn => ".commit",
+                Deed::Commit | Deed::End | Deed::Outbox | Deed::StartingTurn => ".commit",
             };
             return function.to_owned();
         }
@@ -228,10 +230,13 @@ impl Case {
                 let started = world.start(vec![self.start(self.run())]).await?.remove(0)?;
                 Ok(Answer::Started(started))
             }
-            Deed::Send => Ok(Answer::Sent(world.send(vec![self.new_message(self.run())]).await?.remove(0)?)),
+            Deed::Send => {
+                let sent = world.send(vec![self.new_message(self.run())]).await?.remove(0)?;
+                Ok(Answer::Sent(sent.position))
+            }
             Deed::Claim => Ok(Answer::Claimed(self.claim(world).await?)),
-            Deed::Beat => Ok(Answer::Beat(world.beat(self.session, &Report::default()).await?)),
-            Deed::Commit | Deed::End | Deed::Beyond | Deed::StartingTurn => {
+            Deed::Beat => Ok(Answer::Beat(world.beat(self.session, &Report::default(), &[]).await?)),
+            Deed::Commit | Deed::End | Deed::Outbox | Deed::StartingTurn => {
                 Ok(Answer::Committed(world.commit(self.session, &[self.new_turn()]).await?.remove(0)?))
             }
         }
@@ -245,9 +250,8 @@ impl Case {
             queues: default_queues(),
             build: "cut".into(),
             format: FORMAT,
-            suspect: true,
+            suspects: SuspectRoom::AnyClass { room: 10 },
             ends_overdue_from: Timestamp::NEVER,
-            known: Arc::new(|_, _| false),
         };
         Ok(world.claim(self.session, request).await?.claimed)
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use outlast::core::event::{FORMAT, RULES};
 use outlast::core::queue::default_queues;
 use outlast::core::{
     Committed, Event, Held, Join, Payload, Report, RunId, SessionId, Status, Then, World, WorldError,
@@ -46,7 +47,8 @@ impl Site {
         let session = SessionId::from_bits(1);
         let (code, queues) = (Arc::new([]), default_queues());
         let (host, build) = ("here".into(), "cut".into());
-        direct.join(Join { session, host, pid: 1, build, code, queues, time: SESSION }).await?;
+        let (time, rules, format) = (SESSION, RULES, FORMAT);
+        direct.join(Join { session, host, pid: 1, build, code, queues, time, rules, format }).await?;
         Ok(Self { proxy, world, direct, session, next: 1 << 64, checks: Checks::default() })
     }
 
@@ -101,7 +103,7 @@ impl Site {
         if deed.needs_claim() {
             case.claimed = case.claim(&*self.direct).await?.pop();
         }
-        if deed == Deed::Beyond {
+        if deed == Deed::Outbox {
             // After the claim, which is to bring the one run alone.
             self.direct.start(vec![case.start(case.friend())]).await?.remove(0)?;
         }
@@ -203,7 +205,7 @@ impl Site {
         let owner = case.deed.holds().then_some(self.session);
         self.checks.that(view.owner == owner, || format!("the run is held by {:?}", view.owner))?;
         let inbox = self.direct.inbox(case.run(), 0).await?.len();
-        let expected = usize::from(matches!(case.deed, Deed::Send | Deed::Beyond));
+        let expected = usize::from(matches!(case.deed, Deed::Send | Deed::Outbox));
         self.checks.that(inbox == expected, || format!("there are {inbox} messages, not {expected}"))?;
         match case.deed {
             Deed::KeyedStart => {
@@ -212,12 +214,12 @@ impl Site {
                 let found = page.runs.len();
                 self.checks.that(found == 1, || format!("{found} runs have the key"))
             }
-            Deed::Beyond => self.check_beyond(case, &view).await,
+            Deed::Outbox => self.check_outbox(case, &view).await,
             _ => Ok(()),
         }
     }
 
-    async fn check_beyond(&mut self, case: &Case, view: &RunView) -> Result<()> {
+    async fn check_outbox(&mut self, case: &Case, view: &RunView) -> Result<()> {
         let tag = view.tags.get("seen").map(String::as_str);
         self.checks.that(tag == Some("yes"), || format!("the tag is {tag:?}"))?;
         let letters = self.direct.inbox(case.friend(), 0).await?.len();

@@ -1,8 +1,12 @@
 -- One row per run. It changes at start, claim, suspension, message and end, not with every turn:
 -- while a session holds the run, `turn`, `next_seq` and `turn_at` are those of the last such
--- change, and the truth is the last row of `turns` when that one is ahead. `codeless` is the position
--- of an unread message that the run can obey without its workflow's code, or 0. A pending run with
--- `wake_at` begins then. `deadline` is null when there is none or it no longer counts.
+-- change, and the truth is the last row of `turns` when that one is ahead. A pending run with `wake_at` begins
+-- then. `deadline` is null when there is none or it no longer counts.
+--
+-- Holders write their columns as `outlast-core` computed them (`RowChange`). Senders write `sent`, `last_terminate`,
+-- `last_cancel` (positions in the inbox) and `cancel_requested`. `failed_builds` lists the builds that could not
+-- continue the run at event `failed_at`. The `stuck_` columns stay while a stuck run is claimed, until it progresses.
+-- The generated columns are `CodelessMessages::can_end`, and `crash_class` with 0 for the classes 0 and 1.
 --
 -- Moments are microseconds since 1970-01-01T00:00:00Z. Ids are text with a prefix. In texts that users
 -- choose, U+E000 followed by `0` stands for NUL, which Postgres does not store, and `1` for itself.
@@ -27,18 +31,25 @@ CREATE TABLE {schema}.runs (
     wake_at       bigint,
     waits         text     NOT NULL DEFAULT '[]',
     ready_at      bigint,
-    codeless      bigint   NOT NULL DEFAULT 0,
     sent          bigint   NOT NULL DEFAULT 0,
     consumed      bigint   NOT NULL DEFAULT 0,
+    last_terminate bigint  NOT NULL DEFAULT 0,
+    last_cancel   bigint   NOT NULL DEFAULT 0,
+    cancel_requested boolean NOT NULL DEFAULT false,
+    kept          bigint   NOT NULL DEFAULT 0,
     crashes       integer  NOT NULL DEFAULT 0,
+    failed_builds text COLLATE "C" NOT NULL DEFAULT '',
+    failed_at     bigint   NOT NULL DEFAULT 0,
     stuck_reason  text,
     stuck_message text,
     stuck_build   text COLLATE "C",
-    barred_build  text COLLATE "C",
     parent        text COLLATE "C",
     parent_op     bigint,
     parent_awaits boolean,
     root          text COLLATE "C",
     deadline      bigint,
+    crash_class   smallint NOT NULL GENERATED ALWAYS AS (CASE WHEN crashes < 2 THEN 0 ELSE least(crashes, 4) END) STORED,
+    ends_without_code boolean NOT NULL GENERATED ALWAYS AS (
+        last_terminate > consumed OR next_seq <= 1 AND last_cancel > consumed) STORED,
     CONSTRAINT runs_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05)

@@ -1,6 +1,7 @@
--- One row per joined worker. Deleting it takes its runs away: every commit locks it against that. `boot` is
--- when the server had started at the last beat, `suspect_since` when its advisory lock was first found free;
--- one without `has_lock` never had any.
+-- One row per joined worker. Every commit locks it and checks `ended_at`: a session that has ended commits nothing
+-- any more. It is deleted when nobody holds runs by it. `crashed` says why it ended, and the `aboard_` columns what it
+-- held then. `boot` is when the server had started at the last beat, `suspect_since` when its advisory lock was first
+-- found free; one without `has_lock` never had any. `interface` is the set of functions that its program calls.
 CREATE TABLE {schema}.sessions (
     id            text COLLATE "C" NOT NULL,
     host          text   NOT NULL,
@@ -9,6 +10,9 @@ CREATE TABLE {schema}.sessions (
     code          text   NOT NULL,
     queues        text   NOT NULL,
     time          bigint NOT NULL,
+    rules         integer NOT NULL,
+    format        integer NOT NULL,
+    interface     integer NOT NULL,
     joined_at     bigint NOT NULL,
     expires_at    bigint NOT NULL,
     beat_at       bigint NOT NULL,
@@ -16,5 +20,9 @@ CREATE TABLE {schema}.sessions (
     has_lock      boolean NOT NULL,
     suspect_since bigint,
     report        text   NOT NULL DEFAULT '{}',
+    ended_at      bigint,
+    crashed       boolean,
+    aboard_runs   bigint,
+    aboard_class  integer,
     CONSTRAINT sessions_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 50)

@@ -1,5 +1,5 @@
 -- Moves counts, in the order of the statuses, so that nobody waits in a circle.
-CREATE FUNCTION {schema}.count(statuses_ text[], changes_ bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION {schema}.count{v}(statuses_ text[], changes_ bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO {schema}.counts AS counts (status, slot, n)
     SELECT moved.status, (pg_backend_pid() % 64)::smallint, sum(moved.change)

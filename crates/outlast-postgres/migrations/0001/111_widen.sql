@@ -1,6 +1,6 @@
 -- Notes how far ids of new runs lie from their start, in milliseconds. In steps of a second, so that it
 -- seldom writes.
-CREATE FUNCTION {schema}.widen(lowest_ bigint, highest_ bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION {schema}.widen{v}(lowest_ bigint, highest_ bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     low_  bigint := (lowest_ >> 10) << 10;
     high_ bigint := highest_ | 1023;

@@ -1,8 +1,8 @@
 -- Sets tags of a run; those of other names stay.
-CREATE FUNCTION {schema}.put_tags(run_ text, names_ text[], values_ text[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION {schema}.put_tags{v}(run_ text, tags_ json) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO {schema}.tags (run, name, value)
-    SELECT run_, tag.name, tag.value FROM unnest(names_, values_) AS tag (name, value)
+    SELECT run_, tag.key, tag.value FROM json_each_text(tags_) AS tag (key, value)
     ON CONFLICT (run, name) DO UPDATE SET value = excluded.value;
 END
 $$

@@ -1,21 +1,25 @@
--- Commits one turn of the plainest kinds: a step forward of a run that is held on, or its end. Answers the time of
--- an end, 0 for a step, and null when there is anything to say against it, or it is not so plain: then nothing
--- was done, and `commit` says why or does it. It exists because `commit` is for many: for one alone, most of
--- its time goes into getting ready.
-CREATE FUNCTION {schema}.commit_one(
+-- Commits one turn of the plainest kinds: a step forward of a run that is held on and whose row stays as it is, or an end
+-- that changes no more of the row than every end does. Answers the time of an end, 0 for a step, and null when there is
+-- anything to say against it: then nothing was done, and `commit` says why. It exists because `commit` is for many: for
+-- one alone, most of its time goes into getting ready.
+CREATE FUNCTION {schema}.commit_one{v}(
     session_ text, at_ bigint, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint,
-    build_ text, events_ text, consumed_ bigint, then_ text
+    build_ text, events_ text, consumed_ bigint, end_ text
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     now_ bigint := 0;
 BEGIN
-    PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ FOR KEY SHARE;
+    PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    IF then_ <> 'hold' THEN
-        PERFORM 1 FROM {schema}.runs r WHERE r.id = run_ FOR NO KEY UPDATE;
+    IF end_ IS NOT NULL THEN
+        PERFORM 1 FROM {schema}.runs r WHERE r.id = run_ FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            -- Somebody has the row, or it is not there.
+            RETURN NULL;
+        END IF;
     END IF;
     INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
     SELECT run_, seq_, next_seq_, id_, turn_at_, build_, events_
@@ -29,13 +33,14 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    IF then_ <> 'hold' THEN
-        now_ := coalesce(at_, {schema}.clock());
-        UPDATE {schema}.runs r SET status = then_, owner = NULL, preferred = NULL, turn = id_, next_seq = next_seq_,
+    IF end_ IS NOT NULL THEN
+        now_ := coalesce(at_, {schema}.clock{v}());
+        UPDATE {schema}.runs r SET status = end_, owner = NULL, preferred = NULL, turn = id_, next_seq = next_seq_,
             turn_at = turn_at_, updated_at = now_, ended_at = now_, wake_at = NULL, waits = '[]', ready_at = NULL,
-            crashes = 0, deadline = NULL, codeless = 0, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
+            crashes = 0, deadline = NULL, failed_builds = '', failed_at = 0, stuck_reason = NULL, stuck_message = NULL,
+            stuck_build = NULL
         WHERE r.id = run_;
-        PERFORM {schema}.count_move('running', then_);
+        PERFORM {schema}.count_move{v}('running', end_);
     END IF;
     RETURN now_;
 END

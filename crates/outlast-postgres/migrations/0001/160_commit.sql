@@ -1,79 +1,79 @@
--- Commits turns that do nothing beyond their own runs, all at once. Answers what is not simply done, and a
--- row number 0 with the time, whether a worker may have to know, and how the counts move, which a caller that commits
--- more than this leaves for the end (`counts_`).
+-- Commits turns, all at once. Answers what is not simply done, and a row number 0 with the time and whether a worker may
+-- have to know; or `gone`, when the session is.
+--
+-- `turns_` are the rows as `RowChange` of outlast-core computed them, and what they are judged by. What is decided here is
+-- what only the database knows: who holds the run and which turn is its last, the time, whether messages are unread,
+-- which starts are new, and what others write too. `children_` and `messages_` are the outboxes; `turn_nth` is the
+-- number of their turn.
 --
 -- Everything is judged against what the statement sees after the session and the rows that change are
 -- locked. A turn that adds events is fenced by the key of `turns`; one that adds none has nothing to be fenced
--- by, so it is committed alone (`exclusive_`): no other commit of the session is under way. When another try of
--- the same turns was faster, fewer rows are added than should be: then all of it is undone, to be looked at again.
+-- by, so the session is locked for it alone (`is_exclusive`): no other commit of the session is under way. When another
+-- try of the same turns was faster, fewer rows are added than should be: then all of it is undone, to be looked at again.
 --
--- `locked_` has the runs whose rows change, and those that fire a timer, even if they only add to their history. A
--- send reads the clock while it has the row. So it is either seen here, or it comes later and has a later moment than
--- the timer: what a worker takes for now is never ahead of the database's clock.
-CREATE FUNCTION {schema}.commit(
-    session_ text, at_ bigint, exclusive_ boolean, locked_ text[],
-    run_ text[], id_ text[], from_ text[], seq_ bigint[], next_seq_ bigint[], turn_at_ bigint[], build_ text[],
-    events_ text[], consumed_ bigint[], fired_until_ bigint[], then_ text[], writes_ boolean[],
-    clears_deadline_ boolean[], invalid_ boolean[], wake_at_ bigint[], waits_ text[], stuck_reason_ text[],
-    stuck_message_ text[], stuck_build_ text[], format_ integer, born_ bigint[], workflow_ text[],
-    version_ bigint[], queue_ text[], priority_ smallint[], parent_ text[], parent_op_ bigint[],
-    parent_awaits_ boolean[], root_ text[], deadline_ bigint[], counts_ boolean
-) RETURNS TABLE (
-    nth integer, code text, detail text, moment bigint, rings boolean, statuses text[], changes bigint[]
-) LANGUAGE plpgsql AS $$
+-- `locked_` has the runs whose rows change, those that fire a timer, even if they only add to their history, and those that
+-- are sent to. A send reads the clock while it has the row. So it is either seen here, or it comes later and has a later
+-- moment than the timer: what a worker takes for now is never ahead of the database's clock. Of `how_`, `wait_ms` is how
+-- long each lock is waited for, `named` is the run whose turn waits; with `skips`, turns whose rows somebody else has are answered `locked` and left out.
+CREATE FUNCTION {schema}.commit{v}(
+    session_ text, at_ bigint, how_ json, locked_ text[], turns_ json, events_ text[], children_ json,
+    child_events_ text[], messages_ json, bodies_ text[], raws_ bytea[]
+) RETURNS TABLE (nth integer, code text, detail text, moment bigint, rings boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     now_ bigint;
-    statuses_ text[];
-    changes_ bigint[];
-    answers_ record;
+    is_exclusive_ CONSTANT boolean := coalesce((how_ ->> 'is_exclusive')::boolean, false);
+    blocked_ text[];
+    left_out_ integer[];
+    done_ record;
+    sent_ record;
 BEGIN
-    IF exclusive_ THEN
-        PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ FOR UPDATE;
+    IF how_ ->> 'wait_ms' IS NOT NULL THEN
+        PERFORM set_config('lock_timeout', how_ ->> 'wait_ms', true);
+    END IF;
+    IF how_ ->> 'named' IS NOT NULL THEN
+        -- By this others find whom the run waits for.
+        PERFORM set_config('application_name', 'outlast ' || (how_ ->> 'named'), true);
+    END IF;
+    IF is_exclusive_ THEN
+        PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR UPDATE;
     ELSE
-        PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ FOR KEY SHARE;
+        PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
     END IF;
     IF NOT FOUND THEN
         nth := 0; code := 'gone';
         RETURN NEXT;
         RETURN;
     END IF;
-    IF cardinality(locked_) > 0 THEN
-        PERFORM 1 FROM {schema}.runs r WHERE r.id = ANY (locked_) ORDER BY r.id FOR NO KEY UPDATE;
-    END IF;
-    now_ := coalesce(at_, {schema}.clock());
+    blocked_ := {schema}.lock_runs{v}(locked_, coalesce((how_ ->> 'skips')::boolean, false));
+    left_out_ := CASE WHEN cardinality(blocked_) = 0 THEN '{}'
+        ELSE {schema}.turns_of{v}(blocked_, turns_, messages_) END;
+    now_ := coalesce(at_, {schema}.clock{v}());
+    PERFORM {schema}.free_keys{v}(now_, turns_);
     WITH asked AS (
-        SELECT * FROM unnest(run_, id_, from_, seq_, next_seq_, turn_at_, build_, events_, consumed_, fired_until_,
-            then_, writes_, clears_deadline_, invalid_, wake_at_, waits_, stuck_reason_, stuck_message_,
-            stuck_build_, workflow_, version_, queue_, priority_, parent_, parent_op_, parent_awaits_, root_,
-            deadline_) WITH ORDINALITY
-            AS a (run, id, "from", seq, next_seq, turn_at, build, events, consumed, fired_until,
-            "then", writes, clears_deadline, invalid, wake_at, waits, stuck_reason, stuck_message,
-            stuck_build, workflow, version, queue, priority, parent, parent_op, parent_awaits, root,
-            deadline, nth)
-    ), born AS (
-        INSERT INTO {schema}.runs (id, workflow, version, format, queue, priority, status, owner, preferred, turn,
-            next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, stuck_reason,
-            stuck_message, stuck_build, barred_build, parent, parent_op, parent_awaits, root, deadline)
-        SELECT a.run, a.workflow, a.version, format_, a.queue, a.priority,
-            CASE a."then" WHEN 'hold' THEN 'running' WHEN 'wait' THEN 'waiting' WHEN 'release' THEN 'pending'
-                ELSE a."then" END,
-            CASE WHEN a."then" = 'hold' THEN session_ END, CASE WHEN a."then" = 'wait' THEN session_ END,
-            a.id, a.next_seq, a.turn_at, now_, now_,
-            CASE WHEN a."then" IN ('completed', 'failed', 'cancelled') THEN now_ END,
-            a.wake_at, coalesce(a.waits, '[]'), CASE WHEN a."then" = 'release' THEN now_ ELSE a.wake_at END,
-            a.stuck_reason, a.stuck_message, a.stuck_build, a.stuck_build, a.parent, a.parent_op,
-            a.parent_awaits, a.root,
-            CASE WHEN a."then" IN ('completed', 'failed', 'cancelled') THEN NULL
-                WHEN a."then" = 'stuck' OR NOT a.clears_deadline THEN a.deadline END
-        FROM asked a WHERE a."from" IS NULL AND NOT a.invalid
-        ON CONFLICT DO NOTHING
-        RETURNING status, ready_at, deadline, owner
+        SELECT * FROM ROWS FROM (
+            json_to_recordset(turns_) AS (
+                run text, id text, "from" text, seq bigint, next bigint, at bigint, build text, consumed bigint, fired bigint,
+                invalid boolean, writes boolean, status text, held boolean, preferred boolean, wake_at bigint, waits text,
+                read_at bigint, read_after bigint, unread_at bigint, unread_after bigint, crashes integer, kept bigint,
+                deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text,
+                failed_at bigint, cancels boolean, tags json, workflow text, version bigint, format integer, queue text,
+                priority smallint, key text, digest text, parent text, parent_op bigint, awaits boolean, root text, born bigint),
+            unnest(events_)
+        ) WITH ORDINALITY AS a (
+            run, id, "from", seq, next, at, build, consumed, fired, invalid, writes, status, held, preferred, wake_at,
+            waits, read_at, read_after, unread_at, unread_after, crashes, kept, deadline, stuck_reason, stuck_message,
+            stuck_build, failed_builds, failed_at, cancels, tags, workflow, version, format, queue, priority, key, digest,
+            parent, parent_op, awaits, root, born, events, nth)
     ), judged AS (
-        SELECT a.*, r.consumed AS had_consumed, r.owner, tip.turn AS tip_turn, tip.seq AS tip_seq,
-            CASE WHEN a."from" IS NULL THEN
+        SELECT a.*, r.consumed AS had_consumed, r.owner, tip.turn AS tip_turn, tip.seq AS tip_seq, k.id AS key_run,
+            k.workflow AS key_workflow,
+            CASE WHEN a.nth = ANY (left_out_) THEN 'locked'
+            WHEN a."from" IS NULL THEN
                 CASE WHEN a.invalid THEN 'invalid'
-                    WHEN r.id IS NULL THEN 'ok'
+                    WHEN r.id IS NULL AND k.id IS NULL THEN 'ok'
+                    WHEN r.id IS NULL AND k.workflow = a.workflow AND k.key_digest = a.digest THEN 'other'
+                    WHEN r.id IS NULL THEN 'taken'
                     WHEN tip.turn = a.id AND EXISTS (SELECT 1 FROM {schema}.turns f
                         WHERE f.run = a.run AND f.seq = 0 AND f.build = a.build) THEN 'done'
                     ELSE 'existed' END
@@ -83,105 +83,116 @@ BEGIN
             WHEN tip.turn <> a."from" THEN 'from'
             WHEN tip.seq <> a.seq THEN 'seq'
             WHEN a.invalid THEN 'invalid'
-            WHEN a."then" = 'stuck' THEN 'ok'
             WHEN a.consumed < r.consumed THEN 'less'
             WHEN a.consumed > r.sent THEN 'more'
-            WHEN a.fired_until IS NOT NULL AND EXISTS (SELECT 1 FROM {schema}.inbox i
-                WHERE i.run = a.run AND i.position > a.consumed AND i.at <= a.fired_until) THEN 'missed'
+            WHEN a.fired IS NOT NULL AND EXISTS (SELECT 1 FROM {schema}.inbox i
+                WHERE i.run = a.run AND i.position > a.consumed AND i.at <= a.fired) THEN 'missed'
             ELSE 'ok' END AS code
         FROM asked a
         LEFT JOIN {schema}.runs r ON r.id = a.run
+        LEFT JOIN LATERAL (SELECT o.id, o.workflow, o.key_digest FROM {schema}.runs o WHERE o.key = a.key) k ON true
         LEFT JOIN LATERAL (SELECT t.id, t.next_seq FROM {schema}.turns t WHERE t.run = a.run
             ORDER BY t.seq DESC LIMIT 1) last ON true
         CROSS JOIN LATERAL (SELECT CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END AS turn,
             greatest(last.next_seq, r.next_seq) AS seq) tip
+    ), born AS (
+        INSERT INTO {schema}.runs (id, workflow, version, format, queue, priority, key, key_digest, status, owner, preferred,
+            turn, next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, consumed, crashes, kept,
+            deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at, cancel_requested, parent,
+            parent_op, parent_awaits, root)
+        SELECT j.run, j.workflow, j.version, j.format, j.queue, j.priority, j.key, j.digest, j.status,
+            CASE WHEN j.held THEN session_ END, CASE WHEN j.preferred THEN session_ END, j.id, j.next, j.at, now_, now_,
+            CASE WHEN j.status IN ('completed', 'failed', 'cancelled') THEN now_ END, j.wake_at, coalesce(j.waits, '[]'),
+            least(j.read_at, now_ + j.read_after), 0, coalesce(j.crashes, 0), coalesce(j.kept, 0), j.deadline,
+            j.stuck_reason, j.stuck_message, j.stuck_build, coalesce(j.failed_builds, ''), coalesce(j.failed_at, 0),
+            coalesce(j.cancels, false), j.parent, j.parent_op, j.awaits, j.root
+        FROM judged j WHERE j.code = 'ok' AND j."from" IS NULL ORDER BY j.key COLLATE "C" NULLS FIRST, j.nth
+        ON CONFLICT DO NOTHING
+        RETURNING status, ready_at, deadline, owner
     ), added AS (
         INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
-        SELECT j.run, j.seq, j.next_seq, j.id, j.turn_at, j.build, j.events
+        SELECT j.run, j.seq, j.next, j.id, j.at, j.build, j.events
         FROM judged j WHERE j.code = 'ok' AND j.events IS NOT NULL
         ON CONFLICT DO NOTHING
         RETURNING 1
     ), written AS (
-        UPDATE {schema}.runs r SET
-            status = CASE j."then" WHEN 'hold' THEN r.status WHEN 'wait' THEN 'waiting'
-                WHEN 'release' THEN 'pending' ELSE j."then" END,
-            owner = CASE WHEN j."then" = 'hold' THEN r.owner END,
-            preferred = CASE j."then" WHEN 'hold' THEN r.preferred WHEN 'wait' THEN session_ END,
-            turn = j.id, next_seq = j.next_seq, turn_at = j.turn_at,
-            updated_at = CASE WHEN j."then" = 'hold' THEN r.updated_at ELSE now_ END,
-            ended_at = CASE WHEN j."then" IN ('completed', 'failed', 'cancelled') THEN now_ END,
-            wake_at = CASE WHEN j."then" = 'hold' THEN r.wake_at ELSE j.wake_at END,
-            waits = CASE WHEN j."then" = 'hold' THEN r.waits ELSE coalesce(j.waits, '[]') END,
+        UPDATE {schema}.runs r SET status = j.status, owner = CASE WHEN j.held THEN session_ END,
+            preferred = CASE WHEN j.preferred THEN session_ END, turn = j.id, next_seq = j.next, turn_at = j.at,
+            updated_at = CASE WHEN j.held THEN r.updated_at ELSE now_ END,
+            ended_at = CASE WHEN j.status IN ('completed', 'failed', 'cancelled') THEN now_ END,
+            wake_at = j.wake_at, waits = coalesce(j.waits, '[]'),
             -- The wait and the check are one statement: an unread message makes it ready at once.
-            ready_at = CASE
-                WHEN j."then" = 'hold' THEN r.ready_at
-                WHEN j."then" IN ('wait', 'release') THEN
-                    CASE WHEN r.sent > j.consumed OR j."then" = 'release' THEN least(now_, coalesce(j.wake_at, now_))
-                        ELSE j.wake_at END
-                WHEN j."then" = 'stuck' AND r.codeless > r.consumed AND
-                    (j.next_seq = 1 OR EXISTS (SELECT 1 FROM {schema}.inbox i WHERE i.run = j.run
-                        AND i.position > r.consumed AND i.kind = 'terminate')) THEN now_ END,
-            consumed = CASE WHEN j."then" = 'stuck' THEN r.consumed ELSE j.consumed END,
-            crashes = 0,
-            deadline = CASE WHEN j."then" IN ('completed', 'failed', 'cancelled') THEN NULL
-                WHEN j.clears_deadline AND j."then" <> 'stuck' THEN NULL ELSE r.deadline END,
-            -- Of the messages that need no code, a run that is no longer fresh can only obey one kind.
-            codeless = CASE
-                WHEN j."then" = 'hold' THEN r.codeless
-                WHEN j."then" IN ('completed', 'failed', 'cancelled') THEN 0
-                WHEN r.codeless <= CASE WHEN j."then" = 'stuck' THEN r.consumed ELSE j.consumed END THEN 0
-                WHEN j.next_seq = 1 THEN r.codeless
-                ELSE (SELECT coalesce(max(i.position), 0) FROM {schema}.inbox i WHERE i.run = j.run AND i.kind = 'terminate'
-                    AND i.position > CASE WHEN j."then" = 'stuck' THEN r.consumed ELSE j.consumed END) END,
-            stuck_reason = j.stuck_reason, stuck_message = j.stuck_message, stuck_build = j.stuck_build,
-            barred_build = coalesce(j.stuck_build, r.barred_build)
+            ready_at = CASE WHEN r.sent > coalesce(j.consumed, r.consumed)
+                THEN least(j.unread_at, now_ + CASE
+                    -- A message that ends a stuck run is obeyed at once, also if that came before the run got stuck.
+                    WHEN j.status = 'stuck' AND r.last_terminate > r.consumed
+                        OR j.status = 'stuck' AND j.next <= 1 AND r.last_cancel > r.consumed THEN 0
+                    ELSE j.unread_after END)
+                ELSE least(j.read_at, now_ + j.read_after) END,
+            consumed = coalesce(j.consumed, r.consumed), crashes = coalesce(j.crashes, 0), kept = coalesce(j.kept, 0),
+            deadline = j.deadline, stuck_reason = j.stuck_reason, stuck_message = j.stuck_message,
+            stuck_build = j.stuck_build, failed_builds = coalesce(j.failed_builds, ''),
+            failed_at = coalesce(j.failed_at, 0), cancel_requested = r.cancel_requested OR coalesce(j.cancels, false)
         FROM judged j
         WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL AND (j.writes OR j.consumed > j.had_consumed)
-        RETURNING r.id, r.owner, r.status, r.ready_at, r.deadline
+        RETURNING r.owner, r.status, r.ready_at, r.deadline
     ), blanked AS (
         UPDATE {schema}.inbox i SET body = NULL, raw = NULL, headers = NULL
         FROM judged j
-        WHERE j.code = 'ok' AND j.consumed > j.had_consumed AND j."then" <> 'stuck'
+        WHERE j.code = 'ok' AND j.consumed > j.had_consumed
             AND i.run = j.run AND i.position > j.had_consumed AND i.position <= j.consumed
             AND coalesce(pg_column_size(i.body), 0) + coalesce(pg_column_size(i.raw), 0)
                 + coalesce(pg_column_size(i.headers), 0) > 512
+    ), tagged AS (
+        INSERT INTO {schema}.tags (run, name, value)
+        SELECT j.run, t.key, t.value FROM judged j CROSS JOIN LATERAL json_each_text(j.tags) AS t (key, value)
+        WHERE j.code = 'ok' AND j.tags IS NOT NULL
+        ON CONFLICT (run, name) DO UPDATE SET value = excluded.value
     ), changed AS (
         SELECT w.status, 1 AS change, w.owner, w.ready_at, w.deadline FROM written w WHERE w.owner IS NULL
         UNION ALL
         SELECT 'running', -1, NULL, NULL, NULL FROM written w WHERE w.owner IS NULL
         UNION ALL
         SELECT b.status, 1, b.owner, b.ready_at, b.deadline FROM born b
-    ), told AS (
-        SELECT j.nth, j.code,
-            CASE j.code WHEN 'owner' THEN j.owner WHEN 'from' THEN j.tip_turn WHEN 'seq' THEN j.tip_seq::text END AS detail
-        FROM judged j WHERE j.code NOT IN ('ok', 'done')
+    ), refused AS (
+        SELECT j.nth, j.code, CASE j.code WHEN 'owner' THEN j.owner WHEN 'from' THEN j.tip_turn WHEN 'seq' THEN j.tip_seq::text
+            WHEN 'other' THEN j.key_run || ' ' || j.key_workflow WHEN 'taken' THEN j.key_run || ' ' || j.key_workflow END AS detail
+        FROM judged j WHERE j.code <> 'ok'
     )
     SELECT (SELECT count(*) FROM added) = (SELECT count(*) FROM judged j WHERE j.code = 'ok' AND j.events IS NOT NULL)
-        AND (SELECT count(*) FROM born) = (SELECT count(*) FROM judged j WHERE j.code = 'ok' AND j."from" IS NULL)
-        AS is_whole,
-        (SELECT array_agg(c.status) FROM changed c) AS statuses, (SELECT array_agg(c.change) FROM changed c) AS changes,
+            AS has_all_turns,
+        (SELECT count(*) FROM born) = (SELECT count(*) FROM judged j WHERE j.code = 'ok' AND j."from" IS NULL) AS has_all_runs,
+        (SELECT array_agg(c.status::text) FROM changed c) AS statuses, (SELECT array_agg(c.change::bigint) FROM changed c) AS changes,
         (SELECT bool_or(c.owner IS NULL AND (c.ready_at IS NOT NULL OR c.deadline IS NOT NULL)) FROM changed c) AS rings,
-        (SELECT array_agg(t.nth ORDER BY t.nth) FROM told t) AS nths,
-        (SELECT array_agg(t.code ORDER BY t.nth) FROM told t) AS codes,
-        (SELECT array_agg(t.detail ORDER BY t.nth) FROM told t) AS details
-    INTO answers_;
-    IF NOT answers_.is_whole THEN
+        (SELECT min(j.born) FROM judged j WHERE j.code = 'ok' AND j.born IS NOT NULL) - now_ / 1000 AS lowest,
+        (SELECT max(j.born) FROM judged j WHERE j.code = 'ok' AND j.born IS NOT NULL) - now_ / 1000 AS highest,
+        (SELECT array_agg(t.nth::integer ORDER BY t.nth) FROM refused t) AS nths,
+        (SELECT array_agg(t.code ORDER BY t.nth) FROM refused t) AS codes,
+        (SELECT array_agg(t.detail ORDER BY t.nth) FROM refused t) AS details
+    INTO done_;
+    IF NOT done_.has_all_turns OR NOT done_.has_all_runs THEN
         RAISE EXCEPTION 'another try of a turn was faster' USING ERRCODE = '40001';
     END IF;
+    IF json_array_length(children_) > 0 OR json_array_length(messages_) > 0 THEN
+        sent_ := {schema}.deliver{v}(now_, children_, child_events_, messages_, bodies_, raws_, coalesce(done_.nths, '{}'));
+        done_.statuses := done_.statuses || sent_.statuses;
+        done_.changes := done_.changes || sent_.changes;
+        done_.lowest := least(done_.lowest, sent_.lowest);
+        done_.highest := greatest(done_.highest, sent_.highest);
+        done_.rings := true;
+    END IF;
     -- Behind all that this may have waited for: others wait for these rows too.
-    IF cardinality(born_) > 0 THEN
-        PERFORM {schema}.widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
+    IF done_.lowest IS NOT NULL THEN
+        PERFORM {schema}.widen{v}(done_.lowest, done_.highest);
     END IF;
-    IF answers_.statuses IS NOT NULL AND counts_ THEN
-        PERFORM {schema}.count(answers_.statuses, answers_.changes);
+    IF done_.statuses IS NOT NULL THEN
+        PERFORM {schema}.count{v}(done_.statuses, done_.changes);
     END IF;
-    IF answers_.nths IS NOT NULL THEN
-        RETURN QUERY SELECT t.nth::integer, t.code, t.detail, NULL::bigint, NULL::boolean, NULL::text[],
-            NULL::bigint[]
-        FROM unnest(answers_.nths, answers_.codes, answers_.details) AS t (nth, code, detail);
+    IF done_.nths IS NOT NULL THEN
+        RETURN QUERY SELECT t.nth, t.code, t.detail, NULL::bigint, NULL::boolean
+        FROM unnest(done_.nths, done_.codes, done_.details) AS t (nth, code, detail) WHERE t.code <> 'done';
     END IF;
-    nth := 0; code := 'now'; detail := NULL; moment := now_; rings := coalesce(answers_.rings, false);
-    statuses := answers_.statuses; changes := answers_.changes;
+    nth := 0; code := 'now'; detail := NULL; moment := now_; rings := coalesce(done_.rings, false);
     RETURN NEXT;
 END
 $$

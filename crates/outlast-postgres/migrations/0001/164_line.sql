@@ -1,6 +1,6 @@
--- A line of `runs_ready`, or of `runs_suspects`: runs that any worker either may claim or may not. `head` is when the
--- first of them is ready.
-CREATE TYPE {schema}.line AS (
-    queue text, workflow text, version bigint, format integer, barred text, priority smallint, is_suspect boolean,
+-- A line of `runs_ready`: runs that any worker either may claim or may not. `head` is when the first of them is ready.
+-- Only these functions use it; no client does.
+CREATE TYPE {schema}.line{v} AS (
+    queue text, workflow text, version bigint, format integer, failed_builds text, crash_class smallint, priority smallint,
     head bigint
 )

@@ -1,49 +1,37 @@
--- The lines of `runs_ready`, or of `runs_suspects`, that have runs and that the session may claim from. `workflows_` and
--- `versions_` are in order.
+-- The lines of `runs_ready` that have runs and that the session may claim from. `workflows_` and `versions_` are in order;
+-- `rooms_` says how many runs of the crash classes 2, 3 and 4 it may have.
 --
 -- It leaps from line to line: to the first one behind the last, or to that of the next code that the session
 -- has. So it costs no more than there are lines in the table, and no more than there are codes; a worker that
 -- has the code of many workflows and steps looks only for those that somebody waits for.
-CREATE FUNCTION {schema}.lines(
-    queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspects_ boolean
-) RETURNS {schema}.line[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION {schema}.lines{v}(
+    queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, rooms_ integer[]
+) RETURNS {schema}.line{v}[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     -- Copies, because the elements of those are quick to reach.
     names_ text[] := workflows_;
     numbers_ bigint[] := versions_;
     count_ CONSTANT integer := cardinality(workflows_);
-    lines_ {schema}.line[] := '{}';
-    line_ {schema}.line;
+    lines_ {schema}.line{v}[] := '{}';
+    line_ {schema}.line{v};
     next_ record;
     nth_ integer;
     until_ integer;
     middle_ integer;
 BEGIN
-    line_.is_suspect := suspects_;
     FOREACH line_.queue IN ARRAY CASE WHEN count_ = 0 THEN '{}' ELSE queues_ END LOOP
         nth_ := 1;
-        line_.workflow := ''; line_.version := -1; line_.format := -1; line_.barred := ''; line_.priority := -1;
+        line_.workflow := ''; line_.version := -1; line_.format := -1; line_.failed_builds := ''; line_.crash_class := -1;
+        line_.priority := -1;
         LOOP
-            IF suspects_ THEN
-                SELECT r.workflow, r.version, r.format, coalesce(r.barred_build, '') AS barred, r.priority, r.ready_at
-                INTO next_
-                FROM {schema}.runs r
-                WHERE r.queue = line_.queue AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
-                    AND (r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority)
-                        > (line_.workflow, line_.version, line_.format, line_.barred, line_.priority)
-                ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority,
-                    r.ready_at, r.id LIMIT 1;
-            ELSE
-                SELECT r.workflow, r.version, r.format, coalesce(r.barred_build, '') AS barred, r.priority, r.ready_at
-                INTO next_
-                FROM {schema}.runs r
-                WHERE r.queue = line_.queue AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
-                    AND (r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority)
-                        > (line_.workflow, line_.version, line_.format, line_.barred, line_.priority)
-                ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority,
-                    r.ready_at, r.id LIMIT 1;
-            END IF;
+            SELECT r.workflow, r.version, r.format, r.failed_builds, r.crash_class, r.priority, r.ready_at INTO next_
+            FROM {schema}.runs r
+            WHERE r.queue = line_.queue AND r.ready_at IS NOT NULL AND NOT r.ends_without_code
+                AND (r.workflow, r.version, r.format, r.failed_builds, r.crash_class, r.priority)
+                    > (line_.workflow, line_.version, line_.format, line_.failed_builds, line_.crash_class, line_.priority)
+            ORDER BY r.queue, r.workflow, r.version, r.format, r.failed_builds, r.crash_class, r.priority, r.ready_at, r.id
+            LIMIT 1;
             EXIT WHEN NOT FOUND;
             -- The first code that is not before the line.
             until_ := count_ + 1;
@@ -59,15 +47,18 @@ BEGIN
             EXIT WHEN nth_ > count_;
             IF names_[nth_] <> next_.workflow OR numbers_[nth_] <> next_.version THEN
                 line_.workflow := names_[nth_]; line_.version := numbers_[nth_];
-                line_.format := -1; line_.barred := ''; line_.priority := -1;
+                line_.format := -1; line_.failed_builds := ''; line_.crash_class := -1; line_.priority := -1;
                 CONTINUE;
             END IF;
             line_.workflow := next_.workflow; line_.version := next_.version; line_.format := next_.format;
-            line_.barred := next_.barred; line_.priority := next_.priority; line_.head := next_.ready_at;
+            line_.failed_builds := next_.failed_builds; line_.crash_class := next_.crash_class;
+            line_.priority := next_.priority; line_.head := next_.ready_at;
             IF line_.format > format_ THEN
                 -- Behind all of this code.
-                line_.format := 2147483647; line_.priority := 32767;
-            ELSIF line_.barred = build_ AND build_ <> '' THEN
+                line_.format := 2147483647; line_.crash_class := 32767; line_.priority := 32767;
+            ELSIF line_.failed_builds <> '' AND line_.failed_builds::jsonb ? build_ THEN
+                line_.crash_class := 32767; line_.priority := 32767;
+            ELSIF line_.crash_class > 0 AND rooms_[line_.crash_class - 1] <= 0 THEN
                 line_.priority := 32767;
             ELSE
                 lines_ := array_append(lines_, line_);

@@ -1,53 +1,61 @@
--- Runs that the session may have now, locked, in order of rank: at most so many, of them at most one suspect.
-CREATE FUNCTION {schema}.choose(
-    session_ text, now_ bigint, limit_ integer, suspect_ boolean, preference_ bigint, lines_ {schema}.line[],
-    has_codeless_ boolean, OUT ids text[], OUT has_suspect boolean
+-- Runs that the session may have now, locked, in order of rank: at most so many, and of one crash class above 1 at the
+-- most, whichever comes first, as many as there is room for. When `is_trial_`, one of class 4 and nothing else, if there
+-- is one. Answers how much room is left for each class: none for those that it cannot have any more.
+CREATE FUNCTION {schema}.choose{v}(
+    session_ text, now_ bigint, limit_ integer, format_ integer, rooms_ integer[], is_trial_ boolean, preference_ bigint,
+    lines_ {schema}.line{v}[], has_codeless_ boolean, OUT ids text[], OUT rooms integer[]
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    line_ {schema}.line;
+    line_ {schema}.line{v};
     found_ record;
     ranks_ bigint[] := '{}';
-    suspect_id_ text;
-    suspect_rank_ bigint;
-    is_sorted_ boolean := true;
+    classes_ integer[] := '{}';
+    class_ integer;
+    taken_ integer;
 BEGIN
-    ids := '{}';
+    ids := '{}'; rooms := rooms_;
     FOREACH line_ IN ARRAY lines_ LOOP
         CONTINUE WHEN line_.head > now_;
-        found_ := {schema}.ready(session_, now_, limit_, preference_, line_);
+        found_ := {schema}.ready{v}(session_, now_,
+            CASE WHEN line_.crash_class = 0 THEN limit_ ELSE least(limit_, rooms_[line_.crash_class - 1]) END, preference_, line_);
         CONTINUE WHEN found_.ids IS NULL;
-        IF NOT line_.is_suspect THEN
-            is_sorted_ := cardinality(ids) = 0;
-            ids := ids || found_.ids; ranks_ := ranks_ || found_.ranks;
-        ELSIF suspect_id_ IS NULL OR (found_.ranks[1], found_.ids[1] COLLATE "C") < (suspect_rank_, suspect_id_) THEN
-            suspect_id_ := found_.ids[1]; suspect_rank_ := found_.ranks[1];
-        END IF;
+        ids := ids || found_.ids; ranks_ := ranks_ || found_.ranks;
+        classes_ := classes_ || array_fill(line_.crash_class::integer, ARRAY[cardinality(found_.ids)]);
     END LOOP;
     IF has_codeless_ THEN
         FOR found_ IN
-            SELECT r.id::text, r.ready_at, r.crashes >= 2 AS is_suspect FROM {schema}.runs r
-            WHERE r.codeless > 0 AND r.ready_at IS NOT NULL AND (suspect_ OR r.crashes < 2) AND r.ready_at <= now_
+            SELECT r.id::text, r.ready_at, r.crash_class FROM {schema}.runs r
+            WHERE r.ends_without_code AND r.ready_at IS NOT NULL AND r.ready_at <= now_ AND r.format <= format_
+                AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
-                    OR NOT EXISTS (SELECT 1 FROM {schema}.sessions s WHERE s.id = r.preferred))
+                    OR NOT EXISTS (SELECT 1 FROM {schema}.sessions s WHERE s.id = r.preferred AND s.ended_at IS NULL))
             ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED
         LOOP
-            is_sorted_ := false;
-            IF NOT found_.is_suspect THEN
-                ids := array_append(ids, found_.id); ranks_ := array_append(ranks_, found_.ready_at);
-            ELSIF suspect_id_ IS NULL OR (found_.ready_at, found_.id COLLATE "C") < (suspect_rank_, suspect_id_) THEN
-                suspect_id_ := found_.id; suspect_rank_ := found_.ready_at;
-            END IF;
+            ids := ids || found_.id; ranks_ := ranks_ || found_.ready_at; classes_ := classes_ || found_.crash_class::integer;
         END LOOP;
     END IF;
-    IF suspect_id_ IS NOT NULL THEN
-        is_sorted_ := false;
-        ids := array_append(ids, suspect_id_); ranks_ := array_append(ranks_, suspect_rank_);
+    IF is_trial_ AND 4 = ANY (classes_) THEN
+        ids := ARRAY(SELECT u.id FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class = 4
+            ORDER BY u.rank, u.id COLLATE "C" LIMIT 1);
+        rooms := '{0,0,0}';
+        RETURN;
     END IF;
-    IF NOT is_sorted_ THEN
-        SELECT coalesce(array_agg(c.id ORDER BY c.rank, c.id COLLATE "C"), '{}') INTO ids FROM (
-            SELECT u.id, u.rank FROM unnest(ids, ranks_) AS u (id, rank) ORDER BY u.rank, u.id COLLATE "C" LIMIT limit_) c;
+    SELECT u.class INTO class_ FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class > 0
+    ORDER BY u.rank, u.id COLLATE "C" LIMIT 1;
+    IF class_ IS NULL AND cardinality(lines_) <= 1 AND NOT has_codeless_ THEN
+        RETURN;
     END IF;
-    has_suspect := coalesce(suspect_id_ = ANY (ids), false);
+    SELECT coalesce(array_agg(c.id ORDER BY c.rank, c.id COLLATE "C"), '{}'), count(*) FILTER (WHERE c.class > 0)
+    INTO ids, taken_ FROM (
+        SELECT u.id, u.rank, u.class FROM (
+            SELECT a.id, a.rank, a.class, row_number() OVER (PARTITION BY a.class ORDER BY a.rank, a.id COLLATE "C") AS nth
+            FROM unnest(ids, ranks_, classes_) AS a (id, rank, class)
+        ) u WHERE u.class = 0 OR u.class = class_ AND u.nth <= rooms_[class_ - 1]
+        ORDER BY u.rank, u.id COLLATE "C" LIMIT limit_) c;
+    IF taken_ > 0 THEN
+        rooms := '{0,0,0}';
+        rooms[class_ - 1] := rooms_[class_ - 1] - taken_;
+    END IF;
 END
 $$

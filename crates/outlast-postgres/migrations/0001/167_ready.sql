@@ -1,34 +1,20 @@
 -- Runs of one line that the session may have now, locked, at most so many, in their order: their ids and ranks. A level
 -- of priority is worth ten seconds of waiting. A woken run is offered for a while only to the session that last held
 -- it, while that one lives.
-CREATE FUNCTION {schema}.ready(
-    session_ text, now_ bigint, limit_ integer, preference_ bigint, line_ {schema}.line,
+CREATE FUNCTION {schema}.ready{v}(
+    session_ text, now_ bigint, limit_ integer, preference_ bigint, line_ {schema}.line{v},
     OUT ids text[], OUT ranks bigint[]
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-    IF line_.is_suspect THEN
-        SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * 10000000) INTO ids, ranks
-        FROM (
-            SELECT r.id, r.ready_at FROM {schema}.runs r
-            WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
-                AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred
-                AND r.priority = line_.priority AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
-                AND r.ready_at <= now_
-                AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
-                    OR NOT EXISTS (SELECT 1 FROM {schema}.sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at, r.id LIMIT 1 FOR NO KEY UPDATE OF r SKIP LOCKED) f;
-    ELSE
-        SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * 10000000) INTO ids, ranks
-        FROM (
-            SELECT r.id, r.ready_at FROM {schema}.runs r
-            WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
-                AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred
-                AND r.priority = line_.priority AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
-                AND r.ready_at <= now_
-                AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
-                    OR NOT EXISTS (SELECT 1 FROM {schema}.sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f;
-    END IF;
+    SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * 10000000) INTO ids, ranks
+    FROM (
+        SELECT r.id, r.ready_at FROM {schema}.runs r
+        WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
+            AND r.format = line_.format AND r.failed_builds = line_.failed_builds AND r.crash_class = line_.crash_class
+            AND r.priority = line_.priority AND r.ready_at IS NOT NULL AND NOT r.ends_without_code AND r.ready_at <= now_
+            AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
+                OR NOT EXISTS (SELECT 1 FROM {schema}.sessions s WHERE s.id = r.preferred AND s.ended_at IS NULL))
+        ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f;
 END
 $$

@@ -1,29 +1,39 @@
--- Gives runs that are locked to a session, each with its only turn if it has but one. The build that left one stuck
--- stays barred.
-CREATE FUNCTION {schema}.give(session_ text, now_ bigint, chosen_ text[], ready_ integer)
+-- Gives runs that are locked to a session, each with its only turn if it has but one. What a stuck run was stuck for stays,
+-- until it progresses. `is_known` says that the session held the run last, `has_details` that attempts of lost workers
+-- left heartbeats.
+CREATE FUNCTION {schema}.give{v}(session_ text, now_ bigint, chosen_ text[], ready_ integer)
 RETURNS TABLE (
     code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint,
-    consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint,
-    first_build text, first_events text
+    consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text,
+    failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint,
+    next_due bigint, first_build text, first_events text
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     moved_ record;
 BEGIN
     SELECT array_agg(r.status::text) || array_agg('running'::text) AS statuses,
-        array_agg(-1::bigint) || array_agg(1::bigint) AS changes
+        array_agg(-1::bigint) || array_agg(1::bigint) AS changes, max(r.next_seq) AS last_seq
     INTO moved_ FROM {schema}.runs r WHERE r.id = ANY (chosen_);
+    IF moved_.last_seq = 1 THEN
+        -- Nothing is done for a run that had no turn before its first is on disk, and this with it. A server that
+        -- crashes before that may forget that the run was given.
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
     RETURN QUERY WITH given AS (
         UPDATE {schema}.runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL, waits = '[]',
-            ready_at = NULL, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
+            ready_at = NULL
         FROM unnest(chosen_) WITH ORDINALITY AS c (id, nth)
         WHERE r.id = c.id
         RETURNING r.*, c.nth
     )
     SELECT 'given', g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
-        g.crashes, g.deadline, g.nth > ready_, NULL::bigint, NULL::bigint, t.build, t.events
+        g.crashes, g.kept, g.deadline, g.stuck_reason, g.stuck_message, g.stuck_build::text, g.failed_builds::text, g.failed_at,
+        coalesce(g.preferred = session_, false),
+        g.next_seq > 1 AND EXISTS (SELECT 1 FROM {schema}.heartbeats h WHERE h.run = g.id),
+        g.nth > ready_, NULL::bigint, NULL::bigint, t.build, t.events
     FROM given g LEFT JOIN {schema}.turns t ON t.run = g.id AND t.seq = 0 AND g.next_seq = 1
     ORDER BY g.nth;
-    PERFORM {schema}.count(moved_.statuses, moved_.changes);
+    PERFORM {schema}.count{v}(moved_.statuses, moved_.changes);
 END
 $$

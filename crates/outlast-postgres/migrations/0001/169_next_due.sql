@@ -1,7 +1,7 @@
 -- When the next run of a line is due, of those that are ready later than `floor_`; null when there is none. One that
 -- is ready already waits for its preferred session, or somebody has it locked and will let go of it. A moment that is
 -- too early is only a look for nothing.
-CREATE FUNCTION {schema}.next_due(session_ text, now_ bigint, floor_ bigint, preference_ bigint, line_ {schema}.line)
+CREATE FUNCTION {schema}.next_due{v}(session_ text, now_ bigint, floor_ bigint, preference_ bigint, line_ {schema}.line{v})
 RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -11,26 +11,17 @@ DECLARE
     due_ bigint;
     next_ record;
 BEGIN
-    IF line_.is_suspect THEN
-        -- No suspect has a preferred session: whoever held it last has crashed.
-        SELECT r.ready_at INTO due_ FROM {schema}.runs r
-        WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
-            AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred AND r.priority = line_.priority
-            AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at > floor_
-        ORDER BY r.ready_at, r.id LIMIT 1;
-        RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
-    END IF;
     FOR next_ IN
         SELECT r.ready_at, r.preferred FROM {schema}.runs r
         WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
-            AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred AND r.priority = line_.priority
-            AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at > floor_
+            AND r.format = line_.format AND r.failed_builds = line_.failed_builds AND r.crash_class = line_.crash_class
+            AND r.priority = line_.priority AND r.ready_at IS NOT NULL AND NOT r.ends_without_code AND r.ready_at > floor_
         ORDER BY r.ready_at, r.id LIMIT looks_
     LOOP
         looked_ := looked_ + 1;
         EXIT WHEN next_.ready_at >= due_;
         IF looked_ < looks_ AND next_.preferred <> session_ THEN
-            PERFORM 1 FROM {schema}.sessions s WHERE s.id = next_.preferred;
+            PERFORM 1 FROM {schema}.sessions s WHERE s.id = next_.preferred AND s.ended_at IS NULL;
             IF FOUND THEN
                 due_ := least(due_, least(next_.ready_at, 9223372036854775807 - preference_) + preference_);
                 CONTINUE;

@@ -1,9 +1,9 @@
 -- When the next run of all these lines is due, or one that needs no code; apart from those that become overdue. Of what
 -- is ready now only that counts which others have locked or are preferred for, and only when there was room for all; of
--- the suspects, which travel alone, only when there is room for one (`suspect_`).
-CREATE FUNCTION {schema}.next_due_of(
-    session_ text, now_ bigint, has_room_ boolean, suspect_ boolean, preference_ bigint, lines_ {schema}.line[],
-    has_codeless_ boolean
+-- a crash class above 1 only when there is room for it (`rooms_`).
+CREATE FUNCTION {schema}.next_due_of{v}(
+    session_ text, now_ bigint, has_room_ boolean, format_ integer, rooms_ integer[], preference_ bigint,
+    lines_ {schema}.line{v}[], has_codeless_ boolean
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -11,15 +11,15 @@ DECLARE
     looks_ CONSTANT integer := 5;
     looked_ integer := 0;
     floor_ CONSTANT bigint := CASE WHEN has_room_ THEN -9223372036854775808 ELSE now_ END;
-    suspect_floor_ CONSTANT bigint := CASE WHEN suspect_ THEN floor_ ELSE now_ END;
-    line_ {schema}.line;
-    later_ {schema}.line[] := '{}';
+    line_ {schema}.line{v};
+    later_ {schema}.line{v}[] := '{}';
     due_ bigint;
 BEGIN
     FOREACH line_ IN ARRAY lines_ LOOP
         IF line_.head <= now_ THEN
-            due_ := least(due_, {schema}.next_due(session_, now_,
-                CASE WHEN line_.is_suspect THEN suspect_floor_ ELSE floor_ END, preference_, line_));
+            due_ := least(due_, {schema}.next_due{v}(session_, now_,
+                CASE WHEN line_.crash_class > 0 AND rooms_[line_.crash_class - 1] <= 0 THEN now_ ELSE floor_ END,
+                preference_, line_));
         ELSE
             later_ := array_append(later_, line_);
         END IF;
@@ -29,17 +29,18 @@ BEGIN
             looked_ := looked_ + 1;
             EXIT WHEN line_.head >= due_;
             due_ := least(due_, CASE WHEN looked_ > looks_ THEN line_.head
-                ELSE {schema}.next_due(session_, now_, floor_, preference_, line_) END);
+                ELSE {schema}.next_due{v}(session_, now_, floor_, preference_, line_) END);
         END LOOP;
     END IF;
     IF has_codeless_ AND has_room_ THEN
         due_ := least(due_, (
             SELECT min(CASE
-                WHEN l.preferred <> session_ AND EXISTS (SELECT 1 FROM {schema}.sessions s WHERE s.id = l.preferred)
+                WHEN l.preferred <> session_
+                    AND EXISTS (SELECT 1 FROM {schema}.sessions s WHERE s.id = l.preferred AND s.ended_at IS NULL)
                     THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
                 ELSE l.ready_at END)
-            FROM (SELECT r.ready_at, r.preferred FROM {schema}.runs r WHERE r.codeless > 0 AND r.ready_at IS NOT NULL
-                    AND (r.crashes < 2 OR suspect_ OR r.ready_at > now_)
+            FROM (SELECT r.ready_at, r.preferred FROM {schema}.runs r WHERE r.ends_without_code AND r.ready_at IS NOT NULL
+                    AND r.format <= format_ AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0 OR r.ready_at > now_)
                 ORDER BY r.ready_at, r.id LIMIT 20) l));
     END IF;
     RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;

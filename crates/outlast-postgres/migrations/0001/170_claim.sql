@@ -1,51 +1,43 @@
 -- Gives the session runs that are ready, in order of rank, and behind them those that are overdue. The last row
 -- has no run: it brings the time, when the next run is due, the next deadline, and in `is_overdue` whether something
--- was unread that the session held before; or `gone`.
+-- was unread that the session held before; or `gone`. `rooms_` says how many runs of the crash classes 2, 3 and 4 it may
+-- have; `is_trial_` that it takes one of class 4 and nothing else, if there is one.
 --
 -- Rows are locked as they are found, and those that others have locked are skipped: whoever asks at the same
 -- time finds others. The session's row comes first, as in a commit: one that has it for itself may send to a run that is
 -- locked here. Where nothing is ready it is only looked at, and a claim that finds nothing writes nothing.
-CREATE FUNCTION {schema}.claim(
+CREATE FUNCTION {schema}.claim{v}(
     session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text,
-    format_ integer, suspect_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint
+    format_ integer, rooms_ integer[], is_trial_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint
 ) RETURNS TABLE (
     code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint,
-    consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint,
-    first_build text, first_events text
+    consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text,
+    failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint,
+    next_due bigint, first_build text, first_events text
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    now_ bigint := coalesce(at_, {schema}.clock());
-    lines_ {schema}.line[] := {schema}.lines(queues_, workflows_, versions_, build_, format_, false);
+    now_ bigint := coalesce(at_, {schema}.clock{v}());
+    lines_ {schema}.line{v}[] := {schema}.lines{v}(queues_, workflows_, versions_, build_, format_, rooms_);
     has_codeless_ boolean;
     has_unread_ boolean;
-    has_suspects_ boolean;
     has_ready_ boolean;
     has_overdue_ boolean;
     chosen_ record;
-    late_ record;
-    line_ {schema}.line;
+    line_ {schema}.line{v};
     ids_ text[] := '{}';
     ready_ integer := 0;
     deadline_ bigint;
     due_ bigint;
-    status_ text;
 BEGIN
     -- Each in the order of its index: without, a database that has not analysed the table may read all of it.
-    SELECT (SELECT r.ready_at FROM {schema}.runs r WHERE r.ready_at IS NOT NULL AND r.codeless > 0
+    SELECT (SELECT r.ready_at FROM {schema}.runs r WHERE r.ready_at IS NOT NULL AND r.ends_without_code
             ORDER BY r.ready_at, r.id LIMIT 1) IS NOT NULL,
         (SELECT r.id FROM {schema}.runs r WHERE r.owner = session_ AND r.sent > r.consumed
             ORDER BY r.owner, r.id LIMIT 1) IS NOT NULL,
         (SELECT r.deadline FROM {schema}.runs r WHERE r.owner IS NULL AND r.deadline IS NOT NULL
-            ORDER BY r.deadline LIMIT 1),
-        suspect_ AND (SELECT r.ready_at FROM {schema}.runs r
-            WHERE r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
-            ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority, r.ready_at, r.id
-            LIMIT 1) IS NOT NULL
-    INTO has_codeless_, has_unread_, deadline_, has_suspects_;
-    IF has_suspects_ THEN
-        lines_ := lines_ || {schema}.lines(queues_, workflows_, versions_, build_, format_, true);
-    END IF;
+            ORDER BY r.deadline LIMIT 1)
+    INTO has_codeless_, has_unread_, deadline_;
     has_overdue_ := coalesce(deadline_ <= now_ - grace_ AND overdue_from_ <= now_, false);
     has_ready_ := has_codeless_ OR has_overdue_;
     FOREACH line_ IN ARRAY lines_ LOOP
@@ -53,9 +45,9 @@ BEGIN
         has_ready_ := line_.head <= now_;
     END LOOP;
     IF has_ready_ AND limit_ > 0 THEN
-        PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ FOR KEY SHARE;
+        PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
     ELSE
-        PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_;
+        PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ AND s.ended_at IS NULL;
     END IF;
     IF NOT FOUND THEN
         code := 'gone';
@@ -63,45 +55,24 @@ BEGIN
         RETURN;
     END IF;
     IF has_ready_ AND limit_ > 0 THEN
-        chosen_ := {schema}.choose(session_, now_, limit_, suspect_, preference_, lines_, has_codeless_);
-        ids_ := chosen_.ids;
+        chosen_ := {schema}.choose{v}(session_, now_, limit_, format_, rooms_, is_trial_, preference_, lines_, has_codeless_);
+        ids_ := chosen_.ids; rooms_ := chosen_.rooms;
         ready_ := cardinality(ids_);
-        suspect_ := suspect_ AND NOT chosen_.has_suspect;
-        IF has_overdue_ AND ready_ < limit_ THEN
-            late_ := {schema}.choose_overdue(now_ - grace_, limit_, suspect_, ids_);
-            ids_ := late_.ids;
-            suspect_ := suspect_ AND NOT late_.has_suspect;
+        IF has_overdue_ AND ready_ < limit_ AND NOT (is_trial_ AND ready_ = 1 AND rooms_ = '{0,0,0}') THEN
+            chosen_ := {schema}.choose_overdue{v}(now_ - grace_, limit_, format_, rooms_, ids_);
+            ids_ := chosen_.ids; rooms_ := chosen_.rooms;
         END IF;
-        IF cardinality(ids_) = 1 THEN
-            -- One alone is quicker without what is done for many.
-            SELECT r.status INTO status_ FROM {schema}.runs r WHERE r.id = ids_[1];
-            UPDATE {schema}.runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL,
-                waits = '[]', ready_at = NULL, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
-            WHERE r.id = ids_[1]
-            RETURNING r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes,
-                r.deadline
-            INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, deadline;
-            PERFORM {schema}.count_move(status_, 'running');
-            IF seq = 1 THEN
-                -- Nothing is done for a run that had no turn before its first is on disk, and this with it. A server
-                -- that crashes before that may forget that the run was given.
-                PERFORM set_config('synchronous_commit', 'off', true);
-                SELECT t.build, t.events INTO first_build, first_events
-                FROM {schema}.turns t WHERE t.run = ids_[1] AND t.seq = 0;
-            END IF;
-            code := 'given'; is_overdue := ready_ = 0;
-            RETURN NEXT;
-            run := NULL;
-        ELSIF cardinality(ids_) > 1 THEN
-            RETURN QUERY SELECT g.* FROM {schema}.give(session_, now_, ids_, ready_) g;
+        IF cardinality(ids_) > 0 THEN
+            RETURN QUERY SELECT g.* FROM {schema}.give{v}(session_, now_, ids_, ready_) g;
         END IF;
     END IF;
     IF cardinality(lines_) > 0 OR has_codeless_ THEN
-        due_ := {schema}.next_due_of(session_, now_, limit_ > ready_, suspect_, preference_, lines_, has_codeless_);
+        due_ := {schema}.next_due_of{v}(session_, now_, limit_ > ready_, format_, rooms_, preference_, lines_, has_codeless_);
     END IF;
     IF has_overdue_ AND cardinality(ids_) < limit_ THEN
         -- One that is left has somebody else locked, who will let go of it.
-        PERFORM 1 FROM {schema}.runs r WHERE r.owner IS NULL AND r.deadline <= now_ - grace_ AND (r.crashes < 2 OR suspect_)
+        PERFORM 1 FROM {schema}.runs r WHERE r.owner IS NULL AND r.deadline <= now_ - grace_ AND r.format <= format_
+            AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
         ORDER BY r.deadline LIMIT 1;
         IF FOUND THEN
             due_ := least(due_, now_ + 5000);

@@ -1,26 +1,27 @@
 -- Gives the session one run that was just started, if it may have it; the rows are those of `claim`. For a worker that
 -- has seen everything else: `claim` looks at a dozen places.
-CREATE FUNCTION {schema}.claim_one(
+CREATE FUNCTION {schema}.claim_one{v}(
     session_ text, at_ bigint, run_ text, queues_ text[], workflows_ text[], versions_ bigint[],
     format_ integer
 ) RETURNS TABLE (
     code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint,
-    consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint,
-    first_build text, first_events text
+    consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text,
+    failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint,
+    next_due bigint, first_build text, first_events text
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    now_ bigint := coalesce(at_, {schema}.clock());
+    now_ bigint := coalesce(at_, {schema}.clock{v}());
 BEGIN
     PERFORM 1 FROM {schema}.runs r WHERE r.id = run_ AND r.status = 'pending' AND r.ready_at <= now_
         AND r.queue = ANY (queues_) AND EXISTS (SELECT 1 FROM unnest(workflows_, versions_) AS c (workflow, version)
             WHERE c.workflow = r.workflow AND c.version = r.version);
     IF FOUND THEN
-        PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ FOR KEY SHARE;
+        PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
     ELSE
         -- Others were quicker, or it is for others. As in `claim`, who gets nothing writes nothing.
         run_ := NULL;
-        PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_;
+        PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ AND s.ended_at IS NULL;
     END IF;
     IF NOT FOUND THEN
         code := 'gone';
@@ -28,17 +29,16 @@ BEGIN
         RETURN;
     END IF;
     IF run_ IS NOT NULL THEN
-        SELECT r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes, r.deadline
-        INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, deadline
+        SELECT r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes, r.kept, r.deadline
+        INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, kept, deadline
         FROM {schema}.runs r
         WHERE r.id = run_ AND r.status = 'pending' AND r.owner IS NULL AND r.next_seq = 1 AND r.ready_at <= now_
-            AND r.crashes < 2 AND r.codeless = 0 AND r.barred_build IS NULL AND r.queue = ANY (queues_)
+            AND r.crash_class = 0 AND NOT r.ends_without_code AND r.failed_builds = '' AND r.queue = ANY (queues_)
             AND r.format <= format_
             AND EXISTS (SELECT 1 FROM unnest(workflows_, versions_) AS c (workflow, version)
                 WHERE c.workflow = r.workflow AND c.version = r.version)
         FOR NO KEY UPDATE SKIP LOCKED;
-        -- Nothing is done for a run that had no turn before its first is on disk, and this with it. A server that
-        -- crashes before that may forget that the run was given.
+        -- As in `give`.
         PERFORM set_config('synchronous_commit', 'off', true);
         IF run IS NULL THEN
             -- Whoever has it locked may let go of it.
@@ -47,10 +47,11 @@ BEGIN
             UPDATE {schema}.runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL,
                 ready_at = NULL
             WHERE r.id = run_;
-            PERFORM {schema}.count_move('pending', 'running');
+            PERFORM {schema}.count_move{v}('pending', 'running');
             SELECT t.build, t.events INTO first_build, first_events
             FROM {schema}.turns t WHERE t.run = run_ AND t.seq = 0;
-            code := 'given'; is_overdue := false;
+            code := 'given'; failed_builds := ''; failed_at := 0; is_known := false; has_details := false;
+            is_overdue := false;
             RETURN NEXT;
         END IF;
     END IF;

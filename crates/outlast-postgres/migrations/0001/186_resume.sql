@@ -1,13 +1,14 @@
--- Makes a stuck run ready for every build, the one that left it so included. Answers the status that it had.
-CREATE FUNCTION {schema}.resume(at_ bigint, id_ text) RETURNS text LANGUAGE plpgsql AS $$
+-- Makes a run that nobody holds ready for every build: its list of failed builds is emptied, and a stuck run is ready now.
+-- Answers the status that it had, and whether it was resumed.
+CREATE FUNCTION {schema}.resume{v}(at_ bigint, id_ text, OUT status text, OUT is_resumed boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
-DECLARE
-    status_ text;
 BEGIN
-    SELECT r.status INTO status_ FROM {schema}.runs r WHERE r.id = id_ FOR NO KEY UPDATE;
-    IF status_ = 'stuck' THEN
-        UPDATE {schema}.runs r SET ready_at = coalesce(at_, {schema}.clock()), barred_build = NULL WHERE r.id = id_;
+    SELECT r.status, r.owner IS NULL AND r.ended_at IS NULL INTO status, is_resumed
+    FROM {schema}.runs r WHERE r.id = id_ FOR NO KEY UPDATE;
+    IF is_resumed THEN
+        UPDATE {schema}.runs r SET failed_builds = '', failed_at = 0,
+            ready_at = CASE WHEN r.status = 'stuck' THEN coalesce(at_, {schema}.clock{v}()) ELSE r.ready_at END
+        WHERE r.id = id_;
     END IF;
-    RETURN status_;
 END
 $$

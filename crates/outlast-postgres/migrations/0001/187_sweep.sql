@@ -1,7 +1,7 @@
 -- Forgets turns and messages of runs that are forgotten, at most so many of each. Answers whether that was all. A run's
 -- first turn is the last to go: who starts the run again finds by that one whether something is left. One that may have
 -- been started again since it was forgotten has a history of its own then, which stays.
-CREATE FUNCTION {schema}.sweep(runs_ text[], limit_ integer, may_be_back_ boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION {schema}.sweep{v}(runs_ text[], limit_ integer, may_be_back_ boolean) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     swept_ bigint;

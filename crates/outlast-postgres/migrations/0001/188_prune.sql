@@ -1,6 +1,6 @@
 -- Forgets the runs behind one, in order of their ids, that ended before a moment; so many are looked at. What
 -- is too much for one statement is left over, to be swept away.
-CREATE FUNCTION {schema}.prune(before_ bigint, after_ text, limit_ integer, rows_ integer)
+CREATE FUNCTION {schema}.prune{v}(before_ bigint, after_ text, limit_ integer, rows_ integer)
 RETURNS TABLE (runs bigint, next text, has_leftovers boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -14,15 +14,16 @@ BEGIN
     next := CASE WHEN part_.n = limit_ THEN part_.last END;
     IF part_.old IS NOT NULL THEN
         DELETE FROM {schema}.tags t WHERE t.run = ANY (part_.old);
+        DELETE FROM {schema}.heartbeats h WHERE h.run = ANY (part_.old);
         WITH gone AS (DELETE FROM {schema}.runs r WHERE r.id = ANY (part_.old) AND r.ended_at < before_ RETURNING r.id, r.status)
         SELECT array_agg(g.id::text) AS ids, array_agg(g.status::text) AS statuses, array_agg(-1::bigint) AS changes,
             count(*) AS n INTO gone_ FROM gone g;
         runs := gone_.n;
         IF gone_.n > 0 THEN
-            IF NOT {schema}.sweep(gone_.ids, rows_, false) THEN
+            IF NOT {schema}.sweep{v}(gone_.ids, rows_, false) THEN
                 INSERT INTO {schema}.leftovers (run) SELECT unnest(gone_.ids) ON CONFLICT DO NOTHING;
             END IF;
-            PERFORM {schema}.count(gone_.statuses, gone_.changes);
+            PERFORM {schema}.count{v}(gone_.statuses, gone_.changes);
         END IF;
     END IF;
     has_leftovers := EXISTS (SELECT 1 FROM {schema}.leftovers);

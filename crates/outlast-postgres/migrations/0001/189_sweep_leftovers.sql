@@ -1,5 +1,5 @@
 -- Sweeps away a part of what is left of forgotten runs. Answers whether there is more.
-CREATE FUNCTION {schema}.sweep_leftovers(rows_ integer) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION {schema}.sweep_leftovers{v}(rows_ integer) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     runs_ text[];
@@ -8,7 +8,7 @@ BEGIN
     IF runs_ IS NULL THEN
         RETURN false;
     END IF;
-    IF {schema}.sweep(runs_, rows_, true) THEN
+    IF {schema}.sweep{v}(runs_, rows_, true) THEN
         DELETE FROM {schema}.leftovers l WHERE l.run = ANY (runs_);
     END IF;
     RETURN EXISTS (SELECT 1 FROM {schema}.leftovers);

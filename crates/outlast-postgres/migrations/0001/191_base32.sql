@@ -1,5 +1,5 @@
 -- The 26 digits of an id, as they are written behind its prefix.
-CREATE FUNCTION {schema}.base32(bits_ numeric) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION {schema}.base32{v}(bits_ numeric) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     digits_ text := '';
 BEGIN

@@ -1,5 +1,5 @@
 -- The number that equal payloads share, as the library computes it: FNV-1a of 128 bits.
-CREATE FUNCTION {schema}.digest(payload_ text) RETURNS numeric LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+CREATE FUNCTION {schema}.digest{v}(payload_ text) RETURNS numeric LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
     bytes_ bytea := convert_to(payload_, 'UTF8');
     hash_ numeric := 144066263297769815596495629667062367629;

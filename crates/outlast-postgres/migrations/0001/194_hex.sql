@@ -1,5 +1,5 @@
 -- A number of 128 bits as 32 digits, as the library writes digests.
-CREATE FUNCTION {schema}.hex(bits_ numeric) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION {schema}.hex{v}(bits_ numeric) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     digits_ text := '';
 BEGIN

@@ -1,5 +1,5 @@
 -- Refuses a payload that the library would refuse: one that is too long, or nested too deeply.
-CREATE FUNCTION {schema}.check_payload(payload_ text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION {schema}.check_payload{v}(payload_ text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     brackets_ text;
     depth_ integer := 0;

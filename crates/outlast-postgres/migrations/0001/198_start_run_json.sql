@@ -1,5 +1,5 @@
 -- The same for an input of type json.
-CREATE FUNCTION {schema}.start_run(
+CREATE OR REPLACE FUNCTION {schema}.start_run(
     workflow text, input json, key text DEFAULT NULL, version bigint DEFAULT 1, queue text DEFAULT 'default',
     priority integer DEFAULT 0, not_before timestamptz DEFAULT NULL, deadline timestamptz DEFAULT NULL,
     tags json DEFAULT NULL, headers json DEFAULT NULL

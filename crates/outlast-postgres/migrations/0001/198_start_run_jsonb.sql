@@ -1,8 +1,8 @@
 -- The same for an input of type jsonb.
-CREATE FUNCTION {schema}.start_run(
+CREATE OR REPLACE FUNCTION {schema}.start_run(
     workflow text, input jsonb, key text DEFAULT NULL, version bigint DEFAULT 1, queue text DEFAULT 'default',
     priority integer DEFAULT 0, not_before timestamptz DEFAULT NULL, deadline timestamptz DEFAULT NULL,
     tags json DEFAULT NULL, headers json DEFAULT NULL
 ) RETURNS text LANGUAGE sql AS $$
-    SELECT {schema}.start_run(workflow, {schema}.compact(input), key, version, queue, priority, not_before, deadline, tags, headers)
+    SELECT {schema}.start_run(workflow, {schema}.compact{v}(input), key, version, queue, priority, not_before, deadline, tags, headers)
 $$

@@ -92,7 +92,7 @@ pub async fn a_message_of_a_turn_arrives_once(case: Case) {
     let turn = case.turn(&sender).steps(1).sending(child_ended(&case, waiting));
     worker.commit_done(turn.clone()).await;
     worker.commit_done(turn.clone()).await;
-    let again = Turn { beyond: turn.beyond.clone(), ..case.turn_after(&turn).steps(1) };
+    let again = Turn { outbox: turn.outbox.clone(), ..case.turn_after(&turn).steps(1) };
     worker.commit_done(again).await;
     assert_eq!(case.view(waiting).await.sent, 1);
 }

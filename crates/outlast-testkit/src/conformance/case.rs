@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use outlast_core::event::{FORMAT, RULES};
 use outlast_core::limits::{BATCH_STARTS_MAX, SESSION_DEFAULT};
 use outlast_core::queue::{default_queue, default_queues};
 use outlast_core::turn::From;
 use outlast_core::{
-    Claimed, Code, Counts, Headers, IdSource, Join, MessageBody, MessageId, NewChild, NewMessage, OpNumber,
-    Parent, Payload, RunId, RunQuery, RunView, SessionId, Start, StartKey, Started, Status, Tags, Then,
-    Timestamp, Turn, TurnId, World, WorldError,
+    Claimed, Code, Counts, Headers, HolderColumns, IdSource, Join, MessageBody, MessageId, NewChild,
+    NewMessage, OpNumber, Parent, Payload, RowChange, RunId, RunQuery, RunView, Sent, SessionId, Start,
+    StartKey, Started, Status, Tags, Then, Timestamp, Turn, TurnId, World, WorldError,
 };
 use parking_lot::Mutex;
 
@@ -54,7 +55,7 @@ impl Case {
             turn: TurnId::from_bits(self.id()),
             workflow: workflow.into(),
             version: 1,
-            rules: outlast_core::event::RULES,
+            rules: RULES,
             queue: default_queue(),
             priority: 0,
             key: None,
@@ -129,22 +130,22 @@ impl Case {
 
     /// Sends the run a payload; answers its position.
     pub async fn tell(&self, run: RunId, payload: &str) -> u64 {
-        self.try_send(self.new_message(run, payload)).await.expect("the world takes a message")
+        self.try_send(self.new_message(run, payload)).await.expect("the world takes a message").position
     }
 
     /// Sends the run a cancel.
     pub async fn cancel(&self, run: RunId) -> u64 {
-        self.try_send(self.new_cancel(run)).await.expect("the world takes a cancel")
+        self.try_send(self.new_cancel(run)).await.expect("the world takes a cancel").position
     }
 
     /// Sends the run a terminate.
     pub async fn terminate(&self, run: RunId) -> u64 {
         let body = MessageBody::Terminate { reason: "enough".into() };
-        self.try_send(self.new_message_of(run, body)).await.expect("the world takes a terminate")
+        self.try_send(self.new_message_of(run, body)).await.expect("the world takes a terminate").position
     }
 
     /// Sends the message.
-    pub async fn try_send(&self, message: NewMessage) -> Result<u64, WorldError> {
+    pub async fn try_send(&self, message: NewMessage) -> Result<Sent, WorldError> {
         one(self.world.send(vec![message]).await)
     }
 
@@ -222,13 +223,15 @@ impl Case {
             code: code.collect(),
             queues: default_queues(),
             time: SESSION_DEFAULT,
+            rules: RULES,
+            format: FORMAT,
         }
     }
 
     /// Joins through this handle of the world.
     pub async fn join_with(&self, world: Arc<dyn World>, join: Join) -> Worker {
         let (build, code, queues) = (join.build.clone(), join.code.clone(), join.queues.clone());
-        let worker = Worker { world, session: join.session, build, code, queues };
+        let worker = Worker { world, session: join.session, build, code, queues, format: join.format };
         worker.world.join(join).await.expect("the world takes a worker");
         worker
     }
@@ -284,9 +287,11 @@ impl Case {
             events: Vec::new(),
             consumed: claimed.consumed + claimed.inbox.len() as u64,
             fired_until: None,
-            clears_crashes: claimed.crashes > 0,
-            clears_deadline: false,
-            beyond: None,
+            before: claimed.columns.clone(),
+            crashes: claimed.columns.crashes,
+            kept: claimed.columns.kept,
+            deadline: claimed.columns.deadline,
+            outbox: None,
             then: Then::Hold,
         }
     }
@@ -300,9 +305,8 @@ impl Case {
             at: self.clock.now(),
             events: Vec::new(),
             fired_until: None,
-            clears_crashes: false,
-            clears_deadline: false,
-            beyond: None,
+            before: columns_after(turn),
+            outbox: None,
             then: Then::Hold,
             ..turn.clone()
         }
@@ -317,14 +321,28 @@ impl Case {
             at: self.clock.now(),
             build: BUILD.into(),
             events: vec![start.event()],
+            before: HolderColumns { deadline: start.deadline, ..HolderColumns::default() },
+            crashes: 0,
+            kept: 0,
+            deadline: start.deadline,
             from: From::Start(Box::new(start)),
             consumed: 0,
             fired_until: None,
-            clears_crashes: false,
-            clears_deadline: false,
-            beyond: None,
+            outbox: None,
             then: Then::Hold,
         }
+    }
+}
+
+/// The columns that only the holder changes, as an accepted turn leaves them.
+fn columns_after(turn: &Turn) -> HolderColumns {
+    let change = RowChange::of(turn, SessionId::from_bits(0));
+    HolderColumns {
+        crashes: change.crashes,
+        kept: change.kept,
+        deadline: change.deadline,
+        stuck: change.stuck,
+        failed_builds: change.failed_builds,
     }
 }
 

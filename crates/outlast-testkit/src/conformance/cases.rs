@@ -47,7 +47,9 @@ macro_rules! conformance {
                 a_history_is_read_in_pages,
                 a_turn_without_events_is_not_in_the_history,
                 a_claim_brings_the_whole_history,
-                a_claim_leaves_out_a_history_that_is_known,
+                a_claim_leaves_out_the_history_for_the_last_holder_alone,
+                a_claim_leaves_out_a_long_history,
+                histories_of_several_runs_are_read_at_once,
             }
             payloads {
                 awkward_json_survives_exactly,
@@ -226,34 +228,44 @@ macro_rules! conformance {
                 what_was_committed_before_the_crash_is_kept,
                 a_crash_does_not_touch_runs_that_wait,
                 a_session_that_is_gone_takes_nothing_over,
-                any_commit_clears_the_crashes,
+                a_turn_says_how_many_crashes_count,
             }
             poison {
-                a_suspect_is_given_only_to_a_worker_that_may_carry_one,
-                a_run_below_the_limit_is_no_suspect,
-                a_claim_brings_at_most_one_suspect,
-                a_crash_with_a_suspect_aboard_counts_only_the_suspect,
-                a_commit_clears_a_suspect,
-                a_run_that_kills_its_workers_becomes_stuck,
-                a_resumed_poison_run_is_still_a_suspect,
+                a_run_of_a_higher_crash_class_is_given_only_where_there_is_room,
+                a_run_with_one_crash_is_carried_like_any_other,
+                a_claim_gives_one_higher_crash_class_at_a_time,
+                crash_classes_have_room_for_fewer_and_fewer_runs,
+                a_claim_gives_one_run_of_the_last_crash_class,
+                the_first_claim_of_a_session_gives_a_run_of_the_last_class_alone,
+                a_crash_counts_against_the_highest_class_aboard,
+                a_run_whose_crashes_are_forgotten_is_carried_like_any_other,
+                a_run_that_crashes_its_workers_becomes_stuck,
+                a_run_that_crashed_its_workers_is_tried_with_care,
             }
             stuck {
                 a_stuck_turn_leaves_history_and_inbox_untouched,
                 the_same_build_is_not_given_a_stuck_run,
-                another_build_that_joins_is_given_a_stuck_run,
-                another_build_without_the_code_changes_nothing,
-                the_build_that_failed_is_not_given_the_run_after_another_went_on,
+                a_stuck_run_is_ready_for_every_other_build,
+                joining_writes_no_runs,
+                another_build_without_the_code_is_not_given_a_stuck_run,
+                a_turn_without_events_does_not_open_a_run_to_a_failed_build,
+                progress_opens_a_run_to_a_failed_build,
+                a_stuck_run_that_is_let_go_without_progress_is_stuck_as_before,
+                a_run_that_progressed_is_not_stuck_after_a_crash,
                 a_resumed_run_is_given_to_every_build,
-                only_a_stuck_run_is_resumed,
+                a_resumed_run_that_crashes_is_stuck_and_open_to_every_build,
+                any_run_that_nobody_holds_is_resumed,
                 a_message_to_a_stuck_run_is_kept_and_changes_nothing,
-                a_run_stuck_again_is_kept_from_the_build_that_tried_last,
+                a_run_stuck_again_is_kept_from_all_builds_that_failed,
+                a_ninth_build_replaces_the_oldest_and_the_run_rests,
+                a_resting_run_is_ended_or_resumed_at_once,
             }
             codeless {
                 a_fresh_run_that_is_cancelled_needs_no_code,
                 a_fresh_run_that_is_cancelled_is_given_to_its_own_worker_too,
                 a_fresh_run_that_was_sent_a_payload_needs_its_code,
                 a_run_that_had_a_turn_needs_its_code,
-                a_run_that_needs_no_code_needs_no_format,
+                a_run_that_needs_no_code_needs_its_format,
                 a_cancel_that_came_while_held_counts_after_a_release,
             }
             terminate {
@@ -261,12 +273,12 @@ macro_rules! conformance {
                 a_run_that_is_terminated_is_given_once,
                 a_fresh_run_that_is_terminated_needs_no_code,
                 a_stuck_run_is_terminated_by_any_build,
-                a_barred_build_may_terminate,
+                a_failed_build_may_terminate,
                 a_cancel_frees_a_stuck_run_only_before_its_first_turn,
                 a_held_run_that_is_terminated_stays_with_its_holder,
                 a_terminate_that_came_while_held_counts_afterwards,
                 a_terminate_that_came_before_a_run_got_stuck_counts,
-                a_run_that_is_terminated_needs_no_format,
+                a_run_that_is_terminated_needs_its_format,
                 a_terminate_that_was_consumed_counts_no_more,
                 a_wake_needs_the_code,
             }
@@ -285,15 +297,15 @@ macro_rules! conformance {
                 a_ready_run_is_overdue_to_those_without_its_code,
                 an_overdue_run_that_needs_no_code_is_given_as_usual,
                 an_overdue_stuck_run_is_given_to_any_build,
-                a_barred_build_ends_an_overdue_run,
+                a_failed_build_ends_an_overdue_run,
                 a_held_run_is_not_overdue,
                 a_run_that_was_taken_over_is_overdue,
                 a_claim_tells_when_the_next_run_is_overdue,
                 overdue_runs_are_given_from_the_moment_that_a_worker_says,
                 the_longest_overdue_comes_first,
-                an_overdue_run_needs_no_format,
+                an_overdue_run_is_given_to_those_who_can_read_it,
                 ready_runs_come_before_overdue_ones,
-                an_overdue_suspect_travels_alone,
+                an_overdue_run_is_given_by_its_crash_class,
             }
             lists {
                 a_list_is_sorted_both_ways,
@@ -354,7 +366,7 @@ macro_rules! conformance {
                 a_woken_run_stands_in_its_queue,
                 a_run_that_was_let_go_stands_in_its_queue,
                 a_stuck_run_is_tried_by_those_who_serve_its_queue,
-                a_join_elsewhere_does_not_wake_a_stuck_run,
+                a_stuck_run_is_given_to_other_builds_that_serve_its_queue,
                 a_child_stands_in_the_queue_of_its_start,
                 a_child_in_a_bad_queue_is_refused,
                 a_turn_from_a_start_keeps_the_queue,
@@ -382,8 +394,33 @@ macro_rules! conformance {
                 a_run_keeps_its_priority,
                 an_urgent_run_is_preferred_by_its_last_holder,
                 a_run_that_needs_no_code_has_no_priority,
-                the_most_urgent_suspect_is_given,
+                the_most_urgent_of_a_crash_class_is_given,
                 a_priority_past_the_highest_is_refused,
+            }
+            cancels {
+                a_second_cancel_is_told_of_the_first,
+                of_two_cancels_in_one_call_the_second_is_told,
+                a_turn_that_was_asked_to_stop_sets_the_mark,
+                a_cancel_repeated_after_the_end_is_answered_as_before,
+                a_cancel_of_a_turn_sets_the_mark,
+            }
+            kept {
+                a_turn_says_how_many_payloads_are_kept,
+                a_payload_past_the_limit_of_kept_ones_is_refused,
+            }
+            fleets {
+                new_runs_get_the_lowest_rules_that_every_session_knows,
+                a_start_may_ask_for_lower_rules,
+                a_child_gets_the_lowest_rules,
+                a_turn_from_a_start_keeps_its_rules,
+                a_beat_tells_the_rules_of_new_runs,
+                a_run_is_given_only_to_those_who_can_read_its_format,
+            }
+            heartbeats {
+                details_are_brought_by_the_claim_after_a_crash,
+                details_of_runs_that_others_hold_are_ignored,
+                an_attempt_that_has_ended_is_forgotten,
+                details_leave_the_run_as_it_is,
             }
             reports {
                 a_worker_that_has_not_beaten_reports_nothing,

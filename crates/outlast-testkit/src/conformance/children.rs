@@ -64,7 +64,7 @@ pub async fn a_child_is_started_like_any_run(case: Case) {
     other.claim_nothing().await;
     case.clock.advance("1m");
     let claimed = other.claim_one().await;
-    assert_eq!(claimed.history.unwrap()[0].events, [child.start.event()]);
+    assert_eq!(claimed.history.whole().unwrap()[0].events, [child.start.event()]);
 }
 
 /// Nobody is told of a child that was started as asked, unless the parent wants to know.

@@ -14,7 +14,7 @@ pub async fn a_claimed_run_is_running_and_held(case: Case) {
     case.clock.advance("1s");
     let claimed = worker.claim_one().await;
     assert_eq!((claimed.run, &*claimed.workflow, claimed.version), (run, "wf", 1));
-    assert_eq!((claimed.seq, claimed.consumed, claimed.crashes, claimed.is_fresh), (1, 0, 0, true));
+    assert_eq!((claimed.seq, claimed.consumed, claimed.columns.crashes, claimed.is_fresh), (1, 0, 0, true));
     let view = case.view(run).await;
     assert_eq!((view.status, view.owner), (Status::Running, Some(worker.session)));
     assert_eq!(view.updated_at, case.clock.now());

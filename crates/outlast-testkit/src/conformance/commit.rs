@@ -52,7 +52,7 @@ pub async fn a_released_run_is_ready_at_once_and_counts_no_crash(case: Case) {
     let view = case.view(run).await;
     assert_eq!((view.status, view.owner), (Status::Pending, None));
     let claimed = other.claim_one().await;
-    assert_eq!((claimed.run, claimed.crashes), (run, 0));
+    assert_eq!((claimed.run, claimed.columns.crashes), (run, 0));
 }
 
 /// A repeated turn that is still the run's last answers as before, and adds nothing twice.

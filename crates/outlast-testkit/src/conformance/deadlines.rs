@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outlast_core::limits::{DEADLINE_GRACE, SUSPECT_CRASHES};
-use outlast_core::{ClaimRequest, RunId, Start, Status, Then, Timestamp, Turn};
+use outlast_core::{ClaimRequest, RunId, Start, Status, SuspectRoom, Then, Timestamp};
 
 use super::shape::{Shape, stuck, wait, wait_until};
 use super::{Case, Worker, assert_refused};
@@ -39,12 +39,12 @@ pub async fn a_deadline_is_on_the_run_and_in_its_claim(case: Case) {
     case.try_start(start.clone()).await.unwrap();
     assert_eq!(case.view(start.run).await.deadline, start.deadline);
     let claimed = worker.claim_one().await;
-    assert_eq!((claimed.deadline, claimed.is_overdue), (start.deadline, false));
-    assert_eq!(claimed.history.as_ref().unwrap()[0].events, [start.event()]);
+    assert_eq!((claimed.columns.deadline, claimed.is_overdue), (start.deadline, false));
+    assert_eq!(claimed.history.clone().whole().unwrap()[0].events, [start.event()]);
     worker.commit_done(case.turn(&claimed).steps(1).then(Then::Release)).await;
-    assert_eq!(worker.claim_one().await.deadline, start.deadline);
+    assert_eq!(worker.claim_one().await.columns.deadline, start.deadline);
     case.start("wf").await;
-    assert_eq!(worker.claim_one().await.deadline, None);
+    assert_eq!(worker.claim_one().await.columns.deadline, None);
 }
 
 /// A turn from a start has the deadline of its start.
@@ -63,7 +63,7 @@ pub async fn a_turn_from_a_start_keeps_its_deadline(case: Case) {
 pub async fn a_turn_clears_the_deadline(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let run = start_within(&case, 60).await;
-    let turn = Turn { clears_deadline: true, ..case.turn(&worker.claim_one().await).steps(1) };
+    let turn = case.turn(&worker.claim_one().await).steps(1).clearing_deadline();
     worker.commit_done(turn.clone()).await;
     assert_eq!(case.view(run).await.deadline, None);
     worker.commit_done(case.turn_after(&turn).then(wait())).await;
@@ -71,14 +71,14 @@ pub async fn a_turn_clears_the_deadline(case: Case) {
     assert_eq!(overdue(&stranger).await, []);
     assert_eq!(next_due(&stranger, true).await, None);
     case.tell(run, "x").await;
-    assert_eq!(worker.claim_one().await.deadline, None);
+    assert_eq!(worker.claim_one().await.columns.deadline, None);
 }
 
 /// A turn from a start may clear it as well.
 pub async fn a_turn_from_a_start_clears_the_deadline(case: Case) {
     let worker = case.join("wf").await;
     let turn = case.starting_turn(Start { deadline: Some(case.later(60)), ..case.new_start("wf") });
-    let turn = Turn { clears_deadline: true, ..turn }.then(wait());
+    let turn = turn.clearing_deadline().then(wait());
     worker.commit_done(turn.clone()).await;
     assert_eq!(case.view(turn.run).await.deadline, None);
     case.clock.advance("1h");
@@ -90,7 +90,7 @@ pub async fn a_stuck_turn_keeps_the_deadline(case: Case) {
     let worker = case.join("wf").await;
     let (run, deadline) = (start_within(&case, 60).await, case.later(60));
     let turn = case.turn(&worker.claim_one().await).then(stuck());
-    worker.commit_done(Turn { clears_deadline: true, ..turn }).await;
+    worker.commit_done(turn.clearing_deadline()).await;
     assert_eq!(case.view(run).await.deadline, Some(deadline));
 }
 
@@ -155,8 +155,8 @@ pub async fn an_overdue_run_is_given_once(case: Case) {
     worker.commit_done(case.turn_after(&turn).consuming(1).then(wait())).await;
     case.clock.advance("1h");
     let claimed = stranger.claim_overdue().await.remove(0);
-    assert_eq!((claimed.consumed, claimed.seq, claimed.deadline.is_some()), (1, 3, true));
-    assert_eq!(claimed.history.unwrap().len(), 3);
+    assert_eq!((claimed.consumed, claimed.seq, claimed.columns.deadline.is_some()), (1, 3, true));
+    assert_eq!(claimed.history.whole().unwrap().len(), 3);
     assert_eq!(overdue(&worker).await, []);
     case.tell(run, "y").await;
     worker.claim_nothing().await;
@@ -205,12 +205,12 @@ pub async fn an_overdue_stuck_run_is_given_to_any_build(case: Case) {
     }
 }
 
-/// A build that is barred from a run that went on is given it to be ended.
-pub async fn a_barred_build_ends_an_overdue_run(case: Case) {
+/// A build that failed to continue a run is given it to be ended.
+pub async fn a_failed_build_ends_an_overdue_run(case: Case) {
     let worker = case.join("wf").await;
     let run = parked(&case, &worker, stuck()).await;
     let mended = case.join_build("wf", "build-2").await;
-    let turn = case.turn(&mended.claim_one().await).steps(1).then(wait_until(case.later(60)));
+    let turn = case.turn(&mended.claim_one().await).then(wait_until(case.later(60)));
     mended.commit_done(turn).await;
     case.clock.advance("1h");
     worker.claim_nothing().await;
@@ -291,14 +291,14 @@ pub async fn the_longest_overdue_comes_first(case: Case) {
     assert_eq!(overdue(&stranger).await, [(runs[0], true)]);
 }
 
-/// A run whose code a worker has, but whose format it cannot read, is overdue to it.
-pub async fn an_overdue_run_needs_no_format(case: Case) {
+/// A worker that cannot read the format of an overdue run leaves it to others.
+pub async fn an_overdue_run_is_given_to_those_who_can_read_it(case: Case) {
     let worker = case.join("wf").await;
     let run = start_within(&case, 60).await;
     case.clock.advance("1h");
     let old = ClaimRequest { format: 0, ends_overdue_from: Timestamp::from_micros(0), ..worker.request() };
-    let claimed = worker.work(old).await.claimed;
-    assert_eq!((claimed[0].run, claimed[0].is_overdue), (run, true));
+    assert!(worker.work(old).await.claimed.is_empty());
+    assert_eq!(overdue(&case.join("other").await).await, [(run, true)]);
 }
 
 /// Ready runs come before overdue ones, and all of them count against what was asked for.
@@ -313,8 +313,8 @@ pub async fn ready_runs_come_before_overdue_ones(case: Case) {
     assert_eq!(given, [(ready[0], false), (ready[1], false), (late[0], true)]);
 }
 
-/// An overdue suspect travels alone like any other, to a worker that may carry one.
-pub async fn an_overdue_suspect_travels_alone(case: Case) {
+/// An overdue run of a higher crash class is given like any other, to a worker that may carry one.
+pub async fn an_overdue_run_is_given_by_its_crash_class(case: Case) {
     let stranger = case.join("other").await;
     let runs = [start_within(&case, 60).await, start_within(&case, 60).await];
     for _ in 0..SUSPECT_CRASHES {
@@ -322,9 +322,11 @@ pub async fn an_overdue_suspect_travels_alone(case: Case) {
         stranger.takeover().await;
     }
     case.clock.advance("1h");
-    let careful =
-        ClaimRequest { suspect: false, ends_overdue_from: Timestamp::from_micros(0), ..stranger.request() };
-    assert!(stranger.work(careful).await.claimed.is_empty());
-    assert_eq!(overdue(&stranger).await, [(runs[0], true)]);
+    let ends = ClaimRequest { ends_overdue_from: Timestamp::from_micros(0), ..stranger.request() };
+    let full = ClaimRequest { suspects: SuspectRoom::Nothing, ..ends.clone() };
+    assert!(stranger.work(full).await.claimed.is_empty());
+    let one = ClaimRequest { suspects: SuspectRoom::Class { class: 2, room: 1 }, ..ends };
+    let claimed = stranger.work(one).await.claimed;
+    assert_eq!(claimed.iter().map(|claimed| claimed.run).collect::<Vec<_>>(), [runs[0]]);
     assert_eq!(overdue(&stranger).await, [(runs[1], true)]);
 }

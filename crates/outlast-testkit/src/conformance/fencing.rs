@@ -63,7 +63,7 @@ pub async fn a_session_that_left_is_fenced(case: Case) {
     let turn = case.turn(&worker.claim_one().await).steps(1);
     worker.leave().await;
     assert_refused!(worker.commit(turn).await, Fenced);
-    assert_refused!(case.world.beat(worker.session, &Report::default()).await, Fenced);
+    assert_refused!(case.world.beat(worker.session, &Report::default(), &[]).await, Fenced);
     assert_refused!(case.world.held(worker.session).await, Fenced);
     assert_refused!(case.world.claim(worker.session, worker.request()).await, Fenced);
 }
@@ -78,7 +78,7 @@ pub async fn a_session_that_was_taken_over_is_fenced(case: Case) {
     case.clock.advance("1s");
     assert_eq!(heir.takeover().await, 1);
     assert_refused!(zombie.commit(turn.clone()).await, Fenced);
-    assert_refused!(case.world.beat(zombie.session, &Report::default()).await, Fenced);
+    assert_refused!(case.world.beat(zombie.session, &Report::default(), &[]).await, Fenced);
     assert_refused!(case.world.claim(zombie.session, zombie.request()).await, Fenced);
     heir.claim_one().await;
     assert_refused!(zombie.commit(turn).await, Fenced);
@@ -102,6 +102,6 @@ pub async fn an_unknown_session_is_fenced(case: Case) {
     let stranger = outlast_core::SessionId::from_bits(case.id());
     assert_refused!(case.world.claim(stranger, worker.request()).await, Fenced);
     assert_refused!(super::case::one(case.world.commit(stranger, &[turn]).await), Fenced);
-    assert_refused!(case.world.beat(stranger, &Report::default()).await, Fenced);
+    assert_refused!(case.world.beat(stranger, &Report::default(), &[]).await, Fenced);
     assert_eq!(case.kinds(run).await, ["run_started"]);
 }

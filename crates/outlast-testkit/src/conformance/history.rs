@@ -1,9 +1,10 @@
 //! Histories: gap-free, append-only, read in pages.
 
-use outlast_core::Then;
+use outlast_core::limits::{HISTORIES_READ_MAX, HISTORY_IN_CLAIM_EVENTS_MAX, PREFERENCE};
+use outlast_core::{ClaimedHistory, RunId, Then};
 
-use super::Case;
-use super::shape::Shape;
+use super::shape::{Shape, wait};
+use super::{Case, assert_refused};
 
 /// Events are numbered without gaps, turn after turn, and come back as they were written.
 pub async fn a_history_is_gap_free_and_in_order(case: Case) {
@@ -72,21 +73,64 @@ pub async fn a_claim_brings_the_whole_history(case: Case) {
     worker.commit_done(turn.clone()).await;
     let claimed = worker.claim_one().await;
     let history = case.world.history(turn.run, 0, 100).await.unwrap();
-    assert_eq!(claimed.history, Some(history));
+    assert_eq!(claimed.history.whole(), Some(history));
     assert_eq!((claimed.turn, claimed.seq, claimed.turn_at, claimed.is_fresh), (turn.id, 4, turn.at, false));
 }
 
-/// A claim leaves out the history that the worker still has, and says so by the last turn.
-pub async fn a_claim_leaves_out_a_history_that_is_known(case: Case) {
+/// A claim leaves out the history only for the session that held the run last, and so may have its future.
+pub async fn a_claim_leaves_out_the_history_for_the_last_holder_alone(case: Case) {
+    let (worker, other) = (case.join("wf").await, case.join("wf").await);
+    let run = case.parked(&worker, wait()).await;
+    case.tell(run, "go").await;
+    let claimed = worker.claim_one().await;
+    assert!(matches!(claimed.history, ClaimedHistory::LeftOut));
+    worker.commit_done(case.turn(&claimed).steps(1).then(wait())).await;
+    case.tell(run, "go").await;
+    case.clock.advance(PREFERENCE);
+    let claimed = other.claim_one().await;
+    assert_eq!(claimed.history.clone().whole().map(|history| history.len()), Some(2));
+    other.commit_done(case.turn(&claimed).steps(1).then(Then::Release)).await;
+    let claimed = worker.claim_one().await;
+    assert_eq!(claimed.history.whole().map(|history| history.len()), Some(3), "another one held it since");
+}
+
+/// A claim leaves out a long history, and brings one of the limit.
+pub async fn a_claim_leaves_out_a_long_history(case: Case) {
     let worker = case.join("wf").await;
-    let known = case.parked(&worker, super::shape::wait()).await;
-    let last = case.world.history(known, 0, 10).await.unwrap()[0].id;
-    case.start("wf").await;
-    case.tell(known, "go").await;
-    let mut request = worker.request();
-    request.known = std::sync::Arc::new(move |run, turn| run == known && turn != last);
-    let claimed = worker.work(request).await.claimed;
-    let with_history = |run| claimed.iter().find(|claimed| claimed.run == run).unwrap().history.is_some();
-    assert!(!with_history(known), "asked with the last turn, which is not the first");
-    assert!(claimed.iter().filter(|claimed| claimed.run != known).all(|claimed| claimed.history.is_some()));
+    for (events, is_whole) in [(HISTORY_IN_CLAIM_EVENTS_MAX, true), (HISTORY_IN_CLAIM_EVENTS_MAX + 1, false)]
+    {
+        let run = case.start("wf").await;
+        let claimed = worker.claim_one().await;
+        let turn = case.turn(&claimed).steps(events as u32 - 1).then(Then::Release);
+        worker.commit_done(turn).await;
+        let again = worker.claim_one().await;
+        assert_eq!(again.seq, events);
+        assert_eq!(matches!(again.history, ClaimedHistory::Whole(_)), is_whole);
+        assert_eq!(matches!(again.history, ClaimedHistory::LeftOut), !is_whole);
+        let histories = case.world.histories(&[run]).await.unwrap();
+        assert_eq!(histories[0].as_ref().unwrap().len(), 2, "what is missing can be read");
+    }
+}
+
+/// Histories of several runs are read whole, in their order, and one that is not there is an error of its own.
+pub async fn histories_of_several_runs_are_read_at_once(case: Case) {
+    let worker = case.join("wf").await;
+    let runs = case.start_many("wf", 2).await;
+    for claimed in worker.claim().await {
+        let mut turn = case.turn(&claimed).steps(HISTORY_IN_CLAIM_EVENTS_MAX as u32);
+        for _ in 0..3 {
+            worker.commit_done(turn.clone()).await;
+            turn = case.turn_after(&turn).steps(1);
+        }
+    }
+    let unknown = RunId::from_bits(case.id());
+    let histories = case.world.histories(&[runs[1], unknown, runs[0]]).await.unwrap();
+    for (run, history) in [(runs[1], &histories[0]), (runs[0], &histories[2])] {
+        assert_eq!(history, &case.world.history(run, 0, 100).await, "{run}");
+        assert_eq!(history.as_ref().unwrap().len(), 4);
+    }
+    assert_refused!(histories[1].clone(), NotFound);
+    assert_eq!(case.world.histories(&[]).await, Ok(Vec::new()));
+    let many = vec![runs[0]; HISTORIES_READ_MAX + 1];
+    assert_refused!(case.world.histories(&many).await, Limit);
 }

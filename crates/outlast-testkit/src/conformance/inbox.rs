@@ -1,17 +1,22 @@
 //! Inboxes: kept, in order, once.
 
 use outlast_core::limits::INBOX_MESSAGES_MAX;
-use outlast_core::{Event, MessageBody, OpNumber, Outcome, Status, Then};
+use outlast_core::{Event, MessageBody, OpNumber, Outcome, Sent, Status, Then};
 
 use super::shape::{Shape, failure, wait};
 use super::{Case, assert_refused};
+
+/// The answer to a message to a run that was not asked to stop.
+fn sent(position: u64) -> Sent {
+    Sent { position, cancel_was_requested: false }
+}
 
 /// Messages keep the order in which they were sent, and are numbered from 1.
 pub async fn messages_keep_their_order(case: Case) {
     let run = case.start("wf").await;
     let batch: Vec<_> = ["a", "b", "c"].map(|text| case.new_message(run, text)).into();
     let ids: Vec<_> = batch.iter().map(|message| message.id).collect();
-    assert_eq!(case.world.send(batch).await.unwrap(), [Ok(1), Ok(2), Ok(3)]);
+    assert_eq!(case.world.send(batch).await.unwrap(), [1, 2, 3].map(|position| Ok(sent(position))));
     assert_eq!(case.tell(run, "d").await, 4);
     let inbox = case.world.inbox(run, 0).await.unwrap();
     assert_eq!(inbox.iter().map(|message| message.position).collect::<Vec<_>>(), [1, 2, 3, 4]);
@@ -35,9 +40,9 @@ pub async fn a_message_has_the_time_of_the_worlds_clock(case: Case) {
 pub async fn a_repeated_message_is_kept_once(case: Case) {
     let run = case.start("wf").await;
     let message = case.new_message(run, "a");
-    assert_eq!(case.try_send(message.clone()).await, Ok(1));
+    assert_eq!(case.try_send(message.clone()).await, Ok(sent(1)));
     assert_eq!(case.tell(run, "b").await, 2);
-    assert_eq!(case.try_send(message).await, Ok(1));
+    assert_eq!(case.try_send(message).await, Ok(sent(1)));
     assert_eq!(case.view(run).await.sent, 2);
 }
 
@@ -49,7 +54,7 @@ pub async fn a_message_repeated_after_it_was_consumed_is_not_a_new_one(case: Cas
     case.try_send(message.clone()).await.unwrap();
     let turn = case.turn(&worker.claim_one().await).steps(1).then(wait());
     worker.commit_done(turn).await;
-    assert_eq!(case.try_send(message).await, Ok(1));
+    assert_eq!(case.try_send(message).await, Ok(sent(1)));
     let view = case.view(run).await;
     assert_eq!((view.sent, view.consumed), (1, 1));
     worker.claim_nothing().await;
@@ -63,7 +68,7 @@ pub async fn a_message_repeated_after_the_end_answers_as_before(case: Case) {
     case.try_send(message.clone()).await.unwrap();
     let turn = case.turn(&worker.claim_one().await).completing("out");
     worker.commit_done(turn).await;
-    assert_eq!(case.try_send(message).await, Ok(1));
+    assert_eq!(case.try_send(message).await, Ok(sent(1)));
 }
 
 /// A run that has ended takes no message, whatever its final status.
@@ -82,7 +87,7 @@ pub async fn a_refused_message_leaves_its_neighbours_alone(case: Case) {
     let run = case.start("wf").await;
     let batch = [run, ended, run].map(|run| case.new_message(run, "x"));
     let answers = case.world.send(batch.into()).await.unwrap();
-    assert_eq!((&answers[0], &answers[2]), (&Ok(1), &Ok(2)));
+    assert_eq!((&answers[0], &answers[2]), (&Ok(sent(1)), &Ok(sent(2))));
     assert_refused!(&answers[1], Conflict);
 }
 
@@ -173,6 +178,9 @@ pub async fn a_full_inbox_takes_what_the_engine_needs(case: Case) {
     .enumerate()
     {
         let position = INBOX_MESSAGES_MAX + 1 + index as u64;
-        assert_eq!(case.try_send(case.new_message_of(run, body)).await, Ok(position));
+        assert_eq!(
+            case.try_send(case.new_message_of(run, body)).await.map(|sent| sent.position),
+            Ok(position)
+        );
     }
 }

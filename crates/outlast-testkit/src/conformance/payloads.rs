@@ -55,7 +55,7 @@ async fn survives(case: &Case, payload: Payload) {
 
     let claimed = worker.claim_one().await;
     assert_eq!(claimed.inbox[0].body, message.body);
-    let history = claimed.history.as_ref().unwrap();
+    let history = claimed.history.clone().whole().unwrap();
     assert_eq!(history[0].events, [start.event()]);
     let mut turn = case.turn(&claimed).then(Then::End(Status::Completed));
     turn.events = vec![

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outlast_core::limits::{PREFERENCE, PRIORITY_AGE, PRIORITY_MAX, SUSPECT_CRASHES};
-use outlast_core::{ClaimRequest, RunId, Start, Then};
+use outlast_core::{ClaimRequest, RunId, Start, SuspectRoom, Then};
 
 use super::shape::{Shape, wait, wait_until};
 use super::{Case, assert_refused};
@@ -195,8 +195,8 @@ pub async fn a_run_that_needs_no_code_has_no_priority(case: Case) {
     assert_eq!(worker.claim_runs().await, [urgent, doomed, usual]);
 }
 
-/// At most one suspect is given, and that is the one of the lowest rank.
-pub async fn the_most_urgent_suspect_is_given(case: Case) {
+/// Where there is room for one run of a crash class, the one of the lowest rank is given.
+pub async fn the_most_urgent_of_a_crash_class_is_given(case: Case) {
     let (usual, urgent) = (start(&case, 0).await, start(&case, 5).await);
     for _ in 0..SUSPECT_CRASHES {
         case.crash_with_all("wf").await;
@@ -205,8 +205,9 @@ pub async fn the_most_urgent_suspect_is_given(case: Case) {
         taker.leave().await;
     }
     let worker = case.join("wf").await;
-    assert_eq!(worker.claim_runs().await, [urgent]);
-    assert_eq!(worker.claim_runs().await, [usual]);
+    let one = ClaimRequest { suspects: SuspectRoom::Class { class: 2, room: 1 }, ..worker.request() };
+    assert_eq!(worker.work(one.clone()).await.claimed[0].run, urgent);
+    assert_eq!(worker.work(one).await.claimed[0].run, usual);
 }
 
 /// There is no priority past the highest: such a start is refused and changes nothing.

@@ -148,15 +148,15 @@ pub async fn a_stuck_run_is_tried_by_those_who_serve_its_queue(case: Case) {
     assert_eq!(mended.claim_one().await.run, run);
 }
 
-/// A join that does not serve its queue leaves a stuck run to builds that joined before.
-pub async fn a_join_elsewhere_does_not_wake_a_stuck_run(case: Case) {
+/// A stuck run is given only to other builds that serve its queue, joined before or after.
+pub async fn a_stuck_run_is_given_to_other_builds_that_serve_its_queue(case: Case) {
     let join = Join { build: "build-2".into(), ..case.new_join(&[("wf", 1)]) };
     let earlier = Join { queues: [std::sync::Arc::from("gpu")].into(), ..join };
     let earlier = case.join_with(case.world.clone(), earlier).await;
     let (run, _worker) = parked(&case, stuck()).await;
     case.join_build("wf", "build-3").await.claim_nothing().await;
-    earlier.claim_nothing().await;
     assert_eq!(case.status(run).await, Status::Stuck);
+    assert_eq!(earlier.claim_one().await.run, run);
 }
 
 /// A child stands in the queue that its start names, not in its parent's.

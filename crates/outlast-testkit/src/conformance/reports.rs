@@ -36,7 +36,7 @@ pub async fn a_worker_that_has_not_beaten_reports_nothing(case: Case) {
 pub async fn a_beat_keeps_the_report(case: Case) {
     let worker = case.join("wf").await;
     case.clock.advance("1s");
-    case.world.beat(worker.session, &full()).await.unwrap();
+    case.world.beat(worker.session, &full(), &[]).await.unwrap();
     let beat_at = case.clock.now();
     case.clock.advance("1s");
     let view = view(&case, &worker).await;
@@ -47,9 +47,9 @@ pub async fn a_beat_keeps_the_report(case: Case) {
 /// The last report counts, and each worker has its own.
 pub async fn the_last_report_counts(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join("wf").await);
-    case.world.beat(worker.session, &full()).await.unwrap();
+    case.world.beat(worker.session, &full(), &[]).await.unwrap();
     let last = Report { live: 1, ..Report::default() };
-    case.world.beat(worker.session, &last).await.unwrap();
+    case.world.beat(worker.session, &last, &[]).await.unwrap();
     assert_eq!(view(&case, &worker).await.report, last);
     assert_eq!(view(&case, &other).await.report, Report::default());
 }
@@ -58,6 +58,6 @@ pub async fn the_last_report_counts(case: Case) {
 pub async fn the_report_of_a_lost_session_is_not_kept(case: Case) {
     let worker = case.join("wf").await;
     worker.leave().await;
-    assert_refused!(case.world.beat(worker.session, &full()).await, Fenced);
+    assert_refused!(case.world.beat(worker.session, &full(), &[]).await, Fenced);
     assert!(case.world.workers().await.unwrap().is_empty());
 }

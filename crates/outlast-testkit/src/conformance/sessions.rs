@@ -82,7 +82,7 @@ pub async fn who_leaves_makes_its_runs_ready_without_a_crash(case: Case) {
     let view = case.view(run).await;
     assert_eq!((view.status, view.owner, view.crashes), (Status::Pending, None, 0));
     let claimed = other.claim_one().await;
-    assert_eq!((claimed.run, claimed.crashes), (run, 0));
+    assert_eq!((claimed.run, claimed.columns.crashes), (run, 0));
     worker.leave().await;
     assert_eq!(case.view(run).await.owner, Some(other.session), "a repeated leave takes nothing back");
 }
@@ -124,7 +124,7 @@ pub async fn a_beat_works_outside_any_runtime(case: Case) {
     let beat = std::thread::spawn(move || {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         let report = Report::default();
-        let mut beat = std::pin::pin!(world.beat(worker.session, &report));
+        let mut beat = std::pin::pin!(world.beat(worker.session, &report, &[]));
         loop {
             match beat.as_mut().poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(beat) => return beat,

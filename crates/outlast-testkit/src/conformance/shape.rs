@@ -39,6 +39,18 @@ pub(crate) trait Shape: Sized {
     /// The turn also sets this tag.
     #[must_use]
     fn tagged(self, name: &str, value: &str) -> Self;
+    /// The turn forgets the crashes of the run's workers.
+    #[must_use]
+    fn forgiving(self) -> Self;
+    /// The run keeps so many payloads after the turn that nobody has taken.
+    #[must_use]
+    fn keeping(self, kept: u64) -> Self;
+    /// The deadline counts no more after the turn.
+    #[must_use]
+    fn clearing_deadline(self) -> Self;
+    /// The turn records that the run was asked to stop.
+    #[must_use]
+    fn asked_to_stop(self) -> Self;
     /// The turn fires timers up to this moment.
     #[must_use]
     fn firing(self, until: Timestamp) -> Self;
@@ -85,17 +97,40 @@ impl Shape for Turn {
     }
 
     fn child(mut self, child: NewChild) -> Self {
-        self.beyond.get_or_insert_default().children.push(child);
+        self.outbox.get_or_insert_default().children.push(child);
         self
     }
 
     fn sending(mut self, message: NewMessage) -> Self {
-        self.beyond.get_or_insert_default().messages.push(message);
+        self.outbox.get_or_insert_default().messages.push(message);
         self
     }
 
     fn tagged(mut self, name: &str, value: &str) -> Self {
-        self.beyond.get_or_insert_default().tags.insert(name.into(), value.into());
+        self.outbox.get_or_insert_default().tags.insert(name.into(), value.into());
+        self
+    }
+
+    fn forgiving(self) -> Self {
+        Self { crashes: 0, ..self }
+    }
+
+    fn keeping(self, kept: u64) -> Self {
+        Self { kept, ..self }
+    }
+
+    fn clearing_deadline(self) -> Self {
+        Self { deadline: None, ..self }
+    }
+
+    fn asked_to_stop(mut self) -> Self {
+        self.events.push(Event::CancelRequested {
+            message: None,
+            reason: "it took too long".into(),
+            pauses: Vec::new(),
+            ends: Vec::new(),
+            maybe_attempted: Vec::new(),
+        });
         self
     }
 

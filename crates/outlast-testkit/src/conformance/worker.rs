@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use outlast_core::event::FORMAT;
 use outlast_core::{
-    ClaimRequest, Claimed, Code, Committed, Report, RunId, SessionId, Timestamp, Turn, Work, World,
-    WorldError,
+    ClaimRequest, Claimed, Code, Committed, Report, RunId, SessionId, SuspectRoom, Timestamp, Turn, Work,
+    World, WorldError,
 };
 
 use super::case::one;
@@ -23,20 +22,22 @@ pub struct Worker {
     pub code: Arc<[Code]>,
     /// The queues it serves.
     pub queues: Arc<[Arc<str>]>,
+    /// The highest format that it can read.
+    pub format: u32,
 }
 
 impl Worker {
-    /// What the worker asks for unless a case says otherwise: up to 100 runs, one of them a suspect.
+    /// What the worker asks for unless a case says otherwise: up to 100 runs, those of one higher crash class
+    /// among them.
     pub fn request(&self) -> ClaimRequest {
         ClaimRequest {
             limit: 100,
             code: self.code.clone(),
             queues: self.queues.clone(),
             build: self.build.clone(),
-            format: FORMAT,
-            suspect: true,
+            format: self.format,
+            suspects: SuspectRoom::AnyClass { room: 100 },
             ends_overdue_from: Timestamp::NEVER,
-            known: Arc::new(|_, _| false),
         }
     }
 
@@ -75,9 +76,18 @@ impl Worker {
         assert!(claimed.is_empty(), "nothing is ready for this worker, but it got {claimed:?}");
     }
 
-    /// Commits one turn.
+    /// Commits one turn. What it does to other runs is done afterwards.
     pub async fn commit(&self, turn: Turn) -> Result<Committed, WorldError> {
-        one(self.world.commit(self.session, &[turn]).await)
+        let committed = one(self.world.commit(self.session, &[turn]).await);
+        self.settle().await;
+        committed
+    }
+
+    /// Waits until what turns do to other runs is done.
+    pub async fn settle(&self) {
+        while let Ok(delivered) = self.world.deliver(self.session).await
+            && delivered.left > 0
+        {}
     }
 
     /// Commits one turn, which the world accepts.
@@ -92,7 +102,7 @@ impl Worker {
 
     /// How many runs it holds, as its next beat says.
     pub async fn held(&self) -> u64 {
-        self.world.beat(self.session, &Report::default()).await.expect("the session is alive").held
+        self.world.beat(self.session, &Report::default(), &[]).await.expect("the session is alive").held
     }
 
     /// Leaves the world.

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use outlast_core::event::format_of_rules;
 use outlast_core::turn::From;
 use outlast_core::{
     ClaimRequest, Join, Message, MessageBody, MessageId, Order, Page, QueuedSteps, Report, RunQuery, RunView,
@@ -89,8 +90,7 @@ async fn drive_commit(case: &Case, op: &Op, model: &mut Model, done: &mut Done) 
 
 fn is_plain_repeat(model: &mut Model, turn: &Turn) -> bool {
     let Some(run) = model.find(turn.run) else { return true };
-    let knows_of_crashes = turn.clears_crashes || run.view.crashes == 0;
-    run.turn == turn.id || matches!(turn.from, From::Turn(_)) && knows_of_crashes
+    run.turn == turn.id || matches!(turn.from, From::Turn(_)) && turn.before == run.columns()
 }
 
 async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done) -> Result<(), String> {
@@ -109,14 +109,14 @@ async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done)
     match op {
         Op::Beat { live, .. } => {
             let report = Report { live: *live, ..Report::default() };
-            let beat = world.beat(id, &report).await.map(|beat| beat.held);
+            let beat = world.beat(id, &report, &[]).await.map(|beat| (beat.held, beat.rules));
             same("beat", beat, model.beat(id, report, now))
         }
-        &Op::Claim { limit, suspect, ends_overdue_in_micros, .. } => {
+        &Op::Claim { limit, suspects, ends_overdue_in_micros, .. } => {
             let Some(worker) = worker else { return Ok(()) };
             let later = |micros| now.plus(Duration::from_micros(micros));
             let ends_overdue_from = ends_overdue_in_micros.map_or(Timestamp::NEVER, later);
-            let request = ClaimRequest { limit, suspect, ends_overdue_from, ..worker.request() };
+            let request = ClaimRequest { limit, suspects, ends_overdue_from, ..worker.request() };
             let expected = model.claim(id, &request, now);
             let is_compared = expected.as_ref().is_ok_and(|brought| brought.next_due.is_some());
             let work = world.claim(id, request).await.map(|work| brought(work, is_compared));
@@ -168,9 +168,10 @@ fn code_of(number: usize) -> Vec<(&'static str, u32)> {
 async fn drive_rest(case: &Case, op: &Op, model: &mut Model, done: &mut Done) -> Result<(), String> {
     let now = case.clock.now();
     match op {
-        Op::Join { build, code, queues, is_elsewhere } => {
+        Op::Join { build, code, queues, rules, is_elsewhere } => {
             let (build, queues) = (format!("build-{build}").into(), make::queues(*queues));
-            let join = Join { build, queues, ..case.new_join(&code_of(*code)) };
+            let (rules, format) = (*rules, format_of_rules(*rules));
+            let join = Join { build, queues, rules, format, ..case.new_join(&code_of(*code)) };
             model.join(join.clone(), now);
             let world = if *is_elsewhere { case.other_handle().await } else { case.world.clone() };
             let worker = case.join_with(world, join.clone()).await;
@@ -212,11 +213,10 @@ fn brought(work: Work, is_next_due_compared: bool) -> Brought {
         seq: run.seq,
         consumed: run.consumed,
         inbox: nameless(run.inbox),
-        crashes: run.crashes,
+        columns: run.columns,
         is_fresh: run.is_fresh,
-        deadline: run.deadline,
         is_overdue: run.is_overdue,
-        turns: run.history.map_or(0, |history| history.len()),
+        turns: run.history.whole().map(|history| history.len()),
     });
     let unread = work.unread.into_iter().map(|unread| (unread.run, nameless(unread.messages)));
     let mut unread: Vec<_> = unread.collect();

@@ -1,15 +1,19 @@
 //! The model's inboxes and sessions.
 
-use outlast_core::takeover::{crashes_after, poison};
-use outlast_core::{Join, Message, NewMessage, Report, RunId, SessionId, Status, Stuck, Timestamp};
+use outlast_core::limits::{FAILED_BUILD_RETRY, POISON_CRASHES};
+use outlast_core::takeover::poison;
+use outlast_core::{
+    FailedBuilds, Join, Message, MessageBody, NewMessage, Report, RunId, Sent, SessionId, Status, Stuck,
+    Timestamp,
+};
 
 use super::runs::{Model, ModelRun, ModelSession, Refusal};
 
 impl Model {
-    pub(super) fn send(&mut self, message: NewMessage, now: Timestamp) -> Result<u64, Refusal> {
+    pub(super) fn send(&mut self, message: NewMessage, now: Timestamp) -> Result<Sent, Refusal> {
         let run = self.find(message.run).ok_or(Refusal::NotFound)?;
-        if let Some(known) = run.inbox.iter().find(|known| known.id == message.id) {
-            return Ok(known.position);
+        if let Some((_, sent)) = run.answers.iter().find(|(id, _)| *id == message.id) {
+            return Ok(*sent);
         }
         if run.view.status.is_final() {
             return Err(Refusal::Conflict);
@@ -18,13 +22,6 @@ impl Model {
     }
 
     pub(super) fn join(&mut self, join: Join, now: Timestamp) {
-        for run in &mut self.runs {
-            let by_another = run.not_for.as_ref().is_some_and(|build| **build != *join.build);
-            let is_for_it = join.code.contains(&run.code()) && join.queues.contains(&run.start.queue);
-            if run.view.status == Status::Stuck && by_another && is_for_it {
-                run.ready_at = Some(run.ready_at.unwrap_or(now));
-            }
-        }
         let expires_at = now.plus(join.time);
         self.sessions.push(ModelSession {
             join,
@@ -41,20 +38,22 @@ impl Model {
         session: SessionId,
         report: Report,
         now: Timestamp,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<(u64, u32), Refusal> {
         let held = self.held(session).len() as u64;
+        let rules = self.sessions.iter().map(|session| session.join.rules).min().unwrap_or_default();
         let session = self.sessions.iter_mut().find(|other| other.join.session == session);
         let session = session.ok_or(Refusal::Fenced)?;
         session.expires_at = now.plus(session.join.time);
         session.beat_at = now;
         session.report = report;
-        Ok(held)
+        Ok((held, rules))
     }
 
     pub(super) fn leave(&mut self, session: SessionId, now: Timestamp) {
         self.sessions.retain(|other| other.join.session != session);
         for run in self.runs.iter_mut().filter(|run| run.view.owner == Some(session)) {
             run.let_go(now);
+            run.show();
         }
     }
 
@@ -71,14 +70,22 @@ impl Model {
         let gone: Vec<ModelSession> = gone;
         for dead in gone {
             let is_its = |run: &ModelRun| run.view.owner == Some(dead.join.session);
-            let suspect_aboard = self.runs.iter().any(|run| is_its(run) && run.is_suspect());
+            let aboard: Vec<u32> =
+                self.runs.iter().filter(|run| is_its(run)).map(|run| run.crashes.min(4)).collect();
+            let highest = aboard.iter().copied().max().unwrap_or_default();
             for run in self.runs.iter_mut().filter(|run| is_its(run)) {
                 taken += 1;
-                run.view.crashes = crashes_after(run.view.crashes, suspect_aboard);
+                let class = run.crashes.min(4);
+                let is_innocent = [2, 3].contains(&highest) && class < highest;
+                let is_beside = class == 4 && aboard.len() > 1;
                 run.let_go(now);
-                if let Some(stuck) = poison(run.view.crashes, &dead.join.build) {
-                    run.get_stuck(stuck, now);
+                if !is_innocent && !is_beside {
+                    run.crashes = (run.crashes + 1).min(POISON_CRASHES);
+                    if run.crashes == POISON_CRASHES {
+                        run.get_stuck(poison(&dead.join.build), now);
+                    }
                 }
+                run.show();
             }
         }
         Ok(taken)
@@ -86,20 +93,26 @@ impl Model {
 
     pub(super) fn resume(&mut self, run: RunId, now: Timestamp) -> Result<(), Refusal> {
         let run = self.find(run).ok_or(Refusal::NotFound)?;
-        if run.view.status != Status::Stuck {
+        if run.view.owner.is_some() || run.view.status.is_final() {
             return Err(Refusal::Conflict);
         }
-        run.not_for = None;
-        run.ready_at = Some(now);
+        run.failed = FailedBuilds::default();
+        if run.view.status == Status::Stuck {
+            run.ready_at = Some(now);
+        }
+        run.show();
         Ok(())
     }
 }
 
 impl ModelRun {
-    /// Adds a message that is new; answers its position.
-    pub(super) fn accept(&mut self, message: NewMessage, now: Timestamp) -> u64 {
+    /// Adds a message that is new.
+    pub(super) fn accept(&mut self, message: NewMessage, now: Timestamp) -> Sent {
         let NewMessage { id, body, headers, .. } = message;
         let position = self.inbox.len() as u64 + 1;
+        let sent = Sent { position, cancel_was_requested: self.view.is_cancel_requested };
+        self.answers.push((id, sent));
+        self.view.is_cancel_requested |= matches!(body, MessageBody::Cancel { .. });
         self.view.sent = position;
         self.inbox.push(Message { id, position, at: now, body, headers });
         let is_delayed = self.view.status == Status::Pending && self.view.wake_at.is_some_and(|at| at > now);
@@ -107,13 +120,13 @@ impl ModelRun {
         if self.view.owner.is_none() && (self.needs_no_code() || !stays_put) {
             self.ready_at = Some(self.ready_at.map_or(now, |at| at.min(now)));
         }
-        position
+        sent
     }
 
     /// Nobody holds it any more, and anybody may have it.
     pub(super) fn let_go(&mut self, now: Timestamp) {
         self.view.owner = None;
-        self.view.status = Status::Pending;
+        self.view.status = if self.stuck.is_some() { Status::Stuck } else { Status::Pending };
         self.last_holder = None;
         self.ready_at = Some(now);
     }
@@ -122,8 +135,10 @@ impl ModelRun {
         self.view.owner = None;
         self.view.status = Status::Stuck;
         self.last_holder = None;
-        self.ready_at = self.needs_no_code().then_some(now);
-        self.not_for = Some(stuck.build.clone());
-        self.view.stuck = Some(stuck);
+        let failed = self.failed.with(&stuck.build, self.seq());
+        let rests = failed.replaced_oldest && !self.needs_no_code();
+        self.ready_at = Some(if rests { now.plus(FAILED_BUILD_RETRY) } else { now });
+        self.failed = failed.list;
+        self.stuck = Some(stuck);
     }
 }

@@ -117,9 +117,11 @@ fn plain_turn(case: &Case, run: &ModelRun, shape: &Shape, mistake: Mistake, cons
         events: Vec::new(),
         consumed: run.view.consumed + consumes,
         fired_until: shape.fires_micros_ago.map(|ago| ago_of(case.clock.now(), ago)),
-        clears_crashes: run.view.crashes > 0,
-        clears_deadline: false,
-        beyond: None,
+        before: run.columns(),
+        crashes: if shape.forgives { 0 } else { run.crashes },
+        kept: shape.kept,
+        deadline: run.view.deadline,
+        outbox: None,
         then: Then::Hold,
     }
 }
@@ -136,8 +138,11 @@ pub(super) fn shaped(
     shape: &Shape,
     build: &str,
 ) -> Turn {
-    let turn =
-        Turn { build: build.into(), clears_deadline: shape.clears_deadline, ..turn }.steps(shape.events);
+    let deadline = turn.deadline.filter(|_| !shape.clears_deadline);
+    let mut turn = Turn { build: build.into(), deadline, ..turn }.steps(shape.events);
+    if shape.asks_to_stop {
+        turn = turn.asked_to_stop();
+    }
     let turn = reaching(case, model, done, turn, shape);
     match shape.then {
         ThenKind::Hold => turn,

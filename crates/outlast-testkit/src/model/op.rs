@@ -4,7 +4,8 @@
 //! keeps its meaning when operations are left out.
 
 use fastrand::Rng;
-use outlast_core::Status;
+use outlast_core::event::RULES;
+use outlast_core::{Status, SuspectRoom};
 
 /// One call to the world, or one move of the clock.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub(super) enum Op {
         build: usize,
         code: usize,
         queues: usize,
+        /// The highest rules that it knows.
+        rules: u32,
         is_elsewhere: bool,
     },
     Beat {
@@ -36,7 +39,7 @@ pub(super) enum Op {
     Claim {
         session: usize,
         limit: usize,
-        suspect: bool,
+        suspects: SuspectRoom,
         /// From when on it ends overdue runs, if it does.
         ends_overdue_in_micros: Option<u64>,
     },
@@ -125,6 +128,11 @@ pub(super) struct Shape {
     pub(super) messages: Vec<(usize, Says)>,
     pub(super) tag: Option<Tag>,
     pub(super) clears_deadline: bool,
+    pub(super) asks_to_stop: bool,
+    /// Whether the crashes of its workers are forgotten.
+    pub(super) forgives: bool,
+    /// How many payloads the run keeps.
+    pub(super) kept: u64,
     pub(super) then: ThenKind,
 }
 
@@ -196,13 +204,14 @@ impl Op {
                 build: chance.usize(0..3),
                 code: chance.usize(0..4),
                 queues: queues(chance),
+                rules: one_in(chance, 6).map_or(RULES, |()| 1),
                 is_elsewhere: chance.bool(),
             },
             39..41 => Self::Beat { session: some(chance), live: chance.u64(0..3) },
             41..58 => Self::Claim {
                 session: some(chance),
                 limit: chance.usize(0..6),
-                suspect: one_in(chance, 4).is_none(),
+                suspects: suspects(chance),
                 ends_overdue_in_micros: chance
                     .bool()
                     .then(|| one_in(chance, 3).map_or(0, |()| micros(chance))),
@@ -285,6 +294,9 @@ impl Shape {
             messages: (0..up_to(chance, 3)).map(|_| (some(chance), Says::random(chance))).collect(),
             tag: one_in(chance, 4).map(|()| tag(chance)),
             clears_deadline: one_in(chance, 6).is_some(),
+            asks_to_stop: one_in(chance, 8).is_some(),
+            forgives: chance.bool(),
+            kept: chance.u64(0..3),
             then,
         }
     }
@@ -340,6 +352,16 @@ fn one_in(chance: &mut Rng, cases: u8) -> Option<()> {
 
 fn some(chance: &mut Rng) -> usize {
     chance.usize(0..64)
+}
+
+fn suspects(chance: &mut Rng) -> SuspectRoom {
+    let room = chance.usize(1..4);
+    match chance.u8(0..6) {
+        0 => SuspectRoom::Nothing,
+        1 => SuspectRoom::Class { class: chance.u32(2..5), room: chance.usize(0..3) },
+        2 => SuspectRoom::TrialFirst { room },
+        _ => SuspectRoom::AnyClass { room },
+    }
 }
 
 /// Mostly the default queue.

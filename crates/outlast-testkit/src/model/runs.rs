@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use outlast_core::event::format_of_rules;
 use outlast_core::refusal::{check_start, key_taken};
-use outlast_core::takeover::is_suspect;
 use outlast_core::{
-    Code, Counts, Join, Message, Order, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start,
-    Started, Status, Timestamp, TurnId, TurnRecord, WorldError,
+    Code, Counts, FailedBuilds, HolderColumns, Join, Message, MessageBody, MessageId, Order, Page, Pruned,
+    Report, RunId, RunQuery, RunView, Sent, SessionId, Start, Started, Status, Stuck, Timestamp, TurnId,
+    TurnRecord, WorldError,
 };
 
 /// A refusal, by its kind alone.
@@ -48,7 +49,12 @@ pub(super) struct ModelRun {
     /// Since when it is ready, or when it will be.
     pub(super) ready_at: Option<Timestamp>,
     pub(super) last_holder: Option<SessionId>,
-    pub(super) not_for: Option<String>,
+    pub(super) crashes: u32,
+    /// Why it is stuck, or was when it was claimed.
+    pub(super) stuck: Option<Stuck>,
+    pub(super) failed: FailedBuilds,
+    /// What each message was answered with.
+    pub(super) answers: Vec<(MessageId, Sent)>,
 }
 
 #[derive(Debug)]
@@ -80,6 +86,10 @@ impl ModelRun {
             sent: 0,
             consumed: 0,
             crashes: 0,
+            kept: 0,
+            is_cancel_requested: false,
+            failed_builds: FailedBuilds::default(),
+            format: format_of_rules(start.rules),
             stuck: None,
             parent: start.parent,
             tags: start.tags.clone(),
@@ -94,7 +104,10 @@ impl ModelRun {
             inbox: Vec::new(),
             ready_at: Some(begins_at.unwrap_or(now)),
             last_holder: None,
-            not_for: None,
+            crashes: 0,
+            stuck: None,
+            failed: FailedBuilds::default(),
+            answers: Vec::new(),
         }
     }
 
@@ -112,11 +125,29 @@ impl ModelRun {
 
     pub(super) fn needs_no_code(&self) -> bool {
         let is_fresh = self.seq() == 1;
-        self.unread().iter().any(|message| message.body.needs_no_code(is_fresh))
+        self.unread().iter().any(|message| match message.body {
+            MessageBody::Terminate { .. } => true,
+            MessageBody::Cancel { .. } => is_fresh,
+            _ => false,
+        })
     }
 
-    pub(super) fn is_suspect(&self) -> bool {
-        is_suspect(self.view.crashes)
+    /// The columns that only its holder changes.
+    pub(super) fn columns(&self) -> HolderColumns {
+        HolderColumns {
+            crashes: self.crashes,
+            kept: self.view.kept,
+            deadline: self.view.deadline,
+            stuck: self.stuck.clone(),
+            failed_builds: self.failed.clone(),
+        }
+    }
+
+    /// What the outside sees of what was kept apart.
+    pub(super) fn show(&mut self) {
+        self.view.crashes = self.crashes;
+        self.view.failed_builds = self.failed.clone();
+        self.view.stuck = self.stuck.clone().filter(|_| self.view.status == Status::Stuck);
     }
 }
 
@@ -138,6 +169,8 @@ impl Model {
         if let Some(existed) = self.started_before(&start, now)? {
             return Ok(existed);
         }
+        let known = self.sessions.iter().map(|session| session.join.rules);
+        let start = Start { rules: known.chain([start.rules]).min().unwrap_or(start.rules), ..start };
         let run = start.run;
         let first = start.first_turn(now);
         self.add(ModelRun::new(start, first, now));

@@ -1,12 +1,14 @@
 //! The model's claims and commits.
 
-use outlast_core::limits::{DEADLINE_GRACE, PREFERENCE};
+use outlast_core::limits::{DEADLINE_GRACE, HISTORY_IN_CLAIM_EVENTS_MAX, PREFERENCE};
 use outlast_core::queue::rank;
 use outlast_core::refusal::{child_exists, child_refused};
+use outlast_core::takeover::class_room;
 use outlast_core::turn::From;
 use outlast_core::{
-    Beyond, ClaimRequest, Committed, Headers, Message, MessageBody, MessageId, NewChild, NewMessage, RunId,
-    SessionId, Start, Started, Status, Then, Timestamp, Turn, TurnId, TurnRecord,
+    ClaimRequest, Committed, Event, FailedBuilds, Headers, HolderColumns, Message, MessageBody, MessageId,
+    NewChild, NewMessage, Outbox, RunId, SessionId, Start, Started, Status, SuspectRoom, Then, Timestamp,
+    Turn, TurnId, TurnRecord,
 };
 
 use super::runs::{Model, ModelRun, Refusal};
@@ -31,12 +33,11 @@ pub(super) struct Facts {
     pub(super) consumed: u64,
     /// Its unread messages.
     pub(super) inbox: Vec<Message>,
-    pub(super) crashes: u32,
+    pub(super) columns: HolderColumns,
     pub(super) is_fresh: bool,
-    pub(super) deadline: Option<Timestamp>,
     pub(super) is_overdue: bool,
-    /// How many turns its history has.
-    pub(super) turns: usize,
+    /// How many turns its history has; `None` when it is left out.
+    pub(super) turns: Option<usize>,
 }
 
 /// A run that a session may have at some time.
@@ -48,6 +49,21 @@ struct Candidate {
     run: RunId,
     /// From when on the session may have it.
     available_at: Timestamp,
+    class: u32,
+}
+
+/// Whether a claim that gave runs of these higher crash classes may give the run as well.
+fn may_give(run: &ModelRun, request: &ClaimRequest, given: &[u32]) -> bool {
+    let class = run.crashes.min(4);
+    let has_class_room = class < 2
+        || match request.suspects {
+            SuspectRoom::Nothing => false,
+            SuspectRoom::Class { class: only, room } => class == only && given.len() < room,
+            SuspectRoom::AnyClass { room } | SuspectRoom::TrialFirst { room } => {
+                given.iter().all(|other| *other == class) && given.len() < class_room(class, room)
+            }
+        };
+    has_class_room && run.view.format <= request.format
 }
 
 impl Model {
@@ -66,34 +82,50 @@ impl Model {
         unread.sort_by_key(|(run, _)| *run);
 
         let mut claimed = Vec::new();
-        let mut suspect = request.suspect;
-        while claimed.len() < request.limit {
-            let mut candidates = self.candidates(session, request, suspect);
+        // The crash classes of the higher ones among what is given.
+        let mut classes: Vec<u32> = Vec::new();
+        let mut limit = request.limit;
+        if self.has_trial(session, request, now) {
+            limit = limit.min(1);
+        }
+        while claimed.len() < limit {
+            let mut candidates = self.candidates(session, request, &classes);
             candidates.retain(|candidate| candidate.available_at <= now);
+            if self.has_trial(session, request, now) && claimed.is_empty() {
+                candidates.retain(|candidate| candidate.class == 4 && !candidate.is_overdue);
+            }
             let Some(first) = candidates.into_iter().min() else { break };
             let Some(run) = self.find(first.run) else { break };
-            suspect &= !run.is_suspect();
             claimed.push(run.take(session, first.is_overdue));
+            classes.extend(Some(first.class).filter(|class| *class >= 2));
         }
-        let due = self.candidates(session, request, request.suspect);
+        let due = self.candidates(session, request, &[]);
         let due: Vec<Timestamp> = due.into_iter().map(|candidate| candidate.available_at).collect();
         let is_left_out = due.iter().any(|at| *at <= now);
-        // Nor is it fixed whether an overdue suspect is in sight of a worker that may not carry one.
-        let hides_suspect = request.ends_overdue_from < Timestamp::NEVER
-            && !request.suspect
-            && self.runs.iter().any(ModelRun::is_suspect);
-        let next_due = if is_left_out || hides_suspect { None } else { Some(due.into_iter().min()) };
+        // Nor is it fixed whether an overdue run is in sight of a worker that may not have it.
+        let may_have = |run: &ModelRun| may_give(run, request, &[]);
+        let hides_some = request.ends_overdue_from < Timestamp::NEVER && !self.runs.iter().all(may_have);
+        let next_due = if is_left_out || hides_some { None } else { Some(due.into_iter().min()) };
         Ok(Brought { claimed, unread, next_due })
     }
 
-    fn candidates(&self, session: SessionId, request: &ClaimRequest, suspect: bool) -> Vec<Candidate> {
+    /// Whether a new session is given a run of the last crash class, and nothing else.
+    fn has_trial(&self, session: SessionId, request: &ClaimRequest, now: Timestamp) -> bool {
+        matches!(request.suspects, SuspectRoom::TrialFirst { .. })
+            && self.candidates(session, request, &[]).iter().any(|candidate| {
+                candidate.class == 4 && !candidate.is_overdue && candidate.available_at <= now
+            })
+    }
+
+    fn candidates(&self, session: SessionId, request: &ClaimRequest, classes: &[u32]) -> Vec<Candidate> {
         let mut candidates = Vec::new();
         for run in &self.runs {
             let is_open = run.view.owner.is_none() && !run.view.status.is_final();
-            if !is_open || (run.is_suspect() && !suspect) {
+            if !is_open || !may_give(run, request, classes) {
                 continue;
             }
-            let is_kept_from_it = run.not_for.as_deref() == Some(&*request.build);
+            let class = run.crashes.min(4);
+            let is_kept_from_it = run.failed.contains(&request.build);
             let is_served = request.queues.contains(&run.start.queue) && request.code.contains(&run.code());
             let has_code = is_served && !is_kept_from_it;
             let run_id = run.view.id;
@@ -104,13 +136,13 @@ impl Model {
                 let available_at = if others_first { ready_at.plus(PREFERENCE) } else { ready_at };
                 let priority = if run.needs_no_code() { 0 } else { run.start.priority };
                 let rank = rank(ready_at, priority);
-                candidates.push(Candidate { is_overdue: false, rank, run: run_id, available_at });
+                candidates.push(Candidate { is_overdue: false, rank, run: run_id, available_at, class });
             }
             let from = request.ends_overdue_from;
             if let Some(deadline) = run.view.deadline.filter(|_| from < Timestamp::NEVER) {
                 let rank = deadline.plus(DEADLINE_GRACE);
                 let available_at = rank.max(from);
-                candidates.push(Candidate { is_overdue: true, rank, run: run_id, available_at });
+                candidates.push(Candidate { is_overdue: true, rank, run: run_id, available_at, class });
             }
         }
         candidates
@@ -167,17 +199,17 @@ impl Model {
 
     /// What a turn does beyond its run, and then what becomes of that.
     fn follow(&mut self, session: SessionId, mut turn: Turn, now: Timestamp) {
-        let beyond = turn.beyond.take();
+        let outbox = turn.outbox.take();
         if !matches!(turn.then, Then::Stuck(_)) {
-            self.reach_beyond(&turn, *beyond.unwrap_or_default(), now);
+            self.deliver(&turn, *outbox.unwrap_or_default(), now);
         }
         if let Some(run) = self.find(turn.run) {
             run.follow(session, turn, now);
         }
     }
 
-    fn reach_beyond(&mut self, turn: &Turn, beyond: Beyond, now: Timestamp) {
-        for child in beyond.children {
+    fn deliver(&mut self, turn: &Turn, outbox: Outbox, now: Timestamp) {
+        for child in outbox.children {
             let Some(body) = self.start_child(child, now) else { continue };
             let is_told = !matches!(turn.then, Then::End(_));
             if let Some(run) = self.find(turn.run).filter(|_| is_told) {
@@ -186,12 +218,12 @@ impl Model {
                 run.accept(NewMessage { id, run: turn.run, body, headers: Headers::new() }, now);
             }
         }
-        for message in beyond.messages {
+        for message in outbox.messages {
             // A refusal comes to nothing.
             let _ = self.send(message, now);
         }
         if let Some(run) = self.find(turn.run) {
-            run.view.tags.extend(beyond.tags);
+            run.view.tags.extend(outbox.tags);
         }
     }
 
@@ -213,8 +245,9 @@ impl ModelRun {
         self.view.status = Status::Running;
         self.view.wake_at = None;
         self.view.waits = Vec::new();
-        self.view.stuck = None;
         self.ready_at = None;
+        self.show();
+        let is_left_out = self.last_holder == Some(session) || self.seq() > HISTORY_IN_CLAIM_EVENTS_MAX;
         Facts {
             run: self.view.id,
             turn: self.turn,
@@ -222,11 +255,10 @@ impl ModelRun {
             seq: self.seq(),
             consumed: self.view.consumed,
             inbox: self.unread().to_vec(),
-            crashes: self.view.crashes,
+            columns: self.columns(),
             is_fresh: self.seq() == 1,
-            deadline: self.view.deadline,
             is_overdue,
-            turns: self.history.len(),
+            turns: (!is_left_out).then_some(self.history.len()),
         }
     }
 
@@ -244,7 +276,6 @@ impl ModelRun {
         }
         self.turn = turn.id;
         self.turn_at = turn.at;
-        self.view.crashes = 0;
         if !is_stuck {
             self.view.consumed = turn.consumed;
             if !turn.events.is_empty() {
@@ -255,14 +286,23 @@ impl ModelRun {
     }
 
     fn follow(&mut self, session: SessionId, turn: Turn, now: Timestamp) {
-        let is_stuck = matches!(turn.then, Then::Stuck(_));
-        if turn.clears_deadline && !is_stuck {
-            self.view.deadline = None;
+        self.crashes = turn.crashes;
+        self.turn = turn.id;
+        let asks_to_stop = |event: &Event| matches!(event, Event::CancelRequested { .. });
+        if !matches!(turn.then, Then::Stuck(_)) {
+            self.view.deadline = turn.deadline;
+            self.view.kept = turn.kept;
+            if !turn.events.is_empty() {
+                self.stuck = None;
+                self.failed = FailedBuilds::default();
+            }
+            self.view.is_cancel_requested |= turn.events.iter().any(asks_to_stop);
         }
         match turn.then {
             Then::Hold => {}
             Then::Wait { wake_at, waits } => {
                 self.view.status = Status::Waiting;
+                self.stuck = None;
                 self.view.owner = None;
                 self.view.wake_at = wake_at;
                 self.view.waits = waits;
@@ -277,8 +317,12 @@ impl ModelRun {
                 self.view.ended_at = Some(now);
                 self.view.deadline = None;
                 self.ready_at = None;
+                self.crashes = 0;
+                self.stuck = None;
+                self.failed = FailedBuilds::default();
             }
             Then::Stuck(stuck) => self.get_stuck(stuck, now),
         }
+        self.show();
     }
 }

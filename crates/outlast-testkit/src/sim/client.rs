@@ -13,6 +13,7 @@ use outlast_core::{
 use parking_lot::Mutex;
 
 use super::clock::sleep;
+use super::crew::Build;
 use super::node::Node;
 use super::program::{HASTE, Program, QUEUES, any_program, play, rare};
 use super::stage::{Stage, short};
@@ -261,7 +262,8 @@ fn is_final(output: &Result<String, Error>) -> bool {
     }
 }
 
-/// Sends what open runs wait for, and lets those go on that crashes left stuck.
+/// Sends what open runs wait for, and lets those go on that crashes of the build with all the code left stuck.
+/// What another build left stuck goes on by itself.
 pub(super) async fn help(
     stage: &Arc<Stage>,
     node: &Arc<Node>,
@@ -271,9 +273,13 @@ pub(super) async fn help(
     let mut open = 0;
     for run in stage.inner.runs(query).await?.runs {
         open += usize::from(!run.status.is_final());
-        if run.status == Status::Stuck {
+        if run.status == Status::Stuck && run.failed_builds.contains(&Build::All.to_string()) {
             stage.note("help", format_args!("resumes {}: {:?}", short(run.id), run.stuck));
-            stage.inner.resume(run.id).await?;
+            match stage.inner.resume(run.id).await {
+                // A worker has claimed it meanwhile.
+                Ok(()) | Err(WorldError::Conflict(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         for wait in run.waits {
             let outlast_core::Wait::Hook { name, .. } = wait else { continue };

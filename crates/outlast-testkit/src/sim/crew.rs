@@ -1,5 +1,6 @@
 //! The crew: workers that come, go, freeze, are cut off and are killed.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,8 +35,15 @@ pub(super) enum Build {
     All,
     /// All but one workflow and two steps. It is taken out of service when it becomes calm.
     Some,
-    /// All the code once more. It comes when it becomes calm, and so gets what others left stuck.
-    Mended,
+}
+
+impl fmt::Display for Build {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::All => "all",
+            Self::Some => "some",
+        })
+    }
 }
 
 /// What happens to a worker from outside.
@@ -105,7 +113,7 @@ impl Slot {
         let mut builder = Worker::builder(world.clone())
             .state(desk)
             .register((play, work))
-            .build(format!("{:?}", self.build))
+            .build(self.build.to_string())
             .session_time(session)
             .drain(Duration::from_millis(rng.u64(0..5_000)))
             .live_runs([1, 2, 5, 100][rng.usize(0..4)])

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
 use outlast_core::world::Answers;
 use outlast_core::{
-    ClaimRequest, Clock, Committed, Join, NewMessage, RunId, SessionId, Start, Started, StuckReason, Then,
-    Timestamp, Turn, TurnRecord, Work, WorldError,
+    ClaimRequest, Clock, Committed, Join, NewMessage, RunId, Sent, SessionId, Start, Started, StuckReason,
+    Then, Timestamp, Turn, TurnRecord, Work, WorldError,
 };
 
 use super::node::Node;
@@ -28,15 +28,15 @@ impl Stage {
         Ok(answers)
     }
 
-    pub(super) async fn send(self: Arc<Self>, who: Arc<Node>, messages: Vec<NewMessage>) -> Answers<u64> {
+    pub(super) async fn send(self: Arc<Self>, who: Arc<Node>, messages: Vec<NewMessage>) -> Answers<Sent> {
         let answers = self.inner.send(messages.clone()).await?;
         for (message, answer) in messages.iter().zip(&answers) {
             self.note(
                 &who.name,
                 format_args!("send {} {:?} -> {}", short(message.run), message.body, told(answer)),
             );
-            if let Ok(position) = answer {
-                let wrong = self.witness.lock().sent(message, *position, self.clock.now());
+            if let Ok(sent) = answer {
+                let wrong = self.witness.lock().sent(message, sent.position, self.clock.now());
                 wrong.into_iter().for_each(|wrong| self.wrong(wrong));
             }
         }

@@ -11,9 +11,9 @@ use std::thread::Thread;
 use async_trait::async_trait;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Held, Hosts, Join, Message,
-    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
-    TurnRecord, Waiters, Work, WorkerView, World, WorldError,
+    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended, HeartbeatDetails,
+    Held, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
+    Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 
 use super::clock::SimClock;
@@ -147,7 +147,11 @@ impl World for Still {
         self.ask(self.world.history(run, from, limit))
     }
 
-    async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64> {
+    async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
+        self.ask(self.world.histories(runs))
+    }
+
+    async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
         self.change(self.world.send(messages))
     }
 
@@ -159,8 +163,13 @@ impl World for Still {
         self.ask(self.world.join(join))
     }
 
-    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
-        self.ask(self.world.beat(session, report))
+    async fn beat(
+        &self,
+        session: SessionId,
+        report: &Report,
+        details: &[HeartbeatDetails],
+    ) -> Result<Beat, WorldError> {
+        self.ask(self.world.beat(session, report, details))
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
@@ -196,8 +205,8 @@ impl World for Still {
         self.world.changed(epoch, until).await
     }
 
-    fn hosts(&self) -> &Hosts {
-        self.world.hosts()
+    async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
+        self.change(self.world.deliver(session))
     }
 
     async fn prune(
@@ -207,6 +216,10 @@ impl World for Still {
         limit: usize,
     ) -> Result<Pruned, WorldError> {
         self.ask(self.world.prune(before, after, limit))
+    }
+
+    fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
+        self.world.run_id(key, bits)
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

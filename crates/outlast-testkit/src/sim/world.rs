@@ -7,9 +7,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Held, Hosts, Join, Message,
-    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
-    TurnRecord, Work, WorkerView, World, WorldError,
+    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended, HeartbeatDetails,
+    Held, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
+    Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
 };
 
 use super::clock::sleep;
@@ -21,12 +21,11 @@ use super::stage::Stage;
 pub(super) struct SimWorld {
     stage: Arc<Stage>,
     node: Arc<Node>,
-    hosts: Hosts,
 }
 
 impl SimWorld {
     pub(super) fn new(stage: &Arc<Stage>, node: &Arc<Node>) -> Arc<Self> {
-        Arc::new(Self { stage: stage.clone(), node: node.clone(), hosts: Hosts::default() })
+        Arc::new(Self { stage: stage.clone(), node: node.clone() })
     }
 
     /// Calls, and lets go wrong what is planned to.
@@ -142,7 +141,16 @@ impl World for SimWorld {
         self.read(move |world| async move { world.history(run, from, limit).await }).await
     }
 
-    async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64> {
+    async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
+        let runs = runs.to_vec();
+        self.read(move |world| {
+            let runs = runs.clone();
+            async move { world.histories(&runs).await }
+        })
+        .await
+    }
+
+    async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
         let (stage, node) = self.parts();
         self.call(Call::Send, move || stage.clone().send(node.clone(), messages.clone())).await
     }
@@ -156,11 +164,16 @@ impl World for SimWorld {
         self.call(Call::Join, move || stage.clone().join(node.clone(), join.clone())).await
     }
 
-    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
-        let (inner, report) = (self.stage.inner.clone(), report.clone());
+    async fn beat(
+        &self,
+        session: SessionId,
+        report: &Report,
+        details: &[HeartbeatDetails],
+    ) -> Result<Beat, WorldError> {
+        let (inner, report, details) = (self.stage.inner.clone(), report.clone(), details.to_vec());
         self.call(Call::Beat, move || {
-            let (inner, report) = (inner.clone(), report.clone());
-            async move { inner.beat(session, &report).await }
+            let (inner, report, details) = (inner.clone(), report.clone(), details.clone());
+            async move { inner.beat(session, &report, &details).await }
         })
         .await
     }
@@ -219,8 +232,8 @@ impl World for SimWorld {
         busy
     }
 
-    fn hosts(&self) -> &Hosts {
-        &self.hosts
+    async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
+        self.read(move |world| async move { world.deliver(session).await }).await
     }
 
     async fn prune(
@@ -230,6 +243,10 @@ impl World for SimWorld {
         limit: usize,
     ) -> Result<Pruned, WorldError> {
         self.read(move |world| async move { world.prune(before, after, limit).await }).await
+    }
+
+    fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
+        self.stage.inner.run_id(key, bits)
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

@@ -92,14 +92,17 @@ pub enum Because {
         waits: Vec<Waiting>,
         /// Hooks that were sent payloads which the workflow has not asked for.
         kept: Vec<String>,
-        /// How many joined workers have its code.
+        /// How many joined workers have its code and may continue it.
         workers: usize,
+        /// The builds that may not continue it, since they failed to and it has not progressed, oldest first.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        failed_builds: Vec<String>,
     },
     /// It is ready, and waits for a worker with room.
     Ready {
         /// Since when.
         since: Timestamp,
-        /// How often its worker crashed with it aboard: after two crashes it is tried alone.
+        /// How many crashes of its worker count against it: after two it is tried apart from others.
         crashes: u32,
         /// The joined workers that have its code.
         workers: Vec<JoinedWorker>,
@@ -143,8 +146,20 @@ pub enum Because {
         message: String,
         /// The build that could not go on.
         build: String,
+        /// The builds that could not go on since it last progressed, oldest first.
+        failed_builds: Vec<String>,
         /// Other builds with its code that are joined, and try it.
         other_builds: Vec<String>,
+        /// The steps that were open, when it is stuck because its worker crashed too often.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        open_steps: Vec<String>,
+    },
+    /// It could go on, but no joined build may continue it: those that have its code have failed to.
+    BuildsFailed {
+        /// The builds that failed since it last progressed, oldest first.
+        failed_builds: Vec<String>,
+        /// The joined workers that have its code.
+        workers: Vec<JoinedWorker>,
     },
     /// Its deadline has passed, and it was not told yet.
     PastDeadline {
@@ -292,8 +307,8 @@ impl Client {
         let view = self.world.run(run).await?;
         let workers = self.world.workers().await?;
         let clock = self.world.clock();
-        let is_timeless = clock.is_virtual() && self.world.hosts().any();
-        let is_in_hand = clock.is_virtual() && self.world.hosts().hold(run);
+        let is_timeless = clock.is_virtual() && self.local.any();
+        let is_in_hand = clock.is_virtual() && self.local.hold(run);
         Ok(Scene { view, workers, now: clock.now(), is_timeless, is_in_hand })
     }
 
@@ -306,7 +321,7 @@ impl Client {
         if let Some(at) = view.ended_at {
             return Ok(Because::Ended { status: view.status, at, failure: self.failure(view.id).await? });
         }
-        if let Some(because) = scene.trouble() {
+        if let Some(because) = scene.trouble(history.as_deref().unwrap_or_default()) {
             return Ok(because);
         }
         if let Some(owner) = scene.owner() {
@@ -353,9 +368,17 @@ impl Client {
             });
         }
         let (workflow, version) = (scene.view.workflow.to_string(), scene.view.version);
-        let (queue, workers) = (scene.view.queue.to_string(), scene.with_code().count());
-        Ok(Because::Waits { workflow, version, queue, waits, kept: kept(history), workers })
+        let (queue, workers) = (scene.view.queue.to_string(), scene.able().count());
+        let failed_builds = scene.failed_builds();
+        Ok(Because::Waits { workflow, version, queue, waits, kept: kept(history), workers, failed_builds })
     }
+}
+
+/// The names of the steps that were open when a worker crashed: attempted in place, and not between two attempts.
+fn open_in_place(history: &[TurnRecord], now: Timestamp) -> Vec<String> {
+    let operations = operations(history);
+    let open = operations.iter().filter(|operation| operation.is_attempted_in_place(now));
+    open.map(|step| step.name.to_string()).collect()
 }
 
 fn serves(worker: &WorkerView, queue: &str) -> bool {
@@ -400,7 +423,17 @@ impl Scene {
         self.is_timeless || worker.expires_at > self.now
     }
 
-    /// The workers that could be given the run.
+    /// The workers that could be given the run: their builds have not failed to continue it.
+    fn able(&self) -> impl Iterator<Item = &WorkerView> {
+        self.with_code().filter(|worker| !self.view.failed_builds.contains(&worker.build))
+    }
+
+    /// The builds that have failed to continue the run since it last progressed.
+    fn failed_builds(&self) -> Vec<String> {
+        self.view.failed_builds.builds().iter().map(ToString::to_string).collect()
+    }
+
+    /// The workers that serve the run's queue and have its code.
     fn with_code(&self) -> impl Iterator<Item = &WorkerView> {
         self.serving().filter(|worker| self.has_code(worker))
     }
@@ -437,17 +470,20 @@ impl Scene {
     }
 
     /// What keeps a run from going on that will not pass by itself.
-    fn trouble(&self) -> Option<Because> {
+    fn trouble(&self, history: &[TurnRecord]) -> Option<Because> {
         if let Some(stuck) = self.view.stuck.as_ref().filter(|_| self.view.status == Status::Stuck) {
-            let builds = self.with_code().map(|worker| worker.build.clone());
-            let mut other_builds: Vec<String> = builds.filter(|build| *build != stuck.build).collect();
+            let mut other_builds: Vec<String> = self.able().map(|worker| worker.build.clone()).collect();
+            let is_poison = stuck.reason == StuckReason::Poison;
+            let open_steps = if is_poison { open_in_place(history, self.now) } else { Vec::new() };
             other_builds.sort_unstable();
             other_builds.dedup();
             return Some(Because::Stuck {
                 reason: stuck.reason,
                 message: stuck.message.clone(),
                 build: stuck.build.clone(),
+                failed_builds: self.failed_builds(),
                 other_builds,
+                open_steps,
             });
         }
         let session = self.view.owner?;
@@ -513,9 +549,12 @@ impl Scene {
             _ => return None,
         };
         let (workflow, version, queue) = (view.workflow.to_string(), view.version, view.queue.to_string());
+        let able: Vec<_> = self.able().map(|worker| self.joined(worker)).collect();
         let workers: Vec<_> = self.with_code().map(|worker| self.joined(worker)).collect();
-        Some(if !workers.is_empty() {
-            Because::Ready { since, crashes: view.crashes, workers }
+        Some(if !able.is_empty() {
+            Because::Ready { since, crashes: view.crashes, workers: able }
+        } else if !workers.is_empty() {
+            Because::BuildsFailed { failed_builds: self.failed_builds(), workers }
         } else if self.serving().next().is_some() {
             let workers = self.serving().map(|worker| self.joined(worker)).collect();
             Because::NoCode { workflow, version, queue, workers }

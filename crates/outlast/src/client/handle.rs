@@ -181,7 +181,7 @@ impl<O: DeserializeOwned> RunHandle<O> {
     }
 
     async fn look(&self) -> Result<Seen, WorldError> {
-        if self.client.world.hosts().hold(self.run) {
+        if self.client.local.hold(self.run) {
             return Ok(Seen::Goes(Status::Running));
         }
         let view = self.client.world.run(self.run).await?;

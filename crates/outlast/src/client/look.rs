@@ -81,8 +81,12 @@ impl Client {
     ///
     /// `NotFound`, `Unavailable`.
     pub async fn operations(&self, run: RunId) -> Result<Vec<OperationView>, Error> {
+        let (row, now) = (self.world.run(run).await?, self.world.clock().now());
         let mut views = operations(&self.history(run).await?);
         for view in &mut views {
+            if view.is_attempted_in_place(now) {
+                view.crashed = row.crashes;
+            }
             self.decode_in_place(&mut view.input);
             self.decode_in_place(&mut view.output);
         }

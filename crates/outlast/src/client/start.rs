@@ -247,7 +247,7 @@ impl<'a, O> StartCall<'a, O> {
             key.window = self.window;
         }
         if self.is_unchecked
-            && let Some(Err(reason)) = client.world.hosts().check(&start)
+            && let Some(Err(reason)) = client.local.check(&start)
         {
             return Err(Error::invalid(reason));
         }
@@ -344,7 +344,7 @@ impl Client {
     /// Hands the run to a worker of this process, or leaves it for any worker to claim.
     async fn start_run(&self, start: Start) -> Result<Started, WorldError> {
         if start.not_before.is_none()
-            && let Ok(answer) = self.world.hosts().take(start.clone())
+            && let Ok(answer) = self.local.take(start.clone())
         {
             match answer.await {
                 // The worker stopped meanwhile; whether it committed is unknown, so repeat by id.

@@ -65,7 +65,7 @@ pub(super) struct Hooks {
     /// Payloads that are kept, by the hook's name, in the order of their arrival.
     kept: BTreeMap<Arc<str>, VecDeque<Arrived>>,
     /// How many payloads are kept for all names.
-    kept_count: usize,
+    pub(super) kept_count: usize,
     /// How many payloads have arrived.
     arrived: u64,
     open: BTreeMap<Arc<str>, BTreeSet<OpNumber>>,

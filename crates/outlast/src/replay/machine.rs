@@ -10,7 +10,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use outlast_core::limits::POLLS_PER_DELIVERY_MAX;
 use outlast_core::{
-    Beyond, Codec, Event, Headers, MessageId, NewMessage, OpNumber, Payload, Policy, RunId, RunStarted,
+    Codec, Event, Headers, MessageId, NewMessage, OpNumber, Outbox, Payload, Policy, RunId, RunStarted,
     Status, Stuck, StuckReason, Timestamp, TurnRecord, Wait,
 };
 use tokio::task::coop::{Unconstrained, unconstrained};
@@ -389,7 +389,7 @@ impl Machine {
     }
 
     /// What the turn asks of others. It is given once.
-    pub(crate) fn take_beyond(&mut self, mut id: impl FnMut() -> MessageId) -> Option<Box<Beyond>> {
+    pub(crate) fn take_outbox(&mut self, mut id: impl FnMut() -> MessageId) -> Option<Box<Outbox>> {
         let Wishes { children, messages, tags } = *self.state.cell.lock().wishes.take()?;
         let (run, headers) = (self.state.run(), self.state.headers());
         let root = self.state.parent().map_or(run, |parent| parent.root);
@@ -399,7 +399,7 @@ impl Machine {
             body,
             headers: (**headers).clone(),
         });
-        Some(Box::new(Beyond {
+        Some(Box::new(Outbox {
             children: children.into_iter().map(|child| child.start(run, root, headers)).collect(),
             messages: messages.collect(),
             tags,

@@ -167,8 +167,8 @@ impl Case {
         }
         self.verify(&machine, turns);
         let asked = asked.iter().map(|event| history::line(event, at)).collect::<String>();
-        let beyond = machine.take_beyond(|| MessageId::from_bits(0));
-        Ok(asked + &state_text(&machine, at) + &history::beyond_text(beyond.as_deref()))
+        let outbox = machine.take_outbox(|| MessageId::from_bits(0));
+        Ok(asked + &state_text(&machine, at) + &history::outbox_text(outbox.as_deref()))
     }
 
     /// A replay of all that happened comes to the same.

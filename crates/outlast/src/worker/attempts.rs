@@ -17,8 +17,9 @@ use outlast_core::{
 use tokio::sync::Semaphore;
 use tracing::Instrument;
 
+use super::heartbeats::Heartbeats;
 use super::metrics::Meter;
-use crate::attempt::{About, StopReason};
+use crate::attempt::{About, Sending, StopReason};
 use crate::error::{NextAttempt, StepError};
 use crate::ids::chance;
 use crate::registry::StepCall;
@@ -115,6 +116,7 @@ pub(super) struct Tools<'a> {
     pub(super) codec: &'a Arc<dyn Codec>,
     pub(super) runtime: &'a tokio::runtime::Handle,
     pub(super) meter: &'a Arc<Meter>,
+    pub(super) heartbeats: &'a Arc<Heartbeats>,
     /// What travels with the run.
     pub(super) headers: &'a Arc<Headers>,
     pub(super) ids: &'a AttemptIds,
@@ -150,10 +152,12 @@ impl Attempts {
         let is_alone = steps.len() == 1 && self.under_way.is_empty();
         for ready in steps {
             let step = &ready.step;
+            let sending = Sending { heartbeats: tools.heartbeats.clone(), run, op: step.op };
             let (run, op) = asker.unwrap_or((run, step.op));
             let (clock, codec) = (tools.clock.clone(), tools.codec.clone());
             let mut about = About::new(run, op, tools.ids.next(), step.attempt, clock, codec);
             about.step = step.name.clone();
+            about.sending = Some(sending);
             about.headers = tools.headers.clone();
             about.is_first = ready.is_first;
             about.is_at_most_once = step.policy.is_at_most_once;

@@ -109,8 +109,7 @@ async fn beat_until_stopped(session: &Session, rhythm: &impl Rhythm) {
     while rhythm.pause(next).await {
         next = pause;
         let asked = monotonic();
-        match rhythm.within(session.world.beat(session.id, &session.report()), acknowledged + patience).await
-        {
+        match rhythm.within(session.beat(), acknowledged + patience).await {
             Some(Ok(beat)) => {
                 acknowledged = asked;
                 session.settings.outage.answered(Call::Beat);

@@ -4,7 +4,12 @@
 //! There is no task in between. The run that finds no commit under way commits at once and takes
 //! along whatever has gathered; the others wait for its answer. So an idle worker commits in two
 //! thread hops, and a busy one in large batches.
+//!
+//! A turn without events only lets go of its run, or is computed from what the world said of it. It waits until the
+//! batches are answered that were under way when it came: so it never contends with a turn of the same run that is
+//! still on its way.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -47,9 +52,66 @@ pub(super) struct Committer {
 
 #[derive(Debug, Default)]
 struct Gathered {
-    in_flight: usize,
+    leaders: usize,
     turns: Vec<Turn>,
     answers: Vec<oneshot::Sender<Answer>>,
+    /// The numbers of the batches that are under way.
+    batches: BTreeSet<u64>,
+    next_batch: u64,
+    /// Turns without events, in order.
+    later: Vec<Later>,
+}
+
+/// A turn that waits until the batches with a lower number are answered.
+#[derive(Debug)]
+struct Later {
+    behind: u64,
+    turn: Turn,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Gathered {
+    fn put(&mut self, turn: Turn, answer: oneshot::Sender<Answer>) {
+        if turn.events.is_empty() && !self.batches.is_empty() {
+            self.later.push(Later { behind: self.next_batch, turn, answer });
+            return;
+        }
+        self.turns.push(turn);
+        self.answers.push(answer);
+    }
+
+    /// Takes what has gathered, as a batch with a number.
+    fn take(&mut self) -> Option<(u64, Vec<Turn>, Vec<oneshot::Sender<Answer>>)> {
+        let count = self.turns.len().min(BATCH_TURNS_MAX);
+        if count == 0 {
+            return None;
+        }
+        let number = self.next_batch;
+        self.next_batch += 1;
+        self.batches.insert(number);
+        Some((number, self.turns.drain(..count).collect(), self.answers.drain(..count).collect()))
+    }
+
+    /// A batch was answered, or given up: what waited for it is next.
+    fn answered(&mut self, number: u64) {
+        self.batches.remove(&number);
+        let first = self.batches.first().copied().unwrap_or(u64::MAX);
+        // Those that came first wait for the fewest.
+        let free = self.later.partition_point(|later| later.behind <= first);
+        for Later { turn, answer, .. } in self.later.drain(..free) {
+            self.turns.push(turn);
+            self.answers.push(answer);
+        }
+    }
+}
+
+/// A batch that is under way until this is dropped.
+struct Batch<'a>(&'a Committer, u64);
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.0.gathered.lock().answered(self.1);
+    }
 }
 
 impl Committer {
@@ -73,10 +135,9 @@ impl Committer {
         let (answer, wait) = oneshot::channel();
         let is_leader = {
             let mut gathered = self.gathered.lock();
-            gathered.turns.push(turn);
-            gathered.answers.push(answer);
-            let is_leader = gathered.in_flight < self.lanes;
-            gathered.in_flight += usize::from(is_leader);
+            gathered.put(turn, answer);
+            let is_leader = gathered.leaders < self.lanes && !gathered.turns.is_empty();
+            gathered.leaders += usize::from(is_leader);
             is_leader
         };
         let leader = is_leader.then(|| Leader(self.clone()));
@@ -147,16 +208,9 @@ impl Leader {
 
     /// Commits one batch. Whether there was one, and the world answered without waiting.
     async fn lead_once(&self) -> bool {
-        let (turns, answers) = {
-            let mut gathered = self.0.gathered.lock();
-            let count = gathered.turns.len().min(BATCH_TURNS_MAX);
-            let turns: Vec<_> = gathered.turns.drain(..count).collect();
-            let answers: Vec<_> = gathered.answers.drain(..count).collect();
-            (turns, answers)
-        };
-        if turns.is_empty() {
-            return false;
-        }
+        let taken = self.0.gathered.lock().take();
+        let Some((number, turns, answers)) = taken else { return false };
+        let _batch = Batch(&self.0, number);
         let mut commit = pin!(self.0.commit_batch(turns));
         let (results, is_instant) = match futures_util::poll!(commit.as_mut()) {
             Poll::Ready(results) => (results, true),
@@ -174,7 +228,7 @@ impl Drop for Leader {
     fn drop(&mut self) {
         let mut gathered = self.0.gathered.lock();
         if gathered.turns.is_empty() {
-            gathered.in_flight -= 1;
+            gathered.leaders -= 1;
             return;
         }
         drop(gathered);

@@ -11,9 +11,9 @@ use outlast_core::event::TurnRecord;
 use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM_EVENTS, INBOX_READ_MAX};
 use outlast_core::turn::From;
 use outlast_core::{
-    Beyond, Committed, Event, Failure, FailureKind, Headers, Judgement, Message, MessageBody, MessageId,
-    NewMessage, OpNumber, Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId,
-    WorldError,
+    Claimed, Committed, Event, Failure, FailureKind, Headers, HeartbeatDetails, HolderColumns, Judgement,
+    Message, MessageBody, MessageId, NewMessage, OpNumber, Outbox, Outcome, RunId, Start, Started, Stuck,
+    StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
 };
 
 use super::attempts::{Attempts, FailedAttempt, Tools, dropped_steps};
@@ -22,7 +22,8 @@ use super::fact::{Fact, What, attempt_of};
 use super::notes::Note;
 use super::notice::RetryNotice;
 use super::session::Session;
-use super::task::{Task, machine_from, read_history};
+use super::suspicion::Suspicion;
+use super::task::{Task, cannot_be_read, machine_from, read_history};
 use crate::attempt::StopReason;
 use crate::ids;
 use crate::replay::{Delivery, Machine, StepToAttempt};
@@ -49,10 +50,14 @@ pub(super) struct Live<'a> {
     /// What attempts came to that waits in the inbox, by [`attempt_of`]: it is there already when the run gets stuck
     /// again.
     in_inbox: BTreeSet<(OpNumber, u32)>,
+    /// The steps that may have crashed the run's worker.
+    suspicion: Suspicion,
+    /// What attempts gave with their heartbeats that were lost with their worker.
+    lost_details: Vec<HeartbeatDetails>,
 }
 
 /// Where a run is in its history and inbox.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Place {
     /// The last committed turn.
     pub(super) turn: TurnId,
@@ -62,8 +67,40 @@ pub(super) struct Place {
     pub(super) seq: u64,
     /// The position of the last consumed message.
     pub(super) consumed: u64,
-    /// Whether the run's row remembers crashes.
-    pub(super) has_crashes: bool,
+    /// The columns of the run's row that only its holder changes.
+    pub(super) columns: HolderColumns,
+}
+
+impl Place {
+    /// Where a claimed run is.
+    pub(super) fn of(claimed: &Claimed) -> Self {
+        Self {
+            turn: claimed.turn,
+            at: claimed.turn_at,
+            seq: claimed.seq,
+            consumed: claimed.consumed,
+            columns: claimed.columns.clone(),
+        }
+    }
+
+    /// Where the run is after a turn that it is held after.
+    fn after(turn: &Turn) -> Self {
+        let seq = turn.next_event();
+        let progresses = seq > turn.seq;
+        Self {
+            turn: turn.id,
+            at: turn.at,
+            seq,
+            consumed: turn.consumed,
+            columns: HolderColumns {
+                crashes: turn.crashes,
+                kept: turn.kept,
+                deadline: turn.deadline,
+                stuck: turn.before.stuck.clone().filter(|_| !progresses),
+                failed_builds: turn.before.failed_builds.at_event(seq),
+            },
+        }
+    }
 }
 
 /// A turn as computed, before it is committed.
@@ -102,6 +139,16 @@ pub(super) enum Gone {
     Stuck(Stuck),
 }
 
+impl Gone {
+    /// What becomes of a run when the world does not give what is needed of it.
+    pub(super) fn of(error: WorldError) -> Self {
+        match error {
+            WorldError::Corrupt(reason) => Self::Stuck(cannot_be_read(&reason)),
+            error => Self::Lost(error),
+        }
+    }
+}
+
 /// What a turn came to.
 enum Next {
     /// The session goes on holding the run; these facts are left.
@@ -124,6 +171,9 @@ pub(super) type Kept = Option<(TurnId, Machine)>;
 impl<'a> Live<'a> {
     pub(super) fn new(task: &'a mut Task, machine: Machine, place: Place) -> Self {
         let is_stopping = task.session.stopping.is_cancelled();
+        let read = place.consumed;
+        let now = task.session.clock.now();
+        let suspicion = Suspicion::of(place.columns.crashes, || machine.open_in_place(now));
         Self {
             task,
             machine,
@@ -131,13 +181,32 @@ impl<'a> Live<'a> {
             attempts: Attempts::default(),
             doubtful: BTreeSet::new(),
             early: Vec::new(),
-            read: place.consumed,
+            read,
             heard_at: Timestamp::from_micros(0),
             looked_at: Timestamp::from_micros(0),
             is_stopping,
             untold: Vec::new(),
             in_inbox: BTreeSet::new(),
+            suspicion,
+            lost_details: Vec::new(),
         }
+    }
+
+    /// The world has these details of attempts that were lost with their worker.
+    pub(super) fn told_of(&mut self, details: Vec<HeartbeatDetails>) {
+        if !details.is_empty() {
+            self.task.session.heartbeats.claimed(&details, |op| self.machine.is_open_step(op));
+            self.lost_details = details;
+        }
+    }
+
+    /// Gives an attempt the details of the one that was lost with its worker.
+    fn with_lost_details(&mut self, mut step: StepToAttempt) -> StepToAttempt {
+        let is_it = |lost: &HeartbeatDetails| lost.op == step.op && lost.attempt == step.attempt;
+        if let Some(place) = self.lost_details.iter().position(is_it) {
+            step.details = self.lost_details.swap_remove(place).details.or(step.details);
+        }
+        step
     }
 
     /// The first turn, whose events are computed already, unless they are no good.
@@ -156,7 +225,7 @@ impl<'a> Live<'a> {
         answer: impl FnOnce(Result<Committed, WorldError>),
     ) -> Result<End, Gone> {
         let (turn, then) = self.turn_of(draft, self.place.turn, From::Start(start));
-        let events = turn.events.len() as u64;
+        let (events, kept, deadline) = (turn.events.len() as u64, turn.kept, turn.deadline);
         let commit = self.task.session.committer.commit(turn);
         let committed = commit.await;
         let is_done = matches!(committed, Ok(Committed::Done));
@@ -169,6 +238,8 @@ impl<'a> Live<'a> {
             return Ok(End::Ended);
         }
         self.place.seq = events;
+        self.place.columns.kept = kept;
+        self.place.columns.deadline = deadline;
         let next = self.follow(then).await?;
         self.go_on(next).await
     }
@@ -254,7 +325,7 @@ impl<'a> Live<'a> {
 
     /// Where the run is.
     pub(super) fn place(&self) -> Place {
-        self.place
+        self.place.clone()
     }
 
     /// Waits for the attempts that are running, for at most the drain time: what they came to is stored before
@@ -304,26 +375,29 @@ impl<'a> Live<'a> {
     }
 
     fn start_attempts(&mut self) {
-        let session = &self.task.session;
         // The deadline has passed and is about to be delivered: no attempt begins after it.
-        let is_late = |deadline: Timestamp| deadline <= session.clock.now();
+        let is_late = |deadline: Timestamp| deadline <= self.task.session.clock.now();
         if self.machine.rules() >= 2 && self.machine.deadline().is_some_and(is_late) {
             return;
         }
-        let settings = &session.settings;
-        let steps = if self.is_stopping {
-            self.machine.take_startable_once(&settings.code)
+        let mut steps = if self.is_stopping {
+            self.machine.take_startable_once(&self.task.session.settings.code)
         } else {
             self.machine.take_startable()
         };
+        if !self.lost_details.is_empty() {
+            steps = steps.into_iter().map(|step| self.with_lost_details(step)).collect();
+        }
+        let session = &self.task.session;
+        let settings = &session.settings;
         let ready = steps.into_iter().filter_map(|step| {
             let is_doubtful = self.doubtful.remove(&step.op);
             settings.ready(step, is_doubtful)
         });
         let (clock, codec, runtime, meter) =
             (&session.clock, &settings.codec, &session.runtime, &settings.meter);
-        let headers = self.machine.headers();
-        let tools = Tools { clock, codec, runtime, meter, headers, ids: &session.attempt_ids };
+        let (headers, ids, heartbeats) = (self.machine.headers(), &session.attempt_ids, &session.heartbeats);
+        let tools = Tools { clock, codec, runtime, meter, headers, ids, heartbeats };
         self.attempts.start(self.task.run, self.machine.asker(), ready.collect(), &tools);
     }
 
@@ -414,21 +488,14 @@ impl<'a> Live<'a> {
             return Err(gone);
         }
         let is_cancel = draft.is_cancel;
-        let (consumed, ops_before) = (draft.consumed, draft.ops_before);
+        let ops_before = draft.ops_before;
         let failed = std::mem::take(&mut draft.failed);
         let (turn, then) = self.turn_of(draft, ids::turn(), From::Turn(self.place.turn));
         // Tags of a replay may be all that there is to write.
-        let is_empty = turn.events.is_empty() && turn.beyond.is_none();
-        if is_empty && then == Then::Hold && !turn.clears_crashes {
+        if turn.events.is_empty() && turn.outbox.is_none() && then == Then::Hold {
             return Ok(Next::Hold(Vec::new()));
         }
-        let place = Place {
-            turn: turn.id,
-            at: turn.at,
-            seq: turn.seq + turn.events.len() as u64,
-            consumed,
-            has_crashes: false,
-        };
+        let place = Place::after(&turn);
         // What it was told must not be lost when it is refused; one with timers can be computed again.
         let events: Vec<_> =
             turn.events.iter().filter(|event| attempt_of(event).is_some()).cloned().collect();
@@ -450,10 +517,7 @@ impl<'a> Live<'a> {
                 return Err(Gone::Stuck(refused(&error)));
             }
         }
-        if self.place.has_crashes {
-            self.task.session.clear_suspect(self.task.run);
-        }
-        self.place = place;
+        self.committed(place, &events, &dropped);
         self.in_inbox.clear();
         if let Some(on_retry) = on_retry {
             on_retry.tell(&notices);
@@ -473,6 +537,19 @@ impl<'a> Live<'a> {
     fn tell_attempts_to_stop(&self) {
         let spared = if self.machine.ended().is_some() { BTreeSet::new() } else { self.machine.shielded() };
         self.attempts.tell_to_stop_except(&spared, StopReason::Cancelled);
+    }
+
+    /// A turn was committed that says how attempts ended, and which steps were dropped.
+    fn committed(&mut self, place: Place, events: &[Event], dropped: &[OpNumber]) {
+        let (session, run) = (&self.task.session, self.task.run);
+        if self.place.columns.crashes > 0 {
+            let dropped: Vec<_> = dropped.iter().map(|op| Event::StepDropped { op: *op }).collect();
+            self.suspicion.committed(events);
+            self.suspicion.committed(&dropped);
+            session.set_crashes(run, place.columns.crashes);
+        }
+        session.heartbeats.committed(run, events);
+        self.place = place;
     }
 
     /// What `on_retry` is told of a turn: a queued step works for the run that asked for it.
@@ -565,22 +642,22 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// What the turn does beyond the run's own history; whoever awaits the run's end is told of it.
-    fn beyond(&mut self, events: &[Event]) -> Option<Box<Beyond>> {
-        let beyond = self.machine.take_beyond(ids::message);
+    /// What the turn does to other runs; whoever awaits the run's end is told of it.
+    fn outbox(&mut self, events: &[Event]) -> Option<Box<Outbox>> {
+        let outbox = self.machine.take_outbox(ids::message);
         let outcome = events.last().and_then(Outcome::of_final);
         match (self.machine.awaiting(), outcome) {
             (Some((run, op)), Some(outcome)) => {
-                let mut beyond = beyond.unwrap_or_default();
-                beyond.messages.push(NewMessage {
+                let mut outbox = outbox.unwrap_or_default();
+                outbox.messages.push(NewMessage {
                     id: ids::message(),
                     run,
                     body: MessageBody::ChildEnded { op, outcome },
                     headers: Headers::new(),
                 });
-                Some(beyond)
+                Some(outbox)
             }
-            _ => beyond,
+            _ => outbox,
         }
     }
 
@@ -596,7 +673,8 @@ impl<'a> Live<'a> {
         } else {
             Then::Hold
         };
-        let beyond = self.beyond(&draft.events);
+        let outbox = self.outbox(&draft.events);
+        let crashes = self.suspicion.crashes_after(self.place.columns.crashes, &draft.events);
         let turn = Turn {
             run: self.task.run,
             id,
@@ -607,9 +685,11 @@ impl<'a> Live<'a> {
             events: draft.events,
             consumed: draft.consumed,
             fired_until: draft.fired_until,
-            clears_crashes: self.place.has_crashes,
-            clears_deadline: draft.is_cancel,
-            beyond,
+            crashes,
+            kept: self.machine.kept(),
+            deadline: self.place.columns.deadline.filter(|_| !draft.is_cancel),
+            before: self.place.columns.clone(),
+            outbox,
             then: then.clone(),
         };
         (turn, then)
@@ -715,7 +795,7 @@ impl<'a> Live<'a> {
         let mut history = if is_start {
             Vec::new()
         } else {
-            read_history(&self.task.session, self.task.run).await.map_err(Gone::Lost)?
+            read_history(&self.task.session, self.task.run).await.map_err(Gone::of)?
         };
         // Whoever took the run over meanwhile has gone on with it. That is not this machine's life.
         history.retain(|turn| turn.seq < self.place.seq);
@@ -739,7 +819,7 @@ fn rejection(event: &Event) -> Option<(&str, MessageId, &str)> {
 
 /// The messages that a run has not consumed.
 async fn read_inbox(session: &Session, run: RunId, consumed: u64) -> Result<Vec<Message>, Gone> {
-    patiently(&session.settings.outage, || session.world.inbox(run, consumed)).await.map_err(Gone::Lost)
+    patiently(&session.settings.outage, || session.world.inbox(run, consumed)).await.map_err(Gone::of)
 }
 
 /// Why a run is stuck whose turn the world does not take, and would not take another time.

@@ -8,10 +8,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
-use outlast_core::{Claimed, Message, Start, Started, WorldError};
+use outlast_core::{Message, Start, Started, WorldError};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use super::histories::Given;
 use crate::clock::monotonic;
 
 /// What a live run is told by its worker.
@@ -20,7 +21,7 @@ pub(super) enum Note {
     /// A message that its inbox got.
     Message(Message),
     /// It was released and has been claimed again, before its task was done.
-    Claimed(Box<Claimed>),
+    Claimed(Box<Given>),
     /// The worker stops.
     Stop,
 }

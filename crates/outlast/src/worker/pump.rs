@@ -1,15 +1,12 @@
 //! The pump: claims runs while there is room, and passes messages on to live ones.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use outlast_core::event::FORMAT;
 use outlast_core::limits::{CLAIM_RUNS_MAX, DEADLINE_GRACE, IDLE_CLAIM};
-use outlast_core::takeover::is_suspect;
-use outlast_core::work::Known;
-use outlast_core::{Busy, ClaimRequest, Held, Then, Timestamp, Work, WorldError};
+use outlast_core::{Busy, ClaimRequest, SuspectRoom, Timestamp, Work, WorldError};
 
+use super::histories::with_histories;
 use super::session::Session;
 use crate::clock::{monotonic, pause};
 use crate::outage::Call;
@@ -38,13 +35,11 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
     let mut busy = starting;
     let mut hinted = None;
     loop {
-        if session.is_unsure.swap(false, Ordering::AcqRel) {
-            hand_back_unknown(session).await;
-        }
         let freed = session.freed.epoch();
-        let room = session.set_aside(CLAIM_RUNS_MAX);
-        let request = request(session, room);
-        let has_suspect = !request.suspect;
+        let trial_until = session.trial_until();
+        let room = if trial_until.is_some() { 0 } else { session.set_aside(CLAIM_RUNS_MAX) };
+        let request = request(session, room, trial_until.is_some());
+        let claiming = session.claims.begin();
         let work = tokio::select! {
             biased;
             () = session.stopping.cancelled() => return PumpEnd::Stopping,
@@ -55,7 +50,7 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
             Ok(work) => {
                 session.settings.outage.answered(Call::Claim);
                 count(session, &work, hinted.take());
-                spread(session, work, room, has_suspect)
+                spread(session, work, room)
             }
             Err(WorldError::Fenced(reason)) => {
                 tracing::error!(session = %session.id, reason, "the session is lost");
@@ -68,11 +63,12 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
             }
             Err(error) => {
                 session.settings.outage.failed(Call::Claim, &error);
-                session.is_unsure.store(true, Ordering::Release);
+                session.doubt();
                 pause(PAUSE).await;
                 continue;
             }
         };
+        drop(claiming);
         let Some(Wait { epoch, until, may_free_more }) = wait else { continue };
         busy = tokio::select! {
             biased;
@@ -80,7 +76,6 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
             () = session.lost.cancelled() => return PumpEnd::Lost,
             busy = session.world.changed(epoch, until) => busy,
             busy = session.freed.rung_since(freed), if may_free_more => busy,
-            () = session.unsure.notified() => session.busy(),
             busy = rest(busy) => busy,
         };
         hinted = Some(monotonic());
@@ -102,46 +97,23 @@ async fn rest(busy: Busy) -> Busy {
     std::future::pending().await
 }
 
-/// Hands back runs that the session holds and does not know: their claim was not answered, or their
-/// task gave up. Only the pump claims, and a start is listed before it is committed, so what is held
-/// and not live here is unknown indeed; if it has moved on meanwhile, the turn is refused.
-async fn hand_back_unknown(session: &Arc<Session>) {
-    let held = match session.world.held(session.id).await {
-        Ok(held) => held,
-        // The claim that follows says whether it is over.
-        Err(error) => return session.settings.outage.failed(Call::Claim, &error),
+fn request(session: &Session, limit: usize, is_trial: bool) -> ClaimRequest {
+    // A worker that is full still ends what needs no code: that is wanted most when all are busy. One that tries a
+    // run alone takes nothing.
+    let (limit, code) = match limit {
+        0 if is_trial => (0, Arc::from([])),
+        0 => (ENDED_WHEN_FULL, Arc::from([])),
+        limit => (limit, session.settings.code.code()),
     };
-    for held in held.into_iter().filter(|held| !session.is_live(held.run)) {
-        tracing::warn!(run = %held.run, "handing back a run that this worker does not know");
-        if let Err(error) = hand_back(session, held).await {
-            tracing::warn!(run = %held.run, %error, "a run was not handed back");
-        }
-    }
-}
-
-async fn hand_back(session: &Session, held: Held) -> Result<(), WorldError> {
-    let turn = session.letting_go(held, Then::Release).await?;
-    session.committer.commit(turn).await.map(drop)
-}
-
-fn request(session: &Arc<Session>, limit: usize) -> ClaimRequest {
-    let known: Known = {
-        let session = session.clone();
-        Arc::new(move |run, turn| session.cache.lock().has(run, turn))
-    };
-    // A worker that is full still ends what needs no code: that is wanted most when all are busy.
-    let (limit, code) =
-        if limit > 0 { (limit, session.settings.code.code()) } else { (ENDED_WHEN_FULL, Arc::from([])) };
     ClaimRequest {
         limit,
         code,
         queues: session.settings.queues.clone(),
         build: session.settings.build.clone(),
-        format: FORMAT,
-        suspect: !session.has_suspect(),
+        format: session.settings.format(),
+        suspects: if is_trial { SuspectRoom::Nothing } else { session.suspect_room() },
         // Those that have the code come first, and may have been started together with this one.
         ends_overdue_from: session.joined_at.plus(DEADLINE_GRACE),
-        known,
     }
 }
 
@@ -149,26 +121,27 @@ fn request(session: &Arc<Session>, limit: usize) -> ClaimRequest {
 struct Wait {
     epoch: u64,
     until: Timestamp,
-    /// Whether there may be runs that this worker could not take: it was full, or carries a suspect.
+    /// Whether there may be runs that this worker could not take: it was full, or carries suspects.
     may_free_more: bool,
 }
 
 /// Gives the work to live runs. Answers what to wait for; nothing when there may be more at once.
-fn spread(session: &Arc<Session>, work: Work, room: usize, has_suspect: bool) -> Option<Wait> {
+fn spread(session: &Arc<Session>, work: Work, room: usize) -> Option<Wait> {
     let is_full = room > 0 && work.claimed.len() == room;
-    let carries_suspect = has_suspect || work.claimed.iter().any(|claimed| is_suspect(claimed.crashes));
-    let may_free_more = room == 0 || is_full || carries_suspect;
+    session.claim_answered(&work.claimed);
     for unread in work.unread {
         session.tell(unread.run, unread.messages);
     }
-    for claimed in work.claimed {
-        session.go_on(claimed);
+    for given in with_histories(session, work.claimed) {
+        session.go_on(given);
     }
     session.set_nothing_aside();
-    if is_full && session.room() > 0 {
+    let trial_until = session.trial_until();
+    if is_full && session.room() > 0 && trial_until.is_none() {
         return None;
     }
-    let due = if room == 0 { None } else { work.next_due };
+    let may_free_more = room == 0 || is_full || session.has_suspect();
+    let due = if room == 0 || trial_until.is_some() { trial_until } else { work.next_due };
     let due = due.unwrap_or(Timestamp::NEVER);
     let until = if session.clock.is_virtual() { due } else { due.min(session.clock.now().plus(IDLE_CLAIM)) };
     Some(Wait { epoch: work.epoch, until, may_free_more })

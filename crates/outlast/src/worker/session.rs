@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::Either;
-use outlast_core::takeover::is_suspect;
+use outlast_core::event::{FORMAT, RULES, format_of_rules};
 use outlast_core::turn::From;
 use outlast_core::{
-    Bell, Busy, Claimed, Clock, Codec, Held, Join, Message, RunId, SessionId, Start, Started, Stuck,
-    StuckReason, Then, Timestamp, Turn, World, WorldError,
+    Beat, Bell, Busy, Claimed, Clock, Codec, Held, HolderColumns, Join, Message, RunId, SessionId, Start,
+    Started, Stuck, StuckReason, SuspectRoom, Then, Timestamp, Turn, World, WorldError,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -23,6 +23,9 @@ use tokio_util::sync::CancellationToken;
 use super::attempts::{AttemptIds, Ready};
 use super::cache::Cache;
 use super::committer::Committer;
+use super::crash_classes::CrashClasses;
+use super::heartbeats::Heartbeats;
+use super::histories::Given;
 use super::metrics::Meter;
 use super::notes::{Note, Notes};
 use super::notice::OnRetry;
@@ -59,9 +62,16 @@ pub(super) struct Settings {
     pub(super) blocking: Arc<Semaphore>,
     /// How long runs are kept after their end, if not for ever.
     pub(super) retention: Option<Duration>,
+    /// The highest rules that the worker says it knows.
+    pub(super) rules: u32,
 }
 
 impl Settings {
+    /// The highest durable format that the worker says it can read.
+    pub(super) fn format(&self) -> u32 {
+        if self.rules < RULES { format_of_rules(self.rules) } else { FORMAT }
+    }
+
     /// What is needed to attempt a step; `None` when its code is not here. It is doubtful when another
     /// worker may have attempted it.
     pub(super) fn ready(&self, mut step: StepToAttempt, is_doubtful: bool) -> Option<Ready> {
@@ -99,23 +109,74 @@ pub(super) struct Session {
     pub(super) lost: CancellationToken,
     /// Told when a live run ends.
     pub(super) freed: Bell,
-    /// The world may say that the session holds a run which it does not know.
-    pub(super) is_unsure: AtomicBool,
-    /// Told when that becomes so.
+    /// Told when the world may say that the session holds a run which it does not know.
     pub(super) unsure: Notify,
+    /// Keeps a virtual clock from passing over that.
+    pub(super) doubting: Mutex<Option<Busy>>,
+    /// How many claims were begun, and how many of them are over.
+    pub(super) claims: Claims,
+    /// What attempts said with their heartbeats and the world is to keep.
+    pub(super) heartbeats: Arc<Heartbeats>,
+    /// The rules that new runs get, as the world said last.
+    rules: AtomicU32,
+    /// Whether the last beat counted other runs than are live here.
+    differed: AtomicBool,
     pub(super) attempt_ids: AttemptIds,
     live: Mutex<LiveRuns>,
+}
+
+/// The claims of a session; at most one is under way.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    begun: AtomicU64,
+    over: AtomicU64,
+}
+
+impl Claims {
+    /// A claim is under way until the returned value is dropped.
+    pub(super) fn begin(&self) -> Claiming<'_> {
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        Claiming(self)
+    }
+
+    /// The number of the claim that is under way.
+    pub(super) fn under_way(&self) -> Option<u64> {
+        let begun = self.begun.load(Ordering::Acquire);
+        (self.over.load(Ordering::Acquire) < begun).then_some(begun)
+    }
+}
+
+/// A claim that is under way.
+pub(super) struct Claiming<'a>(&'a Claims);
+
+impl Drop for Claiming<'_> {
+    fn drop(&mut self) {
+        self.0.over.fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 #[derive(Debug, Default)]
 struct LiveRuns {
     by_run: HashMap<RunId, LiveRun>,
-    suspects: usize,
+    classes: CrashClasses,
     /// Room that a claim under way may fill.
     set_aside: usize,
 }
 
 impl LiveRuns {
+    fn remove(&mut self, run: RunId) {
+        if let Some(entry) = self.by_run.remove(&run) {
+            self.classes.remove(run, entry.crashes);
+        }
+    }
+
+    fn set_crashes(&mut self, run: RunId, crashes: u32) {
+        if let Some(entry) = self.by_run.get_mut(&run) {
+            let before = std::mem::replace(&mut entry.crashes, crashes);
+            self.classes.change(run, before, crashes);
+        }
+    }
+
     /// By run: so a simulation is the same every time.
     fn in_order(&self) -> impl Iterator<Item = &LiveRun> {
         let mut runs: Vec<_> = self.by_run.iter().collect();
@@ -128,7 +189,8 @@ impl LiveRuns {
 struct LiveRun {
     notes: Arc<Notes>,
     task: Option<AbortHandle>,
-    is_suspect: bool,
+    /// How many crashes count against it.
+    crashes: u32,
     /// Its end is being committed.
     is_ending: bool,
 }
@@ -150,6 +212,8 @@ impl Session {
             code: if settings.retention.is_some() { with_retention(code) } else { code },
             queues: settings.queues.clone(),
             time: settings.session_time,
+            rules: settings.rules,
+            format: settings.format(),
         };
         world.join(join).await?;
         match world.takeover(id).await {
@@ -161,7 +225,7 @@ impl Session {
         settings.outage.answered(Call::Join);
         let runtime = Handle::current();
         let (clock, cached_max) = (world.clock(), settings.cached_max);
-        Ok(Arc::new(Self {
+        let session = Arc::new(Self {
             id,
             joined_at: clock.now(),
             clock,
@@ -171,13 +235,30 @@ impl Session {
             stopping,
             lost: CancellationToken::new(),
             freed: Bell::new(world.clock()),
-            is_unsure: AtomicBool::new(false),
             unsure: Notify::new(),
+            doubting: Mutex::default(),
+            claims: Claims::default(),
+            heartbeats: Arc::default(),
+            rules: AtomicU32::new(1),
+            differed: AtomicBool::new(false),
             attempt_ids: AttemptIds::new(id),
             live: Mutex::default(),
             world,
             runtime,
-        }))
+        });
+        match session.beat().await {
+            Ok(_) | Err(WorldError::Fenced(_)) => Ok(session),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Renews the session, and brings what attempts said with their heartbeats.
+    pub(super) async fn beat(&self) -> Result<Beat, WorldError> {
+        let details = self.heartbeats.pending(&*self.settings.codec);
+        let beat = self.world.beat(self.id, &self.report(), &details).await?;
+        self.heartbeats.stored(&details);
+        self.rules.store(beat.rules, Ordering::Release);
+        Ok(beat)
     }
 
     /// How many more runs may be live.
@@ -217,23 +298,38 @@ impl Session {
         }
     }
 
+    /// Which runs that may have crashed a worker a claim may bring.
+    pub(super) fn suspect_room(&self) -> SuspectRoom {
+        self.live.lock().classes.room(self.settings.live_max)
+    }
+
+    /// Whether a run is aboard that is carried apart from others.
     pub(super) fn has_suspect(&self) -> bool {
-        self.live.lock().suspects > 0
+        self.live.lock().classes.has_suspect()
+    }
+
+    /// Until when nothing is taken, because a run is tried alone.
+    pub(super) fn trial_until(&self) -> Option<Timestamp> {
+        self.live.lock().classes.trial_until(self.clock.now())
+    }
+
+    /// The claim was answered with these runs.
+    pub(super) fn claim_answered(&self, claimed: &[Claimed]) {
+        self.live.lock().classes.claim_answered(claimed, self.clock.now());
     }
 
     /// Goes on with a run that was claimed.
-    pub(super) fn go_on(self: &Arc<Self>, claimed: Claimed) {
-        let run = claimed.run;
-        let is_suspect = is_suspect(claimed.crashes);
+    pub(super) fn go_on(self: &Arc<Self>, given: Given) {
+        let (run, crashes) = (given.claimed.run, given.claimed.columns.crashes);
         let mut live = self.live.lock();
         if let Some(before) = live.by_run.get(&run) {
             // Its task has released it and is about to end: it will find this first.
-            before.notes.put(Note::Claimed(Box::new(claimed)));
+            before.notes.put(Note::Claimed(Box::new(given)));
             return;
         }
-        let notes = self.enlist(&mut live, run, is_suspect);
+        let notes = self.enlist(&mut live, run, crashes);
         let task = Task { session: self.clone(), run, notes, _busy: self.busy() };
-        let task = self.runtime.spawn(guarded(self.clone(), run, task.claimed(claimed)));
+        let task = self.runtime.spawn(guarded(self.clone(), run, task.claimed(given)));
         self.set_task(&mut live, run, task.abort_handle());
     }
 
@@ -242,7 +338,7 @@ impl Session {
     #[allow(clippy::result_large_err, reason = "the start is given back, not an error to carry around")]
     pub(super) fn take(
         self: &Arc<Self>,
-        start: Start,
+        mut start: Start,
     ) -> Result<oneshot::Receiver<Result<Started, WorldError>>, Start> {
         let has_code = self.settings.code.workflow(&start.workflow, start.version).is_some();
         let is_for_us = has_code && start.priority == 0 && self.settings.queues.contains(&start.queue);
@@ -251,22 +347,24 @@ impl Session {
         }
         let mut live = self.live.lock();
         let is_known = live.by_run.contains_key(&start.run);
-        if is_known || live.by_run.len() + live.set_aside >= self.settings.live_max {
+        let has_room = live.by_run.len() + live.set_aside < self.settings.live_max;
+        if is_known || !has_room || !live.classes.takes_starts(self.clock.now()) {
             return Err(start);
         }
+        start.rules = start.rules.min(self.rules.load(Ordering::Acquire));
         let (answer, answered) = oneshot::channel();
         let run = start.run;
-        let notes = self.enlist(&mut live, run, false);
+        let notes = self.enlist(&mut live, run, 0);
         let task = Task { session: self.clone(), run, notes, _busy: self.busy() };
         let task = self.runtime.spawn(guarded(self.clone(), run, task.started(Arc::new(start), answer)));
         self.set_task(&mut live, run, task.abort_handle());
         Ok(answered)
     }
 
-    fn enlist(&self, live: &mut LiveRuns, run: RunId, is_suspect: bool) -> Arc<Notes> {
+    fn enlist(&self, live: &mut LiveRuns, run: RunId, crashes: u32) -> Arc<Notes> {
         let notes = Arc::<Notes>::default();
-        live.suspects += usize::from(is_suspect);
-        live.by_run.insert(run, LiveRun { notes: notes.clone(), task: None, is_suspect, is_ending: false });
+        live.classes.add(crashes);
+        live.by_run.insert(run, LiveRun { notes: notes.clone(), task: None, crashes, is_ending: false });
         notes
     }
 
@@ -286,16 +384,15 @@ impl Session {
     }
 
     /// The run's task is done with it, unless it was claimed again meanwhile. `last` runs under the lock.
-    pub(super) fn delist(&self, run: RunId, notes: &Notes, last: impl FnOnce()) -> Option<Box<Claimed>> {
+    pub(super) fn delist(&self, run: RunId, notes: &Notes, last: impl FnOnce()) -> Option<Box<Given>> {
         let mut live = self.live.lock();
         for note in notes.take() {
-            if let Note::Claimed(claimed) = note {
-                return Some(claimed);
+            if let Note::Claimed(given) = note {
+                live.set_crashes(run, given.claimed.columns.crashes);
+                return Some(given);
             }
         }
-        if let Some(entry) = live.by_run.remove(&run) {
-            live.suspects -= usize::from(entry.is_suspect);
-        }
+        live.remove(run);
         last();
         drop(live);
         self.freed.ring();
@@ -305,21 +402,16 @@ impl Session {
     /// The task of a live run is gone, however it ended: so is its entry.
     pub(super) fn forget(&self, run: RunId, notes: &Arc<Notes>) {
         let mut live = self.live.lock();
-        if live.by_run.get(&run).is_some_and(|entry| Arc::ptr_eq(&entry.notes, notes))
-            && let Some(entry) = live.by_run.remove(&run)
-        {
-            live.suspects -= usize::from(entry.is_suspect);
+        if live.by_run.get(&run).is_some_and(|entry| Arc::ptr_eq(&entry.notes, notes)) {
+            live.remove(run);
             drop(live);
             self.freed.ring();
         }
     }
 
-    /// A suspect that has committed is none any more.
-    pub(super) fn clear_suspect(&self, run: RunId) {
-        let mut live = self.live.lock();
-        let Some(entry) = live.by_run.get_mut(&run).filter(|entry| entry.is_suspect) else { return };
-        entry.is_suspect = false;
-        live.suspects -= 1;
+    /// A run that may have crashed a worker has committed, and has so many crashes from now on.
+    pub(super) fn set_crashes(&self, run: RunId, crashes: u32) {
+        self.live.lock().set_crashes(run, crashes);
         self.freed.ring();
     }
 
@@ -333,14 +425,16 @@ impl Session {
     /// Compares what the world says the session holds with what it knows.
     pub(super) fn compare_held(&self, held: u64) {
         self.settings.meter.held_runs.set(held);
-        if held != self.live_count() as u64 {
+        let differs = held != self.live_count() as u64;
+        // Once is normal: what is being committed is counted by one side only.
+        if self.differed.swap(differs, Ordering::AcqRel) && differs {
             self.doubt();
         }
     }
 
     /// The world may say that the session holds a run which it does not know.
     pub(super) fn doubt(&self) {
-        self.is_unsure.store(true, Ordering::Release);
+        *self.doubting.lock() = Some(self.busy());
         self.unsure.notify_one();
     }
 
@@ -362,6 +456,7 @@ impl Session {
             }
         }
         *self.cache.lock() = Cache::new(self.settings.cached_max);
+        *self.doubting.lock() = None;
         self.freed.ring();
     }
 
@@ -397,6 +492,13 @@ impl Session {
         // A clock that was set back must not take the run along.
         let history = upkeep::read_history(&*self.world, held.run).await?;
         let before = history.last().map_or(view.created_at, |turn| turn.at);
+        let columns = HolderColumns {
+            crashes: view.crashes,
+            kept: view.kept,
+            deadline: view.deadline,
+            stuck: view.stuck,
+            failed_builds: view.failed_builds,
+        };
         Ok(Turn {
             run: held.run,
             id: ids::turn(),
@@ -407,9 +509,11 @@ impl Session {
             events: Vec::new(),
             consumed: view.consumed,
             fired_until: None,
-            clears_crashes: false,
-            clears_deadline: false,
-            beyond: None,
+            crashes: columns.crashes,
+            kept: columns.kept,
+            deadline: columns.deadline,
+            before: columns,
+            outbox: None,
             then,
         })
     }

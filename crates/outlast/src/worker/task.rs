@@ -5,12 +5,13 @@ use std::sync::Arc;
 use outlast_core::event::TurnRecord;
 use outlast_core::turn::From;
 use outlast_core::{
-    Beyond, Busy, Claimed, Codec, Event, Headers, MessageBody, NewMessage, RunId, RunStarted, Start, Started,
-    Stuck, StuckReason, Then, Timestamp, Turn, WorldError,
+    Busy, Claimed, ClaimedHistory, Codec, Event, Headers, HolderColumns, MessageBody, NewMessage, Outbox,
+    RunId, RunStarted, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, WorldError,
 };
 use tokio::sync::oneshot;
 
 use super::committer::patiently;
+use super::histories::Given;
 use super::live::{End, Gone, Kept, Live, Place, start_answer};
 use super::notes::{First, Notes};
 use super::session::Session;
@@ -51,24 +52,25 @@ impl Task {
             Ok((machine, events)) => self.begin(machine, events, at, start, answer).await,
             Err(_) => self.start_only(start, answer).await,
         };
-        if let Some(claimed) = self.retire(kept) {
+        if let Some(given) = self.retire(kept) {
             // Rare, and large: not in the state of every run.
-            Box::pin(self.claimed(*claimed)).await;
+            Box::pin(self.claimed(*given)).await;
         }
     }
 
     /// Holds a run that was claimed.
-    pub(super) async fn claimed(mut self, claimed: Claimed) {
-        let mut next = Some(Box::new(claimed));
-        while let Some(claimed) = next {
-            let kept = self.hold_once(*claimed).await;
+    pub(super) async fn claimed(mut self, given: Given) {
+        let mut next = Some(Box::new(given));
+        while let Some(given) = next {
+            let kept = self.hold_once(*given).await;
             next = self.retire(kept);
         }
     }
 
     /// Leaves the list of live runs, unless the run was claimed again meanwhile.
-    fn retire(&mut self, mut kept: Kept) -> Option<Box<Claimed>> {
+    fn retire(&mut self, mut kept: Kept) -> Option<Box<Given>> {
         let (session, run) = (self.session.clone(), self.run);
+        session.heartbeats.released(run);
         let mut evicted = None;
         let mut keep = || {
             evicted = kept.take().and_then(|(turn, machine)| session.cache.lock().put(run, turn, machine));
@@ -109,7 +111,8 @@ impl Task {
         answer: StartAnswer,
     ) -> Kept {
         let started = Started { run: self.run, is_new: true };
-        let place = Place { turn: start.turn, at, seq: 0, consumed: 0, has_crashes: false };
+        let columns = HolderColumns { deadline: start.deadline, ..HolderColumns::default() };
+        let place = Place { turn: start.turn, at, seq: 0, consumed: 0, columns };
         let mut live = Live::new(self, machine, place);
         let Ok(draft) = live.first_draft(events).await else {
             drop(live);
@@ -143,21 +146,18 @@ impl Task {
         }
     }
 
-    async fn hold_once(&mut self, claimed: Claimed) -> Kept {
-        let place = Place {
-            turn: claimed.turn,
-            at: claimed.turn_at,
-            seq: claimed.seq,
-            consumed: claimed.consumed,
-            has_crashes: claimed.crashes > 0,
-        };
-        if self.end_without_code(&claimed).await {
+    async fn hold_once(&mut self, mut given: Given) -> Kept {
+        if self.end_without_code(&mut given).await {
             return None;
         }
-        let (is_fresh, inbox) = (claimed.is_fresh, claimed.inbox.clone());
-        let seen_off = match self.machine_of(claimed).await {
+        let place = Place::of(&given.claimed);
+        let is_fresh = given.claimed.is_fresh;
+        let inbox = std::mem::take(&mut given.claimed.inbox);
+        let details = std::mem::take(&mut given.claimed.details);
+        let seen_off = match self.machine_of(given).await {
             Ok(machine) => {
                 let mut live = Live::new(self, machine, place);
+                live.told_of(details);
                 let ended = live.resume(inbox, is_fresh).await;
                 see_off(live, ended).await
             }
@@ -166,8 +166,12 @@ impl Task {
         self.finish(seen_off).await
     }
 
-    async fn machine_of(&self, claimed: Claimed) -> Result<Machine, Gone> {
+    async fn machine_of(&self, mut given: Given) -> Result<Machine, Gone> {
         let meter = &self.session.settings.meter;
+        let claimed = &given.claimed;
+        if let ClaimedHistory::Unreadable(reason) = &claimed.history {
+            return Err(Gone::Stuck(cannot_be_read(reason)));
+        }
         if let Some(machine) = self.session.cache.lock().take(claimed.run, claimed.turn) {
             meter.cache_hits.add(1);
             return Ok(machine);
@@ -175,16 +179,23 @@ impl Task {
         if !claimed.is_fresh {
             meter.cache_misses.add(1);
         }
-        let history = match claimed.history {
-            Some(history) => history,
-            None => read_history(&self.session, claimed.run).await.map_err(Gone::Lost)?,
+        given.history_read().await;
+        let Claimed { run, is_fresh, history, .. } = given.claimed;
+        let history = match history {
+            ClaimedHistory::Whole(history) => history,
+            ClaimedHistory::LeftOut => read_history(&self.session, run).await.map_err(Gone::of)?,
+            ClaimedHistory::Unreadable(reason) => return Err(Gone::Stuck(cannot_be_read(&reason))),
         };
-        machine_from(self, history, claimed.is_fresh)
+        machine_from(self, history, is_fresh)
     }
 
     /// Ends a run for which its code is not needed; tells whether it was such a run.
-    async fn end_without_code(&mut self, claimed: &Claimed) -> bool {
+    async fn end_without_code(&mut self, given: &mut Given) -> bool {
         let now = self.session.clock.now();
+        if upkeep::may_end(&given.claimed, now) {
+            given.history_read().await;
+        }
+        let claimed = &given.claimed;
         let world = &*self.session.world;
         let ending =
             match patiently(&self.session.settings.outage, || upkeep::ending(world, claimed, now)).await {
@@ -228,8 +239,8 @@ impl Task {
         }
         let body = MessageBody::Attempted { events: untold };
         let message = NewMessage { id: ids::message(), run: self.run, body, headers: Headers::new() };
-        let beyond = Beyond { messages: vec![message], ..Beyond::default() };
-        let turn = Turn { beyond: Some(Box::new(beyond)), ..self.empty_turn(place, Then::Hold) };
+        let outbox = Outbox { messages: vec![message], ..Outbox::default() };
+        let turn = Turn { outbox: Some(Box::new(outbox)), ..self.empty_turn(place.clone(), Then::Hold) };
         let id = turn.id;
         match self.session.committer.commit(turn).await {
             Ok(_) => Place { turn: id, ..place },
@@ -255,9 +266,11 @@ impl Task {
             events: Vec::new(),
             consumed: place.consumed,
             fired_until: None,
-            clears_crashes: false,
-            clears_deadline: false,
-            beyond: None,
+            crashes: place.columns.crashes,
+            kept: place.columns.kept,
+            deadline: place.columns.deadline,
+            before: place.columns,
+            outbox: None,
             then,
         }
     }
@@ -283,6 +296,12 @@ async fn see_off(mut live: Live<'_>, ended: Result<End, Gone>) -> Result<Kept, B
             Err(Box::new(Unkept { place: live.place(), gone, untold: live.into_untold() }))
         }
     }
+}
+
+/// Why a run is stuck whose history or inbox this build cannot read.
+pub(super) fn cannot_be_read(reason: &str) -> Stuck {
+    let message = format!("what is stored of the run cannot be read: {reason}");
+    Stuck { reason: StuckReason::Unreadable, message, build: String::new() }
 }
 
 fn unreadable(run: RunId) -> Stuck {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use outlast_core::duration::duration_text;
 use outlast_core::turn::From;
-use outlast_core::{RunId, Start, Stuck, StuckReason, Then, Turn, WorldError};
+use outlast_core::{HolderColumns, RunId, Start, Stuck, StuckReason, Then, Turn, WorldError};
 
 use super::beat::block_on;
 use super::notes::Notes;
@@ -128,9 +128,11 @@ fn never_began(session: &Session, start: &Start, stuck: Stuck) -> Turn {
         events: vec![start.event()],
         consumed: 0,
         fired_until: None,
-        clears_crashes: false,
-        clears_deadline: false,
-        beyond: None,
+        before: HolderColumns { deadline: start.deadline, ..HolderColumns::default() },
+        crashes: 0,
+        kept: 0,
+        deadline: start.deadline,
+        outbox: None,
         then: Then::Stuck(stuck),
     }
 }

@@ -165,7 +165,7 @@ async fn a_waiting_run_lists_its_waits(rig: Rig) {
     let _worker = rig.worker(waits).await;
     let run = rig.client.start(waits, ()).await.unwrap();
     rig.run_to("10m").await;
-    rig.world.beat(rig.client.workers().await.unwrap()[0].session, &Default::default()).await.unwrap();
+    rig.world.beat(rig.client.workers().await.unwrap()[0].session, &Default::default(), &[]).await.unwrap();
     let waits = explain(&rig, run.id()).await;
     let Because::Waits { waits: list, workers: 1, .. } = &waits.because else { panic!("{waits:?}") };
     assert_eq!(list.len(), 3);
@@ -343,7 +343,7 @@ async fn a_stuck_run_says_why_and_what_to_do(rig: Rig) {
     let run = rig.client.start(panics, ()).await.unwrap();
     rig.clock.run_until_idle().await;
     let stuck = explain(&rig, run.id()).await;
-    let Because::Stuck { reason: StuckReason::Panicked, message, build, other_builds } = &stuck.because
+    let Because::Stuck { reason: StuckReason::Panicked, message, build, other_builds, .. } = &stuck.because
     else {
         panic!("{stuck:?}")
     };

@@ -1,6 +1,6 @@
 //! A world that loses answers, refuses, or takes its time, as a test says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use async_trait::async_trait;
 use outlast::core::world::Answers;
 use outlast::core::{
-    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Ended, Held, Hosts, Join, Message,
-    NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, SessionId, Start, Started, Timestamp, Turn,
-    TurnRecord, Work, WorkerView, World, WorldError,
+    Beat, Busy, ClaimRequest, ClaimedHistory, Clock, Committed, Counts, Delivered, Description, Ended,
+    HeartbeatDetails, Held, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent,
+    SessionId, Start, Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
 };
 use outlast_testkit::TestClock;
 use parking_lot::Mutex;
@@ -32,6 +32,7 @@ pub(super) enum Call {
     Join,
     Run,
     Ended,
+    Histories,
 }
 
 enum Fault {
@@ -58,6 +59,7 @@ struct State {
     sizes: BTreeMap<Call, Vec<usize>>,
     fenced: usize,
     is_down: bool,
+    unreadable: BTreeSet<RunId>,
 }
 
 /// What is planned to go wrong, and what was called. Clones are handles on the same plan.
@@ -76,6 +78,24 @@ impl Faults {
     /// Answers the call after `skip` others with `Unavailable`, and does nothing.
     pub(super) fn refuse(&self, call: Call, skip: usize) {
         self.plan(call, skip, |_| true, Fault::Refuse);
+    }
+
+    /// The history of this run cannot be read from now on.
+    pub(super) fn make_unreadable(&self, run: RunId) {
+        self.state.lock().unreadable.insert(run);
+    }
+
+    fn is_unreadable(&self, run: RunId) -> bool {
+        self.state.lock().unreadable.contains(&run)
+    }
+
+    /// What a claim brings of runs that cannot be read.
+    fn spoil(&self, mut work: Work) -> Work {
+        for claimed in work.claimed.iter_mut().filter(|claimed| self.is_unreadable(claimed.run)) {
+            claimed.history = ClaimedHistory::Unreadable("event 0 makes no sense".into());
+            claimed.inbox.clear();
+        }
+        work
     }
 
     /// From now on every call that can be disturbed is refused, or none any more.
@@ -277,10 +297,17 @@ impl World for FaultyWorld {
     }
 
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
+        if self.faults.is_unreadable(run) {
+            return Err(WorldError::Corrupt(format!("event 0 of run {run} makes no sense")));
+        }
         self.inner.history(run, from, limit).await
     }
 
-    async fn send(&self, messages: Vec<NewMessage>) -> Answers<u64> {
+    async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
+        self.faults.call(Call::Histories, runs.len(), self.inner.histories(runs)).await
+    }
+
+    async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
         self.faults.call(Call::Send, messages.len(), self.inner.send(messages)).await
     }
 
@@ -292,8 +319,13 @@ impl World for FaultyWorld {
         self.faults.call(Call::Join, 1, self.inner.join(join)).await
     }
 
-    async fn beat(&self, session: SessionId, report: &Report) -> Result<Beat, WorldError> {
-        self.faults.call(Call::Beat, 1, self.inner.beat(session, report)).await
+    async fn beat(
+        &self,
+        session: SessionId,
+        report: &Report,
+        details: &[HeartbeatDetails],
+    ) -> Result<Beat, WorldError> {
+        self.faults.call(Call::Beat, details.len(), self.inner.beat(session, report, details)).await
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
@@ -310,7 +342,7 @@ impl World for FaultyWorld {
 
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
         match self.faults.next(Call::Claim, request.limit, &[]) {
-            None => self.inner.claim(session, request).await,
+            None => self.inner.claim(session, request).await.map(|work| self.faults.spoil(work)),
             Some(Fault::Refuse | Fault::AnswerEach { .. }) => Err(unavailable()),
             Some(Fault::Before(first)) => {
                 first.await;
@@ -362,6 +394,10 @@ impl World for FaultyWorld {
         self.inner.resume(run).await
     }
 
+    async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
+        self.inner.deliver(session).await
+    }
+
     async fn prune(
         &self,
         before: Timestamp,
@@ -375,8 +411,8 @@ impl World for FaultyWorld {
         self.inner.changed(epoch, until).await
     }
 
-    fn hosts(&self) -> &Hosts {
-        self.inner.hosts()
+    fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
+        self.inner.run_id(key, bits)
     }
 
     fn clock(&self) -> Arc<dyn Clock> {

@@ -46,6 +46,7 @@ async fn a_run_is_given_to_a_worker_that_serves_its_queue(rig: Rig) {
 
 async fn a_start_is_not_handed_to_a_worker_that_does_not_serve_its_queue(rig: Rig) {
     let _usual = rig.worker(job).await;
+    rig.settle().await;
     rig.client.start(job, word("usual")).await.unwrap().output().await.unwrap();
     assert_eq!(rig.faults.count(Call::Start), 0, "handed over");
     rig.client.start(job, word("night")).queue("night").await.unwrap();

@@ -5,7 +5,8 @@ use std::future::pending;
 use outlast::prelude::*;
 use outlast::{ErrorKind, Status};
 
-use super::rig::{Desk, Rig, on_every_world};
+use super::faulty::Call;
+use super::rig::{Ask, Desk, Rig, on_every_world};
 
 on_every_world! {
     an_attempt_without_a_heartbeat_for_too_long_fails_with_a_timeout,
@@ -14,6 +15,9 @@ on_every_world! {
     the_last_details_are_recorded_and_given_to_the_next_attempt_after_a_crash,
     details_stay_when_the_next_attempt_says_nothing,
     details_that_are_no_payload_are_left_out,
+    details_of_an_attempt_that_is_lost_with_its_worker_reach_the_next_one,
+    steps_without_a_heartbeat_send_nothing_with_a_beat,
+    what_is_kept_of_an_attempt_is_forgotten_after_its_end,
 }
 
 /// Beats once for each gate that opens, for ever.
@@ -134,4 +138,69 @@ async fn details_that_are_no_payload_are_left_out(rig: Rig) {
     rig.until(run.id(), Status::Waiting).await;
     rig.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), None);
+}
+
+/// Says how far it is, and ends when the gate of this name opens.
+#[step]
+async fn carrying(cx: StepContext<Desk>, gate: String) -> u32 {
+    let from = cx.last_details::<u32>().unwrap_or(0);
+    cx.heartbeat(from + 1);
+    cx.state().leave(format!("{gate} from {from}"));
+    cx.state().passed(&gate).await;
+    from
+}
+
+#[workflow]
+async fn carry(ctx: Context) -> Result<u32, Error> {
+    let from = ctx.step(carrying, "first".to_owned()).await?;
+    ctx.blocked("second").await?;
+    Ok(from)
+}
+
+async fn details_of_an_attempt_that_is_lost_with_its_worker_reach_the_next_one(rig: Rig) {
+    let worker = rig.worker((carry, carrying)).await;
+    let run = rig.client.start(carry, ()).await.unwrap();
+    rig.desk.until("first from 0", 1).await;
+    worker.beat().await.unwrap();
+    rig.crash(worker);
+    let worker = rig.worker((carry, carrying)).await;
+    rig.desk.until("first from 1", 1).await;
+    // No beat since: the details of the attempt before are what the next one gets.
+    rig.crash(worker);
+    let _worker = rig.worker((carry, carrying)).await;
+    rig.desk.until("first from 1", 2).await;
+    rig.desk.open("first");
+    rig.desk.open("second");
+    assert_eq!(run.output().await.unwrap(), 1);
+}
+
+async fn steps_without_a_heartbeat_send_nothing_with_a_beat(rig: Rig) {
+    #[workflow]
+    async fn plain(ctx: Context) -> Result<String, Error> {
+        ctx.blocked("plain").await
+    }
+    let worker = rig.worker(plain).await;
+    let run = rig.client.start(plain, ()).await.unwrap();
+    rig.desk.until("began plain", 1).await;
+    worker.beat().await.unwrap();
+    rig.desk.open("plain");
+    run.output().await.unwrap();
+    worker.beat().await.unwrap();
+    assert!(rig.faults.sizes(Call::Beat).iter().all(|details| *details == 0));
+}
+
+async fn what_is_kept_of_an_attempt_is_forgotten_after_its_end(rig: Rig) {
+    let worker = rig.worker((carry, carrying)).await;
+    let run = rig.client.start(carry, ()).await.unwrap();
+    rig.desk.until("first from 0", 1).await;
+    worker.beat().await.unwrap();
+    // What has not changed is not sent again.
+    worker.beat().await.unwrap();
+    rig.desk.open("first");
+    rig.desk.until("began second", 1).await;
+    worker.beat().await.unwrap();
+    worker.beat().await.unwrap();
+    assert_eq!(rig.faults.sizes(Call::Beat)[1..], [1, 0, 1, 0]);
+    rig.desk.open("second");
+    run.output().await.unwrap();
 }

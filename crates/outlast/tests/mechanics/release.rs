@@ -1,12 +1,14 @@
 //! Release and live runs: a waiting run costs a row, and goes on without replay while it is cached.
 
+use outlast::core::{MessageBody, MessageId, NewMessage};
 use outlast::prelude::*;
-use outlast::{Status, Wait};
+use outlast::{Headers, Payload, Status, Wait};
 
 use super::faulty::Call;
 use super::rig::{Ask, Rig, on_every_world, trace, traces};
 
 on_every_world! {
+    histories_that_a_claim_left_out_are_read_together,
     a_run_that_only_waits_is_released,
     a_run_with_an_attempt_under_way_stays_owned,
     a_cached_run_goes_on_without_replay,
@@ -191,4 +193,32 @@ async fn a_thousand_runs_pass_through_a_worker_that_holds_ten(rig: Rig) {
     assert_eq!((rig.desk.count("one"), rig.desk.count("two")), (1_000, 1_000));
     assert!(rig.desk.crowd() <= 10, "{} steps at the same time", rig.desk.crowd());
     worker.stop().await.unwrap();
+}
+
+async fn histories_that_a_claim_left_out_are_read_together(rig: Rig) {
+    #[workflow]
+    async fn hooked(ctx: Context) -> Result<u32, Error> {
+        ctx.hook("x").await
+    }
+    const RUNS: usize = 20;
+    let _worker = rig.caching().cached_futures(0).register(hooked).start().await.unwrap();
+    let mut runs = Vec::new();
+    for _ in 0..RUNS {
+        runs.push(rig.client.start(hooked, ()).await.unwrap());
+    }
+    rig.settle().await;
+    let before = rig.faults.count(Call::Histories);
+    let message = |(number, run): (usize, &RunHandle<u32>)| NewMessage {
+        id: MessageId::from_bits(number as u128 + 1),
+        run: run.id(),
+        body: MessageBody::Hook { name: "x".into(), payload: Payload::json(&7).unwrap() },
+        headers: Headers::new(),
+    };
+    for sent in rig.world.send(runs.iter().enumerate().map(message).collect()).await.unwrap() {
+        sent.unwrap();
+    }
+    for run in runs {
+        assert_eq!(run.output().await.unwrap(), 7);
+    }
+    assert_eq!(rig.faults.sizes(Call::Histories)[before..], [RUNS]);
 }

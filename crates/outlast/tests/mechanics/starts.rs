@@ -139,6 +139,7 @@ async fn a_delayed_run_begins_at_its_moment(rig: Rig) {
 
 async fn a_delay_that_is_over_is_none(rig: Rig) {
     let _worker = rig.worker(echo).await;
+    rig.settle().await;
     let at = rig.client.start(echo, 1).at(Timestamp::from_micros(0)).await.unwrap();
     let after = rig.client.start(echo, 2).after("0s").await.unwrap();
     assert_eq!((at.output().await.unwrap(), after.output().await.unwrap()), (1, 2));

@@ -31,6 +31,7 @@ async fn two_turns(ctx: Context) -> Result<(), Error> {
 
 async fn each_turn_records_its_id_time_and_build(rig: Rig) {
     let first = rig.worker_of_build("one", two_turns).await;
+    rig.settle().await;
     let run = rig.client.start(two_turns, ()).await.unwrap();
     rig.settle().await;
     first.stop().await.unwrap();
@@ -269,6 +270,7 @@ async fn a_start_beside_a_worker_is_one_commit_with_the_first_step(rig: Rig) {
         ctx.blocked("slow").await
     }
     let worker = rig.worker(one_step).await;
+    rig.settle().await;
     let run = rig.client.start(one_step, ()).await.unwrap();
     assert_eq!((rig.faults.count(Call::Start), rig.faults.count(Call::Commit)), (0, 1));
     rig.assert_history(run.id(), "0 step_started blocked").await;
@@ -284,6 +286,7 @@ async fn a_start_is_plain_when_the_worker_is_full(rig: Rig) {
         ctx.blocked("slow").await
     }
     let _worker = rig.builder().live_runs(1).register(slow).start().await.unwrap();
+    rig.settle().await;
     let first = rig.client.start(slow, ()).await.unwrap();
     let second = rig.client.start(slow, ()).await.unwrap();
     assert_eq!(rig.faults.count(Call::Start), 1);

@@ -84,6 +84,7 @@ async fn count_runs(rig: &Rig) -> usize {
 
 async fn a_handed_over_start_without_an_answer_is_one_run(rig: Rig) {
     let _worker = rig.worker(greet).await;
+    rig.settle().await;
     rig.faults.lose_answer(Call::Commit, 0);
     let run = rig.client.start(greet, "ada".to_owned()).key("k").await.unwrap();
     assert!(run.is_new());
@@ -160,6 +161,8 @@ async fn runs_claimed_without_an_answer_are_found_and_go_on(rig: Rig) {
     }
     rig.faults.lose_answer(Call::Claim, 0);
     let _worker = rig.worker(greet).await;
+    // Two looks at what the session holds, a second apart.
+    rig.pass("1s").await;
     for run in &runs {
         run.output().await.unwrap();
         assert_eq!(rig.status(run.id()).await, Status::Completed);

@@ -1,8 +1,9 @@
 //! Versions, patches and renames: code changes, and runs go on.
 
-use outlast::Status;
-use outlast::core::History;
+use outlast::core::event::RULES;
+use outlast::core::{Event, History};
 use outlast::prelude::*;
+use outlast::{RunId, Status};
 
 use super::rig::{Ask, Rig, on_every_world};
 
@@ -14,6 +15,8 @@ on_every_world! {
     a_renamed_workflow_goes_on_with_runs_of_its_old_name,
     an_exported_history_replays_and_other_code_is_told_where_it_differs,
     a_run_that_had_no_turn_replays,
+    new_runs_get_the_lowest_rules_that_every_joined_worker_knows,
+    a_worker_is_given_no_run_whose_format_it_cannot_read,
 }
 
 #[workflow(name = "greet")]
@@ -150,4 +153,45 @@ async fn a_run_that_had_no_turn_replays(rig: Rig) {
     run.cancel("never mind").await.unwrap();
     let cancelled = rig.client.export(run.id()).await.unwrap();
     assert_eq!(outlast::replay(order, History::from_json(&cancelled).unwrap()).unwrap(), 3);
+}
+
+#[workflow]
+async fn other(ctx: Context) -> Result<(), Error> {
+    ctx.sleep("1h").await
+}
+
+async fn rules_of(rig: &Rig, run: RunId) -> u32 {
+    match &rig.turns(run).await[0].events[0] {
+        Event::RunStarted(started) => started.rules,
+        event => panic!("{event:?}"),
+    }
+}
+
+async fn new_runs_get_the_lowest_rules_that_every_joined_worker_knows(rig: Rig) {
+    let old = rig.builder().rules(1).register(other).start().await.unwrap();
+    let new = rig.worker(order).await;
+    rig.settle().await;
+    let (taken, stored) = (
+        rig.client.start(order, ()).await.unwrap(),
+        rig.client.start(other, ()).at(rig.moment("1h")).await.unwrap(),
+    );
+    assert_eq!((rules_of(&rig, taken.id()).await, rules_of(&rig, stored.id()).await), (1, 1));
+    rig.settle().await;
+    old.stop().await.unwrap();
+    new.beat().await.unwrap();
+    let (taken, stored) = (
+        rig.client.start(order, ()).await.unwrap(),
+        rig.client.start(other, ()).at(rig.moment("1h")).await.unwrap(),
+    );
+    assert_eq!((rules_of(&rig, taken.id()).await, rules_of(&rig, stored.id()).await), (RULES, RULES));
+}
+
+async fn a_worker_is_given_no_run_whose_format_it_cannot_read(rig: Rig) {
+    let run = rig.client.start(greet_v2, ()).await.unwrap();
+    assert_eq!(rules_of(&rig, run.id()).await, RULES);
+    let _old = rig.builder().rules(1).register(greet_v2).start().await.unwrap();
+    rig.settle().await;
+    assert_eq!(rig.status(run.id()).await, Status::Pending);
+    let _new = rig.worker(greet_v2).await;
+    assert_eq!(run.output().await.unwrap(), 2);
 }

@@ -30,13 +30,19 @@ pub(super) fn of(because: &Because, now: Timestamp) -> String {
             format!("{} has it since {}{}.", place(worker), moment(*since, now), under_way(attempts))
         }
         Because::WorkerGone { place, expired_at, others, .. } => gone(place, *expired_at, others, now),
-        Because::Waits { workflow, version, queue, waits, kept, workers } => {
+        Because::Waits { workflow, version, queue, waits, kept, workers, failed_builds } => {
             let needed = needed(workflow, *version, queue);
-            waiting_for(&needed, waits, kept, *workers, now)
+            let waits = waiting_for(&needed, waits, kept, *workers, now);
+            format!("{waits}{}", only_others(failed_builds))
         }
+        Because::BuildsFailed { failed_builds, .. } => format!(
+            "It is ready, but every build with its code that is joined has failed to continue it ({}). Deploy another \
+             build, or resume it to let these try again.",
+            listed(&quoted(failed_builds))
+        ),
         Because::Ready { since, crashes, .. } if is_suspect(*crashes) => format!(
-            "It is ready since {}. Its worker crashed {crashes} times with it aboard, so it is tried alone: such \
-             runs wait for each other.",
+            "It is ready since {}. Its worker crashed {crashes} times while it held this run, so it is tried apart from \
+             others: such runs wait for each other.",
             moment(*since, now)
         ),
         Because::Ready { since, workers, .. } => {
@@ -47,11 +53,11 @@ pub(super) fn of(because: &Because, now: Timestamp) -> String {
                 listed(&places)
             )
         }
-        Because::Stuck { reason, message, build, other_builds } => {
+        Because::Stuck { reason, message, build, failed_builds, other_builds, open_steps } => {
             // The report of a divergence comes last: it is a table.
             let (message, report) = message.split_once("\n\n").unwrap_or((message, ""));
             let what = format!("It is stuck ({reason}) since build `{build}` could not go on: {message}");
-            let remedy = stuck_remedy(other_builds);
+            let remedy = open_steps_of(open_steps) + &stuck_remedy(failed_builds, other_builds);
             let report = if report.is_empty() { String::new() } else { format!("\n\n{report}") };
             format!("{}{remedy}{report}", sentence_end(&what))
         }
@@ -167,16 +173,44 @@ fn gone(
     format!("The worker that has it{place} seems to be gone{since}. {then}")
 }
 
-fn stuck_remedy(other_builds: &[String]) -> String {
-    match other_builds {
-        [] => {
+fn stuck_remedy(failed_builds: &[String], other_builds: &[String]) -> String {
+    match (other_builds, failed_builds.len()) {
+        ([], 0 | 1) => {
             " Another build tries it by itself; resume it to try this one again, or terminate it to give it up.".into()
         }
-        builds => {
-            let builds: Vec<_> = builds.iter().map(|build| format!("`{build}`")).collect();
-            format!(" Another build with its code is joined ({}) and tries it.", listed(&builds))
+        ([], _) => format!(
+            " Builds {} have failed to continue it, and no other build with its code is joined: deploy one, resume it \
+             to try these again, or terminate it to give it up.",
+            listed(&quoted(failed_builds))
+        ),
+        (builds, _) => {
+            format!(" Another build with its code is joined ({}) and tries it.", listed(&quoted(builds)))
         }
     }
+}
+
+/// Which steps may have crashed the worker.
+fn open_steps_of(steps: &[String]) -> String {
+    match steps {
+        [] => String::new(),
+        [only] => format!(" Step `{only}` was open then."),
+        steps => format!(" Steps {} were open then.", listed(&quoted(steps))),
+    }
+}
+
+/// Builds that may not continue a run which waits.
+fn only_others(failed_builds: &[String]) -> String {
+    match failed_builds {
+        [] => String::new(),
+        builds => format!(
+            " Builds that failed to continue it ({}) are not given it before it progresses; resume it to let them.",
+            listed(&quoted(builds))
+        ),
+    }
+}
+
+fn quoted(names: &[String]) -> Vec<String> {
+    names.iter().map(|name| format!("`{name}`")).collect()
 }
 
 /// Payloads that came before the workflow asked for them. That is usual; but a name may be misspelt.

@@ -451,12 +451,12 @@ fn tags_of_a_replay_are_written_with_the_next_turn_when_other_code_wrote_the_row
     let mut turns = history::parse("0 timer_started 1h\n 0 timer_fired\n 1 timer_started 2h");
     turns[0].events.insert(0, case.started());
     let mut machine = case.replay(turns).unwrap();
-    assert!(machine.take_beyond(|| outlast_core::MessageId::from_bits(0)).is_none());
+    assert!(machine.take_outbox(|| outlast_core::MessageId::from_bits(0)).is_none());
     machine.write_tags_again();
-    let beyond = machine.take_beyond(|| outlast_core::MessageId::from_bits(0));
+    let beyond = machine.take_outbox(|| outlast_core::MessageId::from_bits(0));
     expect![[r#"
         tag phase = second
         tag tier = gold
     "#]]
-    .assert_eq(&history::beyond_text(beyond.as_deref()));
+    .assert_eq(&history::outbox_text(beyond.as_deref()));
 }

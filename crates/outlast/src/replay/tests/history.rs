@@ -28,8 +28,8 @@
 
 use outlast_core::duration::duration_text;
 use outlast_core::{
-    Beyond, ChildStarted, Failure, FailureKind, Headers, IntoDuration, Judgement, MessageBody, MessageId,
-    NewChild, Outcome,
+    ChildStarted, Failure, FailureKind, Headers, IntoDuration, Judgement, MessageBody, MessageId, NewChild,
+    Outbox, Outcome,
 };
 
 use crate::replay::{SentPayload, terminated};
@@ -188,8 +188,8 @@ fn child_started(op: OpNumber, rest: &str, now: Timestamp) -> Event {
 }
 
 /// What a turn asks of others, as text.
-pub(super) fn beyond_text(beyond: Option<&Beyond>) -> String {
-    let Some(Beyond { children, messages, tags }) = beyond else { return String::new() };
+pub(super) fn outbox_text(outbox: Option<&Outbox>) -> String {
+    let Some(Outbox { children, messages, tags }) = outbox else { return String::new() };
     let mut text = String::new();
     for NewChild { start, wants_answer } in children {
         let parent = start.parent.unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use outlast_core::{
-    Beyond, Event, Failure, FailureKind, Judgement, MessageId, NewChild, OpNumber, Payload, RunId, Status,
+    Event, Failure, FailureKind, Judgement, MessageId, NewChild, OpNumber, Outbox, Payload, RunId, Status,
     Timestamp, TurnRecord, Wait,
 };
 
@@ -69,7 +69,7 @@ struct After {
     /// The attempts that began after the turn: operation and number.
     started: Vec<(OpNumber, u32)>,
     /// What the turn asked of others.
-    beyond: Option<Box<Beyond>>,
+    outbox: Option<Box<Outbox>>,
 }
 
 struct Driver {
@@ -160,14 +160,14 @@ impl Driver {
         started.sort();
         self.attempting.extend(started.iter().map(|(op, _)| *op));
         self.attempts.extend(&started);
-        let beyond = self.machine.take_beyond(no_id);
-        for NewChild { start, wants_answer } in beyond.iter().flat_map(|beyond| &beyond.children) {
+        let outbox = self.machine.take_outbox(no_id);
+        for NewChild { start, wants_answer } in outbox.iter().flat_map(|outbox| &outbox.children) {
             let parent = start.parent.unwrap();
             if parent.awaits || *wants_answer {
                 self.children.push((parent.op, *wants_answer));
             }
         }
-        self.life.after.push(After { state, attempting, looked_at: self.looked_at, started, beyond });
+        self.life.after.push(After { state, attempting, looked_at: self.looked_at, started, outbox });
     }
 
     fn look_at_the_clock(&mut self) -> Vec<(Timestamp, OpNumber)> {
@@ -280,8 +280,8 @@ impl Life {
             }
             assert_eq!(tell(&mut machine, told), self.turns[later].events, "turn {later} from turn {place}");
             assert_eq!(
-                machine.take_beyond(no_id),
-                self.after[later].beyond,
+                machine.take_outbox(no_id),
+                self.after[later].outbox,
                 "turn {later} from turn {place}"
             );
             self.compare(&mut machine, later);

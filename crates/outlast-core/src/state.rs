@@ -1,0 +1,571 @@
+//! The state machine of a run: whether a turn is accepted, and what the run's row is after it.
+//!
+//! Core decides, worlds store. A world reads the run's position, asks [`judge`] whether the turn may be
+//! committed, and writes the columns of [`RowChange`] as they are. Worlds decide three things themselves,
+//! because only they know: the time of the change, which of the two [`Readiness`] values counts (a message may
+//! have come between the claim and the commit), and what others may change at the same time (the number
+//! of messages, the marks of cancel and terminate, and the format, which only grows).
+//!
+//! A run leaves its holder in four ways: by a turn ([`RowChange::of`]), because its worker leaves, because its
+//! worker crashed (both [`Freed`]), and never in between: that a session's time is over changes nothing
+//! before another session takes over.
+
+use crate::error::WorldError;
+use crate::event::{Event, Outcome};
+use crate::failed_builds::{Failed, FailedBuilds};
+use crate::id::{RunId, SessionId, TurnId};
+use crate::limits::FAILED_BUILD_RETRY;
+use crate::refusal::not_resumable;
+use crate::run::{Start, Status, Stuck, Wait};
+use crate::takeover::{Aboard, count_crash, poison};
+use crate::time::Timestamp;
+use crate::turn::{From, Then, Turn};
+
+/// The columns of a run's row that only its holder changes, as they are before a turn. A claim brings them,
+/// and every turn says what they were, so that a world need not read them to commit it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HolderColumns {
+    /// How many crashes of its worker count against the run.
+    pub crashes: u32,
+    /// How many payloads for hooks were received that nobody has taken.
+    pub kept: u64,
+    /// When it is asked to stop, as long as that counts.
+    pub deadline: Option<Timestamp>,
+    /// Why it was stuck when it was claimed, if it was.
+    pub stuck: Option<Stuck>,
+    /// The builds that could not continue it.
+    pub failed_builds: FailedBuilds,
+}
+
+/// Where a run is, as a world reads it before a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The session that holds the run.
+    pub owner: Option<SessionId>,
+    /// Its last turn.
+    pub turn: TurnId,
+    /// The number that its next event gets.
+    pub next_event: u64,
+    /// How many messages it has consumed.
+    pub consumed: u64,
+    /// How many messages it was sent.
+    pub sent: u64,
+}
+
+/// What a world does with a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is written.
+    Accepted,
+    /// It was written before; the answer is the same, and nothing is written.
+    Repeated,
+}
+
+/// Whether a turn of a run that a session holds may be committed. `missed` is when the first message was
+/// accepted that the turn has not consumed; it matters only to a turn that fired timers.
+///
+/// # Errors
+///
+/// [`WorldError::Fenced`] when the session does not hold the run or the turn is based on another one,
+/// [`WorldError::Conflict`] when the turn fires a timer that is later than an unread message,
+/// [`WorldError::Invalid`] when the turn contradicts itself or the run.
+pub fn judge(
+    turn: &Turn,
+    session: SessionId,
+    position: &Position,
+    missed: Option<Timestamp>,
+) -> Result<Verdict, WorldError> {
+    Terms::of(turn).judge(session, position, missed)
+}
+
+/// What decides whether a turn is accepted: the turn without its events, for a world that hands a turn to
+/// another thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Terms {
+    /// The run.
+    pub run: RunId,
+    /// The turn's id.
+    pub id: TurnId,
+    /// The turn that it was computed from; `None` when it starts the run.
+    pub from: Option<TurnId>,
+    /// The number of its first event.
+    pub seq: u64,
+    /// How many messages the run has consumed after it.
+    pub consumed: u64,
+    /// See [`Turn::fired_until`].
+    pub fired_until: Option<Timestamp>,
+    /// Whether it makes the run stuck, and so consumes nothing.
+    pub is_stuck: bool,
+    /// Whether it makes sense by itself; see [`check`].
+    pub sense: Result<(), WorldError>,
+}
+
+impl Terms {
+    /// The terms of a turn.
+    pub fn of(turn: &Turn) -> Self {
+        Self {
+            run: turn.run,
+            id: turn.id,
+            from: match &turn.from {
+                From::Turn(from) => Some(*from),
+                From::Start(_) => None,
+            },
+            seq: turn.seq,
+            consumed: turn.consumed,
+            fired_until: turn.fired_until,
+            is_stuck: matches!(turn.then, Then::Stuck(_)),
+            sense: check(turn),
+        }
+    }
+
+    /// See [`judge`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`judge`].
+    pub fn judge(
+        &self,
+        session: SessionId,
+        position: &Position,
+        missed: Option<Timestamp>,
+    ) -> Result<Verdict, WorldError> {
+        let Some(from) = self.from else {
+            return Err(invalid(self.run, "a run that is there was started before"));
+        };
+        if position.turn == self.id {
+            return Ok(Verdict::Repeated);
+        }
+        match position.owner {
+            Some(owner) if owner == session => {}
+            Some(owner) => return Err(fenced(self.run, &format!("session {owner} holds it"))),
+            None => return Err(fenced(self.run, "nobody holds it")),
+        }
+        if position.turn != from {
+            let reason = format!("it was computed from {from}, the last turn is {}", position.turn);
+            return Err(fenced(self.run, &reason));
+        }
+        if self.seq != position.next_event {
+            let reason =
+                format!("it begins with event {}, the next one is {}", self.seq, position.next_event);
+            return Err(invalid(self.run, &reason));
+        }
+        self.sense.clone()?;
+        if self.is_stuck {
+            return Ok(Verdict::Accepted);
+        }
+        if self.consumed < position.consumed {
+            return Err(invalid(self.run, "it consumed less than the turn before"));
+        }
+        if self.consumed > position.sent {
+            return Err(invalid(self.run, "it consumed more messages than were sent"));
+        }
+        match (self.fired_until, missed) {
+            (Some(fired), Some(accepted)) if accepted <= fired => Err(missed_message(self.run, fired)),
+            _ => Ok(Verdict::Accepted),
+        }
+    }
+}
+
+/// Whether a turn makes sense by itself, whatever its run is like.
+///
+/// # Errors
+///
+/// [`WorldError::Invalid`], when it contradicts itself.
+pub fn check(turn: &Turn) -> Result<(), WorldError> {
+    if let Then::End(status) = turn.then
+        && turn.events.last().and_then(Outcome::of_final).map(|outcome| outcome.status()) != Some(status)
+    {
+        let reason = format!("it ends as {status} and its last event does not say so");
+        return Err(invalid(turn.run, &reason));
+    }
+    let From::Start(start) = &turn.from else { return Ok(()) };
+    if start.run != turn.run {
+        return Err(invalid(turn.run, &format!("it starts run {}", start.run)));
+    }
+    if turn.seq != 0 || turn.consumed != 0 {
+        return Err(invalid(turn.run, "a first turn begins with event 0 and has consumed nothing"));
+    }
+    let begins = matches!(turn.events.first(), Some(Event::RunStarted(_)));
+    if !begins && !matches!(turn.then, Then::Stuck(_)) {
+        return Err(invalid(turn.run, "a first turn begins with `run_started`"));
+    }
+    Ok(())
+}
+
+/// The session does not hold the run, or another turn came before.
+pub fn fenced(run: RunId, reason: &str) -> WorldError {
+    WorldError::Fenced(format!("the turn of run {run} is refused: {reason}; forget the run"))
+}
+
+/// A turn that makes no sense.
+pub fn invalid(run: RunId, reason: &str) -> WorldError {
+    WorldError::Invalid(format!(
+        "the turn of run {run} makes no sense: {reason}; this is a bug in the worker"
+    ))
+}
+
+/// The turn fired a timer although an earlier message is unread.
+pub fn missed_message(run: RunId, fired: Timestamp) -> WorldError {
+    WorldError::Conflict(format!(
+        "run {run} fired a timer of {fired} and has not read a message from before; read its inbox first"
+    ))
+}
+
+/// When a run is ready to be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadyAt {
+    /// Only when something is sent to it.
+    Never,
+    /// At the time of the change.
+    Now,
+    /// At the time of the change, or at this moment if that is earlier.
+    NowOr(Timestamp),
+    /// At this moment.
+    At(Timestamp),
+    /// This long after the change.
+    After(std::time::Duration),
+}
+
+impl ReadyAt {
+    /// The moment, for a change at `now`.
+    pub fn moment(self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Never => None,
+            Self::Now => Some(now),
+            Self::NowOr(at) => Some(at.min(now)),
+            Self::At(at) => Some(at),
+            Self::After(pause) => Some(now.plus(pause)),
+        }
+    }
+}
+
+/// The values of which a world writes one, depending on the messages that the run has not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// When the run is ready if it has read all its messages.
+    pub if_read: ReadyAt,
+    /// When the run is ready if it has unread messages.
+    pub if_unread: ReadyAt,
+    /// When the run is ready if it [can be ended](crate::CodelessMessages::can_end) without its code.
+    pub if_can_end: ReadyAt,
+}
+
+impl Readiness {
+    const fn always(at: ReadyAt) -> Self {
+        Self { if_read: at, if_unread: at, if_can_end: at }
+    }
+
+    /// The value that counts.
+    pub fn choose(self, has_unread: bool, can_end: bool) -> ReadyAt {
+        match (has_unread, can_end) {
+            (_, true) => self.if_can_end,
+            (true, false) => self.if_unread,
+            (false, false) => self.if_read,
+        }
+    }
+}
+
+/// The row of a run after a turn: every column that only its holder changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowChange<'a> {
+    /// Where the run is in its life.
+    pub status: Status,
+    /// The session that holds it from now on.
+    pub owner: Option<SessionId>,
+    /// The session that may still have the run's future, and is offered the run first.
+    pub preferred: Option<SessionId>,
+    /// Its last turn.
+    pub turn: TurnId,
+    /// The number that its next event gets.
+    pub next_event: u64,
+    /// The time of its last turn.
+    pub turn_at: Timestamp,
+    /// How many messages it has consumed; `None` leaves the number as it is.
+    pub consumed: Option<u64>,
+    /// When a waiting run is due by itself.
+    pub wake_at: Option<Timestamp>,
+    /// What a waiting run waits for.
+    pub waits: &'a [Wait],
+    /// When it is ready to be claimed.
+    pub ready: Readiness,
+    /// See [`HolderColumns::crashes`].
+    pub crashes: u32,
+    /// See [`HolderColumns::kept`].
+    pub kept: u64,
+    /// See [`HolderColumns::deadline`].
+    pub deadline: Option<Timestamp>,
+    /// Why it is stuck. A run that is claimed keeps this until it progresses.
+    pub stuck: Option<Stuck>,
+    /// The builds that could not continue it.
+    pub failed_builds: FailedBuilds,
+    /// Whether the run was asked to stop by this turn. Senders set the same mark, and nothing clears it.
+    pub requests_cancel: bool,
+    /// Whether the row must be written, even if the turn has consumed nothing. A turn that only adds to the
+    /// history leaves it alone: the last turn is then found in the history.
+    pub writes_row: bool,
+}
+
+impl<'a> RowChange<'a> {
+    /// What an accepted turn of this session makes of its run's row.
+    pub fn of(turn: &'a Turn, session: SessionId) -> Self {
+        let next_event = turn.next_event();
+        let progresses = next_event > turn.seq;
+        let before = &turn.before;
+        let mut change = Self {
+            status: Status::Running,
+            owner: None,
+            preferred: None,
+            turn: turn.id,
+            next_event,
+            turn_at: turn.at,
+            consumed: Some(turn.consumed),
+            wake_at: None,
+            waits: &[],
+            ready: Readiness::always(ReadyAt::Never),
+            crashes: turn.crashes,
+            kept: turn.kept,
+            deadline: turn.deadline,
+            stuck: before.stuck.clone().filter(|_| !progresses),
+            failed_builds: before.failed_builds.at_event(next_event),
+            requests_cancel: turn.events.iter().any(|event| matches!(event, Event::CancelRequested { .. })),
+            writes_row: true,
+        };
+        match &turn.then {
+            Then::Hold => {
+                change.owner = Some(session);
+                change.writes_row = !progresses || change.changes_columns(before);
+            }
+            Then::Wait { wake_at, waits } => change.wait(session, *wake_at, waits),
+            Then::Release => change.release(),
+            Then::End(status) => change.end(*status),
+            Then::Stuck(stuck) => change.stick(turn, stuck),
+        }
+        change
+    }
+
+    /// The first row of a run that no worker has seen.
+    pub fn started(start: &Start, now: Timestamp) -> RowChange<'static> {
+        let wake_at = start.not_before.filter(|begin| *begin > now);
+        RowChange {
+            status: Status::Pending,
+            owner: None,
+            preferred: None,
+            turn: start.turn,
+            next_event: 1,
+            turn_at: now,
+            consumed: Some(0),
+            wake_at,
+            waits: &[],
+            ready: Readiness {
+                if_can_end: ReadyAt::Now,
+                ..Readiness::always(wake_at.map_or(ReadyAt::Now, ReadyAt::At))
+            },
+            crashes: 0,
+            kept: 0,
+            deadline: start.deadline,
+            stuck: None,
+            failed_builds: FailedBuilds::default(),
+            requests_cancel: false,
+            writes_row: true,
+        }
+    }
+
+    /// The same without what the run waits for, for a world that has written that out already.
+    pub fn without_waits(self) -> RowChange<'static> {
+        RowChange {
+            status: self.status,
+            owner: self.owner,
+            preferred: self.preferred,
+            turn: self.turn,
+            next_event: self.next_event,
+            turn_at: self.turn_at,
+            consumed: self.consumed,
+            wake_at: self.wake_at,
+            waits: &[],
+            ready: self.ready,
+            crashes: self.crashes,
+            kept: self.kept,
+            deadline: self.deadline,
+            stuck: self.stuck,
+            failed_builds: self.failed_builds,
+            requests_cancel: self.requests_cancel,
+            writes_row: self.writes_row,
+        }
+    }
+
+    /// Whether the row must be written for a run that has consumed so many messages before the turn.
+    pub fn must_write(&self, consumed: u64) -> bool {
+        self.writes_row || self.consumed.is_some_and(|now| now != consumed)
+    }
+
+    /// Whether the run has ended.
+    pub fn has_ended(&self) -> bool {
+        self.status.is_final()
+    }
+
+    fn changes_columns(&self, before: &HolderColumns) -> bool {
+        self.requests_cancel
+            || self.stuck != before.stuck
+            || self.crashes != before.crashes
+            || self.kept != before.kept
+            || self.deadline != before.deadline
+            || self.failed_builds != before.failed_builds
+    }
+
+    fn wait(&mut self, session: SessionId, wake_at: Option<Timestamp>, waits: &'a [Wait]) {
+        self.status = Status::Waiting;
+        // The build that lets it wait could continue it. Those that could not stay listed until it progresses.
+        self.stuck = None;
+        // Only a run that waits may find its future again: a worker that releases one stops.
+        self.preferred = Some(session);
+        self.wake_at = wake_at;
+        self.waits = waits;
+        self.ready = Readiness {
+            if_read: wake_at.map_or(ReadyAt::Never, ReadyAt::At),
+            if_unread: wake_at.map_or(ReadyAt::Now, ReadyAt::NowOr),
+            if_can_end: wake_at.map_or(ReadyAt::Now, ReadyAt::NowOr),
+        };
+    }
+
+    fn release(&mut self) {
+        self.status = released_status(self.stuck.as_ref());
+        self.ready = Readiness::always(ReadyAt::Now);
+    }
+
+    fn end(&mut self, status: Status) {
+        self.status = status;
+        self.deadline = None;
+        self.stuck = None;
+        self.failed_builds = FailedBuilds::default();
+        self.crashes = 0;
+    }
+
+    /// A stuck turn consumes nothing and adds nothing: the run is as it was, for a build that has not tried it.
+    fn stick(&mut self, turn: &Turn, stuck: &Stuck) {
+        let Failed { list, replaced_oldest } = turn.before.failed_builds.with(&stuck.build, self.next_event);
+        self.status = Status::Stuck;
+        self.consumed = None;
+        self.requests_cancel = false;
+        self.kept = turn.before.kept;
+        self.deadline = match &turn.from {
+            From::Turn(_) => turn.before.deadline,
+            From::Start(start) => start.deadline,
+        };
+        self.stuck = Some(stuck.clone());
+        self.failed_builds = list;
+        self.ready = stuck_readiness(replaced_oldest);
+    }
+}
+
+fn stuck_readiness(replaced_oldest: bool) -> Readiness {
+    let pause = if replaced_oldest { ReadyAt::After(FAILED_BUILD_RETRY) } else { ReadyAt::Now };
+    Readiness { if_can_end: ReadyAt::Now, ..Readiness::always(pause) }
+}
+
+/// The status of a run that its worker lets go of without progress.
+fn released_status(stuck: Option<&Stuck>) -> Status {
+    if stuck.is_some() { Status::Stuck } else { Status::Pending }
+}
+
+/// Why a session lets go of all its runs at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freeing<'a> {
+    /// Its worker leaves.
+    Left,
+    /// Its worker crashed.
+    Crashed {
+        /// What the session held.
+        aboard: Aboard,
+        /// The build of the worker.
+        build: &'a str,
+    },
+}
+
+/// The row of a run after its session ended. All other columns stay as they are, except that nobody holds
+/// or is preferred for the run, it is ready, and it waits for nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Freed {
+    /// Where the run is in its life.
+    pub status: Status,
+    /// When it is ready to be claimed.
+    pub ready: Readiness,
+    /// How many crashes count against it.
+    pub crashes: u32,
+    /// Why it is stuck.
+    pub stuck: Option<Stuck>,
+    /// The builds that could not continue it.
+    pub failed_builds: FailedBuilds,
+}
+
+impl Freed {
+    /// What becomes of a run that an ended session held and whose next event has this number.
+    pub fn of(before: &HolderColumns, next_event: u64, why: Freeing<'_>) -> Self {
+        let failed_builds = before.failed_builds.at_event(next_event);
+        // Progress has cleared it from the row.
+        let stuck = before.stuck.clone();
+        let freed = Self {
+            status: released_status(stuck.as_ref()),
+            ready: Readiness::always(ReadyAt::Now),
+            crashes: before.crashes,
+            stuck,
+            failed_builds,
+        };
+        let Freeing::Crashed { aboard, build } = why else { return freed };
+        let crash = count_crash(before.crashes, aboard);
+        if !crash.is_poison {
+            return Self { crashes: crash.crashes, ..freed };
+        }
+        let Failed { list, replaced_oldest } = freed.failed_builds.with(build, next_event);
+        Self {
+            status: Status::Stuck,
+            ready: stuck_readiness(replaced_oldest),
+            crashes: crash.crashes,
+            stuck: Some(poison(build)),
+            failed_builds: list,
+        }
+    }
+}
+
+/// When a run is ready after a message was accepted for it.
+///
+/// A run that is held, stuck, or starts later stays as it is, unless it can now be ended without its code.
+pub fn ready_after_send(receiver: &Awaiting, now: Timestamp) -> Option<Timestamp> {
+    let stays = receiver.status == Status::Stuck || receiver.starts_later;
+    if receiver.is_held || stays && !receiver.can_end {
+        return receiver.ready_at;
+    }
+    Some(receiver.ready_at.map_or(now, |at| at.min(now)))
+}
+
+/// What decides when a run is ready after a message was accepted for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaiting {
+    /// Where the run is in its life.
+    pub status: Status,
+    /// Whether a session holds it.
+    pub is_held: bool,
+    /// Whether it was started to begin later, and has not begun.
+    pub starts_later: bool,
+    /// Whether it can be ended without its code, the new message included.
+    pub can_end: bool,
+    /// When it was ready before.
+    pub ready_at: Option<Timestamp>,
+}
+
+/// When a run is ready after it was resumed, which also empties its list of builds.
+///
+/// # Errors
+///
+/// [`WorldError::Conflict`] when it has ended or a session holds it.
+pub fn resumed(
+    run: RunId,
+    status: Status,
+    ready_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, WorldError> {
+    match status {
+        Status::Stuck => Ok(Some(now)),
+        Status::Pending | Status::Waiting => Ok(ready_at),
+        _ => Err(not_resumable(run, status)),
+    }
+}

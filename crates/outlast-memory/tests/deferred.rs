@@ -1,0 +1,31 @@
+//! `MemoryWorld` keeps every rule of the suite when what turns do to other runs is done later.
+
+use std::sync::Arc;
+
+use outlast_core::{SessionId, World};
+use outlast_memory::MemoryWorld;
+use outlast_testkit::TestClock;
+use outlast_testkit::conformance::Subject;
+
+outlast_testkit::conformance!(open);
+
+async fn open(clock: TestClock) -> InMemory {
+    InMemory(Arc::new(MemoryWorld::new(Arc::new(clock)).with_deferred_effects()))
+}
+
+struct InMemory(Arc<MemoryWorld>);
+
+#[async_trait::async_trait]
+impl Subject for InMemory {
+    fn world(&self) -> Arc<dyn World> {
+        self.0.clone()
+    }
+
+    async fn other_handle(&self) -> Arc<dyn World> {
+        self.0.clone()
+    }
+
+    async fn crash(&self, _: Arc<dyn World>, session: SessionId) {
+        self.0.kill(session);
+    }
+}

@@ -1,0 +1,23 @@
+-- Takes keys away from runs that had them for longer than the windows of these starts, in order of the keys.
+--
+-- These are the only rows that are locked behind others: somebody who has one of them may wait for a key of ours. Then
+-- Postgres undoes one of the two (40P01), and the world makes that call again. It takes a window that has just ended
+-- and a message to that run at the same moment.
+CREATE FUNCTION {schema}.free_keys{v}(now_ bigint, starts_ json) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    old_ record;
+BEGIN
+    IF position('"window":' IN starts_::text) = 0 THEN
+        RETURN;
+    END IF;
+    FOR old_ IN
+        SELECT r.id, a.key FROM json_to_recordset(starts_) AS a (run text, key text, "window" bigint)
+        JOIN {schema}.runs r ON r.key = a.key
+        WHERE a."window" IS NOT NULL AND r.created_at <= now_ - a."window" AND r.id <> a.run
+        ORDER BY a.key COLLATE "C"
+    LOOP
+        UPDATE {schema}.runs SET key = NULL, key_digest = NULL WHERE id = old_.id AND key = old_.key;
+    END LOOP;
+END
+$$

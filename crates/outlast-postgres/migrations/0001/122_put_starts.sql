@@ -1,0 +1,85 @@
+-- Starts runs that nobody holds, except those of the turns in `refused_` and those that are refused beforehand. Answers
+-- those that are not new: `same` is a run that was there by its id, `other` another one by the key, `taken` one by the
+-- key that is of another workflow or input. The last row, number 0, says how many are new and how far their ids lie from
+-- now, in milliseconds: the caller counts them and notes that, behind all other locks.
+--
+-- No run and no key is twice among them. Keys are inserted in their order, so that nobody waits in a circle. When another
+-- try of the same start was faster, all of it is undone (40001), to be looked at again.
+CREATE FUNCTION {schema}.put_starts{v}(now_ bigint, starts_ json, events_ text[], refused_ integer[])
+RETURNS TABLE (
+    nth integer, code text, run text, workflow text, added bigint, lowest bigint, highest bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    put_ record;
+BEGIN
+    PERFORM {schema}.free_keys{v}(now_, starts_);
+    WITH asked AS (
+        SELECT a.*, CASE WHEN same.id IS NOT NULL THEN 'same' WHEN other.id IS NULL THEN 'new'
+                WHEN other.workflow = a.workflow AND other.key_digest = a.digest THEN 'other' ELSE 'taken' END AS code,
+            coalesce(same.id, other.id) AS there, other.workflow AS there_workflow
+        FROM ROWS FROM (
+            json_to_recordset(starts_) AS (run text, turn text, born bigint, rules integer, workflow text, version bigint,
+                format integer, queue text, priority smallint, key text, digest text, parent text, parent_op bigint,
+                awaits boolean, root text, not_before bigint, deadline bigint, tags json, turn_nth integer, refused text),
+            unnest(events_)
+        ) WITH ORDINALITY AS a (run, turn, born, rules, workflow, version, format, queue, priority, key, digest, parent,
+            parent_op, awaits, root, not_before, deadline, tags, turn_nth, refused, events, nth)
+        LEFT JOIN LATERAL (SELECT r.id FROM {schema}.runs r WHERE r.id = a.run) same ON true
+        LEFT JOIN LATERAL (SELECT r.id, r.workflow, r.key_digest FROM {schema}.runs r WHERE r.key = a.key) other ON true
+        WHERE a.refused IS NULL AND (a.turn_nth IS NULL OR a.turn_nth <> ALL (refused_))
+    ), added AS (
+        INSERT INTO {schema}.runs (id, workflow, version, format, queue, priority, key, key_digest, status, turn, next_seq,
+            turn_at, created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
+        SELECT a.run, a.workflow, a.version, a.format, a.queue, a.priority, a.key, a.digest, 'pending', a.turn, 1,
+            now_, now_, now_, CASE WHEN a.not_before > now_ THEN a.not_before END,
+            CASE WHEN a.not_before > now_ THEN a.not_before ELSE now_ END,
+            a.parent, a.parent_op, a.awaits, a.root, a.deadline
+        FROM asked a WHERE a.code = 'new' ORDER BY a.key COLLATE "C" NULLS FIRST, a.nth
+        ON CONFLICT DO NOTHING
+        RETURNING 1
+    ), begun AS (
+        INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
+        SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a WHERE a.code = 'new'
+        ON CONFLICT DO NOTHING
+        RETURNING 1
+    ), tagged AS (
+        INSERT INTO {schema}.tags (run, name, value)
+        SELECT a.run, t.key, t.value FROM asked a CROSS JOIN LATERAL json_each_text(a.tags) AS t (key, value)
+        WHERE a.code = 'new' AND a.tags IS NOT NULL
+        ON CONFLICT DO NOTHING
+    ), there AS (
+        SELECT a.nth, a.code, a.there, a.there_workflow FROM asked a WHERE a.code <> 'new'
+    )
+    SELECT (SELECT count(*) FROM asked a WHERE a.code = 'new') AS new,
+        (SELECT array_agg(a.run) FROM asked a WHERE a.code = 'new') AS new_runs, (SELECT count(*) FROM added) AS added,
+        (SELECT count(*) FROM begun) AS begun,
+        (SELECT max(a.rules) FROM asked a WHERE a.code = 'new') AS rules,
+        (SELECT min(a.born) FROM asked a) AS first, (SELECT max(a.born) FROM asked a) AS last,
+        (SELECT array_agg(t.nth::integer ORDER BY t.nth) FROM there t) AS nths,
+        (SELECT array_agg(t.code ORDER BY t.nth) FROM there t) AS codes,
+        (SELECT array_agg(t.there::text ORDER BY t.nth) FROM there t) AS runs,
+        (SELECT array_agg(t.there_workflow::text ORDER BY t.nth) FROM there t) AS workflows
+    INTO put_;
+    IF put_.added <> put_.new THEN
+        RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
+    END IF;
+    IF put_.new > 0 THEN
+        PERFORM {schema}.check_rules{v}(put_.rules);
+    END IF;
+    IF put_.begun <> put_.new THEN
+        PERFORM {schema}.forget{v}(put_.new_runs);
+        INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
+        SELECT a.run, 0, 1, a.turn, now_, '', a.events
+        FROM ROWS FROM (json_to_recordset(starts_) AS (run text, turn text), unnest(events_)) AS a (run, turn, events)
+        WHERE a.run = ANY (put_.new_runs);
+    END IF;
+    IF put_.nths IS NOT NULL THEN
+        RETURN QUERY SELECT t.nth, t.code, t.run, t.workflow, NULL::bigint, NULL::bigint, NULL::bigint
+        FROM unnest(put_.nths, put_.codes, put_.runs, put_.workflows) AS t (nth, code, run, workflow);
+    END IF;
+    nth := 0; code := 'added'; run := NULL; workflow := NULL; added := put_.new;
+    lowest := put_.first - now_ / 1000; highest := put_.last - now_ / 1000;
+    RETURN NEXT;
+END
+$$

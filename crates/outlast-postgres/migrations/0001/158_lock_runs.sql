@@ -1,0 +1,21 @@
+-- Locks rows of runs, in order of their ids, so that nobody waits in a circle. Answers those that somebody else has, when
+-- it is not to wait (`skips_`).
+CREATE FUNCTION {schema}.lock_runs{v}(runs_ text[], skips_ boolean) RETURNS text[] LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    locked_ text[];
+BEGIN
+    IF cardinality(runs_) = 0 THEN
+        RETURN '{}';
+    END IF;
+    IF NOT skips_ THEN
+        PERFORM 1 FROM {schema}.runs r WHERE r.id = ANY (runs_) ORDER BY r.id FOR NO KEY UPDATE;
+        RETURN '{}';
+    END IF;
+    locked_ := ARRAY(SELECT r.id::text FROM {schema}.runs r WHERE r.id = ANY (runs_) ORDER BY r.id FOR NO KEY UPDATE SKIP LOCKED);
+    IF cardinality(locked_) = cardinality(runs_) THEN
+        RETURN '{}';
+    END IF;
+    RETURN ARRAY(SELECT r.id::text FROM {schema}.runs r WHERE r.id = ANY (runs_) AND r.id <> ALL (locked_));
+END
+$$

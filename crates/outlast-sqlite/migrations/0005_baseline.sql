@@ -1,0 +1,193 @@
+-- The schema: runs, their histories, inboxes and tags, the sessions that hold them, and counts.
+--
+-- Moments are microseconds since 1970-01-01T00:00:00Z. Ids are text with a prefix.
+
+-- One row per run. It changes at start, claim, suspension, message and end, not with every turn:
+-- while a session holds the run, `turn`, `next_seq` and `turn_at` are those of the last such
+-- change, and the truth is the last row of `turns` when that one is ahead. A pending run with
+-- `wake_at` begins then. `deadline` is null when there is none or it no longer counts.
+--
+-- `failed_builds` lists the builds that could not continue the run (a JSON array, or empty) since event
+-- `failed_at`. The `stuck_*` columns stay while a stuck run is claimed, until it progresses.
+-- `last_terminate` and `last_cancel` are the positions of the last such messages, and `can_end` says
+-- whether the run can be ended without its workflow's code. `kept` counts payloads that no hook has taken.
+--
+-- `line` is what decides who may claim the run apart from its queue and code: the format, the crash class (the
+-- classes 0 and 1 are carried alike) and the failed builds.
+CREATE TABLE runs (
+    id            TEXT    NOT NULL PRIMARY KEY,
+    workflow      TEXT    NOT NULL,
+    version       INTEGER NOT NULL,
+    format        INTEGER NOT NULL,
+    key           TEXT,
+    key_digest    TEXT,
+    status        TEXT    NOT NULL,
+    owner         TEXT,
+    preferred     TEXT,
+    turn          TEXT    NOT NULL,
+    next_seq      INTEGER NOT NULL,
+    turn_at       INTEGER NOT NULL,
+    created_at    INTEGER NOT NULL,
+    updated_at    INTEGER NOT NULL,
+    ended_at      INTEGER,
+    wake_at       INTEGER,
+    waits         TEXT    NOT NULL DEFAULT '[]',
+    ready_at      INTEGER,
+    sent          INTEGER NOT NULL DEFAULT 0,
+    consumed      INTEGER NOT NULL DEFAULT 0,
+    crashes       INTEGER NOT NULL DEFAULT 0,
+    stuck_reason  TEXT,
+    stuck_message TEXT,
+    stuck_build   TEXT,
+    failed_builds TEXT    NOT NULL DEFAULT '',
+    failed_at     INTEGER NOT NULL DEFAULT 0,
+    kept          INTEGER NOT NULL DEFAULT 0,
+    last_terminate INTEGER NOT NULL DEFAULT 0,
+    last_cancel   INTEGER NOT NULL DEFAULT 0,
+    cancel_requested INTEGER NOT NULL DEFAULT 0,
+    parent        TEXT,
+    parent_op     INTEGER,
+    parent_awaits INTEGER,
+    root          TEXT,
+    deadline      INTEGER,
+    queue         TEXT    NOT NULL,
+    priority      INTEGER NOT NULL,
+    can_end       INTEGER NOT NULL GENERATED ALWAYS AS
+        (last_terminate > consumed OR next_seq <= 1 AND last_cancel > consumed) VIRTUAL,
+    line          TEXT    NOT NULL GENERATED ALWAYS AS
+        (format || ' ' || iif(crashes < 2, 0, min(crashes, 4)) || ' ' || failed_builds) VIRTUAL
+) STRICT, WITHOUT ROWID;
+
+-- A key names one run, until a start with a window takes it away.
+CREATE UNIQUE INDEX runs_key ON runs (key) WHERE key IS NOT NULL;
+
+-- Claims seek here: `ready_at` is null whenever nobody may claim the run. One line per queue, workflow, `line`
+-- and priority, in order of readiness. A claim walks those that its worker may have from their front and skips
+-- the others; the order among lines is for the claim to say.
+CREATE INDEX runs_ready ON runs (queue, workflow, version, line, priority DESC, ready_at)
+WHERE ready_at IS NOT NULL;
+
+-- Runs that any worker may claim, because what they need takes no workflow code.
+CREATE INDEX runs_codeless ON runs (ready_at) WHERE ready_at IS NOT NULL AND can_end;
+
+-- Runs that nobody holds, by when they should have ended. A run that has ended has no deadline.
+CREATE INDEX runs_overdue ON runs (deadline, id) WHERE deadline IS NOT NULL AND owner IS NULL;
+
+-- What a session holds, and which of it has unread messages.
+CREATE INDEX runs_held ON runs (owner) WHERE owner IS NOT NULL;
+CREATE INDEX runs_unread ON runs (owner) WHERE owner IS NOT NULL AND sent > consumed;
+
+-- Lists. Completed runs are in the list by status as well: among many that wait they are as hard to find as others.
+CREATE INDEX runs_by_status ON runs (status, id);
+CREATE INDEX runs_by_workflow ON runs (workflow, id);
+CREATE INDEX runs_by_parent ON runs (parent, id) WHERE parent IS NOT NULL;
+CREATE INDEX runs_by_root ON runs (root, id) WHERE root IS NOT NULL;
+
+-- What runs can be found by.
+CREATE TABLE tags (
+    run   TEXT NOT NULL,
+    name  TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (run, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX tags_by_value ON tags (name, value, run);
+
+-- Histories, one row per turn; `seq` is the number of the turn's first event. Rows are appended, and
+-- found by an index: kept in order of runs instead, each turn of another run would write a page.
+CREATE TABLE turns (
+    run    TEXT    NOT NULL,
+    seq    INTEGER NOT NULL,
+    id     TEXT    NOT NULL,
+    at     INTEGER NOT NULL,
+    build  TEXT    NOT NULL,
+    events TEXT    NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX turns_by_run ON turns (run, seq);
+
+-- Histories, one row per event, for people: SELECT * FROM events WHERE run = 'run_…' ORDER BY seq.
+CREATE VIEW events (run, seq, at, kind, op, body) AS
+SELECT turns.run, turns.seq + event.key, turns.at, event.value ->> 'kind', event.value ->> 'op', event.value
+FROM turns, json_each(turns.events) AS event;
+
+-- Inboxes. A consumed message keeps its id, so that a repeat is recognised, and loses its body: a
+-- payload (written by `codec`, if any), a failure, a reason or the id of a run, as its kind says. `name`
+-- is a hook's, `op` the operation that it answers or wakes, `outcome` the status in which a child ended.
+-- `cancel_was_requested` is a part of the answer to the sender, for when the message is repeated.
+CREATE TABLE inbox (
+    run      TEXT    NOT NULL,
+    position INTEGER NOT NULL,
+    id       TEXT    NOT NULL,
+    at       INTEGER NOT NULL,
+    kind     TEXT    NOT NULL,
+    name     TEXT,
+    op       INTEGER,
+    outcome  TEXT,
+    codec    TEXT,
+    body     ANY,
+    headers  TEXT,
+    cancel_was_requested INTEGER NOT NULL,
+    PRIMARY KEY (run, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX inbox_id ON inbox (run, id);
+
+-- One row per joined worker. Deleting it takes its runs away: it is looked at in every transaction
+-- that commits turns. `rules` and `format` are the highest
+-- that its build knows. `strangers` counts the changes to its runs by processes that did not join it.
+CREATE TABLE sessions (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    host       TEXT    NOT NULL,
+    pid        INTEGER NOT NULL,
+    build      TEXT    NOT NULL,
+    code       TEXT    NOT NULL,
+    time       INTEGER NOT NULL,
+    joined_at  INTEGER NOT NULL,
+    beat_at    INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    queues     TEXT    NOT NULL,
+    report     TEXT    NOT NULL DEFAULT '{}',
+    rules      INTEGER NOT NULL,
+    format     INTEGER NOT NULL,
+    strangers  INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+-- The lowest rules that every joined session knows, which new runs get, are found without a scan.
+CREATE INDEX sessions_by_rules ON sessions (rules);
+
+-- How far attempts at steps had come, as their worker last said. Kept until the attempt ends or its run is pruned.
+CREATE TABLE heartbeats (
+    run     TEXT    NOT NULL,
+    op      INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    codec   TEXT,
+    body    ANY     NOT NULL,
+    PRIMARY KEY (run, op)
+) STRICT, WITHOUT ROWID;
+
+-- How many runs are in each status, maintained with every change.
+CREATE TABLE counts (
+    status TEXT    NOT NULL PRIMARY KEY,
+    n      INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- How far the time in a run's id may lie from the time of its start, in milliseconds: at least and at the
+-- most, over all runs there ever were. Ids have the clock of whoever made them, starts have the world's.
+CREATE TABLE skew (
+    one     INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    lowest  INTEGER NOT NULL,
+    highest INTEGER NOT NULL
+) STRICT;
+
+-- Runs that were forgotten and left too much behind for one transaction.
+CREATE TABLE leftovers (
+    run TEXT NOT NULL PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+-- The world's clock: the latest moment that a beat has seen. A process that finds its machine's clock
+-- set back goes on from here, so that what is ready is not late. One row at the most.
+CREATE TABLE clock (
+    id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    at INTEGER NOT NULL
+) STRICT;

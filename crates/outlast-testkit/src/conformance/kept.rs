@@ -1,0 +1,47 @@
+//! Payloads that no hook has taken: counted by the run, and limited together with what is unread.
+
+use outlast_core::limits::{HOOK_BUFFER_MAX, INBOX_MESSAGES_MAX};
+use outlast_core::{MessageBody, NewMessage};
+
+use super::shape::{Shape, wait};
+use super::{Case, assert_refused};
+
+/// How many payloads a run keeps is what its last turn said, and comes with the claim.
+pub async fn a_turn_says_how_many_payloads_are_kept(case: Case) {
+    let worker = case.join("wf").await;
+    let claimed = case.held(&worker).await;
+    let turn = case.turn(&claimed).steps(1).keeping(3);
+    worker.commit_done(turn.clone()).await;
+    assert_eq!(case.view(claimed.run).await.kept, 3);
+    worker.commit_done(case.turn_after(&turn).then(wait())).await;
+    assert_eq!(case.view(claimed.run).await.kept, 3);
+    case.tell(claimed.run, "x").await;
+    let again = worker.claim_one().await;
+    assert_eq!(again.columns.kept, 3);
+    worker.commit_done(case.turn(&again).steps(1).keeping(0)).await;
+    assert_eq!(case.view(claimed.run).await.kept, 0);
+}
+
+/// A payload that would be one too many, unread and kept ones together, is refused; the run is unharmed.
+pub async fn a_payload_past_the_limit_of_kept_ones_is_refused(case: Case) {
+    let worker = case.join("wf").await;
+    let claimed = case.held(&worker).await;
+    let limit = HOOK_BUFFER_MAX as u64;
+    let turn = case.turn(&claimed).steps(1).keeping(limit - 2);
+    worker.commit_done(turn.clone()).await;
+    case.tell(claimed.run, "a").await;
+    let last = case.new_message(claimed.run, "b");
+    case.try_send(last.clone()).await.unwrap();
+    assert_refused!(case.try_send(case.new_message(claimed.run, "c")).await, Limit);
+    assert_eq!(case.try_send(last).await.unwrap().position, 2, "a repeat is not a new one");
+    let wake: NewMessage = case.new_message_of(claimed.run, MessageBody::Wake { op: None });
+    assert!(case.try_send(wake).await.is_ok(), "it is no payload");
+    case.cancel(claimed.run).await;
+    assert!(4 < INBOX_MESSAGES_MAX);
+    let turn = case.turn_after(&turn).steps(1).consuming(4).keeping(limit - 1);
+    worker.commit_done(turn.clone()).await;
+    case.tell(claimed.run, "d").await;
+    assert_refused!(case.try_send(case.new_message(claimed.run, "e")).await, Limit);
+    worker.commit_done(case.turn_after(&turn).steps(1).consuming(5).keeping(0).then(wait())).await;
+    case.tell(claimed.run, "f").await;
+}

@@ -1,0 +1,99 @@
+//! Local workers: the workers of this process that are joined to a world. A start may hand its run to one of
+//! them without a claim, and whoever waits for a run can tell that it is being worked on without asking the world.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock, Weak};
+
+use outlast_core::{RunId, Start, Started, World, WorldError};
+use parking_lot::Mutex;
+
+/// The answer to a start that a local worker has taken.
+pub(crate) type TakenStart = Pin<Box<dyn Future<Output = Result<Started, WorldError>> + Send>>;
+
+/// A worker of this process that may take a run at its start.
+pub(crate) trait LocalWorker: Send + Sync {
+    /// Takes the run, so that its start and first turn become one commit; gives the start back when
+    /// the worker has no room, not the code, or does not serve the queue, or when the run has a priority:
+    /// then it waits to be claimed.
+    #[allow(clippy::result_large_err, reason = "the start is given back, not an error to carry around")]
+    fn take(&self, start: Start) -> Result<TakenStart, Start>;
+
+    /// Whether the worker holds the run and has not begun to commit its end.
+    fn holds(&self, run: RunId) -> bool;
+
+    /// Whether the start's input is one of its workflow, and why not; `None` when the worker does not
+    /// have the code.
+    fn check(&self, start: &Start) -> Option<Result<(), String>>;
+}
+
+/// The workers of this process that are joined to one world.
+#[derive(Default)]
+pub(crate) struct LocalWorkers(Mutex<Vec<Weak<dyn LocalWorker>>>);
+
+/// The worlds of this process by the address of their allocation. The weak reference keeps the address from
+/// being used again as long as the entry is there.
+type Worlds = HashMap<usize, (Weak<dyn World>, Arc<LocalWorkers>)>;
+
+static WORLDS: LazyLock<Mutex<Worlds>> = LazyLock::new(Mutex::default);
+
+impl LocalWorkers {
+    /// The workers that are joined to this world.
+    pub(crate) fn of(world: &Arc<dyn World>) -> Arc<Self> {
+        let address = Arc::as_ptr(world).cast::<()>().addr();
+        let mut worlds = WORLDS.lock();
+        if let Some((_, workers)) = worlds.get(&address) {
+            return workers.clone();
+        }
+        worlds.retain(|_, (world, _)| world.strong_count() > 0);
+        let workers = Arc::<Self>::default();
+        worlds.insert(address, (Arc::downgrade(world), workers.clone()));
+        workers
+    }
+
+    /// Adds a worker; it leaves by being dropped.
+    pub(crate) fn add(&self, worker: Weak<dyn LocalWorker>) {
+        let mut workers = self.0.lock();
+        workers.retain(|worker| worker.strong_count() > 0);
+        workers.push(worker);
+    }
+
+    /// Whether a worker of this process is joined.
+    pub(crate) fn any(&self) -> bool {
+        self.0.lock().iter().any(|worker| worker.strong_count() > 0)
+    }
+
+    /// Whether one of the workers holds the run; see [`LocalWorker::holds`].
+    pub(crate) fn hold(&self, run: RunId) -> bool {
+        self.all().iter().any(|worker| worker.holds(run))
+    }
+
+    /// Asks the first worker that has the code; see [`LocalWorker::check`].
+    pub(crate) fn check(&self, start: &Start) -> Option<Result<(), String>> {
+        self.all().iter().find_map(|worker| worker.check(start))
+    }
+
+    /// Offers the run to each worker in turn; gives the start back when nobody takes it.
+    #[allow(clippy::result_large_err, reason = "the start is given back, not an error to carry around")]
+    pub(crate) fn take(&self, mut start: Start) -> Result<TakenStart, Start> {
+        for worker in self.all() {
+            match worker.take(start) {
+                Ok(answer) => return Ok(answer),
+                Err(returned) => start = returned,
+            }
+        }
+        Err(start)
+    }
+
+    fn all(&self) -> Vec<Arc<dyn LocalWorker>> {
+        self.0.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl fmt::Debug for LocalWorkers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LocalWorkers({})", self.0.lock().len())
+    }
+}

@@ -1,0 +1,137 @@
+//! Heartbeats: the details that running attempts gave, on their way to the world.
+//!
+//! They travel with the worker's beat, so that another worker gets them when this one is lost. An attempt without
+//! details has no entry here and costs nothing.
+
+use std::collections::BTreeMap;
+
+use outlast_core::{Codec, Event, HeartbeatDetails, OpNumber, Payload, RunId};
+use parking_lot::Mutex;
+
+use super::fact::attempt_of;
+
+/// The details of the running attempts of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Heartbeats(Mutex<BTreeMap<(RunId, OpNumber), Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    attempt: u32,
+    /// What the world does not have yet.
+    pending: Option<Pending>,
+    /// Whether that is newer than the beat that is under way.
+    is_newer: bool,
+    /// Whether the world has details of this step.
+    is_stored: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Pending {
+    /// Plain details, to be stored.
+    Details(Payload),
+    /// What is stored is not needed any more.
+    Forget,
+}
+
+impl Heartbeats {
+    /// An attempt of a run that the session holds gave these details.
+    pub(crate) fn put(&self, run: RunId, op: OpNumber, attempt: u32, details: Payload) {
+        let mut entries = self.0.lock();
+        let entry = entries.entry((run, op)).or_insert(Entry {
+            attempt,
+            pending: None,
+            is_newer: true,
+            is_stored: false,
+        });
+        entry.attempt = attempt;
+        entry.is_newer = true;
+        entry.pending = Some(Pending::Details(details));
+    }
+
+    /// What an attempt gave that is over. What the world has of it is kept until its end is committed.
+    pub(crate) fn drop_unsent(&self, run: RunId, op: OpNumber) {
+        let mut entries = self.0.lock();
+        let Some(entry) = entries.get_mut(&(run, op)) else { return };
+        if !entry.is_stored {
+            entries.remove(&(run, op));
+        } else if entry.pending != Some(Pending::Forget) {
+            entry.pending = None;
+        }
+    }
+
+    /// A run was claimed, and the world has these details of it. Those of steps that are over are not needed.
+    pub(super) fn claimed(&self, details: &[HeartbeatDetails], is_open: impl Fn(OpNumber) -> bool) {
+        let mut entries = self.0.lock();
+        for HeartbeatDetails { run, op, attempt, .. } in details {
+            let pending = (!is_open(*op)).then_some(Pending::Forget);
+            entries
+                .insert((*run, *op), Entry { attempt: *attempt, pending, is_newer: true, is_stored: true });
+        }
+    }
+
+    /// A turn with these events was committed: what it says of attempts is in the history.
+    pub(super) fn committed(&self, run: RunId, events: &[Event]) {
+        let mut entries = self.0.lock();
+        if entries.is_empty() {
+            return;
+        }
+        for (op, _) in events.iter().filter_map(attempt_of) {
+            match entries.get_mut(&(run, op)) {
+                Some(entry) if entry.is_stored => {
+                    entry.pending = Some(Pending::Forget);
+                    entry.is_newer = true;
+                }
+                Some(_) => drop(entries.remove(&(run, op))),
+                None => {}
+            }
+        }
+    }
+
+    /// The session does not hold the run any more.
+    pub(super) fn released(&self, run: RunId) {
+        let mut entries = self.0.lock();
+        if entries.is_empty() {
+            return;
+        }
+        let of_run: Vec<_> =
+            entries.range((run, OpNumber(0))..=(run, OpNumber(u64::MAX))).map(|(key, _)| *key).collect();
+        for key in of_run {
+            entries.remove(&key);
+        }
+    }
+
+    /// What the next beat brings to the world, encoded.
+    pub(super) fn pending(&self, codec: &dyn Codec) -> Vec<HeartbeatDetails> {
+        let pending: Vec<_> = {
+            let mut entries = self.0.lock();
+            let pending = entries.iter_mut().filter_map(|(key, entry)| {
+                entry.is_newer = false;
+                Some((*key, entry.attempt, entry.pending.clone()?))
+            });
+            pending.collect()
+        };
+        let encoded = pending.into_iter().filter_map(|((run, op), attempt, pending)| {
+            let details = match pending {
+                Pending::Details(plain) => Some(codec.encode(plain).ok()?),
+                Pending::Forget => None,
+            };
+            Some(HeartbeatDetails { run, op, attempt, details })
+        });
+        encoded.collect()
+    }
+
+    /// The world has these. What attempts gave since the beat is sent again with the next one.
+    pub(super) fn stored(&self, details: &[HeartbeatDetails]) {
+        let mut entries = self.0.lock();
+        for HeartbeatDetails { run, op, details, .. } in details {
+            let Some(entry) = entries.get_mut(&(*run, *op)) else { continue };
+            entry.is_stored = details.is_some();
+            if !entry.is_newer {
+                entry.pending = None;
+            }
+            if !entry.is_stored && entry.pending.is_none() {
+                entries.remove(&(*run, *op));
+            }
+        }
+    }
+}
