@@ -292,17 +292,19 @@ fn interpret<'a>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
                 let side = if ctx.patched(&format!("patch-{name}")) { new } else { old };
                 interpret(ctx, side).await?
             }
-            Program::Take(name, count) => {
-                let mut taken = Vec::new();
-                for _ in 0..*count {
-                    taken.push(ctx.hook::<u64>(&format!("hook-{name}")).await?);
-                }
-                format!("{taken:?}")
-            }
+            Program::Take(name, count) => take(ctx, *name, *count).await?,
             Program::Fail => return Err(Error::msg("as it was told")),
             many => at_once(ctx, many).await?,
         })
     })
+}
+
+async fn take(ctx: &Context, name: u8, count: u8) -> Result<String, Error> {
+    let mut taken = Vec::new();
+    for _ in 0..count {
+        taken.push(ctx.hook::<u64>(&format!("hook-{name}")).await?);
+    }
+    Ok(format!("{taken:?}"))
 }
 
 fn each<'a>(ctx: &'a Context, programs: &'a [Program]) -> Vec<Interpreted<'a>> {

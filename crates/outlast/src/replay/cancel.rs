@@ -144,12 +144,13 @@ impl Machine {
     pub(crate) fn lost_by_cancel(&self) -> Vec<(OpNumber, Failure)> {
         let cell = self.state.cell.lock();
         let Some(refusals) = &cell.refusals else { return Vec::new() };
-        let lost = cell.startable.iter().filter_map(|op| match cell.ops.get(*op) {
-            Some(Op { phase: Phase::Open, is_shielded: false, kind: OpKind::Step(step), .. })
-                if !step.attempting =>
+        // Also one whose last pause a replay takes for not over: that it was leaves no event.
+        let lost = cell.ops.iter().filter_map(|(op, slot)| match (&slot.phase, &slot.kind) {
+            (Phase::Open, OpKind::Step(step))
+                if !slot.is_shielded && !step.attempting && step.queued.is_none() =>
             {
                 let failure = Failure::maybe_attempted(&refusals.reason);
-                Some((*op, failure.of_step(&*step.new.name, step.failed)))
+                Some((op, failure.of_step(&*step.new.name, step.failed)))
             }
             _ => None,
         });

@@ -279,12 +279,17 @@ fn an_outcome_that_is_known_when_the_cancel_is_delivered_is_heard() {
 #[test]
 fn a_step_that_was_attempted_by_a_lost_worker_when_the_cancel_came_is_not_attempted_again() {
     let case = Case::new(two_steps_and_a_hook, serde_json::Value::Null);
-    let mut turns = history::parse("0 step_started work\n - cancel_requested stop");
-    turns[0].events.insert(0, case.started());
-    let machine = case.replay(turns).unwrap();
-    let lost = machine.lost_by_cancel();
-    let [(OpNumber(0), failure)] = &lost[..] else { panic!("{lost:?}") };
-    assert_eq!((failure.kind, failure.step.as_deref()), (FailureKind::MaybeAttempted, Some("work")));
+    let first = "0 step_started work\n - cancel_requested stop";
+    let second = "0 step_started work\n 0 step_retried 1 1s busy\n at 2s\n - cancel_requested stop";
+    for (attempts, text) in [(0, first), (1, second)] {
+        let mut turns = history::parse(text);
+        turns[0].events.insert(0, case.started());
+        let machine = case.replay(turns).unwrap();
+        let lost = machine.lost_by_cancel();
+        let [(OpNumber(0), failure)] = &lost[..] else { panic!("{lost:?}") };
+        assert_eq!((failure.kind, failure.step.as_deref()), (FailureKind::MaybeAttempted, Some("work")));
+        assert_eq!(failure.attempts, attempts);
+    }
 }
 
 #[test]
