@@ -8,9 +8,7 @@ use std::marker::PhantomData;
 
 use outlast::rehearse::LoneRun;
 use outlast::{Error, StepError, StepHandle, WorkflowDefinition, WorkflowFn, WorkflowHandle};
-use outlast_core::{
-    Event, Headers, IntoDuration, Judgement, Payload, Status, Stuck, Timestamp, TurnRecord,
-};
+use outlast_core::{Event, Headers, IntoDuration, Judgement, Payload, Status, Stuck, Timestamp, TurnRecord};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -11,8 +11,8 @@ use crate::error::{Error, StepError};
 use crate::input::Input;
 use crate::operation::{ChildOperation, HookOperation, StepOperation, StoredStep, TimerOperation};
 use crate::registry::{StepCall, decode_input, encode_output};
-use crate::replay::{RunState, can_read};
 use crate::replay::state::{NewChildRun, NewStep};
+use crate::replay::{RunState, can_read};
 use crate::step::StepHandle;
 use crate::workflow::WorkflowHandle;
 

@@ -7,7 +7,9 @@ use std::fmt;
 use std::time::Duration;
 
 use outlast_core::duration::InvalidDuration;
-use outlast_core::{ErrorClass, Failure, FailureKind, IntoDuration, PayloadError, Stuck, Timestamp, WorldError};
+use outlast_core::{
+    ErrorClass, Failure, FailureKind, IntoDuration, PayloadError, Stuck, Timestamp, WorldError,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

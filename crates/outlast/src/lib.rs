@@ -64,8 +64,8 @@ mod workflow;
 pub use outlast_core as core;
 pub use outlast_core::{
     Codec, Counts, ErrorClass, Headers, IntoDuration, MessageId, OpNumber, OperationKind, OperationStatus,
-    OperationView, Order, Page, ParentEnd, Payload, PayloadError, Policy, Rejection, Retry, RunId, RunQuery, RunView,
-    Status, Stuck, StuckReason, Tags, Timestamp, Wait, WorkerView, World, WorldError,
+    OperationView, Order, Page, ParentEnd, Payload, PayloadError, Policy, Rejection, Retry, RunId, RunQuery,
+    RunView, Status, Stuck, StuckReason, Tags, Timestamp, Wait, WorkerView, World, WorldError,
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;

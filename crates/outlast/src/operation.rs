@@ -9,7 +9,8 @@ use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 
 use outlast_core::{
-    Failure, FailureKind, Headers, IntoDuration, MessageId, OpNumber, ParentEnd, Payload, Retry, RunId, Timestamp,
+    Failure, FailureKind, Headers, IntoDuration, MessageId, OpNumber, ParentEnd, Payload, Retry, RunId,
+    Timestamp,
 };
 use serde::de::DeserializeOwned;
 
@@ -43,7 +44,8 @@ impl OpHandle {
         let (op, run) = (self.op, self.state.run());
         if self.state.rules() >= 2 {
             let part = if what == "hook" { "payload" } else { "output" };
-            let message = format!("the recorded {part} of {what} `{name}` (operation {op}) cannot be read: {error}");
+            let message =
+                format!("the recorded {part} of {what} `{name}` (operation {op}) cannot be read: {error}");
             self.state.set_unreadable(unreadable(error.is_coded(), message));
             return Poll::Pending;
         }
@@ -305,7 +307,8 @@ impl<T: DeserializeOwned> Future for ReceivedOperation<T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let HookOperation { handle, name, .. } = &self.hook;
-        let (stored, arrival) = ready!(handle.state.poll_hook(handle.op, cx.waker())).map_err(Error::of_failure)?;
+        let (stored, arrival) =
+            ready!(handle.state.poll_hook(handle.op, cx.waker())).map_err(Error::of_failure)?;
         let payload = ready!(handle.decode("hook", name, stored))?;
         let Arrival { headers, at, message, .. } = *arrival;
         Poll::Ready(Ok(Received { payload, headers, at, message }))

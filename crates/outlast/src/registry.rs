@@ -196,7 +196,12 @@ impl<S: Send + Sync + 'static> Registry<S> {
     fn add_step<D: StepCode<S>>(&mut self) {
         let (state, codec) = (self.state.clone(), self.codec.clone());
         let call: StepCall = Arc::new(move |about, input| attempt::<D, S>(&state, about, input, &codec));
-        self.add_step_code(D::NAME, D::WAS, Manner::new(D::policy(), D::RECONCILES, can_read::<D::Input>), call);
+        self.add_step_code(
+            D::NAME,
+            D::WAS,
+            Manner::new(D::policy(), D::RECONCILES, can_read::<D::Input>),
+            call,
+        );
     }
 
     /// Adds code for a step that is known by its handle.
@@ -217,7 +222,12 @@ impl<S: Send + Sync + 'static> Registry<S> {
             let (codec, attempt) = (codec.clone(), code(StepContext::new(state.clone(), about, None), input));
             Box::pin(async move { encode_output(&attempt.await.map_err(Into::into)?, &*codec) })
         });
-        self.add_step_code(name, step.earlier_names(), Manner::new(step.manner(), false, can_read::<I>), call);
+        self.add_step_code(
+            name,
+            step.earlier_names(),
+            Manner::new(step.manner(), false, can_read::<I>),
+            call,
+        );
     }
 
     fn add_step_code(
@@ -238,7 +248,9 @@ impl<S: Send + Sync + 'static> Registry<S> {
     fn add_workflow<D: WorkflowDefinition>(&mut self) {
         let code = WorkflowCode {
             call: Arc::new(|ctx, input, codec| begun(D::NAME, D::run, ctx, input, codec)),
-            check: Arc::new(|input, codec| D::check(&input_of(D::NAME, input, codec).map_err(|bad| bad.error)?)),
+            check: Arc::new(|input, codec| {
+                D::check(&input_of(D::NAME, input, codec).map_err(|bad| bad.error)?)
+            }),
         };
         self.add_workflow_code(D::NAME, D::WAS, D::VERSION, &code);
     }
@@ -255,7 +267,9 @@ impl<S: Send + Sync + 'static> Registry<S> {
         let name = workflow.name();
         let code = WorkflowCode {
             call: Arc::new(move |ctx, input, codec| begun(name, &run, ctx, input, codec)),
-            check: Arc::new(move |input, codec| workflow.checked(&input_of(name, input, codec).map_err(|bad| bad.error)?)),
+            check: Arc::new(move |input, codec| {
+                workflow.checked(&input_of(name, input, codec).map_err(|bad| bad.error)?)
+            }),
         };
         self.add_workflow_code(name, workflow.earlier_names(), workflow.version(), &code);
     }
@@ -355,13 +369,10 @@ pub(crate) fn decode_input<T: DeserializeOwned>(
     codec: &dyn Codec,
     step: &str,
 ) -> Result<T, StepError> {
-    codec
-        .decode(input)
-        .and_then(|plain| plain.decode())
-        .map_err(|error| {
-            let message = format!("the input of step `{step}` does not fit: {error}");
-            StepError::unreadable(message, &error)
-        })
+    codec.decode(input).and_then(|plain| plain.decode()).map_err(|error| {
+        let message = format!("the input of step `{step}` does not fit: {error}");
+        StepError::unreadable(message, &error)
+    })
 }
 
 pub(crate) fn encode_output<T: Serialize>(output: &T, codec: &dyn Codec) -> Result<Payload, StepError> {

@@ -34,6 +34,7 @@ mod mechanics {
     mod queued;
     mod reconcile;
     mod regressions;
+    mod rejected;
     mod release;
     mod retention;
     mod retries;
@@ -43,6 +44,7 @@ mod mechanics {
     mod traps;
     mod turns;
     mod unknown;
+    mod unreadable;
     mod values;
     mod versions;
     mod views;

@@ -120,7 +120,11 @@ pub(super) enum Phase {
 /// What an operation waits for.
 pub(super) enum OpKind {
     Step(Box<StepOp>),
-    Timer { due: Due, started_at: Timestamp, fire_at: Timestamp },
+    Timer {
+        due: Due,
+        started_at: Timestamp,
+        fire_at: Timestamp,
+    },
     Hook {
         name: Arc<str>,
         timeout: Option<Duration>,

@@ -15,8 +15,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use outlast_core::limits::HOOK_BUFFER_MAX;

@@ -274,9 +274,13 @@ impl RunState {
     }
 
     #[track_caller]
-    pub(crate) fn create_hook(self: &Arc<Self>, name: &str, can_read: CanRead, is_shielded: bool) -> OpHandle {
-        let kind =
-            OpKind::Hook { name: name.into(), timeout: None, timeout_at: None, can_read, taken: None };
+    pub(crate) fn create_hook(
+        self: &Arc<Self>,
+        name: &str,
+        can_read: CanRead,
+        is_shielded: bool,
+    ) -> OpHandle {
+        let kind = OpKind::Hook { name: name.into(), timeout: None, timeout_at: None, can_read, taken: None };
         let op = self.cell.lock().create(kind, name_problem("hook", name), is_shielded);
         OpHandle::new(self.clone(), op)
     }
@@ -483,11 +487,7 @@ impl RunState {
     }
 
     /// The outcome of an operation, and what it was; an operation that was refused was nothing.
-    fn poll_slot(
-        &self,
-        op: OpNumber,
-        waker: &Waker,
-    ) -> Poll<Result<(Payload, Option<OpKind>), Failure>> {
+    fn poll_slot(&self, op: OpNumber, waker: &Waker) -> Poll<Result<(Payload, Option<OpKind>), Failure>> {
         let mut cell = self.cell.lock();
         if cell.inert || cell.unreadable.is_some() {
             return Poll::Pending;

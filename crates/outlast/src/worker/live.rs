@@ -12,7 +12,8 @@ use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM
 use outlast_core::turn::From;
 use outlast_core::{
     Beyond, Committed, Event, Failure, FailureKind, Headers, Judgement, Message, MessageBody, MessageId,
-    NewMessage, OpNumber, Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
+    NewMessage, OpNumber, Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId,
+    WorldError,
 };
 
 use super::attempts::{Attempts, Tools};
@@ -414,7 +415,8 @@ impl<'a> Live<'a> {
         let on_retry = self.task.session.settings.on_retry.clone();
         let notices = if on_retry.is_some() { self.notices(&turn) } else { Vec::new() };
         let dropped: Vec<_> = turn.events.iter().filter_map(dropped_step).collect();
-        let rejections: Vec<_> = turn.events.iter().filter(|event| rejection(event).is_some()).cloned().collect();
+        let rejections: Vec<_> =
+            turn.events.iter().filter(|event| rejection(event).is_some()).cloned().collect();
         let commit = self.task.session.committer.commit(turn);
         match self.meanwhile(commit).await {
             Ok(_) => {}
@@ -433,9 +435,9 @@ impl<'a> Live<'a> {
         if let Some(on_retry) = on_retry {
             on_retry.tell(&notices);
         }
-        for (hook, message, reason) in rejections.iter().filter_map(rejection) {
+        for (hook, message_id, reason) in rejections.iter().filter_map(rejection) {
             let run = self.task.run;
-            tracing::warn!(%run, hook, %message, reason, "no open hook can read a payload; it is rejected");
+            tracing::warn!(%run, hook, %message_id, reason, "no open hook can read a payload; it is rejected");
         }
         dropped.into_iter().for_each(|op| self.attempts.withdraw(op));
         if is_cancel {

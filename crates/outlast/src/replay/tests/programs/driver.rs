@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use outlast_core::{
-    Beyond, Event, Failure, FailureKind, Judgement, MessageId, NewChild, OpNumber, Payload, RunId, Status, Timestamp,
-    TurnRecord, Wait,
+    Beyond, Event, Failure, FailureKind, Judgement, MessageId, NewChild, OpNumber, Payload, RunId, Status,
+    Timestamp, TurnRecord, Wait,
 };
 
 use super::{Case, history};
@@ -189,7 +189,9 @@ impl Driver {
             }
             1 => Event::StepFailed { op, failure },
             // Not always the type that the workflow asks for: since rules 2 that would be the run's last turn.
-            2 if self.machine.rules() < 2 && self.rng.u32(..8) == 0 => Event::StepCompleted { op, output: Payload::json("x").unwrap() },
+            2 if self.machine.rules() < 2 && self.rng.u32(..8) == 0 => {
+                Event::StepCompleted { op, output: Payload::json("x").unwrap() }
+            }
             _ => Event::StepCompleted { op, output: Payload::json(&self.rng.u32(..100)).unwrap() },
         })
     }
