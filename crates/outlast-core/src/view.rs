@@ -225,13 +225,13 @@ impl fmt::Display for OperationStatus {
 ///
 /// Payloads are as stored.
 pub fn operations(history: &[TurnRecord]) -> Vec<OperationView> {
-    let mut reader = Reader::default();
-    for turn in history {
-        for event in &turn.events {
-            reader.read(event, turn.at);
-        }
-    }
-    reader.operations.into_values().collect()
+    Reader::of(history).operations.into_values().collect()
+}
+
+/// The names of the hooks for which a run keeps payloads that nobody has taken. The history is whole.
+pub fn kept_hooks(history: &[TurnRecord]) -> Vec<Arc<str>> {
+    let kept = Reader::of(history).buffers.into_iter().filter(|(_, payloads)| !payloads.is_empty());
+    kept.map(|(name, _)| name).collect()
 }
 
 #[derive(Default)]
@@ -252,6 +252,16 @@ struct Reader {
 }
 
 impl Reader {
+    fn of(history: &[TurnRecord]) -> Self {
+        let mut reader = Self::default();
+        for turn in history {
+            for event in &turn.events {
+                reader.read(event, turn.at);
+            }
+        }
+        reader
+    }
+
     fn read(&mut self, event: &Event, at: Timestamp) {
         match event {
             Event::RunStarted(started) => self.rules = started.rules,

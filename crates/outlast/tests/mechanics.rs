@@ -38,6 +38,7 @@ mod mechanics {
     mod queued;
     mod reconcile;
     mod regressions;
+    mod rejected;
     mod release;
     mod retention;
     mod retries;
@@ -47,6 +48,7 @@ mod mechanics {
     mod takeover;
     mod traps;
     mod turns;
+    mod undecodable;
     mod unknown;
     mod unreadable;
     mod values;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use outlast_core::limits::DEADLINE_GRACE;
 use outlast_core::queue::workflow_of_step;
-use outlast_core::view::operations;
+use outlast_core::view::{kept_hooks, operations};
 use outlast_core::{
     Event, Failure, MessageBody, OpNumber, OperationKind, OperationView, Outcome, RunId, RunView, SessionId,
     Status, StuckReason, Timestamp, TurnRecord, Wait, WorkerView,
@@ -234,6 +234,11 @@ pub struct Waiting {
     /// How the last attempt failed, when it is a pause before the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// How many payloads were rejected since it waits, when it is a hook: no open hook could read them.
+    pub rejected: usize,
+    /// Why the last of them was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejection: Option<String>,
 }
 
 impl Client {
@@ -365,12 +370,15 @@ impl Client {
                 child,
                 workers,
                 failure: failure.map(|failure| failure.message.clone()),
+                rejected: operation.map_or(0, |operation| operation.rejected.len()),
+                rejection: operation.and_then(|hook| hook.rejected.last()).map(|last| last.reason.clone()),
             });
         }
+        let kept = kept_hooks(history).iter().map(ToString::to_string).collect();
         let (workflow, version) = (scene.view.workflow.to_string(), scene.view.version);
         let (queue, workers) = (scene.view.queue.to_string(), scene.able().count());
         let failed_builds = scene.failed_builds();
-        Ok(Because::Waits { workflow, version, queue, waits, kept: kept(history), workers, failed_builds })
+        Ok(Because::Waits { workflow, version, queue, waits, kept, workers, failed_builds })
     }
 }
 
@@ -383,19 +391,6 @@ fn open_in_place(history: &[TurnRecord], now: Timestamp) -> Vec<String> {
 
 fn serves(worker: &WorkerView, queue: &str) -> bool {
     worker.queues.iter().any(|served| served == queue)
-}
-
-/// Hooks that were sent more payloads than the workflow has asked for.
-fn kept(history: &[TurnRecord]) -> Vec<String> {
-    let mut sent: BTreeMap<&str, i64> = BTreeMap::new();
-    for event in history.iter().flat_map(|turn| &turn.events) {
-        match event {
-            Event::HookReceived { name, .. } => *sent.entry(name).or_default() += 1,
-            Event::HookOpened { name, .. } => *sent.entry(name).or_default() -= 1,
-            _ => {}
-        }
-    }
-    sent.into_iter().filter(|(_, more)| *more > 0).map(|(name, _)| name.to_owned()).collect()
 }
 
 /// What an explanation is made of.

@@ -501,9 +501,9 @@ impl<'a> Live<'a> {
         if let Some(on_retry) = on_retry {
             on_retry.tell(&notices);
         }
-        for (hook, message, reason) in rejections.iter().filter_map(rejection) {
+        for (hook, message_id, reason) in rejections.iter().filter_map(rejection) {
             let run = self.task.run;
-            tracing::warn!(%run, hook, %message, reason, "no open hook can read a payload; it is rejected");
+            tracing::warn!(%run, hook, %message_id, reason, "no open hook can read a payload; it is rejected");
         }
         dropped.into_iter().for_each(|op| self.attempts.withdraw(op));
         if is_cancel && !is_terminated {

@@ -1,7 +1,7 @@
 //! Inputs are judged at the door: a start that is refused leaves nothing behind.
 
 use outlast::prelude::*;
-use outlast::{ErrorKind, Status};
+use outlast::{ErrorKind, Status, StuckReason};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -13,7 +13,7 @@ on_every_world! {
     json_starts_what_a_typed_start_does,
     json_that_is_no_input_is_refused_where_the_code_is,
     json_for_unknown_code_waits_for_it,
-    json_that_nobody_looked_at_fails_its_run,
+    json_that_nobody_looked_at_makes_its_run_stuck,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -98,10 +98,11 @@ async fn json_for_unknown_code_waits_for_it(rig: Rig) {
     assert!(error.message().starts_with("the workflow's name is empty"), "{error}");
 }
 
-async fn json_that_nobody_looked_at_fails_its_run(rig: Rig) {
+async fn json_that_nobody_looked_at_makes_its_run_stuck(rig: Rig) {
     let run = rig.client.start_json("sell", 1, json!("a chair")).await.unwrap();
     let _worker = rig.worker(sell).await;
-    let error = run.output().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.message().starts_with("the input of workflow `sell` does not fit: "), "{error}");
+    rig.settle().await;
+    let stuck = rig.stuck(run.id()).await;
+    assert_eq!(stuck.reason, StuckReason::Undecodable);
+    assert!(stuck.message.starts_with("the input of workflow `sell` does not fit: "), "{}", stuck.message);
 }

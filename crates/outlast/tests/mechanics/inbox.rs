@@ -65,6 +65,7 @@ async fn a_payload_sent_before_anyone_waits_is_kept(rig: Rig) {
          hook_received x 7
          0 timer_fired
          1 hook_opened x
+         1 hook_taken
          run_completed 7",
     )
     .await;
@@ -140,6 +141,7 @@ async fn a_payload_that_a_dropped_hook_did_not_return_stays(rig: Rig) {
          2 timer_started 1h
          2 timer_fired
          3 hook_opened x
+         3 hook_taken
          run_completed 7",
     )
     .await;

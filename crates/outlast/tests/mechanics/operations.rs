@@ -13,12 +13,11 @@ on_every_world! {
     an_input_past_the_limit_is_a_recorded_failure_of_its_step,
     an_output_past_the_limit_is_a_recorded_failure_of_its_step,
     a_workflow_output_past_the_limit_fails_the_run,
-    a_payload_of_another_type_fails_its_operation_only,
     a_name_that_is_too_long_fails_its_operation,
     a_duration_that_is_none_fails_its_operation,
     a_timeout_that_is_no_duration_fails_its_operation,
     what_a_client_sends_past_a_limit_is_refused_and_changes_nothing,
-    an_input_that_does_not_fit_fails_the_run,
+    an_input_that_does_not_fit_makes_the_run_stuck,
     a_step_in_place_is_numbered_and_its_input_recorded,
 }
 
@@ -151,21 +150,6 @@ async fn a_workflow_output_past_the_limit_fails_the_run(rig: Rig) {
     assert_eq!(rig.status(run.id()).await, Status::Failed);
 }
 
-async fn a_payload_of_another_type_fails_its_operation_only(rig: Rig) {
-    #[workflow]
-    async fn typed(ctx: Context) -> Result<u32, Error> {
-        let error = ctx.hook::<u32>("x").await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert!(error.message().contains("`u32`"), "{error}");
-        ctx.hook::<u32>("x").await
-    }
-    let _worker = rig.worker(typed).await;
-    let run = rig.client.start(typed, ()).await.unwrap();
-    run.send("x", "seven").await.unwrap();
-    rig.send(run.id(), "x", 7).await;
-    assert_eq!(run.output().await.unwrap(), 7);
-}
-
 async fn a_name_that_is_too_long_fails_its_operation(rig: Rig) {
     #[workflow]
     async fn named(ctx: Context) -> Result<String, Error> {
@@ -230,16 +214,17 @@ async fn what_a_client_sends_past_a_limit_is_refused_and_changes_nothing(rig: Ri
     assert_eq!(rig.view(run.id()).await.sent, 0);
 }
 
-async fn an_input_that_does_not_fit_fails_the_run(rig: Rig) {
+async fn an_input_that_does_not_fit_makes_the_run_stuck(rig: Rig) {
     #[workflow(name = "typed")]
     async fn typed(_ctx: Context, number: u32) -> Result<u32, Error> {
         Ok(number)
     }
     let _worker = rig.worker(typed).await;
     let run = rig.client.start(Workflow::<String, u32>::new("typed"), "seven".to_owned()).await.unwrap();
-    let error = run.output().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-    assert!(error.message().contains("the input of workflow `typed` does not fit"), "{error}");
+    rig.settle().await;
+    let stuck = rig.stuck(run.id()).await;
+    assert_eq!(stuck.reason, StuckReason::Undecodable);
+    assert!(stuck.message.contains("the input of workflow `typed` does not fit"), "{}", stuck.message);
 }
 
 async fn a_step_in_place_is_numbered_and_its_input_recorded(rig: Rig) {

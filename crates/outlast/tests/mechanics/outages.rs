@@ -21,21 +21,27 @@ async fn asks(ctx: Context) -> Result<String, Error> {
 
 /// What is logged, but for what only a developer wants to know.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<(Level, String)>>>);
+pub(super) struct Lines(Arc<Mutex<Vec<(Level, String)>>>, Arc<Mutex<Vec<String>>>);
 
 impl Lines {
     fn take(&self) -> Vec<(Level, String)> {
         std::mem::take(&mut *self.0.lock())
     }
+
+    /// The lines with their levels and fields, from the first on.
+    pub(super) fn with_fields(&self) -> Vec<String> {
+        self.1.lock().clone()
+    }
 }
 
-struct Text(String);
+#[derive(Default)]
+struct Text(String, String);
 
 impl Visit for Text {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let _ = match field.name() {
             "message" => write!(self.0, "{value:?}"),
-            _ => Ok(()),
+            name => write!(self.1, " {name}={value:?}"),
         };
     }
 }
@@ -46,9 +52,11 @@ impl Subscriber for Lines {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut text = Text(String::new());
+        let mut text = Text::default();
         event.record(&mut text);
-        self.0.lock().push((*event.metadata().level(), text.0));
+        let level = *event.metadata().level();
+        self.1.lock().push(format!("{level} {}{}", text.0, text.1));
+        self.0.lock().push((level, text.0));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

@@ -254,6 +254,7 @@ fn line(event: &Event, at: Timestamp) -> String {
         Event::StepRetried { retry_at, .. } => duration_text(retry_at.since(at)),
         Event::TimerStarted { fire_at, .. } => duration_text(fire_at.since(at)),
         Event::HookReceived { name, payload, .. } => format!("{name} {payload:?}"),
+        Event::HookRejected { name, .. } => name.to_string(),
         Event::ValueRecorded { name, value: Ok(value), .. } => format!("{name} {value:?}"),
         Event::ValueRecorded { name, value: Err(failure), .. } => format!("{name} {}", failure.message),
         Event::VersionChosen { name } => name.to_string(),

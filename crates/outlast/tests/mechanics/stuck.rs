@@ -311,6 +311,8 @@ async fn a_foreign_wake_while_a_step_is_under_way_is_found(rig: Rig) {
     let run = rig.client.start(foreign_beside_a_step, ()).await.unwrap();
     rig.desk.until("began slow", 1).await;
     send_from_another_thread(run.id());
+    // What is being attempted is awaited first.
+    rig.desk.open("slow");
     rig.until(run.id(), Status::Stuck).await;
     let stuck = rig.stuck(run.id()).await;
     assert_eq!(stuck.reason, StuckReason::ForeignAwait);

@@ -75,7 +75,7 @@ async fn headers_survive(rig: Rig) {
 
 /// Turns every bit around, and says so.
 #[derive(Debug)]
-struct Xor;
+pub(super) struct Xor;
 
 impl Codec for Xor {
     fn encode(&self, plain: Payload) -> Result<Payload, PayloadError> {

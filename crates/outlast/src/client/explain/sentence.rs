@@ -248,7 +248,12 @@ fn wait(waiting: &Waiting, now: Timestamp) -> String {
     match &waiting.wait {
         Wait::Timer { until, .. } => format!("a timer that is due at {}", moment(*until, now)),
         Wait::Hook { name, until: end, .. } => {
-            format!("a payload for hook `{name}` (since {since}{})", until(end))
+            let rejected = match (waiting.rejected, &waiting.rejection) {
+                (0, _) | (_, None) => String::new(),
+                (1, Some(why)) => format!("; one was rejected: {why}"),
+                (many, Some(why)) => format!("; {many} were rejected, the last one: {why}"),
+            };
+            format!("a payload for hook `{name}` (since {since}{}{rejected})", until(end))
         }
         Wait::Child { workflow, run, until: end, .. } => {
             let status = waiting.child.map_or("not there yet".into(), |status| format!("{status}"));

@@ -1,0 +1,319 @@
+//! Values that cannot be read: the run is stuck until a build can, and no code after them runs.
+
+use std::time::Duration;
+
+use outlast::prelude::*;
+use outlast::{RunId, Status, StuckReason};
+use serde::{Deserialize, Serialize};
+
+use super::queued::step_run;
+use super::rig::{Ask, Desk, Rig, on_every_world, trace, traces};
+
+on_every_world! {
+    an_input_that_gained_a_required_field_makes_the_run_stuck_until_a_build_can_read_it,
+    a_child_output_that_cannot_be_read_makes_its_parent_stuck_and_nothing_is_undone,
+    a_step_output_that_cannot_be_read_is_kept_for_a_build_that_can,
+    a_recorded_value_that_cannot_be_read_stops_the_code_at_once,
+    a_step_input_that_cannot_be_read_does_not_count_as_an_attempt,
+    a_queued_step_that_cannot_read_its_input_is_stuck_and_its_parent_waits,
+    a_step_attempted_at_most_once_is_not_announced_when_its_input_cannot_be_read,
+    a_taken_payload_that_a_new_build_cannot_read_makes_the_run_stuck,
+    running_attempts_are_awaited_before_a_run_is_marked_stuck,
+    attempts_of_a_stuck_run_are_awaited_for_the_drain_time_at_most,
+}
+
+/// An order as it was stored.
+#[derive(Debug, Serialize, Deserialize)]
+struct Order {
+    id: u32,
+}
+
+/// An order with a field that stored ones do not have.
+#[derive(Debug, Serialize, Deserialize)]
+struct UrgentOrder {
+    id: u32,
+    priority: u32,
+}
+
+/// An order that can be read from both.
+#[derive(Debug, Serialize, Deserialize)]
+struct AnyOrder {
+    id: u32,
+    #[serde(default)]
+    priority: u32,
+}
+
+/// Why the run is stuck: it names the type, the field and the remedy.
+async fn assert_undecodable(rig: &Rig, run: RunId, what: &str) {
+    let stuck = rig.stuck(run).await;
+    assert_eq!(stuck.reason, StuckReason::Undecodable, "{}", stuck.message);
+    for part in [what, "`UrgentOrder`", "missing field `priority`", "`#[serde(default)]`"] {
+        assert!(stuck.message.contains(part), "{part} is not in: {}", stuck.message);
+    }
+    let sentence = rig.client.explain(run).await.unwrap().sentence;
+    assert!(sentence.starts_with("It is stuck (undecodable) since build"), "{sentence}");
+    assert!(sentence.contains("missing field `priority`"), "{sentence}");
+}
+
+async fn an_input_that_gained_a_required_field_makes_the_run_stuck_until_a_build_can_read_it(rig: Rig) {
+    #[workflow(name = "order")]
+    async fn before(ctx: Context, order: Order) -> Result<u32, Error> {
+        ctx.note("reserved").await?;
+        Ok(order.id + ctx.hook::<u32>("paid").await?)
+    }
+    #[workflow(name = "order")]
+    async fn gained(ctx: Context, order: UrgentOrder) -> Result<u32, Error> {
+        ctx.note("reserved").await?;
+        Ok(order.id + ctx.hook::<u32>("paid").await?)
+    }
+    #[workflow(name = "order")]
+    async fn mended(ctx: Context, order: AnyOrder) -> Result<u32, Error> {
+        ctx.note("reserved").await?;
+        Ok(order.id + order.priority + ctx.hook::<u32>("paid").await?)
+    }
+    let worker = rig.worker_of_build("a", before).await;
+    let run = rig.client.start(before, Order { id: 1 }).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    rig.send(run.id(), "paid", 10).await;
+    let history = rig.history(run.id()).await;
+    let worker = rig.worker_of_build("b", gained).await;
+    rig.settle().await;
+    assert_undecodable(&rig, run.id(), "the input of workflow `order`").await;
+    assert_eq!(rig.history(run.id()).await, history, "the history is untouched");
+    worker.stop().await.unwrap();
+    let _worker = rig.worker_of_build("c", mended).await;
+    assert_eq!(rig.mended(&run).await, 11);
+    assert_eq!(rig.desk.count("reserved"), 1);
+}
+
+async fn a_child_output_that_cannot_be_read_makes_its_parent_stuck_and_nothing_is_undone(rig: Rig) {
+    #[workflow(name = "ship")]
+    async fn ship(_ctx: Context) -> Result<Order, Error> {
+        Ok(Order { id: 7 })
+    }
+    #[workflow(name = "sell")]
+    async fn gained(ctx: Context) -> Result<u32, Error> {
+        match ctx.child(Workflow::<(), UrgentOrder>::new("ship"), ()).await {
+            Ok(order) => Ok(order.id),
+            Err(error) => {
+                ctx.note("undone").await?;
+                Err(error)
+            }
+        }
+    }
+    #[workflow(name = "sell")]
+    async fn mended(ctx: Context) -> Result<u32, Error> {
+        Ok(ctx.child(Workflow::<(), AnyOrder>::new("ship"), ()).await?.id)
+    }
+    let worker = rig.worker_of_build("a", (gained, ship)).await;
+    let run = rig.client.start(gained, ()).await.unwrap();
+    rig.settle().await;
+    assert_undecodable(&rig, run.id(), "output of child `ship` (operation 0)").await;
+    worker.stop().await.unwrap();
+    let _worker = rig.worker_of_build("b", (mended, ship)).await;
+    assert_eq!(rig.mended(&run).await, 7);
+    assert_eq!(rig.desk.count("undone"), 0);
+}
+
+#[step(name = "fetch")]
+async fn fetch(cx: StepContext<Desk>) -> Order {
+    cx.state().leave("fetched");
+    Order { id: 7 }
+}
+
+async fn a_step_output_that_cannot_be_read_is_kept_for_a_build_that_can(rig: Rig) {
+    #[workflow(name = "reads")]
+    async fn gained(ctx: Context) -> Result<u32, Error> {
+        let order = ctx.step(Step::<(), UrgentOrder>::new("fetch"), ()).await;
+        ctx.note("after").await?;
+        Ok(order?.id)
+    }
+    #[workflow(name = "reads")]
+    async fn mended(ctx: Context) -> Result<u32, Error> {
+        Ok(ctx.step(Step::<(), AnyOrder>::new("fetch"), ()).await?.id)
+    }
+    let worker = rig.worker_of_build("a", (gained, fetch)).await;
+    let run = rig.client.start(gained, ()).await.unwrap();
+    rig.settle().await;
+    assert_undecodable(&rig, run.id(), "output of step `fetch` (operation 0)").await;
+    worker.stop().await.unwrap();
+    let _worker = rig.worker_of_build("b", (mended, fetch)).await;
+    assert_eq!(rig.mended(&run).await, 7);
+    assert_eq!(rig.desk.notes(), ["fetched"], "it is attempted once, and no code after it ran");
+}
+
+async fn a_recorded_value_that_cannot_be_read_stops_the_code_at_once(rig: Rig) {
+    #[workflow(name = "records")]
+    async fn before(ctx: Context) -> Result<u32, Error> {
+        let order = ctx.record("order", || Order { id: 1 })?;
+        Ok(order.id + ctx.hook::<u32>("go").await?)
+    }
+    #[workflow(name = "records")]
+    async fn gained(ctx: Context) -> Result<u32, Error> {
+        let order = ctx.record("order", || UrgentOrder { id: 1, priority: 1 });
+        trace(ctx.run(), "went on");
+        Ok(order?.id + ctx.hook::<u32>("go").await?)
+    }
+    #[workflow(name = "records")]
+    async fn mended(ctx: Context) -> Result<u32, Error> {
+        let order = ctx.record("order", || AnyOrder { id: 1, priority: 1 })?;
+        Ok(order.id + order.priority + ctx.hook::<u32>("go").await?)
+    }
+    let worker = rig.worker_of_build("a", before).await;
+    let run = rig.client.start(before, ()).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    rig.send(run.id(), "go", 10).await;
+    let worker = rig.worker_of_build("b", gained).await;
+    rig.settle().await;
+    assert_undecodable(&rig, run.id(), "the recorded value `order` (operation 0)").await;
+    assert_eq!(traces(run.id(), "went on"), 0);
+    worker.stop().await.unwrap();
+    let _worker = rig.worker_of_build("c", mended).await;
+    assert_eq!(rig.mended(&run).await, 11);
+}
+
+const CHARGE: Step<Order, u32> = Step::new("charge");
+
+#[step(name = "charge")]
+async fn charge_urgent(cx: StepContext<Desk>, order: UrgentOrder) -> u32 {
+    cx.state().leave("charged");
+    order.id + cx.attempt()
+}
+
+#[step(name = "charge")]
+async fn charge_any(cx: StepContext<Desk>, order: AnyOrder) -> u32 {
+    cx.state().leave("charged");
+    order.id + order.priority + cx.attempt()
+}
+
+async fn a_step_input_that_cannot_be_read_does_not_count_as_an_attempt(rig: Rig) {
+    #[workflow]
+    async fn pays(ctx: Context) -> Result<u32, Error> {
+        ctx.step(CHARGE, Order { id: 10 }).attempts(1).await
+    }
+    let worker = rig.worker_of_build("a", (pays, charge_urgent)).await;
+    let run = rig.client.start(pays, ()).await.unwrap();
+    rig.settle().await;
+    assert_undecodable(&rig, run.id(), "the input of step `charge`").await;
+    rig.assert_history(run.id(), "0 step_started charge").await;
+    rig.client.resume(run.id()).await.unwrap();
+    rig.settle().await;
+    assert_undecodable(&rig, run.id(), "the input of step `charge`").await;
+    worker.stop().await.unwrap();
+    let _worker = rig.worker_of_build("b", (pays, charge_any)).await;
+    assert_eq!(rig.mended(&run).await, 11, "it is the first attempt");
+    assert_eq!(rig.desk.count("charged"), 1);
+}
+
+async fn a_queued_step_that_cannot_read_its_input_is_stuck_and_its_parent_waits(rig: Rig) {
+    #[workflow]
+    async fn pays_far_away(ctx: Context) -> Result<u32, Error> {
+        ctx.step(CHARGE, Order { id: 10 }).queue("bank").await
+    }
+    let _here = rig.worker(pays_far_away).await;
+    let there = rig.builder().build("a").queues(["bank"]).register(charge_urgent).start().await.unwrap();
+    let run = rig.client.start(pays_far_away, ()).await.unwrap();
+    rig.settle().await;
+    let step = step_run(&rig, run.id(), 0).await;
+    assert_undecodable(&rig, step, "the input of step `charge`").await;
+    assert_eq!(rig.status(run.id()).await, Status::Waiting);
+    there.stop().await.unwrap();
+    let _there = rig.builder().build("b").queues(["bank"]).register(charge_any).start().await.unwrap();
+    assert_eq!(rig.mended(&run).await, 11);
+}
+
+async fn a_step_attempted_at_most_once_is_not_announced_when_its_input_cannot_be_read(rig: Rig) {
+    #[step(name = "charge", at_most_once)]
+    async fn urgent_once(cx: StepContext<Desk>, order: UrgentOrder) -> u32 {
+        cx.state().leave("charged");
+        order.id
+    }
+    #[step(name = "charge", at_most_once)]
+    async fn any_once(cx: StepContext<Desk>, order: AnyOrder) -> u32 {
+        cx.state().leave("charged");
+        order.id + order.priority
+    }
+    #[workflow]
+    async fn pays_once(ctx: Context) -> Result<u32, Error> {
+        ctx.step(CHARGE, Order { id: 10 }).await
+    }
+    let worker = rig.worker_of_build("a", (pays_once, urgent_once)).await;
+    let run = rig.client.start(pays_once, ()).await.unwrap();
+    rig.settle().await;
+    assert_undecodable(&rig, run.id(), "the input of step `charge`").await;
+    rig.assert_history(run.id(), "").await;
+    worker.stop().await.unwrap();
+    let _worker = rig.worker_of_build("b", (pays_once, any_once)).await;
+    assert_eq!(rig.mended(&run).await, 10, "its outcome is not unknown");
+    assert_eq!(rig.desk.count("charged"), 1);
+}
+
+async fn a_taken_payload_that_a_new_build_cannot_read_makes_the_run_stuck(rig: Rig) {
+    #[workflow(name = "review")]
+    async fn before(ctx: Context) -> Result<u32, Error> {
+        let order = ctx.hook::<Order>("order").await?;
+        Ok(order.id + ctx.hook::<u32>("go").await?)
+    }
+    #[workflow(name = "review")]
+    async fn gained(ctx: Context) -> Result<u32, Error> {
+        let order = ctx.hook::<UrgentOrder>("order").await?;
+        Ok(order.id + ctx.hook::<u32>("go").await?)
+    }
+    let worker = rig.worker_of_build("a", before).await;
+    let run = rig.client.start(before, ()).await.unwrap();
+    run.send("order", &Order { id: 1 }).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    rig.send(run.id(), "go", 10).await;
+    let worker = rig.worker_of_build("b", gained).await;
+    rig.settle().await;
+    assert_undecodable(&rig, run.id(), "the recorded payload of hook `order` (operation 0)").await;
+    worker.stop().await.unwrap();
+    let _worker = rig.worker_of_build("c", before).await;
+    assert_eq!(rig.mended(&run).await, 11);
+}
+
+#[workflow(name = "beside")]
+async fn panics_beside_a_step(ctx: Context) -> Result<String, Error> {
+    let slow = ctx.blocked("slow");
+    ctx.hook::<u32>("go").await?;
+    panic!("no way to go on with {slow:?}");
+}
+
+#[workflow(name = "beside")]
+async fn goes_on_beside_a_step(ctx: Context) -> Result<String, Error> {
+    let slow = ctx.blocked("slow");
+    ctx.hook::<u32>("go").await?;
+    slow.await
+}
+
+async fn running_attempts_are_awaited_before_a_run_is_marked_stuck(rig: Rig) {
+    let worker = rig.worker_of_build("a", panics_beside_a_step).await;
+    let run = rig.client.start(panics_beside_a_step, ()).await.unwrap();
+    rig.desk.until("began slow", 1).await;
+    rig.send(run.id(), "go", 1).await;
+    rig.desk.open("slow");
+    rig.until(run.id(), Status::Stuck).await;
+    assert_eq!(rig.desk.count("ended slow"), 1);
+    worker.stop().await.unwrap();
+    let _worker = rig.worker_of_build("b", goes_on_beside_a_step).await;
+    assert_eq!(rig.mended(&run).await, "slow");
+    assert_eq!(rig.desk.count("began slow"), 1, "what it came to was stored");
+}
+
+async fn attempts_of_a_stuck_run_are_awaited_for_the_drain_time_at_most(rig: Rig) {
+    let builder = rig.builder().build("a").drain("10s").register(panics_beside_a_step);
+    let _worker = builder.start().await.unwrap();
+    let run = rig.client.start(panics_beside_a_step, ()).await.unwrap();
+    rig.desk.until("began slow", 1).await;
+    rig.send(run.id(), "go", 1).await;
+    while rig.clock.next_sleeper() != Some(rig.moment("10s")) {
+        tokio::task::yield_now().await;
+    }
+    assert_ne!(rig.status(run.id()).await, Status::Stuck);
+    rig.clock.advance(Duration::from_secs(10));
+    rig.until(run.id(), Status::Stuck).await;
+    assert_eq!(rig.desk.count("ended slow"), 0);
+}
