@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_on_a_world_is_left_out_or_refused() {
-        assert_eq!(ids("--world memory"), ["B1", "B2", "B3", "B4", "B5", "BM"]);
-        let postgres = ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B9", "B10", "BW"];
+        assert_eq!(ids("--world memory"), ["B1", "B2", "B3", "B4", "B5", "BF", "BM"]);
+        let postgres = ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B9", "B10", "BF", "BW"];
         assert_eq!(ids("--world postgres"), postgres);
         let error = plan("--world memory --only B1,B7").unwrap_err();
         assert!(error.contains("B7 cannot be measured on `memory`, only on sqlite, postgres"), "{error}");
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_refused_with_what_is() {
         let cases = [
-            ("--only B99", "there are B1, B2, B3, B4, B5, B6, B6M, B7, B8, B9, B10, B11, BM, BS, BW"),
+            ("--only B99", "there are B1, B2, B3, B4, B5, B6, B6M, B7, B8, B9, B10, B11, BF, BM, BS, BW"),
             ("--only B1,", "there is no such workload"),
             ("--world oracle", "[possible values: sqlite, postgres, memory]"),
             ("--rounds 0", "0 is not in 1..=1000"),

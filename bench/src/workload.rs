@@ -12,6 +12,7 @@ mod b6m;
 mod b7;
 mod b8;
 mod b9;
+mod bf;
 mod bm;
 mod bs;
 mod bw;
@@ -36,7 +37,7 @@ pub(crate) use bw::{BwPlan, COMMAND as BW_COMMAND, child as bw_child};
 pub(crate) use worker::{COMMAND as WORKER_COMMAND, WorkerPlan, child as worker_child};
 
 /// Every workload, in the order in which they are measured.
-pub(crate) const ALL: [&Workload; 15] = [
+pub(crate) const ALL: [&Workload; 16] = [
     &b1::WORKLOAD,
     &b2::WORKLOAD,
     &b3::WORKLOAD,
@@ -49,6 +50,7 @@ pub(crate) const ALL: [&Workload; 15] = [
     &b9::WORKLOAD,
     &b10::WORKLOAD,
     &b11::WORKLOAD,
+    &bf::WORKLOAD,
     &bm::WORKLOAD,
     &bs::WORKLOAD,
     &bw::WORKLOAD,

@@ -9,7 +9,7 @@ fn bench(arguments: &[&str]) -> Output {
 #[test]
 fn what_is_not_known_ends_with_code_2_and_says_what_is() {
     for (arguments, said) in [
-        (["--only", "B99"], "there are B1, B2, B3, B4, B5, B6, B6M, B7, B8, B9, B10, B11, BM, BS, BW"),
+        (["--only", "B99"], "there are B1, B2, B3, B4, B5, B6, B6M, B7, B8, B9, B10, B11, BF, BM, BS, BW"),
         (["--world", "oracle"], "[possible values: sqlite, postgres, memory]"),
         (["--rounds", "0"], "0 is not in 1..=1000"),
     ] {
@@ -25,7 +25,9 @@ fn help_lists_the_workloads() {
     let answer = bench(&["--help"]);
     let help = String::from_utf8(answer.stdout).unwrap();
     assert!(answer.status.success());
-    for id in ["B1", "B2", "B3", "B4", "B5", "B6", "B6M", "B7", "B8", "B9", "B10", "B11", "BM", "BS", "BW"] {
+    for id in
+        ["B1", "B2", "B3", "B4", "B5", "B6", "B6M", "B7", "B8", "B9", "B10", "B11", "BF", "BM", "BS", "BW"]
+    {
         assert!(help.contains(&format!("\n  {id:<3}  ")), "{help}");
     }
 }

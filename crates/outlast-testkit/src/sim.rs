@@ -105,6 +105,9 @@ pub struct SimReport {
 /// as it was.
 pub const QUEUED_SEEDS: u64 = 1_000_000;
 
+/// From this seed on what turns do to other runs is done later than their commits.
+pub const DEFERRED_SEEDS: u64 = 2_000_000;
+
 /// Simulates a seed once.
 pub fn simulate(seed: u64, keeps_trace: bool) -> SimReport {
     perform(seed, |clock| Stage::new(seed, keeps_trace, clock))

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use outlast_testkit::sim::{QUEUED_SEEDS, Tally, check_seed, simulate};
+use outlast_testkit::sim::{DEFERRED_SEEDS, QUEUED_SEEDS, Tally, check_seed, simulate};
 
 /// Seeds of one run of the tests.
 const SEEDS: u64 = 500;
@@ -45,6 +45,12 @@ fn the_engine_keeps_its_promises_when_steps_are_queued() {
     let total = check_all(QUEUED_SEEDS..QUEUED_SEEDS + SEEDS / 2);
     assert!(total.crashes > SEEDS / 2 && total.takeovers > SEEDS / 2, "{total:?}");
     assert!(total.attempts > 5 * SEEDS && total.attempts_again > SEEDS / 4, "{total:?}");
+}
+
+#[test]
+fn the_engine_keeps_its_promises_when_effects_on_other_runs_come_later() {
+    let total = check_all(DEFERRED_SEEDS..DEFERRED_SEEDS + SEEDS / 2);
+    assert!(total.crashes > SEEDS / 2 && total.takeovers > SEEDS / 2, "{total:?}");
 }
 
 #[test]

@@ -269,6 +269,7 @@ async fn end_claimed(world: &Arc<dyn World>, session: SessionId) -> Result<bool,
         }
     }
     world.commit(session, &turns).await?;
+    while world.deliver(session).await?.left > 0 {}
     Ok(is_any)
 }
 

@@ -174,6 +174,8 @@ impl Worker {
             supervisor.await.map_err(|error| Error::msg(format!("the worker's task failed: {error}")))?;
         }
         let session = self.current.session();
+        // What is not delivered now is delivered by the next worker.
+        let _ = session.deliver().await;
         session.world.leave(session.id).await?;
         Ok(())
     }

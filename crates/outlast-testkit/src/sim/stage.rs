@@ -11,12 +11,12 @@ use outlast::MemoryWorld;
 use outlast_core::{RunId, SessionId, World};
 use parking_lot::Mutex;
 
-use super::QUEUED_SEEDS;
 use super::clock::SimClock;
 use super::faults::{Call, Plan, Profile};
 use super::ledger::Ledger;
 use super::node::Node;
 use super::witness::Witness;
+use super::{DEFERRED_SEEDS, QUEUED_SEEDS};
 
 /// Calls to the world in one simulation. More is a loop without end.
 const CALLS_MAX: u64 = 400_000;
@@ -54,7 +54,9 @@ struct Trace {
 impl Stage {
     /// On the world in memory.
     pub(super) fn new(seed: u64, keeps_all: bool, clock: SimClock) -> Arc<Self> {
-        let memory = Arc::new(MemoryWorld::new(Arc::new(clock.clone())));
+        let memory = MemoryWorld::new(Arc::new(clock.clone()));
+        let memory = if seed >= DEFERRED_SEEDS { memory.with_deferred_effects() } else { memory };
+        let memory = Arc::new(memory);
         let inner = memory.clone();
         Arc::new(Self { memory: Some(memory), ..Self::on(inner, seed, keeps_all, clock) })
     }

@@ -171,11 +171,12 @@ impl Client {
         Ok(self.post_plain(run, MessageBody::Wake { op: Some(op) }).await?)
     }
 
-    /// Lets a stuck run be tried again, by any build.
+    /// Lets every build continue a run again, those that failed to included. A stuck run is tried at once; a run that
+    /// waits goes on when its moment comes.
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Conflict` when the run is not stuck.
+    /// `NotFound`, `Conflict` when the run has ended or a worker holds it.
     pub async fn resume(&self, run: RunId) -> Result<(), Error> {
         Ok(self.world.resume(run).await?)
     }

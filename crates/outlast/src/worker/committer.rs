@@ -261,3 +261,57 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use outlast_core::{HolderColumns, RunId, Then, Timestamp, TurnId};
+
+    use super::*;
+
+    fn turn(run: u128, has_events: bool) -> Turn {
+        let dropped = outlast_core::Event::StepDropped { op: outlast_core::OpNumber(0) };
+        Turn {
+            run: RunId::from_bits(run),
+            id: TurnId::from_bits(run),
+            from: From::Turn(TurnId::from_bits(0)),
+            seq: 1,
+            at: Timestamp::from_micros(1),
+            build: "b".into(),
+            events: if has_events { vec![dropped] } else { Vec::new() },
+            consumed: 0,
+            fired_until: None,
+            before: HolderColumns::default(),
+            crashes: 0,
+            kept: 0,
+            deadline: None,
+            outbox: None,
+            then: Then::Hold,
+        }
+    }
+
+    fn put(gathered: &mut Gathered, run: u128, has_events: bool) {
+        gathered.put(turn(run, has_events), oneshot::channel().0);
+    }
+
+    fn take(gathered: &mut Gathered) -> Option<(u64, Vec<u128>)> {
+        let (number, turns, _) = gathered.take()?;
+        Some((number, turns.iter().map(|turn| turn.run.bits()).collect()))
+    }
+
+    #[test]
+    fn a_turn_without_events_waits_for_the_batches_that_are_under_way() {
+        let mut gathered = Gathered::default();
+        put(&mut gathered, 1, false);
+        put(&mut gathered, 2, true);
+        assert_eq!(take(&mut gathered), Some((0, vec![1, 2])), "nothing is under way");
+        put(&mut gathered, 3, true);
+        assert_eq!(take(&mut gathered), Some((1, vec![3])));
+        put(&mut gathered, 4, false);
+        put(&mut gathered, 5, true);
+        assert_eq!(take(&mut gathered), Some((2, vec![5])), "4 waits for the batches 0 and 1");
+        gathered.answered(1);
+        assert_eq!(take(&mut gathered), None);
+        gathered.answered(0);
+        assert_eq!(take(&mut gathered), Some((3, vec![4])), "and not for batch 2, which came later");
+    }
+}

@@ -4,6 +4,7 @@
 //! details has no entry here and costs nothing.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use outlast_core::{Codec, Event, HeartbeatDetails, OpNumber, Payload, RunId};
 use parking_lot::Mutex;
@@ -112,7 +113,7 @@ impl Heartbeats {
         };
         let encoded = pending.into_iter().filter_map(|((run, op), attempt, pending)| {
             let details = match pending {
-                Pending::Details(plain) => Some(codec.encode(plain).ok()?),
+                Pending::Details(plain) => Some(encoded(codec, plain)?),
                 Pending::Forget => None,
             };
             Some(HeartbeatDetails { run, op, attempt, details })
@@ -133,5 +134,62 @@ impl Heartbeats {
                 entries.remove(&(*run, *op));
             }
         }
+    }
+}
+
+/// The details as stored. They are only help: a codec that fails or panics must not stop the beat.
+fn encoded(codec: &dyn Codec, plain: Payload) -> Option<Payload> {
+    catch_unwind(AssertUnwindSafe(|| codec.encode(plain))).ok()?.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use outlast_core::PlainJson;
+
+    use super::*;
+
+    const RUN: RunId = RunId::from_bits(7);
+    const OP: OpNumber = OpNumber(0);
+
+    fn details(number: u32) -> Payload {
+        Payload::json(&number).unwrap_or_else(|_| Payload::null())
+    }
+
+    fn pending(heartbeats: &Heartbeats) -> Vec<Option<Payload>> {
+        heartbeats.pending(&PlainJson).into_iter().map(|details| details.details).collect()
+    }
+
+    #[test]
+    fn what_is_given_during_a_beat_is_sent_with_the_next_one() {
+        let heartbeats = Heartbeats::default();
+        heartbeats.put(RUN, OP, 1, details(1));
+        let beat = heartbeats.pending(&PlainJson);
+        heartbeats.put(RUN, OP, 1, details(2));
+        heartbeats.stored(&beat);
+        assert_eq!(pending(&heartbeats), [Some(details(2))]);
+    }
+
+    #[test]
+    fn what_a_lost_beat_brought_is_sent_again() {
+        let heartbeats = Heartbeats::default();
+        heartbeats.put(RUN, OP, 1, details(1));
+        assert_eq!(pending(&heartbeats), [Some(details(1))]);
+        assert_eq!(pending(&heartbeats), [Some(details(1))]);
+    }
+
+    #[test]
+    fn an_end_forgets_what_is_stored_and_drops_what_is_not() {
+        let heartbeats = Heartbeats::default();
+        let ended = [Event::StepCompleted { op: OP, output: Payload::null() }];
+        heartbeats.put(RUN, OP, 1, details(1));
+        heartbeats.committed(RUN, &ended);
+        assert_eq!(pending(&heartbeats), []);
+        heartbeats.put(RUN, OP, 1, details(1));
+        heartbeats.stored(&heartbeats.pending(&PlainJson));
+        heartbeats.committed(RUN, &ended);
+        let beat = heartbeats.pending(&PlainJson);
+        assert_eq!(beat.iter().map(|forget| forget.details.clone()).collect::<Vec<_>>(), [None]);
+        heartbeats.stored(&beat);
+        assert!(heartbeats.0.lock().is_empty());
     }
 }

@@ -36,6 +36,10 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
     let mut hinted = None;
     loop {
         let freed = session.freed.epoch();
+        if let Err(error) = session.deliver().await {
+            // The claim that follows meets the same trouble.
+            tracing::debug!(session = %session.id, %error, "outboxes were not delivered");
+        }
         let trial_until = session.trial_until();
         let room = if trial_until.is_some() { 0 } else { session.set_aside(CLAIM_RUNS_MAX) };
         let request = request(session, room, trial_until.is_some());

@@ -11,8 +11,8 @@ use futures_util::future::Either;
 use outlast_core::event::{FORMAT, RULES, format_of_rules};
 use outlast_core::turn::From;
 use outlast_core::{
-    Beat, Bell, Busy, Claimed, Clock, Codec, Held, HolderColumns, Join, Message, RunId, SessionId, Start,
-    Started, Stuck, StuckReason, SuspectRoom, Then, Timestamp, Turn, World, WorldError,
+    Beat, Bell, Busy, Claimed, Clock, Codec, Effects, Held, HolderColumns, Join, Message, RunId, SessionId,
+    Start, Started, Stuck, StuckReason, SuspectRoom, Then, Timestamp, Turn, World, WorldError,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -117,6 +117,8 @@ pub(super) struct Session {
     pub(super) claims: Claims,
     /// What attempts said with their heartbeats and the world is to keep.
     pub(super) heartbeats: Arc<Heartbeats>,
+    /// Whether what turns do to other runs waits to be delivered.
+    pub(super) has_deferred_effects: bool,
     /// The rules that new runs get, as the world said last.
     rules: AtomicU32,
     /// Whether the last beat counted other runs than are live here.
@@ -239,6 +241,7 @@ impl Session {
             doubting: Mutex::default(),
             claims: Claims::default(),
             heartbeats: Arc::default(),
+            has_deferred_effects: world.describe().effects == Effects::Deferred,
             rules: AtomicU32::new(1),
             differed: AtomicBool::new(false),
             attempt_ids: AttemptIds::new(id),
@@ -259,6 +262,12 @@ impl Session {
         self.heartbeats.stored(&details);
         self.rules.store(beat.rules, Ordering::Release);
         Ok(beat)
+    }
+
+    /// Delivers what turns do to other runs, of whichever worker, if the world does not do that with their commits.
+    pub(super) async fn deliver(&self) -> Result<(), WorldError> {
+        while self.has_deferred_effects && self.world.deliver(self.id).await?.left > 0 {}
+        Ok(())
     }
 
     /// How many more runs may be live.
