@@ -69,6 +69,11 @@ async fn a_killer_beside_a_branch_that_commits_is_found(rig: Rig) {
         rig.desk.until("began deadly", crash).await;
         let ticks = rig.desk.count("tick");
         for tick in 1..=2 {
+            // The sleep has begun before its time passes.
+            rig.until_history(run.id(), |history| {
+                history.matches("timer_started").count() > history.matches("timer_fired").count()
+            })
+            .await;
             rig.clock.advance("1s");
             rig.desk.until("tick", ticks + tick).await;
         }
