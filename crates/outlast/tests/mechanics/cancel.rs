@@ -21,6 +21,7 @@ on_every_world! {
     a_cancel_during_a_step_ends_the_run_after_it,
     a_step_that_nobody_attempts_ends_with_the_cancel,
     a_step_that_a_lost_worker_may_have_attempted_says_so,
+    a_retry_that_a_lost_worker_may_have_begun_says_so,
     a_run_that_ignores_the_cancel_is_stuck_until_its_code_is_mended,
     no_attempt_begins_after_the_cancel_that_came_with_its_announcement,
     ok_after_a_cancel_is_completed,
@@ -358,6 +359,25 @@ async fn a_step_that_a_lost_worker_may_have_attempted_says_so(rig: Rig) {
     assert_eq!(views[0].status, OperationStatus::Cancelled);
     assert_eq!(views[0].failure.as_ref().unwrap().kind, outlast::core::FailureKind::MaybeAttempted);
     worker.stop().await.unwrap();
+}
+
+async fn a_retry_that_a_lost_worker_may_have_begun_says_so(rig: Rig) {
+    #[workflow]
+    async fn hopeless(ctx: Context) -> Result<u32, Error> {
+        ctx.flaky(99).await
+    }
+    let worker = rig.worker(hopeless).await;
+    let run = rig.client.start(hopeless, ()).await.unwrap();
+    rig.settle().await;
+    worker.crash();
+    // The pause of a second is over when the next worker comes.
+    rig.clock.advance("5s");
+    run.cancel("enough").await.unwrap();
+    let _worker = rig.worker(hopeless).await;
+    let error = run.output().await.unwrap_err();
+    assert!(error.is_maybe_attempted(), "{error}");
+    assert_eq!((error.attempts(), rig.desk.count("flaky")), (1, 1), "one attempt is known to have failed");
+    assert_eq!(ended_by_cancel(&rig, run.id()).await, (vec![0], vec![0]));
 }
 
 async fn a_run_that_ignores_the_cancel_is_stuck_until_its_code_is_mended(rig: Rig) {
