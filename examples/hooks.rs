@@ -32,8 +32,8 @@ async fn approval(ctx: Context, request: Request) -> Result<String, Error> {
         Ok(Answer { by, approved: false }) => Ok(format!("{what}: refused by {by}")),
         Err(error) if error.is_timeout() => Ok(format!("{what}: nobody answered in time")),
         Err(error) if error.is_cancelled() => {
-            // What was open has ended; what begins now works as always, so there is time to clean up.
-            ctx.step(mail, format!("never mind {what}")).await?;
+            // What was open has ended, and what begins now fails as cancelled, unless it is shielded.
+            ctx.shielded().step(mail, format!("never mind {what}")).await?;
             Err(error)
         }
         Err(error) => Err(error),

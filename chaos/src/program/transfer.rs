@@ -86,7 +86,9 @@ pub(crate) struct Slip {
 #[workflow]
 pub(crate) async fn transfer(ctx: Context, order: Transfer) -> Result<Slip, Error> {
     ctx.tag("manner", format!("{:?}", order.manner))?;
-    let debit = ctx.step(debit, &order).await?;
+    // Money that moved is booked to the end, also when the transfer is cancelled.
+    let bank = ctx.shielded();
+    let debit = bank.step(debit, &order).await?;
     if order.manner == Manner::Slow {
         ctx.sleep("60ms").await?;
     }
@@ -97,16 +99,16 @@ pub(crate) async fn transfer(ctx: Context, order: Transfer) -> Result<Slip, Erro
         _ => Ok(!ctx.is_cancelled()),
     };
     if matches!(approval, Ok(true)) {
-        match ctx.step(credit, &order).await {
+        match bank.step(credit, &order).await {
             Ok(credit) => {
-                try_join!(ctx.step(notice, order.from), ctx.step(notice, order.to))?;
+                try_join!(bank.step(notice, order.from), bank.step(notice, order.to))?;
                 return Ok(Slip { debit, credit: Some(credit), refund: None });
             }
             Err(error) if error.kind() != outlast::ErrorKind::Fatal => return Err(error),
             Err(_) => {}
         }
     }
-    let refund = ctx.step(refund, &order).await?;
+    let refund = bank.step(refund, &order).await?;
     approval?;
     Ok(Slip { debit, credit: None, refund: Some(refund) })
 }

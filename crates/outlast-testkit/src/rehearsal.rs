@@ -266,8 +266,9 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         self.check(told);
     }
 
-    /// Asks the run to stop. Open hooks and timers end as cancelled; open steps go on until the test
-    /// says how they end.
+    /// Asks the run to stop. Open hooks, timers and children end as cancelled, and what the workflow asks for
+    /// from now on fails as cancelled; open steps go on until the test says how they end. What is
+    /// [shielded](outlast::Context::shielded) is not touched.
     #[track_caller]
     pub fn cancels(&mut self, reason: &str) {
         self.must_go_on("it cannot be cancelled");

@@ -289,6 +289,11 @@ impl Context {
         Self { state: self.state.clone(), is_shielded: true }
     }
 
+    /// Whether this is a [shielded](Self::shielded) context.
+    pub fn is_shielded(&self) -> bool {
+        self.is_shielded
+    }
+
     /// What a closure does with a [shielded](Self::shielded) context.
     ///
     /// ```

@@ -24,6 +24,7 @@ pub(crate) mod state;
 #[cfg(test)]
 mod tests;
 mod trail;
+mod waits;
 mod waker;
 
 pub(crate) use delivery::{Delivery, terminated};

@@ -38,6 +38,7 @@ mod mechanics {
     mod release;
     mod retention;
     mod retries;
+    mod shields;
     mod starts;
     mod stuck;
     mod takeover;

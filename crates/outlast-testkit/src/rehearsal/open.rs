@@ -24,6 +24,7 @@ pub(super) fn steps(history: &[TurnRecord]) -> Vec<OpenWork> {
             Event::StepCompleted { op: over, .. }
             | Event::StepFailed { op: over, .. }
             | Event::StepDropped { op: over } => open.retain(|step| step.op != *over),
+            Event::CancelRequested { ends, .. } => open.retain(|step| !ends.contains(&step.op)),
             ended if Status::of_final(ended).is_some() => open.clear(),
             _ => {}
         }

@@ -1,6 +1,6 @@
 //! What must be true in the end, whatever went wrong before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_core::{
@@ -48,6 +48,7 @@ pub(super) async fn check(stage: &Arc<Stage>, promises: &Mutex<Promises>) {
         check_shape(life, &mut wrongs);
         check_steps(stage, life, &mut wrongs);
         check_timers(life, &mut wrongs);
+        check_cancel(stage, life, &mut wrongs);
         if !stage.is_earnest {
             check_witness(stage, life, &mut wrongs);
             check_hooks(stage, life, &mut wrongs);
@@ -177,6 +178,51 @@ fn check_steps(stage: &Stage, life: &Life, wrongs: &mut Vec<String>) {
     }
     for (op, count) in ended.into_iter().filter(|(_, count)| *count > 1) {
         wrongs.push(format!("step {op} of run {run} has {count} outcomes"));
+    }
+}
+
+/// From rules 2 on a cancel records what it ends: nothing more is heard of that, and what it does not say may have
+/// been attempted was not.
+fn check_cancel(stage: &Stage, life: &Life, wrongs: &mut Vec<String>) {
+    let run = life.view.id;
+    let mut events = life.events();
+    if !matches!(events.next(), Some(Event::RunStarted(started)) if started.rules >= 2) {
+        return;
+    }
+    let (mut steps, mut failed) = (BTreeSet::new(), BTreeMap::new());
+    let ended = events.by_ref().find_map(|event| match event {
+        Event::StepStarted { op, queued: None, .. } => {
+            steps.insert(*op);
+            None
+        }
+        Event::StepRetried { op, attempt, .. } => {
+            failed.insert(*op, *attempt);
+            None
+        }
+        Event::CancelRequested { ends, maybe_attempted, .. } => Some((ends, maybe_attempted)),
+        _ => None,
+    });
+    let Some((ends, maybe_attempted)) = ended else { return };
+    for event in events {
+        let is_outcome = matches!(
+            event,
+            Event::StepCompleted { .. }
+                | Event::StepFailed { .. }
+                | Event::StepRetried { .. }
+                | Event::TimerFired { .. }
+        );
+        if let Some(op) = event.op().filter(|op| is_outcome && ends.contains(op)) {
+            wrongs.push(format!("operation {op} of run {run} was ended by the cancel, and then {event:?}"));
+        }
+    }
+    let asker = life.view.parent.filter(|_| life.view.is_queued_step());
+    let ledger = stage.ledger.lock();
+    for op in ends.iter().filter(|op| steps.contains(op) && !maybe_attempted.contains(op)) {
+        let known = failed.get(op).copied().unwrap_or_default();
+        let asked = asker.map_or((run, *op), |asker| (asker.run, asker.op));
+        if ledger.begun.contains_key(&(asked.0, asked.1, known + 1)) {
+            wrongs.push(format!("step {op} of run {run} was attempted, and its cancel does not say so"));
+        }
     }
 }
 

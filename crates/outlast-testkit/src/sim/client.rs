@@ -152,7 +152,7 @@ impl Caller {
             turn: TurnId::from_bits(self.bits()),
             workflow: if self.rng.u32(0..4) == 0 { "rare" } else { "play" }.into(),
             version: 1,
-            rules: outlast_core::event::RULES,
+            rules: self.rng.u32(1..=outlast_core::event::RULES),
             queue: default_queue(),
             priority: 0,
             key: None,

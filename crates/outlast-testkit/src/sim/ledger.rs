@@ -21,7 +21,7 @@ pub(super) struct Desk {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     /// In which holds, and by whom, each attempt was begun.
-    begun: BTreeMap<(RunId, OpNumber, u32), Vec<(u64, String)>>,
+    pub(super) begun: BTreeMap<(RunId, OpNumber, u32), Vec<(u64, String)>>,
     /// What attempts returned.
     pub(super) returned: BTreeMap<(RunId, OpNumber), BTreeSet<u64>>,
     last: u64,
@@ -50,7 +50,7 @@ impl Stage {
 
 impl Desk {
     /// An attempt begins: its effect on the world outside cannot be taken back.
-    pub(super) async fn begin(&self, cx: &StepContext<Self>, is_at_most_once: bool) {
+    pub(super) async fn begin(&self, cx: &StepContext<Self>, is_at_most_once: bool, is_shielded: bool) {
         let asked = self.stage.clock.elapsed();
         self.node.pass().await;
         let (run, op, attempt) = (cx.run(), cx.op(), cx.attempt());
@@ -60,6 +60,11 @@ impl Desk {
         stage.note(&self.node.name, format_args!("attempt {attempt} at {}/{op} begins", short(run)));
         if let Some(wrong) = self.judge(cx, home, asked).await {
             stage.wrong(format!("attempt {attempt} at step {op} of run {run}: {wrong}"));
+        }
+        // A queued step's own run is not shielded: whoever cancels it means the step.
+        let is_shielded = is_shielded && home.0 == run;
+        if !is_shielded && self.knows_of_cancel(home, asked).await {
+            stage.wrong(format!("attempt {attempt} at step {op} of run {run} begins after the cancel"));
         }
         let mut ledger = stage.ledger.lock();
         let begun = ledger.begun.entry((run, op, attempt)).or_default();
@@ -113,6 +118,21 @@ impl Desk {
             dropped.and_then(|turn| witness.answered.get(&(turn.id, self.node.name.clone())).copied());
         let is_late = known.is_some_and(|known| asked > known + Duration::from_millis(1));
         (is_late && !cx.is_cancelled()).then(|| "it was dropped before".into())
+    }
+
+    /// Whether this process knew, when an attempt began, that the run was cancelled. From rules 2 on no attempt
+    /// begins then, unless it is shielded.
+    async fn knows_of_cancel(&self, (run, _): (RunId, OpNumber), asked: Duration) -> bool {
+        let history = self.stage.history(run).await;
+        let started = history.first().and_then(|turn| turn.events.first());
+        if !matches!(started, Some(Event::RunStarted(started)) if started.rules >= 2) {
+            return false;
+        }
+        let is_cancel = |event: &Event| matches!(event, Event::CancelRequested { .. });
+        let Some(told) = history.iter().find(|turn| turn.events.iter().any(is_cancel)) else { return false };
+        let witness = self.stage.witness.lock();
+        let known = witness.answered.get(&(told.id, self.node.name.clone())).copied();
+        known.is_some_and(|known| asked > known + Duration::from_millis(1))
     }
 
     /// Whether this process holds the run.

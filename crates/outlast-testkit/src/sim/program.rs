@@ -21,6 +21,9 @@ pub(super) struct Job {
     ending: Ending,
     /// Whether it stops when it is told to.
     heeds: bool,
+    /// Whether it is asked for through a shielded context, which its run says when it asks.
+    #[serde(default)]
+    is_shielded: bool,
 }
 
 /// How the failed attempts of a step end.
@@ -71,6 +74,8 @@ pub(super) enum Program {
     Toss(Vec<Program>),
     /// Goes on when it fails.
     Try(Box<Program>),
+    /// With a shielded context.
+    Shield(Box<Program>),
     /// Some at a time, until one fails.
     Parallel(Vec<Program>, usize),
     /// Records a value.
@@ -103,7 +108,7 @@ pub(super) async fn hasty(cx: StepContext<Desk>, job: Job) -> Result<u64, StepEr
 }
 
 async fn attempt(cx: &StepContext<Desk>, job: &Job, is_at_most_once: bool) -> Result<u64, StepError> {
-    cx.state().begin(cx, is_at_most_once).await;
+    cx.state().begin(cx, is_at_most_once, job.is_shielded).await;
     let working = sleep(std::time::Duration::from_millis(job.millis));
     if job.heeds {
         select! {
@@ -157,7 +162,7 @@ fn paced(ctx: &Context, millis: u64) -> u64 {
 
 impl Job {
     fn paced(&self, ctx: &Context) -> Self {
-        Self { millis: paced(ctx, self.millis), ..self.clone() }
+        Self { millis: paced(ctx, self.millis), is_shielded: ctx.is_shielded(), ..self.clone() }
     }
 
     /// Lets the step travel, in some runs, by what it is rather than by chance: so programs are the same
@@ -265,13 +270,14 @@ fn interpret<'a>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
                 format!("{seen} {}", asked.outcome().await?)
             }
             Program::CleanUp(program, clean_up) => match interpret(ctx, program).await {
-                Err(_) if ctx.is_cancelled() => interpret(ctx, clean_up).await?,
+                Err(_) if ctx.is_cancelled() => interpret(&ctx.shielded(), clean_up).await?,
                 seen => seen?,
             },
             Program::Toss(programs) => {
                 let chosen = ctx.random() % programs.len().max(1) as u64;
                 interpret(ctx, &programs[chosen as usize]).await?
             }
+            Program::Shield(program) => interpret(&ctx.shielded(), program).await?,
             Program::Try(program) => format!("try{:?}", interpret(ctx, program).await),
             Program::Record(name) => {
                 let now = ctx.now().as_micros();
@@ -286,17 +292,19 @@ fn interpret<'a>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
                 let side = if ctx.patched(&format!("patch-{name}")) { new } else { old };
                 interpret(ctx, side).await?
             }
-            Program::Take(name, count) => {
-                let mut taken = Vec::new();
-                for _ in 0..*count {
-                    taken.push(ctx.hook::<u64>(&format!("hook-{name}")).await?);
-                }
-                format!("{taken:?}")
-            }
+            Program::Take(name, count) => take(ctx, *name, *count).await?,
             Program::Fail => return Err(Error::msg("as it was told")),
             many => at_once(ctx, many).await?,
         })
     })
+}
+
+async fn take(ctx: &Context, name: u8, count: u8) -> Result<String, Error> {
+    let mut taken = Vec::new();
+    for _ in 0..count {
+        taken.push(ctx.hook::<u64>(&format!("hook-{name}")).await?);
+    }
+    Ok(format!("{taken:?}"))
 }
 
 fn each<'a>(ctx: &'a Context, programs: &'a [Program]) -> Vec<Interpreted<'a>> {
@@ -352,7 +360,7 @@ fn any_part(rng: &mut Rng, depth: u32) -> Program {
     let depth = depth - 1;
     let some = |rng: &mut Rng| (0..rng.usize(1..4)).map(|_| any_part(rng, depth)).collect::<Vec<_>>();
     let boxed = |rng: &mut Rng| Box::new(any_part(rng, depth));
-    match rng.u32(0..14) {
+    match rng.u32(0..15) {
         0 | 1 => Program::Seq(some(rng)),
         2 => Program::Join(some(rng)),
         3 => Program::Unordered(some(rng)),
@@ -364,6 +372,7 @@ fn any_part(rng: &mut Rng, depth: u32) -> Program {
         10 => Program::Parallel(some(rng), rng.usize(1..4)),
         11 => Program::Patch(rng.u8(0..2), boxed(rng), boxed(rng)),
         12 => Program::Toss(some(rng)),
+        13 => Program::Shield(boxed(rng)),
         _ => Program::Try(boxed(rng)),
     }
 }
@@ -406,7 +415,7 @@ fn any_job(rng: &mut Rng) -> Job {
     let millis = if rng.bool() { rng.u64(0..50) } else { any_millis(rng) };
     let fails = if rng.bool() { 0 } else { rng.u32(0..5) };
     let ending = [Ending::Error, Ending::Error, Ending::Fatal, Ending::Panic][rng.usize(0..4)];
-    Job { millis, fails, ending, heeds: rng.u32(0..3) == 0 }
+    Job { millis, fails, ending, heeds: rng.u32(0..3) == 0, is_shielded: false }
 }
 
 /// A duration: most are short.

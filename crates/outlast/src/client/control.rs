@@ -1,7 +1,7 @@
 //! Control: cancel, terminate, wake, resume, prune.
 
 use outlast_core::limits::{PRUNE_RUNS_MAX, REASON_BYTES_MAX};
-use outlast_core::{MessageBody, OpNumber, RunId, Status, Timestamp, WorldError};
+use outlast_core::{Event, MessageBody, OpNumber, RunId, Status, Timestamp, WorldError};
 
 use super::{Client, check_bytes, persist};
 use crate::error::Error;
@@ -12,6 +12,8 @@ use crate::upkeep;
 pub enum Cancel {
     /// The run will be told, or has ended by it.
     Requested,
+    /// The run was asked to stop before, or its deadline told it to, and has not ended yet: nothing changes.
+    AlreadyRequested,
     /// The run had ended before, like this.
     AlreadyEnded(Status),
 }
@@ -19,15 +21,17 @@ pub enum Cancel {
 impl Client {
     /// Asks a run to stop. A run that has ended already stays as it is.
     ///
-    /// The workflow is told once: timers, hooks, children and pauses between attempts that are open at that
-    /// moment fail with an error that [is cancelled](Error::is_cancelled), one after the other. A step that
-    /// is being attempted is told through [its context](crate::StepContext::cancelled), and its real
-    /// outcome is awaited. What the workflow asks for afterwards works as always, so it can clean up.
+    /// The workflow is told once: timers, hooks, children and steps that nobody attempts at that moment fail
+    /// with an error that [is cancelled](Error::is_cancelled), one after the other. A step that is being
+    /// attempted is told through [its context](crate::StepContext::cancelled), and its real outcome is awaited.
+    /// What the workflow asks for afterwards fails as cancelled, too, until the run ends; it cleans up with
+    /// [`shielded`](crate::Context::shielded) operations, which a cancel does not touch.
     /// If it then returns an error the run is `cancelled`; if it returns an output, `completed`.
     ///
     /// A run that had no turn yet is cancelled at once, also when it is stuck or its code is nowhere. A
     /// stuck run that had turns keeps the message until it can go on; [`terminate`](Self::terminate) does
-    /// not wait for that. Further cancels of a run that was told change nothing.
+    /// not wait for that. Further cancels change nothing, and are answered with
+    /// [`AlreadyRequested`](Cancel::AlreadyRequested).
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -50,6 +54,9 @@ impl Client {
     /// `NotFound`, `Unavailable`.
     pub async fn cancel(&self, run: RunId, reason: &str) -> Result<Cancel, Error> {
         check_bytes("the reason", reason.len(), REASON_BYTES_MAX)?;
+        if self.is_cancel_requested(run).await? {
+            return Ok(Cancel::AlreadyRequested);
+        }
         let answer = self.tell(run, MessageBody::Cancel { reason: reason.into() }).await?;
         if answer == Cancel::Requested {
             self.end_if(run, |status| status == Status::Pending).await;
@@ -86,6 +93,21 @@ impl Client {
             self.end_if(run, |status| !status.is_final()).await;
         }
         Ok(answer)
+    }
+
+    /// Whether a run that has not ended was asked to stop: a cancel is unread in its inbox, or in its history.
+    async fn is_cancel_requested(&self, run: RunId) -> Result<bool, Error> {
+        let view = persist(|| self.world.run(run)).await?;
+        if view.status.is_final() {
+            return Ok(false);
+        }
+        let unread = persist(|| upkeep::read_inbox(&*self.world, run, view.consumed)).await?;
+        if unread.iter().any(|message| matches!(message.body, MessageBody::Cancel { .. })) {
+            return Ok(true);
+        }
+        let history = persist(|| upkeep::read_history(&*self.world, run)).await?;
+        let mut events = history.iter().flat_map(|turn| &turn.events);
+        Ok(events.any(|event| matches!(event, Event::CancelRequested { .. })))
     }
 
     /// Ends a run that was told to, if no worker is joined to do it. That it was told is accepted already: if

@@ -17,8 +17,8 @@ pub(super) const REFUSED: OpNumber = OpNumber(u64::MAX);
 
 /// What a run is refused since it was cancelled.
 pub(super) struct Refusals {
-    /// What every refused operation fails with.
-    failure: Failure,
+    /// Why the run was cancelled: every refused operation fails with it.
+    reason: Box<str>,
     /// How many have failed.
     pub(super) count: u64,
     /// Whether there was one too many.
@@ -43,8 +43,7 @@ impl Cell {
 
     /// From now on operations are refused, unless they are shielded.
     pub(super) fn begin_refusing(&mut self, reason: &str) {
-        let failure = Failure::cancelled(reason);
-        self.refusals = Some(Box::new(Refusals { failure, count: 0, is_past_limit: false }));
+        self.refusals = Some(Box::new(Refusals { reason: reason.into(), count: 0, is_past_limit: false }));
     }
 
     /// The outcome of a refused operation; none when there were too many of them.
@@ -55,7 +54,7 @@ impl Cell {
             return Poll::Pending;
         }
         refusals.count += 1;
-        Poll::Ready(Err(refusals.failure.clone()))
+        Poll::Ready(Err(Failure::cancelled(&refusals.reason)))
     }
 
     /// Whether the workflow goes on asking, however often it is refused.
@@ -138,6 +137,24 @@ impl Machine {
                 if step.queued.is_none() && step.retry_at.is_none_or(|at| at <= now))
         };
         cell.ops.iter().filter(may_begin).map(|(op, _)| op).collect()
+    }
+
+    /// Steps that were being attempted when the run was cancelled, by a worker that is gone, and how they end: no
+    /// attempt begins after a cancel.
+    pub(crate) fn lost_by_cancel(&self) -> Vec<(OpNumber, Failure)> {
+        let cell = self.state.cell.lock();
+        let Some(refusals) = &cell.refusals else { return Vec::new() };
+        // Also one whose last pause a replay takes for not over: that it was leaves no event.
+        let lost = cell.ops.iter().filter_map(|(op, slot)| match (&slot.phase, &slot.kind) {
+            (Phase::Open, OpKind::Step(step))
+                if !slot.is_shielded && !step.attempting && step.queued.is_none() =>
+            {
+                let failure = Failure::maybe_attempted(&refusals.reason);
+                Some((op, failure.of_step(&*step.new.name, step.failed)))
+            }
+            _ => None,
+        });
+        lost.collect()
     }
 
     /// Says which steps a worker that is gone may have attempted, and nobody here has since.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use outlast_core::limits::{OPEN_OPERATIONS_MAX, WAITS_SHOWN_MAX};
+use outlast_core::limits::OPEN_OPERATIONS_MAX;
 use outlast_core::{
-    Event, Failure, FailureKind, OpNumber, Payload, Queued, RunId, RunStarted, Stuck, Tags, Timestamp, Wait,
+    Event, Failure, FailureKind, OpNumber, Payload, Queued, RunId, RunStarted, Stuck, Tags, Timestamp,
 };
 
 use super::cancel::{REFUSED, Refusals};
@@ -556,7 +556,8 @@ impl Cell {
             policy: step.new.policy,
             attempt: step.failed + 1,
             details: step.details.clone(),
-            is_cancelled: self.cancelled_at.is_some_and(|before| op.0 < before),
+            // From rules 2 on only what is shielded is attempted after a cancel.
+            is_cancelled: self.rules < 2 && self.cancelled_at.is_some_and(|before| op.0 < before),
             begins_when_told: self.rules < 2,
             call: step.new.call.clone(),
         })
@@ -568,33 +569,6 @@ impl Cell {
 
     pub(super) fn is_open(&self, op: OpNumber) -> bool {
         matches!(self.ops.get(op), Some(Op { phase: Phase::Open, .. }))
-    }
-
-    /// What the run waits for, for people to see.
-    pub(super) fn waits(&self) -> Vec<Wait> {
-        self.all_waits().take(WAITS_SHOWN_MAX).collect()
-    }
-
-    /// All that the run waits for.
-    pub(super) fn all_waits(&self) -> impl Iterator<Item = Wait> {
-        let open = self.ops.iter().filter(|(_, slot)| matches!(slot.phase, Phase::Open));
-        let wait = |(op, slot): (OpNumber, &Op)| {
-            let op = op.0;
-            match &slot.kind {
-                OpKind::Step(step) => step.wait(op),
-                OpKind::Timer { fire_at, .. } => Some(Wait::Timer { op, until: *fire_at }),
-                OpKind::Hook { name, timeout_at, .. } => {
-                    Some(Wait::Hook { op, name: name.to_string(), until: *timeout_at })
-                }
-                OpKind::Child(child) => Some(Wait::Child {
-                    op,
-                    workflow: child.workflow.to_string(),
-                    run: child.run,
-                    until: child.timeout_at,
-                }),
-            }
-        };
-        open.filter_map(wait)
     }
 
     /// Everything that two replays of one history must agree on, as text.

@@ -3,6 +3,8 @@
 //! The loop is: start what was announced, wait for something new, compute a turn, commit it. At most
 //! one commit of a run is under way; what arrives meanwhile forms the next turn.
 
+mod lost;
+
 use std::collections::BTreeSet;
 use std::pin::pin;
 
@@ -11,9 +13,8 @@ use outlast_core::event::TurnRecord;
 use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM_EVENTS, INBOX_READ_MAX};
 use outlast_core::turn::From;
 use outlast_core::{
-    Beyond, Committed, Event, Failure, FailureKind, Headers, Judgement, Message, MessageBody, MessageId,
-    NewMessage, OpNumber, Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId,
-    WorldError,
+    Beyond, Committed, Event, Headers, Judgement, Message, MessageBody, MessageId, NewMessage, OpNumber,
+    Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
 };
 
 use super::attempts::{Attempts, Tools};
@@ -175,6 +176,7 @@ impl<'a> Live<'a> {
         }
         facts.extend(self.unknown_outcomes(&facts));
         self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
+        facts.extend(self.lost_by_cancel());
         if may_fire {
             self.look_at_the_clock(&mut facts);
         }
@@ -201,21 +203,6 @@ impl<'a> Live<'a> {
                 }
             }
         }
-    }
-
-    /// Steps that are attempted at most once, and were announced by a worker that is gone. Whether
-    /// they were attempted is not known, so they are not, unless a fact tells what came of it.
-    fn unknown_outcomes(&mut self, facts: &[Fact]) -> Vec<Fact> {
-        let (at, code) = (self.place.at, &self.task.session.settings.code);
-        let is_known = |op| facts.iter().any(|fact| fact.again() == Some(op));
-        let steps = self.machine.take_startable_once(code).into_iter().filter(|step| !is_known(step.op));
-        let outcome = |step: StepToAttempt| {
-            let message = "the worker was lost while it attempted the step, so the outcome is unknown; \
-                           look whether it happened, since it is attempted at most once";
-            let failure = Failure::new(FailureKind::Unknown, message).of_step(&*step.name, 1);
-            Fact { at, what: What::Again(Delivery::StepEnded { op: step.op, outcome: Err(failure) }) }
-        };
-        steps.map(outcome).collect()
     }
 
     async fn go_on(&mut self, mut next: Next) -> Result<End, Gone> {

@@ -146,7 +146,7 @@ async fn a_cancel_reaches_a_step_that_waits_for_its_turn(rig: Rig) {
         let _hold = (ctx.step(narrow, "a".to_owned()), ctx.step(narrow, "b".to_owned()));
         let error = ctx.step(narrow, "c".to_owned()).await.unwrap_err();
         assert!(error.is_cancelled());
-        ctx.note("cleaned up").await?;
+        ctx.shielded().note("cleaned up").await?;
         Err(error)
     }
     let _worker = rig.worker((patient, narrow)).await;

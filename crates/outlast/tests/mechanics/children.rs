@@ -115,7 +115,7 @@ async fn a_child_of_a_child_knows_its_parent_and_its_root(rig: Rig) {
 async fn naps(ctx: Context) -> Result<u32, Error> {
     let slept = ctx.sleep("1h").await;
     if let Err(error) = slept {
-        ctx.note(&error.to_string()).await?;
+        ctx.shielded().note(&error.to_string()).await?;
         return Err(error);
     }
     ctx.note("slept").await?;

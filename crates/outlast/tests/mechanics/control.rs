@@ -229,7 +229,7 @@ async fn a_wake_of_an_ended_run_is_a_conflict(rig: Rig) {
 #[workflow]
 async fn cleans_up(ctx: Context) -> Result<(), Error> {
     let slept = ctx.sleep("30d").await;
-    ctx.note("cleaned up").await?;
+    ctx.shielded().note("cleaned up").await?;
     slept
 }
 
@@ -564,7 +564,7 @@ async fn cancels_and_wakes_that_change_nothing_leave_no_events(rig: Rig) {
     #[workflow]
     async fn careful(ctx: Context) -> Result<(), Error> {
         let answer = ctx.hook::<()>("never").await;
-        ctx.sleep("1h").await?;
+        ctx.shielded().sleep("1h").await?;
         answer
     }
     let _worker = rig.worker(careful).await;
@@ -574,14 +574,14 @@ async fn cancels_and_wakes_that_change_nothing_leave_no_events(rig: Rig) {
         run.wake().await.unwrap();
         rig.settle().await;
     }
-    for _ in 0..3 {
-        run.cancel("enough").await.unwrap();
+    for answer in [Cancel::Requested, Cancel::AlreadyRequested, Cancel::AlreadyRequested] {
+        assert_eq!(run.cancel("enough").await.unwrap(), answer);
         rig.settle().await;
     }
     rig.run_to("1h").await;
     assert!(run.output().await.unwrap_err().is_cancelled());
     let view = rig.view(run.id()).await;
-    assert_eq!((view.sent, view.consumed), (6, 6));
+    assert_eq!(view.sent, view.consumed);
     rig.assert_history(
         run.id(),
         "0 hook_opened never

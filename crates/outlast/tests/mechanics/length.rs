@@ -21,7 +21,7 @@ async fn chatters(ctx: Context, events: u64) -> Result<u64, Error> {
         ctx.record("number", || number)?;
     }
     if let Err(error) = ctx.sleep("1h").await {
-        ctx.note("cleaned up").await?;
+        ctx.shielded().note("cleaned up").await?;
         return Err(error);
     }
     Ok(events)
@@ -45,7 +45,7 @@ async fn a_run_that_does_not_stop_at_the_limit_fails(rig: Rig) {
                 ctx.record("number", || number)?;
             }
             // It does not listen.
-            let _ = ctx.sleep("1s").await;
+            let _ = ctx.shielded().sleep("1s").await;
         }
         Ok(())
     }

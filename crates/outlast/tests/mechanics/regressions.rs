@@ -9,7 +9,7 @@ use super::rig::{Ask, Desk, Rig, SESSION, on_every_world};
 
 on_every_world! {
     messages_keep_their_order_though_the_clock_was_set_back,
-    a_step_attempted_again_after_a_cancel_is_told_at_once,
+    a_step_whose_worker_is_lost_after_the_cancel_is_not_attempted_again,
     a_cancel_during_a_pause_ends_it_though_no_worker_was_up,
     a_turn_that_is_answered_with_unavailable_is_repeated_and_not_doubled,
     a_turn_that_was_not_done_is_repeated,
@@ -60,29 +60,22 @@ async fn messages_keep_their_order_though_the_clock_was_set_back(rig: Rig) {
     assert_eq!(rig.history(run.id()).await.matches("hook_received x").count(), 3);
 }
 
-async fn a_step_attempted_again_after_a_cancel_is_told_at_once(rig: Rig) {
-    #[step]
-    async fn told(cx: StepContext<Desk>) -> bool {
-        let is_told = cx.is_cancelled();
-        cx.state().leave("attempt");
-        if !is_told && cx.state().count("attempt") == 1 {
-            cx.state().passed("never").await;
-        }
-        is_told
-    }
+async fn a_step_whose_worker_is_lost_after_the_cancel_is_not_attempted_again(rig: Rig) {
     #[workflow]
-    async fn telling(ctx: Context) -> Result<bool, Error> {
-        ctx.step(told, ()).await
+    async fn telling(ctx: Context) -> Result<String, Error> {
+        ctx.blocked("never").await
     }
-    let worker = rig.worker((telling, told)).await;
+    let worker = rig.worker(telling).await;
     let run = rig.client.start(telling, ()).await.unwrap();
-    rig.desk.until("attempt", 1).await;
+    rig.desk.until("began never", 1).await;
     run.cancel("enough").await.unwrap();
     rig.until_view(run.id(), |view| view.consumed == 1).await;
     rig.crash(worker);
-    let _worker = rig.worker((telling, told)).await;
-    assert!(run.output().await.unwrap(), "the step did not know");
-    assert_eq!(rig.desk.count("attempt"), 2);
+    let _worker = rig.worker(telling).await;
+    let error = run.output().await.unwrap_err();
+    assert!(error.is_maybe_attempted() && error.is_cancelled(), "{error}");
+    assert_eq!((error.step(), rig.desk.count("began never")), (Some("blocked"), 1));
+    assert_eq!(rig.status(run.id()).await, Status::Cancelled);
 }
 
 async fn a_cancel_during_a_pause_ends_it_though_no_worker_was_up(rig: Rig) {

@@ -324,6 +324,12 @@ impl Desk {
         self.state.subscribe().wait_for(|state| state.open.contains(gate)).await.unwrap();
     }
 
+    /// Lets virtual time pass in a step.
+    pub(super) async fn pass(&self, time: &str) {
+        let time = outlast::IntoDuration::into_duration(time).unwrap();
+        drop(outlast::core::Clock::sleep_until(&self.clock, self.clock.now().plus(time)).await);
+    }
+
     pub(super) fn enter(&self) {
         self.state.send_modify(|state| {
             state.inside += 1;

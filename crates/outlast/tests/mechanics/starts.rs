@@ -58,7 +58,7 @@ async fn other(_ctx: Context, number: u32) -> Result<u32, Error> {
 async fn patient(ctx: Context) -> Result<u32, Error> {
     match ctx.hook::<u32>("x").await {
         Err(error) if error.is_cancelled() => {
-            ctx.note("cleaned up").await?;
+            ctx.shielded().note("cleaned up").await?;
             Err(error)
         }
         taken => taken,

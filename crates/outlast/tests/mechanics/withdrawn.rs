@@ -156,7 +156,7 @@ async fn clean_up_after_a_cancel_may_be_queued(rig: Rig) {
     #[workflow]
     async fn tidy(ctx: Context) -> Result<String, Error> {
         match ctx.stoppable("work").queue("gpu").await {
-            Err(error) if error.is_cancelled() => ctx.note("tidied").queue("gpu").await,
+            Err(error) if error.is_cancelled() => ctx.shielded().note("tidied").queue("gpu").await,
             other => other,
         }
     }

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use outlast_core::limits::REFUSALS_MAX;
-use outlast_core::{Event, FailureKind, OpNumber};
+use outlast_core::{Event, Failure, FailureKind, OpNumber};
 
 use super::{Case, START, check, history, turn};
 use crate::prelude::*;
@@ -251,6 +251,45 @@ fn a_step_that_a_lost_worker_may_have_attempted_says_so() {
     assert_eq!(failure.kind, FailureKind::MaybeAttempted);
     turns.push(turn(START, events));
     case.verify(&machine, turns);
+}
+
+#[test]
+fn an_outcome_that_is_known_when_the_cancel_is_delivered_is_heard() {
+    let case = Case::new(two_steps_and_a_hook, serde_json::Value::Null);
+    let mut turns = history::parse("0 step_started work");
+    turns[0].events.insert(0, case.started());
+    let mut machine = case.replay(turns.clone()).unwrap();
+    // A worker that is gone has left the outcome in the inbox, behind the cancel.
+    machine.set_doubtful(&machine.maybe_attempted(START));
+    machine.expect_outcomes(&[OpNumber(0)].into());
+    let mut events = Vec::new();
+    let cancel = Delivery::Cancel { message: None, reason: "stop".into(), at: START };
+    machine.deliver(cancel, &mut events).unwrap();
+    assert!(machine.lost_by_cancel().is_empty());
+    let outcome = Err(Failure::new(FailureKind::Error, "no luck"));
+    machine.deliver(Delivery::StepEnded { op: OpNumber(0), outcome }, &mut events).unwrap();
+    let kinds: Vec<_> = events.iter().map(Event::kind).collect();
+    assert_eq!(kinds, ["cancel_requested", "step_failed", "run_cancelled"]);
+    let Some(Event::RunCancelled { failure }) = events.last() else { panic!("{events:?}") };
+    assert_eq!(failure.message, "no luck");
+    turns.push(turn(START, events));
+    case.verify(&machine, turns);
+}
+
+#[test]
+fn a_step_that_was_attempted_by_a_lost_worker_when_the_cancel_came_is_not_attempted_again() {
+    let case = Case::new(two_steps_and_a_hook, serde_json::Value::Null);
+    let first = "0 step_started work\n - cancel_requested stop";
+    let second = "0 step_started work\n 0 step_retried 1 1s busy\n at 2s\n - cancel_requested stop";
+    for (attempts, text) in [(0, first), (1, second)] {
+        let mut turns = history::parse(text);
+        turns[0].events.insert(0, case.started());
+        let machine = case.replay(turns).unwrap();
+        let lost = machine.lost_by_cancel();
+        let [(OpNumber(0), failure)] = &lost[..] else { panic!("{lost:?}") };
+        assert_eq!((failure.kind, failure.step.as_deref()), (FailureKind::MaybeAttempted, Some("work")));
+        assert_eq!(failure.attempts, attempts);
+    }
 }
 
 #[test]

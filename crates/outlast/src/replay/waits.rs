@@ -1,0 +1,35 @@
+//! What a run waits for, as its row shows it.
+
+use outlast_core::limits::WAITS_SHOWN_MAX;
+use outlast_core::{OpNumber, Wait};
+
+use super::cell::{Cell, Op, OpKind, Phase};
+
+impl Cell {
+    /// What the run waits for, for people to see.
+    pub(super) fn waits(&self) -> Vec<Wait> {
+        self.all_waits().take(WAITS_SHOWN_MAX).collect()
+    }
+
+    /// All that the run waits for.
+    pub(super) fn all_waits(&self) -> impl Iterator<Item = Wait> {
+        let open = self.ops.iter().filter(|(_, slot)| matches!(slot.phase, Phase::Open));
+        let wait = |(op, slot): (OpNumber, &Op)| {
+            let op = op.0;
+            match &slot.kind {
+                OpKind::Step(step) => step.wait(op),
+                OpKind::Timer { fire_at, .. } => Some(Wait::Timer { op, until: *fire_at }),
+                OpKind::Hook { name, timeout_at, .. } => {
+                    Some(Wait::Hook { op, name: name.to_string(), until: *timeout_at })
+                }
+                OpKind::Child(child) => Some(Wait::Child {
+                    op,
+                    workflow: child.workflow.to_string(),
+                    run: child.run,
+                    until: child.timeout_at,
+                }),
+            }
+        };
+        open.filter_map(wait)
+    }
+}

@@ -1,0 +1,218 @@
+//! Shields: a cancel or deadline ends what is not shielded, and touches nothing that is.
+
+use outlast::prelude::*;
+use outlast::{Cancel, Status, Wait};
+
+use super::queued::{serving, step_run};
+use super::rig::{Ask, Desk, Rig, on_every_world};
+
+on_every_world! {
+    no_attempt_begins_after_the_deadline,
+    a_child_that_takes_too_long_stops_after_its_current_step,
+    a_shielded_step_is_not_told_of_a_cancel,
+    a_shielded_step_is_attempted_again_after_the_deadline,
+    a_shielded_child_and_a_shielded_queued_step_are_not_told_of_a_cancel,
+    a_shielded_wait_goes_on_after_a_crash,
+    a_shield_does_not_protect_from_terminate,
+    a_tag_added_to_code_does_not_disturb_runs_under_way,
+    a_deadline_that_was_delivered_makes_a_cancel_a_repetition,
+}
+
+/// Takes 300 milliseconds.
+#[step]
+async fn takes_a_while(cx: StepContext<Desk>, number: u32) -> u32 {
+    cx.state().leave("attempt");
+    cx.state().pass("300ms").await;
+    number
+}
+
+#[workflow]
+async fn ten_steps(ctx: Context) -> Result<(), Error> {
+    for number in 0..10 {
+        if let Err(error) = ctx.step(takes_a_while, number).await {
+            ctx.shielded().note("cleaned up").await?;
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// A worker whose session outlasts the steps.
+async fn patient_worker<R: outlast::Register<Desk, M>, M>(rig: &Rig, code: R) -> Worker {
+    rig.builder().session_time("1h").register(code).start().await.unwrap()
+}
+
+async fn no_attempt_begins_after_the_deadline(rig: Rig) {
+    let _worker = patient_worker(&rig, (ten_steps, takes_a_while)).await;
+    let run = rig.client.start(ten_steps, ()).deadline("500ms").await.unwrap();
+    rig.desk.until("attempt", 1).await;
+    rig.clock.advance("300ms");
+    rig.desk.until("attempt", 2).await;
+    rig.clock.advance("200ms");
+    rig.until_history(run.id(), |history| history.contains("cancel_requested")).await;
+    rig.clock.advance("100ms");
+    let error = run.output().await.unwrap_err();
+    assert!(error.is_cancelled() && error.to_string().contains("its deadline"), "{error}");
+    let view = rig.view(run.id()).await;
+    assert_eq!((view.status, view.ended_at), (Status::Cancelled, Some(rig.moment("600ms"))));
+    assert_eq!(rig.desk.times("attempt"), ["0s", "300ms"]);
+    assert_eq!(rig.desk.times("cleaned up"), ["600ms"]);
+}
+
+async fn a_child_that_takes_too_long_stops_after_its_current_step(rig: Rig) {
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<String, Error> {
+        let error = ctx.child(ten_steps, ()).timeout("500ms").await.unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+        // The parent itself was not told to stop.
+        ctx.note("parent went on").await
+    }
+    let _worker = patient_worker(&rig, (parent, ten_steps, takes_a_while)).await;
+    let run = rig.client.start(parent, ()).await.unwrap();
+    rig.desk.until("attempt", 1).await;
+    let Wait::Child { run: child, .. } = rig.view(run.id()).await.waits.remove(0) else { panic!() };
+    rig.clock.advance("300ms");
+    rig.desk.until("attempt", 2).await;
+    rig.clock.advance("200ms");
+    run.output().await.unwrap();
+    rig.until_history(child, |history| history.contains("cancel_requested")).await;
+    rig.clock.advance("100ms");
+    rig.until(child, Status::Cancelled).await;
+    assert_eq!(rig.desk.times("attempt"), ["0s", "300ms"]);
+    assert_eq!(rig.desk.times("cleaned up"), ["600ms"]);
+}
+
+async fn a_shielded_step_is_not_told_of_a_cancel(rig: Rig) {
+    #[workflow]
+    async fn careful(ctx: Context) -> Result<String, Error> {
+        let (kept, told) = join!(ctx.shielded().stoppable("kept"), ctx.stoppable("told"));
+        Ok(format!("{} {}", kept?, told?))
+    }
+    let _worker = rig.worker(careful).await;
+    let run = rig.client.start(careful, ()).await.unwrap();
+    rig.desk.until("began kept", 1).await;
+    rig.desk.until("began told", 1).await;
+    run.cancel("enough").await.unwrap();
+    rig.desk.until("stopped told", 1).await;
+    rig.desk.open("kept");
+    assert_eq!(run.output().await.unwrap(), "done stopped");
+    assert_eq!(rig.status(run.id()).await, Status::Completed);
+}
+
+async fn a_shielded_step_is_attempted_again_after_the_deadline(rig: Rig) {
+    #[workflow]
+    async fn careful(ctx: Context) -> Result<u32, Error> {
+        ctx.shielded().flaky(2).await
+    }
+    let _worker = rig.worker(careful).await;
+    let run = rig.client.start(careful, ()).deadline("500ms").await.unwrap();
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), 3);
+    assert_eq!(rig.desk.times("flaky"), ["0s", "1s", "3s"]);
+    let history = rig.history(run.id()).await;
+    assert!(history.contains("cancel_requested its deadline"), "{history}");
+}
+
+async fn a_shielded_child_and_a_shielded_queued_step_are_not_told_of_a_cancel(rig: Rig) {
+    #[workflow]
+    async fn child(ctx: Context) -> Result<u32, Error> {
+        ctx.hook::<u32>("go").await
+    }
+    #[workflow]
+    async fn careful(ctx: Context) -> Result<String, Error> {
+        let ctx = ctx.shielded();
+        let (step, child) = join!(ctx.stoppable("work").queue("gpu"), ctx.child(child, ()));
+        Ok(format!("{} {}", step?, child?))
+    }
+    let _there = serving(&rig, "gpu").await;
+    let _worker = rig.worker((careful, child)).await;
+    let run = rig.client.start(careful, ()).await.unwrap();
+    rig.desk.until("began work", 1).await;
+    run.cancel("enough").await.unwrap();
+    rig.until_history(run.id(), |history| history.contains("cancel_requested")).await;
+    let step = step_run(&rig, run.id(), 0).await;
+    let child = rig.client.operations(run.id()).await.unwrap()[1].child.unwrap();
+    rig.send(child, "go", 7).await;
+    rig.desk.open("work");
+    assert_eq!(run.output().await.unwrap(), "done 7");
+    for told in [step, child] {
+        assert!(!rig.history(told).await.contains("cancel_requested"));
+    }
+}
+
+async fn a_shielded_wait_goes_on_after_a_crash(rig: Rig) {
+    #[workflow]
+    async fn careful(ctx: Context) -> Result<u32, Error> {
+        let (kept, lost) = join!(ctx.shielded().hook::<u32>("kept"), ctx.hook::<u32>("lost"));
+        assert!(lost.is_err());
+        kept
+    }
+    let worker = rig.worker(careful).await;
+    let run = rig.client.start(careful, ()).await.unwrap();
+    rig.settle().await;
+    run.cancel("enough").await.unwrap();
+    rig.settle().await;
+    rig.crash(worker);
+    let _worker = rig.worker(careful).await;
+    rig.settle().await;
+    rig.send(run.id(), "kept", 7).await;
+    assert_eq!(run.output().await.unwrap(), 7);
+}
+
+async fn a_shield_does_not_protect_from_terminate(rig: Rig) {
+    #[workflow]
+    async fn careful(ctx: Context) -> Result<String, Error> {
+        ctx.shielded().stoppable("work").await
+    }
+    let _worker = rig.worker(careful).await;
+    let run = rig.client.start(careful, ()).await.unwrap();
+    rig.desk.until("began work", 1).await;
+    run.terminate("enough").await.unwrap();
+    rig.desk.until("stopped work", 1).await;
+    assert!(run.output().await.unwrap_err().is_cancelled());
+}
+
+async fn a_tag_added_to_code_does_not_disturb_runs_under_way(rig: Rig) {
+    #[workflow(name = "import")]
+    async fn before(ctx: Context) -> Result<(), Error> {
+        ctx.sleep("1h").await?;
+        ctx.hook::<u32>("go").await?;
+        ctx.sleep("1h").await
+    }
+    #[workflow(name = "import")]
+    async fn after(ctx: Context) -> Result<(), Error> {
+        ctx.tag("phase", "first")?;
+        ctx.sleep("1h").await?;
+        ctx.tag("phase", "second")?;
+        ctx.hook::<u32>("go").await?;
+        ctx.tag("done", "yes")?;
+        ctx.sleep("1h").await
+    }
+    let worker = rig.worker_of_build("before", before).await;
+    let run = rig.client.start(before, ()).await.unwrap();
+    rig.run_to("1h").await;
+    worker.stop().await.unwrap();
+    let _worker = rig.worker_of_build("after", after).await;
+    rig.send(run.id(), "go", 1).await;
+    rig.settle().await;
+    let tags = [("done".to_owned(), "yes".to_owned()), ("phase".to_owned(), "second".to_owned())];
+    assert_eq!(rig.view(run.id()).await.tags, tags.into(), "also those of places that it had passed");
+    rig.run_to("3h").await;
+    run.output().await.unwrap();
+    assert!(!rig.history(run.id()).await.contains("tags_set"));
+}
+
+async fn a_deadline_that_was_delivered_makes_a_cancel_a_repetition(rig: Rig) {
+    #[workflow]
+    async fn careful(ctx: Context) -> Result<u32, Error> {
+        let error = ctx.sleep("1d").await.unwrap_err();
+        ctx.shielded().hook::<u32>("clean").await?;
+        Err(error)
+    }
+    let _worker = rig.worker(careful).await;
+    let run = rig.client.start(careful, ()).deadline("1h").await.unwrap();
+    rig.run_to("2h").await;
+    assert_eq!(run.cancel("enough").await.unwrap(), Cancel::AlreadyRequested);
+    rig.send(run.id(), "clean", 1).await;
+    assert!(run.output().await.unwrap_err().to_string().contains("its deadline"));
+}
