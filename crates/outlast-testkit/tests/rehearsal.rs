@@ -500,3 +500,29 @@ fn queued_steps_end_as_others_do() {
     run.advances("1h");
     assert_eq!(run.output().unwrap(), 7);
 }
+
+#[workflow]
+async fn reviewed(ctx: Context) -> Result<String, Error> {
+    let review = ctx.hook::<bool>("review").timeout("3d").received().await?;
+    let who = review.headers.get("user").map_or("somebody", String::as_str);
+    Ok(format!("{who} said {}", review.payload))
+}
+
+#[test]
+fn a_payload_that_the_hook_cannot_read_is_rejected_and_the_wait_goes_on() {
+    let mut run = Rehearsal::of(reviewed, ());
+    run.receives("review", "yes");
+    assert_eq!(run.status(), None);
+    run.waits_for_hook("review");
+    let [reason] = &run.rejected("review")[..] else { panic!("{:?}", run.rejected("review")) };
+    assert!(reason.contains("the payload is not a `bool`"), "{reason}");
+    run.receives("review", &true);
+    assert_eq!(run.output().unwrap(), "somebody said true");
+}
+
+#[test]
+fn a_payload_can_bring_headers() {
+    let mut run = Rehearsal::of(reviewed, ());
+    run.receives_with("review", &true, [("user".to_owned(), "ada".to_owned())].into());
+    assert_eq!(run.output().unwrap(), "ada said true");
+}

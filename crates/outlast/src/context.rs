@@ -153,8 +153,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `Limit` when the value or its name is past a limit, `Invalid` when the value has no JSON or what
-    /// history has is not a `T`. They are the same in every replay.
+    /// `Limit` when the value or its name is past a limit, `Invalid` when the value has no JSON. They are the
+    /// same in every replay. What history has and is not a `T` makes the run stuck: the call does not return.
     ///
     /// # Panics
     ///
@@ -196,7 +196,8 @@ impl Context {
 
     /// Waits for a payload that the outside sends to this run by the hook's name.
     ///
-    /// A payload sent before anyone waits is kept. Several are taken in the order they were sent.
+    /// A payload sent before anyone waits is kept. Several are taken in the order they were sent. One that
+    /// no open hook of its name can read as its `T` is rejected, and the wait goes on.
     ///
     /// ```
     /// # use outlast::prelude::*;

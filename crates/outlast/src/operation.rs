@@ -293,8 +293,8 @@ pub struct ReceivedOperation<T> {
 pub struct Received<T> {
     /// The payload.
     pub payload: T,
-    /// What the sender gave it; see [`SendCall::header`](crate::SendCall::header). Empty in runs that were
-    /// started before version 0.2, which do not record it.
+    /// What the sender gave it; see [`SendCall::header`](crate::SendCall::header). Empty in runs with rules 1,
+    /// which do not record it.
     pub headers: Headers,
     /// When the world accepted the message.
     pub at: Timestamp,

@@ -17,8 +17,8 @@ impl Client {
     /// the run takes it, whether it waits for it already or not.
     ///
     /// Which hooks a run will ask for, and of what type, only its code knows. A payload for a name that
-    /// it never asks for stays where it is; one of another type is an error in the workflow, which may
-    /// wait again and gets the next one.
+    /// it never asks for stays where it is. One that no open hook of its name can read is rejected: the run
+    /// goes on waiting, and the worker logs why.
     ///
     /// ```
     /// # use outlast::prelude::*;

@@ -4,6 +4,7 @@
 //! one commit of a run is under way; what arrives meanwhile forms the next turn.
 
 mod lost;
+mod untold;
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -13,11 +14,12 @@ use outlast_core::event::TurnRecord;
 use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM_EVENTS, INBOX_READ_MAX};
 use outlast_core::turn::From;
 use outlast_core::{
-    Claimed, Committed, Event, Headers, HeartbeatDetails, HolderColumns, Judgement, Message, MessageBody,
-    MessageId, NewMessage, OpNumber, Outbox, Outcome, RunId, Start, Started, Stuck, StuckReason, Then,
-    Timestamp, Turn, TurnId, WorldError,
+    Claimed, Committed, Event, Headers, HeartbeatDetails, HolderColumns, Message, MessageBody, NewMessage,
+    OpNumber, Outbox, Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId,
+    WorldError,
 };
 
+use self::untold::Rejections;
 use super::attempts::{Attempts, FailedAttempt, Tools, dropped_steps};
 use super::committer::patiently;
 use super::fact::{Fact, What, attempt_of};
@@ -307,46 +309,6 @@ impl<'a> Live<'a> {
         self.place.clone()
     }
 
-    /// Waits for the attempts that are running, for at most the drain time: what they came to is stored before
-    /// the run is marked stuck, so that they are not made again.
-    pub(super) async fn finish_attempts(&mut self) {
-        let session = self.task.session.clone();
-        let end = session.clock.now().plus(session.settings.drain);
-        let mut drained = pin!(session.clock.sleep_until(end));
-        while !self.attempts.is_empty() {
-            match select(pin!(self.attempts.next()), drained.as_mut()).await {
-                Either::Left((ended, _)) => self.early.push(Fact::attempt(ended)),
-                Either::Right(_) => {
-                    let run = self.task.run;
-                    tracing::warn!(%run, "the drain time is over; attempts of a stuck run still run");
-                    return;
-                }
-            }
-        }
-    }
-
-    /// What attempts came to that the history does not have: those of a turn that was no good, and those that
-    /// have ended since.
-    pub(super) fn into_untold(mut self) -> Vec<Event> {
-        let mut facts = std::mem::take(&mut self.early);
-        while let Some(end) = self.attempts.try_next() {
-            facts.push(Fact::attempt(end));
-        }
-        self.keep_untold(Vec::new(), 0, facts);
-        std::mem::take(&mut self.untold)
-    }
-
-    /// Remembers what attempts came to: those in the events of a turn, if they were asked for before it, and those
-    /// that the turn was not told of yet.
-    fn keep_untold(&mut self, events: Vec<Event>, ops_before: u64, facts: impl IntoIterator<Item = Fact>) {
-        let told = events.into_iter().filter(|event| event.op().is_some_and(|op| op.0 < ops_before));
-        let told = Fact::attempts_of(told.collect(), self.place.at);
-        let (machine, in_inbox) = (&self.machine, &self.in_inbox);
-        let events = told.into_iter().chain(facts).filter_map(|fact| fact.into_event(machine));
-        let is_new = |event: &Event| attempt_of(event).is_none_or(|attempt| !in_inbox.contains(&attempt));
-        self.untold.extend(events.filter(is_new));
-    }
-
     /// The machine to keep of a run that was released.
     pub(super) fn into_kept(mut self) -> Kept {
         self.machine.forget_attempts();
@@ -482,8 +444,7 @@ impl<'a> Live<'a> {
         let on_retry = self.task.session.settings.on_retry.clone();
         let notices = if on_retry.is_some() { self.notices(&turn, &failed) } else { Vec::new() };
         let dropped = dropped_steps(&turn.events);
-        let rejections: Vec<_> =
-            turn.events.iter().filter(|event| rejection(event).is_some()).cloned().collect();
+        let rejections = Rejections::of(&turn);
         // Nobody waits for the attempts of a run that has ended; a queued step ends so when it is dropped.
         let is_terminated = matches!(turn.events.last(), Some(Event::RunTerminated { .. }));
         let commit = self.task.session.committer.commit(turn);
@@ -501,10 +462,7 @@ impl<'a> Live<'a> {
         if let Some(on_retry) = on_retry {
             on_retry.tell(&notices);
         }
-        for (hook, message_id, reason) in rejections.iter().filter_map(rejection) {
-            let run = self.task.run;
-            tracing::warn!(%run, hook, %message_id, reason, "no open hook can read a payload; it is rejected");
-        }
+        rejections.log(self.task.run);
         dropped.into_iter().for_each(|op| self.attempts.withdraw(op));
         if is_cancel && !is_terminated {
             self.tell_attempts_to_stop();
@@ -784,15 +742,6 @@ impl<'a> Live<'a> {
         machine.take_due(self.looked_at);
         machine.set_time(at);
         Ok(machine)
-    }
-}
-
-/// The hook, the message and the reason of a payload that was rejected.
-fn rejection(event: &Event) -> Option<(&str, MessageId, &str)> {
-    match event {
-        Event::HookReceived { name, message, judgement: Judgement::Rejected(reason), .. }
-        | Event::HookRejected { name, message, reason } => Some((name, *message, reason)),
-        _ => None,
     }
 }
 
