@@ -10,7 +10,7 @@ CREATE INDEX runs_by_status ON runs (status, id);
 
 CREATE INDEX runs_by_workflow ON runs (workflow, id);
 
-CREATE INDEX runs_codeless ON runs (ready_at) WHERE ready_at IS NOT NULL AND codeless > 0;
+CREATE INDEX runs_codeless ON runs (ready_at) WHERE ready_at IS NOT NULL AND can_end;
 
 CREATE INDEX runs_held ON runs (owner) WHERE owner IS NOT NULL;
 
@@ -18,11 +18,12 @@ CREATE UNIQUE INDEX runs_key ON runs (key) WHERE key IS NOT NULL;
 
 CREATE INDEX runs_overdue ON runs (deadline, id) WHERE deadline IS NOT NULL AND owner IS NULL;
 
-CREATE INDEX runs_ready ON runs (queue, workflow, version, priority DESC, ready_at) WHERE ready_at IS NOT NULL;
-
-CREATE INDEX runs_stuck ON runs (workflow, version) WHERE status = 'stuck';
+CREATE INDEX runs_ready ON runs (queue, workflow, version, line, priority DESC, ready_at)
+WHERE ready_at IS NOT NULL;
 
 CREATE INDEX runs_unread ON runs (owner) WHERE owner IS NOT NULL AND sent > consumed;
+
+CREATE INDEX sessions_by_rules ON sessions (rules);
 
 CREATE INDEX tags_by_value ON tags (name, value, run);
 
@@ -38,6 +39,15 @@ CREATE TABLE counts (
     n      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE heartbeats (
+    run     TEXT    NOT NULL,
+    op      INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    codec   TEXT,
+    body    ANY     NOT NULL,
+    PRIMARY KEY (run, op)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE inbox (
     run      TEXT    NOT NULL,
     position INTEGER NOT NULL,
@@ -50,6 +60,7 @@ CREATE TABLE inbox (
     codec    TEXT,
     body     ANY,
     headers  TEXT,
+    cancel_was_requested INTEGER NOT NULL,
     PRIMARY KEY (run, position)
 ) STRICT, WITHOUT ROWID;
 
@@ -76,20 +87,30 @@ CREATE TABLE runs (
     wake_at       INTEGER,
     waits         TEXT    NOT NULL DEFAULT '[]',
     ready_at      INTEGER,
-    codeless      INTEGER NOT NULL DEFAULT 0,
     sent          INTEGER NOT NULL DEFAULT 0,
     consumed      INTEGER NOT NULL DEFAULT 0,
     crashes       INTEGER NOT NULL DEFAULT 0,
     stuck_reason  TEXT,
     stuck_message TEXT,
     stuck_build   TEXT,
-    barred_build  TEXT,
+    failed_builds TEXT    NOT NULL DEFAULT '',
+    failed_at     INTEGER NOT NULL DEFAULT 0,
+    kept          INTEGER NOT NULL DEFAULT 0,
+    last_terminate INTEGER NOT NULL DEFAULT 0,
+    last_cancel   INTEGER NOT NULL DEFAULT 0,
+    cancel_requested INTEGER NOT NULL DEFAULT 0,
     parent        TEXT,
     parent_op     INTEGER,
     parent_awaits INTEGER,
     root          TEXT,
-    deadline      INTEGER
-, queue TEXT NOT NULL DEFAULT 'default', priority INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
+    deadline      INTEGER,
+    queue         TEXT    NOT NULL,
+    priority      INTEGER NOT NULL,
+    can_end       INTEGER NOT NULL GENERATED ALWAYS AS
+        (last_terminate > consumed OR next_seq <= 1 AND last_cancel > consumed) VIRTUAL,
+    line          TEXT    NOT NULL GENERATED ALWAYS AS
+        (format || ' ' || iif(crashes < 2, 0, min(crashes, 4)) || ' ' || failed_builds) VIRTUAL
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE sessions (
     id         TEXT    NOT NULL PRIMARY KEY,
@@ -99,9 +120,14 @@ CREATE TABLE sessions (
     code       TEXT    NOT NULL,
     time       INTEGER NOT NULL,
     joined_at  INTEGER NOT NULL,
+    beat_at    INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
+    queues     TEXT    NOT NULL,
+    report     TEXT    NOT NULL DEFAULT '{}',
+    rules      INTEGER NOT NULL,
+    format     INTEGER NOT NULL,
     strangers  INTEGER NOT NULL DEFAULT 0
-, queues TEXT NOT NULL DEFAULT '["default"]', beat_at INTEGER NOT NULL DEFAULT 0, report TEXT NOT NULL DEFAULT '{}') STRICT, WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE skew (
     one     INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),

@@ -171,6 +171,8 @@ fn a_lock_that_cannot_be_made_refuses_the_join_and_says_where() {
         code: std::sync::Arc::new([]),
         queues: outlast_core::queue::default_queues(),
         time: std::time::Duration::from_secs(10),
+        rules: outlast_core::event::RULES,
+        format: outlast_core::event::FORMAT,
     };
     let error = common::block_on(outlast_core::World::join(&world, join())).unwrap_err();
     let text = error.to_string();

@@ -11,8 +11,8 @@ use common::{Place, block_on, new_start};
 use outlast_core::queue::default_queues;
 use outlast_core::turn::From;
 use outlast_core::{
-    Beyond, Committed, Event, Join, NewChild, OpNumber, Parent, RunId, SessionId, Start, Status, Then, Turn,
-    TurnId, World, WorldError,
+    Committed, Event, HolderColumns, Join, NewChild, OpNumber, Outbox, Parent, RunId, SessionId, Start,
+    Status, Then, Turn, TurnId, World, WorldError,
 };
 use outlast_sqlite::SqliteWorld;
 
@@ -27,6 +27,8 @@ fn join(world: &SqliteWorld) {
         code: Arc::new([]),
         queues: default_queues(),
         time: Duration::from_secs(10),
+        rules: outlast_core::event::RULES,
+        format: outlast_core::event::FORMAT,
     };
     block_on(world.join(join)).unwrap();
 }
@@ -43,9 +45,11 @@ fn first_turn(place: &Place, run: u128) -> Turn {
         from: From::Start(Box::new(start)),
         consumed: 0,
         fired_until: None,
-        clears_crashes: false,
-        clears_deadline: false,
-        beyond: None,
+        before: HolderColumns::default(),
+        crashes: 0,
+        kept: 0,
+        deadline: None,
+        outbox: None,
         then: Then::Hold,
     }
 }
@@ -100,8 +104,8 @@ fn a_turn_that_sqlite_refuses_does_nothing_beyond_its_run() {
     let start = Start { parent: Some(parent), ..new_start(RunId::from_bits(2)) };
     let children = vec![NewChild { start, wants_answer: true }];
     let tags = [("a".to_owned(), "b".to_owned())].into();
-    let beyond = Some(Box::new(Beyond { children, tags, ..Beyond::default() }));
-    let refused = block_on(world.commit(SESSION, &[Turn { beyond, ..next_turn(&first, 11) }])).unwrap();
+    let outbox = Some(Box::new(Outbox { children, tags, ..Outbox::default() }));
+    let refused = block_on(world.commit(SESSION, &[Turn { outbox, ..next_turn(&first, 11) }])).unwrap();
     assert!(matches!(refused[0], Err(WorldError::Corrupt(_))), "{:?}", refused[0]);
 
     let parent = block_on(world.run(first.run)).unwrap();

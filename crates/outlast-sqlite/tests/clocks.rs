@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use common::{Place, block_on, new_start};
-use outlast_core::event::FORMAT;
+use outlast_core::event::{FORMAT, RULES};
 use outlast_core::queue::default_queues;
 use outlast_core::{
-    Busy, ClaimRequest, Clock, Code, Join, Report, RunId, SessionId, Timestamp, World, WorldError,
+    Busy, ClaimRequest, Clock, Code, Join, Report, RunId, SessionId, SuspectRoom, Timestamp, World,
+    WorldError,
 };
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 
@@ -59,7 +60,17 @@ fn code() -> Arc<[Code]> {
 
 fn join(world: &SqliteWorld, session: SessionId, time: Duration) {
     let (host, queues) = ("here".into(), default_queues());
-    let join = Join { session, host, pid: 1, build: "b".into(), code: code(), queues, time };
+    let join = Join {
+        session,
+        host,
+        pid: 1,
+        build: "b".into(),
+        code: code(),
+        queues,
+        time,
+        rules: RULES,
+        format: FORMAT,
+    };
     block_on(world.join(join)).unwrap();
 }
 
@@ -70,9 +81,8 @@ fn claim(world: &SqliteWorld, session: SessionId) -> Result<usize, WorldError> {
         queues: default_queues(),
         build: "b".into(),
         format: FORMAT,
-        suspect: true,
+        suspects: SuspectRoom::AnyClass { room: 100 },
         ends_overdue_from: Timestamp::NEVER,
-        known: Arc::new(|_, _| false),
     };
     block_on(world.claim(session, request)).map(|work| work.claimed.len())
 }
@@ -100,7 +110,7 @@ fn a_clock_set_forward_robs_nobody_who_lives() {
     let late = open(&place, &machine);
     join(&late, THIRD, time);
     assert_eq!(block_on(late.takeover(THIRD)), Ok(0), "nor does a newcomer know of one");
-    block_on(first.beat(FIRST, &Report::default())).unwrap();
+    block_on(first.beat(FIRST, &Report::default(), &[])).unwrap();
     assert_eq!(claim(&first, FIRST), Ok(0), "it is still joined");
 }
 
@@ -129,7 +139,7 @@ fn what_is_ready_is_not_late_when_the_clock_is_set_back_between_two_processes() 
     let (place, machine) = (Place::new(), Machine::default());
     let world = open(&place, &machine);
     join(&world, FIRST, Duration::from_secs(10));
-    block_on(world.beat(FIRST, &Report::default())).unwrap();
+    block_on(world.beat(FIRST, &Report::default(), &[])).unwrap();
     start(&world, 1);
     drop(world);
     machine.set(-3);
@@ -150,7 +160,7 @@ fn a_file_from_far_in_the_future_does_not_take_the_world_there() {
     machine.set(24 * 365);
     let world = open(&place, &machine);
     join(&world, FIRST, Duration::from_secs(10));
-    block_on(world.beat(FIRST, &Report::default())).unwrap();
+    block_on(world.beat(FIRST, &Report::default(), &[])).unwrap();
     block_on(world.leave(FIRST)).unwrap();
     drop(world);
     machine.set(0);

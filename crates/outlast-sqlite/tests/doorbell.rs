@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use common::{Noon, Place, block_on, new_start};
 use outlast_core::{
-    Headers, Join, MessageBody, MessageId, NewMessage, Outcome, Payload, RunId, SessionId, Timestamp, World,
+    Headers, Join, MessageBody, MessageId, NewMessage, Outcome, Payload, RunId, SessionId, SuspectRoom,
+    Timestamp, World,
 };
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 
@@ -55,6 +56,8 @@ fn epoch(world: &SqliteWorld) -> u64 {
         code: Arc::new([]),
         queues: outlast_core::queue::default_queues(),
         time: Duration::from_secs(10),
+        rules: outlast_core::event::RULES,
+        format: outlast_core::event::FORMAT,
     };
     block_on(world.join(join)).unwrap();
     let request = outlast_core::ClaimRequest {
@@ -63,9 +66,8 @@ fn epoch(world: &SqliteWorld) -> u64 {
         queues: outlast_core::queue::default_queues(),
         build: "b".into(),
         format: outlast_core::event::FORMAT,
-        suspect: false,
+        suspects: SuspectRoom::Nothing,
         ends_overdue_from: Timestamp::NEVER,
-        known: Arc::new(|_, _| false),
     };
     block_on(world.claim(session, request)).unwrap().epoch
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 use common::{Noon, Place, block_on, new_start};
 use outlast_core::turn::From;
 use outlast_core::{
-    Clock, Event, Join, Outcome, Payload, RunId, SessionId, Status, Then, Timestamp, Turn, TurnId, World,
+    Clock, Event, HolderColumns, Join, Outcome, Payload, RunId, SessionId, Status, Then, Timestamp, Turn,
+    TurnId, World,
 };
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 
@@ -34,6 +35,8 @@ fn start(world: &SqliteWorld) -> TurnId {
         code: Arc::new([]),
         queues: outlast_core::queue::default_queues(),
         time: Duration::from_secs(10),
+        rules: outlast_core::event::RULES,
+        format: outlast_core::event::FORMAT,
     };
     block_on(world.join(join)).unwrap();
     let first = Turn {
@@ -46,9 +49,11 @@ fn start(world: &SqliteWorld) -> TurnId {
         from: From::Start(Box::new(start)),
         consumed: 0,
         fired_until: None,
-        clears_crashes: false,
-        clears_deadline: false,
-        beyond: None,
+        before: HolderColumns::default(),
+        crashes: 0,
+        kept: 0,
+        deadline: None,
+        outbox: None,
         then: Then::Hold,
     };
     block_on(world.commit(SESSION, &[first])).unwrap().remove(0).unwrap();
@@ -66,9 +71,11 @@ fn end(world: &SqliteWorld, from: TurnId) {
         events: vec![Event::RunCompleted { output: Payload::null() }],
         consumed: 0,
         fired_until: None,
-        clears_crashes: false,
-        clears_deadline: false,
-        beyond: None,
+        before: HolderColumns::default(),
+        crashes: 0,
+        kept: 0,
+        deadline: None,
+        outbox: None,
         then: Then::End(Status::Completed),
     };
     block_on(world.commit(SESSION, &[last])).unwrap().remove(0).unwrap();

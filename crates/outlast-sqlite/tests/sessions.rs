@@ -12,8 +12,8 @@ use outlast_core::event::FORMAT;
 use outlast_core::queue::default_queues;
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Claimed, Code, Event, Join, OpNumber, Report, RunId, SessionId, Status, Then, Turn, TurnId,
-    World, WorldError,
+    ClaimRequest, Claimed, Code, Event, HolderColumns, Join, OpNumber, Report, RunId, SessionId, Status,
+    SuspectRoom, Then, Turn, TurnId, World, WorldError,
 };
 use outlast_sqlite::SqliteWorld;
 
@@ -30,6 +30,8 @@ fn join(world: &SqliteWorld, session: SessionId) {
         code: Arc::new([Code { workflow: "w".into(), version: 1 }]),
         queues: default_queues(),
         time: Duration::from_secs(10),
+        rules: outlast_core::event::RULES,
+        format: outlast_core::event::FORMAT,
     };
     block_on(world.join(join)).unwrap();
 }
@@ -45,9 +47,8 @@ fn claim(world: &SqliteWorld, session: SessionId) -> Vec<Claimed> {
         queues: default_queues(),
         build: "b".into(),
         format: FORMAT,
-        suspect: true,
+        suspects: SuspectRoom::AnyClass { room: 100 },
         ends_overdue_from: outlast_core::Timestamp::NEVER,
-        known: Arc::new(|_, _| false),
     };
     block_on(world.claim(session, request)).unwrap().claimed
 }
@@ -64,9 +65,11 @@ fn step(place: &Place, from: TurnId, seq: u64, id: u128, then: Then) -> Turn {
         events: vec![event],
         consumed: 0,
         fired_until: None,
-        clears_crashes: false,
-        clears_deadline: false,
-        beyond: None,
+        before: HolderColumns::default(),
+        crashes: 0,
+        kept: 0,
+        deadline: None,
+        outbox: None,
         then,
     }
 }
@@ -93,7 +96,7 @@ fn a_session_is_taken_over_at_once_when_its_process_is_gone_and_not_before() {
 
     drop(first);
     assert_eq!(block_on(second.takeover(SECOND)), Ok(1), "the lock is free");
-    assert_eq!(claim(&second, SECOND)[0].crashes, 1);
+    assert_eq!(claim(&second, SECOND)[0].columns.crashes, 1);
     assert_eq!(lock_files(&place), 1);
 }
 
@@ -113,7 +116,7 @@ fn a_taken_over_run_goes_on_from_turns_that_its_row_does_not_know() {
     block_on(second.takeover(SECOND)).unwrap();
     let claimed = claim(&second, SECOND).remove(0);
     assert_eq!((claimed.turn, claimed.seq, claimed.is_fresh), (TurnId::from_bits(11), 3, false));
-    assert_eq!(claimed.history.unwrap().len(), 3);
+    assert_eq!(claimed.history.whole().unwrap().len(), 3);
 }
 
 #[test]
@@ -128,7 +131,7 @@ fn without_a_lock_file_only_the_sessions_time_counts() {
     std::fs::remove_file(place.path().with_file_name("world.db-sessions").join(FIRST.to_string())).unwrap();
     assert_eq!(block_on(second.takeover(SECOND)), Ok(0), "a missing file says nothing");
     place.clock.advance("10s");
-    block_on(second.beat(SECOND, &Report::default())).unwrap();
+    block_on(second.beat(SECOND, &Report::default(), &[])).unwrap();
     assert_eq!(block_on(second.takeover(SECOND)), Ok(1));
 }
 
@@ -176,6 +179,7 @@ fn a_beat_needs_no_runtime() {
     let world = Arc::new(place.open());
     join(&world, FIRST);
     let beating = world.clone();
-    let beat = std::thread::spawn(move || block_on(beating.beat(FIRST, &Report::default()))).join().unwrap();
+    let beat =
+        std::thread::spawn(move || block_on(beating.beat(FIRST, &Report::default(), &[]))).join().unwrap();
     assert_eq!(beat.unwrap().held, 0);
 }

@@ -14,6 +14,7 @@ mod live;
 mod metrics;
 mod notes;
 mod notice;
+mod place;
 mod pump;
 mod report;
 pub(crate) mod retention;

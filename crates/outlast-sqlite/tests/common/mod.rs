@@ -11,8 +11,8 @@ use std::time::Duration;
 use outlast_core::queue::{default_queue, default_queues};
 use outlast_core::turn::From;
 use outlast_core::{
-    Busy, ClaimRequest, Clock, Code, Event, Headers, Join, Payload, RunId, SessionId, Start, Status, Tags,
-    Then, Timestamp, Turn, TurnId, World, WorldError,
+    Busy, ClaimRequest, Clock, Code, Event, Headers, HolderColumns, Join, Payload, RunId, SessionId, Start,
+    Status, SuspectRoom, Tags, Then, Timestamp, Turn, TurnId, World, WorldError,
 };
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 use outlast_testkit::TestClock;
@@ -121,6 +121,8 @@ pub(crate) fn end_run(world: &SqliteWorld, run: RunId) {
         code: code.clone(),
         queues: default_queues(),
         time: Duration::from_secs(10),
+        rules: outlast_core::event::RULES,
+        format: outlast_core::event::FORMAT,
     };
     block_on(world.join(join)).unwrap();
     let request = ClaimRequest {
@@ -129,9 +131,8 @@ pub(crate) fn end_run(world: &SqliteWorld, run: RunId) {
         queues: default_queues(),
         build: "b".into(),
         format: outlast_core::event::FORMAT,
-        suspect: true,
+        suspects: SuspectRoom::AnyClass { room: 100 },
         ends_overdue_from: Timestamp::NEVER,
-        known: Arc::new(|_, _| false),
     };
     let claimed = block_on(world.claim(session, request)).unwrap().claimed;
     let claimed = claimed.into_iter().find(|claimed| claimed.run == run).unwrap();
@@ -145,9 +146,11 @@ pub(crate) fn end_run(world: &SqliteWorld, run: RunId) {
         events: vec![Event::RunCompleted { output: Payload::null() }],
         consumed: 0,
         fired_until: None,
-        clears_crashes: false,
-        clears_deadline: false,
-        beyond: None,
+        before: HolderColumns::default(),
+        crashes: 0,
+        kept: 0,
+        deadline: None,
+        outbox: None,
         then: Then::End(Status::Completed),
     };
     block_on(world.commit(session, &[last])).unwrap().remove(0).unwrap();

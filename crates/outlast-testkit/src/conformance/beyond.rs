@@ -1,8 +1,8 @@
 //! Messages of a turn to other runs, as one change with it.
 
 use outlast_core::{
-    Event, Failure, FailureKind, MessageBody, NewMessage, OpNumber, Outcome, RunId, SessionId, Status, Then,
-    Turn,
+    Effects, Event, Failure, FailureKind, MessageBody, NewMessage, OpNumber, Outcome, RunId, SessionId,
+    Status, Then, Turn,
 };
 
 use super::case::text;
@@ -18,6 +18,7 @@ fn child_ended(case: &Case, parent: RunId) -> NewMessage {
 /// Commits turns in one call, all of which the world accepts.
 async fn commit_all(worker: &Worker, turns: &[Turn]) {
     let answers = worker.world.commit(worker.session, turns).await.unwrap();
+    worker.settle().await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
 }
 
@@ -69,7 +70,13 @@ pub async fn a_timer_does_not_fire_over_a_neighbours_message(case: Case) {
     let fire = case.turn(&parent).steps(1).firing(case.clock.now());
     let answers = case.world.commit(worker.session, &[end, fire]).await.unwrap();
     assert!(answers[0].is_ok());
-    assert_refused!(&answers[1], Conflict);
+    match case.world.describe().effects {
+        Effects::Inline => {
+            assert_refused!(&answers[1], Conflict);
+        }
+        // What is delivered later was not there in time.
+        Effects::Deferred => assert!(answers[1].is_ok()),
+    }
 }
 
 /// A message to a run that is not there, or has ended, is dropped; the others arrive.
@@ -202,4 +209,65 @@ pub async fn a_session_that_is_gone_sends_nothing(case: Case) {
     let answer = super::one(case.world.commit(gone, &[turn]).await);
     assert_refused!(answer, Fenced);
     assert_eq!(case.view(waiting).await.sent, 0);
+}
+
+/// What a turn does to other runs is done with the commit, or waits for a delivery: the world says which.
+pub async fn what_a_turn_does_to_others_is_done_at_once_or_by_a_delivery(case: Case) {
+    let worker = case.join("wf").await;
+    let (sender, target) = (case.held(&worker).await, case.start("other").await);
+    let child = case.new_child(sender.run, 1, "child");
+    let turn = case.turn(&sender).steps(1).child(child.clone()).sending(case.new_message(target, "x"));
+    let committed = super::one(case.world.commit(worker.session, &[turn.tagged("a", "1")]).await);
+    assert_eq!(committed, Ok(outlast_core::Committed::Done));
+    let is_inline = case.world.describe().effects == Effects::Inline;
+    assert_eq!(case.view(target).await.sent, u64::from(is_inline));
+    assert_eq!(case.world.run(child.start.run).await.is_ok(), is_inline);
+    assert_eq!(case.view(sender.run).await.tags.len(), 1, "its tags are its own");
+    let delivered = case.world.deliver(worker.session).await.unwrap();
+    assert_eq!((delivered.applied, delivered.left), (if is_inline { 0 } else { 2 }, 0));
+    assert_eq!(case.view(target).await.sent, 1);
+    assert!(case.world.run(child.start.run).await.is_ok());
+}
+
+/// What several turns of a run tell another one arrives in order, however it is delivered.
+pub async fn what_the_turns_of_a_run_say_arrives_in_order(case: Case) {
+    let worker = case.join("wf").await;
+    let (first, second) = (case.held(&worker).await, case.held(&worker).await);
+    let target = case.start("other").await;
+    let mut sent: [Vec<MessageBody>; 2] = Default::default();
+    let mut turns = [case.turn(&first), case.turn(&second)];
+    for _ in 0..3 {
+        for (turn, sent) in turns.iter_mut().zip(&mut sent) {
+            let messages = [0, 1].map(|number| case.new_message(target, &format!("{}-{number}", turn.id)));
+            sent.extend(messages.iter().map(|message| message.body.clone()));
+            let [one, two] = messages;
+            let sending = turn.clone().steps(1).sending(one).sending(two);
+            let answers = case.world.commit(worker.session, std::slice::from_ref(&sending)).await.unwrap();
+            assert!(answers[0].is_ok());
+            *turn = case.turn_after(&sending);
+        }
+    }
+    worker.settle().await;
+    let told = case.told(target).await;
+    assert_eq!(told.len(), 12);
+    for sent in sent {
+        let of_one: Vec<_> = told.iter().filter(|body| sent.contains(body)).cloned().collect();
+        assert_eq!(of_one, sent);
+    }
+}
+
+/// A run is not forgotten before what it does to others is done.
+pub async fn a_run_with_undelivered_entries_is_not_pruned(case: Case) {
+    let worker = case.join("wf").await;
+    let (sender, target) = (case.held(&worker).await, case.start("other").await);
+    let end = case.turn(&sender).sending(child_ended(&case, target)).completing("out");
+    case.world.commit(worker.session, &[end]).await.unwrap();
+    case.clock.advance("1h");
+    let prune = async || case.world.prune(case.clock.now(), None, 100).await.unwrap().runs;
+    if case.world.describe().effects == Effects::Deferred {
+        assert_eq!(prune().await, 0);
+        worker.settle().await;
+    }
+    assert_eq!(prune().await, 1);
+    assert_eq!(case.view(target).await.sent, 1);
 }

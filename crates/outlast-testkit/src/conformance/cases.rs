@@ -186,6 +186,9 @@ macro_rules! conformance {
                 a_message_reaches_a_run_that_its_worker_lets_go_in_the_same_call,
                 every_sort_of_message_survives,
                 a_session_that_is_gone_sends_nothing,
+                what_a_turn_does_to_others_is_done_at_once_or_by_a_delivery,
+                what_the_turns_of_a_run_say_arrives_in_order,
+                a_run_with_undelivered_entries_is_not_pruned,
             }
             tags {
                 the_tags_of_a_start_are_on_the_run,

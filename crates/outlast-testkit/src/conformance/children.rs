@@ -337,6 +337,7 @@ pub async fn one_key_in_two_turns_of_a_call_gives_one_child(case: Case) {
         .map(|(parent, child)| case.turn(parent).steps(1).child(child.clone()))
         .collect();
     case.world.commit(worker.session, &turns).await.unwrap();
+    worker.settle().await;
     let run = children[0].start.run;
     assert_eq!(case.told(parents[0].run).await, [started(&children[0], run)]);
     assert_eq!(case.told(parents[1].run).await, [started(&children[1], run)]);
@@ -378,6 +379,7 @@ pub async fn a_refused_turn_leaves_its_neighbours_children_alone(case: Case) {
         .collect();
     turns[1].from = outlast_core::turn::From::Turn(turns[0].id);
     let answers = case.world.commit(worker.session, &turns).await.unwrap();
+    worker.settle().await;
     assert_refused!(&answers[1], Fenced);
     assert!(answers[0].is_ok() && answers[2].is_ok());
     assert_refused!(case.world.run(children[1].start.run).await, NotFound);

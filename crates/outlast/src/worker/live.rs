@@ -14,9 +14,8 @@ use outlast_core::event::TurnRecord;
 use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM_EVENTS, INBOX_READ_MAX};
 use outlast_core::turn::From;
 use outlast_core::{
-    Claimed, Committed, Event, Headers, HeartbeatDetails, HolderColumns, Message, MessageBody, NewMessage,
-    OpNumber, Outbox, Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId,
-    WorldError,
+    Committed, Event, Headers, HeartbeatDetails, Message, MessageBody, NewMessage, OpNumber, Outbox, Outcome,
+    RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
 };
 
 use self::untold::Rejections;
@@ -25,9 +24,10 @@ use super::committer::patiently;
 use super::fact::{Fact, What, attempt_of};
 use super::notes::Note;
 use super::notice::RetryNotice;
+use super::place::{Gone, Place};
 use super::session::Session;
 use super::suspicion::Suspicion;
-use super::task::{Task, cannot_be_read, machine_from, read_history};
+use super::task::{Task, machine_from, read_history};
 use crate::attempt::StopReason;
 use crate::ids;
 use crate::replay::{Delivery, Machine, StepToAttempt};
@@ -60,53 +60,6 @@ pub(super) struct Live<'a> {
     lost_details: Vec<HeartbeatDetails>,
 }
 
-/// Where a run is in its history and inbox.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    /// The last committed turn.
-    pub(super) turn: TurnId,
-    /// Its time.
-    pub(super) at: Timestamp,
-    /// The number of the next event.
-    pub(super) seq: u64,
-    /// The position of the last consumed message.
-    pub(super) consumed: u64,
-    /// The columns of the run's row that only its holder changes.
-    pub(super) columns: HolderColumns,
-}
-
-impl Place {
-    /// Where a claimed run is.
-    pub(super) fn of(claimed: &Claimed) -> Self {
-        Self {
-            turn: claimed.turn,
-            at: claimed.turn_at,
-            seq: claimed.seq,
-            consumed: claimed.consumed,
-            columns: claimed.columns.clone(),
-        }
-    }
-
-    /// Where the run is after a turn that it is held after.
-    fn after(turn: &Turn) -> Self {
-        let seq = turn.next_event();
-        let progresses = seq > turn.seq;
-        Self {
-            turn: turn.id,
-            at: turn.at,
-            seq,
-            consumed: turn.consumed,
-            columns: HolderColumns {
-                crashes: turn.crashes,
-                kept: turn.kept,
-                deadline: turn.deadline,
-                stuck: turn.before.stuck.clone().filter(|_| !progresses),
-                failed_builds: turn.before.failed_builds.at_event(seq),
-            },
-        }
-    }
-}
-
 /// A turn as computed, before it is committed.
 pub(super) struct Draft {
     at: Timestamp,
@@ -130,25 +83,6 @@ impl Draft {
             is_cancel: false,
             ops_before,
             failed: Vec::new(),
-        }
-    }
-}
-
-/// Why a task lets go of a run without a turn.
-#[derive(Debug)]
-pub(super) enum Gone {
-    /// It is someone else's, or the world does not say.
-    Lost(WorldError),
-    /// It cannot go on with this code.
-    Stuck(Stuck),
-}
-
-impl Gone {
-    /// What becomes of a run when the world does not give what is needed of it.
-    pub(super) fn of(error: WorldError) -> Self {
-        match error {
-            WorldError::Corrupt(reason) => Self::Stuck(cannot_be_read(&reason)),
-            error => Self::Lost(error),
         }
     }
 }
@@ -194,23 +128,6 @@ impl<'a> Live<'a> {
             suspicion,
             lost_details: Vec::new(),
         }
-    }
-
-    /// The world has these details of attempts that were lost with their worker.
-    pub(super) fn told_of(&mut self, details: Vec<HeartbeatDetails>) {
-        if !details.is_empty() {
-            self.task.session.heartbeats.claimed(&details, |op| self.machine.is_open_step(op));
-            self.lost_details = details;
-        }
-    }
-
-    /// Gives an attempt the details of the one that was lost with its worker.
-    fn with_lost_details(&mut self, mut step: StepToAttempt) -> StepToAttempt {
-        let is_it = |lost: &HeartbeatDetails| lost.op == step.op && lost.attempt == step.attempt;
-        if let Some(place) = self.lost_details.iter().position(is_it) {
-            step.details = self.lost_details.swap_remove(place).details.or(step.details);
-        }
-        step
     }
 
     /// The first turn, whose events are computed already, unless they are no good.
@@ -474,19 +391,6 @@ impl<'a> Live<'a> {
     fn tell_attempts_to_stop(&self) {
         let spared = if self.machine.ended().is_some() { BTreeSet::new() } else { self.machine.shielded() };
         self.attempts.tell_to_stop_except(&spared, StopReason::Cancelled);
-    }
-
-    /// A turn was committed that says how attempts ended, and which steps were dropped.
-    fn committed(&mut self, place: Place, events: &[Event], dropped: &[OpNumber]) {
-        let (session, run) = (&self.task.session, self.task.run);
-        if self.place.columns.crashes > 0 {
-            let dropped: Vec<_> = dropped.iter().map(|op| Event::StepDropped { op: *op }).collect();
-            self.suspicion.committed(events);
-            self.suspicion.committed(&dropped);
-            session.set_crashes(run, place.columns.crashes);
-        }
-        session.heartbeats.committed(run, events);
-        self.place = place;
     }
 
     /// What `on_retry` is told of a turn: a queued step works for the run that asked for it.

@@ -12,8 +12,9 @@ use tokio::sync::oneshot;
 
 use super::committer::patiently;
 use super::histories::Given;
-use super::live::{End, Gone, Kept, Live, Place, start_answer};
+use super::live::{End, Kept, Live, start_answer};
 use super::notes::{First, Notes};
+use super::place::{Gone, Place};
 use super::session::Session;
 use crate::ids;
 use crate::replay::Machine;

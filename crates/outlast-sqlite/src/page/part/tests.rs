@@ -61,8 +61,8 @@ fn every_list_comes_in_the_order_of_its_index() {
 }
 
 fn insert(connection: &Connection, run: u128, workflow: &str) {
-    let sql = "INSERT INTO runs (id, workflow, version, format, status, turn, next_seq, turn_at, created_at, \
-               updated_at) VALUES (?1, ?2, 1, 1, 'pending', 'turn_00000000000000000000000000', 1, 0, 0, 0)";
+    let sql = "INSERT INTO runs (queue, priority, id, workflow, version, format, status, turn, next_seq, turn_at, created_at, \
+               updated_at) VALUES ('default', 0, ?1, ?2, 1, 1, 'pending', 'turn_00000000000000000000000000', 1, 0, 0, 0)";
     connection.execute(sql, [RunId::from_bits(run).to_string(), workflow.into()]).unwrap();
 }
 
