@@ -6,12 +6,7 @@ use tokio_postgres::error::SqlState;
 
 /// Whether the same statement may succeed at once: others were in the way, and nothing of it was done.
 pub(crate) fn is_overtaken(error: &Error) -> bool {
-    matches!(
-        error.code(),
-        Some(
-            &SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE
-        )
-    )
+    matches!(error.code(), Some(&SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE))
 }
 
 /// Whether others waited for each other in a circle with the statement: at once it may happen again.

@@ -145,7 +145,9 @@ impl StoredPayload {
     pub(crate) fn of(payload: &Payload) -> Self {
         let codec = payload.codec().map(|codec| stored_text(codec).into_owned());
         match (&codec, std::str::from_utf8(payload.bytes())) {
-            (None, Ok(text)) if !text.contains('\0') => Self { codec, body: Some(text.to_owned()), raw: None },
+            (None, Ok(text)) if !text.contains('\0') => {
+                Self { codec, body: Some(text.to_owned()), raw: None }
+            }
             _ => Self { codec, body: None, raw: Some(payload.bytes().to_vec()) },
         }
     }

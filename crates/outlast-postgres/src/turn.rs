@@ -79,6 +79,7 @@ fn add_change(rows: &mut Rows, change: &RowChange<'_>) {
     }
     add_ready(rows, ["read_at", "read_after"], change.ready.if_read);
     add_ready(rows, ["unread_at", "unread_after"], change.ready.if_unread);
+    add_ready(rows, ["ending_at", "ending_after"], change.ready.if_can_end);
     if change.crashes > 0 {
         rows.number("crashes", i64::from(change.crashes));
     }
@@ -138,7 +139,11 @@ pub(crate) fn read_builds(text: &str, at: u64) -> FailedBuilds {
 pub(crate) fn plain_end(turn: &Turn, session: SessionId) -> Option<Option<&'static str>> {
     let change = RowChange::of(turn, session);
     let has_outbox = turn.outbox.as_ref().is_some_and(|outbox| !outbox.is_empty());
-    if has_outbox || turn.fired_until.is_some() || turn.events.is_empty() || matches!(turn.from, From::Start(_)) {
+    if has_outbox
+        || turn.fired_until.is_some()
+        || turn.events.is_empty()
+        || matches!(turn.from, From::Start(_))
+    {
         return None;
     }
     match turn.then {
@@ -160,4 +165,3 @@ pub(crate) fn locks_row(turn: &Turn, session: SessionId) -> bool {
             || has_children
             || RowChange::of(turn, session).writes_row)
 }
-

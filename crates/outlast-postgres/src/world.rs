@@ -13,9 +13,9 @@ use outlast_core::refusal::{check_batch, check_join, check_starts, no_run};
 use outlast_core::turn::Held;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Effects, Ended, HeartbeatDetails, Join,
-    Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start, Started, Timestamp,
-    Turn, TurnRecord, Work, WorkerView, World, WorldError,
+    Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Effects, Ended, HeartbeatDetails,
+    Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
+    Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
 };
 
 use crate::blocked::{LANE_CONNECTIONS, Lane};
@@ -121,7 +121,7 @@ impl PostgresWorld {
     ) -> Result<Self, WorldError> {
         let handle = home.handle().clone();
         greet(&pool, owner, place, &handle).await?;
-        let sql = Arc::new(Sql::of(&options.schema));
+        let sql = Arc::new(Sql::of(&options.schema, options.interface));
         let (place, timeout) = (place.into(), options.timeout);
         let store = Store { pool, owner, sql, place, handle: handle.clone(), timeout };
         up_to_date(&store, &options.schema, options.migrate).await?;
@@ -148,13 +148,8 @@ impl PostgresWorld {
         let bell = Arc::new(Bell::new(clock.clone()));
         let voice = Voice::new(time.is_virtual());
         let origin = origin();
-        let told = Told {
-            bell,
-            rings: Arc::default(),
-            waiters: Arc::default(),
-            young: Arc::default(),
-            voice,
-        };
+        let told =
+            Told { bell, rings: Arc::default(), waiters: Arc::default(), young: Arc::default(), voice };
         let side = connector.map(|connector| {
             Side::start(connector, store.clone(), lifeline.clone(), told.clone(), origin, time.clone())
         });
@@ -167,7 +162,21 @@ impl PostgresWorld {
         let identity = rows.first().map_or_else(String::new, |row| row.get(0));
         let groups = Groups::new(&store, &time, &told);
         let looks = Looks::new(told.rings.clone());
-        Ok(Self { store, lifeline, lane, side, aside, told, time, clock, groups, looks, identity, origin, home })
+        Ok(Self {
+            store,
+            lifeline,
+            lane,
+            side,
+            aside,
+            told,
+            time,
+            clock,
+            groups,
+            looks,
+            identity,
+            origin,
+            home,
+        })
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -383,6 +392,11 @@ impl World for PostgresWorld {
         session::resume(&self.store, &self.time, run).await?;
         self.told.ring();
         Ok(())
+    }
+
+    async fn blocked_by(&self, run: RunId) -> Result<Option<String>, WorldError> {
+        let _busy = self.clock.busy();
+        self.lane.blocker(run).await
     }
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
