@@ -165,6 +165,13 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// with `NotFound`, `Conflict` when it has ended or a session holds it.
     async fn resume(&self, run: RunId) -> Result<(), WorldError>;
 
+    /// Who keeps a turn of the run from being written now, and since when, for a person. `None` when nobody does, or the
+    /// world cannot tell.
+    async fn blocked_by(&self, run: RunId) -> Result<Option<String>, WorldError> {
+        let _ = run;
+        Ok(None)
+    }
+
     // --- wake-up ---
 
     /// Completes when something may have become ready since `epoch` (of the last claim), or when the

@@ -1,13 +1,13 @@
 //! Turns that wait for a row that somebody else has locked: connections of their own, so that the others go on, and
 //! who it is that they wait for.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use outlast_core::{RunId, WorldError};
 use parking_lot::Mutex;
-use std::collections::HashMap;
 
 use crate::connect::pause;
 use crate::row::get;
@@ -56,30 +56,36 @@ impl Lane {
         answer
     }
 
-    /// Asks whom the connections that wait for a lock wait for, and says it in the log when that is new.
+    /// Whom a connection waits for that tries to write a turn of the run, in whatever process.
+    pub(crate) async fn blocker(&self, run: RunId) -> Result<Option<String>, WorldError> {
+        let rows = self.asks.call(&self.asks.sql.blockers, &[&run.to_string()]).await?;
+        Ok(rows.first().and_then(|row| get::<Option<&str>>(row, 0).ok().flatten().map(str::to_owned)))
+    }
+
+    /// Asks whom the run waits for, and says it in the log when that is new.
     async fn ask(&self, run: RunId) {
-        let Ok(rows) = self.asks.call(&self.asks.sql.blockers, &[&run.to_string()]).await else { return };
-        let Some(who) =
-            rows.first().and_then(|row| get::<Option<&str>>(row, 0).ok().flatten().map(str::to_owned))
-        else {
-            return;
-        };
-        let is_new = {
-            let mut blockers = self.blockers.lock();
-            if blockers.len() >= BLOCKERS_MAX {
-                blockers.clear();
-            }
-            blockers.insert(run, who.clone()).as_deref() != Some(&*who)
-        };
+        let Ok(Some(who)) = self.blocker(run).await else { return };
+        let is_new = self.blockers.lock().insert(run, who.clone()).as_deref() != Some(&*who);
         if is_new {
             tracing::warn!(%run, blocker = %who, "a run cannot be written: somebody else has it locked");
         }
     }
 
+    /// Whether a turn of the run was blocked before, and has not been written since.
+    pub(crate) fn has(&self, run: RunId) -> bool {
+        self.blockers.lock().contains_key(&run)
+    }
+
     /// What a turn is answered whose run somebody else has locked.
     pub(crate) fn error(&self, run: RunId) -> WorldError {
-        let who = self.blockers.lock().get(&run).cloned();
-        let who = who.map_or_else(String::new, |who| format!(" by {who}"));
+        let who = {
+            let mut blockers = self.blockers.lock();
+            if blockers.len() >= BLOCKERS_MAX {
+                blockers.clear();
+            }
+            blockers.entry(run).or_default().clone()
+        };
+        let who = if who.is_empty() { who } else { format!(" by {who}") };
         WorldError::Blocked(format!(
             "run {run}, or one that it sends to, is locked{who}; end that transaction, the run goes on by itself then"
         ))

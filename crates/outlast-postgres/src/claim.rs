@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use deadpool_postgres::Object;
 use outlast_core::limits::{
-    CLAIM_RUNS_MAX, DEADLINE_GRACE, HISTORIES_READ_MAX, HISTORY_IN_CLAIM_EVENTS_MAX, HISTORY_TURNS_READ_MAX,
-    INBOX_READ_MAX, PREFERENCE,
+    CLAIM_RUNS_MAX, DEADLINE_GRACE, HISTORY_IN_CLAIM_EVENTS_MAX, HISTORY_TURNS_READ_MAX, INBOX_READ_MAX,
+    PREFERENCE,
 };
-use outlast_core::refusal::{no_run, session_gone};
+use outlast_core::refusal::{check_histories, no_run, session_gone};
 use outlast_core::takeover::class_room;
 use outlast_core::{
     ClaimRequest, Claimed, ClaimedHistory, Event, HeartbeatDetails, HolderColumns, Message, OpNumber, RunId,
@@ -381,12 +381,7 @@ pub(crate) async fn histories(
     store: &Store,
     runs: &[RunId],
 ) -> Result<Vec<Result<Vec<TurnRecord>, WorldError>>, WorldError> {
-    if runs.len() > HISTORIES_READ_MAX {
-        return Err(WorldError::Limit(format!(
-            "the histories of {} runs were asked for, the limit is {HISTORIES_READ_MAX}; ask in parts",
-            runs.len()
-        )));
-    }
+    check_histories(runs.len())?;
     let asked: Vec<String> = runs.iter().map(ToString::to_string).collect();
     let rows = store.call(&store.sql.histories, &[&asked]).await?;
     let mut turns: HashMap<&str, Vec<&Row>> = HashMap::new();

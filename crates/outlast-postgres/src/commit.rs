@@ -325,37 +325,40 @@ impl<'a> Commit<'a> {
         self.refuse(&part, failed)
     }
 
-    /// Somebody else has a row that turns of a statement need. A key cannot be skipped: turns that ask for one are
-    /// tried alone.
+    /// Somebody else has a row that turns of a statement need. A key and the session cannot be skipped: turns that ask for
+    /// a key, or have no events, are tried alone.
     async fn locked(&mut self, part: Vec<usize>, waits: Waits) -> Result<(), WorldError> {
         if part.len() == 1 {
             return self.blocked(part, waits).await;
         }
-        let has_key = |index: &usize| {
-            let (own, children) = keys_of(&self.turns[*index]);
-            own.is_some() || !children.is_empty()
+        let needs_more = |index: &usize| {
+            let turn = &self.turns[*index];
+            let (own, children) = keys_of(turn);
+            own.is_some() || !children.is_empty() || turn::events(turn).is_none()
         };
-        let (keyed, rest): (Vec<usize>, Vec<usize>) = part.into_iter().partition(has_key);
-        if waits == Waits::Skips && keyed.is_empty() {
-            // What waits here is neither a row of a run nor a key.
-            return self.blocked(rest, waits).await;
-        }
-        if !rest.is_empty() {
+        let (keyed, rest): (Vec<usize>, Vec<usize>) = part.into_iter().partition(needs_more);
+        let mut alone = keyed;
+        if waits == Waits::Skips {
+            // What they wait for is no row of a run that is there: a child that somebody else starts, say.
+            alone.extend(rest);
+        } else if !rest.is_empty() {
             Box::pin(self.write(rest, Waits::Skips)).await?;
         }
-        for index in keyed {
+        for index in alone {
             Box::pin(self.write(vec![index], Waits::Shortly)).await?;
         }
         Ok(())
     }
 
-    /// Turns that need a row that somebody else has: one that is all of the call waits for it, the others are answered
-    /// so that they are tried again alone.
+    /// Turns that need a row that somebody else has are answered so, to be tried again alone. One that is all of the call
+    /// and was blocked before waits for it.
     async fn blocked(&mut self, part: Vec<usize>, waits: Waits) -> Result<(), WorldError> {
         if part.is_empty() {
             return Ok(());
         }
-        if self.turns.len() == 1 && waits != Waits::Longer {
+        // The first time it is answered at once: its caller may have others that wait for this call.
+        let was_blocked = self.turns.len() == 1 && self.lane.has(self.turns[0].run);
+        if was_blocked && waits != Waits::Longer {
             return Box::pin(self.write(part, Waits::Longer)).await;
         }
         for index in part {

@@ -1,4 +1,11 @@
 //! Migrations: the schema is made and brought up to date, by one process at a time.
+//!
+//! Programs of two builds use one schema while an upgrade is rolled out. Functions have the number of their interface in
+//! their names. A step that changes one of them makes a new set, keeps the set before it, and drops the one
+//! before that; it is refused while a worker is joined that calls one of the dropped.
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -129,7 +136,7 @@ pub async fn migrate(url: &str) -> Result<(), WorldError> {
     let handle = home.handle().clone();
     let pool = Connector::new(&address, handle.clone(), options.timeout)?.pool(1)?;
     greet(&pool, Owner::World, &address.place, &handle).await?;
-    let sql = Arc::new(Sql::of(&options.schema));
+    let sql = Arc::new(Sql::of(&options.schema, options.interface));
     let (owner, place, timeout) = (Owner::World, address.place.into(), options.timeout);
     let store = Store { pool, owner, sql, place, handle, timeout };
     up_to_date(&store, &options.schema, Migrate::Auto).await

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use outlast_core::Clock;
 
+use crate::sql::INTERFACE;
+
 /// How a [`PostgresWorld`](crate::PostgresWorld) is opened. What the URL says counts more.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -22,6 +24,8 @@ pub struct PostgresOptions {
     /// The URL of the connection that listens, for a world on an existing pool. Without one, what other
     /// processes do is noticed by polling alone.
     pub listen: Option<String>,
+    /// The set of functions that the world calls; another one than this build's in tests of upgrades.
+    pub(crate) interface: u32,
 }
 
 impl PostgresOptions {
@@ -34,6 +38,7 @@ impl PostgresOptions {
             migrate: Migrate::Auto,
             timeout: Duration::from_secs(30),
             listen: None,
+            interface: INTERFACE,
         }
     }
 

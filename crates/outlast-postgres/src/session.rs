@@ -16,7 +16,6 @@ use crate::error::corrupt;
 use crate::fields::Rows;
 use crate::message::{StoredPayload, Values1, json_text};
 use crate::row::{Damaged, get, maybe_word, micros, moment, number, word};
-use crate::sql::INTERFACE;
 use crate::store::Store;
 use crate::text::stored;
 
@@ -46,7 +45,7 @@ pub(crate) async fn join(store: &Store, time: &Time, join: &Join, has_lock: bool
                 &has_lock,
                 &(join.rules as i32),
                 &(join.format as i32),
-                &(INTERFACE as i32),
+                &(store.sql.interface as i32),
             ],
         )
         .await?;

@@ -7,6 +7,8 @@ macro_rules! statements {
         pub(crate) struct Sql {
             /// The schema's name, as statements write it.
             pub(crate) schema: String,
+            /// The set of functions that they call.
+            pub(crate) interface: u32,
             /// The channel on which processes tell each other.
             pub(crate) channel: String,
             $(pub(crate) $name: String,)*
@@ -14,13 +16,14 @@ macro_rules! statements {
 
         impl Sql {
             /// The statements of the schema.
-            pub(crate) fn of(schema: &str) -> Self {
+            pub(crate) fn of(schema: &str, interface: u32) -> Self {
                 let channel = channel(schema);
                 let schema = quoted(schema);
-                let fill = |text: &str| without_reason(text).replace("{schema}", &schema).replace("{v}", &suffix(INTERFACE));
+                let fill = |text: &str| without_reason(text).replace("{schema}", &schema).replace("{v}", &suffix(interface));
                 Self {
                     $($name: fill(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
                     schema,
+                    interface,
                     channel,
                 }
             }

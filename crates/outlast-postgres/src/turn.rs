@@ -79,6 +79,7 @@ fn add_change(rows: &mut Rows, change: &RowChange<'_>) {
     }
     add_ready(rows, ["read_at", "read_after"], change.ready.if_read);
     add_ready(rows, ["unread_at", "unread_after"], change.ready.if_unread);
+    add_ready(rows, ["ending_at", "ending_after"], change.ready.if_can_end);
     if change.crashes > 0 {
         rows.number("crashes", i64::from(change.crashes));
     }

@@ -121,7 +121,7 @@ impl PostgresWorld {
     ) -> Result<Self, WorldError> {
         let handle = home.handle().clone();
         greet(&pool, owner, place, &handle).await?;
-        let sql = Arc::new(Sql::of(&options.schema));
+        let sql = Arc::new(Sql::of(&options.schema, options.interface));
         let (place, timeout) = (place.into(), options.timeout);
         let store = Store { pool, owner, sql, place, handle: handle.clone(), timeout };
         up_to_date(&store, &options.schema, options.migrate).await?;
@@ -392,6 +392,11 @@ impl World for PostgresWorld {
         session::resume(&self.store, &self.time, run).await?;
         self.told.ring();
         Ok(())
+    }
+
+    async fn blocked_by(&self, run: RunId) -> Result<Option<String>, WorldError> {
+        let _busy = self.clock.busy();
+        self.lane.blocker(run).await
     }
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {

@@ -7,9 +7,9 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{LONG, Place, claim, join, new_start, request, start, step, until};
+use common::{LONG, Place, claim, commit_patiently, join, new_start, request, start, step, until};
 use outlast_core::{
-    Beyond, Headers, MessageBody, MessageId, NewChild, NewMessage, OpNumber, Parent, Payload, RunId,
+    Headers, MessageBody, MessageId, NewChild, NewMessage, OpNumber, Outbox, Parent, Payload, RunId,
     SessionId, Start, StartKey, Then, Turn, World, WorldError,
 };
 use outlast_postgres::{PostgresOptions, PostgresWorld, send_within, start_within};
@@ -50,13 +50,18 @@ async fn a_takeover_keeps_what_a_message_on_its_way_asks_for() {
     let sending = sender.transaction().await.unwrap();
     let terminate = MessageBody::Terminate { reason: "enough".into() };
     send_within(&sending, &*world, message(run(1), terminate)).await.unwrap();
-    let taking = {
-        let world = world.clone();
-        tokio::spawn(async move { while world.takeover(SECOND).await.unwrap() == 0 {} })
+    let held = async || {
+        let sql = format!("SELECT 1 FROM {}.sessions WHERE ended_at IS NOT NULL", place.schema);
+        !place.connect().await.query(&sql, &[]).await.unwrap().is_empty()
     };
-    until_waiting(&place, 1).await;
+    until("the session has ended", async || {
+        assert_eq!(world.takeover(SECOND).await.unwrap(), 0, "its run is locked");
+        held().await
+    })
+    .await;
     sending.commit().await.unwrap();
-    taking.await.unwrap();
+    assert_eq!(world.takeover(SECOND).await.unwrap(), 1);
+    assert!(!held().await, "nothing is left of the session");
 
     // Nobody has the workflow's code any more; to obey takes none.
     let codeless = outlast_core::ClaimRequest { code: Arc::new([]), ..request() };
@@ -78,12 +83,12 @@ async fn a_timer_does_not_win_over_a_message_on_its_way() {
     let hook = MessageBody::Hook { name: "answer".into(), payload: Payload::null() };
     send_within(&sending, &*world, message(run(1), hook)).await.unwrap();
     // The timer is due after the message was accepted, and the turn only adds to the history.
-    let asked = sending.query_one(&format!("SELECT {}.clock()", place.schema), &[]).await.unwrap();
+    let asked = sending.query_one(&format!("SELECT {}.clock_v1()", place.schema), &[]).await.unwrap();
     let fired_until = Some(outlast_core::Timestamp::from_micros(asked.get(0)));
     let turn = Turn { fired_until, ..step(run(1), claimed.turn, claimed.seq, 100, Then::Hold) };
     let committing = {
         let (world, turn) = (world.clone(), turn.clone());
-        tokio::spawn(async move { world.commit(FIRST, &[turn]).await.unwrap().remove(0) })
+        tokio::spawn(async move { commit_patiently(&world, FIRST, &[turn]).await.remove(0) })
     };
     until_waiting(&place, 1).await;
     sending.commit().await.unwrap();
@@ -111,9 +116,9 @@ fn parent(number: u128, from: &outlast_core::Claimed, keys: &[&str]) -> Turn {
         let start = Start { parent, ..keyed(number * 100 + nth as u128, key) };
         NewChild { start, wants_answer: true }
     });
-    let beyond = Beyond { children: children.collect(), ..Beyond::default() };
+    let outbox = Outbox { children: children.collect(), ..Outbox::default() };
     let turn = step(from.run, from.turn, from.seq, 1_000 + number, Then::Hold);
-    Turn { beyond: Some(Box::new(beyond)), ..turn }
+    Turn { outbox: Some(Box::new(outbox)), ..turn }
 }
 
 /// A world on whose connections a deadlock is not noticed before the statement is given up.
@@ -137,7 +142,7 @@ async fn turns_that_share_keys_in_opposite_order_do_not_wait_in_a_circle() {
     start_within(&blocking, &*world, keyed(90, "z")).await.unwrap();
     let commit = |turn: Turn| {
         let world = world.clone();
-        tokio::spawn(async move { world.commit(FIRST, &[turn]).await.unwrap().remove(0) })
+        tokio::spawn(async move { commit_patiently(&world, FIRST, &[turn]).await.remove(0) })
     };
     let first = commit(parent(1, one, &["a", "z", "b"]));
     until_waiting(&place, 1).await;
@@ -178,12 +183,12 @@ async fn a_claim_and_a_turn_that_has_its_session_for_itself_do_not_wait_in_a_cir
     let lock = format!("BEGIN; SELECT 1 FROM {}.sessions FOR UPDATE", place.schema);
     blocker.batch_execute(&lock).await.unwrap();
     let messages = vec![message(run(2), MessageBody::Wake { op: None })];
-    let beyond = Some(Box::new(Beyond { messages, ..Beyond::default() }));
+    let outbox = Some(Box::new(Outbox { messages, ..Outbox::default() }));
     let then = Then::Wait { wake_at: None, waits: Vec::new() };
-    let turn = Turn { events: Vec::new(), beyond, ..step(run(1), claimed.turn, claimed.seq, 100, then) };
+    let turn = Turn { events: Vec::new(), outbox, ..step(run(1), claimed.turn, claimed.seq, 100, then) };
     let committing = {
         let world = world.clone();
-        tokio::spawn(async move { world.commit(FIRST, &[turn]).await.unwrap().remove(0) })
+        tokio::spawn(async move { commit_patiently(&world, FIRST, &[turn]).await.remove(0) })
     };
     until_waiting(&place, 1).await;
     let claiming = {
@@ -202,8 +207,8 @@ fn bears(from: &outlast_core::Claimed, child: u128, then: Then) -> Turn {
     let parent = Some(Parent { run: from.run, op: OpNumber(1), root: from.run, awaits: true });
     let start = Start { parent, ..new_start(run(child)) };
     let children = vec![NewChild { start, wants_answer: false }];
-    let beyond = Some(Box::new(Beyond { children, ..Beyond::default() }));
-    Turn { beyond, ..step(from.run, from.turn, from.seq, 1_000 + from.run.bits(), then) }
+    let outbox = Some(Box::new(Outbox { children, ..Outbox::default() }));
+    Turn { outbox, ..step(from.run, from.turn, from.seq, 1_000 + from.run.bits(), then) }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -212,7 +217,7 @@ async fn turns_of_different_kinds_in_different_order_do_not_wait_for_each_others
     let world = patient(&place).await;
     // All connections count in one place, as two of many do by chance.
     let server = place.connect().await;
-    let name = format!("{}.count(text[], bigint[])", place.schema);
+    let name = format!("{}.count_v1(text[], bigint[])", place.schema);
     let count =
         server.query_one("SELECT pg_get_functiondef($1::text::regprocedure)", &[&name]).await.unwrap();
     let count = count.get::<_, String>(0).replace("pg_backend_pid() % 64", "0");
@@ -222,20 +227,13 @@ async fn turns_of_different_kinds_in_different_order_do_not_wait_for_each_others
     let claimed = claim(&world, FIRST).await;
     let commit = |turns: Vec<Turn>| {
         let world = world.clone();
-        tokio::spawn(async move { world.commit(FIRST, &turns).await.unwrap() })
+        tokio::spawn(async move { commit_patiently(&world, FIRST, &turns).await })
     };
 
     // The first stops in its second turn, at a child that somebody else has not committed yet.
     let mut blocker = place.connect().await;
     let blocking = blocker.transaction().await.unwrap();
-    let raw = format!(
-        "INSERT INTO {0}.runs SELECT (jsonb_populate_record(r, jsonb_build_object('id', '{1}'))).* \
-         FROM {0}.runs r WHERE r.id = '{2}'",
-        place.schema,
-        run(92),
-        run(1)
-    );
-    blocking.batch_execute(&raw).await.unwrap();
+    start_within(&blocking, &*world, new_start(run(92))).await.unwrap();
     let waits = || Then::Wait { wake_at: None, waits: Vec::new() };
     let first = commit(vec![bears(&claimed[0], 91, Then::Hold), bears(&claimed[1], 92, waits())]);
     until_waiting(&place, 1).await;
@@ -275,12 +273,12 @@ async fn a_circle_by_a_key_whose_window_is_over_is_resolved_and_nothing_is_done_
     };
     until_waiting(&place, 1).await;
     let mut turn = parent(1, &claimed, &["a"]);
-    if let Some(beyond) = &mut turn.beyond {
-        beyond.messages = vec![message(run(2), MessageBody::Wake { op: None })];
+    if let Some(outbox) = &mut turn.outbox {
+        outbox.messages = vec![message(run(2), MessageBody::Wake { op: None })];
     }
     let committing = {
         let world = world.clone();
-        tokio::spawn(async move { world.commit(FIRST, &[turn]).await.unwrap().remove(0) })
+        tokio::spawn(async move { commit_patiently(&world, FIRST, &[turn]).await.remove(0) })
     };
     until_waiting(&place, 2).await;
     blocking.rollback().await.unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{LONG, Place, join, new_start, request, start};
 use outlast_core::{
-    ClaimRequest, Headers, MessageBody, MessageId, NewMessage, RunId, SessionId, Start, World,
+    ClaimRequest, Headers, MessageBody, MessageId, NewMessage, RunId, SessionId, Start, SuspectRoom, World,
 };
 use outlast_testkit::TestClock;
 
@@ -19,9 +19,9 @@ const TWO: RunId = RunId::from_bits(2);
 /// When one looks again for a run that somebody has locked.
 const SOON: Duration = Duration::from_millis(5);
 
-/// Makes suspects of all runs.
+/// Makes suspects of all runs, of the class that is carried alone.
 async fn suspect(place: &Place) {
-    let sql = format!("UPDATE {}.runs SET crashes = 2", place.schema);
+    let sql = format!("UPDATE {}.runs SET crashes = 4", place.schema);
     place.connect().await.batch_execute(&sql).await.unwrap();
 }
 
@@ -44,7 +44,7 @@ async fn a_suspect_that_another_claim_has_locked_is_due_soon() {
     let work = world.claim(SESSION, request()).await.unwrap();
     assert!(work.claimed.is_empty());
     assert_eq!(work.next_due, Some(place.clock.now().plus(SOON)));
-    let without_room = ClaimRequest { suspect: false, ..request() };
+    let without_room = ClaimRequest { suspects: SuspectRoom::Nothing, ..request() };
     assert_eq!(world.claim(SESSION, without_room).await.unwrap().next_due, None);
     other.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(world.claim(SESSION, request()).await.unwrap().claimed.len(), 1);
@@ -63,7 +63,7 @@ async fn a_suspect_behind_another_is_not_looked_for_again_and_again() {
     suspect(&place).await;
     let work = world.claim(SESSION, request()).await.unwrap();
     assert_eq!((work.claimed.len(), work.next_due), (1, None), "the other one waits for the first");
-    let without_room = ClaimRequest { suspect: false, ..request() };
+    let without_room = ClaimRequest { suspects: SuspectRoom::Nothing, ..request() };
     let work = world.claim(SESSION, without_room).await.unwrap();
     assert_eq!((work.claimed.len(), work.next_due), (0, None));
 }

@@ -7,6 +7,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{LONG, Place, claim, commit, completed, join, new_start, request, start, step, until};
+use outlast_core::ClaimedHistory;
 use outlast_core::{
     Claimed, Event, RunId, SessionId, Start, Status, Then, Timestamp, Turn, TurnId, World, WorldError,
 };
@@ -55,7 +56,8 @@ async fn a_run_that_the_worker_may_not_have_is_left_alone() {
     start(&client, RunId::from_bits(1)).await;
     let claimed = next(&worker, seen).await;
     assert_eq!(claimed.iter().map(|claimed| claimed.run).collect::<Vec<_>>(), [RunId::from_bits(1)]);
-    assert_eq!(claimed[0].history.as_ref().unwrap().len(), 1, "it comes with its only turn");
+    let ClaimedHistory::Whole(history) = &claimed[0].history else { panic!("{claimed:?}") };
+    assert_eq!(history.len(), 1, "it comes with its only turn");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

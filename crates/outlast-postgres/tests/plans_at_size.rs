@@ -14,8 +14,9 @@ use std::time::Duration;
 use common::big::Big;
 use common::{LONG, Place, commit, completed, join, new_start, request, step};
 use outlast_core::{
-    Beyond, ClaimRequest, Claimed, Code, Headers, MessageBody, MessageId, NewChild, NewMessage, OpNumber,
-    Order, Parent, Report, RunId, RunQuery, SessionId, Start, StartKey, Status, Tags, Then, Timestamp, World,
+    ClaimRequest, Claimed, Code, Headers, MessageBody, MessageId, NewChild, NewMessage, OpNumber, Order,
+    Outbox, Parent, Report, RunId, RunQuery, SessionId, Start, StartKey, Status, Tags, Then, Timestamp,
+    World,
 };
 use outlast_postgres::{PostgresOptions, PostgresWorld};
 use outlast_testkit::TestClock;
@@ -122,7 +123,7 @@ impl Round {
         assert!(claimed.len() >= 20, "{}", claimed.len());
         self.commit(&claimed).await;
         world.held(self.session()).await.unwrap();
-        world.beat(self.session(), &Report::default()).await.unwrap();
+        world.beat(self.session(), &Report::default(), &[]).await.unwrap();
         world.resume(self.big.id(self.big.ended + 8 + 10 * self.number as u32)).await.unwrap();
     }
 
@@ -143,18 +144,18 @@ impl Round {
                 turn.events = vec![completed()];
             }
             if nth == 101 {
-                turn.beyond = Some(Box::new(self.beyond(claimed.run)));
+                turn.outbox = Some(Box::new(self.outbox(claimed.run)));
             }
             commit(&self.world, self.session(), turn).await.unwrap();
         }
     }
 
-    fn beyond(&self, parent: RunId) -> Beyond {
+    fn outbox(&self, parent: RunId) -> Outbox {
         let parent = Some(Parent { run: parent, op: OpNumber(1), root: parent, awaits: true });
         let start = Start { parent, ..self.keyed(50) };
         let children = vec![NewChild { start, wants_answer: true }];
         let asleep = self.big.id(self.big.ended + 5 + 10 * self.number as u32);
-        Beyond { children, messages: vec![self.message(60, asleep)], tags: tags("1") }
+        Outbox { children, messages: vec![self.message(60, asleep)], tags: tags("1") }
     }
 
     async fn look(&self) {

@@ -200,7 +200,7 @@ async fn a_full_pool_costs_no_session() {
     let blocked = world.start(vec![tagged]);
     let report = outlast_core::Report::default();
     let (started, ()) = tokio::join!(blocked, async {
-        let beat = tokio::time::timeout(Duration::from_secs(10), world.beat(SESSION, &report)).await;
+        let beat = tokio::time::timeout(Duration::from_secs(10), world.beat(SESSION, &report, &[])).await;
         // Or the other would wait for as long as a statement may take.
         other.batch_execute("ROLLBACK").await.unwrap();
         beat.expect("a beat waits for nobody").unwrap();

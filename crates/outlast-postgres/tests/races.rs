@@ -72,7 +72,8 @@ async fn no_message_is_slept_over() {
             for nth in 0..MESSAGES {
                 let id = sender * MESSAGES + nth;
                 let sent = world.send(vec![message(id, run(id % RUNS)), message(id, run(id % RUNS))]).await;
-                let positions: BTreeSet<u64> = sent.unwrap().into_iter().map(Result::unwrap).collect();
+                let positions: BTreeSet<u64> =
+                    sent.unwrap().into_iter().map(|sent| sent.unwrap().position).collect();
                 assert_eq!(positions.len(), 1, "the same message has one place");
             }
         })
@@ -173,7 +174,7 @@ async fn what_was_sent_before_the_end_is_counted_and_nothing_after() {
                 let mut sent = 0;
                 for nth in 0..1_000 {
                     match world.send(vec![message(number * 1_000 + nth, to)]).await.unwrap().remove(0) {
-                        Ok(position) => sent = position,
+                        Ok(last) => sent = last.position,
                         Err(WorldError::Conflict(_)) => return sent,
                         Err(error) => panic!("{error}"),
                     }

@@ -63,7 +63,7 @@ async fn one_run(world: &PostgresWorld, number: u128) -> Duration {
         commit(world, SESSION, Turn { events: vec![completed()], ..end }).await.unwrap();
         lap();
     }
-    world.beat(SESSION, &Report::default()).await.unwrap();
+    world.beat(SESSION, &Report::default(), &[]).await.unwrap();
     lap();
     slowest
 }

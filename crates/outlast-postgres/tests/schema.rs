@@ -96,7 +96,7 @@ async fn names_of_schemas_are_only_names() {
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_refused_and_an_old_one_when_asked() {
+async fn a_newer_schema_without_the_functions_of_this_build_is_refused_and_an_old_one_when_asked() {
     let place = Place::new(TestClock::new());
     let off = format!("{}&migrate=off", place.url());
     let refused = PostgresWorld::open(&off, PostgresOptions::new()).await.unwrap_err();
@@ -110,6 +110,13 @@ async fn a_newer_schema_is_refused_and_an_old_one_when_asked() {
     drop(PostgresWorld::open(&off, PostgresOptions::new()).await.unwrap());
     let newer = format!("INSERT INTO {}.migrations (version) VALUES (99)", place.schema);
     place.connect().await.batch_execute(&newer).await.unwrap();
+    drop(
+        PostgresWorld::open(&off, PostgresOptions::new())
+            .await
+            .expect("the functions of this build are there"),
+    );
+    let dropped = format!("DROP FUNCTION {}.clock_v1()", place.schema);
+    place.connect().await.batch_execute(&dropped).await.unwrap();
     let refused = PostgresWorld::open(&place.url(), PostgresOptions::new()).await.unwrap_err();
     assert!(matches!(&refused, WorldError::Conflict(why) if why.contains("newer build")), "{refused}");
 }

@@ -35,7 +35,7 @@ async fn a_session_whose_process_is_gone_is_taken_over_after_a_second() {
     .await;
     assert!(died.elapsed() >= Duration::from_millis(950), "{:?}", died.elapsed());
     assert!(died.elapsed() < Duration::from_secs(5), "{:?}", died.elapsed());
-    assert_eq!(claimed[0].crashes, 1);
+    assert_eq!(claimed[0].columns.crashes, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,7 +57,7 @@ async fn a_session_whose_listening_connection_was_cut_finds_its_lock_again() {
     server.query(&cut, &[]).await.unwrap();
     until("the lock is taken again", async || count().await == 1).await;
     assert_eq!(second.takeover(SECOND).await, Ok(0));
-    first.beat(FIRST, &outlast_core::Report::default()).await.unwrap();
+    first.beat(FIRST, &outlast_core::Report::default(), &[]).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -98,7 +98,7 @@ async fn a_lock_that_the_server_frees_late_is_taken_as_soon_as_it_is_free() {
     .await;
     late.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
     until("it has its lock", async || holder().await.is_some()).await;
-    first.beat(FIRST, &outlast_core::Report::default()).await.unwrap();
+    first.beat(FIRST, &outlast_core::Report::default(), &[]).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -119,14 +119,14 @@ async fn an_expired_session_is_taken_over_though_its_lock_is_held() {
     assert!(matches!(refused, Err(WorldError::Fenced(_))), "{refused:?}");
     let refused = commit(&first, FIRST, step(RUN, claimed.turn, 1, 11, Then::Release)).await;
     assert!(matches!(refused, Err(WorldError::Fenced(_))), "{refused:?}");
-    let refused = first.beat(FIRST, &outlast_core::Report::default()).await;
+    let refused = first.beat(FIRST, &outlast_core::Report::default(), &[]).await;
     assert!(matches!(refused, Err(WorldError::Fenced(_))), "{refused:?}");
     let refused = try_claim(&first, FIRST).await;
     assert!(matches!(refused, Err(WorldError::Fenced(_))), "{refused:?}");
     let refused = first.takeover(FIRST).await;
     assert!(matches!(refused, Err(WorldError::Fenced(_))), "{refused:?}");
     let again = claim(&second, SECOND).await.remove(0);
-    assert_eq!((again.turn, again.crashes), (claimed.turn, 1), "nothing of it is there");
+    assert_eq!((again.turn, again.columns.crashes), (claimed.turn, 1), "nothing of it is there");
     commit(&second, SECOND, step(RUN, again.turn, 1, 12, Then::Hold)).await.unwrap();
 }
 
@@ -166,7 +166,7 @@ async fn a_beat_needs_no_runtime() {
     join(&world, FIRST, LONG).await;
     let beat = std::thread::spawn(move || {
         let report = outlast_core::Report::default();
-        let mut beat = std::pin::pin!(world.beat(FIRST, &report));
+        let mut beat = std::pin::pin!(world.beat(FIRST, &report, &[]));
         let waker = std::task::Waker::noop();
         loop {
             if let std::task::Poll::Ready(beat) =

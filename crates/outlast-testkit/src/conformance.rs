@@ -44,6 +44,7 @@ pub mod priorities;
 pub mod prune;
 pub mod queues;
 pub mod reports;
+pub mod rows;
 pub mod sessions;
 pub mod starts;
 pub mod stuck;

@@ -105,7 +105,8 @@ pub struct SimReport {
 /// as it was.
 pub const QUEUED_SEEDS: u64 = 1_000_000;
 
-/// From this seed on what turns do to other runs is done later than their commits.
+/// From this seed on what turns do to other runs is done later than their commits, and some workers are of an older
+/// build.
 pub const DEFERRED_SEEDS: u64 = 2_000_000;
 
 /// Simulates a seed once.

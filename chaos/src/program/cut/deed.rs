@@ -206,12 +206,12 @@ impl Case {
     /// What the first bytes of the call have in them: its ids, or the statement that is to be prepared.
     pub(super) fn mark(&self, is_prepared: bool) -> String {
         if !is_prepared {
-            // Turns that reach other runs have a function of their own, whose name goes on.
+            // The names of the functions go on: with what is special about the call, and the interface.
             let function = match self.deed {
-                Deed::Start | Deed::KeyedStart => ".start(",
-                Deed::Send => ".send(",
-                Deed::Claim => ".claim(",
-                Deed::Beat => ".beat(",
+                Deed::Start | Deed::KeyedStart => ".start",
+                Deed::Send => ".send",
+                Deed::Claim => ".claim",
+                Deed::Beat => ".beat",
                 Deed::Commit | Deed::End | Deed::Outbox | Deed::StartingTurn => ".commit",
             };
             return function.to_owned();

@@ -157,7 +157,7 @@ impl Site {
             self.check_claim(case, answers, tally).await?;
         }
         // What was not found above is found by the next beat.
-        let held = self.direct.beat(self.session, &Report::default()).await?.held;
+        let held = self.direct.beat(self.session, &Report::default(), &[]).await?.held;
         let expected = u64::from(case.deed.holds());
         self.checks.that(held == expected, || format!("the session holds {held} runs, not {expected}"))?;
         if case.deed == Deed::Beat {

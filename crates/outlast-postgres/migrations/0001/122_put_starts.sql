@@ -3,7 +3,7 @@
 -- key that is of another workflow or input. The last row, number 0, says how many are new and how far their ids lie from
 -- now, in milliseconds: the caller counts them and notes that, behind all other locks.
 --
--- No run and no key is twice among them. Keys are inserted in their order, so that nobody waits in a circle. When another
+-- No run is twice among them; of those with the same key the first one gets it. Keys are inserted in their order, so that nobody waits in a circle. When another
 -- try of the same start was faster, all of it is undone (40001), to be looked at again.
 CREATE FUNCTION {schema}.put_starts{v}(now_ bigint, starts_ json, events_ text[], refused_ integer[])
 RETURNS TABLE (
@@ -14,10 +14,9 @@ DECLARE
     put_ record;
 BEGIN
     PERFORM {schema}.free_keys{v}(now_, starts_);
-    WITH asked AS (
-        SELECT a.*, CASE WHEN same.id IS NOT NULL THEN 'same' WHEN other.id IS NULL THEN 'new'
-                WHEN other.workflow = a.workflow AND other.key_digest = a.digest THEN 'other' ELSE 'taken' END AS code,
-            coalesce(same.id, other.id) AS there, other.workflow AS there_workflow
+    WITH given AS (
+        SELECT a.*, first_value(a.nth) OVER w AS first_nth, first_value(a.run) OVER w AS first_run,
+            first_value(a.workflow) OVER w AS first_workflow, first_value(a.digest) OVER w AS first_digest
         FROM ROWS FROM (
             json_to_recordset(starts_) AS (run text, turn text, born bigint, rules integer, workflow text, version bigint,
                 format integer, queue text, priority smallint, key text, digest text, parent text, parent_op bigint,
@@ -25,9 +24,18 @@ BEGIN
             unnest(events_)
         ) WITH ORDINALITY AS a (run, turn, born, rules, workflow, version, format, queue, priority, key, digest, parent,
             parent_op, awaits, root, not_before, deadline, tags, turn_nth, refused, events, nth)
+        WHERE a.refused IS NULL AND (a.turn_nth IS NULL OR a.turn_nth <> ALL (refused_))
+        WINDOW w AS (PARTITION BY a.key ORDER BY a.nth)
+    ), asked AS (
+        SELECT a.*, CASE WHEN same.id IS NOT NULL THEN 'same'
+                WHEN other.id IS NULL AND (a.key IS NULL OR a.nth = a.first_nth) THEN 'new'
+                WHEN coalesce(other.workflow, a.first_workflow) = a.workflow
+                    AND coalesce(other.key_digest, a.first_digest) = a.digest THEN 'other'
+                ELSE 'taken' END AS code,
+            coalesce(same.id, other.id, a.first_run) AS there, coalesce(other.workflow, a.first_workflow) AS there_workflow
+        FROM given a
         LEFT JOIN LATERAL (SELECT r.id FROM {schema}.runs r WHERE r.id = a.run) same ON true
         LEFT JOIN LATERAL (SELECT r.id, r.workflow, r.key_digest FROM {schema}.runs r WHERE r.key = a.key) other ON true
-        WHERE a.refused IS NULL AND (a.turn_nth IS NULL OR a.turn_nth <> ALL (refused_))
     ), added AS (
         INSERT INTO {schema}.runs (id, workflow, version, format, queue, priority, key, key_digest, status, turn, next_seq,
             turn_at, created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)

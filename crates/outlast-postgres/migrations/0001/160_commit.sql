@@ -55,15 +55,15 @@ BEGIN
             json_to_recordset(turns_) AS (
                 run text, id text, "from" text, seq bigint, next bigint, at bigint, build text, consumed bigint, fired bigint,
                 invalid boolean, writes boolean, status text, held boolean, preferred boolean, wake_at bigint, waits text,
-                read_at bigint, read_after bigint, unread_at bigint, unread_after bigint, crashes integer, kept bigint,
-                deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text,
+                read_at bigint, read_after bigint, unread_at bigint, unread_after bigint, ending_at bigint,
+                ending_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text,
                 failed_at bigint, cancels boolean, tags json, workflow text, version bigint, format integer, queue text,
                 priority smallint, key text, digest text, parent text, parent_op bigint, awaits boolean, root text, born bigint),
             unnest(events_)
         ) WITH ORDINALITY AS a (
             run, id, "from", seq, next, at, build, consumed, fired, invalid, writes, status, held, preferred, wake_at,
-            waits, read_at, read_after, unread_at, unread_after, crashes, kept, deadline, stuck_reason, stuck_message,
-            stuck_build, failed_builds, failed_at, cancels, tags, workflow, version, format, queue, priority, key, digest,
+            waits, read_at, read_after, unread_at, unread_after, ending_at, ending_after, crashes, kept, deadline,
+            stuck_reason, stuck_message, stuck_build, failed_builds, failed_at, cancels, tags, workflow, version, format, queue, priority, key, digest,
             parent, parent_op, awaits, root, born, events, nth)
     ), judged AS (
         SELECT a.*, r.consumed AS had_consumed, r.owner, tip.turn AS tip_turn, tip.seq AS tip_seq, k.id AS key_run,
@@ -122,12 +122,10 @@ BEGIN
             ended_at = CASE WHEN j.status IN ('completed', 'failed', 'cancelled') THEN now_ END,
             wake_at = j.wake_at, waits = coalesce(j.waits, '[]'),
             -- The wait and the check are one statement: an unread message makes it ready at once.
-            ready_at = CASE WHEN r.sent > coalesce(j.consumed, r.consumed)
-                THEN least(j.unread_at, now_ + CASE
-                    -- A message that ends a stuck run is obeyed at once, also if that came before the run got stuck.
-                    WHEN j.status = 'stuck' AND r.last_terminate > r.consumed
-                        OR j.status = 'stuck' AND j.next <= 1 AND r.last_cancel > r.consumed THEN 0
-                    ELSE j.unread_after END)
+            ready_at = CASE WHEN r.last_terminate > coalesce(j.consumed, r.consumed)
+                    OR j.next <= 1 AND r.last_cancel > coalesce(j.consumed, r.consumed)
+                THEN least(j.ending_at, now_ + j.ending_after)
+                WHEN r.sent > coalesce(j.consumed, r.consumed) THEN least(j.unread_at, now_ + j.unread_after)
                 ELSE least(j.read_at, now_ + j.read_after) END,
             consumed = coalesce(j.consumed, r.consumed), crashes = coalesce(j.crashes, 0), kept = coalesce(j.kept, 0),
             deadline = j.deadline, stuck_reason = j.stuck_reason, stuck_message = j.stuck_message,

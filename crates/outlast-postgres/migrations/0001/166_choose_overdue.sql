@@ -1,11 +1,12 @@
--- Adds runs that should have ended by `until_` to those that are chosen, locked: no more than so many in all, and one
--- of a crash class above 1, if there is room for that class.
+-- Adds runs that should have ended by `until_` to those that are chosen, locked: no more than so many in all, and
+-- of one crash class above 1, as many as there is room for.
 CREATE FUNCTION {schema}.choose_overdue{v}(
     until_ bigint, limit_ integer, format_ integer, rooms_ integer[], chosen_ text[], OUT ids text[], OUT rooms integer[]
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     late_ record;
+    left_ integer;
 BEGIN
     ids := chosen_; rooms := rooms_;
     FOR late_ IN
@@ -16,7 +17,9 @@ BEGIN
     LOOP
         CONTINUE WHEN late_.crash_class > 0 AND rooms[late_.crash_class - 1] <= 0;
         IF late_.crash_class > 0 THEN
+            left_ := rooms[late_.crash_class - 1] - 1;
             rooms := '{0,0,0}';
+            rooms[late_.crash_class - 1] := left_;
         END IF;
         ids := array_append(ids, late_.id);
         EXIT WHEN cardinality(ids) >= limit_;

@@ -30,7 +30,7 @@ BEGIN
     SELECT 'given', g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
         g.crashes, g.kept, g.deadline, g.stuck_reason, g.stuck_message, g.stuck_build::text, g.failed_builds::text, g.failed_at,
         coalesce(g.preferred = session_, false),
-        g.next_seq > 1 AND EXISTS (SELECT 1 FROM {schema}.heartbeats h WHERE h.run = g.id),
+        EXISTS (SELECT 1 FROM {schema}.heartbeats h WHERE h.run = g.id),
         g.nth > ready_, NULL::bigint, NULL::bigint, t.build, t.events
     FROM given g LEFT JOIN {schema}.turns t ON t.run = g.id AND t.seq = 0 AND g.next_seq = 1
     ORDER BY g.nth;

@@ -35,7 +35,7 @@ BEGIN
             greatest(last.next_seq, r.next_seq) AS seq) tip
     ), judged AS (
         SELECT h.id, h.tip_turn, h.tip_at, h.tip_seq, h.failed, after.crashes, h.is_counted AND after.crashes >= poison_ AS is_poison,
-            h.failed <> '' AND h.stuck_reason IS NOT NULL AS was_stuck,
+            h.stuck_reason IS NOT NULL AS was_stuck,
             h.last_terminate > h.consumed OR h.tip_seq <= 1 AND h.last_cancel > h.consumed AS can_end
         FROM held h
         CROSS JOIN LATERAL (SELECT CASE WHEN h.is_counted THEN least(h.crashes + 1, poison_) ELSE h.crashes END AS crashes) after

@@ -64,10 +64,10 @@ impl Big {
     }
 }
 
-const RUNS: &str = "
+const RUNS: &str = r#"
 INSERT INTO {schema}.runs (id, workflow, version, format, priority, key, key_digest, status, turn, next_seq, turn_at,
     created_at, updated_at, ended_at, wake_at, ready_at, sent, consumed, stuck_reason, stuck_message, stuck_build,
-    barred_build, parent, parent_op, parent_awaits, root, deadline)
+    failed_builds, failed_at, parent, parent_op, parent_awaits, root, deadline)
 SELECT {run}, 'w', 1, 1, CASE WHEN sort IN (6, 7) THEN 1 + n % 9 ELSE 0 END,
     CASE WHEN n % 7 = 0 THEN 'key ' || n END, CASE WHEN n % 7 = 0 THEN '1' END,
     CASE sort WHEN -1 THEN coalesce((ARRAY['failed', 'cancelled'])[n % 10 + 1], 'completed') WHEN 8 THEN 'stuck'
@@ -75,18 +75,18 @@ SELECT {run}, 'w', 1, 1, CASE WHEN sort IN (6, 7) THEN 1 + n % 9 ELSE 0 END,
     {turn}, 2, at, at, at, CASE WHEN sort = -1 THEN at END,
     CASE WHEN sort < 8 THEN ready_at END, ready_at, (n % 50 = 0)::int, (n % 50 = 0)::int,
     CASE WHEN sort = 8 THEN 'poison' END, CASE WHEN sort = 8 THEN 'why' END, CASE WHEN sort = 8 THEN 'b' END,
-    CASE WHEN sort >= 8 THEN 'b' END, CASE WHEN n % 100 = 99 THEN '{parent}' END, CASE WHEN n % 100 = 99 THEN 1 END,
+    CASE WHEN sort >= 8 THEN '["b"]' ELSE '' END, CASE WHEN sort >= 8 THEN 2 ELSE 0 END, CASE WHEN n % 100 = 99 THEN '{parent}' END, CASE WHEN n % 100 = 99 THEN 1 END,
     CASE WHEN n % 100 = 99 THEN false END, CASE WHEN n % 100 = 99 THEN '{parent}' END,
     CASE WHEN sort >= 0 AND n % 20 = 0 THEN now_at + 86400000000 END
 FROM (
     SELECT n, at, sort, now_at,
         CASE WHEN sort IN (0, 1, 2, 3) THEN now_at + 86400000000 + n
-            WHEN sort IN (6, 7) THEN now_at + 80000000 + n WHEN sort = 9 THEN at END AS ready_at
+            WHEN sort IN (6, 7) THEN now_at + 80000000 + n WHEN sort >= 8 THEN at END AS ready_at
     FROM (
         SELECT n, ({first} + n) * 1000 AS at, CASE WHEN n < {ended} THEN -1 ELSE n % 10 END AS sort, now_at
-        FROM generate_series({from}, {last}) AS n, (SELECT {schema}.clock() AS now_at OFFSET 0) AS clock
+        FROM generate_series({from}, {last}) AS n, (SELECT {schema}.clock_v1() AS now_at OFFSET 0) AS clock
     ) AS sorted
-) AS new";
+) AS new"#;
 
 const REST: &str = r#"
 INSERT INTO {schema}.turns (run, seq, next_seq, id, at, build, events)
@@ -97,4 +97,4 @@ SELECT {run}, 'shop', (n % 1000)::text FROM generate_series({from}, {last}, 10) 
 INSERT INTO {schema}.inbox (run, position, id, at, kind)
 SELECT {run}, 1, {message}, ({first} + n) * 1000, 'wake' FROM generate_series({from}, {last}, 50) AS n;
 INSERT INTO {schema}.counts (status, slot, n) VALUES ('completed', -1, {ended}) ON CONFLICT DO NOTHING;
-SELECT {schema}.widen(0, 0)"#;
+SELECT {schema}.widen_v1(0, 0)"#;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use outlast_core::event::FORMAT;
+use outlast_core::event::{FORMAT, RULES};
 use outlast_core::queue::{default_queue, default_queues};
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Claimed, Code, Event, Headers, Join, OpNumber, Payload, RunId, SessionId, Start, Tags,
-    Then, Timestamp, Turn, TurnId, World, WorldError,
+    ClaimRequest, Claimed, Code, Committed, Event, Headers, HolderColumns, Join, OpNumber, Payload, RunId,
+    SessionId, Start, SuspectRoom, Tags, Then, Timestamp, Turn, TurnId, World, WorldError,
 };
 use outlast_postgres::{PostgresOptions, PostgresWorld};
 use outlast_testkit::TestClock;
@@ -73,7 +73,7 @@ pub(crate) fn new_start(run: RunId) -> Start {
         turn: TurnId::from_bits(run.bits()),
         workflow: "w".into(),
         version: 1,
-        rules: outlast_core::event::RULES,
+        rules: RULES,
         queue: default_queue(),
         priority: 0,
         key: None,
@@ -93,7 +93,17 @@ pub(crate) fn code() -> Arc<[Code]> {
 
 pub(crate) async fn join(world: &PostgresWorld, session: SessionId, time: Duration) {
     let (code, queues) = (code(), default_queues());
-    let join = Join { session, host: "here".into(), pid: 1, build: "b".into(), code, queues, time };
+    let join = Join {
+        session,
+        host: "here".into(),
+        pid: 1,
+        build: "b".into(),
+        code,
+        queues,
+        time,
+        rules: RULES,
+        format: FORMAT,
+    };
     world.join(join).await.unwrap();
 }
 
@@ -112,9 +122,8 @@ pub(crate) fn request() -> ClaimRequest {
         queues: default_queues(),
         build: "b".into(),
         format: FORMAT,
-        suspect: true,
+        suspects: SuspectRoom::AnyClass { room: 10 },
         ends_overdue_from: Timestamp::NEVER,
-        known: Arc::new(|_, _| false),
     }
 }
 
@@ -139,11 +148,28 @@ pub(crate) fn step(run: RunId, from: TurnId, seq: u64, id: u128, then: Then) -> 
         events: vec![Event::StepDropped { op: OpNumber(seq) }],
         consumed: 0,
         fired_until: None,
-        clears_crashes: false,
-        clears_deadline: false,
-        beyond: None,
+        before: HolderColumns::default(),
+        crashes: 0,
+        kept: 0,
+        deadline: None,
+        outbox: None,
         then,
     }
+}
+
+/// Commits turns, those that somebody else blocks again and again.
+pub(crate) async fn commit_patiently(
+    world: &PostgresWorld,
+    session: SessionId,
+    turns: &[Turn],
+) -> Vec<Result<Committed, WorldError>> {
+    let mut answers = world.commit(session, turns).await.unwrap();
+    for (turn, answer) in turns.iter().zip(&mut answers) {
+        while matches!(answer, Err(WorldError::Blocked(_))) {
+            *answer = world.commit(session, std::slice::from_ref(turn)).await.unwrap().remove(0);
+        }
+    }
+    answers
 }
 
 pub(crate) async fn commit(world: &PostgresWorld, session: SessionId, turn: Turn) -> Result<(), WorldError> {

@@ -425,6 +425,11 @@ macro_rules! conformance {
                 an_attempt_that_has_ended_is_forgotten,
                 details_leave_the_run_as_it_is,
             }
+            rows {
+                every_turn_is_stored_as_core_computes,
+                every_end_of_a_session_is_stored_as_core_computes,
+                every_message_and_resume_wakes_as_core_computes,
+            }
             reports {
                 a_worker_that_has_not_beaten_reports_nothing,
                 a_beat_keeps_the_report,

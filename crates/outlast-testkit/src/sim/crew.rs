@@ -119,6 +119,9 @@ impl Slot {
             .live_runs([1, 2, 5, 100][rng.usize(0..4)])
             .cached_futures([0, 1, 100][rng.usize(0..3)]);
         builder = if self.build != Build::Some { builder.register((rare, once, hasty)) } else { builder };
+        if self.stage.profile.has_old_rules && self.build == Build::Some {
+            builder = builder.rules(1);
+        }
         if self.stage.profile.has_queues {
             let served = if self.build == Build::Some { rng.usize(0..3) } else { 0 };
             let all: &[&str] = &["default", FAR];

@@ -88,6 +88,8 @@ pub(super) struct Profile {
     pub(super) has_jumps: bool,
     /// Whether steps are queued, and workers serve some queues.
     pub(super) has_queues: bool,
+    /// Whether the workers without all the code are of an older build, which knows fewer rules.
+    pub(super) has_old_rules: bool,
     /// How many hints are not heard, of 10,000.
     pub(super) deaf: u32,
 }
@@ -107,6 +109,7 @@ impl Profile {
             has_fates: false,
             has_jumps: false,
             has_queues: false,
+            has_old_rules: false,
             deaf: 0,
         };
         match rng.u32(0..10) {

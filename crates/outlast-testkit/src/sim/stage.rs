@@ -70,7 +70,11 @@ impl Stage {
             memory: None,
             is_earnest: false,
             clock,
-            profile: Profile { has_queues: seed >= QUEUED_SEEDS, ..Profile::choose(&mut rng) },
+            profile: Profile {
+                has_queues: seed >= QUEUED_SEEDS,
+                has_old_rules: seed >= DEFERRED_SEEDS,
+                ..Profile::choose(&mut rng)
+            },
             witness: Mutex::default(),
             ledger: Mutex::default(),
             nodes: Mutex::default(),

@@ -32,6 +32,9 @@ pub struct Explanation {
     /// That it is to stop, when it was asked to and has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopping: Option<Stopping>,
+    /// Who keeps its turns from being written in the world, if anybody does: a transaction that has its row locked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked_by: Option<String>,
     /// Why, and what to do about it, for people.
     pub sentence: String,
 }
@@ -283,7 +286,13 @@ impl Client {
         if let Some(stopping) = &stopping {
             sentence::add_stopping(&mut sentence, stopping, scene.now);
         }
-        Ok(Explanation { run, status: scene.view.status, because, stopping, sentence })
+        let blocked_by = if scene.view.owner.is_some() { self.world.blocked_by(run).await? } else { None };
+        if let Some(who) = &blocked_by {
+            sentence.push_str(&format!(
+                " Its turns cannot be written: its row is locked by {who}. End that transaction; the run then goes on by itself."
+            ));
+        }
+        Ok(Explanation { run, status: scene.view.status, because, stopping, blocked_by, sentence })
     }
 
     /// That a run is to stop, which it was told or will be when it goes on.

@@ -110,11 +110,10 @@ async fn beat_until_stopped(session: &Session, rhythm: &impl Rhythm) {
         next = pause;
         let asked = monotonic();
         match rhythm.within(session.beat(), acknowledged + patience).await {
-            Some(Ok(beat)) => {
+            Some(Ok(_)) => {
                 acknowledged = asked;
                 session.settings.outage.answered(Call::Beat);
                 session.settings.meter.beats.add(1);
-                session.compare_held(beat.held);
                 rhythm.within(session.world.takeover(session.id), acknowledged + patience).await;
             }
             Some(Err(WorldError::Fenced(reason))) => {

@@ -8,6 +8,9 @@
 //! A turn without events only lets go of its run, or is computed from what the world said of it. It waits until the
 //! batches are answered that were under way when it came: so it never contends with a turn of the same run that is
 //! still on its way.
+//!
+//! A turn that somebody else blocks in the world leaves its batch, and is tried again apart from the others: they
+//! are answered without waiting for it.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -60,6 +63,14 @@ struct Gathered {
     next_batch: u64,
     /// Turns without events, in order.
     later: Vec<Later>,
+}
+
+/// What came of one turn of a batch.
+#[derive(Debug)]
+enum Tried {
+    Answered(Answer),
+    /// Somebody else has locked what it changes.
+    Blocked(Box<Turn>),
 }
 
 /// A turn that waits until the batches with a lower number are answered.
@@ -149,8 +160,8 @@ impl Committer {
         }
     }
 
-    async fn commit_batch(&self, turns: Vec<Turn>) -> Vec<Answer> {
-        let mut answers: Vec<Option<Answer>> = turns.iter().map(|_| None).collect();
+    async fn commit_batch(&self, turns: Vec<Turn>) -> Vec<Tried> {
+        let mut answers: Vec<Option<Tried>> = turns.iter().map(|_| None).collect();
         // What is to be committed, and whose answer it is.
         let mut left = turns;
         let mut places: Vec<usize> = (0..left.len()).collect();
@@ -167,14 +178,17 @@ impl Committer {
             let mut places_again = Vec::new();
             let mut trouble = None;
             for ((turn, place), answer) in left.into_iter().zip(places).zip(tried) {
-                trouble = answer.as_ref().err().filter(|error| error.is_transient()).cloned().or(trouble);
+                let is_blocked = matches!(answer, Err(WorldError::Blocked(_)));
+                let failed = answer.as_ref().err().filter(|error| error.is_transient() && !is_blocked);
+                trouble = failed.cloned().or(trouble);
                 let is_given_up = wait >= START_PAUSE_MAX && matches!(turn.from, From::Start(_));
                 match answer {
+                    Err(WorldError::Blocked(_)) => answers[place] = Some(Tried::Blocked(Box::new(turn))),
                     Err(error) if error.is_transient() && !is_given_up => {
                         again.push(turn);
                         places_again.push(place);
                     }
-                    answer => answers[place] = Some(answer),
+                    answer => answers[place] = Some(Tried::Answered(answer)),
                 }
             }
             match trouble {
@@ -182,12 +196,34 @@ impl Committer {
                 None => self.outage.answered(Call::Commit),
             }
             if again.is_empty() {
-                let unanswered = || Err(WorldError::Corrupt("the world gave too few answers".into()));
+                let error = || WorldError::Corrupt("the world gave too few answers".into());
+                let unanswered = || Tried::Answered(Err(error()));
                 return answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect();
             }
             (left, places) = (again, places_again);
             pause(wait).await;
             wait = (wait * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Commits a turn that somebody else blocks, apart from the batches: the world waits for what is locked, and is
+    /// asked again until it is free. A start is given up, as in a batch.
+    async fn commit_blocked(&self, turn: &Turn) -> Answer {
+        let mut wait = PAUSE_MIN;
+        loop {
+            pause(wait).await;
+            let answer = match self.world.commit(self.session, std::slice::from_ref(turn)).await {
+                Ok(mut answers) => answers
+                    .pop()
+                    .unwrap_or_else(|| Err(WorldError::Corrupt("the world gave too few answers".into()))),
+                Err(error) => Err(error),
+            };
+            self.meter.turns.add(u64::from(answer.is_ok()));
+            let is_given_up = wait >= START_PAUSE_MAX && matches!(turn.from, From::Start(_));
+            match answer {
+                Err(error) if error.is_transient() && !is_given_up => wait = (wait * 2).min(PAUSE_MAX),
+                answer => return answer,
+            }
         }
     }
 }
@@ -217,8 +253,16 @@ impl Leader {
             Poll::Pending => (commit.await, false),
         };
         for (answer, result) in answers.into_iter().zip(results) {
-            // Whoever asked may be gone; the turn is durable all the same.
-            let _ = answer.send(result);
+            match result {
+                // Whoever asked may be gone; the turn is durable all the same.
+                Tried::Answered(result) => drop(answer.send(result)),
+                Tried::Blocked(turn) => {
+                    let committer = self.0.clone();
+                    self.0.runtime.spawn(async move {
+                        let _ = answer.send(committer.commit_blocked(&turn).await);
+                    });
+                }
+            }
         }
         is_instant
     }

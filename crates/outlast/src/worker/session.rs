@@ -261,6 +261,7 @@ impl Session {
         let beat = self.world.beat(self.id, &self.report(), &details).await?;
         self.heartbeats.stored(&details);
         self.rules.store(beat.rules, Ordering::Release);
+        self.compare_held(beat.held);
         Ok(beat)
     }
 
@@ -432,7 +433,7 @@ impl Session {
     }
 
     /// Compares what the world says the session holds with what it knows.
-    pub(super) fn compare_held(&self, held: u64) {
+    fn compare_held(&self, held: u64) {
         self.settings.meter.held_runs.set(held);
         let differs = held != self.live_count() as u64;
         // Once is normal: what is being committed is counted by one side only.

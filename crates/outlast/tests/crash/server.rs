@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use outlast::core::event::{FORMAT, RULES};
 use outlast::core::queue::default_queues;
 use outlast::core::{Join, SessionId};
 use tokio_postgres::{Client, NoTls};
@@ -41,8 +42,8 @@ impl Schema {
     pub(crate) fn bury_the_dead(&self) {
         let session = SessionId::from_bits(1);
         let (code, queues, time) = (Arc::new([]), default_queues(), Duration::from_secs(60));
-        let join =
-            Join { session, host: "here".into(), pid: 1, build: "undertaker".into(), code, queues, time };
+        let (host, build, rules, format) = ("here".into(), "undertaker".into(), RULES, FORMAT);
+        let join = Join { session, host, pid: 1, build, code, queues, time, rules, format };
         block_on(async {
             let world = outlast::open(&self.url).await?;
             world.join(join).await?;

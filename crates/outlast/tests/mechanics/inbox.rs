@@ -15,6 +15,7 @@ on_every_world! {
     a_payload_that_a_dropped_hook_did_not_return_stays,
     a_hook_that_lost_its_race_leaves_later_payloads_to_the_next,
     the_buffer_survives_a_crash,
+    payloads_that_no_hook_has_taken_are_counted_in_the_row,
     a_message_that_arrives_between_check_and_park_wakes_the_run,
     a_payload_while_a_sleep_is_pending_in_the_same_turn_is_delivered_and_the_sleep_goes_on,
     messages_to_a_run_whose_step_is_under_way_are_read_at_once,
@@ -247,4 +248,20 @@ async fn more_messages_than_one_read_are_all_delivered_in_order(rig: Rig) {
     }
     let _worker = rig.worker(take_many).await;
     assert!(run.output().await.unwrap());
+}
+
+async fn payloads_that_no_hook_has_taken_are_counted_in_the_row(rig: Rig) {
+    let worker = rig.worker(sleep_then_take).await;
+    rig.settle().await;
+    let run = rig.client.start(sleep_then_take, ()).await.unwrap();
+    for payload in 1..=3 {
+        rig.send(run.id(), "x", payload).await;
+    }
+    rig.settle().await;
+    assert_eq!(rig.view(run.id()).await.kept, 3);
+    worker.stop().await.unwrap();
+    let _worker = rig.worker(sleep_then_take).await;
+    rig.clock.run_until_idle().await;
+    assert_eq!(run.output().await.unwrap(), 1);
+    assert_eq!(rig.view(run.id()).await.kept, 2, "the hook has taken one");
 }

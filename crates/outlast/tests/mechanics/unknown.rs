@@ -1,7 +1,9 @@
 //! Unknown answers: what is repeated with its id is done once.
 
+use outlast::core::event::FORMAT;
+use outlast::core::{ClaimRequest, Code, SuspectRoom};
 use outlast::prelude::*;
-use outlast::{ErrorKind, RunQuery, Status};
+use outlast::{ErrorKind, RunQuery, Status, Timestamp};
 
 use super::faulty::Call;
 use super::rig::{Ask, Rig, on_every_world};
@@ -16,6 +18,8 @@ on_every_world! {
     a_cancel_without_an_answer_is_delivered_once,
     a_call_that_is_never_answered_is_an_error_and_not_a_hang,
     runs_claimed_without_an_answer_are_found_and_go_on,
+    a_run_is_handed_back_only_after_two_looks_a_second_apart,
+    a_beat_raises_doubt_only_after_two_differing_counts,
     a_lost_inbox_does_not_lose_the_run,
 }
 
@@ -188,4 +192,40 @@ async fn a_lost_inbox_does_not_lose_the_run(rig: Rig) {
     }
     rig.desk.open("slow");
     assert_eq!(run.output().await.unwrap(), "slow");
+}
+
+async fn a_run_is_handed_back_only_after_two_looks_a_second_apart(rig: Rig) {
+    let run = rig.client.start(greet, "ada".to_owned()).await.unwrap();
+    rig.faults.lose_answer(Call::Claim, 0);
+    let worker = rig.worker(greet).await;
+    rig.settle().await;
+    assert_eq!((rig.faults.left(), rig.faults.count(Call::Held)), (0, 1));
+    rig.pass("999ms").await;
+    assert_eq!(rig.view(run.id()).await.owner, Some(worker.session()), "one look is not enough");
+    rig.pass("1ms").await;
+    assert_eq!(rig.faults.count(Call::Held), 2);
+    assert_eq!(run.output().await.unwrap(), "ada");
+}
+
+async fn a_beat_raises_doubt_only_after_two_differing_counts(rig: Rig) {
+    let worker = rig.worker(greet).await;
+    rig.settle().await;
+    let run = rig.client.start(greet, "ada".to_owned()).queue("elsewhere").await.unwrap();
+    // In the name of the worker, which does not know of it.
+    let request = ClaimRequest {
+        limit: 1,
+        code: [Code { workflow: "greet".into(), version: 1 }].into(),
+        queues: ["elsewhere".into()].into(),
+        build: "b".into(),
+        format: FORMAT,
+        suspects: SuspectRoom::Nothing,
+        ends_overdue_from: Timestamp::NEVER,
+    };
+    assert_eq!(rig.world.claim(worker.session(), request).await.unwrap().claimed.len(), 1);
+    worker.beat().await.unwrap();
+    rig.pass("1m").await;
+    assert_eq!((rig.faults.count(Call::Held), rig.status(run.id()).await), (0, Status::Running));
+    worker.beat().await.unwrap();
+    rig.pass("1s").await;
+    assert_eq!((rig.faults.count(Call::Held), rig.status(run.id()).await), (2, Status::Pending));
 }

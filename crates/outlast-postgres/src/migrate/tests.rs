@@ -1,0 +1,175 @@
+//! Rolling upgrades: two interfaces are in use at the same time, and one that is in use is not dropped.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use outlast_core::event::{FORMAT, RULES};
+use outlast_core::queue::{default_queue, default_queues};
+use outlast_core::turn::From;
+use outlast_core::{
+    ClaimRequest, Code, Event, Headers, HolderColumns, Join, Payload, RunId, SessionId, Start, Status,
+    SuspectRoom, Tags, Then, Timestamp, Turn, TurnId, World,
+};
+
+use super::*;
+use crate::PostgresWorld;
+
+/// How many runs each world works off.
+const RUNS: u128 = 60;
+
+/// An additive step: a column, an index that is built while others write, and a new set of functions.
+fn next_step(interface: u32) -> Migration {
+    let column: &'static str =
+        Box::leak(format!("ALTER TABLE {{schema}}.runs ADD COLUMN note_{interface} text").into_boxed_str());
+    let index: &'static str = Box::leak(
+        format!("CREATE INDEX CONCURRENTLY IF NOT EXISTS runs_by_note_{interface} ON {{schema}}.runs (note_{interface})")
+            .into_boxed_str(),
+    );
+    let functions = MIGRATIONS[0].statements.iter().copied().filter(|statement| statement.contains("{v}"));
+    let statements: Vec<&'static str> = [column].into_iter().chain(functions).collect();
+    Migration { interface, statements: Box::leak(statements.into()), indexes: Box::leak(Box::new([index])) }
+}
+
+fn steps(interface: u32) -> Vec<Migration> {
+    let first = Migration { interface: 1, statements: MIGRATIONS[0].statements, indexes: &[] };
+    [first].into_iter().chain((2..=interface).map(next_step)).collect()
+}
+
+async fn open(url: &str, interface: u32) -> Result<PostgresWorld, WorldError> {
+    PostgresWorld::open(url, PostgresOptions { interface, ..PostgresOptions::new() }).await
+}
+
+fn url() -> (String, String) {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let (server, number) = (throwaway::postgres::for_tests(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let schema = format!("upgrade_{}_{number}", std::process::id());
+    let joint = if server.contains('?') { '&' } else { '?' };
+    (format!("{server}{joint}schema={schema}&pool=2"), schema)
+}
+
+fn join(session: SessionId, interface: u32) -> Join {
+    Join {
+        session,
+        host: format!("host{interface}"),
+        pid: 4_000 + interface,
+        build: "b".into(),
+        code: [Code { workflow: "w".into(), version: 1 }].into(),
+        queues: default_queues(),
+        time: Duration::from_secs(3_600),
+        rules: RULES,
+        format: FORMAT,
+    }
+}
+
+fn new_start(number: u128) -> Start {
+    Start {
+        run: RunId::from_bits(number),
+        turn: TurnId::from_bits(number),
+        workflow: "w".into(),
+        version: 1,
+        rules: RULES,
+        queue: default_queue(),
+        priority: 0,
+        key: None,
+        input: Payload::null(),
+        headers: Headers::new(),
+        tags: Tags::new(),
+        parent: None,
+        not_before: None,
+        deadline: None,
+        policy: None,
+    }
+}
+
+/// Starts runs and ends whichever it is given, until it has done its part.
+async fn work(world: &PostgresWorld, session: SessionId, first: u128) {
+    let mut done = 0;
+    for number in 0..RUNS {
+        world.start(vec![new_start(first + number)]).await.unwrap().remove(0).unwrap();
+        let request = ClaimRequest {
+            limit: 5,
+            code: [Code { workflow: "w".into(), version: 1 }].into(),
+            queues: default_queues(),
+            build: "b".into(),
+            format: FORMAT,
+            suspects: SuspectRoom::Nothing,
+            ends_overdue_from: Timestamp::NEVER,
+        };
+        let claimed = world.claim(session, request).await.unwrap().claimed;
+        let turns: Vec<Turn> = claimed
+            .iter()
+            .map(|claimed| Turn {
+                run: claimed.run,
+                id: TurnId::from_bits(1_000_000 + claimed.run.bits()),
+                from: From::Turn(claimed.turn),
+                seq: claimed.seq,
+                at: Timestamp::from_micros(1),
+                build: "b".into(),
+                events: vec![Event::RunCompleted { output: Payload::null() }],
+                consumed: 0,
+                fired_until: None,
+                before: HolderColumns::default(),
+                crashes: 0,
+                kept: 0,
+                deadline: None,
+                outbox: None,
+                then: Then::End(Status::Completed),
+            })
+            .collect();
+        for answer in world.commit(session, &turns).await.unwrap() {
+            answer.unwrap();
+            done += 1;
+        }
+    }
+    assert!(done > 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn programs_of_two_interfaces_use_one_schema_while_an_upgrade_is_rolled_out() {
+    let (url, schema) = url();
+    let old = open(&url, 1).await.unwrap();
+    let [first, second] = [1, 2].map(SessionId::from_bits);
+    old.join(join(first, 1)).await.unwrap();
+    // The schema is migrated while a worker of the old build works.
+    let store = old.store().clone();
+    let (two, ()) = futures_util::future::join(
+        async { bring_up(&store, &schema, &steps(2)).await },
+        work(&old, first, 1_000),
+    )
+    .await;
+    two.unwrap();
+    let new = open(&url, 2).await.unwrap();
+    new.join(join(second, 2)).await.unwrap();
+    futures_util::future::join(work(&old, first, 2_000), work(&new, second, 3_000)).await;
+    let counts = new.counts().await.unwrap();
+    assert_eq!(counts.values().sum::<u64>(), 3 * RUNS as u64, "{counts:?}");
+    assert!(counts[&Status::Completed] > 2 * RUNS as u64 - 10, "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn functions_that_a_joined_worker_calls_are_not_dropped() {
+    let (url, schema) = url();
+    let old = open(&url, 1).await.unwrap();
+    let session = SessionId::from_bits(1);
+    old.join(join(session, 1)).await.unwrap();
+    let store = old.store().clone();
+    bring_up(&store, &schema, &steps(2)).await.unwrap();
+    let refused = bring_up(&store, &schema, &steps(3)).await.unwrap_err();
+    assert!(
+        matches!(&refused, WorldError::Conflict(why) if why.contains("process 4001 on host1")),
+        "{refused}"
+    );
+    old.leave(session).await.unwrap();
+    bring_up(&store, &schema, &steps(3)).await.unwrap();
+    let gone = open(&url, 1).await.unwrap_err();
+    assert!(matches!(&gone, WorldError::Conflict(why) if why.contains("newer build")), "{gone}");
+    let rest = "SELECT count(*) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+        WHERE n.nspname = $1 AND p.proname LIKE '%\\_v1'";
+    let left = store.call(rest, &[&schema]).await.unwrap();
+    assert_eq!(left[0].get::<_, i64>(0), 0);
+    let new = open(&url, 3).await.unwrap();
+    new.join(join(session, 3)).await.unwrap();
+    work(&new, session, 1_000).await;
+}

@@ -1,0 +1,217 @@
+//! A row that somebody else has locked, a key that somebody else inserts, a trigger that raises: the turn that needs it
+//! waits or is refused, and no other does.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{LONG, Place, commit_patiently, completed, join, new_start, request, start, step, until};
+use outlast_core::turn::From;
+use outlast_core::{
+    ClaimRequest, Claimed, Committed, Headers, MessageBody, MessageId, NewMessage, Outbox, RunId, SessionId,
+    Start, StartKey, Status, SuspectRoom, Then, Turn, TurnId, World, WorldError,
+};
+use outlast_postgres::{PostgresWorld, start_within};
+use outlast_testkit::TestClock;
+
+const SESSION: SessionId = SessionId::from_bits(1);
+
+/// How many runs there are besides the one that is blocked.
+const NEIGHBOURS: u128 = 200;
+
+fn run(number: u128) -> RunId {
+    RunId::from_bits(number)
+}
+
+/// A world whose session holds runs 1 to `count`.
+async fn holding(place: &Place, count: u128) -> (Arc<PostgresWorld>, Vec<Claimed>) {
+    let world = Arc::new(place.open_real().await);
+    join(&world, SESSION, LONG).await;
+    world.start((1..=count).map(|number| new_start(run(number))).collect()).await.unwrap();
+    let suspects = SuspectRoom::Nothing;
+    let all = ClaimRequest { limit: 1_000, suspects, ..request() };
+    let claimed = world.claim(SESSION, all).await.unwrap().claimed;
+    assert_eq!(claimed.len() as u128, count);
+    (world, claimed)
+}
+
+fn ends(claimed: &Claimed) -> Turn {
+    let turn = step(
+        claimed.run,
+        claimed.turn,
+        claimed.seq,
+        10_000 + claimed.run.bits(),
+        Then::End(Status::Completed),
+    );
+    Turn { events: vec![completed()], ..turn }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_run_does_not_stop_its_neighbours_and_goes_on_when_it_is_free() {
+    let place = Place::new(TestClock::new());
+    let (world, claimed) = holding(&place, NEIGHBOURS + 1).await;
+    let mut other = place.connect().await;
+    other.batch_execute("SET application_name = 'ledger'").await.unwrap();
+    let open = other.transaction().await.unwrap();
+    open.query(&format!("SELECT {}.send_to($1, 'h', '1')", place.schema), &[&run(1).to_string()])
+        .await
+        .unwrap();
+
+    let turns: Vec<Turn> = claimed.iter().map(ends).collect();
+    let answers = world.commit(SESSION, &turns).await.unwrap();
+    assert!(matches!(&answers[0], Err(WorldError::Blocked(_))), "{:?}", answers[0]);
+    let done = answers.iter().filter(|answer| matches!(answer, Ok(Committed::Done))).count();
+    assert_eq!(done as u128, NEIGHBOURS, "all others are written while the lock is held");
+
+    // Alone it waits for the lock, and says who has it.
+    let waiting = {
+        let (world, turns) = (world.clone(), turns.clone());
+        tokio::spawn(async move { commit_patiently(&world, SESSION, &turns[..1]).await.remove(0) })
+    };
+    until("the blocker is named", async || {
+        let who = world.blocked_by(run(1)).await.unwrap().unwrap_or_default();
+        who.contains("ledger") && who.contains("idle in transaction")
+    })
+    .await;
+    open.commit().await.unwrap();
+    waiting.await.unwrap().unwrap();
+    assert_eq!(world.blocked_by(run(1)).await.unwrap(), None);
+    let view = world.run(run(1)).await.unwrap();
+    assert_eq!((view.status, view.sent), (Status::Completed, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_sends_to_a_locked_run_waits_and_no_other_does() {
+    let place = Place::new(TestClock::new());
+    let (world, claimed) = holding(&place, 4).await;
+    let mut other = place.connect().await;
+    let open = other.transaction().await.unwrap();
+    let lock = format!("SELECT 1 FROM {}.runs WHERE id = $1 FOR UPDATE", place.schema);
+    open.query(&lock, &[&run(4).to_string()]).await.unwrap();
+    let body = MessageBody::Cancel { reason: "enough".into() };
+    let message = NewMessage { id: MessageId::from_bits(1), run: run(4), body, headers: Headers::new() };
+    let outbox = Some(Box::new(Outbox { messages: vec![message], ..Outbox::default() }));
+    let turns = [Turn { outbox, ..ends(&claimed[0]) }, ends(&claimed[1]), ends(&claimed[2])];
+    let answers = world.commit(SESSION, &turns).await.unwrap();
+    assert!(matches!(&answers[0], Err(WorldError::Blocked(_))), "{:?}", answers[0]);
+    assert!(answers[1..].iter().all(Result::is_ok));
+    open.rollback().await.unwrap();
+    commit_patiently(&world, SESSION, &turns[..1]).await.remove(0).unwrap();
+    assert_eq!(world.run(run(4)).await.unwrap().sent, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_whose_key_somebody_else_inserts_waits_alone() {
+    let place = Place::new(TestClock::new());
+    let (world, claimed) = holding(&place, 2).await;
+    let key = |text: &str| Some(StartKey { text: text.into(), digest: 1, window: None });
+    let mut other = place.connect().await;
+    let open = other.transaction().await.unwrap();
+    start_within(&open, &*world, Start { key: key("k"), ..new_start(run(90)) }).await.unwrap();
+    let starting = |number: u128, text: &str| {
+        let start = Start { key: key(text), ..new_start(run(number)) };
+        let events = vec![start.event()];
+        let turn = step(run(number), TurnId::from_bits(1), 0, number, Then::Hold);
+        Turn { events, from: From::Start(Box::new(start)), ..turn }
+    };
+    let turns = [starting(11, "k"), starting(12, "other"), ends(&claimed[0])];
+    let answers = world.commit(SESSION, &turns).await.unwrap();
+    assert!(matches!(&answers[0], Err(WorldError::Blocked(_))), "{:?}", answers[0]);
+    assert!(answers[1..].iter().all(Result::is_ok), "{answers:?}");
+    open.commit().await.unwrap();
+    let answer = commit_patiently(&world, SESSION, &turns[..1]).await.remove(0).unwrap();
+    assert!(matches!(answer, Committed::Existed(started) if started.run == run(90)), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trigger_that_raises_refuses_the_turn_of_its_run_alone() {
+    let place = Place::new(TestClock::new());
+    let (world, claimed) = holding(&place, 3).await;
+    let trigger = format!(
+        "CREATE FUNCTION {0}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            RAISE EXCEPTION 'the ledger is closed'; END $$;
+         CREATE TRIGGER refuse BEFORE INSERT ON {0}.turns FOR EACH ROW WHEN (NEW.run = '{1}') EXECUTE FUNCTION {0}.refuse()",
+        place.schema,
+        run(2)
+    );
+    place.connect().await.batch_execute(&trigger).await.unwrap();
+    let turns: Vec<Turn> = claimed.iter().map(ends).collect();
+    let answers = world.commit(SESSION, &turns).await.unwrap();
+    assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
+    let refused = answers[1].clone().unwrap_err();
+    assert!(!refused.is_transient(), "it is not tried for ever");
+    assert!(refused.to_string().contains("the ledger is closed"), "{refused}");
+    let alone = world.commit(SESSION, &turns[1..2]).await.unwrap().remove(0).unwrap_err();
+    assert_eq!(alone, refused);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_of_others_locks_only_the_run_and_the_key_that_it_names() {
+    let place = Place::new(TestClock::new());
+    let world = place.open_real().await;
+    start(&world, run(1)).await;
+    let mut other = place.connect().await;
+    let open = other.transaction().await.unwrap();
+    let schema = &place.schema;
+    let sql =
+        format!("SELECT {schema}.start_run('w', '1', key => 'k'), {schema}.send_to('{}', 'h', '1')", run(1));
+    open.query(&sql, &[]).await.unwrap();
+    let key = Some(StartKey { text: "k2".into(), digest: 1, window: None });
+    start_within(&open, &world, Start { key, ..new_start(run(2)) }).await.unwrap();
+    let sql = "SELECT DISTINCT c.relname::text FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+        WHERE l.pid = pg_backend_pid() AND l.mode = 'RowExclusiveLock' AND c.relkind = 'r' ORDER BY 1";
+    let rows = open.query(sql, &[]).await.unwrap();
+    let written: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(written, ["inbox", "runs", "tags", "turns", "unmerged"], "neither counts nor the skew");
+    open.commit().await.unwrap();
+    let counts = world.counts().await.unwrap();
+    assert_eq!(counts[&Status::Pending], 3, "what is not merged yet counts");
+    join(&world, SESSION, LONG).await;
+    world.beat(SESSION, &outlast_core::Report::default(), &[]).await.unwrap();
+    let left = place.connect().await.query(&format!("SELECT 1 FROM {schema}.unmerged"), &[]).await.unwrap();
+    assert!(left.is_empty(), "a beat merges it");
+    assert_eq!(world.counts().await.unwrap(), counts);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_runs_get_the_rules_that_every_joined_worker_knows() {
+    let place = Place::new(TestClock::new());
+    let world = place.open_real().await;
+    let rules = async |run: RunId| {
+        let turn = world.history(run, 0, 1).await.unwrap().remove(0);
+        let Some(outlast_core::Event::RunStarted(started)) = turn.events.first() else { panic!("{turn:?}") };
+        (started.rules, world.run(run).await.unwrap().format)
+    };
+    let by_sql = async || -> RunId {
+        let server = place.connect().await;
+        let row = server.query_one(&format!("SELECT {}.start_run('w')", place.schema), &[]).await.unwrap();
+        row.get::<_, &str>(0).parse().unwrap()
+    };
+    start(&world, run(1)).await;
+    assert_eq!(rules(run(1)).await, (2, 2));
+    assert_eq!(rules(by_sql().await).await, (2, 2));
+    let old = outlast_core::Join {
+        session: SessionId::from_bits(9),
+        host: "here".into(),
+        pid: 9,
+        build: "old".into(),
+        code: common::code(),
+        queues: outlast_core::queue::default_queues(),
+        time: LONG,
+        rules: 1,
+        format: 1,
+    };
+    world.join(old).await.unwrap();
+    let key = Some(StartKey { text: "k".into(), digest: 1, window: None });
+    world.start(vec![new_start(run(2)), Start { key, ..new_start(run(3)) }]).await.unwrap();
+    start(&world, run(4)).await;
+    for number in 2..=4 {
+        assert_eq!(rules(run(number)).await, (1, 1), "{number}");
+    }
+    assert_eq!(rules(by_sql().await).await, (1, 1));
+    world.leave(SessionId::from_bits(9)).await.unwrap();
+    start(&world, run(5)).await;
+    assert_eq!(rules(run(5)).await, (2, 2));
+}
