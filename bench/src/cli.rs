@@ -35,6 +35,9 @@ pub(crate) struct Plan {
     /// Where to put the files, on the disk to measure [default: beside this program]
     #[arg(long, value_name = "PATH")]
     pub(crate) folder: Option<PathBuf>,
+    /// Let this benchmark program measure the same in turns, and compare (`cargo xtask bench` takes a revision)
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) against: Option<PathBuf>,
 }
 
 /// This program as a part of its own measurement.
@@ -135,6 +138,7 @@ mod tests {
     fn without_arguments_all_is_measured_on_sqlite() {
         let plan = plan("").unwrap();
         assert_eq!((plan.world, plan.rounds, plan.json, plan.folder), (WorldKind::Sqlite, 5, false, None));
+        assert_eq!(plan.against, None);
         let all = ALL.iter().map(|workload| workload.id);
         assert_eq!(ids(""), all.filter(|id| !["B9", "BW"].contains(id)).collect::<Vec<_>>());
     }

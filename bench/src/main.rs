@@ -4,6 +4,7 @@
 //! moment before, and what counts is the median of the rounds' ratios. A missed target is not an
 //! error: this program measures.
 
+mod against;
 mod cli;
 mod rounds;
 

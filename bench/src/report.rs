@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::Result;
+use crate::against::{Compared, Other};
 use crate::env::WorldKind;
 use crate::machine::Machine;
 use crate::raw::Raw;
@@ -61,6 +62,9 @@ pub(crate) struct Report {
     settings: Settings,
     raw: RawLimits,
     results: Vec<Entry>,
+    /// The same rows next to those of another program, if one was measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    against: Vec<Compared>,
 }
 
 /// Under which conditions the figures were measured.
@@ -107,7 +111,17 @@ impl Report {
             settings,
             raw: RawLimits { c1_us: raw.c1_us, r100_rows_s: raw.r100_rows_s },
             results: findings.iter().map(|finding| finding.entry(world)).collect(),
+            against: Vec::new(),
         }
+    }
+
+    /// The report with a comparison, if there is a program to compare with.
+    pub(crate) fn against(mut self, other: Option<&Other>) -> Self {
+        let compare =
+            |other: &Other, entry: &Entry| other.compare(entry.id, entry.unit, entry.value, entry.ratio);
+        self.against =
+            other.iter().flat_map(|other| self.results.iter().map(|entry| compare(other, entry))).collect();
+        self
     }
 
     /// One JSON object on one line.
@@ -127,9 +141,18 @@ impl Report {
         let head = ["id", "what", "value", "ratio", "target", ""].map(str::to_owned);
         let rows = self.results.iter().map(Entry::cells);
         let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
-        for line in aligned(&rows) {
+        for line in aligned(&rows, &[2, 3]) {
             text.push_str(&line);
             text.push('\n');
+        }
+        if !self.against.is_empty() {
+            let rows = self.against.iter().map(Compared::cells);
+            let rows: Vec<_> = std::iter::once(Compared::head()).chain(rows).collect();
+            text.push_str("\nmeasured in turns with another program:\n\n");
+            for line in aligned(&rows, &[1, 2, 3, 4, 5]) {
+                text.push_str(&line);
+                text.push('\n');
+            }
         }
         text
     }
@@ -143,12 +166,11 @@ impl Entry {
     }
 }
 
-/// Lines whose columns stand under each other; the columns with a number at their end are set right.
-fn aligned<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
-    const RIGHT: [usize; 2] = [2, 3];
+/// Lines whose columns stand under each other; the columns with numbers, `right`, are set right.
+fn aligned<const N: usize>(rows: &[[String; N]], right: &[usize]) -> Vec<String> {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
-    let cell = |column: usize, text: &str| match RIGHT.contains(&column) {
+    let cell = |column: usize, text: &str| match right.contains(&column) {
         true => format!("{text:>0$}", widths[column]),
         false => format!("{text:<0$}", widths[column]),
     };

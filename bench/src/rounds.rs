@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::Result;
+use crate::against::Other;
 use crate::cli::Plan;
 use crate::env::{Env, WorldKind};
 use crate::machine::Machine;
@@ -27,14 +28,15 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     };
     let machine = Machine::look(folder.path(), store);
     say_what_matters(plan, &machine);
-    let (raw, findings) = measure(plan, folder.path(), server.as_ref())?;
+    let mut other = plan.against.as_deref().map(Other::new);
+    let (raw, findings) = measure(plan, folder.path(), server.as_ref(), other.as_mut())?;
     let settings = Settings {
         rounds: plan.rounds,
         folder: parent(folder.path()).display().to_string(),
         sync: plan.world.sync(),
         machine,
     };
-    let report = Report::new(plan.world, settings, raw, &findings);
+    let report = Report::new(plan.world, settings, raw, &findings).against(other.as_ref());
     for finding in &findings {
         finding.tell_faults();
     }
@@ -46,7 +48,12 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-fn measure(plan: &Plan, folder: &Path, server: Option<&Server>) -> Result<(Raw, Vec<Finding>)> {
+fn measure(
+    plan: &Plan,
+    folder: &Path,
+    server: Option<&Server>,
+    mut other: Option<&mut Other>,
+) -> Result<(Raw, Vec<Finding>)> {
     let workloads = plan.workloads();
     let rows = workloads.iter().flat_map(|workload| workload.rows);
     let mut findings: Vec<Finding> = rows.map(Finding::of).collect();
@@ -64,6 +71,9 @@ fn measure(plan: &Plan, folder: &Path, server: Option<&Server>) -> Result<(Raw, 
                 next.next().into_iter().for_each(|finding| finding.rounds.push(measurement.clone()));
             }
             eprintln!("  (C1 {} us, R100 {} rows/s)", number(raw.c1_us), number(raw.r100_rows_s));
+            if let Some(other) = &mut other {
+                other.measure(workload.id, plan.world, parent(folder))?;
+            }
         }
     }
     Ok((Raw::median(&raws), findings))

@@ -2,6 +2,7 @@
 //!
 //! `cargo xtask help` lists them. Only the standard library is used, here and in `throwaway`, so that this builds in seconds.
 
+mod baseline;
 mod bench;
 mod cargo;
 mod chaos;
@@ -32,6 +33,7 @@ const TASKS: &[Task] = &[
     Task { name: "test", help: test::HELP, run: test::run },
     Task { name: "sim", help: sim::HELP, run: sim::run },
     Task { name: "bench", help: bench::HELP, run: bench::run },
+    Task { name: "baseline", help: baseline::HELP, run: baseline::run },
     Task { name: "chaos", help: chaos::CHAOS_HELP, run: chaos::chaos },
     Task { name: "soak", help: chaos::SOAK_HELP, run: chaos::soak },
     Task { name: "ci", help: ci::HELP, run: ci::run },

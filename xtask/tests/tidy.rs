@@ -67,7 +67,7 @@ fn an_unknown_command_names_the_known_ones() {
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(
         message.contains(
-            "unknown command `tset`; known are: test, sim, bench, chaos, soak, ci, postgres, tidy, help"
+            "unknown command `tset`; known are: test, sim, bench, baseline, chaos, soak, ci, postgres, tidy, help"
         ),
         "{message}"
     );
@@ -79,7 +79,10 @@ fn help_comes_in_every_way_one_would_ask_for_it() {
         let output = xtask(arguments);
         assert!(output.status.success(), "{arguments:?}");
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(text.contains("test [--only STAGE]") && text.contains("bench [ARGUMENTS]"), "{text}");
+        assert!(
+            text.contains("test [--only STAGE]") && text.contains("bench [--against REVISION]"),
+            "{text}"
+        );
     }
 }
 

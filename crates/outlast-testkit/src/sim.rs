@@ -69,7 +69,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use outlast::Simulated;
-use outlast_core::{Clock, World};
+use outlast_core::{Clock, History, World};
 use parking_lot::Mutex;
 
 pub use self::earnest::check_in_earnest;
@@ -124,6 +124,17 @@ pub fn simulate_on(
         let world = open(Arc::new(shown.clone()));
         Arc::new(Stage::on(Arc::new(Still::new(world, shown)), seed, keeps_trace, clock))
     })
+}
+
+/// Simulates a seed once, and returns the histories of all its runs.
+#[doc(hidden)]
+pub fn histories(seed: u64) -> Vec<History> {
+    let mut seen = None;
+    let report = perform(seed, |clock| seen.insert(Stage::new(seed, false, clock)).clone());
+    assert!(report.wrongs.is_empty(), "seed {seed} failed: {:?}", report.wrongs);
+    let witness = seen.as_ref().map(|stage| stage.witness.lock());
+    let runs = witness.iter().flat_map(|witness| &witness.runs);
+    runs.map(|(run, seen)| History { run: *run, turns: seen.turns.clone() }).collect()
 }
 
 fn perform(seed: u64, set: impl FnOnce(SimClock) -> Arc<Stage>) -> SimReport {

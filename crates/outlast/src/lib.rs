@@ -39,6 +39,8 @@ mod client;
 mod clock;
 mod context;
 mod error;
+#[doc(hidden)]
+pub mod frozen;
 mod ids;
 mod input;
 mod json;

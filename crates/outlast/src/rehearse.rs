@@ -306,6 +306,6 @@ fn without_runtime(stuck: Stuck) -> Stuck {
     Stuck { reason: StuckReason::ForeignAwait, message, ..stuck }
 }
 
-fn stuck(message: impl Into<String>) -> Stuck {
+pub(crate) fn stuck(message: impl Into<String>) -> Stuck {
     Stuck { reason: StuckReason::Diverged, message: message.into(), build: String::new() }
 }

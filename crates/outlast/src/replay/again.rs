@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outlast_core::{Codec, Event, History, PlainJson};
+use outlast_core::{Codec, Event, History, PlainJson, TurnRecord};
 
 use super::Machine;
 use crate::error::Error;
@@ -24,7 +24,7 @@ pub fn replay<R: Register<(), M>, M>(code: R, history: History) -> Result<usize,
     code.register(&mut registry);
     let code = registry.finish()?;
     let events = history.turns.iter().map(|turn| turn.events.len()).sum();
-    if !was_polled(&history) {
+    if !was_polled(&history.turns) {
         return Ok(events);
     }
     match Machine::replay(history.run, history.turns, &code, &codec) {
@@ -34,7 +34,7 @@ pub fn replay<R: Register<(), M>, M>(code: R, history: History) -> Result<usize,
 }
 
 /// Whether the run had a turn. One that is still to begin, or was cancelled before, asked for nothing.
-fn was_polled(history: &History) -> bool {
-    let mut events = history.turns.iter().flat_map(|turn| &turn.events);
+pub(crate) fn was_polled(turns: &[TurnRecord]) -> bool {
+    let mut events = turns.iter().flat_map(|turn| &turn.events);
     !matches!(events.find(|event| event.is_decision()), None | Some(Event::RunCancelled { .. }))
 }

@@ -12,7 +12,7 @@ use outlast_core::{
 };
 
 use super::cancel::{REFUSED, Refusals};
-use super::children::{ChildOp, Children, Wishes};
+use super::children::{ChildOp, Children, OpenChild, Wishes};
 use super::hooks::{Arrival, Arrived, CanRead, Hooks};
 use super::known::Known;
 use super::machine::StepToAttempt;
@@ -583,12 +583,19 @@ impl Cell {
             let phase = match &slot.phase {
                 Phase::Created => "created".to_owned(),
                 Phase::Open => "open".to_owned(),
-                Phase::Ended(outcome) => format!("ended {outcome:?}"),
+                Phase::Ended(Ok(output)) => format!("ended Ok({output:?})"),
+                // As it is stored, so that the text stays the same when the type gets another field.
+                Phase::Ended(Err(failure)) => {
+                    format!("ended Err({})", serde_json::to_string(failure).unwrap_or_default())
+                }
             };
             let kind = match &slot.kind {
                 OpKind::Step(step) => {
                     let StepOp { new, failed, retry_at, queued, .. } = &**step;
-                    let queued = queued.as_ref().map(|queued| format!(" {queued:?}")).unwrap_or_default();
+                    let queued = queued.as_deref().map(|Queued { run, queue, priority, .. }| {
+                        format!(" queued as {run} in {queue} at {priority}")
+                    });
+                    let queued = queued.unwrap_or_default();
                     format!("step {} failed {failed} retry {retry_at:?}{queued}", new.name)
                 }
                 OpKind::Timer { fire_at, .. } => format!("timer {fire_at}"),
@@ -612,7 +619,9 @@ impl Cell {
             let _ = writeln!(text, "tags {:?}", self.tags);
         }
         for (op, child) in &self.children {
-            let _ = writeln!(text, "child of {op}: {child:?}");
+            let OpenChild { run, workflow, on_parent_end, is_step, .. } = child;
+            let is_step = if *is_step { " step" } else { "" };
+            let _ = writeln!(text, "child of {op}: {run} {workflow} {on_parent_end:?}{is_step}");
         }
         if !self.patches.is_empty() {
             let _ = writeln!(text, "patches {:?}", self.patches);

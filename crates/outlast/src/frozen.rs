@@ -1,0 +1,212 @@
+//! What a run is after a part of its history, and what it does next, as text: for the frozen histories of
+//! `outlast-testkit`. Not a promise.
+//!
+//! The text holds only what is stored, or what follows from it, in forms that do not depend on how the types of
+//! this crate are laid out. So it can be compared with what an older build said of the same history.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use outlast_core::{
+    Beyond, Codec, Event, MessageBody, MessageId, Outcome, PlainJson, RunId, Stuck, TurnRecord,
+};
+
+use crate::error::Error;
+use crate::registry::{Register, Registered, Registry};
+use crate::rehearse::stuck;
+use crate::replay::again::was_polled;
+use crate::replay::{Delivery, Machine, SentPayload};
+
+/// The code that frozen histories are replayed with.
+pub struct FrozenCode {
+    code: Registered,
+    codec: Arc<dyn Codec>,
+}
+
+impl FrozenCode {
+    /// From what `.register(…)` takes.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` when something is in it twice.
+    pub fn new<R: Register<(), M>, M>(code: R) -> Result<Self, Error> {
+        let codec: Arc<dyn Codec> = Arc::new(PlainJson);
+        let mut registry = Registry::new(Arc::new(()), codec.clone());
+        code.register(&mut registry);
+        Ok(Self { code: registry.finish()?, codec })
+    }
+
+    /// What a replay of these turns comes to: operations, waits, and what is due.
+    pub fn state_after(&self, run: RunId, turns: &[TurnRecord]) -> String {
+        if !was_polled(turns) {
+            return "not polled\n".into();
+        }
+        match Machine::replay(run, turns.to_vec(), &self.code, &self.codec) {
+            Ok(machine) => state_of(&machine),
+            Err(stuck) => told_stuck(&stuck),
+        }
+    }
+
+    /// What the run does when, after these turns, it is told what `next` records that it was told: the events of
+    /// that turn, one per line as they are stored, and what the turn asks of others.
+    pub fn turn_after(&self, run: RunId, turns: &[TurnRecord], next: &TurnRecord) -> (String, String) {
+        if !was_polled(turns) && !was_polled(std::slice::from_ref(next)) {
+            // A start, or an end that needs no code: no worker computes it.
+            return (lines_of(&next.events), String::new());
+        }
+        match self.live(run, turns, next) {
+            Ok((mut machine, events)) => {
+                let mut message = 0;
+                let beyond = machine.take_beyond(|| {
+                    message += 1;
+                    MessageId::from_bits(message)
+                });
+                (lines_of(&events), beyond.as_deref().map(asked_of_others).unwrap_or_default())
+            }
+            Err(stuck) => (told_stuck(&stuck), String::new()),
+        }
+    }
+
+    /// Computes the turn `next` as a worker does.
+    fn live(
+        &self,
+        run: RunId,
+        turns: &[TurnRecord],
+        next: &TurnRecord,
+    ) -> Result<(Machine, Vec<Event>), Stuck> {
+        let mut events = Vec::new();
+        let first = turns.first().unwrap_or(next).events.first();
+        let mut machine = match first {
+            _ if was_polled(turns) => Machine::replay(run, turns.to_vec(), &self.code, &self.codec)?,
+            Some(Event::RunStarted(started)) => {
+                let mut machine = Machine::new(run, started, &self.code, &self.codec, next.at)?;
+                if turns.is_empty() {
+                    events.push(Event::RunStarted(started.clone()));
+                }
+                machine.begin(&mut events)?;
+                machine
+            }
+            _ => return Err(stuck("the history does not begin with `run_started`")),
+        };
+        machine.set_time(next.at);
+        // A pause between attempts that is over leaves no event, unless a cancel came before the worker saw it.
+        let has_pauses =
+            |event: &Event| matches!(event, Event::CancelRequested { pauses, .. } if !pauses.is_empty());
+        if !next.events.iter().any(has_pauses) {
+            let _timers = machine.take_due(next.at);
+        }
+        for delivery in next.events.iter().filter_map(|event| delivery_of(event, next)) {
+            machine.deliver(delivery, &mut events)?;
+        }
+        Ok((machine, events))
+    }
+}
+
+impl std::fmt::Debug for FrozenCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FrozenCode")
+    }
+}
+
+fn state_of(machine: &Machine) -> String {
+    let mut text = match machine.ended() {
+        Some(status) => format!("ended {status}\n"),
+        None => "open\n".to_owned(),
+    };
+    text += &machine.summary();
+    if machine.ended().is_some() {
+        return text;
+    }
+    for wait in machine.all_waits() {
+        let _ = writeln!(text, "waits {}", serde_json::to_string(&wait).unwrap_or_default());
+    }
+    for step in machine.startable() {
+        let _ = writeln!(text, "attempts {step}");
+    }
+    if let Some(due) = machine.next_due() {
+        let _ = writeln!(text, "due {}", due.as_micros());
+    }
+    if let Some(deadline) = machine.deadline() {
+        let _ = writeln!(text, "deadline {}", deadline.as_micros());
+    }
+    text
+}
+
+/// The events as they are stored, one per line.
+pub fn lines_of(events: &[Event]) -> String {
+    let mut text = String::new();
+    for event in events {
+        Event::write_all(std::slice::from_ref(event), &mut text);
+        text.push('\n');
+    }
+    text
+}
+
+fn asked_of_others(beyond: &Beyond) -> String {
+    let mut text = String::new();
+    for child in &beyond.children {
+        let start = &child.start;
+        let parent = start.parent.as_ref().map(|parent| (parent.op, parent.awaits));
+        let (op, awaits) = parent.map_or((None, false), |(op, awaits)| (Some(op), awaits));
+        let op = op.map(|op| op.to_string()).unwrap_or_default();
+        let _ = writeln!(text, "starts {} {} for {op}, awaits {awaits}", start.run, start.workflow);
+    }
+    for message in &beyond.messages {
+        let kind = kind_of(&message.body);
+        let _ = writeln!(text, "tells {} {kind}", message.run);
+    }
+    if !beyond.tags.is_empty() {
+        let _ = writeln!(text, "tags {:?}", beyond.tags);
+    }
+    text
+}
+
+/// What a worker delivers for this event to be recorded; `None` for what the run decides itself.
+fn delivery_of(event: &Event, turn: &TurnRecord) -> Option<Delivery> {
+    let at = turn.at;
+    Some(match event.clone() {
+        Event::HookReceived { name, message, payload, headers, at: accepted, .. } => {
+            let at = accepted.unwrap_or(at);
+            Delivery::Hook(SentPayload { name, message, payload, headers, at })
+        }
+        Event::CancelRequested { message, reason, .. } => Delivery::Cancel { message, reason, at },
+        Event::RunTerminated { failure } => {
+            let reason = failure.message.strip_prefix("terminated: ").unwrap_or_default().to_owned();
+            Delivery::Terminate { reason }
+        }
+        Event::TimerWoken { message, .. } => Delivery::Wake { message, op: None, at },
+        Event::StepCompleted { op, output } => Delivery::StepEnded { op, outcome: Ok(output) },
+        Event::StepFailed { op, failure } => Delivery::StepEnded { op, outcome: Err(failure) },
+        Event::StepRetried { op, attempt, failure, retry_at, details } => {
+            Delivery::StepRetried { op, attempt, failure, retry_at, details }
+        }
+        Event::TimerFired { op } => Delivery::Timer { op },
+        Event::ChildCompleted { op, output } => {
+            Delivery::ChildEnded { op, outcome: Outcome::Completed(output) }
+        }
+        // Told in the same way as that the child could not be started.
+        Event::ChildFailed { op, failure } => Delivery::Refused { op, failure },
+        Event::ChildCancelled { op, failure } => {
+            Delivery::ChildEnded { op, outcome: Outcome::Cancelled(failure) }
+        }
+        Event::ChildDetached { op, run } => Delivery::ChildDetached { op, run },
+        _ => return None,
+    })
+}
+
+fn told_stuck(stuck: &Stuck) -> String {
+    format!("stuck, {}: {}\n", stuck.reason, stuck.message.lines().next().unwrap_or_default())
+}
+
+fn kind_of(body: &MessageBody) -> &'static str {
+    match body {
+        MessageBody::Hook { .. } => "hook",
+        MessageBody::Cancel { .. } => "cancel",
+        MessageBody::Terminate { .. } => "terminate",
+        MessageBody::Wake { .. } => "wake",
+        MessageBody::ChildStarted { .. } => "child_started",
+        MessageBody::ChildEnded { .. } => "child_ended",
+        MessageBody::Refused { .. } => "refused",
+        _ => "other",
+    }
+}
