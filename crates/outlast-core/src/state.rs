@@ -569,3 +569,6 @@ pub fn resumed(
         _ => Err(not_resumable(run, status)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -379,3 +379,6 @@ fn ready(row: &Row<'_>, ready_at: Timestamp) -> Result<Ready, Error> {
         rank: rank(ready_at, number(row, 16)?),
     })
 }
+
+#[cfg(test)]
+mod tests;

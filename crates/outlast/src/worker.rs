@@ -60,6 +60,9 @@ use crate::step::StepHandle;
 const REJOIN_PAUSE: Duration = Duration::from_millis(200);
 const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
 
+/// How long the start of a worker waits for its first claim. Work begins all the same when that takes longer.
+const FIRST_CLAIM_PATIENCE: Duration = Duration::from_secs(1);
+
 /// A worker that has joined a world. It works until it is stopped or dropped.
 ///
 /// ```
@@ -527,7 +530,17 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         let local: Arc<dyn LocalWorker> = current.clone();
         LocalWorkers::of(&self.world).add(Arc::downgrade(&local));
         let starting = current.session().busy();
+        let session = current.session();
         let supervisor = tokio::spawn(supervise(current.clone(), stopping.clone(), starting));
+        // So that a start right after this is taken by the worker. A test in virtual time settles instead.
+        if !session.clock.is_virtual() {
+            tokio::select! {
+                biased;
+                () = session.has_claimed.cancelled() => {}
+                () = session.lost.cancelled() => {}
+                () = pause(FIRST_CLAIM_PATIENCE) => {}
+            }
+        }
         Ok(Worker { current, stopping, supervisor: Some(supervisor) })
     }
 }

@@ -73,6 +73,7 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
             }
         };
         drop(claiming);
+        session.has_claimed.cancel();
         let Some(Wait { epoch, until, may_free_more }) = wait else { continue };
         busy = tokio::select! {
             biased;

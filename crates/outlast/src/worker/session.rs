@@ -107,6 +107,8 @@ pub(super) struct Session {
     pub(super) stopping: CancellationToken,
     /// The session is lost: nothing may be started or written.
     pub(super) lost: CancellationToken,
+    /// Cancelled when the first claim was answered: from then on starts are taken.
+    pub(super) has_claimed: CancellationToken,
     /// Told when a live run ends.
     pub(super) freed: Bell,
     /// Told when the world may say that the session holds a run which it does not know.
@@ -236,6 +238,7 @@ impl Session {
             cache: Mutex::new(Cache::new(cached_max)),
             stopping,
             lost: CancellationToken::new(),
+            has_claimed: CancellationToken::new(),
             freed: Bell::new(world.clock()),
             unsure: Notify::new(),
             doubting: Mutex::default(),
