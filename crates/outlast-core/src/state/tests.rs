@@ -36,7 +36,13 @@ fn all_columns() -> Vec<HolderColumns> {
 
 fn all_turns() -> Vec<Turn> {
     let end = Event::RunCompleted { output: Payload::null() };
-    let cancel = Event::CancelRequested { message: None, reason: "late".into(), pauses: Vec::new() };
+    let cancel = Event::CancelRequested {
+        message: None,
+        reason: "late".into(),
+        pauses: Vec::new(),
+        ends: Vec::new(),
+        maybe_attempted: Vec::new(),
+    };
     let step = Event::StepStarted {
         op: crate::event::OpNumber(4),
         name: "s".into(),
