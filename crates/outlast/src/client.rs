@@ -23,7 +23,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::limits::HEADERS_BYTES_MAX;
-use outlast_core::{Codec, Headers, MessageBody, NewMessage, Payload, PlainJson, RunId, World, WorldError};
+use outlast_core::{
+    Codec, Headers, MessageBody, NewMessage, Payload, PlainJson, RunId, Sent, World, WorldError,
+};
 use serde::de::DeserializeOwned;
 
 use crate::clock::pause;
@@ -195,13 +197,12 @@ impl Client {
         RunHandle::new(self, run, false)
     }
 
-    async fn post_plain(&self, run: RunId, body: MessageBody) -> Result<(), WorldError> {
+    async fn post_plain(&self, run: RunId, body: MessageBody) -> Result<Sent, WorldError> {
         self.post(NewMessage { id: ids::message(), run, body, headers: Headers::new() }).await
     }
 
-    async fn post(&self, message: NewMessage) -> Result<(), WorldError> {
-        let sent = persist(|| self.world.send(vec![message.clone()])).await?;
-        first(sent).map(drop)
+    async fn post(&self, message: NewMessage) -> Result<Sent, WorldError> {
+        first(persist(|| self.world.send(vec![message.clone()])).await?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Control: cancel, terminate, wake, resume, prune.
 
 use outlast_core::limits::{PRUNE_RUNS_MAX, REASON_BYTES_MAX};
-use outlast_core::{Event, MessageBody, OpNumber, RunId, Status, Timestamp, WorldError};
+use outlast_core::{MessageBody, OpNumber, RunId, Sent, Status, Timestamp, WorldError};
 
 use super::{Client, check_bytes, persist};
 use crate::error::Error;
@@ -54,11 +54,12 @@ impl Client {
     /// `NotFound`, `Unavailable`.
     pub async fn cancel(&self, run: RunId, reason: &str) -> Result<Cancel, Error> {
         check_bytes("the reason", reason.len(), REASON_BYTES_MAX)?;
-        if self.is_cancel_requested(run).await? {
-            return Ok(Cancel::AlreadyRequested);
-        }
-        let answer = self.tell(run, MessageBody::Cancel { reason: reason.into() }).await?;
-        if answer == Cancel::Requested {
+        let message = MessageBody::Cancel { reason: reason.into() };
+        let answer = match self.post_plain(run, message).await {
+            Ok(sent) if sent.cancel_was_requested => Cancel::AlreadyRequested,
+            sent => self.answer(run, sent).await?,
+        };
+        if !matches!(answer, Cancel::AlreadyEnded(_)) {
             self.end_if(run, |status| status == Status::Pending).await;
         }
         Ok(answer)
@@ -88,26 +89,12 @@ impl Client {
     /// `NotFound`, `Unavailable`.
     pub async fn terminate(&self, run: RunId, reason: &str) -> Result<Cancel, Error> {
         check_bytes("the reason", reason.len(), REASON_BYTES_MAX)?;
-        let answer = self.tell(run, MessageBody::Terminate { reason: reason.into() }).await?;
+        let sent = self.post_plain(run, MessageBody::Terminate { reason: reason.into() }).await;
+        let answer = self.answer(run, sent).await?;
         if answer == Cancel::Requested {
             self.end_if(run, |status| !status.is_final()).await;
         }
         Ok(answer)
-    }
-
-    /// Whether a run that has not ended was asked to stop: a cancel is unread in its inbox, or in its history.
-    async fn is_cancel_requested(&self, run: RunId) -> Result<bool, Error> {
-        let view = persist(|| self.world.run(run)).await?;
-        if view.status.is_final() {
-            return Ok(false);
-        }
-        let unread = persist(|| upkeep::read_inbox(&*self.world, run, view.consumed)).await?;
-        if unread.iter().any(|message| matches!(message.body, MessageBody::Cancel { .. })) {
-            return Ok(true);
-        }
-        let history = persist(|| upkeep::read_history(&*self.world, run)).await?;
-        let mut events = history.iter().flat_map(|turn| &turn.events);
-        Ok(events.any(|event| matches!(event, Event::CancelRequested { .. })))
     }
 
     /// Ends a run that was told to, if no worker is joined to do it. That it was told is accepted already: if
@@ -123,9 +110,10 @@ impl Client {
         }
     }
 
-    async fn tell(&self, run: RunId, body: MessageBody) -> Result<Cancel, Error> {
-        match self.post_plain(run, body).await {
-            Ok(()) => Ok(Cancel::Requested),
+    /// What a message came to that asks a run to end.
+    async fn answer(&self, run: RunId, sent: Result<Sent, WorldError>) -> Result<Cancel, Error> {
+        match sent {
+            Ok(_) => Ok(Cancel::Requested),
             Err(WorldError::Conflict(_)) => Ok(Cancel::AlreadyEnded(self.run(run).await?.status)),
             Err(error) => Err(error.into()),
         }
@@ -158,7 +146,7 @@ impl Client {
     ///
     /// `NotFound`, `Conflict` when the run has ended, `Limit` when its inbox is full.
     pub async fn wake(&self, run: RunId) -> Result<(), Error> {
-        Ok(self.post_plain(run, MessageBody::Wake { op: None }).await?)
+        Ok(self.post_plain(run, MessageBody::Wake { op: None }).await.map(drop)?)
     }
 
     /// As [`wake`](Self::wake), but only one timer, by its operation's number, which
@@ -168,7 +156,7 @@ impl Client {
     ///
     /// As [`wake`](Self::wake).
     pub async fn wake_timer(&self, run: RunId, op: OpNumber) -> Result<(), Error> {
-        Ok(self.post_plain(run, MessageBody::Wake { op: Some(op) }).await?)
+        Ok(self.post_plain(run, MessageBody::Wake { op: Some(op) }).await.map(drop)?)
     }
 
     /// Lets every build continue a run again, those that failed to included. A stuck run is tried at once; a run that

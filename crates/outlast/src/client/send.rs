@@ -86,7 +86,7 @@ impl SendCall<'_> {
 
     async fn call(self) -> Result<(), Error> {
         let client = self.client;
-        Ok(client.post(self.prepare()?).await?)
+        Ok(client.post(self.prepare()?).await.map(drop)?)
     }
 
     fn prepare(self) -> Result<NewMessage, Error> {
