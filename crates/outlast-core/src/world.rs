@@ -21,7 +21,8 @@ pub type Answers<T> = Result<Vec<Result<T, WorldError>>, WorldError>;
 /// Where runs live: history, inbox and ownership, which change together or not at all.
 ///
 /// A world stores, it does not decide: it never looks into a payload or computes a retry, and what a commit
-/// or a takeover does to a run's row is computed by [`state`](crate::state). The conformance suite in `outlast-testkit` is the final word on what each method does.
+/// or a takeover does to a run's row is computed by [`state`](crate::state). The conformance suite in
+/// `outlast-testkit` is the final word on what each method does.
 ///
 /// Every change that a method acknowledges survives `kill -9` of the process, as far as
 /// [`World::describe`] promises. A method that answers [`WorldError::Unavailable`] may or may not have
@@ -134,8 +135,9 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// lowest id, and the unread messages of those it holds. Atomic per run. A run that cannot be read is claimed
     /// with that as its history; it never fails the claim.
     ///
-    /// A run is ready when nobody holds it, it has not ended, and it has unread messages, is due, new or stuck. Only runs whose queue, code and format the request has are given, except those
-    /// that need no code: everybody serves those, and their rank is as if they had priority 0. Overdue ones
+    /// A run is ready when nobody holds it, it has not ended, and it has unread messages, is due, new or stuck.
+    /// Only runs whose queue, code and format the request has are given, except that those which need no code and
+    /// those that are overdue need only the format: the rank of the former is as if they had priority 0, the latter
     /// come behind all others, the longest overdue first. Runs of the higher crash classes are given as
     /// [`SuspectRoom`](crate::SuspectRoom) says. A woken run
     /// is offered for [`PREFERENCE`](crate::limits::PREFERENCE) only to the session that last held it,

@@ -54,7 +54,7 @@ fn claim(world: &SqliteWorld, session: SessionId) -> Vec<Claimed> {
 }
 
 fn step(place: &Place, from: TurnId, seq: u64, id: u128, then: Then) -> Turn {
-    let event = Event::StepDropped { op: OpNumber(seq as u64) };
+    let event = Event::StepDropped { op: OpNumber(seq) };
     Turn {
         run: RUN,
         id: TurnId::from_bits(id),
