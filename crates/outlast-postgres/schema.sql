@@ -2,17 +2,23 @@
 
 table counts: status text NOT NULL, slot smallint NOT NULL, n bigint NOT NULL WITH (fillfactor=50)
 
-table inbox: run text NOT NULL, position bigint NOT NULL, id text NOT NULL, at bigint NOT NULL, kind text NOT NULL, name text, op bigint, outcome text, codec text, body text, raw bytea, headers text WITH (autovacuum_vacuum_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05)
+table heartbeats: run text NOT NULL, op bigint NOT NULL, attempt bigint NOT NULL, codec text, body text, raw bytea WITH (fillfactor=70)
+
+table inbox: run text NOT NULL, position bigint NOT NULL, id text NOT NULL, at bigint NOT NULL, kind text NOT NULL, name text, op bigint, outcome text, codec text, body text, raw bytea, headers text, after_cancel boolean WITH (autovacuum_vacuum_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05)
 
 table leftovers: run text NOT NULL
 
 table migrations: version integer NOT NULL, at timestamp with time zone NOT NULL DEFAULT now()
 
-table runs: id text NOT NULL, workflow text NOT NULL, version bigint NOT NULL, format integer NOT NULL, queue text NOT NULL DEFAULT 'default'::text, priority smallint NOT NULL DEFAULT 0, key text, key_digest text, status text NOT NULL, owner text, preferred text, turn text NOT NULL, next_seq bigint NOT NULL, turn_at bigint NOT NULL, created_at bigint NOT NULL, updated_at bigint NOT NULL, ended_at bigint, wake_at bigint, waits text NOT NULL DEFAULT '[]'::text, ready_at bigint, codeless bigint NOT NULL DEFAULT 0, sent bigint NOT NULL DEFAULT 0, consumed bigint NOT NULL DEFAULT 0, crashes integer NOT NULL DEFAULT 0, stuck_reason text, stuck_message text, stuck_build text, barred_build text, parent text, parent_op bigint, parent_awaits boolean, root text, deadline bigint WITH (fillfactor=85, autovacuum_vacuum_scale_factor=0.02, autovacuum_analyze_scale_factor=0.05)
+table runs: id text NOT NULL, workflow text NOT NULL, version bigint NOT NULL, format integer NOT NULL, queue text NOT NULL DEFAULT 'default'::text, priority smallint NOT NULL DEFAULT 0, key text, key_digest text, status text NOT NULL, owner text, preferred text, turn text NOT NULL, next_seq bigint NOT NULL, turn_at bigint NOT NULL, created_at bigint NOT NULL, updated_at bigint NOT NULL, ended_at bigint, wake_at bigint, waits text NOT NULL DEFAULT '[]'::text, ready_at bigint, sent bigint NOT NULL DEFAULT 0, consumed bigint NOT NULL DEFAULT 0, last_terminate bigint NOT NULL DEFAULT 0, last_cancel bigint NOT NULL DEFAULT 0, cancel_requested boolean NOT NULL DEFAULT false, kept bigint NOT NULL DEFAULT 0, crashes integer NOT NULL DEFAULT 0, failed_builds text NOT NULL DEFAULT ''::text, failed_at bigint NOT NULL DEFAULT 0, stuck_reason text, stuck_message text, stuck_build text, parent text, parent_op bigint, parent_awaits boolean, root text, deadline bigint, crash_class smallint NOT NULL DEFAULT
+CASE
+    WHEN (crashes < 2) THEN 0
+    ELSE LEAST(crashes, 4)
+END, ends_without_code boolean NOT NULL DEFAULT ((last_terminate > consumed) OR ((next_seq <= 1) AND (last_cancel > consumed))) WITH (fillfactor=85, autovacuum_vacuum_scale_factor=0.02, autovacuum_analyze_scale_factor=0.05)
 
-table sessions: id text NOT NULL, host text NOT NULL, pid bigint NOT NULL, build text NOT NULL, code text NOT NULL, queues text NOT NULL, time bigint NOT NULL, joined_at bigint NOT NULL, expires_at bigint NOT NULL, beat_at bigint NOT NULL, boot bigint NOT NULL, has_lock boolean NOT NULL, suspect_since bigint, report text NOT NULL DEFAULT '{}'::text WITH (fillfactor=50)
+table sessions: id text NOT NULL, host text NOT NULL, pid bigint NOT NULL, build text NOT NULL, code text NOT NULL, queues text NOT NULL, time bigint NOT NULL, rules integer NOT NULL, format integer NOT NULL, interface integer NOT NULL, joined_at bigint NOT NULL, expires_at bigint NOT NULL, beat_at bigint NOT NULL, boot bigint NOT NULL, has_lock boolean NOT NULL, suspect_since bigint, report text NOT NULL DEFAULT '{}'::text, ended_at bigint, crashed boolean, aboard_runs bigint, aboard_class integer WITH (fillfactor=50)
 
-table settings: one boolean NOT NULL, clock_offset bigint NOT NULL, identity uuid NOT NULL DEFAULT gen_random_uuid()
+table settings: one boolean NOT NULL, clock_offset bigint NOT NULL, identity uuid NOT NULL DEFAULT gen_random_uuid(), rules integer
 
 table skew: one boolean NOT NULL, lowest bigint NOT NULL, highest bigint NOT NULL
 
@@ -20,7 +26,11 @@ table tags: run text NOT NULL, name text NOT NULL, value text NOT NULL WITH (aut
 
 table turns: run text NOT NULL, seq bigint NOT NULL, next_seq bigint NOT NULL, id text NOT NULL, at bigint NOT NULL, build text NOT NULL, events text NOT NULL WITH (autovacuum_vacuum_scale_factor=0.05, autovacuum_vacuum_insert_scale_factor=0.05, autovacuum_analyze_scale_factor=0.05)
 
+table unmerged: id bigint NOT NULL, status text NOT NULL, n bigint NOT NULL, lowest bigint NOT NULL, highest bigint NOT NULL
+
 constraint counts_pkey of outlast.counts: PRIMARY KEY (status, slot)
+
+constraint heartbeats_pkey of outlast.heartbeats: PRIMARY KEY (run, op)
 
 constraint inbox_id of outlast.inbox: UNIQUE (run, id)
 
@@ -46,7 +56,11 @@ constraint tags_pkey of outlast.tags: PRIMARY KEY (run, name)
 
 constraint turns_pkey of outlast.turns: PRIMARY KEY (run, seq)
 
+constraint unmerged_pkey of outlast.unmerged: PRIMARY KEY (id)
+
 CREATE UNIQUE INDEX counts_pkey ON outlast.counts USING btree (status, slot)
+
+CREATE UNIQUE INDEX heartbeats_pkey ON outlast.heartbeats USING btree (run, op)
 
 CREATE UNIQUE INDEX inbox_id ON outlast.inbox USING btree (run, id)
 
@@ -64,7 +78,7 @@ CREATE INDEX runs_by_status ON outlast.runs USING btree (status, id)
 
 CREATE INDEX runs_by_workflow ON outlast.runs USING btree (workflow, id)
 
-CREATE INDEX runs_codeless ON outlast.runs USING btree (ready_at, id) WHERE ((ready_at IS NOT NULL) AND (codeless > 0))
+CREATE INDEX runs_ends_without_code ON outlast.runs USING btree (ready_at, id) WHERE ((ready_at IS NOT NULL) AND ends_without_code)
 
 CREATE INDEX runs_held ON outlast.runs USING btree (owner, id) WHERE (owner IS NOT NULL)
 
@@ -74,11 +88,7 @@ CREATE INDEX runs_overdue ON outlast.runs USING btree (deadline, id) WHERE ((dea
 
 CREATE UNIQUE INDEX runs_pkey ON outlast.runs USING btree (id)
 
-CREATE INDEX runs_ready ON outlast.runs USING btree (queue, workflow, version, format, COALESCE(barred_build, ''::text), priority, ready_at, id) WHERE ((ready_at IS NOT NULL) AND (crashes < 2) AND (codeless = 0))
-
-CREATE INDEX runs_stuck ON outlast.runs USING btree (workflow, version, barred_build) WHERE ((status = 'stuck'::text) AND (ready_at IS NULL))
-
-CREATE INDEX runs_suspects ON outlast.runs USING btree (queue, workflow, version, format, COALESCE(barred_build, ''::text), priority, ready_at, id) WHERE ((ready_at IS NOT NULL) AND (crashes >= 2) AND (codeless = 0))
+CREATE INDEX runs_ready ON outlast.runs USING btree (queue, workflow, version, format, failed_builds, crash_class, priority, ready_at, id) WHERE ((ready_at IS NOT NULL) AND (NOT ends_without_code))
 
 CREATE INDEX runs_unread ON outlast.runs USING btree (owner, id) WHERE ((owner IS NOT NULL) AND (sent > consumed))
 
@@ -94,6 +104,8 @@ CREATE UNIQUE INDEX tags_pkey ON outlast.tags USING btree (run, name)
 
 CREATE UNIQUE INDEX turns_pkey ON outlast.turns USING btree (run, seq)
 
+CREATE UNIQUE INDEX unmerged_pkey ON outlast.unmerged USING btree (id)
+
 view events:  SELECT turns.run,
     ((turns.seq + event.nth) - 1) AS seq,
     turns.at,
@@ -103,7 +115,7 @@ view events:  SELECT turns.run,
    FROM outlast.turns,
     LATERAL json_array_elements((replace(turns.events, '\u0000'::text, '\ufffd'::text))::json) WITH ORDINALITY event(value, nth);
 
-CREATE OR REPLACE FUNCTION outlast.base32(bits_ numeric)
+CREATE OR REPLACE FUNCTION outlast.base32_v1(bits_ numeric)
  RETURNS text
  LANGUAGE plpgsql
  IMMUTABLE
@@ -119,31 +131,39 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.beat(at_ bigint, id_ text, report_ text)
- RETURNS TABLE(held bigint, moment bigint)
+CREATE OR REPLACE FUNCTION outlast.beat_v1(at_ bigint, id_ text, report_ text, details_ json, bodies_ text[], raws_ bytea[])
+ RETURNS TABLE(held bigint, moment bigint, rules integer)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
-    now_ bigint := coalesce(at_, "outlast".clock());
+    now_ bigint := coalesce(at_, "outlast".clock_v1());
+    rules_ integer;
 BEGIN
-    UPDATE "outlast".sessions s SET beat_at = now_, boot = "outlast".boot(), suspect_since = NULL,
+    UPDATE "outlast".sessions s SET beat_at = now_, boot = "outlast".boot_v1(), suspect_since = NULL,
         expires_at = least(now_, 9223372036854775807 - s.time) + s.time, report = report_
-    WHERE s.id = id_;
-    IF FOUND THEN
-        RETURN QUERY SELECT count(*), now_ FROM "outlast".runs r WHERE r.owner = id_;
+    WHERE s.id = id_ AND s.ended_at IS NULL
+    RETURNING s.rules INTO rules_;
+    IF NOT FOUND THEN
+        RETURN;
     END IF;
+    IF json_array_length(details_) > 0 THEN
+        PERFORM "outlast".put_details_v1(id_, details_, bodies_, raws_);
+    END IF;
+    PERFORM "outlast".merge_v1();
+    rules_ := coalesce((SELECT g.rules FROM "outlast".settings g), rules_);
+    RETURN QUERY SELECT count(*), now_, rules_ FROM "outlast".runs r WHERE r.owner = id_;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.boot()
+CREATE OR REPLACE FUNCTION outlast.boot_v1()
  RETURNS bigint
  LANGUAGE sql
 AS $function$
     SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint + clock_offset FROM "outlast".settings
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.check_payload(payload_ text)
+CREATE OR REPLACE FUNCTION outlast.check_payload_v1(payload_ text)
  RETURNS void
  LANGUAGE plpgsql
  IMMUTABLE
@@ -169,118 +189,188 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.choose(session_ text, now_ bigint, limit_ integer, suspect_ boolean, preference_ bigint, lines_ outlast.line[], has_codeless_ boolean, OUT ids text[], OUT has_suspect boolean)
- RETURNS record
+CREATE OR REPLACE FUNCTION outlast.check_rules_v1(rules_ integer)
+ RETURNS void
  LANGUAGE plpgsql
 AS $function$
-#variable_conflict use_column
 DECLARE
-    line_ "outlast".line;
-    found_ record;
-    ranks_ bigint[] := '{}';
-    suspect_id_ text;
-    suspect_rank_ bigint;
-    is_sorted_ boolean := true;
+    known_ integer := (SELECT s.rules FROM "outlast".settings s);
 BEGIN
-    ids := '{}';
-    FOREACH line_ IN ARRAY lines_ LOOP
-        CONTINUE WHEN line_.head > now_;
-        found_ := "outlast".ready(session_, now_, limit_, preference_, line_);
-        CONTINUE WHEN found_.ids IS NULL;
-        IF NOT line_.is_suspect THEN
-            is_sorted_ := cardinality(ids) = 0;
-            ids := ids || found_.ids; ranks_ := ranks_ || found_.ranks;
-        ELSIF suspect_id_ IS NULL OR (found_.ranks[1], found_.ids[1] COLLATE "C") < (suspect_rank_, suspect_id_) THEN
-            suspect_id_ := found_.ids[1]; suspect_rank_ := found_.ranks[1];
-        END IF;
-    END LOOP;
-    IF has_codeless_ THEN
-        FOR found_ IN
-            SELECT r.id::text, r.ready_at, r.crashes >= 2 AS is_suspect FROM "outlast".runs r
-            WHERE r.codeless > 0 AND r.ready_at IS NOT NULL AND (suspect_ OR r.crashes < 2) AND r.ready_at <= now_
-                AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
-                    OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED
-        LOOP
-            is_sorted_ := false;
-            IF NOT found_.is_suspect THEN
-                ids := array_append(ids, found_.id); ranks_ := array_append(ranks_, found_.ready_at);
-            ELSIF suspect_id_ IS NULL OR (found_.ready_at, found_.id COLLATE "C") < (suspect_rank_, suspect_id_) THEN
-                suspect_id_ := found_.id; suspect_rank_ := found_.ready_at;
-            END IF;
-        END LOOP;
+    IF known_ < rules_ THEN
+        RAISE EXCEPTION 'a joined worker knows the rules up to % only', known_ USING ERRCODE = 'OL001', DETAIL = known_::text;
     END IF;
-    IF suspect_id_ IS NOT NULL THEN
-        is_sorted_ := false;
-        ids := array_append(ids, suspect_id_); ranks_ := array_append(ranks_, suspect_rank_);
-    END IF;
-    IF NOT is_sorted_ THEN
-        SELECT coalesce(array_agg(c.id ORDER BY c.rank, c.id COLLATE "C"), '{}') INTO ids FROM (
-            SELECT u.id, u.rank FROM unnest(ids, ranks_) AS u (id, rank) ORDER BY u.rank, u.id COLLATE "C" LIMIT limit_) c;
-    END IF;
-    has_suspect := coalesce(suspect_id_ = ANY (ids), false);
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.choose_overdue(until_ bigint, limit_ integer, suspect_ boolean, chosen_ text[], OUT ids text[], OUT has_suspect boolean)
+CREATE OR REPLACE FUNCTION outlast.choose_overdue_v1(until_ bigint, limit_ integer, format_ integer, rooms_ integer[], chosen_ text[], OUT ids text[], OUT rooms integer[])
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
     late_ record;
+    left_ integer;
 BEGIN
-    ids := chosen_; has_suspect := false;
+    ids := chosen_; rooms := rooms_;
     FOR late_ IN
-        SELECT r.id, r.crashes >= 2 AS is_suspect FROM "outlast".runs r
-        WHERE r.deadline <= until_ AND r.owner IS NULL AND r.id <> ALL (chosen_) AND (r.crashes < 2 OR suspect_)
+        SELECT r.id, r.crash_class FROM "outlast".runs r
+        WHERE r.deadline <= until_ AND r.owner IS NULL AND r.format <= format_ AND r.id <> ALL (chosen_)
+            AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
         ORDER BY r.deadline, r.id LIMIT limit_ + 50 FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        CONTINUE WHEN late_.is_suspect AND has_suspect;
-        has_suspect := has_suspect OR late_.is_suspect;
+        CONTINUE WHEN late_.crash_class > 0 AND rooms[late_.crash_class - 1] <= 0;
+        IF late_.crash_class > 0 THEN
+            left_ := rooms[late_.crash_class - 1] - 1;
+            rooms := '{0,0,0}';
+            rooms[late_.crash_class - 1] := left_;
+        END IF;
         ids := array_append(ids, late_.id);
         EXIT WHEN cardinality(ids) >= limit_;
     END LOOP;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.claim(session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspect_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
+CREATE OR REPLACE FUNCTION outlast.choose_v1(session_ text, now_ bigint, limit_ integer, format_ integer, rooms_ integer[], is_trial_ boolean, preference_ bigint, lines_ outlast.line_v1[], has_codeless_ boolean, OUT ids text[], OUT rooms integer[])
+ RETURNS record
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
-    now_ bigint := coalesce(at_, "outlast".clock());
-    lines_ "outlast".line[] := "outlast".lines(queues_, workflows_, versions_, build_, format_, false);
+    line_ "outlast".line_v1;
+    found_ record;
+    ranks_ bigint[] := '{}';
+    classes_ integer[] := '{}';
+    class_ integer;
+    taken_ integer;
+BEGIN
+    ids := '{}'; rooms := rooms_;
+    FOREACH line_ IN ARRAY lines_ LOOP
+        CONTINUE WHEN line_.head > now_;
+        found_ := "outlast".ready_v1(session_, now_,
+            CASE WHEN line_.crash_class = 0 THEN limit_ ELSE least(limit_, rooms_[line_.crash_class - 1]) END, preference_, line_);
+        CONTINUE WHEN found_.ids IS NULL;
+        ids := ids || found_.ids; ranks_ := ranks_ || found_.ranks;
+        classes_ := classes_ || array_fill(line_.crash_class::integer, ARRAY[cardinality(found_.ids)]);
+    END LOOP;
+    IF has_codeless_ THEN
+        FOR found_ IN
+            SELECT r.id::text, r.ready_at, r.crash_class FROM "outlast".runs r
+            WHERE r.ends_without_code AND r.ready_at IS NOT NULL AND r.ready_at <= now_ AND r.format <= format_
+                AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
+                AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
+                    OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred AND s.ended_at IS NULL))
+            ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED
+        LOOP
+            ids := ids || found_.id; ranks_ := ranks_ || found_.ready_at; classes_ := classes_ || found_.crash_class::integer;
+        END LOOP;
+    END IF;
+    IF is_trial_ AND 4 = ANY (classes_) THEN
+        ids := ARRAY(SELECT u.id FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class = 4
+            ORDER BY u.rank, u.id COLLATE "C" LIMIT 1);
+        rooms := '{0,0,0}';
+        RETURN;
+    END IF;
+    SELECT u.class INTO class_ FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class > 0
+    ORDER BY u.rank, u.id COLLATE "C" LIMIT 1;
+    IF class_ IS NULL AND cardinality(lines_) <= 1 AND NOT has_codeless_ THEN
+        RETURN;
+    END IF;
+    SELECT coalesce(array_agg(c.id ORDER BY c.rank, c.id COLLATE "C"), '{}'), count(*) FILTER (WHERE c.class > 0)
+    INTO ids, taken_ FROM (
+        SELECT u.id, u.rank, u.class FROM (
+            SELECT a.id, a.rank, a.class, row_number() OVER (PARTITION BY a.class ORDER BY a.rank, a.id COLLATE "C") AS nth
+            FROM unnest(ids, ranks_, classes_) AS a (id, rank, class)
+        ) u WHERE u.class = 0 OR u.class = class_ AND u.nth <= rooms_[class_ - 1]
+        ORDER BY u.rank, u.id COLLATE "C" LIMIT limit_) c;
+    IF taken_ > 0 THEN
+        rooms := '{0,0,0}';
+        rooms[class_ - 1] := rooms_[class_ - 1] - taken_;
+    END IF;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.claim_one_v1(session_ text, at_ bigint, run_ text, queues_ text[], workflows_ text[], versions_ bigint[], format_ integer)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock_v1());
+BEGIN
+    PERFORM 1 FROM "outlast".runs r WHERE r.id = run_ AND r.status = 'pending' AND r.ready_at <= now_
+        AND r.queue = ANY (queues_) AND EXISTS (SELECT 1 FROM unnest(workflows_, versions_) AS c (workflow, version)
+            WHERE c.workflow = r.workflow AND c.version = r.version);
+    IF FOUND THEN
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
+    ELSE
+        -- Others were quicker, or it is for others. As in `claim`, who gets nothing writes nothing.
+        run_ := NULL;
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL;
+    END IF;
+    IF NOT FOUND THEN
+        code := 'gone';
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    IF run_ IS NOT NULL THEN
+        SELECT r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes, r.kept, r.deadline
+        INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, kept, deadline
+        FROM "outlast".runs r
+        WHERE r.id = run_ AND r.status = 'pending' AND r.owner IS NULL AND r.next_seq = 1 AND r.ready_at <= now_
+            AND r.crash_class = 0 AND NOT r.ends_without_code AND r.failed_builds = '' AND r.queue = ANY (queues_)
+            AND r.format <= format_
+            AND EXISTS (SELECT 1 FROM unnest(workflows_, versions_) AS c (workflow, version)
+                WHERE c.workflow = r.workflow AND c.version = r.version)
+        FOR NO KEY UPDATE SKIP LOCKED;
+        -- As in `give`.
+        PERFORM set_config('synchronous_commit', 'off', true);
+        IF run IS NULL THEN
+            -- Whoever has it locked may let go of it.
+            next_due := now_ + 5000;
+        ELSE
+            UPDATE "outlast".runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL,
+                ready_at = NULL
+            WHERE r.id = run_;
+            PERFORM "outlast".count_move_v1('pending', 'running');
+            SELECT t.build, t.events INTO first_build, first_events
+            FROM "outlast".turns t WHERE t.run = run_ AND t.seq = 0;
+            code := 'given'; failed_builds := ''; failed_at := 0; is_known := false; has_details := false;
+            is_overdue := false;
+            RETURN NEXT;
+        END IF;
+    END IF;
+    code := 'now'; run := NULL; deadline := NULL; is_overdue := false; moment := now_;
+    RETURN NEXT;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.claim_v1(session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, rooms_ integer[], is_trial_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock_v1());
+    lines_ "outlast".line_v1[] := "outlast".lines_v1(queues_, workflows_, versions_, build_, format_, rooms_);
     has_codeless_ boolean;
     has_unread_ boolean;
-    has_suspects_ boolean;
     has_ready_ boolean;
     has_overdue_ boolean;
     chosen_ record;
-    late_ record;
-    line_ "outlast".line;
+    line_ "outlast".line_v1;
     ids_ text[] := '{}';
     ready_ integer := 0;
     deadline_ bigint;
     due_ bigint;
-    status_ text;
 BEGIN
     -- Each in the order of its index: without, a database that has not analysed the table may read all of it.
-    SELECT (SELECT r.ready_at FROM "outlast".runs r WHERE r.ready_at IS NOT NULL AND r.codeless > 0
+    SELECT (SELECT r.ready_at FROM "outlast".runs r WHERE r.ready_at IS NOT NULL AND r.ends_without_code
             ORDER BY r.ready_at, r.id LIMIT 1) IS NOT NULL,
         (SELECT r.id FROM "outlast".runs r WHERE r.owner = session_ AND r.sent > r.consumed
             ORDER BY r.owner, r.id LIMIT 1) IS NOT NULL,
         (SELECT r.deadline FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline IS NOT NULL
-            ORDER BY r.deadline LIMIT 1),
-        suspect_ AND (SELECT r.ready_at FROM "outlast".runs r
-            WHERE r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
-            ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority, r.ready_at, r.id
-            LIMIT 1) IS NOT NULL
-    INTO has_codeless_, has_unread_, deadline_, has_suspects_;
-    IF has_suspects_ THEN
-        lines_ := lines_ || "outlast".lines(queues_, workflows_, versions_, build_, format_, true);
-    END IF;
+            ORDER BY r.deadline LIMIT 1)
+    INTO has_codeless_, has_unread_, deadline_;
     has_overdue_ := coalesce(deadline_ <= now_ - grace_ AND overdue_from_ <= now_, false);
     has_ready_ := has_codeless_ OR has_overdue_;
     FOREACH line_ IN ARRAY lines_ LOOP
@@ -288,9 +378,9 @@ BEGIN
         has_ready_ := line_.head <= now_;
     END LOOP;
     IF has_ready_ AND limit_ > 0 THEN
-        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
     ELSE
-        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_;
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL;
     END IF;
     IF NOT FOUND THEN
         code := 'gone';
@@ -298,45 +388,24 @@ BEGIN
         RETURN;
     END IF;
     IF has_ready_ AND limit_ > 0 THEN
-        chosen_ := "outlast".choose(session_, now_, limit_, suspect_, preference_, lines_, has_codeless_);
-        ids_ := chosen_.ids;
+        chosen_ := "outlast".choose_v1(session_, now_, limit_, format_, rooms_, is_trial_, preference_, lines_, has_codeless_);
+        ids_ := chosen_.ids; rooms_ := chosen_.rooms;
         ready_ := cardinality(ids_);
-        suspect_ := suspect_ AND NOT chosen_.has_suspect;
-        IF has_overdue_ AND ready_ < limit_ THEN
-            late_ := "outlast".choose_overdue(now_ - grace_, limit_, suspect_, ids_);
-            ids_ := late_.ids;
-            suspect_ := suspect_ AND NOT late_.has_suspect;
+        IF has_overdue_ AND ready_ < limit_ AND NOT (is_trial_ AND ready_ = 1 AND rooms_ = '{0,0,0}') THEN
+            chosen_ := "outlast".choose_overdue_v1(now_ - grace_, limit_, format_, rooms_, ids_);
+            ids_ := chosen_.ids; rooms_ := chosen_.rooms;
         END IF;
-        IF cardinality(ids_) = 1 THEN
-            -- One alone is quicker without what is done for many.
-            SELECT r.status INTO status_ FROM "outlast".runs r WHERE r.id = ids_[1];
-            UPDATE "outlast".runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL,
-                waits = '[]', ready_at = NULL, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
-            WHERE r.id = ids_[1]
-            RETURNING r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes,
-                r.deadline
-            INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, deadline;
-            PERFORM "outlast".count_move(status_, 'running');
-            IF seq = 1 THEN
-                -- Nothing is done for a run that had no turn before its first is on disk, and this with it. A server
-                -- that crashes before that may forget that the run was given.
-                PERFORM set_config('synchronous_commit', 'off', true);
-                SELECT t.build, t.events INTO first_build, first_events
-                FROM "outlast".turns t WHERE t.run = ids_[1] AND t.seq = 0;
-            END IF;
-            code := 'given'; is_overdue := ready_ = 0;
-            RETURN NEXT;
-            run := NULL;
-        ELSIF cardinality(ids_) > 1 THEN
-            RETURN QUERY SELECT g.* FROM "outlast".give(session_, now_, ids_, ready_) g;
+        IF cardinality(ids_) > 0 THEN
+            RETURN QUERY SELECT g.* FROM "outlast".give_v1(session_, now_, ids_, ready_) g;
         END IF;
     END IF;
     IF cardinality(lines_) > 0 OR has_codeless_ THEN
-        due_ := "outlast".next_due_of(session_, now_, limit_ > ready_, suspect_, preference_, lines_, has_codeless_);
+        due_ := "outlast".next_due_of_v1(session_, now_, limit_ > ready_, format_, rooms_, preference_, lines_, has_codeless_);
     END IF;
     IF has_overdue_ AND cardinality(ids_) < limit_ THEN
         -- One that is left has somebody else locked, who will let go of it.
-        PERFORM 1 FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline <= now_ - grace_ AND (r.crashes < 2 OR suspect_)
+        PERFORM 1 FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline <= now_ - grace_ AND r.format <= format_
+            AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
         ORDER BY r.deadline LIMIT 1;
         IF FOUND THEN
             due_ := least(due_, now_ + 5000);
@@ -352,62 +421,7 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.claim_one(session_ text, at_ bigint, run_ text, queues_ text[], workflows_ text[], versions_ bigint[], format_ integer)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
- LANGUAGE plpgsql
-AS $function$
-#variable_conflict use_column
-DECLARE
-    now_ bigint := coalesce(at_, "outlast".clock());
-BEGIN
-    PERFORM 1 FROM "outlast".runs r WHERE r.id = run_ AND r.status = 'pending' AND r.ready_at <= now_
-        AND r.queue = ANY (queues_) AND EXISTS (SELECT 1 FROM unnest(workflows_, versions_) AS c (workflow, version)
-            WHERE c.workflow = r.workflow AND c.version = r.version);
-    IF FOUND THEN
-        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
-    ELSE
-        -- Others were quicker, or it is for others. As in `claim`, who gets nothing writes nothing.
-        run_ := NULL;
-        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_;
-    END IF;
-    IF NOT FOUND THEN
-        code := 'gone';
-        RETURN NEXT;
-        RETURN;
-    END IF;
-    IF run_ IS NOT NULL THEN
-        SELECT r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes, r.deadline
-        INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, deadline
-        FROM "outlast".runs r
-        WHERE r.id = run_ AND r.status = 'pending' AND r.owner IS NULL AND r.next_seq = 1 AND r.ready_at <= now_
-            AND r.crashes < 2 AND r.codeless = 0 AND r.barred_build IS NULL AND r.queue = ANY (queues_)
-            AND r.format <= format_
-            AND EXISTS (SELECT 1 FROM unnest(workflows_, versions_) AS c (workflow, version)
-                WHERE c.workflow = r.workflow AND c.version = r.version)
-        FOR NO KEY UPDATE SKIP LOCKED;
-        -- Nothing is done for a run that had no turn before its first is on disk, and this with it. A server that
-        -- crashes before that may forget that the run was given.
-        PERFORM set_config('synchronous_commit', 'off', true);
-        IF run IS NULL THEN
-            -- Whoever has it locked may let go of it.
-            next_due := now_ + 5000;
-        ELSE
-            UPDATE "outlast".runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL,
-                ready_at = NULL
-            WHERE r.id = run_;
-            PERFORM "outlast".count_move('pending', 'running');
-            SELECT t.build, t.events INTO first_build, first_events
-            FROM "outlast".turns t WHERE t.run = run_ AND t.seq = 0;
-            code := 'given'; is_overdue := false;
-            RETURN NEXT;
-        END IF;
-    END IF;
-    code := 'now'; run := NULL; deadline := NULL; is_overdue := false; moment := now_;
-    RETURN NEXT;
-END
-$function$
-
-CREATE OR REPLACE FUNCTION outlast.clock()
+CREATE OR REPLACE FUNCTION outlast.clock_v1()
  RETURNS bigint
  LANGUAGE plpgsql
 AS $function$
@@ -416,465 +430,7 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.commit(session_ text, at_ bigint, exclusive_ boolean, locked_ text[], run_ text[], id_ text[], from_ text[], seq_ bigint[], next_seq_ bigint[], turn_at_ bigint[], build_ text[], events_ text[], consumed_ bigint[], fired_until_ bigint[], then_ text[], writes_ boolean[], clears_deadline_ boolean[], invalid_ boolean[], wake_at_ bigint[], waits_ text[], stuck_reason_ text[], stuck_message_ text[], stuck_build_ text[], format_ integer, born_ bigint[], workflow_ text[], version_ bigint[], queue_ text[], priority_ smallint[], parent_ text[], parent_op_ bigint[], parent_awaits_ boolean[], root_ text[], deadline_ bigint[], counts_ boolean)
- RETURNS TABLE(nth integer, code text, detail text, moment bigint, rings boolean, statuses text[], changes bigint[])
- LANGUAGE plpgsql
-AS $function$
-#variable_conflict use_column
-DECLARE
-    now_ bigint;
-    statuses_ text[];
-    changes_ bigint[];
-    answers_ record;
-BEGIN
-    IF exclusive_ THEN
-        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR UPDATE;
-    ELSE
-        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
-    END IF;
-    IF NOT FOUND THEN
-        nth := 0; code := 'gone';
-        RETURN NEXT;
-        RETURN;
-    END IF;
-    IF cardinality(locked_) > 0 THEN
-        PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (locked_) ORDER BY r.id FOR NO KEY UPDATE;
-    END IF;
-    now_ := coalesce(at_, "outlast".clock());
-    WITH asked AS (
-        SELECT * FROM unnest(run_, id_, from_, seq_, next_seq_, turn_at_, build_, events_, consumed_, fired_until_,
-            then_, writes_, clears_deadline_, invalid_, wake_at_, waits_, stuck_reason_, stuck_message_,
-            stuck_build_, workflow_, version_, queue_, priority_, parent_, parent_op_, parent_awaits_, root_,
-            deadline_) WITH ORDINALITY
-            AS a (run, id, "from", seq, next_seq, turn_at, build, events, consumed, fired_until,
-            "then", writes, clears_deadline, invalid, wake_at, waits, stuck_reason, stuck_message,
-            stuck_build, workflow, version, queue, priority, parent, parent_op, parent_awaits, root,
-            deadline, nth)
-    ), born AS (
-        INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, owner, preferred, turn,
-            next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, stuck_reason,
-            stuck_message, stuck_build, barred_build, parent, parent_op, parent_awaits, root, deadline)
-        SELECT a.run, a.workflow, a.version, format_, a.queue, a.priority,
-            CASE a."then" WHEN 'hold' THEN 'running' WHEN 'wait' THEN 'waiting' WHEN 'release' THEN 'pending'
-                ELSE a."then" END,
-            CASE WHEN a."then" = 'hold' THEN session_ END, CASE WHEN a."then" = 'wait' THEN session_ END,
-            a.id, a.next_seq, a.turn_at, now_, now_,
-            CASE WHEN a."then" IN ('completed', 'failed', 'cancelled') THEN now_ END,
-            a.wake_at, coalesce(a.waits, '[]'), CASE WHEN a."then" = 'release' THEN now_ ELSE a.wake_at END,
-            a.stuck_reason, a.stuck_message, a.stuck_build, a.stuck_build, a.parent, a.parent_op,
-            a.parent_awaits, a.root,
-            CASE WHEN a."then" IN ('completed', 'failed', 'cancelled') THEN NULL
-                WHEN a."then" = 'stuck' OR NOT a.clears_deadline THEN a.deadline END
-        FROM asked a WHERE a."from" IS NULL AND NOT a.invalid
-        ON CONFLICT DO NOTHING
-        RETURNING status, ready_at, deadline, owner
-    ), judged AS (
-        SELECT a.*, r.consumed AS had_consumed, r.owner, tip.turn AS tip_turn, tip.seq AS tip_seq,
-            CASE WHEN a."from" IS NULL THEN
-                CASE WHEN a.invalid THEN 'invalid'
-                    WHEN r.id IS NULL THEN 'ok'
-                    WHEN tip.turn = a.id AND EXISTS (SELECT 1 FROM "outlast".turns f
-                        WHERE f.run = a.run AND f.seq = 0 AND f.build = a.build) THEN 'done'
-                    ELSE 'existed' END
-            WHEN r.id IS NULL THEN 'none'
-            WHEN tip.turn = a.id THEN 'done'
-            WHEN r.owner IS DISTINCT FROM session_ THEN 'owner'
-            WHEN tip.turn <> a."from" THEN 'from'
-            WHEN tip.seq <> a.seq THEN 'seq'
-            WHEN a.invalid THEN 'invalid'
-            WHEN a."then" = 'stuck' THEN 'ok'
-            WHEN a.consumed < r.consumed THEN 'less'
-            WHEN a.consumed > r.sent THEN 'more'
-            WHEN a.fired_until IS NOT NULL AND EXISTS (SELECT 1 FROM "outlast".inbox i
-                WHERE i.run = a.run AND i.position > a.consumed AND i.at <= a.fired_until) THEN 'missed'
-            ELSE 'ok' END AS code
-        FROM asked a
-        LEFT JOIN "outlast".runs r ON r.id = a.run
-        LEFT JOIN LATERAL (SELECT t.id, t.next_seq FROM "outlast".turns t WHERE t.run = a.run
-            ORDER BY t.seq DESC LIMIT 1) last ON true
-        CROSS JOIN LATERAL (SELECT CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END AS turn,
-            greatest(last.next_seq, r.next_seq) AS seq) tip
-    ), added AS (
-        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
-        SELECT j.run, j.seq, j.next_seq, j.id, j.turn_at, j.build, j.events
-        FROM judged j WHERE j.code = 'ok' AND j.events IS NOT NULL
-        ON CONFLICT DO NOTHING
-        RETURNING 1
-    ), written AS (
-        UPDATE "outlast".runs r SET
-            status = CASE j."then" WHEN 'hold' THEN r.status WHEN 'wait' THEN 'waiting'
-                WHEN 'release' THEN 'pending' ELSE j."then" END,
-            owner = CASE WHEN j."then" = 'hold' THEN r.owner END,
-            preferred = CASE j."then" WHEN 'hold' THEN r.preferred WHEN 'wait' THEN session_ END,
-            turn = j.id, next_seq = j.next_seq, turn_at = j.turn_at,
-            updated_at = CASE WHEN j."then" = 'hold' THEN r.updated_at ELSE now_ END,
-            ended_at = CASE WHEN j."then" IN ('completed', 'failed', 'cancelled') THEN now_ END,
-            wake_at = CASE WHEN j."then" = 'hold' THEN r.wake_at ELSE j.wake_at END,
-            waits = CASE WHEN j."then" = 'hold' THEN r.waits ELSE coalesce(j.waits, '[]') END,
-            -- The wait and the check are one statement: an unread message makes it ready at once.
-            ready_at = CASE
-                WHEN j."then" = 'hold' THEN r.ready_at
-                WHEN j."then" IN ('wait', 'release') THEN
-                    CASE WHEN r.sent > j.consumed OR j."then" = 'release' THEN least(now_, coalesce(j.wake_at, now_))
-                        ELSE j.wake_at END
-                WHEN j."then" = 'stuck' AND r.codeless > r.consumed AND
-                    (j.next_seq = 1 OR EXISTS (SELECT 1 FROM "outlast".inbox i WHERE i.run = j.run
-                        AND i.position > r.consumed AND i.kind = 'terminate')) THEN now_ END,
-            consumed = CASE WHEN j."then" = 'stuck' THEN r.consumed ELSE j.consumed END,
-            crashes = 0,
-            deadline = CASE WHEN j."then" IN ('completed', 'failed', 'cancelled') THEN NULL
-                WHEN j.clears_deadline AND j."then" <> 'stuck' THEN NULL ELSE r.deadline END,
-            -- Of the messages that need no code, a run that is no longer fresh can only obey one kind.
-            codeless = CASE
-                WHEN j."then" = 'hold' THEN r.codeless
-                WHEN j."then" IN ('completed', 'failed', 'cancelled') THEN 0
-                WHEN r.codeless <= CASE WHEN j."then" = 'stuck' THEN r.consumed ELSE j.consumed END THEN 0
-                WHEN j.next_seq = 1 THEN r.codeless
-                ELSE (SELECT coalesce(max(i.position), 0) FROM "outlast".inbox i WHERE i.run = j.run AND i.kind = 'terminate'
-                    AND i.position > CASE WHEN j."then" = 'stuck' THEN r.consumed ELSE j.consumed END) END,
-            stuck_reason = j.stuck_reason, stuck_message = j.stuck_message, stuck_build = j.stuck_build,
-            barred_build = coalesce(j.stuck_build, r.barred_build)
-        FROM judged j
-        WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL AND (j.writes OR j.consumed > j.had_consumed)
-        RETURNING r.id, r.owner, r.status, r.ready_at, r.deadline
-    ), blanked AS (
-        UPDATE "outlast".inbox i SET body = NULL, raw = NULL, headers = NULL
-        FROM judged j
-        WHERE j.code = 'ok' AND j.consumed > j.had_consumed AND j."then" <> 'stuck'
-            AND i.run = j.run AND i.position > j.had_consumed AND i.position <= j.consumed
-            AND coalesce(pg_column_size(i.body), 0) + coalesce(pg_column_size(i.raw), 0)
-                + coalesce(pg_column_size(i.headers), 0) > 512
-    ), changed AS (
-        SELECT w.status, 1 AS change, w.owner, w.ready_at, w.deadline FROM written w WHERE w.owner IS NULL
-        UNION ALL
-        SELECT 'running', -1, NULL, NULL, NULL FROM written w WHERE w.owner IS NULL
-        UNION ALL
-        SELECT b.status, 1, b.owner, b.ready_at, b.deadline FROM born b
-    ), told AS (
-        SELECT j.nth, j.code,
-            CASE j.code WHEN 'owner' THEN j.owner WHEN 'from' THEN j.tip_turn WHEN 'seq' THEN j.tip_seq::text END AS detail
-        FROM judged j WHERE j.code NOT IN ('ok', 'done')
-    )
-    SELECT (SELECT count(*) FROM added) = (SELECT count(*) FROM judged j WHERE j.code = 'ok' AND j.events IS NOT NULL)
-        AND (SELECT count(*) FROM born) = (SELECT count(*) FROM judged j WHERE j.code = 'ok' AND j."from" IS NULL)
-        AS is_whole,
-        (SELECT array_agg(c.status) FROM changed c) AS statuses, (SELECT array_agg(c.change) FROM changed c) AS changes,
-        (SELECT bool_or(c.owner IS NULL AND (c.ready_at IS NOT NULL OR c.deadline IS NOT NULL)) FROM changed c) AS rings,
-        (SELECT array_agg(t.nth ORDER BY t.nth) FROM told t) AS nths,
-        (SELECT array_agg(t.code ORDER BY t.nth) FROM told t) AS codes,
-        (SELECT array_agg(t.detail ORDER BY t.nth) FROM told t) AS details
-    INTO answers_;
-    IF NOT answers_.is_whole THEN
-        RAISE EXCEPTION 'another try of a turn was faster' USING ERRCODE = '40001';
-    END IF;
-    -- Behind all that this may have waited for: others wait for these rows too.
-    IF cardinality(born_) > 0 THEN
-        PERFORM "outlast".widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
-    END IF;
-    IF answers_.statuses IS NOT NULL AND counts_ THEN
-        PERFORM "outlast".count(answers_.statuses, answers_.changes);
-    END IF;
-    IF answers_.nths IS NOT NULL THEN
-        RETURN QUERY SELECT t.nth::integer, t.code, t.detail, NULL::bigint, NULL::boolean, NULL::text[],
-            NULL::bigint[]
-        FROM unnest(answers_.nths, answers_.codes, answers_.details) AS t (nth, code, detail);
-    END IF;
-    nth := 0; code := 'now'; detail := NULL; moment := now_; rings := coalesce(answers_.rings, false);
-    statuses := answers_.statuses; changes := answers_.changes;
-    RETURN NEXT;
-END
-$function$
-
-CREATE OR REPLACE FUNCTION outlast.commit_beyond(session_ text, at_ bigint, exclusive_ boolean, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint, build_ text, events_ text, consumed_ bigint, fired_until_ bigint, then_ text, clears_deadline_ boolean, invalid_ boolean, wake_at_ bigint, waits_ text, stuck_reason_ text, stuck_message_ text, stuck_build_ text, format_ integer, born_ bigint, workflow_ text, version_ bigint, queue_ text, priority_ smallint, key_ text, digest_ text, window_ bigint, parent_ text, parent_op_ bigint, parent_awaits_ boolean, root_ text, deadline_ bigint, tag_name_ text[], tag_value_ text[], child_run_ text[], child_turn_ text[], child_born_ bigint[], child_workflow_ text[], child_version_ bigint[], child_queue_ text[], child_priority_ smallint[], child_key_ text[], child_digest_ text[], child_window_ bigint[], child_events_ text[], child_op_ bigint[], child_awaits_ boolean[], child_root_ text[], child_parent_ text[], child_not_before_ bigint[], child_deadline_ bigint[], child_tag_of_ integer[], child_tag_name_ text[], child_tag_value_ text[], child_answer_ text[], child_asks_ boolean[], told_refused_ text[], told_other_ text[], told_taken_ text[], told_foreign_ text[], mark_run_ text, mark_workflow_ text, message_run_ text[], message_id_ text[], message_kind_ text[], message_name_ text[], message_op_ bigint[], message_outcome_ text[], message_codec_ text[], message_body_ text[], message_raw_ bytea[], message_headers_ text[], message_limit_ bigint[], message_codeless_ text[], is_put_ boolean, put_code_ text[], put_run_ text[], put_workflow_ text[])
- RETURNS TABLE(nth integer, code text, detail text, moment bigint, rings boolean, statuses text[], changes bigint[], births bigint[])
- LANGUAGE plpgsql
-AS $function$
-#variable_conflict use_column
-DECLARE
-    now_ bigint;
-    put_ record;
-    judged_ record;
-    asked_from_ text := from_;
-    answer_ record;
-    reaches_ boolean := true;
-    statuses_ text[] := '{}';
-    born_here_ bigint[] := '{}';
-BEGIN
-    IF exclusive_ THEN
-        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR UPDATE;
-    ELSE
-        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
-    END IF;
-    IF NOT FOUND THEN
-        nth := 0; code := 'gone';
-        RETURN NEXT;
-        RETURN;
-    END IF;
-    PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (array_append(message_run_, run_)) ORDER BY r.id FOR NO KEY UPDATE;
-    now_ := coalesce(at_, "outlast".clock());
-    nth := 1;
-    IF from_ IS NULL THEN
-        IF invalid_ THEN
-            code := 'invalid';
-            RETURN NEXT;
-            RETURN;
-        END IF;
-        IF is_put_ THEN
-            SELECT 'new' AS code, run_ AS run, NULL::text AS workflow INTO put_;
-        ELSE
-            put_ := "outlast".put_held(session_, now_, format_, run_, turn_at_, workflow_, version_, queue_, priority_, key_,
-                digest_, window_, parent_, parent_op_, parent_awaits_, root_, deadline_, tag_name_, tag_value_);
-            IF put_.code = 'new' THEN
-                statuses_ := array_append(statuses_, 'running');
-                born_here_ := array_append(born_here_, born_);
-            END IF;
-        END IF;
-        asked_from_ := '';
-        IF put_.code = 'same' THEN
-            SELECT CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END = id_ AND first.build = build_
-            AS is_repeat INTO judged_
-            FROM "outlast".runs r JOIN "outlast".turns first ON first.run = r.id AND first.seq = 0
-            JOIN LATERAL (SELECT t.id, t.next_seq FROM "outlast".turns t WHERE t.run = r.id ORDER BY t.seq DESC LIMIT 1) last
-            ON true WHERE r.id = run_;
-            code := CASE WHEN judged_.is_repeat THEN 'done' ELSE 'existed' END;
-            RETURN NEXT;
-            RETURN;
-        ELSIF put_.code <> 'new' THEN
-            code := put_.code; detail := put_.run || ' ' || put_.workflow;
-            RETURN NEXT;
-            RETURN;
-        END IF;
-    ELSE
-        SELECT r.owner, r.sent, r.consumed, CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END AS turn,
-            greatest(last.next_seq, r.next_seq) AS seq INTO judged_
-        FROM "outlast".runs r
-        LEFT JOIN LATERAL (SELECT t.id, t.next_seq FROM "outlast".turns t WHERE t.run = r.id ORDER BY t.seq DESC LIMIT 1) last
-        ON true WHERE r.id = run_;
-        IF NOT FOUND OR judged_.turn = id_ OR judged_.owner IS DISTINCT FROM session_ OR judged_.turn <> from_
-            OR judged_.seq <> seq_ OR invalid_ OR consumed_ < judged_.consumed OR consumed_ > judged_.sent
-            OR fired_until_ IS NOT NULL AND EXISTS (SELECT 1 FROM "outlast".inbox i
-                WHERE i.run = run_ AND i.position > consumed_ AND i.at <= fired_until_) THEN
-            -- Refused, or done before: the commit below says which.
-            reaches_ := false;
-        ELSE
-            PERFORM "outlast".put_tags(run_, tag_name_, tag_value_);
-        END IF;
-    END IF;
-    IF NOT reaches_ AND EXISTS (SELECT 1 FROM unnest(put_code_) AS p (code) WHERE p.code IS NOT NULL) THEN
-        RAISE EXCEPTION 'turn % was overtaken', id_ USING ERRCODE = '40001';
-    END IF;
-    IF reaches_ THEN
-        FOR i IN 1..cardinality(child_run_) LOOP
-            put_ := NULL;
-            IF put_code_[i] IS NOT NULL THEN
-                SELECT put_code_[i] AS code, put_run_[i] AS run, put_workflow_[i] AS workflow INTO put_;
-            ELSIF told_refused_[i] IS NULL THEN
-                put_ := "outlast".put_start(now_, format_, child_run_[i], child_turn_[i], child_workflow_[i],
-                    child_version_[i], child_queue_[i], child_priority_[i], child_key_[i], child_digest_[i],
-                    child_window_[i], child_events_[i], child_parent_[i], child_op_[i], child_awaits_[i],
-                    child_root_[i], child_not_before_[i], child_deadline_[i],
-                    ARRAY(SELECT t.name FROM unnest(child_tag_of_, child_tag_name_) AS t (of, name) WHERE t.of = i),
-                    ARRAY(SELECT t.value FROM unnest(child_tag_of_, child_tag_value_) AS t (of, value) WHERE t.of = i));
-                IF put_.code = 'new' THEN
-                    statuses_ := array_append(statuses_, 'pending');
-                    born_here_ := array_append(born_here_, child_born_[i]);
-                END IF;
-            END IF;
-            CONTINUE WHEN then_ IN ('completed', 'failed', 'cancelled');
-            IF told_refused_[i] IS NOT NULL THEN
-                PERFORM "outlast".put_message(run_, child_answer_[i], now_, 'refused', NULL, child_op_[i], NULL, NULL,
-                    told_refused_[i], NULL, NULL, 9223372036854775807, 'never');
-            ELSIF put_.code = 'taken' THEN
-                PERFORM "outlast".put_message(run_, child_answer_[i], now_, 'refused', NULL, child_op_[i], NULL, NULL,
-                    replace(replace(CASE WHEN put_.workflow = child_workflow_[i] THEN told_taken_[i] ELSE told_foreign_[i] END,
-                        mark_run_, put_.run), mark_workflow_, btrim(to_json(put_.workflow)::text, '"')),
-                    NULL, NULL, 9223372036854775807, 'never');
-            ELSIF child_asks_[i] THEN
-                PERFORM "outlast".put_message(run_, child_answer_[i], now_, 'child_started', NULL, child_op_[i], NULL, NULL,
-                    put_.run, NULL, NULL, 9223372036854775807, 'never');
-            ELSIF put_.code = 'other' THEN
-                PERFORM "outlast".put_message(run_, child_answer_[i], now_, 'refused', NULL, child_op_[i], NULL, NULL,
-                    replace(told_other_[i], mark_run_, put_.run), NULL, NULL, 9223372036854775807, 'never');
-            END IF;
-        END LOOP;
-        FOR i IN 1..cardinality(message_run_) LOOP
-            PERFORM "outlast".put_message(message_run_[i], message_id_[i], now_, message_kind_[i], message_name_[i],
-                message_op_[i], message_outcome_[i], message_codec_[i], message_body_[i], message_raw_[i],
-                message_headers_[i], message_limit_[i], message_codeless_[i]);
-        END LOOP;
-    END IF;
-    FOR answer_ IN SELECT * FROM "outlast".commit(session_, now_, exclusive_, ARRAY[run_], ARRAY[run_], ARRAY[id_],
-        ARRAY[asked_from_], ARRAY[seq_], ARRAY[next_seq_], ARRAY[turn_at_], ARRAY[build_], ARRAY[events_],
-        ARRAY[consumed_], ARRAY[CASE WHEN reaches_ THEN NULL ELSE fired_until_ END], ARRAY[then_], ARRAY[true],
-        ARRAY[clears_deadline_], ARRAY[invalid_], ARRAY[wake_at_], ARRAY[waits_], ARRAY[stuck_reason_],
-        ARRAY[stuck_message_], ARRAY[stuck_build_], format_, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', false)
-    LOOP
-        IF reaches_ AND answer_.code <> 'now' THEN
-            RAISE EXCEPTION 'turn % was overtaken', id_ USING ERRCODE = '40001';
-        END IF;
-        nth := answer_.nth; code := answer_.code; detail := answer_.detail; moment := answer_.moment;
-        rings := answer_.rings; statuses := statuses_ || answer_.statuses;
-        changes := array_fill(1::bigint, ARRAY[cardinality(statuses_)]) || answer_.changes; births := born_here_;
-        RETURN NEXT;
-    END LOOP;
-END
-$function$
-
-CREATE OR REPLACE FUNCTION outlast.commit_each(session_ text, at_ bigint, exclusive_ boolean, run_ text[], id_ text[], from_ text[], seq_ bigint[], next_seq_ bigint[], turn_at_ bigint[], build_ text[], events_ text[], consumed_ bigint[], fired_until_ bigint[], then_ text[], clears_deadline_ boolean[], invalid_ boolean[], wake_at_ bigint[], waits_ text[], stuck_reason_ text[], stuck_message_ text[], stuck_build_ text[], format_ integer, born_ bigint[], workflow_ text[], version_ bigint[], queue_ text[], priority_ smallint[], key_ text[], digest_ text[], window_ bigint[], parent_ text[], parent_op_ bigint[], parent_awaits_ boolean[], root_ text[], deadline_ bigint[], tag_name_ text[], tag_value_ text[], child_run_ text[], child_turn_ text[], child_born_ bigint[], child_workflow_ text[], child_version_ bigint[], child_queue_ text[], child_priority_ smallint[], child_key_ text[], child_digest_ text[], child_window_ bigint[], child_events_ text[], child_op_ bigint[], child_awaits_ boolean[], child_root_ text[], child_parent_ text[], child_not_before_ bigint[], child_deadline_ bigint[], child_tag_of_ integer[], child_tag_name_ text[], child_tag_value_ text[], child_answer_ text[], child_asks_ boolean[], told_refused_ text[], told_other_ text[], told_taken_ text[], told_foreign_ text[], mark_run_ text, mark_workflow_ text, message_run_ text[], message_id_ text[], message_kind_ text[], message_name_ text[], message_op_ bigint[], message_outcome_ text[], message_codec_ text[], message_body_ text[], message_raw_ bytea[], message_headers_ text[], message_limit_ bigint[], message_codeless_ text[], tags_ integer[], children_ integer[], child_tags_ integer[], messages_ integer[])
- RETURNS TABLE(nth integer, code text, detail text, moment bigint, rings boolean)
- LANGUAGE plpgsql
-AS $function$
-#variable_conflict use_column
-DECLARE
-    now_ bigint;
-    tag_from_ integer; tag_until_ integer := 0;
-    child_from_ integer; child_until_ integer := 0;
-    child_tag_from_ integer; child_tag_until_ integer := 0;
-    message_from_ integer; message_until_ integer := 0;
-    keyed_ record;
-    put_ record;
-    is_put_ boolean[] := array_fill(false, ARRAY[cardinality(run_)]);
-    put_code_ text[] := array_fill(NULL::text, ARRAY[cardinality(child_run_)]);
-    put_run_ text[] := put_code_;
-    put_workflow_ text[] := put_code_;
-    answer_ record;
-    statuses_ text[] := '{}';
-    changes_ bigint[] := '{}';
-    new_born_ bigint[] := '{}';
-BEGIN
-    IF exclusive_ THEN
-        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR UPDATE;
-    ELSE
-        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
-    END IF;
-    IF NOT FOUND THEN
-        nth := 0; code := 'gone';
-        RETURN NEXT;
-        RETURN;
-    END IF;
-    PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (run_ || message_run_) ORDER BY r.id FOR NO KEY UPDATE;
-    now_ := coalesce(at_, "outlast".clock());
-    IF cardinality(array_remove(key_, NULL)) + cardinality(array_remove(child_key_, NULL)) > 0 THEN
-        FOR keyed_ IN
-            WITH fit AS (
-                SELECT a.k, a.key FROM unnest(run_, id_, from_, seq_, consumed_, fired_until_, invalid_, key_) WITH ORDINALITY
-                    AS a (run, id, "from", seq, consumed, fired_until, invalid, key, k)
-                LEFT JOIN "outlast".runs r ON r.id = a.run
-                LEFT JOIN LATERAL (SELECT t.id, t.next_seq FROM "outlast".turns t WHERE t.run = a.run
-                    ORDER BY t.seq DESC LIMIT 1) last ON true
-                WHERE NOT a.invalid AND CASE WHEN a."from" IS NULL THEN
-                    r.id IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs o WHERE o.key = a.key)
-                    -- Nor has another of these turns the key.
-                    AND (a.key IS NULL OR 1 = (SELECT count(*) FROM unnest(key_ || child_key_) AS o (key) WHERE o.key = a.key))
-                ELSE r.owner = session_ AND greatest(last.next_seq, r.next_seq) = a.seq
-                    AND CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END = a."from"
-                    AND a.consumed BETWEEN r.consumed AND r.sent
-                    AND (a.fired_until IS NULL OR a.run <> ALL (message_run_) AND NOT EXISTS (SELECT 1 FROM "outlast".inbox i
-                        WHERE i.run = a.run AND i.position > a.consumed AND i.at <= a.fired_until)) END
-            ), parts AS (
-                SELECT p.k, (sum(p.tags) OVER w - p.tags)::integer AS tag_from, p.tags,
-                    (sum(p.children) OVER w - p.children)::integer AS child_from, p.children,
-                    (sum(p.child_tags) OVER w - p.child_tags)::integer AS child_tag_from, p.child_tags
-                FROM unnest(tags_, children_, child_tags_) WITH ORDINALITY AS p (tags, children, child_tags, k)
-                WINDOW w AS (ORDER BY p.k)
-            )
-            SELECT * FROM (
-                SELECT f.key, f.k::integer AS turn, 0 AS child, 0 AS of, p.tag_from + 1 AS tag_from, p.tag_from + p.tags AS tag_until
-                FROM fit f JOIN parts p ON p.k = f.k WHERE f.key IS NOT NULL
-                UNION ALL
-                SELECT child_key_[p.child_from + n.of], f.k::integer, p.child_from + n.of, n.of, p.child_tag_from + 1,
-                    p.child_tag_from + p.child_tags
-                FROM fit f JOIN parts p ON p.k = f.k CROSS JOIN LATERAL generate_series(1, p.children) AS n (of)
-                WHERE child_key_[p.child_from + n.of] IS NOT NULL AND told_refused_[p.child_from + n.of] IS NULL
-            ) keyed ORDER BY keyed.key COLLATE "C", keyed.turn, keyed.child
-        LOOP
-            child_from_ := keyed_.child;
-            IF child_from_ > 0 THEN
-                put_ := "outlast".put_start(now_, format_, child_run_[child_from_], child_turn_[child_from_],
-                    child_workflow_[child_from_], child_version_[child_from_], child_queue_[child_from_],
-                    child_priority_[child_from_], child_key_[child_from_], child_digest_[child_from_],
-                    child_window_[child_from_], child_events_[child_from_], child_parent_[child_from_],
-                    child_op_[child_from_], child_awaits_[child_from_], child_root_[child_from_],
-                    child_not_before_[child_from_], child_deadline_[child_from_],
-                    ARRAY(SELECT t.name FROM unnest(child_tag_of_[keyed_.tag_from:keyed_.tag_until],
-                        child_tag_name_[keyed_.tag_from:keyed_.tag_until]) AS t (of, name) WHERE t.of = keyed_.of),
-                    ARRAY(SELECT t.value FROM unnest(child_tag_of_[keyed_.tag_from:keyed_.tag_until],
-                        child_tag_value_[keyed_.tag_from:keyed_.tag_until]) AS t (of, value) WHERE t.of = keyed_.of));
-                put_code_[child_from_] := put_.code; put_run_[child_from_] := put_.run;
-                put_workflow_[child_from_] := put_.workflow;
-                IF put_.code = 'new' THEN
-                    statuses_ := array_append(statuses_, 'pending'); changes_ := array_append(changes_, 1::bigint);
-                    new_born_ := array_append(new_born_, child_born_[child_from_]);
-                END IF;
-            ELSE
-                put_ := "outlast".put_held(session_, now_, format_, run_[keyed_.turn], turn_at_[keyed_.turn],
-                    workflow_[keyed_.turn], version_[keyed_.turn], queue_[keyed_.turn], priority_[keyed_.turn],
-                    key_[keyed_.turn], digest_[keyed_.turn], window_[keyed_.turn], parent_[keyed_.turn],
-                    parent_op_[keyed_.turn], parent_awaits_[keyed_.turn], root_[keyed_.turn], deadline_[keyed_.turn],
-                    tag_name_[keyed_.tag_from:keyed_.tag_until], tag_value_[keyed_.tag_from:keyed_.tag_until]);
-                IF put_.code <> 'new' THEN
-                    -- It was not there a moment ago. The next try sees it.
-                    RAISE EXCEPTION 'another start with the key was faster' USING ERRCODE = '40001';
-                END IF;
-                is_put_[keyed_.turn] := true;
-                statuses_ := array_append(statuses_, 'running'); changes_ := array_append(changes_, 1::bigint);
-                new_born_ := array_append(new_born_, born_[keyed_.turn]);
-            END IF;
-        END LOOP;
-    END IF;
-    FOR k IN 1..cardinality(run_) LOOP
-        tag_from_ := tag_until_ + 1; tag_until_ := tag_until_ + tags_[k];
-        child_from_ := child_until_ + 1; child_until_ := child_until_ + children_[k];
-        child_tag_from_ := child_tag_until_ + 1; child_tag_until_ := child_tag_until_ + child_tags_[k];
-        message_from_ := message_until_ + 1; message_until_ := message_until_ + messages_[k];
-        FOR answer_ IN SELECT * FROM "outlast".commit_beyond(
-            session_, now_, exclusive_, run_[k], id_[k], from_[k], seq_[k], next_seq_[k], turn_at_[k],
-            build_[k], events_[k], consumed_[k], fired_until_[k], then_[k], clears_deadline_[k], invalid_[k],
-            wake_at_[k], waits_[k], stuck_reason_[k], stuck_message_[k], stuck_build_[k], format_, born_[k],
-            workflow_[k], version_[k], queue_[k], priority_[k], key_[k], digest_[k], window_[k], parent_[k],
-            parent_op_[k], parent_awaits_[k], root_[k], deadline_[k], tag_name_[tag_from_:tag_until_],
-            tag_value_[tag_from_:tag_until_], child_run_[child_from_:child_until_],
-            child_turn_[child_from_:child_until_], child_born_[child_from_:child_until_],
-            child_workflow_[child_from_:child_until_], child_version_[child_from_:child_until_],
-            child_queue_[child_from_:child_until_], child_priority_[child_from_:child_until_],
-            child_key_[child_from_:child_until_], child_digest_[child_from_:child_until_],
-            child_window_[child_from_:child_until_], child_events_[child_from_:child_until_],
-            child_op_[child_from_:child_until_], child_awaits_[child_from_:child_until_],
-            child_root_[child_from_:child_until_], child_parent_[child_from_:child_until_],
-            child_not_before_[child_from_:child_until_], child_deadline_[child_from_:child_until_],
-            child_tag_of_[child_tag_from_:child_tag_until_],
-            child_tag_name_[child_tag_from_:child_tag_until_],
-            child_tag_value_[child_tag_from_:child_tag_until_], child_answer_[child_from_:child_until_],
-            child_asks_[child_from_:child_until_], told_refused_[child_from_:child_until_],
-            told_other_[child_from_:child_until_], told_taken_[child_from_:child_until_],
-            told_foreign_[child_from_:child_until_], mark_run_, mark_workflow_,
-            message_run_[message_from_:message_until_], message_id_[message_from_:message_until_],
-            message_kind_[message_from_:message_until_], message_name_[message_from_:message_until_],
-            message_op_[message_from_:message_until_], message_outcome_[message_from_:message_until_],
-            message_codec_[message_from_:message_until_], message_body_[message_from_:message_until_],
-            message_raw_[message_from_:message_until_], message_headers_[message_from_:message_until_],
-            message_limit_[message_from_:message_until_], message_codeless_[message_from_:message_until_],
-            is_put_[k], put_code_[child_from_:child_until_], put_run_[child_from_:child_until_],
-            put_workflow_[child_from_:child_until_])
-        LOOP
-            nth := CASE WHEN answer_.nth = 0 THEN 0 ELSE k END; code := answer_.code; detail := answer_.detail;
-            moment := answer_.moment; rings := answer_.rings;
-            statuses_ := statuses_ || answer_.statuses; changes_ := changes_ || answer_.changes;
-            new_born_ := new_born_ || answer_.births;
-            RETURN NEXT;
-        END LOOP;
-    END LOOP;
-    -- Once and at the end, in one order: others wait for these rows too, and have turns of other kinds before theirs.
-    IF cardinality(new_born_) > 0 THEN
-        PERFORM "outlast".widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(new_born_) AS b (born);
-    END IF;
-    IF cardinality(statuses_) > 0 THEN
-        PERFORM "outlast".count(statuses_, changes_);
-    END IF;
-END
-$function$
-
-CREATE OR REPLACE FUNCTION outlast.commit_one(session_ text, at_ bigint, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint, build_ text, events_ text, consumed_ bigint, then_ text)
+CREATE OR REPLACE FUNCTION outlast.commit_one_v1(session_ text, at_ bigint, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint, build_ text, events_ text, consumed_ bigint, end_ text)
  RETURNS bigint
  LANGUAGE plpgsql
 AS $function$
@@ -882,12 +438,16 @@ AS $function$
 DECLARE
     now_ bigint := 0;
 BEGIN
-    PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ FOR KEY SHARE;
+    PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    IF then_ <> 'hold' THEN
-        PERFORM 1 FROM "outlast".runs r WHERE r.id = run_ FOR NO KEY UPDATE;
+    IF end_ IS NOT NULL THEN
+        PERFORM 1 FROM "outlast".runs r WHERE r.id = run_ FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            -- Somebody has the row, or it is not there.
+            RETURN NULL;
+        END IF;
     END IF;
     INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
     SELECT run_, seq_, next_seq_, id_, turn_at_, build_, events_
@@ -901,19 +461,203 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    IF then_ <> 'hold' THEN
-        now_ := coalesce(at_, "outlast".clock());
-        UPDATE "outlast".runs r SET status = then_, owner = NULL, preferred = NULL, turn = id_, next_seq = next_seq_,
+    IF end_ IS NOT NULL THEN
+        now_ := coalesce(at_, "outlast".clock_v1());
+        UPDATE "outlast".runs r SET status = end_, owner = NULL, preferred = NULL, turn = id_, next_seq = next_seq_,
             turn_at = turn_at_, updated_at = now_, ended_at = now_, wake_at = NULL, waits = '[]', ready_at = NULL,
-            crashes = 0, deadline = NULL, codeless = 0, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
+            crashes = 0, deadline = NULL, failed_builds = '', failed_at = 0, stuck_reason = NULL, stuck_message = NULL,
+            stuck_build = NULL
         WHERE r.id = run_;
-        PERFORM "outlast".count_move('running', then_);
+        PERFORM "outlast".count_move_v1('running', end_);
     END IF;
     RETURN now_;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.compact(value_ jsonb)
+CREATE OR REPLACE FUNCTION outlast.commit_v1(session_ text, at_ bigint, how_ json, locked_ text[], turns_ json, events_ text[], children_ json, child_events_ text[], messages_ json, bodies_ text[], raws_ bytea[])
+ RETURNS TABLE(nth integer, code text, detail text, moment bigint, rings boolean)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint;
+    is_exclusive_ CONSTANT boolean := coalesce((how_ ->> 'is_exclusive')::boolean, false);
+    blocked_ text[];
+    left_out_ integer[];
+    done_ record;
+    sent_ record;
+BEGIN
+    IF how_ ->> 'wait_ms' IS NOT NULL THEN
+        PERFORM set_config('lock_timeout', how_ ->> 'wait_ms', true);
+    END IF;
+    IF how_ ->> 'named' IS NOT NULL THEN
+        -- By this others find whom the run waits for.
+        PERFORM set_config('application_name', 'outlast ' || (how_ ->> 'named'), true);
+    END IF;
+    IF is_exclusive_ THEN
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR UPDATE;
+    ELSE
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
+    END IF;
+    IF NOT FOUND THEN
+        nth := 0; code := 'gone';
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    blocked_ := "outlast".lock_runs_v1(locked_, coalesce((how_ ->> 'skips')::boolean, false));
+    left_out_ := CASE WHEN cardinality(blocked_) = 0 THEN '{}'
+        ELSE "outlast".turns_of_v1(blocked_, turns_, messages_) END;
+    now_ := coalesce(at_, "outlast".clock_v1());
+    PERFORM "outlast".free_keys_v1(now_, turns_);
+    WITH asked AS (
+        SELECT * FROM ROWS FROM (
+            json_to_recordset(turns_) AS (
+                run text, id text, "from" text, seq bigint, next bigint, at bigint, build text, consumed bigint, fired bigint,
+                invalid boolean, writes boolean, "row" json, tags json, key text, digest text, start json),
+            unnest(events_)
+        ) WITH ORDINALITY AS a (
+            run, id, "from", seq, next, at, build, consumed, fired, invalid, writes, "row", tags, key, digest, start, events, nth)
+    ), judged AS (
+        SELECT a.*, r.consumed AS had_consumed, r.owner, tip.turn AS tip_turn, tip.seq AS tip_seq, k.id AS key_run,
+            k.workflow AS key_workflow,
+            CASE WHEN a.nth = ANY (left_out_) THEN 'locked'
+            WHEN a."from" IS NULL THEN
+                CASE WHEN a.invalid THEN 'invalid'
+                    WHEN r.id IS NULL AND k.id IS NULL THEN 'ok'
+                    WHEN r.id IS NULL AND k.workflow = a.start ->> 'workflow' AND k.key_digest = a.digest THEN 'other'
+                    WHEN r.id IS NULL THEN 'taken'
+                    WHEN tip.turn = a.id AND EXISTS (SELECT 1 FROM "outlast".turns f
+                        WHERE f.run = a.run AND f.seq = 0 AND f.build = a.build) THEN 'done'
+                    ELSE 'existed' END
+            WHEN r.id IS NULL THEN 'none'
+            WHEN tip.turn = a.id THEN 'done'
+            WHEN r.owner IS DISTINCT FROM session_ THEN 'owner'
+            WHEN tip.turn <> a."from" THEN 'from'
+            WHEN tip.seq <> a.seq THEN 'seq'
+            WHEN a.invalid THEN 'invalid'
+            WHEN a.consumed < r.consumed THEN 'less'
+            WHEN a.consumed > r.sent THEN 'more'
+            WHEN a.fired IS NOT NULL AND EXISTS (SELECT 1 FROM "outlast".inbox i
+                WHERE i.run = a.run AND i.position > a.consumed AND i.at <= a.fired) THEN 'missed'
+            ELSE 'ok' END AS code
+        FROM asked a
+        LEFT JOIN "outlast".runs r ON r.id = a.run
+        LEFT JOIN LATERAL (SELECT o.id, o.workflow, o.key_digest FROM "outlast".runs o WHERE o.key = a.key) k ON true
+        LEFT JOIN LATERAL (SELECT t.id, t.next_seq FROM "outlast".turns t WHERE t.run = a.run
+            ORDER BY t.seq DESC LIMIT 1) last ON true
+        CROSS JOIN LATERAL (SELECT CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END AS turn,
+            greatest(last.next_seq, r.next_seq) AS seq) tip
+    ), born AS (
+        INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, key, key_digest, status, owner, preferred,
+            turn, next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, crashes, kept,
+            deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at, cancel_requested, parent,
+            parent_op, parent_awaits, root)
+        SELECT j.run, n.workflow, n.version, n.format, n.queue, n.priority, j.key, j.digest, w.status,
+            CASE WHEN w.held THEN session_ END, CASE WHEN w.preferred THEN session_ END, j.id, j.next, j.at, now_, now_,
+            CASE WHEN w.status IN ('completed', 'failed', 'cancelled') THEN now_ END, w.wake_at, coalesce(w.waits, '[]'),
+            least(w.read_at, now_ + w.read_after), coalesce(w.crashes, 0), coalesce(w.kept, 0), w.deadline,
+            w.stuck_reason, w.stuck_message, w.stuck_build, coalesce(w.failed_builds, ''), coalesce(w.failed_at, 0),
+            coalesce(w.cancels, false), n.parent, n.parent_op, n.awaits, n.root
+        FROM judged j
+        CROSS JOIN LATERAL json_to_record(j.start) AS n (workflow text, version bigint, format integer, queue text,
+            priority smallint, parent text, parent_op bigint, awaits boolean, root text)
+        CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
+            waits text, read_at bigint, read_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text,
+            stuck_message text, stuck_build text, failed_builds text, failed_at bigint, cancels boolean)
+        WHERE j.code = 'ok' AND j."from" IS NULL ORDER BY j.key COLLATE "C" NULLS FIRST, j.nth
+        ON CONFLICT DO NOTHING
+        RETURNING status, ready_at, deadline, owner
+    ), added AS (
+        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+        SELECT j.run, j.seq, j.next, j.id, j.at, j.build, j.events
+        FROM judged j WHERE j.code = 'ok' AND j.events IS NOT NULL
+        ON CONFLICT DO NOTHING
+        RETURNING 1
+    ), written AS (
+        UPDATE "outlast".runs r SET status = w.status, owner = CASE WHEN w.held THEN session_ END,
+            preferred = CASE WHEN w.preferred THEN session_ END, turn = j.id, next_seq = j.next, turn_at = j.at,
+            updated_at = CASE WHEN w.held THEN r.updated_at ELSE now_ END,
+            ended_at = CASE WHEN w.status IN ('completed', 'failed', 'cancelled') THEN now_ END,
+            wake_at = w.wake_at, waits = coalesce(w.waits, '[]'),
+            -- The wait and the check are one statement: an unread message makes it ready at once.
+            ready_at = CASE WHEN r.last_terminate > coalesce(j.consumed, r.consumed)
+                    OR j.next <= 1 AND r.last_cancel > coalesce(j.consumed, r.consumed)
+                THEN least(w.ending_at, now_ + w.ending_after)
+                WHEN r.sent > coalesce(j.consumed, r.consumed) THEN least(w.unread_at, now_ + w.unread_after)
+                ELSE least(w.read_at, now_ + w.read_after) END,
+            consumed = coalesce(j.consumed, r.consumed), crashes = coalesce(w.crashes, 0), kept = coalesce(w.kept, 0),
+            deadline = w.deadline, stuck_reason = w.stuck_reason, stuck_message = w.stuck_message,
+            stuck_build = w.stuck_build, failed_builds = coalesce(w.failed_builds, ''),
+            failed_at = coalesce(w.failed_at, 0), cancel_requested = r.cancel_requested OR coalesce(w.cancels, false)
+        FROM judged j
+        CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
+            waits text, read_at bigint, read_after bigint, unread_at bigint, unread_after bigint, ending_at bigint,
+            ending_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text,
+            stuck_build text, failed_builds text, failed_at bigint, cancels boolean)
+        WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL AND (j.writes OR j.consumed > j.had_consumed)
+        RETURNING r.owner, r.status, r.ready_at, r.deadline
+    ), blanked AS (
+        UPDATE "outlast".inbox i SET body = NULL, raw = NULL, headers = NULL
+        FROM judged j
+        WHERE j.code = 'ok' AND j.consumed > j.had_consumed
+            AND i.run = j.run AND i.position > j.had_consumed AND i.position <= j.consumed
+            AND coalesce(pg_column_size(i.body), 0) + coalesce(pg_column_size(i.raw), 0)
+                + coalesce(pg_column_size(i.headers), 0) > 512
+    ), tagged AS (
+        INSERT INTO "outlast".tags (run, name, value)
+        SELECT j.run, t.key, t.value FROM judged j CROSS JOIN LATERAL json_each_text(j.tags) AS t (key, value)
+        WHERE j.code = 'ok' AND j.tags IS NOT NULL
+        ON CONFLICT (run, name) DO UPDATE SET value = excluded.value
+    ), changed AS (
+        SELECT w.status, 1 AS change, w.owner, w.ready_at, w.deadline FROM written w WHERE w.owner IS NULL
+        UNION ALL
+        SELECT 'running', -1, NULL, NULL, NULL FROM written w WHERE w.owner IS NULL
+        UNION ALL
+        SELECT b.status, 1, b.owner, b.ready_at, b.deadline FROM born b
+    ), refused AS (
+        SELECT j.nth, j.code, CASE j.code WHEN 'owner' THEN j.owner WHEN 'from' THEN j.tip_turn WHEN 'seq' THEN j.tip_seq::text
+            WHEN 'other' THEN j.key_run || ' ' || j.key_workflow WHEN 'taken' THEN j.key_run || ' ' || j.key_workflow END AS detail
+        FROM judged j WHERE j.code <> 'ok'
+    )
+    SELECT (SELECT count(*) FROM added) = (SELECT count(*) FROM judged j WHERE j.code = 'ok' AND j.events IS NOT NULL)
+            AS has_all_turns,
+        (SELECT count(*) FROM born) = (SELECT count(*) FROM judged j WHERE j.code = 'ok' AND j."from" IS NULL) AS has_all_runs,
+        (SELECT array_agg(c.status::text) FROM changed c) AS statuses, (SELECT array_agg(c.change::bigint) FROM changed c) AS changes,
+        (SELECT bool_or(c.owner IS NULL AND (c.ready_at IS NOT NULL OR c.deadline IS NOT NULL)) FROM changed c) AS rings,
+        (SELECT min((j.start ->> 'born')::bigint) FROM judged j WHERE j.code = 'ok' AND j.start IS NOT NULL) - now_ / 1000 AS lowest,
+        (SELECT max((j.start ->> 'born')::bigint) FROM judged j WHERE j.code = 'ok' AND j.start IS NOT NULL) - now_ / 1000 AS highest,
+        (SELECT array_agg(t.nth::integer ORDER BY t.nth) FROM refused t) AS nths,
+        (SELECT array_agg(t.code ORDER BY t.nth) FROM refused t) AS codes,
+        (SELECT array_agg(t.detail ORDER BY t.nth) FROM refused t) AS details
+    INTO done_;
+    IF NOT done_.has_all_turns OR NOT done_.has_all_runs THEN
+        RAISE EXCEPTION 'another try of a turn was faster' USING ERRCODE = '40001';
+    END IF;
+    IF json_array_length(children_) > 0 OR json_array_length(messages_) > 0 THEN
+        sent_ := "outlast".deliver_v1(now_, children_, child_events_, messages_, bodies_, raws_, coalesce(done_.nths, '{}'));
+        done_.statuses := done_.statuses || sent_.statuses;
+        done_.changes := done_.changes || sent_.changes;
+        done_.lowest := least(done_.lowest, sent_.lowest);
+        done_.highest := greatest(done_.highest, sent_.highest);
+        done_.rings := true;
+    END IF;
+    -- Behind all that this may have waited for: others wait for these rows too.
+    IF done_.lowest IS NOT NULL THEN
+        PERFORM "outlast".widen_v1(done_.lowest, done_.highest);
+    END IF;
+    IF done_.statuses IS NOT NULL THEN
+        PERFORM "outlast".count_v1(done_.statuses, done_.changes);
+    END IF;
+    IF done_.nths IS NOT NULL THEN
+        RETURN QUERY SELECT t.nth, t.code, t.detail, NULL::bigint, NULL::boolean
+        FROM unnest(done_.nths, done_.codes, done_.details) AS t (nth, code, detail) WHERE t.code <> 'done';
+    END IF;
+    nth := 0; code := 'now'; detail := NULL; moment := now_; rings := coalesce(done_.rings, false);
+    RETURN NEXT;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.compact_v1(value_ jsonb)
  RETURNS text
  LANGUAGE sql
  IMMUTABLE STRICT
@@ -921,20 +665,7 @@ AS $function$
     SELECT regexp_replace(value_::text, '("(?:\\.|[^"\\])*")|\s+', '\1', 'g')
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.count(statuses_ text[], changes_ bigint[])
- RETURNS void
- LANGUAGE plpgsql
-AS $function$
-BEGIN
-    INSERT INTO "outlast".counts AS counts (status, slot, n)
-    SELECT moved.status, (pg_backend_pid() % 64)::smallint, sum(moved.change)
-    FROM unnest(statuses_, changes_) AS moved (status, change)
-    GROUP BY moved.status HAVING sum(moved.change) <> 0 ORDER BY moved.status
-    ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n;
-END
-$function$
-
-CREATE OR REPLACE FUNCTION outlast.count_move(from_ text, to_ text)
+CREATE OR REPLACE FUNCTION outlast.count_move_v1(from_ text, to_ text)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
@@ -954,7 +685,75 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.digest(payload_ text)
+CREATE OR REPLACE FUNCTION outlast.count_v1(statuses_ text[], changes_ bigint[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    INSERT INTO "outlast".counts AS counts (status, slot, n)
+    SELECT moved.status, (pg_backend_pid() % 64)::smallint, sum(moved.change)
+    FROM unnest(statuses_, changes_) AS moved (status, change)
+    GROUP BY moved.status HAVING sum(moved.change) <> 0 ORDER BY moved.status
+    ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.deliver_v1(now_ bigint, children_ json, child_events_ text[], messages_ json, bodies_ text[], raws_ bytea[], refused_ integer[], OUT statuses text[], OUT changes bigint[], OUT lowest bigint, OUT highest bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    put_ record;
+    nths_ integer[] := '{}';
+    codes_ text[] := '{}';
+    runs_ text[] := '{}';
+    workflows_ text[] := '{}';
+    answers_ record;
+    -- The messages of the engine have no limit.
+    limits_ CONSTANT bigint[] := ARRAY[9223372036854775807, 9223372036854775807];
+BEGIN
+    IF json_array_length(children_) > 0 THEN
+        FOR put_ IN SELECT * FROM "outlast".put_starts_v1(now_, children_, child_events_, refused_) LOOP
+            IF put_.nth > 0 THEN
+                nths_ := nths_ || put_.nth; codes_ := codes_ || put_.code; runs_ := runs_ || put_.run;
+                workflows_ := workflows_ || put_.workflow;
+            ELSIF put_.added > 0 THEN
+                statuses := ARRAY['pending']; changes := ARRAY[put_.added];
+                lowest := put_.lowest; highest := put_.highest;
+            END IF;
+        END LOOP;
+        SELECT json_agg(json_build_object('run', t.parent, 'id', t.answer, 'op', t.parent_op,
+                'kind', CASE WHEN t.failure IS NULL THEN 'child_started' ELSE 'refused' END) ORDER BY t.nth) AS messages,
+            array_agg(coalesce(t.failure, t.there) ORDER BY t.nth) AS bodies
+        INTO answers_
+        FROM (
+            SELECT c.nth, c.parent, c.answer, c.parent_op, coalesce(p.run, c.run) AS there,
+                CASE WHEN c.refused IS NOT NULL THEN c.refused
+                    WHEN p.code = 'taken' THEN replace(replace(
+                        CASE WHEN p.workflow = c.workflow THEN c.taken ELSE c."foreign" END, c.mark_run, p.run),
+                        c.mark_workflow, btrim(to_json(p.workflow)::text, '"'))
+                    WHEN p.code = 'other' AND c.asks IS NOT TRUE THEN replace(c.other, c.mark_run, p.run) END AS failure,
+                c.asks
+            FROM ROWS FROM (json_to_recordset(children_) AS (run text, parent text, parent_op bigint, workflow text,
+                turn_nth integer, answer text, asks boolean, refused text, other text, taken text, "foreign" text, mark_run text,
+                mark_workflow text)) WITH ORDINALITY AS c (run, parent, parent_op, workflow, turn_nth, answer, asks, refused,
+                other, taken, "foreign", mark_run, mark_workflow, nth)
+            LEFT JOIN unnest(nths_, codes_, runs_, workflows_) AS p (nth, code, run, workflow) ON p.nth = c.nth
+            WHERE c.turn_nth <> ALL (refused_) AND (c.asks OR c.refused IS NOT NULL OR p.code IN ('taken', 'other'))
+        ) t;
+        IF answers_.messages IS NOT NULL THEN
+            PERFORM 1 FROM "outlast".put_messages_v1(now_, answers_.messages, answers_.bodies,
+                array_fill(NULL::bytea, ARRAY[cardinality(answers_.bodies)]), limits_, '{}');
+        END IF;
+    END IF;
+    IF json_array_length(messages_) > 0 THEN
+        PERFORM 1 FROM "outlast".put_messages_v1(now_, messages_, bodies_, raws_, limits_, refused_);
+    END IF;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.digest_v1(payload_ text)
  RETURNS numeric
  LANGUAGE plpgsql
  IMMUTABLE STRICT
@@ -973,7 +772,50 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.forget(runs_ text[])
+CREATE OR REPLACE FUNCTION outlast.end_session_v1(now_ bigint, id_ text, has_crashed_ boolean, expires_at_ bigint)
+ RETURNS boolean
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    aboard_ record;
+BEGIN
+    PERFORM 1 FROM "outlast".sessions s
+    WHERE s.id = id_ AND s.ended_at IS NULL AND s.expires_at = coalesce(expires_at_, s.expires_at) FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    SELECT count(*) AS runs, coalesce(max(least(r.crashes, 4)), 0) AS class INTO aboard_
+    FROM "outlast".runs r WHERE r.owner = id_;
+    UPDATE "outlast".sessions s SET ended_at = now_, crashed = has_crashed_, aboard_runs = aboard_.runs,
+        aboard_class = aboard_.class
+    WHERE s.id = id_;
+    RETURN true;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.failed_with_v1(list_ text, build_ text, max_ integer, OUT list text, OUT replaced_oldest boolean)
+ RETURNS record
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+DECLARE
+    builds_ text[] := '{}';
+BEGIN
+    IF list_ <> '' THEN
+        builds_ := ARRAY(SELECT b.name FROM json_array_elements_text(list_::json) WITH ORDINALITY AS b (name, nth)
+            WHERE b.name <> build_ ORDER BY b.nth);
+    END IF;
+    replaced_oldest := cardinality(builds_) >= max_;
+    IF replaced_oldest THEN
+        builds_ := builds_[2:];
+    END IF;
+    list := '[' || (SELECT string_agg(to_json(b.name)::text, ',' ORDER BY b.nth)
+        FROM unnest(builds_ || build_) WITH ORDINALITY AS b (name, nth)) || ']';
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.forget_v1(runs_ text[])
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
@@ -981,62 +823,103 @@ AS $function$
 BEGIN
     DELETE FROM "outlast".inbox i WHERE i.run = ANY (runs_);
     DELETE FROM "outlast".turns t WHERE t.run = ANY (runs_);
+    DELETE FROM "outlast".heartbeats h WHERE h.run = ANY (runs_);
     DELETE FROM "outlast".leftovers l WHERE l.run = ANY (runs_);
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.free(session_ text, now_ bigint, has_crashed_ boolean, build_ text, poison_ integer, message_ text, mark_ text)
- RETURNS bigint
+CREATE OR REPLACE FUNCTION outlast.free_keys_v1(now_ bigint, starts_ json)
+ RETURNS void
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
-    moved_ record;
+    old_ record;
 BEGIN
-    PERFORM 1 FROM "outlast".runs r WHERE r.owner = session_ ORDER BY r.owner, r.id FOR NO KEY UPDATE;
-    WITH held AS (
-        SELECT r.id, r.consumed, r.codeless,
-            CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END AS turn,
-            CASE WHEN last.next_seq > r.next_seq THEN last.at ELSE r.turn_at END AS turn_at,
-            greatest(last.next_seq, r.next_seq) AS next_seq,
-            CASE WHEN NOT has_crashed_ OR r.crashes < 2 AND bool_or(r.crashes >= 2) OVER () THEN r.crashes
-                ELSE r.crashes + 1 END AS crashes
-        FROM "outlast".runs r
-        LEFT JOIN LATERAL (SELECT t.id, t.next_seq, t.at FROM "outlast".turns t WHERE t.run = r.id ORDER BY t.seq DESC LIMIT 1) last
-        ON true
-        WHERE r.owner = session_
-    ), judged AS (
-        SELECT h.*, has_crashed_ AND h.crashes >= poison_ AS is_stuck,
-            CASE WHEN h.codeless <= h.consumed THEN 0 WHEN h.next_seq = 1 THEN h.codeless ELSE
-                (SELECT coalesce(max(i.position), 0) FROM "outlast".inbox i
-                 WHERE i.run = h.id AND i.position > h.consumed AND i.kind = 'terminate') END AS obeys
-        FROM held h
-    ), freed AS (
-        UPDATE "outlast".runs r SET
-            status = CASE WHEN j.is_stuck THEN 'stuck' ELSE 'pending' END,
-            owner = NULL, preferred = NULL, turn = j.turn, next_seq = j.next_seq, turn_at = j.turn_at,
-            updated_at = now_, wake_at = NULL, waits = '[]', crashes = j.crashes,
-            ready_at = CASE WHEN NOT j.is_stuck OR j.obeys > 0 THEN now_ END,
-            codeless = j.obeys,
-            stuck_reason = CASE WHEN j.is_stuck THEN 'poison' END,
-            stuck_message = CASE WHEN j.is_stuck THEN replace(message_, mark_, j.crashes::text) END,
-            stuck_build = CASE WHEN j.is_stuck THEN build_ END,
-            barred_build = CASE WHEN j.is_stuck THEN build_ ELSE r.barred_build END
-        FROM judged j WHERE r.id = j.id
-        RETURNING r.status
-    )
-    SELECT array_agg(f.status::text) || array_agg('running'::text) AS statuses,
-        array_agg(1::bigint) || array_agg(-1::bigint) AS changes, count(*) AS n
-    INTO moved_ FROM freed f;
-    IF moved_.n > 0 THEN
-        PERFORM "outlast".count(moved_.statuses, moved_.changes);
+    IF position('"window":' IN starts_::text) = 0 THEN
+        RETURN;
     END IF;
-    RETURN moved_.n;
+    FOR old_ IN
+        SELECT r.id, a.key FROM json_to_recordset(starts_) AS a (run text, key text, "window" bigint)
+        JOIN "outlast".runs r ON r.key = a.key
+        WHERE a."window" IS NOT NULL AND r.created_at <= now_ - a."window" AND r.id <> a.run
+        ORDER BY a.key COLLATE "C"
+    LOOP
+        UPDATE "outlast".runs SET key = NULL, key_digest = NULL WHERE id = old_.id AND key = old_.key;
+    END LOOP;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.give(session_ text, now_ bigint, chosen_ text[], ready_ integer)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, deadline bigint, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
+CREATE OR REPLACE FUNCTION outlast.free_v1(at_ bigint, session_ text, part_ integer, limits_ json)
+ RETURNS TABLE(freed bigint, has_more boolean)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock_v1());
+    poison_ CONSTANT integer := (limits_ ->> 'poison_crashes')::integer;
+    class_max_ CONSTANT integer := (limits_ ->> 'crash_class_max')::integer;
+    ended_ record;
+    moved_ record;
+BEGIN
+    SELECT s.crashed, s.aboard_runs, s.aboard_class, s.build INTO ended_
+    FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NOT NULL;
+    IF NOT FOUND THEN
+        freed := 0; has_more := false;
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    WITH locked AS (
+        SELECT r.id FROM "outlast".runs r WHERE r.owner = session_ ORDER BY r.owner, r.id LIMIT part_
+        FOR NO KEY UPDATE SKIP LOCKED
+    ), held AS (
+        SELECT r.*, tip.turn AS tip_turn, tip.at AS tip_at, tip.seq AS tip_seq,
+            CASE WHEN r.failed_builds <> '' AND tip.seq <= r.failed_at THEN r.failed_builds::text ELSE '' END AS failed,
+            ended_.crashed AND CASE WHEN ended_.aboard_class IN (2, 3) THEN least(r.crashes, class_max_) = ended_.aboard_class
+                ELSE least(r.crashes, class_max_) < class_max_ OR ended_.aboard_runs = 1 END AS is_counted
+        FROM locked l JOIN "outlast".runs r ON r.id = l.id
+        LEFT JOIN LATERAL (SELECT t.id, t.next_seq, t.at FROM "outlast".turns t WHERE t.run = r.id ORDER BY t.seq DESC LIMIT 1) last
+        ON true
+        CROSS JOIN LATERAL (SELECT CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END AS turn,
+            CASE WHEN last.next_seq > r.next_seq THEN last.at ELSE r.turn_at END AS at,
+            greatest(last.next_seq, r.next_seq) AS seq) tip
+    ), judged AS (
+        SELECT h.id, h.tip_turn, h.tip_at, h.tip_seq, h.failed, after.crashes, h.is_counted AND after.crashes >= poison_ AS is_poison,
+            h.stuck_reason IS NOT NULL AS was_stuck,
+            h.last_terminate > h.consumed OR h.tip_seq <= 1 AND h.last_cancel > h.consumed AS can_end
+        FROM held h
+        CROSS JOIN LATERAL (SELECT CASE WHEN h.is_counted THEN least(h.crashes + 1, poison_) ELSE h.crashes END AS crashes) after
+    ), failed AS (
+        SELECT j.*, f.list, f.replaced_oldest FROM judged j
+        LEFT JOIN LATERAL "outlast".failed_with_v1(j.failed, ended_.build, (limits_ ->> 'failed_builds')::integer) f ON j.is_poison
+    ), written AS (
+        UPDATE "outlast".runs r SET
+            status = CASE WHEN f.is_poison OR f.was_stuck THEN 'stuck' ELSE 'pending' END,
+            owner = NULL, preferred = NULL, turn = f.tip_turn, next_seq = f.tip_seq, turn_at = f.tip_at,
+            updated_at = now_, wake_at = NULL, waits = '[]', crashes = f.crashes,
+            ready_at = now_ + CASE WHEN f.replaced_oldest AND NOT f.can_end THEN (limits_ ->> 'retry')::bigint ELSE 0 END,
+            stuck_reason = CASE WHEN f.is_poison THEN 'poison' WHEN f.was_stuck THEN r.stuck_reason END,
+            stuck_message = CASE WHEN f.is_poison THEN limits_ ->> 'message' WHEN f.was_stuck THEN r.stuck_message END,
+            stuck_build = CASE WHEN f.is_poison THEN ended_.build WHEN f.was_stuck THEN r.stuck_build END,
+            failed_builds = CASE WHEN f.is_poison THEN f.list ELSE f.failed END,
+            failed_at = CASE WHEN f.is_poison THEN f.tip_seq WHEN f.failed <> '' THEN r.failed_at ELSE 0 END
+        FROM failed f WHERE r.id = f.id
+        RETURNING r.status
+    )
+    SELECT array_agg(w.status::text) || array_agg('running'::text) AS statuses,
+        array_agg(1::bigint) || array_agg(-1::bigint) AS changes, count(*) AS n
+    INTO moved_ FROM written w;
+    IF moved_.n > 0 THEN
+        PERFORM "outlast".count_v1(moved_.statuses, moved_.changes);
+    END IF;
+    freed := moved_.n;
+    has_more := EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.owner = session_);
+    RETURN NEXT;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.give_v1(session_ text, now_ bigint, chosen_ text[], ready_ integer)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -1044,24 +927,32 @@ DECLARE
     moved_ record;
 BEGIN
     SELECT array_agg(r.status::text) || array_agg('running'::text) AS statuses,
-        array_agg(-1::bigint) || array_agg(1::bigint) AS changes
+        array_agg(-1::bigint) || array_agg(1::bigint) AS changes, max(r.next_seq) AS last_seq
     INTO moved_ FROM "outlast".runs r WHERE r.id = ANY (chosen_);
+    IF moved_.last_seq = 1 THEN
+        -- Nothing is done for a run that had no turn before its first is on disk, and this with it. A server that
+        -- crashes before that may forget that the run was given.
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
     RETURN QUERY WITH given AS (
         UPDATE "outlast".runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL, waits = '[]',
-            ready_at = NULL, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL
+            ready_at = NULL
         FROM unnest(chosen_) WITH ORDINALITY AS c (id, nth)
         WHERE r.id = c.id
         RETURNING r.*, c.nth
     )
     SELECT 'given', g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
-        g.crashes, g.deadline, g.nth > ready_, NULL::bigint, NULL::bigint, t.build, t.events
+        g.crashes, g.kept, g.deadline, g.stuck_reason, g.stuck_message, g.stuck_build::text, g.failed_builds::text, g.failed_at,
+        coalesce(g.preferred = session_, false),
+        EXISTS (SELECT 1 FROM "outlast".heartbeats h WHERE h.run = g.id),
+        g.nth > ready_, NULL::bigint, NULL::bigint, t.build, t.events
     FROM given g LEFT JOIN "outlast".turns t ON t.run = g.id AND t.seq = 0 AND g.next_seq = 1
     ORDER BY g.nth;
-    PERFORM "outlast".count(moved_.statuses, moved_.changes);
+    PERFORM "outlast".count_v1(moved_.statuses, moved_.changes);
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.hex(bits_ numeric)
+CREATE OR REPLACE FUNCTION outlast.hex_v1(bits_ numeric)
  RETURNS text
  LANGUAGE plpgsql
  IMMUTABLE
@@ -1077,67 +968,48 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.hint()
+CREATE OR REPLACE FUNCTION outlast.hint_v1()
  RETURNS void
  LANGUAGE sql
 AS $function$
     SELECT pg_notify('{channel}', '0 w')
 $function$
 
-CREATE OR REPLACE FUNCTION outlast."join"(at_ bigint, id_ text, host_ text, pid_ bigint, build_ text, code_ text, queues_ text, served_ text[], time_ bigint, has_lock_ boolean, workflows_ text[], versions_ bigint[], OUT moment bigint, OUT rings boolean)
- RETURNS record
- LANGUAGE plpgsql
-AS $function$
-#variable_conflict use_column
-DECLARE
-    ids_ text[];
-BEGIN
-    moment := coalesce(at_, "outlast".clock());
-    rings := false;
-    INSERT INTO "outlast".sessions (id, host, pid, build, code, queues, time, joined_at, expires_at, beat_at, boot,
-        has_lock)
-    VALUES (id_, host_, pid_, build_, code_, queues_, time_, moment,
-        least(moment, 9223372036854775807 - time_) + time_, moment, "outlast".boot(), has_lock_)
-    ON CONFLICT DO NOTHING;
-    IF FOUND THEN
-        -- On both sides of what its own build left, so that it does not look at those.
-        SELECT array_agg(other.id::text) INTO ids_ FROM (
-            SELECT r.id FROM unnest(workflows_, versions_) AS c (workflow, version)
-            JOIN "outlast".runs r ON r.workflow = c.workflow AND r.version = c.version AND r.barred_build < build_
-            WHERE r.status = 'stuck' AND r.ready_at IS NULL AND r.queue = ANY (served_)
-            UNION ALL
-            SELECT r.id FROM unnest(workflows_, versions_) AS c (workflow, version)
-            JOIN "outlast".runs r ON r.workflow = c.workflow AND r.version = c.version AND r.barred_build > build_
-            WHERE r.status = 'stuck' AND r.ready_at IS NULL AND r.queue = ANY (served_)
-        ) AS other;
-        rings := ids_ IS NOT NULL;
-        IF rings THEN
-            PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (ids_) ORDER BY r.id FOR NO KEY UPDATE;
-            UPDATE "outlast".runs r SET ready_at = CASE
-                WHEN r.status = 'stuck' AND r.barred_build <> build_ AND r.ready_at IS NULL THEN moment
-                ELSE r.ready_at END
-            WHERE r.id = ANY (ids_);
-        END IF;
-    END IF;
-END
-$function$
-
-CREATE OR REPLACE FUNCTION outlast.leave(at_ bigint, id_ text)
+CREATE OR REPLACE FUNCTION outlast.join_v1(at_ bigint, id_ text, host_ text, pid_ bigint, build_ text, code_ text, queues_ text, time_ bigint, has_lock_ boolean, rules_ integer, format_ integer, interface_ integer)
  RETURNS bigint
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock_v1());
 BEGIN
-    DELETE FROM "outlast".sessions s WHERE s.id = id_;
-    IF NOT FOUND THEN
-        RETURN 0;
+    INSERT INTO "outlast".sessions (id, host, pid, build, code, queues, time, rules, format, interface, joined_at, expires_at,
+        beat_at, boot, has_lock)
+    VALUES (id_, host_, pid_, build_, code_, queues_, time_, rules_, format_, interface_, now_,
+        least(now_, 9223372036854775807 - time_) + time_, now_, "outlast".boot_v1(), has_lock_)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+        PERFORM "outlast".refresh_rules_v1();
     END IF;
-    RETURN "outlast".free(id_, coalesce(at_, "outlast".clock()), false, '', 0, '', '');
+    RETURN now_;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.lines(queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, suspects_ boolean)
- RETURNS outlast.line[]
+CREATE OR REPLACE FUNCTION outlast.leave_v1(at_ bigint, id_ text)
+ RETURNS boolean
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    IF NOT "outlast".end_session_v1(coalesce(at_, "outlast".clock_v1()), id_, false, NULL) THEN
+        RETURN false;
+    END IF;
+    PERFORM "outlast".refresh_rules_v1();
+    RETURN true;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.lines_v1(queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, rooms_ integer[])
+ RETURNS outlast.line_v1[]
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -1146,37 +1018,25 @@ DECLARE
     names_ text[] := workflows_;
     numbers_ bigint[] := versions_;
     count_ CONSTANT integer := cardinality(workflows_);
-    lines_ "outlast".line[] := '{}';
-    line_ "outlast".line;
+    lines_ "outlast".line_v1[] := '{}';
+    line_ "outlast".line_v1;
     next_ record;
     nth_ integer;
     until_ integer;
     middle_ integer;
 BEGIN
-    line_.is_suspect := suspects_;
     FOREACH line_.queue IN ARRAY CASE WHEN count_ = 0 THEN '{}' ELSE queues_ END LOOP
         nth_ := 1;
-        line_.workflow := ''; line_.version := -1; line_.format := -1; line_.barred := ''; line_.priority := -1;
+        line_.workflow := ''; line_.version := -1; line_.format := -1; line_.failed_builds := ''; line_.crash_class := -1;
+        line_.priority := -1;
         LOOP
-            IF suspects_ THEN
-                SELECT r.workflow, r.version, r.format, coalesce(r.barred_build, '') AS barred, r.priority, r.ready_at
-                INTO next_
-                FROM "outlast".runs r
-                WHERE r.queue = line_.queue AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
-                    AND (r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority)
-                        > (line_.workflow, line_.version, line_.format, line_.barred, line_.priority)
-                ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority,
-                    r.ready_at, r.id LIMIT 1;
-            ELSE
-                SELECT r.workflow, r.version, r.format, coalesce(r.barred_build, '') AS barred, r.priority, r.ready_at
-                INTO next_
-                FROM "outlast".runs r
-                WHERE r.queue = line_.queue AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
-                    AND (r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority)
-                        > (line_.workflow, line_.version, line_.format, line_.barred, line_.priority)
-                ORDER BY r.queue, r.workflow, r.version, r.format, coalesce(r.barred_build, ''), r.priority,
-                    r.ready_at, r.id LIMIT 1;
-            END IF;
+            SELECT r.workflow, r.version, r.format, r.failed_builds, r.crash_class, r.priority, r.ready_at INTO next_
+            FROM "outlast".runs r
+            WHERE r.queue = line_.queue AND r.ready_at IS NOT NULL AND NOT r.ends_without_code
+                AND (r.workflow, r.version, r.format, r.failed_builds, r.crash_class, r.priority)
+                    > (line_.workflow, line_.version, line_.format, line_.failed_builds, line_.crash_class, line_.priority)
+            ORDER BY r.queue, r.workflow, r.version, r.format, r.failed_builds, r.crash_class, r.priority, r.ready_at, r.id
+            LIMIT 1;
             EXIT WHEN NOT FOUND;
             -- The first code that is not before the line.
             until_ := count_ + 1;
@@ -1192,15 +1052,18 @@ BEGIN
             EXIT WHEN nth_ > count_;
             IF names_[nth_] <> next_.workflow OR numbers_[nth_] <> next_.version THEN
                 line_.workflow := names_[nth_]; line_.version := numbers_[nth_];
-                line_.format := -1; line_.barred := ''; line_.priority := -1;
+                line_.format := -1; line_.failed_builds := ''; line_.crash_class := -1; line_.priority := -1;
                 CONTINUE;
             END IF;
             line_.workflow := next_.workflow; line_.version := next_.version; line_.format := next_.format;
-            line_.barred := next_.barred; line_.priority := next_.priority; line_.head := next_.ready_at;
+            line_.failed_builds := next_.failed_builds; line_.crash_class := next_.crash_class;
+            line_.priority := next_.priority; line_.head := next_.ready_at;
             IF line_.format > format_ THEN
                 -- Behind all of this code.
-                line_.format := 2147483647; line_.priority := 32767;
-            ELSIF line_.barred = build_ AND build_ <> '' THEN
+                line_.format := 2147483647; line_.crash_class := 32767; line_.priority := 32767;
+            ELSIF line_.failed_builds <> '' AND line_.failed_builds::jsonb ? build_ THEN
+                line_.crash_class := 32767; line_.priority := 32767;
+            ELSIF line_.crash_class > 0 AND rooms_[line_.crash_class - 1] <= 0 THEN
                 line_.priority := 32767;
             ELSE
                 lines_ := array_append(lines_, line_);
@@ -1211,7 +1074,7 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.lock_key(id_ text)
+CREATE OR REPLACE FUNCTION outlast.lock_key_v1(id_ text)
  RETURNS bigint
  LANGUAGE sql
  IMMUTABLE
@@ -1219,7 +1082,56 @@ AS $function$
     SELECT hashtextextended('outlast' || ' ' || id_, 20261115)
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.new_bits(now_ bigint)
+CREATE OR REPLACE FUNCTION outlast.lock_runs_v1(runs_ text[], skips_ boolean)
+ RETURNS text[]
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    locked_ text[];
+BEGIN
+    IF cardinality(runs_) = 0 THEN
+        RETURN '{}';
+    END IF;
+    IF NOT skips_ THEN
+        PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (runs_) ORDER BY r.id FOR NO KEY UPDATE;
+        RETURN '{}';
+    END IF;
+    locked_ := ARRAY(SELECT r.id::text FROM "outlast".runs r WHERE r.id = ANY (runs_) ORDER BY r.id FOR NO KEY UPDATE SKIP LOCKED);
+    IF cardinality(locked_) = cardinality(runs_) THEN
+        RETURN '{}';
+    END IF;
+    RETURN ARRAY(SELECT r.id::text FROM "outlast".runs r WHERE r.id = ANY (runs_) AND r.id <> ALL (locked_));
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.merge_v1()
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    merged_ record;
+BEGIN
+    PERFORM 1 FROM "outlast".unmerged u ORDER BY u.id LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    WITH part AS (
+        DELETE FROM "outlast".unmerged u WHERE u.id = ANY (ARRAY(
+            SELECT o.id FROM "outlast".unmerged o ORDER BY o.id LIMIT 10000 FOR UPDATE SKIP LOCKED))
+        RETURNING u.status, u.n, u.lowest, u.highest
+    )
+    SELECT array_agg(p.status::text) AS statuses, array_agg(p.n) AS changes, min(p.lowest) AS lowest,
+        max(p.highest) AS highest INTO merged_ FROM part p;
+    IF merged_.statuses IS NOT NULL THEN
+        PERFORM "outlast".widen_v1(merged_.lowest, merged_.highest);
+        PERFORM "outlast".count_v1(merged_.statuses, merged_.changes);
+    END IF;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.new_bits_v1(now_ bigint)
  RETURNS numeric
  LANGUAGE sql
 AS $function$
@@ -1229,7 +1141,53 @@ AS $function$
     FROM (SELECT replace(gen_random_uuid()::text, '-', '') AS hex) AS chance
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.next_due(session_ text, now_ bigint, floor_ bigint, preference_ bigint, line_ outlast.line)
+CREATE OR REPLACE FUNCTION outlast.next_due_of_v1(session_ text, now_ bigint, has_room_ boolean, format_ integer, rooms_ integer[], preference_ bigint, lines_ outlast.line_v1[], has_codeless_ boolean)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    -- So many lines with nothing ready are looked into; of the others it is enough to know the first moment.
+    looks_ CONSTANT integer := 5;
+    looked_ integer := 0;
+    floor_ CONSTANT bigint := CASE WHEN has_room_ THEN -9223372036854775808 ELSE now_ END;
+    line_ "outlast".line_v1;
+    later_ "outlast".line_v1[] := '{}';
+    due_ bigint;
+BEGIN
+    FOREACH line_ IN ARRAY lines_ LOOP
+        IF line_.head <= now_ THEN
+            due_ := least(due_, "outlast".next_due_v1(session_, now_,
+                CASE WHEN line_.crash_class > 0 AND rooms_[line_.crash_class - 1] <= 0 THEN now_ ELSE floor_ END,
+                preference_, line_));
+        ELSE
+            later_ := array_append(later_, line_);
+        END IF;
+    END LOOP;
+    IF cardinality(later_) > 0 THEN
+        FOR line_ IN SELECT (l).* FROM unnest(later_) AS l ORDER BY l.head LIMIT looks_ + 1 LOOP
+            looked_ := looked_ + 1;
+            EXIT WHEN line_.head >= due_;
+            due_ := least(due_, CASE WHEN looked_ > looks_ THEN line_.head
+                ELSE "outlast".next_due_v1(session_, now_, floor_, preference_, line_) END);
+        END LOOP;
+    END IF;
+    IF has_codeless_ AND has_room_ THEN
+        due_ := least(due_, (
+            SELECT min(CASE
+                WHEN l.preferred <> session_
+                    AND EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = l.preferred AND s.ended_at IS NULL)
+                    THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
+                ELSE l.ready_at END)
+            FROM (SELECT r.ready_at, r.preferred FROM "outlast".runs r WHERE r.ends_without_code AND r.ready_at IS NOT NULL
+                    AND r.format <= format_ AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0 OR r.ready_at > now_)
+                ORDER BY r.ready_at, r.id LIMIT 20) l));
+    END IF;
+    RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.next_due_v1(session_ text, now_ bigint, floor_ bigint, preference_ bigint, line_ outlast.line_v1)
  RETURNS bigint
  LANGUAGE plpgsql
 AS $function$
@@ -1241,26 +1199,17 @@ DECLARE
     due_ bigint;
     next_ record;
 BEGIN
-    IF line_.is_suspect THEN
-        -- No suspect has a preferred session: whoever held it last has crashed.
-        SELECT r.ready_at INTO due_ FROM "outlast".runs r
-        WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
-            AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred AND r.priority = line_.priority
-            AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0 AND r.ready_at > floor_
-        ORDER BY r.ready_at, r.id LIMIT 1;
-        RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
-    END IF;
     FOR next_ IN
         SELECT r.ready_at, r.preferred FROM "outlast".runs r
         WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
-            AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred AND r.priority = line_.priority
-            AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0 AND r.ready_at > floor_
+            AND r.format = line_.format AND r.failed_builds = line_.failed_builds AND r.crash_class = line_.crash_class
+            AND r.priority = line_.priority AND r.ready_at IS NOT NULL AND NOT r.ends_without_code AND r.ready_at > floor_
         ORDER BY r.ready_at, r.id LIMIT looks_
     LOOP
         looked_ := looked_ + 1;
         EXIT WHEN next_.ready_at >= due_;
         IF looked_ < looks_ AND next_.preferred <> session_ THEN
-            PERFORM 1 FROM "outlast".sessions s WHERE s.id = next_.preferred;
+            PERFORM 1 FROM "outlast".sessions s WHERE s.id = next_.preferred AND s.ended_at IS NULL;
             IF FOUND THEN
                 due_ := least(due_, least(next_.ready_at, 9223372036854775807 - preference_) + preference_);
                 CONTINUE;
@@ -1273,52 +1222,7 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.next_due_of(session_ text, now_ bigint, has_room_ boolean, suspect_ boolean, preference_ bigint, lines_ outlast.line[], has_codeless_ boolean)
- RETURNS bigint
- LANGUAGE plpgsql
-AS $function$
-#variable_conflict use_column
-DECLARE
-    -- So many lines with nothing ready are looked into; of the others it is enough to know the first moment.
-    looks_ CONSTANT integer := 5;
-    looked_ integer := 0;
-    floor_ CONSTANT bigint := CASE WHEN has_room_ THEN -9223372036854775808 ELSE now_ END;
-    suspect_floor_ CONSTANT bigint := CASE WHEN suspect_ THEN floor_ ELSE now_ END;
-    line_ "outlast".line;
-    later_ "outlast".line[] := '{}';
-    due_ bigint;
-BEGIN
-    FOREACH line_ IN ARRAY lines_ LOOP
-        IF line_.head <= now_ THEN
-            due_ := least(due_, "outlast".next_due(session_, now_,
-                CASE WHEN line_.is_suspect THEN suspect_floor_ ELSE floor_ END, preference_, line_));
-        ELSE
-            later_ := array_append(later_, line_);
-        END IF;
-    END LOOP;
-    IF cardinality(later_) > 0 THEN
-        FOR line_ IN SELECT (l).* FROM unnest(later_) AS l ORDER BY l.head LIMIT looks_ + 1 LOOP
-            looked_ := looked_ + 1;
-            EXIT WHEN line_.head >= due_;
-            due_ := least(due_, CASE WHEN looked_ > looks_ THEN line_.head
-                ELSE "outlast".next_due(session_, now_, floor_, preference_, line_) END);
-        END LOOP;
-    END IF;
-    IF has_codeless_ AND has_room_ THEN
-        due_ := least(due_, (
-            SELECT min(CASE
-                WHEN l.preferred <> session_ AND EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = l.preferred)
-                    THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
-                ELSE l.ready_at END)
-            FROM (SELECT r.ready_at, r.preferred FROM "outlast".runs r WHERE r.codeless > 0 AND r.ready_at IS NOT NULL
-                    AND (r.crashes < 2 OR suspect_ OR r.ready_at > now_)
-                ORDER BY r.ready_at, r.id LIMIT 20) l));
-    END IF;
-    RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
-END
-$function$
-
-CREATE OR REPLACE FUNCTION outlast.prune(before_ bigint, after_ text, limit_ integer, rows_ integer)
+CREATE OR REPLACE FUNCTION outlast.prune_v1(before_ bigint, after_ text, limit_ integer, rows_ integer)
  RETURNS TABLE(runs bigint, next text, has_leftovers boolean)
  LANGUAGE plpgsql
 AS $function$
@@ -1334,15 +1238,16 @@ BEGIN
     next := CASE WHEN part_.n = limit_ THEN part_.last END;
     IF part_.old IS NOT NULL THEN
         DELETE FROM "outlast".tags t WHERE t.run = ANY (part_.old);
+        DELETE FROM "outlast".heartbeats h WHERE h.run = ANY (part_.old);
         WITH gone AS (DELETE FROM "outlast".runs r WHERE r.id = ANY (part_.old) AND r.ended_at < before_ RETURNING r.id, r.status)
         SELECT array_agg(g.id::text) AS ids, array_agg(g.status::text) AS statuses, array_agg(-1::bigint) AS changes,
             count(*) AS n INTO gone_ FROM gone g;
         runs := gone_.n;
         IF gone_.n > 0 THEN
-            IF NOT "outlast".sweep(gone_.ids, rows_, false) THEN
+            IF NOT "outlast".sweep_v1(gone_.ids, rows_, false) THEN
                 INSERT INTO "outlast".leftovers (run) SELECT unnest(gone_.ids) ON CONFLICT DO NOTHING;
             END IF;
-            PERFORM "outlast".count(gone_.statuses, gone_.changes);
+            PERFORM "outlast".count_v1(gone_.statuses, gone_.changes);
         END IF;
     END IF;
     has_leftovers := EXISTS (SELECT 1 FROM "outlast".leftovers);
@@ -1350,215 +1255,245 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.put_held(session_ text, now_ bigint, format_ integer, run_ text, turn_at_ bigint, workflow_ text, version_ bigint, queue_ text, priority_ smallint, key_ text, digest_ text, window_ bigint, parent_ text, parent_op_ bigint, parent_awaits_ boolean, root_ text, deadline_ bigint, names_ text[], values_ text[], OUT code text, OUT run text, OUT workflow text)
- RETURNS record
+CREATE OR REPLACE FUNCTION outlast.put_details_v1(session_ text, details_ json, bodies_ text[], raws_ bytea[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    INSERT INTO "outlast".heartbeats AS kept (run, op, attempt, codec, body, raw)
+    SELECT DISTINCT ON (a.run, a.op) a.run, a.op, a.attempt, a.codec, a.body, a.raw
+    FROM ROWS FROM (json_to_recordset(details_) AS (run text, op bigint, attempt bigint, codec text), unnest(bodies_), unnest(raws_))
+        WITH ORDINALITY AS a (run, op, attempt, codec, body, raw, nth)
+    JOIN "outlast".runs r ON r.id = a.run
+    WHERE r.owner = session_ AND (a.body IS NOT NULL OR a.raw IS NOT NULL)
+    ORDER BY a.run, a.op, a.attempt DESC, a.nth DESC
+    ON CONFLICT (run, op) DO UPDATE SET attempt = excluded.attempt, codec = excluded.codec, body = excluded.body,
+        raw = excluded.raw
+    WHERE excluded.attempt >= kept.attempt;
+    DELETE FROM "outlast".heartbeats h
+    USING ROWS FROM (json_to_recordset(details_) AS (run text, op bigint, attempt bigint), unnest(bodies_), unnest(raws_))
+        AS a (run, op, attempt, body, raw)
+    WHERE a.body IS NULL AND a.raw IS NULL AND h.run = a.run AND h.op = a.op AND h.attempt <= a.attempt
+        AND EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = a.run AND r.owner = session_);
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.put_messages_v1(now_ bigint, messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[], refused_ integer[])
+ RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH asked AS (
+        SELECT a.*, r.status, r.sent, r.consumed, r.kept, r.cancel_requested, known.position AS known,
+            known.after_cancel AS known_after_cancel,
+            known.position IS NULL AND r.ended_at IS NULL AND r.id IS NOT NULL AS is_candidate
+        FROM ROWS FROM (
+            json_to_recordset(messages_) AS (run text, id text, kind text, name text, op bigint, outcome text, codec text,
+                headers text, turn_nth integer),
+            unnest(bodies_), unnest(raws_)
+        ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, body, raw, nth)
+        LEFT JOIN LATERAL (SELECT * FROM "outlast".runs r WHERE r.id = a.run) r ON true
+        LEFT JOIN LATERAL (SELECT i.position, i.after_cancel FROM "outlast".inbox i WHERE i.run = a.run AND i.id = a.id) known
+        ON true
+        WHERE a.turn_nth IS NULL OR a.turn_nth <> ALL (refused_)
+    ), ranked AS (
+        SELECT a.*, a.sent - a.consumed + count(*) FILTER (WHERE a.is_candidate) OVER (PARTITION BY a.run ORDER BY a.nth) - 1
+            AS unread
+        FROM asked a
+    ), judged AS (
+        SELECT a.*, a.is_candidate AND CASE a.kind WHEN 'hook' THEN a.unread < limits_[1] AND a.unread + a.kept < limits_[2]
+            WHEN 'wake' THEN a.unread < limits_[1] ELSE true END AS is_accepted
+        FROM ranked a
+    ), placed AS (
+        SELECT a.*, a.sent + count(*) FILTER (WHERE a.is_accepted) OVER w AS position,
+            a.cancel_requested OR coalesce(bool_or(a.is_accepted AND a.kind = 'cancel')
+                OVER (PARTITION BY a.run ORDER BY a.nth ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS was_cancelled
+        FROM judged a WINDOW w AS (PARTITION BY a.run ORDER BY a.nth)
+    ), added AS (
+        INSERT INTO "outlast".inbox (run, position, id, at, kind, name, op, outcome, codec, body, raw, headers, after_cancel)
+        SELECT p.run, p.position, p.id, now_, p.kind, p.name, p.op, p.outcome, p.codec, p.body, p.raw, p.headers,
+            CASE WHEN p.kind = 'cancel' THEN p.was_cancelled END
+        FROM placed p WHERE p.is_accepted
+    ), received AS (
+        SELECT p.run, max(p.position) AS sent, coalesce(max(p.position) FILTER (WHERE p.kind = 'terminate'), 0) AS last_terminate,
+            coalesce(max(p.position) FILTER (WHERE p.kind = 'cancel'), 0) AS last_cancel
+        FROM placed p WHERE p.is_accepted GROUP BY p.run
+    ), woken AS (
+        UPDATE "outlast".runs r SET sent = n.sent, updated_at = now_,
+            last_terminate = greatest(r.last_terminate, n.last_terminate),
+            last_cancel = greatest(r.last_cancel, n.last_cancel),
+            cancel_requested = r.cancel_requested OR n.last_cancel > 0,
+            ready_at = CASE WHEN r.owner IS NOT NULL THEN r.ready_at
+                WHEN (r.status = 'stuck' OR r.status = 'pending' AND r.wake_at IS NOT NULL)
+                    AND NOT (n.last_terminate > 0 OR r.next_seq <= 1 AND n.last_cancel > 0) THEN r.ready_at
+                ELSE least(r.ready_at, now_) END
+        FROM received n WHERE r.id = n.run
+    )
+    SELECT CASE WHEN p.known IS NOT NULL OR p.is_accepted THEN 'sent' WHEN p.status IS NULL THEN 'none'
+            WHEN NOT p.is_candidate THEN 'ended' ELSE 'full' END,
+        CASE WHEN p.known IS NOT NULL THEN p.known WHEN p.is_accepted THEN p.position ELSE p.unread END,
+        p.status::text, p.kept,
+        CASE WHEN p.known IS NOT NULL THEN coalesce(p.known_after_cancel, p.was_cancelled) ELSE p.was_cancelled END
+    FROM placed p ORDER BY p.nth;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.put_starts_v1(now_ bigint, starts_ json, events_ text[], refused_ integer[])
+ RETURNS TABLE(nth integer, code text, run text, workflow text, added bigint, lowest bigint, highest bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
-    row_ "outlast".runs;
     put_ record;
 BEGIN
-    row_.id := run_; row_.workflow := workflow_; row_.version := version_; row_.format := format_;
-    row_.queue := queue_; row_.priority := priority_; row_.key := key_; row_.key_digest := digest_;
-    row_.status := 'running'; row_.owner := session_; row_.turn := ''; row_.next_seq := 0;
-    row_.turn_at := turn_at_; row_.created_at := now_; row_.updated_at := now_; row_.waits := '[]';
-    row_.codeless := 0; row_.sent := 0; row_.consumed := 0; row_.crashes := 0; row_.parent := parent_;
-    row_.parent_op := parent_op_; row_.parent_awaits := parent_awaits_; row_.root := root_;
-    row_.deadline := deadline_;
-    put_ := "outlast".put_run(row_, window_, names_, values_);
-    code := put_.code; run := put_.run; workflow := put_.workflow;
-END
-$function$
-
-CREATE OR REPLACE FUNCTION outlast.put_message(run_ text, id_ text, at_ bigint, kind_ text, name_ text, op_ bigint, outcome_ text, codec_ text, body_ text, raw_ bytea, headers_ text, limit_ bigint, codeless_ text, OUT code text, OUT number bigint, OUT status text)
- RETURNS record
- LANGUAGE plpgsql
-AS $function$
-#variable_conflict use_column
-DECLARE
-    run record;
-    now_ bigint;
-    is_codeless_ boolean;
-BEGIN
-    SELECT r.status, r.sent, r.consumed, r.next_seq, r.owner INTO run
-    FROM "outlast".runs r WHERE r.id = run_ FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        code := 'none';
-        RETURN;
-    END IF;
-    -- Read under the lock: a turn that fired a timer before has its moment behind it.
-    now_ := coalesce(at_, "outlast".clock());
-    SELECT position INTO number FROM "outlast".inbox i WHERE i.run = run_ AND i.id = id_;
-    IF FOUND THEN
-        code := 'sent';
-        RETURN;
-    END IF;
-    IF run.status IN ('completed', 'failed', 'cancelled') THEN
-        code := 'ended'; status := run.status;
-        RETURN;
-    END IF;
-    IF run.sent - run.consumed >= limit_ THEN
-        code := 'full'; number := run.sent - run.consumed; status := run.status;
-        RETURN;
-    END IF;
-    number := run.sent + 1;
-    is_codeless_ := codeless_ = 'always' OR codeless_ = 'fresh' AND run.next_seq <= 1;
-    INSERT INTO "outlast".inbox (run, position, id, at, kind, name, op, outcome, codec, body, raw, headers)
-    VALUES (run_, number, id_, now_, kind_, name_, op_, outcome_, codec_, body_, raw_, headers_);
-    UPDATE "outlast".runs r SET sent = number, updated_at = now_,
-        ready_at = CASE WHEN r.owner IS NOT NULL THEN r.ready_at
-            WHEN NOT is_codeless_ AND (r.status = 'stuck' OR r.status = 'pending' AND r.wake_at IS NOT NULL)
-            THEN r.ready_at
-            ELSE least(coalesce(r.ready_at, now_), now_) END,
-        codeless = CASE WHEN is_codeless_ THEN number ELSE r.codeless END
-    WHERE r.id = run_;
-    code := 'sent';
-END
-$function$
-
-CREATE OR REPLACE FUNCTION outlast.put_run(new_ outlast.runs, window_ bigint, names_ text[], values_ text[], OUT code text, OUT run text, OUT workflow text)
- RETURNS record
- LANGUAGE plpgsql
-AS $function$
-#variable_conflict use_column
-DECLARE
-    found_ record;
-BEGIN
-    FOR try_ IN 1..10 LOOP
-        INSERT INTO "outlast".runs VALUES (new_.*) ON CONFLICT DO NOTHING;
-        IF FOUND THEN
-            IF cardinality(names_) > 0 THEN
-                PERFORM "outlast".put_tags(new_.id, names_, values_);
-            END IF;
-            code := 'new'; run := new_.id;
-            RETURN;
-        END IF;
-        PERFORM 1 FROM "outlast".runs WHERE id = new_.id;
-        IF FOUND THEN
-            code := 'same'; run := new_.id;
-            RETURN;
-        END IF;
-        SELECT r.id, r.workflow, r.key_digest, r.created_at INTO found_ FROM "outlast".runs r WHERE r.key = new_.key;
-        CONTINUE WHEN NOT FOUND;
-        IF window_ IS NOT NULL AND found_.created_at <= new_.created_at - window_ THEN
-            -- The only row that is locked behind keys. Somebody who has it may wait for one of those: then Postgres
-            -- undoes one of the two (40P01), and the world makes that call again. It takes a window that has just
-            -- ended and a message to that run at the same moment.
-            UPDATE "outlast".runs SET key = NULL, key_digest = NULL WHERE id = found_.id AND key = new_.key;
-            CONTINUE;
-        END IF;
-        code := CASE WHEN found_.workflow = new_.workflow AND found_.key_digest = new_.key_digest
-                     THEN 'other' ELSE 'taken' END;
-        run := found_.id; workflow := found_.workflow;
-        RETURN;
-    END LOOP;
-    RAISE EXCEPTION 'run % was neither new nor there', new_.id USING ERRCODE = '40001';
-END
-$function$
-
-CREATE OR REPLACE FUNCTION outlast.put_start(now_ bigint, format_ integer, run_ text, turn_ text, workflow_ text, version_ bigint, queue_ text, priority_ smallint, key_ text, digest_ text, window_ bigint, events_ text, parent_ text, parent_op_ bigint, parent_awaits_ boolean, root_ text, not_before_ bigint, deadline_ bigint, names_ text[], values_ text[], OUT code text, OUT run text, OUT workflow text)
- RETURNS record
- LANGUAGE plpgsql
-AS $function$
-#variable_conflict use_column
-DECLARE
-    row_ "outlast".runs;
-    put_ record;
-BEGIN
-    row_.id := run_; row_.workflow := workflow_; row_.version := version_; row_.format := format_;
-    row_.queue := queue_; row_.priority := priority_; row_.key := key_; row_.key_digest := digest_;
-    row_.status := 'pending'; row_.turn := turn_; row_.next_seq := 1; row_.turn_at := now_;
-    row_.created_at := now_; row_.updated_at := now_;
-    row_.wake_at := CASE WHEN not_before_ > now_ THEN not_before_ END; row_.waits := '[]';
-    row_.ready_at := coalesce(row_.wake_at, now_); row_.codeless := 0; row_.sent := 0; row_.consumed := 0;
-    row_.crashes := 0; row_.parent := parent_; row_.parent_op := parent_op_; row_.parent_awaits := parent_awaits_;
-    row_.root := root_; row_.deadline := deadline_;
-    put_ := "outlast".put_run(row_, window_, names_, values_);
-    code := put_.code; run := put_.run; workflow := put_.workflow;
-    IF code = 'new' THEN
+    PERFORM "outlast".free_keys_v1(now_, starts_);
+    WITH given AS (
+        SELECT a.*, first_value(a.nth) OVER w AS first_nth, first_value(a.run) OVER w AS first_run,
+            first_value(a.workflow) OVER w AS first_workflow, first_value(a.digest) OVER w AS first_digest
+        FROM ROWS FROM (
+            json_to_recordset(starts_) AS (run text, turn text, born bigint, rules integer, workflow text, version bigint,
+                format integer, queue text, priority smallint, key text, digest text, parent text, parent_op bigint,
+                awaits boolean, root text, not_before bigint, deadline bigint, tags json, turn_nth integer, refused text),
+            unnest(events_)
+        ) WITH ORDINALITY AS a (run, turn, born, rules, workflow, version, format, queue, priority, key, digest, parent,
+            parent_op, awaits, root, not_before, deadline, tags, turn_nth, refused, events, nth)
+        WHERE a.refused IS NULL AND (a.turn_nth IS NULL OR a.turn_nth <> ALL (refused_))
+        WINDOW w AS (PARTITION BY a.key ORDER BY a.nth)
+    ), asked AS (
+        SELECT a.*, CASE WHEN same.id IS NOT NULL THEN 'same'
+                WHEN other.id IS NULL AND (a.key IS NULL OR a.nth = a.first_nth) THEN 'new'
+                WHEN coalesce(other.workflow, a.first_workflow) = a.workflow
+                    AND coalesce(other.key_digest, a.first_digest) = a.digest THEN 'other'
+                ELSE 'taken' END AS code,
+            coalesce(same.id, other.id, a.first_run) AS there, coalesce(other.workflow, a.first_workflow) AS there_workflow
+        FROM given a
+        LEFT JOIN LATERAL (SELECT r.id FROM "outlast".runs r WHERE r.id = a.run) same ON true
+        LEFT JOIN LATERAL (SELECT r.id, r.workflow, r.key_digest FROM "outlast".runs r WHERE r.key = a.key) other ON true
+    ), added AS (
+        INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, key, key_digest, status, turn, next_seq,
+            turn_at, created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
+        SELECT a.run, a.workflow, a.version, a.format, a.queue, a.priority, a.key, a.digest, 'pending', a.turn, 1,
+            now_, now_, now_, CASE WHEN a.not_before > now_ THEN a.not_before END,
+            CASE WHEN a.not_before > now_ THEN a.not_before ELSE now_ END,
+            a.parent, a.parent_op, a.awaits, a.root, a.deadline
+        FROM asked a WHERE a.code = 'new' ORDER BY a.key COLLATE "C" NULLS FIRST, a.nth
+        ON CONFLICT DO NOTHING
+        RETURNING 1
+    ), begun AS (
         INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
-        VALUES (run_, 0, 1, turn_, now_, '', events_)
-        ON CONFLICT DO NOTHING;
-        IF NOT FOUND THEN
-            PERFORM "outlast".forget(ARRAY[run_]);
-            INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
-            VALUES (run_, 0, 1, turn_, now_, '', events_);
-        END IF;
+        SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a WHERE a.code = 'new'
+        ON CONFLICT DO NOTHING
+        RETURNING 1
+    ), tagged AS (
+        INSERT INTO "outlast".tags (run, name, value)
+        SELECT a.run, t.key, t.value FROM asked a CROSS JOIN LATERAL json_each_text(a.tags) AS t (key, value)
+        WHERE a.code = 'new' AND a.tags IS NOT NULL
+        ON CONFLICT DO NOTHING
+    ), there AS (
+        SELECT a.nth, a.code, a.there, a.there_workflow FROM asked a WHERE a.code <> 'new'
+    )
+    SELECT (SELECT count(*) FROM asked a WHERE a.code = 'new') AS new,
+        (SELECT array_agg(a.run) FROM asked a WHERE a.code = 'new') AS new_runs, (SELECT count(*) FROM added) AS added,
+        (SELECT count(*) FROM begun) AS begun,
+        (SELECT max(a.rules) FROM asked a WHERE a.code = 'new') AS rules,
+        (SELECT min(a.born) FROM asked a) AS first, (SELECT max(a.born) FROM asked a) AS last,
+        (SELECT array_agg(t.nth::integer ORDER BY t.nth) FROM there t) AS nths,
+        (SELECT array_agg(t.code ORDER BY t.nth) FROM there t) AS codes,
+        (SELECT array_agg(t.there::text ORDER BY t.nth) FROM there t) AS runs,
+        (SELECT array_agg(t.there_workflow::text ORDER BY t.nth) FROM there t) AS workflows
+    INTO put_;
+    IF put_.added <> put_.new THEN
+        RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
     END IF;
+    IF put_.new > 0 THEN
+        PERFORM "outlast".check_rules_v1(put_.rules);
+    END IF;
+    IF put_.begun <> put_.new THEN
+        PERFORM "outlast".forget_v1(put_.new_runs);
+        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+        SELECT a.run, 0, 1, a.turn, now_, '', a.events
+        FROM ROWS FROM (json_to_recordset(starts_) AS (run text, turn text), unnest(events_)) AS a (run, turn, events)
+        WHERE a.run = ANY (put_.new_runs);
+    END IF;
+    IF put_.nths IS NOT NULL THEN
+        RETURN QUERY SELECT t.nth, t.code, t.run, t.workflow, NULL::bigint, NULL::bigint, NULL::bigint
+        FROM unnest(put_.nths, put_.codes, put_.runs, put_.workflows) AS t (nth, code, run, workflow);
+    END IF;
+    nth := 0; code := 'added'; run := NULL; workflow := NULL; added := put_.new;
+    lowest := put_.first - now_ / 1000; highest := put_.last - now_ / 1000;
+    RETURN NEXT;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.put_tags(run_ text, names_ text[], values_ text[])
+CREATE OR REPLACE FUNCTION outlast.put_tags_v1(run_ text, tags_ json)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
 BEGIN
     INSERT INTO "outlast".tags (run, name, value)
-    SELECT run_, tag.name, tag.value FROM unnest(names_, values_) AS tag (name, value)
+    SELECT run_, tag.key, tag.value FROM json_each_text(tags_) AS tag (key, value)
     ON CONFLICT (run, name) DO UPDATE SET value = excluded.value;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.ready(session_ text, now_ bigint, limit_ integer, preference_ bigint, line_ outlast.line, OUT ids text[], OUT ranks bigint[])
+CREATE OR REPLACE FUNCTION outlast.ready_v1(session_ text, now_ bigint, limit_ integer, preference_ bigint, line_ outlast.line_v1, OUT ids text[], OUT ranks bigint[])
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 BEGIN
-    IF line_.is_suspect THEN
-        SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * 10000000) INTO ids, ranks
-        FROM (
-            SELECT r.id, r.ready_at FROM "outlast".runs r
-            WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
-                AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred
-                AND r.priority = line_.priority AND r.ready_at IS NOT NULL AND r.crashes >= 2 AND r.codeless = 0
-                AND r.ready_at <= now_
-                AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
-                    OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at, r.id LIMIT 1 FOR NO KEY UPDATE OF r SKIP LOCKED) f;
-    ELSE
-        SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * 10000000) INTO ids, ranks
-        FROM (
-            SELECT r.id, r.ready_at FROM "outlast".runs r
-            WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
-                AND r.format = line_.format AND coalesce(r.barred_build, '') = line_.barred
-                AND r.priority = line_.priority AND r.ready_at IS NOT NULL AND r.crashes < 2 AND r.codeless = 0
-                AND r.ready_at <= now_
-                AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
-                    OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred))
-            ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f;
-    END IF;
+    SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * 10000000) INTO ids, ranks
+    FROM (
+        SELECT r.id, r.ready_at FROM "outlast".runs r
+        WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
+            AND r.format = line_.format AND r.failed_builds = line_.failed_builds AND r.crash_class = line_.crash_class
+            AND r.priority = line_.priority AND r.ready_at IS NOT NULL AND NOT r.ends_without_code AND r.ready_at <= now_
+            AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
+                OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred AND s.ended_at IS NULL))
+        ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.resume(at_ bigint, id_ text)
- RETURNS text
+CREATE OR REPLACE FUNCTION outlast.refresh_rules_v1()
+ RETURNS void
  LANGUAGE plpgsql
 AS $function$
-#variable_conflict use_column
 DECLARE
-    status_ text;
+    known_ integer;
 BEGIN
-    SELECT r.status INTO status_ FROM "outlast".runs r WHERE r.id = id_ FOR NO KEY UPDATE;
-    IF status_ = 'stuck' THEN
-        UPDATE "outlast".runs r SET ready_at = coalesce(at_, "outlast".clock()), barred_build = NULL WHERE r.id = id_;
-    END IF;
-    RETURN status_;
+    PERFORM 1 FROM "outlast".settings FOR NO KEY UPDATE;
+    known_ := (SELECT min(s.rules) FROM "outlast".sessions s WHERE s.ended_at IS NULL);
+    UPDATE "outlast".settings SET rules = known_ WHERE rules IS DISTINCT FROM known_;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.send(at_ bigint, run_ text[], id_ text[], kind_ text[], name_ text[], op_ bigint[], outcome_ text[], codec_ text[], body_ text[], raw_ bytea[], headers_ text[], limit_ bigint[], codeless_ text[])
- RETURNS TABLE(code text, number bigint, status text)
+CREATE OR REPLACE FUNCTION outlast.remove_session_v1(id_ text)
+ RETURNS void
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 BEGIN
-    PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (run_) ORDER BY r.id FOR NO KEY UPDATE;
-    FOR i IN 1..coalesce(array_length(run_, 1), 0) LOOP
-        RETURN QUERY SELECT p.* FROM "outlast".put_message(run_[i], id_[i], at_, kind_[i], name_[i], op_[i],
-            outcome_[i], codec_[i], body_[i], raw_[i], headers_[i], limit_[i], codeless_[i]) AS p;
-    END LOOP;
+    DELETE FROM "outlast".sessions s WHERE s.id = id_ AND s.ended_at IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.owner = id_);
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.resume_v1(at_ bigint, id_ text, OUT status text, OUT is_resumed boolean)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    SELECT r.status, r.owner IS NULL AND r.ended_at IS NULL INTO status, is_resumed
+    FROM "outlast".runs r WHERE r.id = id_ FOR NO KEY UPDATE;
+    IF is_resumed THEN
+        UPDATE "outlast".runs r SET failed_builds = '', failed_at = 0,
+            ready_at = CASE WHEN r.status = 'stuck' THEN coalesce(at_, "outlast".clock_v1()) ELSE r.ready_at END
+        WHERE r.id = id_;
+    END IF;
 END
 $function$
 
@@ -1573,7 +1508,7 @@ CREATE OR REPLACE FUNCTION outlast.send_to(run text, hook text, payload jsonb, k
  RETURNS void
  LANGUAGE sql
 AS $function$
-    SELECT "outlast".send_to(run, hook, "outlast".compact(payload), key)
+    SELECT "outlast".send_to(run, hook, "outlast".compact_v1(payload), key)
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.send_to(run text, hook text, payload text DEFAULT 'null'::text, key text DEFAULT NULL::text)
@@ -1591,128 +1526,63 @@ BEGIN
     ELSIF octet_length(key) NOT BETWEEN 1 AND 256 THEN
         RAISE EXCEPTION 'the key of a send is empty or longer than 256 bytes' USING ERRCODE = '22023';
     END IF;
-    PERFORM "outlast".check_payload(payload_);
-    id_ := 'msg_' || "outlast".base32(coalesce("outlast".digest(run || ' ' || key), "outlast".new_bits("outlast".clock())));
-    SELECT s.code, s.number, s.status INTO answer_ FROM "outlast".send(
-        NULL, ARRAY[run], ARRAY[id_], ARRAY['hook'], ARRAY["outlast".stored(hook)], ARRAY[NULL::bigint], ARRAY[NULL::text],
-        ARRAY[NULL::text], ARRAY[payload_], ARRAY[NULL::bytea], ARRAY[NULL::text],
-        ARRAY[10000::bigint], ARRAY['never']) AS s;
+    PERFORM "outlast".check_payload_v1(payload_);
+    id_ := 'msg_' || "outlast".base32_v1(coalesce("outlast".digest_v1(run || ' ' || key), "outlast".new_bits_v1("outlast".clock_v1())));
+    SELECT s.code, s.number, s.status, s.kept INTO answer_ FROM "outlast".send_v1(NULL, ARRAY[run],
+        json_build_array(json_build_object('run', run, 'id', id_, 'kind', 'hook', 'name', "outlast".stored_v1(hook))),
+        ARRAY[payload_], ARRAY[NULL::bytea], ARRAY[10000, 10000]::bigint[]) AS s;
     IF answer_.code = 'none' THEN
         RAISE EXCEPTION 'there is no run %', run USING ERRCODE = '02000', HINT = 'check the id';
     ELSIF answer_.code = 'ended' THEN
         RAISE EXCEPTION 'run % has ended, it is %', run, answer_.status USING ERRCODE = '55000';
     ELSIF answer_.code = 'full' THEN
-        RAISE EXCEPTION 'the inbox of run % is full: % messages are unread', run, answer_.number
+        RAISE EXCEPTION 'the inbox of run % is full: % messages are unread and % payloads kept', run, answer_.number, answer_.kept
             USING ERRCODE = '54000', HINT = 'wait until the run has read some';
     END IF;
-    PERFORM "outlast".hint();
+    PERFORM "outlast".hint_v1();
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.start(at_ bigint, format_ integer, run_ text[], turn_ text[], born_ bigint[], workflow_ text[], version_ bigint[], queue_ text[], priority_ smallint[], key_ text[], digest_ text[], window_ bigint[], events_ text[], parent_ text[], parent_op_ bigint[], parent_awaits_ boolean[], root_ text[], not_before_ bigint[], deadline_ bigint[], tag_of_ integer[], tag_name_ text[], tag_value_ text[])
- RETURNS TABLE(nth integer, code text, run text, workflow text, moment bigint)
+CREATE OR REPLACE FUNCTION outlast.send_v1(at_ bigint, runs_ text[], messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[])
+ RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
-DECLARE
-    now_ bigint := coalesce(at_, "outlast".clock());
-    put_ record;
-    i integer;
-    added_ bigint;
-    begun_ bigint;
-    keyed_ bigint := 0;
-    asked_ bigint[];
 BEGIN
-    WITH asked AS (
-        SELECT * FROM unnest(run_, turn_, born_, workflow_, version_, queue_, priority_, key_, events_, parent_,
-            parent_op_, parent_awaits_, root_, not_before_, deadline_) WITH ORDINALITY
-            AS a (run, turn, born, workflow, version, queue, priority, key, events, parent, parent_op,
-                  parent_awaits, root, not_before, deadline, nth)
-        WHERE a.key IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = a.run)
-    ), added AS (
-        INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
-            created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
-        SELECT a.run, a.workflow, a.version, format_, a.queue, a.priority, 'pending', a.turn, 1, now_,
-            now_, now_, CASE WHEN a.not_before > now_ THEN a.not_before END,
-            CASE WHEN a.not_before > now_ THEN a.not_before ELSE now_ END,
-            a.parent, a.parent_op, a.parent_awaits, a.root, a.deadline
-        FROM asked a ORDER BY a.nth
-        ON CONFLICT DO NOTHING
-        RETURNING 1
-    ), begun AS (
-        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
-        SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a
-        ON CONFLICT DO NOTHING
-        RETURNING 1
-    ), tagged AS (
-        INSERT INTO "outlast".tags (run, name, value)
-        SELECT run_[t.of], t.name, t.value FROM unnest(tag_of_, tag_name_, tag_value_) AS t (of, name, value)
-        WHERE key_[t.of] IS NULL AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = run_[t.of])
-        ON CONFLICT DO NOTHING
-    )
-    SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM begun), (SELECT array_agg(a.nth) FROM asked a)
-    INTO added_, begun_, asked_;
-    asked_ := coalesce(asked_, '{}');
-    IF added_ <> cardinality(asked_) THEN
-        RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
-    END IF;
-    IF begun_ <> added_ THEN
-        PERFORM "outlast".forget(ARRAY(SELECT run_[a.nth] FROM unnest(asked_) AS a (nth)));
-        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
-        SELECT run_[a.nth], 0, 1, turn_[a.nth], now_, '', events_[a.nth] FROM unnest(asked_) AS a (nth);
-    END IF;
-    -- In order of the keys, so that nobody waits in a circle.
-    FOR i IN SELECT k.nth FROM unnest(key_) WITH ORDINALITY AS k (key, nth)
-        WHERE k.key IS NOT NULL ORDER BY k.key COLLATE "C", k.nth
-    LOOP
-        put_ := "outlast".put_start(now_, format_, run_[i], turn_[i], workflow_[i], version_[i], queue_[i], priority_[i],
-            key_[i], digest_[i], window_[i], events_[i], parent_[i], parent_op_[i], parent_awaits_[i], root_[i],
-            not_before_[i], deadline_[i],
-            ARRAY(SELECT t.name FROM unnest(tag_of_, tag_name_) AS t (of, name) WHERE t.of = i),
-            ARRAY(SELECT t.value FROM unnest(tag_of_, tag_value_) AS t (of, value) WHERE t.of = i));
-        keyed_ := keyed_ + 1;
-        IF put_.code = 'new' THEN
-            added_ := added_ + 1;
-        ELSE
-            nth := i; code := put_.code; run := put_.run; workflow := put_.workflow;
-            RETURN NEXT;
-        END IF;
-    END LOOP;
-    IF cardinality(asked_) + keyed_ < cardinality(run_) THEN
-        RETURN QUERY SELECT a.nth::integer, 'same', run_[a.nth], workflow_[a.nth], NULL::bigint
-        FROM unnest(key_) WITH ORDINALITY AS a (key, nth) WHERE a.key IS NULL AND a.nth <> ALL (asked_);
-    END IF;
-    -- Behind the keys, which this may have waited for.
-    IF added_ > 0 THEN
-        PERFORM "outlast".widen(min(b.born) - now_ / 1000, max(b.born) - now_ / 1000) FROM unnest(born_) AS b (born);
-        PERFORM "outlast".count(ARRAY['pending'], ARRAY[added_]);
-    END IF;
-    nth := 0; code := 'now'; run := NULL; workflow := NULL; moment := now_;
-    RETURN NEXT;
+    PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (runs_) ORDER BY r.id FOR NO KEY UPDATE;
+    -- Read under the lock: a turn that fired a timer before has its moment behind it.
+    RETURN QUERY SELECT p.* FROM "outlast".put_messages_v1(
+        coalesce(at_, "outlast".clock_v1()), messages_, bodies_, raws_, limits_, '{}') p;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.start_one(at_ bigint, format_ integer, run_ text, turn_ text, born_ bigint, workflow_ text, version_ bigint, queue_ text, priority_ smallint, events_ text, parent_ text, parent_op_ bigint, parent_awaits_ boolean, root_ text, not_before_ bigint, deadline_ bigint)
+CREATE OR REPLACE FUNCTION outlast.start_one_v1(at_ bigint, start_ json, events_ text)
  RETURNS bigint
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
-    now_ bigint := coalesce(at_, "outlast".clock());
-    wake_at_ bigint := CASE WHEN not_before_ > now_ THEN not_before_ END;
+    now_ bigint := coalesce(at_, "outlast".clock_v1());
+    a record;
+    wake_at_ bigint;
 BEGIN
+    SELECT * INTO a FROM json_to_record(start_) AS a (run text, turn text, born bigint, rules integer, workflow text,
+        version bigint, format integer, queue text, priority smallint, parent text, parent_op bigint, awaits boolean,
+        root text, not_before bigint, deadline bigint);
+    wake_at_ := CASE WHEN a.not_before > now_ THEN a.not_before END;
+    PERFORM "outlast".check_rules_v1(a.rules);
     INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
         created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
-    VALUES (run_, workflow_, version_, format_, queue_, priority_, 'pending', turn_, 1, now_, now_, now_, wake_at_,
-        coalesce(wake_at_, now_), parent_, parent_op_, parent_awaits_, root_, deadline_)
+    VALUES (a.run, a.workflow, a.version, a.format, a.queue, a.priority, 'pending', a.turn, 1, now_, now_, now_, wake_at_,
+        coalesce(wake_at_, now_), a.parent, a.parent_op, a.awaits, a.root, a.deadline)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
     INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
-    VALUES (run_, 0, 1, turn_, now_, '', events_);
-    PERFORM "outlast".widen(born_ - now_ / 1000, born_ - now_ / 1000);
-    PERFORM "outlast".count_move(NULL, 'pending');
+    VALUES (a.run, 0, 1, a.turn, now_, '', events_);
+    PERFORM "outlast".widen_v1(a.born - now_ / 1000, a.born - now_ / 1000);
+    PERFORM "outlast".count_move_v1(NULL, 'pending');
     RETURN now_;
 END
 $function$
@@ -1728,7 +1598,7 @@ CREATE OR REPLACE FUNCTION outlast.start_run(workflow text, input jsonb, key tex
  RETURNS text
  LANGUAGE sql
 AS $function$
-    SELECT "outlast".start_run(workflow, "outlast".compact(input), key, version, queue, priority, not_before, deadline, tags, headers)
+    SELECT "outlast".start_run(workflow, "outlast".compact_v1(input), key, version, queue, priority, not_before, deadline, tags, headers)
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.start_run(workflow text, input text DEFAULT 'null'::text, key text DEFAULT NULL::text, version bigint DEFAULT 1, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, deadline timestamp with time zone DEFAULT NULL::timestamp with time zone, tags json DEFAULT NULL::json, headers json DEFAULT NULL::json)
@@ -1737,14 +1607,17 @@ CREATE OR REPLACE FUNCTION outlast.start_run(workflow text, input text DEFAULT '
 AS $function$
 #variable_conflict use_variable
 DECLARE
-    now_ bigint := "outlast".clock();
-    bits_ numeric := "outlast".new_bits(now_);
+    now_ bigint := "outlast".clock_v1();
+    bits_ numeric := "outlast".new_bits_v1(now_);
     input_ text := coalesce(input::json::text, 'null');
-    run_ text := 'run_' || "outlast".base32(bits_);
+    run_ text := 'run_' || "outlast".base32_v1(bits_);
     deadline_ bigint := (extract(epoch FROM deadline) * 1000000)::bigint;
     event_ text;
     names_ text[];
     values_ text[];
+    -- The newest rules that this schema knows, or lower ones if a joined worker knows only those.
+    rules_ integer := least(2, (SELECT s.rules FROM "outlast".settings s));
+    start_ json;
     answer_ record;
 BEGIN
     IF workflow IS NULL OR octet_length(workflow) NOT BETWEEN 1 AND 128 THEN
@@ -1762,14 +1635,15 @@ BEGIN
     ELSIF octet_length(headers::text) > 16384 THEN
         RAISE EXCEPTION 'the headers have more than 16384 bytes' USING ERRCODE = '54000';
     END IF;
-    PERFORM "outlast".check_payload(input_);
+    PERFORM "outlast".check_payload_v1(input_);
     SELECT coalesce(array_agg(t.key), '{}'), coalesce(array_agg(t.value), '{}') INTO names_, values_
     FROM json_each_text(tags) AS t (key, value);
     IF cardinality(names_) > 32 OR EXISTS (SELECT 1 FROM unnest(names_, values_) AS t (name, value)
         WHERE octet_length(t.name) NOT BETWEEN 1 AND 128 OR octet_length(t.value) > 256 OR t.value IS NULL) THEN
         RAISE EXCEPTION 'there are more than 32 tags, or one that is too long or null' USING ERRCODE = '22023';
     END IF;
-    event_ := '{"kind":"run_started","workflow":' || to_json(workflow) || ',"version":' || version || ',"format":1'
+    event_ := '{"kind":"run_started","workflow":' || to_json(workflow) || ',"version":' || version || ',"format":' || least(rules_, 2)
+        || CASE WHEN rules_ > 1 THEN ',"rules":' || rules_ ELSE '' END
         || coalesce(',"key":' || to_json(key), '')
         || CASE WHEN queue = 'default' THEN '' ELSE ',"queue":' || to_json(queue) END
         || CASE WHEN priority = 0 THEN '' ELSE ',"priority":' || priority END
@@ -1777,26 +1651,53 @@ BEGIN
         || coalesce(',"headers":' || headers, '')
         || CASE WHEN cardinality(names_) = 0 THEN '' ELSE ',"tags":' || json_object(names_, values_) END
         || coalesce(',"deadline":' || deadline_, '') || '}';
-    SELECT s.code, s.run, s.workflow INTO answer_ FROM "outlast".start(
-        NULL, 1, ARRAY[run_], ARRAY['turn_' || "outlast".base32("outlast".new_bits(now_))],
-        ARRAY[now_ / 1000], ARRAY["outlast".stored(workflow)], ARRAY[version], ARRAY["outlast".stored(queue)],
-        ARRAY[priority::smallint], ARRAY["outlast".stored(key)],
-        ARRAY[CASE WHEN key IS NOT NULL THEN "outlast".hex("outlast".digest(input_)) END],
-        ARRAY[NULL::bigint], ARRAY['[' || event_ || ']'], ARRAY[NULL::text], ARRAY[NULL::bigint], ARRAY[NULL::boolean],
-        ARRAY[NULL::text], ARRAY[(extract(epoch FROM not_before) * 1000000)::bigint], ARRAY[deadline_],
-        array_fill(1, ARRAY[cardinality(names_)]), ARRAY(SELECT "outlast".stored(t.name) FROM unnest(names_) AS t (name)),
-        ARRAY(SELECT "outlast".stored(t.value) FROM unnest(values_) AS t (value))) AS s
-    WHERE s.nth = 1;
+    start_ := json_build_object('run', run_, 'turn', 'turn_' || "outlast".base32_v1("outlast".new_bits_v1(now_)),
+        'born', now_ / 1000, 'rules', rules_, 'workflow', "outlast".stored_v1(workflow), 'version', version,
+        'format', least(rules_, 2), 'queue', "outlast".stored_v1(queue), 'priority', priority,
+        'key', "outlast".stored_v1(key), 'digest', CASE WHEN key IS NOT NULL THEN "outlast".hex_v1("outlast".digest_v1(input_)) END,
+        'not_before', (extract(epoch FROM not_before) * 1000000)::bigint, 'deadline', deadline_,
+        'tags', CASE WHEN cardinality(names_) > 0 THEN json_object(
+            ARRAY(SELECT "outlast".stored_v1(t.name) FROM unnest(names_) AS t (name)),
+            ARRAY(SELECT "outlast".stored_v1(t.value) FROM unnest(values_) AS t (value))) END);
+    SELECT s.code, s.run, s.workflow INTO answer_
+    FROM "outlast".start_v1(NULL, json_build_array(start_), ARRAY['[' || event_ || ']'], true) AS s WHERE s.nth = 1;
     IF answer_.code = 'taken' THEN
         RAISE EXCEPTION 'the key "%" names run % of workflow "%", with another workflow or input',
             key, answer_.run, replace(answer_.workflow, U&'\E0001', U&'\E000') USING ERRCODE = '23505', HINT = 'choose another key';
     END IF;
-    PERFORM "outlast".hint();
+    PERFORM "outlast".hint_v1();
     RETURN coalesce(answer_.run, run_);
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.stored(text_ text)
+CREATE OR REPLACE FUNCTION outlast.start_v1(at_ bigint, starts_ json, events_ text[], appends_ boolean)
+ RETURNS TABLE(nth integer, code text, run text, workflow text, moment bigint)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock_v1());
+    put_ record;
+BEGIN
+    FOR put_ IN SELECT * FROM "outlast".put_starts_v1(now_, starts_, events_, '{}') LOOP
+        IF put_.nth > 0 THEN
+            nth := put_.nth; code := put_.code; run := put_.run; workflow := put_.workflow; moment := NULL;
+            RETURN NEXT;
+        ELSIF put_.added > 0 AND appends_ THEN
+            INSERT INTO "outlast".unmerged (status, n, lowest, highest)
+            VALUES ('pending', put_.added, put_.lowest, put_.highest);
+        ELSIF put_.added > 0 THEN
+            -- Behind the keys, which this may have waited for.
+            PERFORM "outlast".widen_v1(put_.lowest, put_.highest);
+            PERFORM "outlast".count_v1(ARRAY['pending'], ARRAY[put_.added]);
+        END IF;
+    END LOOP;
+    nth := 0; code := 'now'; run := NULL; workflow := NULL; moment := now_;
+    RETURN NEXT;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.stored_v1(text_ text)
  RETURNS text
  LANGUAGE plpgsql
  IMMUTABLE
@@ -1806,7 +1707,26 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.sweep(runs_ text[], limit_ integer, may_be_back_ boolean)
+CREATE OR REPLACE FUNCTION outlast.sweep_leftovers_v1(rows_ integer)
+ RETURNS boolean
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    runs_ text[];
+BEGIN
+    SELECT array_agg(l.run::text) INTO runs_ FROM (SELECT run FROM "outlast".leftovers ORDER BY run LIMIT 100) l;
+    IF runs_ IS NULL THEN
+        RETURN false;
+    END IF;
+    IF "outlast".sweep_v1(runs_, rows_, true) THEN
+        DELETE FROM "outlast".leftovers l WHERE l.run = ANY (runs_);
+    END IF;
+    RETURN EXISTS (SELECT 1 FROM "outlast".leftovers);
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.sweep_v1(runs_ text[], limit_ integer, may_be_back_ boolean)
  RETURNS boolean
  LANGUAGE plpgsql
 AS $function$
@@ -1833,47 +1753,34 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.sweep_leftovers(rows_ integer)
- RETURNS boolean
+CREATE OR REPLACE FUNCTION outlast.takeover_v1(at_ bigint, id_ text, patience_ bigint)
+ RETURNS TABLE(session text, moment bigint, ended bigint, suspects bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
-    runs_ text[];
-BEGIN
-    SELECT array_agg(l.run::text) INTO runs_ FROM (SELECT run FROM "outlast".leftovers ORDER BY run LIMIT 100) l;
-    IF runs_ IS NULL THEN
-        RETURN false;
-    END IF;
-    IF "outlast".sweep(runs_, rows_, true) THEN
-        DELETE FROM "outlast".leftovers l WHERE l.run = ANY (runs_);
-    END IF;
-    RETURN EXISTS (SELECT 1 FROM "outlast".leftovers);
-END
-$function$
-
-CREATE OR REPLACE FUNCTION outlast.takeover(at_ bigint, id_ text, patience_ bigint, poison_ integer, message_ text, mark_build_ text, mark_crashes_ text)
- RETURNS TABLE(runs bigint, ended bigint, moment bigint, suspects bigint)
- LANGUAGE plpgsql
-AS $function$
-#variable_conflict use_column
-DECLARE
-    now_ bigint := coalesce(at_, "outlast".clock());
-    boot_ bigint := "outlast".boot();
-    other_ "outlast".sessions;
-    gone_ "outlast".sessions[] := '{}';
-    held_ text[];
+    now_ bigint := coalesce(at_, "outlast".clock_v1());
+    boot_ bigint := "outlast".boot_v1();
+    other_ record;
     is_free_ boolean;
     is_late_ boolean;
+    ended_ bigint := 0;
+    suspects_ bigint := 0;
 BEGIN
-    PERFORM 1 FROM "outlast".sessions s WHERE s.id = id_;
+    PERFORM 1 FROM "outlast".sessions s WHERE s.id = id_ AND s.ended_at IS NULL;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    runs := 0; ended := 0; moment := now_; suspects := 0;
-    FOR other_ IN SELECT s.* FROM "outlast".sessions s WHERE s.id <> id_ ORDER BY s.id LOOP
+    FOR other_ IN SELECT s.id, s.has_lock, s.expires_at, s.boot, s.time, s.suspect_since, s.ended_at
+        FROM "outlast".sessions s WHERE s.id <> id_ ORDER BY s.id
+    LOOP
+        IF other_.ended_at IS NOT NULL THEN
+            session := other_.id;
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
         -- Shared: others who look at the same time must not take this for a sign of life.
-        is_free_ := other_.has_lock AND pg_try_advisory_xact_lock_shared("outlast".lock_key(other_.id));
+        is_free_ := other_.has_lock AND pg_try_advisory_xact_lock_shared("outlast".lock_key_v1(other_.id));
         is_late_ := other_.expires_at <= now_;
         IF at_ IS NULL AND other_.boot <> boot_ THEN
             is_free_ := false;
@@ -1884,7 +1791,7 @@ BEGIN
                 UPDATE "outlast".sessions s SET suspect_since = now_ WHERE s.id = other_.id AND s.suspect_since IS NULL;
             END IF;
             IF other_.suspect_since IS NULL OR other_.suspect_since > now_ - patience_ THEN
-                suspects := suspects + 1;
+                suspects_ := suspects_ + 1;
                 CONTINUE;
             END IF;
         ELSIF NOT is_free_ AND NOT is_late_ THEN
@@ -1894,24 +1801,33 @@ BEGIN
             CONTINUE;
         END IF;
         -- Unless it has beaten, or found its lock again, in the meantime.
-        DELETE FROM "outlast".sessions s WHERE s.id = other_.id AND s.expires_at = other_.expires_at;
-        CONTINUE WHEN NOT FOUND;
-        gone_ := array_append(gone_, other_);
+        CONTINUE WHEN NOT "outlast".end_session_v1(now_, other_.id, true, other_.expires_at);
+        ended_ := ended_ + 1;
+        session := other_.id;
+        RETURN NEXT;
     END LOOP;
-    ended := cardinality(gone_);
-    IF ended > 1 THEN
-        SELECT array_agg(r.id::text) INTO held_ FROM unnest(gone_) AS g JOIN "outlast".runs r ON r.owner = g.id;
-        PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (held_) ORDER BY r.id FOR NO KEY UPDATE;
+    IF ended_ > 0 THEN
+        PERFORM "outlast".refresh_rules_v1();
     END IF;
-    FOREACH other_ IN ARRAY gone_ LOOP
-        runs := runs + "outlast".free(other_.id, now_, true, other_.build, poison_,
-            replace(message_, mark_build_, other_.build), mark_crashes_);
-    END LOOP;
+    session := NULL; moment := now_; ended := ended_; suspects := suspects_;
     RETURN NEXT;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.widen(lowest_ bigint, highest_ bigint)
+CREATE OR REPLACE FUNCTION outlast.turns_of_v1(runs_ text[], turns_ json, messages_ json)
+ RETURNS integer[]
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    RETURN ARRAY(
+        SELECT a.nth::integer FROM ROWS FROM (json_to_recordset(turns_) AS (run text)) WITH ORDINALITY AS a (run, nth)
+        WHERE a.run = ANY (runs_)
+        UNION
+        SELECT m.turn_nth FROM json_to_recordset(messages_) AS m (run text, turn_nth integer) WHERE m.run = ANY (runs_));
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.widen_v1(lowest_ bigint, highest_ bigint)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$

@@ -99,6 +99,16 @@ impl Rows {
         }
     }
 
+    /// An object within the object.
+    pub(crate) fn object(&mut self, name: &str, fields: impl FnOnce(&mut Self)) {
+        self.name(name);
+        self.text.push('{');
+        self.has_fields = false;
+        fields(self);
+        self.text.push('}');
+        self.has_fields = true;
+    }
+
     /// A value that is JSON already.
     pub(crate) fn json_value(&mut self, name: &str, json: &str) {
         self.name(name);

@@ -38,6 +38,7 @@ impl NewRuns {
         rows.moment("not_before", start.not_before);
         rows.moment("deadline", start.deadline);
         rows.tags("tags", start.tags.iter());
+        add_names(rows, start);
         add_identity(rows, start);
         let mut events = String::new();
         Event::write_all(&[start.event()], &mut events);
@@ -46,15 +47,9 @@ impl NewRuns {
     }
 }
 
-/// What a run is called and belongs to, for its whole life.
-pub(crate) fn add_identity(rows: &mut Rows, start: &Start) {
+/// The run, and the key by which it is started.
+pub(crate) fn add_names(rows: &mut Rows, start: &Start) {
     rows.word("run", start.run);
-    rows.number("born", millis_of(start.run));
-    rows.text("workflow", &start.workflow);
-    rows.number("version", i64::from(start.version));
-    rows.number("format", i64::from(start.format()));
-    rows.text("queue", &start.queue);
-    rows.number("priority", i64::from(start.priority));
     if let Some(key) = &start.key {
         rows.text("key", &key.text);
         rows.word("digest", format_args!("{:032x}", key.digest));
@@ -62,6 +57,16 @@ pub(crate) fn add_identity(rows: &mut Rows, start: &Start) {
             rows.number("window", micros(window));
         }
     }
+}
+
+/// What a run is and belongs to, for its whole life.
+pub(crate) fn add_identity(rows: &mut Rows, start: &Start) {
+    rows.number("born", millis_of(start.run));
+    rows.text("workflow", &start.workflow);
+    rows.number("version", i64::from(start.version));
+    rows.number("format", i64::from(start.format()));
+    rows.text("queue", &start.queue);
+    rows.number("priority", i64::from(start.priority));
     if let Some(parent) = &start.parent {
         rows.word("parent", parent.run);
         rows.number("parent_op", parent.op.0 as i64);

@@ -8,7 +8,7 @@ use outlast_core::{
 
 use crate::fields::Rows;
 use crate::row::{micros, reason};
-use crate::start::add_identity;
+use crate::start::{add_identity, add_names};
 use crate::text::{plain, stored as stored_text};
 
 /// Room for the events of an ordinary turn.
@@ -44,7 +44,10 @@ pub(crate) fn add(rows: &mut Rows, turn: &Turn, session: SessionId, is_refused: 
             rows.word("run", turn.run);
             rows.word("from", from);
         }
-        From::Start(start) => add_identity(rows, start),
+        From::Start(start) => {
+            add_names(rows, start);
+            rows.object("start", |rows| add_identity(rows, start));
+        }
     }
     rows.word("id", turn.id);
     rows.count_of("seq", turn.seq);
@@ -57,7 +60,11 @@ pub(crate) fn add(rows: &mut Rows, turn: &Turn, session: SessionId, is_refused: 
         rows.moment("fired", turn.fired_until);
     }
     add_tags(rows, turn);
-    add_change(rows, &change);
+    rows.flag("writes", change.writes_row);
+    // A turn that only adds to the history leaves the row alone, unless it has consumed messages.
+    if change.writes_row || turn.consumed > 0 || matches!(turn.from, From::Start(_)) {
+        rows.object("row", |rows| add_change(rows, &change));
+    }
 }
 
 /// The tags of the start and of the outbox.
@@ -70,7 +77,6 @@ fn add_tags(rows: &mut Rows, turn: &Turn) {
 
 fn add_change(rows: &mut Rows, change: &RowChange<'_>) {
     rows.word("status", change.status);
-    rows.flag("writes", change.writes_row);
     rows.flag("held", change.owner.is_some());
     rows.flag("preferred", change.preferred.is_some());
     rows.moment("wake_at", change.wake_at);

@@ -140,10 +140,10 @@ async fn a_run_whose_hint_is_lost_is_found_within_seconds() {
     let mut events = String::new();
     Event::write_all(&[new_start(lost).event()], &mut events);
     let (schema, turn) = (&place.schema, TurnId::from_bits(77));
-    let quiet = format!(
-        "SELECT {schema}.start_one(NULL, 1, '{lost}', '{turn}', 0, 'w', 1, 'default', 0::smallint, '{events}', \
-         NULL, NULL, NULL, NULL, NULL, NULL)"
+    let new_run = format!(
+        r#"{{"run":"{lost}","turn":"{turn}","born":0,"rules":1,"workflow":"w","version":1,"format":1,"queue":"default","priority":0}}"#
     );
+    let quiet = format!("SELECT {schema}.start_one_v1(NULL, '{new_run}', '{events}')");
     place.connect().await.batch_execute(&quiet).await.unwrap();
     let began = Instant::now();
     start(&client, RunId::from_bits(78)).await;

@@ -1,7 +1,8 @@
 -- Commits turns, all at once. Answers what is not simply done, and a row number 0 with the time and whether a worker may
 -- have to know; or `gone`, when the session is.
 --
--- `turns_` are the rows as `RowChange` of outlast-core computed them, and what they are judged by. What is decided here is
+-- `turns_` are what the turns are judged by, the `row` that `RowChange` of outlast-core computed, unless it stays as it is,
+-- and what a run is like that one starts (`start`). What is decided here is
 -- what only the database knows: who holds the run and which turn is its last, the time, whether messages are unread,
 -- which starts are new, and what others write too. `children_` and `messages_` are the outboxes; `turn_nth` is the
 -- number of their turn.
@@ -54,17 +55,10 @@ BEGIN
         SELECT * FROM ROWS FROM (
             json_to_recordset(turns_) AS (
                 run text, id text, "from" text, seq bigint, next bigint, at bigint, build text, consumed bigint, fired bigint,
-                invalid boolean, writes boolean, status text, held boolean, preferred boolean, wake_at bigint, waits text,
-                read_at bigint, read_after bigint, unread_at bigint, unread_after bigint, ending_at bigint,
-                ending_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text,
-                failed_at bigint, cancels boolean, tags json, workflow text, version bigint, format integer, queue text,
-                priority smallint, key text, digest text, parent text, parent_op bigint, awaits boolean, root text, born bigint),
+                invalid boolean, writes boolean, "row" json, tags json, key text, digest text, start json),
             unnest(events_)
         ) WITH ORDINALITY AS a (
-            run, id, "from", seq, next, at, build, consumed, fired, invalid, writes, status, held, preferred, wake_at,
-            waits, read_at, read_after, unread_at, unread_after, ending_at, ending_after, crashes, kept, deadline,
-            stuck_reason, stuck_message, stuck_build, failed_builds, failed_at, cancels, tags, workflow, version, format, queue, priority, key, digest,
-            parent, parent_op, awaits, root, born, events, nth)
+            run, id, "from", seq, next, at, build, consumed, fired, invalid, writes, "row", tags, key, digest, start, events, nth)
     ), judged AS (
         SELECT a.*, r.consumed AS had_consumed, r.owner, tip.turn AS tip_turn, tip.seq AS tip_seq, k.id AS key_run,
             k.workflow AS key_workflow,
@@ -72,7 +66,7 @@ BEGIN
             WHEN a."from" IS NULL THEN
                 CASE WHEN a.invalid THEN 'invalid'
                     WHEN r.id IS NULL AND k.id IS NULL THEN 'ok'
-                    WHEN r.id IS NULL AND k.workflow = a.workflow AND k.key_digest = a.digest THEN 'other'
+                    WHEN r.id IS NULL AND k.workflow = a.start ->> 'workflow' AND k.key_digest = a.digest THEN 'other'
                     WHEN r.id IS NULL THEN 'taken'
                     WHEN tip.turn = a.id AND EXISTS (SELECT 1 FROM {schema}.turns f
                         WHERE f.run = a.run AND f.seq = 0 AND f.build = a.build) THEN 'done'
@@ -97,16 +91,22 @@ BEGIN
             greatest(last.next_seq, r.next_seq) AS seq) tip
     ), born AS (
         INSERT INTO {schema}.runs (id, workflow, version, format, queue, priority, key, key_digest, status, owner, preferred,
-            turn, next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, consumed, crashes, kept,
+            turn, next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, crashes, kept,
             deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at, cancel_requested, parent,
             parent_op, parent_awaits, root)
-        SELECT j.run, j.workflow, j.version, j.format, j.queue, j.priority, j.key, j.digest, j.status,
-            CASE WHEN j.held THEN session_ END, CASE WHEN j.preferred THEN session_ END, j.id, j.next, j.at, now_, now_,
-            CASE WHEN j.status IN ('completed', 'failed', 'cancelled') THEN now_ END, j.wake_at, coalesce(j.waits, '[]'),
-            least(j.read_at, now_ + j.read_after), 0, coalesce(j.crashes, 0), coalesce(j.kept, 0), j.deadline,
-            j.stuck_reason, j.stuck_message, j.stuck_build, coalesce(j.failed_builds, ''), coalesce(j.failed_at, 0),
-            coalesce(j.cancels, false), j.parent, j.parent_op, j.awaits, j.root
-        FROM judged j WHERE j.code = 'ok' AND j."from" IS NULL ORDER BY j.key COLLATE "C" NULLS FIRST, j.nth
+        SELECT j.run, n.workflow, n.version, n.format, n.queue, n.priority, j.key, j.digest, w.status,
+            CASE WHEN w.held THEN session_ END, CASE WHEN w.preferred THEN session_ END, j.id, j.next, j.at, now_, now_,
+            CASE WHEN w.status IN ('completed', 'failed', 'cancelled') THEN now_ END, w.wake_at, coalesce(w.waits, '[]'),
+            least(w.read_at, now_ + w.read_after), coalesce(w.crashes, 0), coalesce(w.kept, 0), w.deadline,
+            w.stuck_reason, w.stuck_message, w.stuck_build, coalesce(w.failed_builds, ''), coalesce(w.failed_at, 0),
+            coalesce(w.cancels, false), n.parent, n.parent_op, n.awaits, n.root
+        FROM judged j
+        CROSS JOIN LATERAL json_to_record(j.start) AS n (workflow text, version bigint, format integer, queue text,
+            priority smallint, parent text, parent_op bigint, awaits boolean, root text)
+        CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
+            waits text, read_at bigint, read_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text,
+            stuck_message text, stuck_build text, failed_builds text, failed_at bigint, cancels boolean)
+        WHERE j.code = 'ok' AND j."from" IS NULL ORDER BY j.key COLLATE "C" NULLS FIRST, j.nth
         ON CONFLICT DO NOTHING
         RETURNING status, ready_at, deadline, owner
     ), added AS (
@@ -116,22 +116,26 @@ BEGIN
         ON CONFLICT DO NOTHING
         RETURNING 1
     ), written AS (
-        UPDATE {schema}.runs r SET status = j.status, owner = CASE WHEN j.held THEN session_ END,
-            preferred = CASE WHEN j.preferred THEN session_ END, turn = j.id, next_seq = j.next, turn_at = j.at,
-            updated_at = CASE WHEN j.held THEN r.updated_at ELSE now_ END,
-            ended_at = CASE WHEN j.status IN ('completed', 'failed', 'cancelled') THEN now_ END,
-            wake_at = j.wake_at, waits = coalesce(j.waits, '[]'),
+        UPDATE {schema}.runs r SET status = w.status, owner = CASE WHEN w.held THEN session_ END,
+            preferred = CASE WHEN w.preferred THEN session_ END, turn = j.id, next_seq = j.next, turn_at = j.at,
+            updated_at = CASE WHEN w.held THEN r.updated_at ELSE now_ END,
+            ended_at = CASE WHEN w.status IN ('completed', 'failed', 'cancelled') THEN now_ END,
+            wake_at = w.wake_at, waits = coalesce(w.waits, '[]'),
             -- The wait and the check are one statement: an unread message makes it ready at once.
             ready_at = CASE WHEN r.last_terminate > coalesce(j.consumed, r.consumed)
                     OR j.next <= 1 AND r.last_cancel > coalesce(j.consumed, r.consumed)
-                THEN least(j.ending_at, now_ + j.ending_after)
-                WHEN r.sent > coalesce(j.consumed, r.consumed) THEN least(j.unread_at, now_ + j.unread_after)
-                ELSE least(j.read_at, now_ + j.read_after) END,
-            consumed = coalesce(j.consumed, r.consumed), crashes = coalesce(j.crashes, 0), kept = coalesce(j.kept, 0),
-            deadline = j.deadline, stuck_reason = j.stuck_reason, stuck_message = j.stuck_message,
-            stuck_build = j.stuck_build, failed_builds = coalesce(j.failed_builds, ''),
-            failed_at = coalesce(j.failed_at, 0), cancel_requested = r.cancel_requested OR coalesce(j.cancels, false)
+                THEN least(w.ending_at, now_ + w.ending_after)
+                WHEN r.sent > coalesce(j.consumed, r.consumed) THEN least(w.unread_at, now_ + w.unread_after)
+                ELSE least(w.read_at, now_ + w.read_after) END,
+            consumed = coalesce(j.consumed, r.consumed), crashes = coalesce(w.crashes, 0), kept = coalesce(w.kept, 0),
+            deadline = w.deadline, stuck_reason = w.stuck_reason, stuck_message = w.stuck_message,
+            stuck_build = w.stuck_build, failed_builds = coalesce(w.failed_builds, ''),
+            failed_at = coalesce(w.failed_at, 0), cancel_requested = r.cancel_requested OR coalesce(w.cancels, false)
         FROM judged j
+        CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
+            waits text, read_at bigint, read_after bigint, unread_at bigint, unread_after bigint, ending_at bigint,
+            ending_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text,
+            stuck_build text, failed_builds text, failed_at bigint, cancels boolean)
         WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL AND (j.writes OR j.consumed > j.had_consumed)
         RETURNING r.owner, r.status, r.ready_at, r.deadline
     ), blanked AS (
@@ -162,8 +166,8 @@ BEGIN
         (SELECT count(*) FROM born) = (SELECT count(*) FROM judged j WHERE j.code = 'ok' AND j."from" IS NULL) AS has_all_runs,
         (SELECT array_agg(c.status::text) FROM changed c) AS statuses, (SELECT array_agg(c.change::bigint) FROM changed c) AS changes,
         (SELECT bool_or(c.owner IS NULL AND (c.ready_at IS NOT NULL OR c.deadline IS NOT NULL)) FROM changed c) AS rings,
-        (SELECT min(j.born) FROM judged j WHERE j.code = 'ok' AND j.born IS NOT NULL) - now_ / 1000 AS lowest,
-        (SELECT max(j.born) FROM judged j WHERE j.code = 'ok' AND j.born IS NOT NULL) - now_ / 1000 AS highest,
+        (SELECT min((j.start ->> 'born')::bigint) FROM judged j WHERE j.code = 'ok' AND j.start IS NOT NULL) - now_ / 1000 AS lowest,
+        (SELECT max((j.start ->> 'born')::bigint) FROM judged j WHERE j.code = 'ok' AND j.start IS NOT NULL) - now_ / 1000 AS highest,
         (SELECT array_agg(t.nth::integer ORDER BY t.nth) FROM refused t) AS nths,
         (SELECT array_agg(t.code ORDER BY t.nth) FROM refused t) AS codes,
         (SELECT array_agg(t.detail ORDER BY t.nth) FROM refused t) AS details

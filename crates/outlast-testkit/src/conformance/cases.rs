@@ -21,6 +21,7 @@ macro_rules! conformance {
                 a_run_may_end_in_the_turn_that_starts_it,
                 a_run_that_is_stuck_in_the_turn_that_starts_it_has_begun,
                 a_batch_of_starts_has_a_limit,
+                a_run_starts_with_the_id_that_its_world_makes,
             }
             keys {
                 the_same_key_returns_the_same_run,

@@ -125,3 +125,16 @@ pub async fn a_batch_of_starts_has_a_limit(case: Case) {
     starts.pop();
     assert_eq!(case.world.start(starts).await.unwrap().len(), BATCH_STARTS_MAX);
 }
+
+/// The id that a world makes of random bits depends on the bits and the key alone, and a run starts with it.
+pub async fn a_run_starts_with_the_id_that_its_world_makes(case: Case) {
+    let bits = [case.id(), case.id()];
+    for key in [None, Some("k")] {
+        let ids = bits.map(|bits| case.world.run_id(key, bits));
+        assert_eq!(ids, bits.map(|bits| case.world.run_id(key, bits)), "the same every time");
+        assert_ne!(ids[0], ids[1]);
+    }
+    let run = case.world.run_id(None, bits[0]);
+    let started = case.try_start(outlast_core::Start { run, ..case.new_start("wf") }).await.unwrap();
+    assert_eq!((started.run, case.view(run).await.id), (run, run));
+}
