@@ -237,7 +237,7 @@ async fn a_run_that_is_started_again_has_nothing_of_what_was_left_of_it() {
     assert_eq!(number(&client, format!("SELECT count(*) FROM {schema}.turns")).await, 4);
     assert_eq!(number(&client, format!("SELECT count(*) FROM {schema}.inbox")).await, 0);
     // What is swept now finds nothing.
-    client.query_one(&format!("SELECT {schema}.sweep_leftovers(100)"), &[]).await.unwrap();
+    client.query_one(&format!("SELECT {schema}.sweep_leftovers_v1(100)"), &[]).await.unwrap();
     assert_eq!(number(&client, format!("SELECT count(*) FROM {schema}.turns")).await, 4);
     assert_eq!(claim(&world, SESSION).await.len(), 4);
 }

@@ -218,3 +218,56 @@ async fn work_pauses_while_the_server_is_away_and_goes_on_by_itself() {
         worker.stop().await.unwrap();
     }
 }
+
+static GATE: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(0);
+static ATTEMPTED: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(0);
+
+#[step]
+async fn pass_gate(number: u64) -> Result<u64, StepError> {
+    ATTEMPTED.add_permits(1);
+    let _passed = GATE.acquire().await.unwrap();
+    Ok(number)
+}
+
+#[workflow]
+async fn gated(ctx: Context, number: u64) -> Result<u64, Error> {
+    ctx.step(pass_gate, number).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_row_somebody_locks_does_not_stop_its_neighbours() {
+    const NEIGHBOURS: u64 = 200;
+    let url = place();
+    let world = outlast::open(&url).await.unwrap();
+    let worker =
+        Worker::builder(world.clone()).register((gated, pass_gate, leaf, double)).start().await.unwrap();
+    let client = Client::new(world);
+    let blocked = client.start(gated, 7).await.unwrap();
+    ATTEMPTED.acquire().await.unwrap().forget();
+
+    let server = throwaway::postgres::for_tests();
+    let (mut other, connection) = tokio_postgres::connect(server, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let schema = url.split_once("schema=").unwrap().1.to_owned();
+    let open = other.transaction().await.unwrap();
+    let lock = format!("SELECT 1 FROM {schema}.runs WHERE id = $1 FOR UPDATE");
+    open.query(&lock, &[&blocked.id().to_string()]).await.unwrap();
+    GATE.add_permits(1);
+
+    let mut runs = Vec::new();
+    for number in 0..NEIGHBOURS {
+        runs.push(client.start(leaf, number).await.unwrap());
+    }
+    for (run, number) in runs.iter().zip(0..) {
+        assert_eq!(run.output().await.unwrap(), number * 2, "while the lock is held");
+    }
+    let mut why = client.explain(blocked.id()).await.unwrap();
+    while why.blocked_by.is_none() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        why = client.explain(blocked.id()).await.unwrap();
+    }
+    assert!(why.sentence.contains("its row is locked by process"), "{}", why.sentence);
+    open.rollback().await.unwrap();
+    assert_eq!(blocked.output().await.unwrap(), 7);
+    worker.stop().await.unwrap();
+}

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use outlast::core::event::{FORMAT, RULES};
 use outlast::core::queue::default_queues;
-use outlast::core::{
-    Committed, Event, Held, Join, Payload, Report, RunId, SessionId, Status, Then, World, WorldError,
-};
+use outlast::core::{Committed, Event, Held, Join, Payload, Report, RunId, SessionId, Status, Then, World};
 use outlast::{Client, Counts, Order, RunQuery, RunView};
 use throwaway::{Exchange, Proxy, Toward, proxy};
 
@@ -124,7 +122,8 @@ impl Site {
                     tally.repeated += u64::from(tries > 0 && is_to_be_cut && exchange.is_cut());
                     return Ok(vec![answer]);
                 }
-                Err(WorldError::Unavailable(_)) => {}
+                // Not answered, or the connection that was cut still holds its locks.
+                Err(error) if error.is_transient() => {}
                 Err(error) => return Err(format!("instead of an answer there is: {error}").into()),
             }
         }
@@ -134,7 +133,8 @@ impl Site {
     async fn call(&self, case: &Case) -> Result<Answer> {
         for _ in 0..CALLS_MAX {
             match case.call(&*self.world).await {
-                Err(WorldError::Unavailable(_)) => {}
+                // Not answered, or the connection that was cut still holds its locks.
+                Err(error) if error.is_transient() => {}
                 answer => return Ok(answer?),
             }
         }

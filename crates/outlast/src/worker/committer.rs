@@ -9,10 +9,12 @@
 //! batches are answered that were under way when it came: so it never contends with a turn of the same run that is
 //! still on its way.
 //!
+//! Turns that send to the same run are in one batch at a time: beside it, another lane would only wait for that run's row.
+//!
 //! A turn that somebody else blocks in the world leaves its batch, and is tried again apart from the others: they
 //! are answered without waiting for it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -20,7 +22,7 @@ use std::time::Duration;
 
 use outlast_core::limits::BATCH_TURNS_MAX;
 use outlast_core::turn::From;
-use outlast_core::{Committed, SessionId, Turn, World, WorldError};
+use outlast_core::{Committed, RunId, SessionId, Turn, World, WorldError};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -58,8 +60,8 @@ struct Gathered {
     leaders: usize,
     turns: Vec<Turn>,
     answers: Vec<oneshot::Sender<Answer>>,
-    /// The numbers of the batches that are under way.
-    batches: BTreeSet<u64>,
+    /// The batches that are under way, by their numbers, with the runs that they send to.
+    batches: BTreeMap<u64, Vec<RunId>>,
     next_batch: u64,
     /// Turns without events, in order.
     later: Vec<Later>,
@@ -91,22 +93,45 @@ impl Gathered {
         self.answers.push(answer);
     }
 
-    /// Takes what has gathered, as a batch with a number.
+    /// Takes what has gathered and does not send to a run that a batch under way sends to, as a batch with a number.
     fn take(&mut self) -> Option<(u64, Vec<Turn>, Vec<oneshot::Sender<Answer>>)> {
-        let count = self.turns.len().min(BATCH_TURNS_MAX);
-        if count == 0 {
+        let mut busy: HashSet<RunId> = self.batches.values().flatten().copied().collect();
+        let (mut turns, mut answers) = (Vec::new(), Vec::new());
+        let (mut left_turns, mut left_answers) = (Vec::new(), Vec::new());
+        for (turn, answer) in self.turns.drain(..).zip(self.answers.drain(..)) {
+            if turns.len() < BATCH_TURNS_MAX && !receivers(&turn).any(|run| busy.contains(&run)) {
+                turns.push(turn);
+                answers.push(answer);
+            } else {
+                // Those that come behind it and send to the same runs stay behind it.
+                busy.extend(receivers(&turn));
+                left_turns.push(turn);
+                left_answers.push(answer);
+            }
+        }
+        (self.turns, self.answers) = (left_turns, left_answers);
+        if turns.is_empty() {
             return None;
         }
         let number = self.next_batch;
         self.next_batch += 1;
-        self.batches.insert(number);
-        Some((number, self.turns.drain(..count).collect(), self.answers.drain(..count).collect()))
+        self.batches.insert(number, turns.iter().flat_map(receivers).collect());
+        Some((number, turns, answers))
+    }
+
+    /// Whether something has gathered that can be taken.
+    fn has_free(&self) -> bool {
+        if self.batches.is_empty() {
+            return !self.turns.is_empty();
+        }
+        let busy: HashSet<RunId> = self.batches.values().flatten().copied().collect();
+        self.turns.iter().any(|turn| !receivers(turn).any(|run| busy.contains(&run)))
     }
 
     /// A batch was answered, or given up: what waited for it is next.
     fn answered(&mut self, number: u64) {
         self.batches.remove(&number);
-        let first = self.batches.first().copied().unwrap_or(u64::MAX);
+        let first = self.batches.first_key_value().map_or(u64::MAX, |(number, _)| *number);
         // Those that came first wait for the fewest.
         let free = self.later.partition_point(|later| later.behind <= first);
         for Later { turn, answer, .. } in self.later.drain(..free) {
@@ -114,6 +139,11 @@ impl Gathered {
             self.answers.push(answer);
         }
     }
+}
+
+/// The runs that a turn sends to.
+fn receivers(turn: &Turn) -> impl Iterator<Item = RunId> {
+    turn.outbox.iter().flat_map(|outbox| outbox.messages.iter().map(|message| message.run))
 }
 
 /// A batch that is under way until this is dropped.
@@ -271,7 +301,8 @@ impl Leader {
 impl Drop for Leader {
     fn drop(&mut self) {
         let mut gathered = self.0.gathered.lock();
-        if gathered.turns.is_empty() {
+        if !gathered.has_free() {
+            // What is left, if anything, the leader of the batch that it waits for takes.
             gathered.leaders -= 1;
             return;
         }
