@@ -17,7 +17,7 @@ use crate::told::Told;
 
 /// How long nobody of this process has looked when it is time to. With the time that a suspect is given, a
 /// dead worker's runs are free within two seconds.
-const LOOK: Duration = Duration::from_millis(750);
+const LOOK: Duration = Duration::from_millis(800);
 
 /// A little more than the time that a suspect is given.
 const SECOND_LOOK: Duration = Duration::from_millis(SUSPICION.as_millis() as u64 + 20);

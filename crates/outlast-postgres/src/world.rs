@@ -125,17 +125,8 @@ impl PostgresWorld {
         let (place, timeout) = (place.into(), options.timeout);
         let store = Store { pool, owner, sql, place, handle: handle.clone(), timeout };
         up_to_date(&store, &options.schema, options.migrate).await?;
-        let lifeline = match &connector {
-            Some(connector) => Store { pool: connector.pool(1)?, owner: Owner::World, ..store.clone() },
-            None => store.clone(),
-        };
-        let waiting = match &connector {
-            Some(connector) => {
-                Store { pool: connector.pool(LANE_CONNECTIONS)?, owner: Owner::World, ..store.clone() }
-            }
-            None => store.clone(),
-        };
-        let lane = Lane::new(waiting, store.clone());
+        let lifeline = beside(connector.as_ref(), &store, 1)?;
+        let lane = Lane::new(beside(connector.as_ref(), &store, LANE_CONNECTIONS)?, store.clone());
         let time = match options.clock.filter(|clock| clock.is_virtual()) {
             Some(clock) => Time::Virtual(clock),
             None => Time::Database(SharedClock(Arc::new(DatabaseClock::new(handle)))),
@@ -196,6 +187,12 @@ impl PostgresWorld {
     pub(crate) fn identity(&self) -> &str {
         &self.identity
     }
+}
+
+/// So many connections beside the pool; the pool itself, where the world makes no connections.
+fn beside(connector: Option<&Connector>, store: &Store, size: usize) -> Result<Store, WorldError> {
+    let Some(connector) = connector else { return Ok(store.clone()) };
+    Ok(Store { pool: connector.pool(size)?, owner: Owner::World, ..store.clone() })
 }
 
 /// How many commits of one session are under way at the same time: one waits for the disk while another is
