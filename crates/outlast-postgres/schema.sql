@@ -1275,7 +1275,7 @@ BEGIN
     USING ROWS FROM (json_to_recordset(details_) AS (run text, op bigint, attempt bigint), unnest(bodies_), unnest(raws_))
         AS a (run, op, attempt, body, raw)
     WHERE a.body IS NULL AND a.raw IS NULL AND h.run = a.run AND h.op = a.op AND h.attempt <= a.attempt
-        AND EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = a.run AND r.owner = session_);
+        AND EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = a.run AND (r.owner = session_ OR r.ended_at IS NOT NULL));
 END
 $function$
 

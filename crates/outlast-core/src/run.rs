@@ -341,6 +341,9 @@ pub enum StuckReason {
     Hung,
     /// The workflow was cancelled and goes on asking for operations, however often they are refused.
     IgnoresCancel,
+    /// A reason that this build does not know. The message says more.
+    #[serde(other)]
+    Other,
 }
 
 impl fmt::Display for StuckReason {
@@ -357,6 +360,7 @@ impl fmt::Display for StuckReason {
             Self::Refused => "refused",
             Self::Hung => "hung",
             Self::IgnoresCancel => "ignores cancel",
+            Self::Other => "other",
         })
     }
 }
@@ -576,3 +580,15 @@ pub struct Pruned {
 
 /// How many runs are in each status. A status without runs may be missing.
 pub type Counts = BTreeMap<Status, u64>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_of_a_later_build_can_be_read() {
+        let read = |text| serde_json::from_str::<StuckReason>(text).unwrap();
+        assert_eq!(read("\"undecodable\""), StuckReason::Undecodable);
+        assert_eq!(read("\"out of patience\""), StuckReason::Other);
+    }
+}

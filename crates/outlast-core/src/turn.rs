@@ -144,7 +144,7 @@ pub enum Committed {
 }
 
 /// A run that a session holds, as the world knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The run.
     pub run: RunId,
@@ -154,4 +154,6 @@ pub struct Held {
     pub seq: u64,
     /// The session that holds it.
     pub session: SessionId,
+    /// Why it was stuck when it was claimed, if it has not progressed since.
+    pub stuck: Option<Stuck>,
 }

@@ -110,8 +110,8 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     async fn join(&self, join: Join) -> Result<(), WorldError>;
 
     /// Renews the session, and keeps what its worker says of itself, for [`World::workers`]. Also keeps the
-    /// details of attempts at steps of runs that the session holds; those of other runs are ignored. Refuses with
-    /// `Fenced` when it is gone.
+    /// details of attempts at steps of runs that the session holds; those of other runs are ignored, except that
+    /// details of ended runs may be forgotten. Refuses with `Fenced` when it is gone.
     async fn beat(
         &self,
         session: SessionId,

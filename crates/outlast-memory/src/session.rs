@@ -66,8 +66,11 @@ impl State {
 
     /// Keeps how far an attempt has come, if the session holds its run. A later attempt counts more.
     fn note_details(&mut self, session: SessionId, details: &HeartbeatDetails) {
-        let held = self.runs.get_mut(&details.run).filter(|run| run.owner == Some(session));
-        let Some(run) = held else { return };
+        let Some(run) = self.runs.get_mut(&details.run) else { return };
+        let is_forgotten = details.details.is_none() && run.ended_at.is_some();
+        if run.owner != Some(session) && !is_forgotten {
+            return;
+        }
         if run.details.get(&details.op).is_some_and(|known| known.attempt > details.attempt) {
             return;
         }
@@ -85,7 +88,11 @@ impl State {
     pub(crate) fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
         let entry = self.sessions.get(&session).ok_or_else(|| session_gone(session))?;
         let held = entry.held.iter().filter_map(|run| Some((run, self.runs.get(run)?)));
-        Ok(held.map(|(&id, run)| Held { run: id, turn: run.turn, seq: run.seq, session }).collect())
+        let held = held.map(|(&id, run)| {
+            let stuck = run.columns.stuck.clone();
+            Held { run: id, turn: run.turn, seq: run.seq, session, stuck }
+        });
+        Ok(held.collect())
     }
 
     pub(crate) fn leave(&mut self, session: SessionId, now: Timestamp, effects: &mut Effects) {

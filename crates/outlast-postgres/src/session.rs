@@ -15,7 +15,7 @@ use crate::clock::Time;
 use crate::error::corrupt;
 use crate::fields::Rows;
 use crate::message::{StoredPayload, Values1, json_text};
-use crate::row::{Damaged, get, maybe_word, micros, moment, number, word};
+use crate::row::{Damaged, get, maybe_word, micros, moment, number, stuck, word};
 use crate::store::Store;
 use crate::text::stored;
 
@@ -96,7 +96,8 @@ pub(crate) async fn held(store: &Store, session: SessionId) -> Result<Vec<Held>,
     for row in &rows {
         let read = || -> Result<Option<Held>, Damaged> {
             let Some(run) = maybe_word(row, 0)? else { return Ok(None) };
-            Ok(Some(Held { run, turn: word(row, 1)?, seq: number(row, 2)?, session }))
+            let (turn, seq, stuck) = (word(row, 1)?, number(row, 2)?, stuck(row, 3)?);
+            Ok(Some(Held { run, turn, seq, session, stuck }))
         };
         match read().map_err(|why| corrupt(&store.place, &why))? {
             Some(run) => held.push(run),

@@ -4,8 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use outlast_core::{
-    Event, FailedBuilds, OpNumber, Parent, Readiness, RunView, Status, Stuck, StuckReason, Tags, Timestamp,
-    TurnRecord,
+    Event, FailedBuilds, OpNumber, Parent, Readiness, RunView, Status, Stuck, Tags, Timestamp, TurnRecord,
 };
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Error, Row};
@@ -94,8 +93,7 @@ pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
 pub(crate) fn stuck(row: &Row<'_>, column: usize) -> Result<Option<Stuck>, Error> {
     let ValueRef::Text(reason) = row.get_ref(column)? else { return Ok(None) };
     let reason = std::str::from_utf8(reason).unwrap_or_default();
-    // A newer build may have a reason that this one does not know; its message says more.
-    let reason = json(column, reason).unwrap_or(StuckReason::Unreadable);
+    let reason = json(column, reason)?;
     Ok(Some(Stuck { reason, message: row.get(column + 1)?, build: row.get(column + 2)? }))
 }
 

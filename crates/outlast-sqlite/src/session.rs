@@ -191,7 +191,8 @@ pub(crate) struct HeldRun {
 
 impl HeldRun {
     pub(crate) fn into_held(self, session: SessionId) -> Held {
-        Held { run: self.run, turn: self.turn, seq: self.next_seq, session }
+        let Self { run, turn, next_seq, columns, .. } = self;
+        Held { run, turn, seq: next_seq, session, stuck: columns.stuck }
     }
 }
 

@@ -79,6 +79,8 @@ fn a_subscriber_that_its_program_has_dropped_is_not_kept() {
 
 #[test]
 fn a_thread_without_a_subscriber_replays_beside_those_that_have_one() {
+    // With a single subscriber `tracing` asks only the thread that reaches a line first whether it is logged.
+    let _another = Dispatch::new(tracing_subscriber::registry());
     let lines = Lines::default();
     let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.clone()));
     std::thread::spawn(|| run_here("bare")).join().unwrap();

@@ -183,7 +183,7 @@ impl Site {
         let held = self.world.held(self.session).await?;
         let is_so = matches!(&held[..], [held] if held.run == case.run());
         self.checks.that(is_so, || format!("nobody knows of the run, and `held` says {held:?}"))?;
-        self.let_go(case, held[0], Then::Release).await?;
+        self.let_go(case, held[0].clone(), Then::Release).await?;
         let claimed = self.call(case).await?;
         let is_so = matches!(&claimed, Answer::Claimed(claimed) if claimed.len() == 1);
         self.checks.that(is_so, || format!("the run was handed back, but a claim brings {claimed:?}"))

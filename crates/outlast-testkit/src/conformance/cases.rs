@@ -248,6 +248,7 @@ macro_rules! conformance {
             }
             stuck {
                 a_stuck_turn_leaves_history_and_inbox_untouched,
+                a_held_run_says_why_it_was_stuck,
                 the_same_build_is_not_given_a_stuck_run,
                 a_stuck_run_is_ready_for_every_other_build,
                 joining_writes_no_runs,

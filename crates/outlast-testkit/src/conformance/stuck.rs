@@ -41,6 +41,18 @@ pub async fn a_stuck_turn_leaves_history_and_inbox_untouched(case: Case) {
     assert_eq!((again.seq, again.consumed, again.inbox.len()), (1, 0, 1));
 }
 
+/// Whoever hands back a claimed stuck run learns from the world why it was stuck, until it progresses.
+pub async fn a_held_run_says_why_it_was_stuck(case: Case) {
+    let worker = case.join("wf").await;
+    case.parked(&worker, stuck()).await;
+    let other = case.join_build("wf", "build-2").await;
+    let claimed = other.claim_one().await;
+    let held = case.world.held(other.session).await.unwrap();
+    assert_eq!(held[0].stuck, Some(why(stuck())));
+    other.commit_done(case.turn(&claimed).steps(1)).await;
+    assert_eq!(case.world.held(other.session).await.unwrap()[0].stuck, None);
+}
+
 /// The build that left a run stuck is not given it again, however often it joins.
 pub async fn the_same_build_is_not_given_a_stuck_run(case: Case) {
     let worker = case.join("wf").await;

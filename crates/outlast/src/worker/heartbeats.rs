@@ -88,7 +88,8 @@ impl Heartbeats {
         }
     }
 
-    /// The session does not hold the run any more.
+    /// The session does not hold the run any more. The world still forgets what it has of steps that are over, if
+    /// the run has ended.
     pub(super) fn released(&self, run: RunId) {
         let mut entries = self.0.lock();
         if entries.is_empty() {
@@ -97,7 +98,9 @@ impl Heartbeats {
         let of_run: Vec<_> =
             entries.range((run, OpNumber(0))..=(run, OpNumber(u64::MAX))).map(|(key, _)| *key).collect();
         for key in of_run {
-            entries.remove(&key);
+            if entries.get(&key).is_some_and(|entry| entry.pending != Some(Pending::Forget)) {
+                entries.remove(&key);
+            }
         }
     }
 

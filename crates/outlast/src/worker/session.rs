@@ -509,7 +509,7 @@ impl Session {
             crashes: view.crashes,
             kept: view.kept,
             deadline: view.deadline,
-            stuck: view.stuck,
+            stuck: held.stuck,
             failed_builds: view.failed_builds,
         };
         Ok(Turn {
