@@ -21,6 +21,7 @@ pages! {
     LongSteps = "long-steps.md",
     Time = "time.md",
     Hooks = "hooks.md",
+    Stopping = "stopping.md",
     Parallel = "parallel.md",
     Children = "children.md",
     Fleets = "fleets.md",

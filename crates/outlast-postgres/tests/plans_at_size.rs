@@ -29,7 +29,8 @@ const FULL: Big = Big { from: 0, ended: 1_000_000, waiting: 100_000 };
 const SMALL: Big = Big { from: 2_100_000, ended: 10_000, waiting: 1_000 };
 
 /// Tables that stay small, so that reading all of one is no harm.
-const SMALL_TABLES: [&str; 6] = ["sessions", "counts", "skew", "leftovers", "settings", "migrations"];
+const SMALL_TABLES: [&str; 7] =
+    ["sessions", "counts", "skew", "unmerged", "leftovers", "settings", "migrations"];
 
 /// Rows that one part of a statement looks at. A page of runs looks at 5,000 at the most.
 const ROWS_MAX: f64 = 6_000.0;
