@@ -71,6 +71,14 @@ impl Lane {
         }
     }
 
+    /// Turns of these runs were written: nobody blocks them any more.
+    pub(crate) fn written(&self, runs: impl Iterator<Item = RunId>) {
+        let mut blockers = self.blockers.lock();
+        if !blockers.is_empty() {
+            runs.for_each(|run| drop(blockers.remove(&run)));
+        }
+    }
+
     /// Whether a turn of the run was blocked before, and has not been written since.
     pub(crate) fn has(&self, run: RunId) -> bool {
         self.blockers.lock().contains_key(&run)

@@ -271,8 +271,13 @@ impl<'a> Commit<'a> {
             commit.await
         };
         match done {
-            Ok(is_done) => Ok(is_done),
-            Err(failed) if failed.is_about_data() => Ok(false),
+            Ok(is_done) => {
+                if is_done {
+                    self.lane.written(std::iter::once(self.turns[index].run));
+                }
+                Ok(is_done)
+            }
+            Err(failed) if failed.is_about_data() || failed.is_locked() => Ok(false),
             Err(failed) => self.refuse(&[index], &failed).map(|()| true),
         }
     }
@@ -303,6 +308,8 @@ impl<'a> Commit<'a> {
             match answered {
                 Ok(rows) => {
                     let locked = self.read(&sent, &rows)?;
+                    let written = sent.iter().filter(|index| !locked.contains(index));
+                    self.lane.written(written.map(|index| self.turns[*index].run));
                     return Box::pin(self.blocked(locked, waits)).await;
                 }
                 Err(Failed::Refused(error)) if known_rules(&error).is_some() => rules = known_rules(&error),

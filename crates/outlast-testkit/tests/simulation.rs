@@ -37,7 +37,7 @@ fn the_engine_keeps_its_promises_whatever_goes_wrong() {
     // The seeds are worth simulating.
     assert!(total.crashes > SEEDS && total.freezes > SEEDS / 4 && total.takeovers > SEEDS, "{total:?}");
     assert!(total.fenced > 0 && total.conflicts > 0 && total.repeats > 0, "{total:?}");
-    assert!(total.attempts > 10 * SEEDS && total.attempts_again > SEEDS / 2, "{total:?}");
+    assert!(total.attempts > 10 * SEEDS && total.attempts_again > SEEDS / 3, "{total:?}");
 }
 
 #[test]

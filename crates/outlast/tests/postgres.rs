@@ -178,8 +178,9 @@ async fn a_woken_run_goes_first_to_the_worker_that_has_its_future() {
     };
     let (hits, replays) = (sum(|metrics| metrics.cache_hits), sum(|metrics| metrics.replays));
     println!("{hits} futures were found, {replays} runs replayed");
-    // A worker that is late by more than 100 ms loses its right; a busy machine may do that to a few.
-    assert!(hits >= RUNS * 9 / 10, "{hits} futures were found, {replays} runs replayed");
+    // A worker that is late by more than 100 ms loses its right, which a busy machine may do to some. Without the right
+    // a third of them would be found.
+    assert!(hits > RUNS * 2 / 3, "{hits} futures were found, {replays} runs replayed");
     for worker in workers {
         worker.stop().await.unwrap();
     }

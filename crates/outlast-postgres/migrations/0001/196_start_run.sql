@@ -33,6 +33,8 @@ BEGIN
         RAISE EXCEPTION 'the version % is not one', version USING ERRCODE = '22023';
     ELSIF deadline_ <= now_ THEN
         RAISE EXCEPTION 'the deadline % is not after now', deadline USING ERRCODE = '22023';
+    ELSIF deadline <= not_before THEN
+        RAISE EXCEPTION 'the deadline % is not after %, when the run may begin', deadline, not_before USING ERRCODE = '22023';
     ELSIF octet_length(headers::text) > 16384 THEN
         RAISE EXCEPTION 'the headers have more than 16384 bytes' USING ERRCODE = '54000';
     END IF;
