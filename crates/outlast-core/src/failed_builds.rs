@@ -8,13 +8,21 @@ use crate::limits::FAILED_BUILDS_MAX;
 ///
 /// The list counts only while the run has not progressed past that event: a run that any build continued
 /// is open to every build again. A stuck run is given to no build in its list.
+// Shared and small, because every turn and every live run carries one, and hardly any has builds in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FailedBuilds {
+pub struct FailedBuilds(Option<Arc<List>>);
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct List {
     builds: Vec<Arc<str>>,
     at: u64,
 }
 
 impl FailedBuilds {
+    fn new(builds: Vec<Arc<str>>, at: u64) -> Self {
+        Self((!builds.is_empty()).then(|| Arc::new(List { builds, at })))
+    }
+
     /// The list as it is stored: the event number, and the text of [`FailedBuilds::text`]. A text that cannot
     /// be read is an empty list: then every build may try the run, and nothing is lost.
     pub fn from_stored(at: u64, text: &str) -> Self {
@@ -24,41 +32,41 @@ impl FailedBuilds {
             let builds: Vec<String> = serde_json::from_str(text).unwrap_or_default();
             builds.into_iter().map(Into::into).collect()
         };
-        Self { at: if builds.is_empty() { 0 } else { at }, builds }
+        Self::new(builds, at)
     }
 
     /// The builds as one column: empty, or a JSON array of their names, oldest first.
     pub fn text(&self) -> String {
-        if self.builds.is_empty() {
+        if self.is_empty() {
             return String::new();
         }
-        let builds: Vec<&str> = self.builds.iter().map(|build| &**build).collect();
+        let builds: Vec<&str> = self.builds().iter().map(|build| &**build).collect();
         serde_json::to_string(&builds).unwrap_or_default()
     }
 
     /// The event number that the run had reached when the builds failed.
     pub fn at(&self) -> u64 {
-        self.at
+        self.0.as_ref().map_or(0, |list| list.at)
     }
 
     /// The builds, oldest first.
     pub fn builds(&self) -> &[Arc<str>] {
-        &self.builds
+        self.0.as_ref().map_or(&[], |list| &list.builds)
     }
 
     /// Whether no build failed.
     pub fn is_empty(&self) -> bool {
-        self.builds.is_empty()
+        self.0.is_none()
     }
 
     /// Whether this build failed.
     pub fn contains(&self, build: &str) -> bool {
-        self.builds.iter().any(|failed| &**failed == build)
+        self.builds().iter().any(|failed| &**failed == build)
     }
 
     /// Whether the list still counts for a run whose next event has this number.
     pub fn counts_at(&self, next_event: u64) -> bool {
-        !self.is_empty() && next_event <= self.at
+        !self.is_empty() && next_event <= self.at()
     }
 
     /// The list as it is for a run whose next event has this number: empty once the run has progressed.
@@ -69,15 +77,14 @@ impl FailedBuilds {
 
     /// The list after one more build failed at this event.
     pub fn with(&self, build: &str, next_event: u64) -> Failed {
-        let mut list = self.at_event(next_event);
-        list.at = next_event;
-        list.builds.retain(|failed| &**failed != build);
-        let replaced_oldest = list.builds.len() >= FAILED_BUILDS_MAX;
+        let mut builds = self.at_event(next_event).builds().to_vec();
+        builds.retain(|failed| &**failed != build);
+        let replaced_oldest = builds.len() >= FAILED_BUILDS_MAX;
         if replaced_oldest {
-            list.builds.remove(0);
+            builds.remove(0);
         }
-        list.builds.push(build.into());
-        Failed { list, replaced_oldest }
+        builds.push(build.into());
+        Failed { list: Self::new(builds, next_event), replaced_oldest }
     }
 }
 

@@ -32,7 +32,7 @@ pub struct HolderColumns {
     /// When it is asked to stop, as long as that counts.
     pub deadline: Option<Timestamp>,
     /// Why it was stuck when it was claimed, if it was.
-    pub stuck: Option<Stuck>,
+    pub stuck: Option<Box<Stuck>>,
     /// The builds that could not continue it.
     pub failed_builds: FailedBuilds,
 }
@@ -295,7 +295,7 @@ pub struct RowChange<'a> {
     /// See [`HolderColumns::deadline`].
     pub deadline: Option<Timestamp>,
     /// Why it is stuck. A run that is claimed keeps this until it progresses.
-    pub stuck: Option<Stuck>,
+    pub stuck: Option<Box<Stuck>>,
     /// The builds that could not continue it.
     pub failed_builds: FailedBuilds,
     /// Whether the run was asked to stop by this turn. Senders set the same mark, and nothing clears it.
@@ -428,7 +428,7 @@ impl<'a> RowChange<'a> {
     }
 
     fn release(&mut self) {
-        self.status = released_status(self.stuck.as_ref());
+        self.status = released_status(self.stuck.as_deref());
         self.ready = Readiness::always(ReadyAt::Now);
     }
 
@@ -451,7 +451,7 @@ impl<'a> RowChange<'a> {
             From::Turn(_) => turn.before.deadline,
             From::Start(start) => start.deadline,
         };
-        self.stuck = Some(stuck.clone());
+        self.stuck = Some(Box::new(stuck.clone()));
         self.failed_builds = list;
         self.ready = stuck_readiness(replaced_oldest);
     }
@@ -492,7 +492,7 @@ pub struct Freed {
     /// How many crashes count against it.
     pub crashes: u32,
     /// Why it is stuck.
-    pub stuck: Option<Stuck>,
+    pub stuck: Option<Box<Stuck>>,
     /// The builds that could not continue it.
     pub failed_builds: FailedBuilds,
 }
@@ -504,7 +504,7 @@ impl Freed {
         // Progress has cleared it from the row.
         let stuck = before.stuck.clone();
         let freed = Self {
-            status: released_status(stuck.as_ref()),
+            status: released_status(stuck.as_deref()),
             ready: Readiness::always(ReadyAt::Now),
             crashes: before.crashes,
             stuck,
@@ -520,7 +520,7 @@ impl Freed {
             status: Status::Stuck,
             ready: stuck_readiness(replaced_oldest),
             crashes: crash.crashes,
-            stuck: Some(poison(build)),
+            stuck: Some(Box::new(poison(build))),
             failed_builds: list,
         }
     }

@@ -198,7 +198,7 @@ impl Run {
             is_cancel_requested: self.is_cancel_requested,
             failed_builds: self.columns.failed_builds.clone(),
             format: self.format,
-            stuck: self.columns.stuck.clone().filter(|_| self.status == Status::Stuck),
+            stuck: self.columns.stuck.as_deref().filter(|_| self.status == Status::Stuck).cloned(),
             parent: self.parent,
             tags: self.tags.clone(),
             deadline: self.columns.deadline,

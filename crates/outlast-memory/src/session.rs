@@ -89,7 +89,7 @@ impl State {
         let entry = self.sessions.get(&session).ok_or_else(|| session_gone(session))?;
         let held = entry.held.iter().filter_map(|run| Some((run, self.runs.get(run)?)));
         let held = held.map(|(&id, run)| {
-            let stuck = run.columns.stuck.clone();
+            let stuck = run.columns.stuck.as_deref().cloned();
             Held { run: id, turn: run.turn, seq: run.seq, session, stuck }
         });
         Ok(held.collect())

@@ -195,7 +195,7 @@ impl Given {
                 crashes: get::<i32>(row, 9)?.unsigned_abs(),
                 kept: number(row, 10)?,
                 deadline: maybe_moment(row, 11)?,
-                stuck: stuck(row, 12)?,
+                stuck: stuck(row, 12)?.map(Box::new),
                 failed_builds: read_builds(get(row, 15)?, number(row, 16)?),
             },
             is_fresh: seq <= 1,

@@ -93,8 +93,8 @@ fn add_change(rows: &mut Rows, change: &RowChange<'_>) {
         rows.count_of("kept", change.kept);
     }
     rows.moment("deadline", change.deadline);
-    if let Some(Stuck { message, build, .. }) = &change.stuck {
-        rows.word("stuck_reason", change.stuck.as_ref().map(reason).unwrap_or_default());
+    if let Some(Stuck { message, build, .. }) = change.stuck.as_deref() {
+        rows.word("stuck_reason", change.stuck.as_deref().map(reason).unwrap_or_default());
         rows.text("stuck_message", message);
         rows.text("stuck_build", build);
     }

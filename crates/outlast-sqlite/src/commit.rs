@@ -92,7 +92,7 @@ fn write(tx: &mut Tx<'_>, new: &NewTurn, consumed_before: u64) -> Result<(), Err
 fn write_row(tx: &mut Tx<'_>, new: &NewTurn, consumed: u64) -> Result<(), Error> {
     let (change, now) = (&new.change, tx.now.as_micros());
     let [if_read, if_unread, if_can_end] = ready_times(change.ready, tx.now);
-    let stuck = change.stuck.as_ref();
+    let stuck = change.stuck.as_deref();
     let mut statement = tx.connection.prepare_cached(sql::RUN_CHANGE)?;
     let rings: bool = statement.query_row(
         params![

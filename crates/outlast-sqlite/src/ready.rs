@@ -372,7 +372,7 @@ fn ready(row: &Row<'_>, ready_at: Timestamp) -> Result<Ready, Error> {
             crashes: number(row, 10)?,
             kept: number(row, 17)?,
             deadline: maybe_moment(row, 15)?,
-            stuck: stuck(row, 18)?,
+            stuck: stuck(row, 18)?.map(Box::new),
             failed_builds: failed_builds(row, 12)?,
         },
         is_overdue: false,

@@ -155,7 +155,7 @@ fn take_runs(tx: &mut Tx<'_>, session: SessionId, build: &str) -> Result<u64, Re
 fn free(tx: &mut Tx<'_>, run: &HeldRun, why: Freeing<'_>) -> Result<(), Refusal> {
     let freed = Freed::of(&run.columns, run.next_seq, why);
     let [if_read, if_unread, if_can_end] = ready_times(freed.ready, tx.now);
-    let stuck = freed.stuck.as_ref();
+    let stuck = freed.stuck.as_deref();
     tx.execute(
         sql::RUN_FREE,
         params![
@@ -192,7 +192,7 @@ pub(crate) struct HeldRun {
 impl HeldRun {
     pub(crate) fn into_held(self, session: SessionId) -> Held {
         let Self { run, turn, next_seq, columns, .. } = self;
-        Held { run, turn, seq: next_seq, session, stuck: columns.stuck }
+        Held { run, turn, seq: next_seq, session, stuck: columns.stuck.map(|stuck| *stuck) }
     }
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn held(connection: &Connection, session: SessionId) -> Result<Vec<He
                 kept: number(row, 8)?,
                 deadline: maybe_moment(row, 9)?,
                 failed_builds: failed_builds(row, 10)?,
-                stuck: stuck(row, 12)?,
+                stuck: stuck(row, 12)?.map(Box::new),
             },
         })
     })?;

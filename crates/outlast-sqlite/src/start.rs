@@ -84,7 +84,7 @@ pub(crate) fn insert(
 
 /// Inserts the row; `false` when there is one with its id or key.
 fn insert_row(tx: &Tx<'_>, start: &Start, row: &RowChange<'_>, waits: &str) -> Result<bool, rusqlite::Error> {
-    let (key, parent, stuck) = (start.key.as_ref(), start.parent.as_ref(), row.stuck.as_ref());
+    let (key, parent, stuck) = (start.key.as_ref(), start.parent.as_ref(), row.stuck.as_deref());
     let now = tx.now.as_micros();
     let [ready_at, ..] = ready_times(row.ready, tx.now);
     let created = tx.execute(

@@ -26,6 +26,7 @@ fn all_columns() -> Vec<HolderColumns> {
                 });
                 for stuck in [None, Some(stuck("old-0"))] {
                     let failed_builds = failed_builds.clone();
+                    let stuck = stuck.map(Box::new);
                     all.push(HolderColumns { crashes, kept, deadline, stuck, failed_builds });
                 }
             }

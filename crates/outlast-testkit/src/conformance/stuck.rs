@@ -74,7 +74,7 @@ pub async fn a_stuck_run_is_ready_for_every_other_build(case: Case) {
         worker.claim_nothing().await;
         assert_eq!(case.status(run).await, Status::Stuck, "until someone claims it");
         let claimed = other.claim_one().await;
-        assert_eq!((claimed.run, &claimed.columns.stuck), (run, &Some(why(stuck()))));
+        assert_eq!((claimed.run, claimed.columns.stuck.as_deref()), (run, Some(&why(stuck()))));
         let view = case.view(run).await;
         assert_eq!((view.status, view.stuck), (Status::Running, None));
         other.commit_done(case.turn(&claimed).completing("out")).await;

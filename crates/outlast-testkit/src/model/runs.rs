@@ -138,7 +138,7 @@ impl ModelRun {
             crashes: self.crashes,
             kept: self.view.kept,
             deadline: self.view.deadline,
-            stuck: self.stuck.clone(),
+            stuck: self.stuck.clone().map(Box::new),
             failed_builds: self.failed.clone(),
         }
     }

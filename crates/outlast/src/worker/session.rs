@@ -509,7 +509,7 @@ impl Session {
             crashes: view.crashes,
             kept: view.kept,
             deadline: view.deadline,
-            stuck: held.stuck,
+            stuck: held.stuck.map(Box::new),
             failed_builds: view.failed_builds,
         };
         Ok(Turn {
