@@ -149,7 +149,8 @@ pub const CRASH_TRIAL: Duration = Duration::from_secs(60);
 /// Builds that a stuck run remembers as failed. More builds than this are not deployed side by side.
 pub const FAILED_BUILDS_MAX: usize = 8;
 
-/// How long a stuck run rests when a build replaces the oldest one of a full list: that one may try again.
+/// How long a stuck run is not ready after a build replaced the oldest one of a full list. The oldest build may then
+/// try the run again, and must not do so in a tight loop.
 pub const FAILED_BUILD_RETRY: Duration = Duration::from_secs(600);
 
 /// How long a run that nobody holds may be past its deadline before a worker without its code ends it.

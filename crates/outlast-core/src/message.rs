@@ -113,7 +113,7 @@ impl CodelessMessages {
     }
 }
 
-/// What a send came to.
+/// The answer to a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// The message's place in the run's inbox, from 1.

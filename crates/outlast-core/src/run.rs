@@ -329,7 +329,7 @@ pub enum StuckReason {
     CalledDirectly,
     /// The workflow asked for a step that this worker does not have.
     StepNotRegistered,
-    /// The run was aboard when its worker crashed, too often.
+    /// Its worker crashed too often while it held the run.
     Poison,
     /// The history cannot be read by this build.
     Unreadable,

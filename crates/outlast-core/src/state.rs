@@ -2,22 +2,22 @@
 //!
 //! Core decides, worlds store. A world reads the run's position, asks [`judge`] whether the turn may be
 //! committed, and writes the columns of [`RowChange`] as they are. Worlds decide three things themselves,
-//! because only they know: the time of the change, which of the two [`Readiness`] values counts (a message may
+//! because only they know: the time of the change, which of the [`Readiness`] values counts (a message may
 //! have come between the claim and the commit), and what others may change at the same time (the number
 //! of messages, the marks of cancel and terminate, and the format, which only grows).
 //!
-//! A run leaves its holder in four ways: by a turn ([`RowChange::of`]), because its worker leaves, because its
-//! worker crashed (both [`Freed`]), and never in between: that a session's time is over changes nothing
-//! before another session takes over.
+//! A run leaves its holder in three ways: by a turn ([`RowChange::of`]), because its worker leaves, and because
+//! its worker crashed (both [`Freed`]). A session that has expired still holds its runs until another session
+//! takes over.
 
 use crate::error::WorldError;
-use crate::event::{Event, Outcome};
+use crate::event::Event;
 use crate::failed_builds::{Failed, FailedBuilds};
 use crate::id::{RunId, SessionId, TurnId};
 use crate::limits::FAILED_BUILD_RETRY;
 use crate::refusal::not_resumable;
 use crate::run::{Start, Status, Stuck, Wait};
-use crate::takeover::{Aboard, count_crash, poison};
+use crate::takeover::{HeldRuns, count_crash, poison};
 use crate::time::Timestamp;
 use crate::turn::{From, Then, Turn};
 
@@ -173,7 +173,7 @@ impl Terms {
 /// [`WorldError::Invalid`], when it contradicts itself.
 pub fn check(turn: &Turn) -> Result<(), WorldError> {
     if let Then::End(status) = turn.then
-        && turn.events.last().and_then(Outcome::of_final).map(|outcome| outcome.status()) != Some(status)
+        && turn.events.last().and_then(Status::of_final) != Some(status)
     {
         let reason = format!("it ends as {status} and its last event does not say so");
         return Err(invalid(turn.run, &reason));
@@ -475,7 +475,7 @@ pub enum Freeing<'a> {
     /// Its worker crashed.
     Crashed {
         /// What the session held.
-        aboard: Aboard,
+        held_runs: HeldRuns,
         /// The build of the worker.
         build: &'a str,
     },
@@ -501,7 +501,7 @@ impl Freed {
     /// What becomes of a run that an ended session held and whose next event has this number.
     pub fn of(before: &HolderColumns, next_event: u64, why: Freeing<'_>) -> Self {
         let failed_builds = before.failed_builds.at_event(next_event);
-        // Progress has cleared it from the row.
+        // The first turn that progressed has cleared the reason from the row.
         let stuck = before.stuck.clone();
         let freed = Self {
             status: released_status(stuck.as_deref()),
@@ -510,8 +510,8 @@ impl Freed {
             stuck,
             failed_builds,
         };
-        let Freeing::Crashed { aboard, build } = why else { return freed };
-        let crash = count_crash(before.crashes, aboard);
+        let Freeing::Crashed { held_runs, build } = why else { return freed };
+        let crash = count_crash(before.crashes, held_runs);
         if !crash.is_poison {
             return Self { crashes: crash.crashes, ..freed };
         }

@@ -11,8 +11,8 @@
 //! | 4 | 4 and more | as the only one of its class |
 //!
 //! A worker carries one of the classes 2, 3 and 4 at a time, beside runs of the classes 0 and 1. A crash
-//! counts against the highest class aboard, and against every run when that is 0, 1 or 4: with one of the
-//! classes 2 and 3 aboard the others are innocent, while class 4 is too small to be the only suspect.
+//! counts against the highest class that the session held, and against every run when that is 0, 1 or 4. Beside
+//! runs of the classes 2 and 3 all others are innocent; a single run of class 4 may be innocent itself.
 //! The fifth crash makes a run stuck, and counts only when the session held nothing else.
 
 use crate::limits::{CRASH_CLASS_2_RUNS_MIN, CRASH_CLASS_3_RUNS_MAX, POISON_CRASHES, SUSPECT_CRASHES};
@@ -98,19 +98,19 @@ impl Admission {
 
 /// What a crashed session held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Aboard {
+pub struct HeldRuns {
     /// How many runs it held.
     pub runs: u64,
     /// The highest crash class among them.
     pub highest_class: u32,
 }
 
-impl Aboard {
+impl HeldRuns {
     /// What a session held whose runs have these crash counts.
     pub fn of(crashes: impl IntoIterator<Item = u32>) -> Self {
-        crashes.into_iter().fold(Self { runs: 0, highest_class: 0 }, |aboard, crashes| Self {
-            runs: aboard.runs + 1,
-            highest_class: aboard.highest_class.max(crash_class(crashes)),
+        crashes.into_iter().fold(Self { runs: 0, highest_class: 0 }, |held_runs, crashes| Self {
+            runs: held_runs.runs + 1,
+            highest_class: held_runs.highest_class.max(crash_class(crashes)),
         })
     }
 }
@@ -125,11 +125,11 @@ pub struct Crash {
 }
 
 /// What a crash of a session means for one of the runs that it held.
-pub fn count_crash(crashes: u32, aboard: Aboard) -> Crash {
+pub fn count_crash(crashes: u32, held_runs: HeldRuns) -> Crash {
     let class = crash_class(crashes);
-    let is_counted = match aboard.highest_class {
-        2 | 3 => class == aboard.highest_class,
-        _ => class < CRASH_CLASS_MAX || aboard.runs == 1,
+    let is_counted = match held_runs.highest_class {
+        2 | 3 => class == held_runs.highest_class,
+        _ => class < CRASH_CLASS_MAX || held_runs.runs == 1,
     };
     if !is_counted {
         return Crash { crashes, is_poison: false };
@@ -152,8 +152,8 @@ mod tests {
     use super::*;
 
     fn after(session: &[u32]) -> Vec<u32> {
-        let aboard = Aboard::of(session.iter().copied());
-        session.iter().map(|crashes| count_crash(*crashes, aboard).crashes).collect()
+        let held_runs = HeldRuns::of(session.iter().copied());
+        session.iter().map(|crashes| count_crash(*crashes, held_runs).crashes).collect()
     }
 
     #[test]
@@ -172,11 +172,11 @@ mod tests {
 
     #[test]
     fn a_run_is_stuck_after_the_limit_and_only_when_it_was_alone() {
-        let alone = Aboard { runs: 1, highest_class: 4 };
-        let beside = Aboard { runs: 2, highest_class: 4 };
+        let alone = HeldRuns { runs: 1, highest_class: 4 };
+        let beside = HeldRuns { runs: 2, highest_class: 4 };
         assert!(count_crash(POISON_CRASHES - 1, alone).is_poison);
         assert!(!count_crash(POISON_CRASHES - 1, beside).is_poison);
-        assert!(!count_crash(POISON_CRASHES - 2, Aboard { runs: 1, highest_class: 3 }).is_poison);
+        assert!(!count_crash(POISON_CRASHES - 2, HeldRuns { runs: 1, highest_class: 3 }).is_poison);
         let again = count_crash(POISON_CRASHES, alone);
         assert_eq!(again, Crash { crashes: POISON_CRASHES, is_poison: true });
         assert!(!count_crash(POISON_CRASHES, beside).is_poison);

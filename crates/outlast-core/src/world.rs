@@ -242,7 +242,7 @@ pub enum Effects {
     Deferred,
 }
 
-/// What a delivery of outboxes came to.
+/// The answer of [`World::deliver`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivered {
     /// How many entries were applied.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use outlast_core::refusal::{check_join, session_gone};
 use outlast_core::state::resumed;
-use outlast_core::takeover::Aboard;
+use outlast_core::takeover::HeldRuns;
 use outlast_core::{
     Beat, FailedBuilds, Freed, Freeing, HeartbeatDetails, Held, Join, Report, RunId, SessionId, Timestamp,
     WorkerView, WorldError,
@@ -121,9 +121,9 @@ impl State {
             let runs = self.end_session(session, now, effects);
             taken += runs.len() as u64;
             let crashes = runs.iter().filter_map(|id| self.runs.get(id)).map(|run| run.columns.crashes);
-            let aboard = Aboard::of(crashes);
+            let held_runs = HeldRuns::of(crashes);
             for id in runs {
-                self.free(id, Freeing::Crashed { aboard, build: &build }, now, effects);
+                self.free(id, Freeing::Crashed { held_runs, build: &build }, now, effects);
             }
         }
         Ok(taken)

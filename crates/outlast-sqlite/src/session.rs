@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use outlast_core::refusal::{no_run, session_gone};
 use outlast_core::state::resumed;
-use outlast_core::takeover::Aboard;
+use outlast_core::takeover::HeldRuns;
 use outlast_core::{
     Beat, Freed, Freeing, Held, HolderColumns, Join, RunId, SessionId, Status, Timestamp, TurnId, WorldError,
 };
@@ -144,9 +144,9 @@ pub(crate) fn all(connection: &Connection) -> Result<Vec<Joined>, rusqlite::Erro
 
 fn take_runs(tx: &mut Tx<'_>, session: SessionId, build: &str) -> Result<u64, Refusal> {
     let held = held(tx.connection, session)?;
-    let aboard = Aboard::of(held.iter().map(|run| run.columns.crashes));
+    let held_runs = HeldRuns::of(held.iter().map(|run| run.columns.crashes));
     for run in &held {
-        free(tx, run, Freeing::Crashed { aboard, build })?;
+        free(tx, run, Freeing::Crashed { held_runs, build })?;
     }
     Ok(held.len() as u64)
 }

@@ -263,10 +263,11 @@ async fn a_run_whose_row_somebody_locks_does_not_stop_its_neighbours() {
         assert_eq!(run.output().await.unwrap(), number * 2, "while the lock is held");
     }
     let mut why = client.explain(blocked.id()).await.unwrap();
-    while why.blocked_by.is_none() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    until("the blocker is named", async || {
         why = client.explain(blocked.id()).await.unwrap();
-    }
+        why.blocked_by.is_some()
+    })
+    .await;
     assert!(why.sentence.contains("its row is locked by process"), "{}", why.sentence);
     open.rollback().await.unwrap();
     assert_eq!(blocked.output().await.unwrap(), 7);

@@ -171,8 +171,11 @@ fn a_freed_run_is_ready_and_stuck_only_if_it_was_or_is_poisoned() {
     for before in all_columns() {
         for why in [
             Freeing::Left,
-            Freeing::Crashed { aboard: Aboard { runs: 1, highest_class: before.crashes.min(4) }, build: "b" },
-            Freeing::Crashed { aboard: Aboard { runs: 2, highest_class: 4 }, build: "b" },
+            Freeing::Crashed {
+                held_runs: HeldRuns { runs: 1, highest_class: before.crashes.min(4) },
+                build: "b",
+            },
+            Freeing::Crashed { held_runs: HeldRuns { runs: 2, highest_class: 4 }, build: "b" },
         ] {
             let freed = Freed::of(&before, 5, why);
             let is_poisoned = freed.stuck.as_ref().is_some_and(|stuck| stuck.reason == StuckReason::Poison);

@@ -102,7 +102,7 @@ pub async fn the_first_claim_of_a_session_gives_a_run_of_the_last_class_alone(ca
     assert_eq!(given(&worker, trial).await, [second, innocent]);
 }
 
-/// A crash counts against the highest class aboard, and against all runs when that is the lowest or the last.
+/// A crash counts against the highest class that the session held, and against all runs when that is the lowest or the last.
 pub async fn a_crash_counts_against_the_highest_class_aboard(case: Case) {
     let table: [(&[u32], &[u32]); 7] = [
         (&[0, 0, 1], &[1, 1, 2]),

@@ -3,7 +3,7 @@
 
 use outlast_core::limits::FAILED_BUILDS_MAX;
 use outlast_core::state::{Awaiting, ready_after_send, resumed};
-use outlast_core::takeover::Aboard;
+use outlast_core::takeover::HeldRuns;
 use outlast_core::{
     ClaimRequest, Claimed, Code, CodelessMessages, Freed, Freeing, HolderColumns, MessageBody, NewMessage,
     Readiness, RowChange, RunId, RunView, Start, Status, Then, Timestamp, Turn,
@@ -292,8 +292,9 @@ async fn end_session(prober: &Prober<'_>, runs: &[(Before, Unread)], is_crash: b
         }
         held.push((workflow, claimed, format!("{before:?} {unread:?} {is_crash}"), *unread));
     }
-    let aboard = Aboard::of(held.iter().map(|(_, claimed, ..)| claimed.columns.crashes));
-    let why = if is_crash { Freeing::Crashed { aboard, build: super::case::BUILD } } else { Freeing::Left };
+    let held_runs = HeldRuns::of(held.iter().map(|(_, claimed, ..)| claimed.columns.crashes));
+    let why =
+        if is_crash { Freeing::Crashed { held_runs, build: super::case::BUILD } } else { Freeing::Left };
     if is_crash {
         case.crash(doomed).await;
         prober.worker.takeover().await;

@@ -70,14 +70,14 @@ impl Model {
         let gone: Vec<ModelSession> = gone;
         for dead in gone {
             let is_its = |run: &ModelRun| run.view.owner == Some(dead.join.session);
-            let aboard: Vec<u32> =
+            let held_runs: Vec<u32> =
                 self.runs.iter().filter(|run| is_its(run)).map(|run| run.crashes.min(4)).collect();
-            let highest = aboard.iter().copied().max().unwrap_or_default();
+            let highest = held_runs.iter().copied().max().unwrap_or_default();
             for run in self.runs.iter_mut().filter(|run| is_its(run)) {
                 taken += 1;
                 let class = run.crashes.min(4);
                 let is_innocent = [2, 3].contains(&highest) && class < highest;
-                let is_beside = class == 4 && aboard.len() > 1;
+                let is_beside = class == 4 && held_runs.len() > 1;
                 run.let_go(now);
                 if !is_innocent && !is_beside {
                     run.crashes = (run.crashes + 1).min(POISON_CRASHES);

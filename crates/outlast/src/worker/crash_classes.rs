@@ -1,4 +1,4 @@
-//! Crash classes aboard: which runs that may have crashed a worker this one carries, and which it may take.
+//! Crash classes: which runs that may have crashed a worker this worker holds, and which it may take.
 //!
 //! A worker carries runs of one of the classes 2, 3 and 4 at a time. The first claim of a session takes a run of
 //! class 4 alone, if there is one: as long as it is on trial, the worker takes nothing else.
@@ -9,7 +9,7 @@ use outlast_core::{Claimed, RunId, SuspectRoom, Timestamp};
 
 const CLASSES: usize = CRASH_CLASS_MAX as usize + 1;
 
-/// The runs aboard by crash class.
+/// The runs that the worker holds, by crash class.
 #[derive(Debug, Default)]
 pub(super) struct CrashClasses {
     counts: [usize; CLASSES],
@@ -51,7 +51,7 @@ impl CrashClasses {
         }
     }
 
-    /// Whether a run is aboard that is carried apart from others.
+    /// Whether the worker holds a run that is carried apart from others.
     pub(super) fn has_suspect(&self) -> bool {
         self.carried().is_some()
     }

@@ -316,7 +316,7 @@ impl Session {
         self.live.lock().classes.room(self.settings.live_max)
     }
 
-    /// Whether a run is aboard that is carried apart from others.
+    /// Whether the worker holds a run that is carried apart from others.
     pub(super) fn has_suspect(&self) -> bool {
         self.live.lock().classes.has_suspect()
     }
