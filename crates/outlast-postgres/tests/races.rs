@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{LONG, Place, claim, join, new_start, start, step, until};
+use common::{LONG, Place, claim, commit_patiently, join, new_start, start, step, until};
 use outlast_core::turn::From;
 use outlast_core::{
     Claimed, Event, Headers, MessageBody, MessageId, NewMessage, Payload, RunId, RunQuery, SessionId, Start,
@@ -50,7 +50,7 @@ fn read_and_wait(claimed: &Claimed) -> Turn {
 async fn read(world: Arc<PostgresWorld>, session: SessionId, stops: Arc<AtomicBool>) {
     while !stops.load(Ordering::Relaxed) {
         let turns: Vec<Turn> = claim(&world, session).await.iter().map(read_and_wait).collect();
-        for answer in world.commit(session, &turns).await.unwrap() {
+        for answer in commit_patiently(&world, session, &turns).await {
             answer.unwrap();
         }
     }
@@ -187,7 +187,7 @@ async fn what_was_sent_before_the_end_is_counted_and_nothing_after() {
             events: vec![Event::RunCompleted { output: Payload::null() }],
             ..step(claimed.run, claimed.turn, 1, 1_000_000 + number, Then::End(Status::Completed))
         };
-        first.commit(FIRST, &[last]).await.unwrap().remove(0).unwrap();
+        commit_patiently(&first, FIRST, &[last]).await.remove(0).unwrap();
         assert_eq!(sender.await.unwrap(), first.run(claimed.run).await.unwrap().sent);
     }
 }
@@ -203,7 +203,7 @@ async fn the_same_turn_tried_many_times_at_once_is_there_once() {
         let tries = (0..6).map(|nth| {
             let world = if nth % 2 == 0 { first.clone() } else { second.clone() };
             let turn = if nth == 5 { rival.clone() } else { turn.clone() };
-            tokio::spawn(async move { world.commit(FIRST, &[turn]).await.unwrap().remove(0).is_ok() })
+            tokio::spawn(async move { commit_patiently(&world, FIRST, &[turn]).await.remove(0).is_ok() })
         });
         let mut done = Vec::new();
         for one in tries.collect::<Vec<_>>() {
@@ -234,7 +234,7 @@ async fn a_takeover_and_commits_exclude_each_other() {
                 loop {
                     let id = (10 + round) << 64 | u128::from(seq);
                     let turn = step(claimed.run, from, seq, id, Then::Hold);
-                    match world.commit(session, &[turn]).await.unwrap().remove(0) {
+                    match commit_patiently(&world, session, &[turn]).await.remove(0) {
                         Ok(_) => (from, seq) = (TurnId::from_bits(id), seq + 1),
                         Err(WorldError::Fenced(_)) => return (from, seq),
                         Err(error) => panic!("{error}"),
@@ -250,6 +250,6 @@ async fn a_takeover_and_commits_exclude_each_other() {
             events: vec![Event::RunCompleted { output: Payload::null() }],
             ..step(taken.run, taken.turn, taken.seq, 9_000_000 + round, Then::End(Status::Completed))
         };
-        second.commit(SECOND, &[end]).await.unwrap().remove(0).unwrap();
+        commit_patiently(&second, SECOND, &[end]).await.remove(0).unwrap();
     }
 }

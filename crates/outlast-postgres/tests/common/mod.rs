@@ -172,8 +172,14 @@ pub(crate) async fn commit_patiently(
     answers
 }
 
+/// Commits one turn, again and again while somebody else blocks it.
 pub(crate) async fn commit(world: &PostgresWorld, session: SessionId, turn: Turn) -> Result<(), WorldError> {
-    world.commit(session, &[turn]).await?.remove(0).map(|_| ())
+    loop {
+        let answer = world.commit(session, std::slice::from_ref(&turn)).await?.remove(0);
+        if !matches!(answer, Err(WorldError::Blocked(_))) {
+            return answer.map(|_| ());
+        }
+    }
 }
 
 #[allow(clippy::disallowed_methods, reason = "a test of real time looks again and again")]
