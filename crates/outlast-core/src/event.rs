@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 pub use json::EventError;
 
 /// The highest version of the durable format that this build can read. A run needs at least the format that
-/// its events and unread messages were introduced with; see [`format_of_rules`].
+/// its events and messages were introduced with; see [`format`](crate::format).
 pub const FORMAT: u32 = 2;
 
 /// The highest version of the engine's semantics that this build knows. A run keeps the rules that it was

@@ -166,6 +166,27 @@ pub fn check_send(run: RunId, receiver: Receiver, body: &MessageBody) -> Result<
     Ok(())
 }
 
+/// The worker that holds the run cannot read the message.
+pub fn unreadable_by_holder(run: RunId, holder: &Holder<'_>, body: &MessageBody) -> WorldError {
+    let Holder { host, pid, format } = holder;
+    WorldError::Conflict(format!(
+        "process {pid} on {host} holds run {run} and cannot read this message, which needs format {}: its build reads \
+         formats up to {format}; stop that worker or deploy a newer build there, then send again",
+        body.format()
+    ))
+}
+
+/// The worker that holds a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder<'a> {
+    /// The machine it works on.
+    pub host: &'a str,
+    /// Its process.
+    pub pid: u32,
+    /// The highest format that its build can read.
+    pub format: u32,
+}
+
 /// What decides whether a run takes one more message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receiver {

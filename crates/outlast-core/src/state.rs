@@ -13,6 +13,7 @@
 use crate::error::WorldError;
 use crate::event::Event;
 use crate::failed_builds::{Failed, FailedBuilds};
+use crate::format::{FIRST_FORMAT, format_of_events};
 use crate::id::{RunId, SessionId, TurnId};
 use crate::limits::FAILED_BUILD_RETRY;
 use crate::refusal::not_resumable;
@@ -300,6 +301,8 @@ pub struct RowChange<'a> {
     pub failed_builds: FailedBuilds,
     /// Whether the run was asked to stop by this turn. Senders set the same mark, and nothing clears it.
     pub requests_cancel: bool,
+    /// The lowest format that has what the turn adds. The run gets it if its own is lower; senders raise it too.
+    pub format: u32,
     /// Whether the row must be written, even if the turn has consumed nothing. A turn that only adds to the
     /// history leaves it alone: the last turn is then found in the history.
     pub writes_row: bool,
@@ -328,6 +331,7 @@ impl<'a> RowChange<'a> {
             stuck: before.stuck.clone().filter(|_| !progresses),
             failed_builds: before.failed_builds.at_event(next_event),
             requests_cancel: turn.events.iter().any(|event| matches!(event, Event::CancelRequested { .. })),
+            format: added_format(turn),
             writes_row: true,
         };
         match &turn.then {
@@ -366,6 +370,7 @@ impl<'a> RowChange<'a> {
             stuck: None,
             failed_builds: FailedBuilds::default(),
             requests_cancel: false,
+            format: start.format(),
             writes_row: true,
         }
     }
@@ -389,6 +394,7 @@ impl<'a> RowChange<'a> {
             stuck: self.stuck,
             failed_builds: self.failed_builds,
             requests_cancel: self.requests_cancel,
+            format: self.format,
             writes_row: self.writes_row,
         }
     }
@@ -455,6 +461,15 @@ impl<'a> RowChange<'a> {
         self.failed_builds = list;
         self.ready = stuck_readiness(replaced_oldest);
     }
+}
+
+/// The lowest format that has what a turn adds to the history.
+fn added_format(turn: &Turn) -> u32 {
+    let started = match &turn.from {
+        From::Turn(_) => FIRST_FORMAT,
+        From::Start(start) => start.format(),
+    };
+    if matches!(turn.then, Then::Stuck(_)) { started } else { started.max(format_of_events(&turn.events)) }
 }
 
 fn stuck_readiness(replaced_oldest: bool) -> Readiness {

@@ -36,6 +36,14 @@ pub struct Join {
     pub format: u32,
 }
 
+impl Join {
+    /// The highest rules of new runs that the worker can work on: it knows them, and reads the format that goes with
+    /// them.
+    pub fn readable_rules(&self) -> u32 {
+        crate::format::readable_rules(self.rules, self.format)
+    }
+}
+
 /// A workflow that a worker has the code of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Code {

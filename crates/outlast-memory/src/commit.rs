@@ -99,6 +99,7 @@ impl State {
         run.wake_at = change.wake_at;
         run.waits = change.waits.to_vec();
         run.is_cancel_requested |= change.requests_cancel;
+        run.format = run.format.max(change.format);
         run.columns = HolderColumns {
             crashes: change.crashes,
             kept: change.kept,

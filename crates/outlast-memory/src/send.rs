@@ -1,12 +1,33 @@
 //! Sending: messages enter the inbox once, in order, and wake a run that nobody holds.
 
-use outlast_core::refusal::{Receiver, check_send, no_run};
+use outlast_core::refusal::{Holder, Receiver, check_send, no_run, unreadable_by_holder};
 use outlast_core::state::ready_after_send;
 use outlast_core::{NewMessage, Sent, Timestamp, WorldError};
 
 use crate::state::{Effects, State};
 
 impl State {
+    /// Sends a message of a client: not one that the run's holder cannot read.
+    pub(crate) fn send_by_client(
+        &mut self,
+        message: NewMessage,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) -> Result<Sent, WorldError> {
+        let run = self.get(message.run)?;
+        let holder = run.owner.and_then(|owner| self.sessions.get(&owner));
+        if let Some(holder) = holder
+            && !run.status.is_final()
+            && !run.answers.contains_key(&message.id)
+            && message.body.format() > holder.join.format
+        {
+            let join = &holder.join;
+            let holder = Holder { host: &join.host, pid: join.pid, format: join.format };
+            return Err(unreadable_by_holder(message.run, &holder, &message.body));
+        }
+        self.send(message, now, effects)
+    }
+
     pub(crate) fn send(
         &mut self,
         message: NewMessage,
@@ -20,6 +41,7 @@ impl State {
         }
         let unread = run.sent() - run.consumed;
         check_send(id, Receiver { status: run.status, unread, kept: run.columns.kept }, &message.body)?;
+        run.format = run.format.max(message.body.format());
         let sent = run.accept(message.id, message.body, message.headers, now);
         run.updated_at = now;
         effects.ring = true;

@@ -14,7 +14,7 @@ use crate::state::{Effects, State};
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    join: Join,
+    pub(crate) join: Join,
     joined_at: Timestamp,
     beat_at: Timestamp,
     report: Report,
@@ -82,7 +82,7 @@ impl State {
 
     /// Notes the lowest rules that every joined session knows, for new runs.
     fn note_rules(&mut self) {
-        self.rules = self.sessions.values().map(|session| session.join.rules).min();
+        self.rules = self.sessions.values().map(|session| session.join.readable_rules()).min();
     }
 
     pub(crate) fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {

@@ -109,7 +109,7 @@ impl World for MemoryWorld {
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
         Ok(self.change(|state, now, effects| {
-            messages.into_iter().map(|message| state.send(message, now, effects)).collect()
+            messages.into_iter().map(|message| state.send_by_client(message, now, effects)).collect()
         }))
     }
 

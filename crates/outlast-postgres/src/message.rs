@@ -1,5 +1,6 @@
 //! Messages as rows of the inbox, and back.
 
+use outlast_core::format::FIRST_FORMAT;
 use outlast_core::limits::{HOOK_BUFFER_MAX, INBOX_MESSAGES_MAX};
 use outlast_core::{
     Event, Failure, Headers, Message, MessageBody, NewMessage, OpNumber, Outcome, Payload, RunId, Status,
@@ -46,6 +47,10 @@ impl NewMessages {
             self.rows.word("run", message.run);
             self.rows.word("id", message.id);
             self.rows.word("kind", columns.kind);
+            let format = message.body.format();
+            if format > FIRST_FORMAT {
+                self.rows.number("format", i64::from(format));
+            }
             if let Some(turn) = turn {
                 self.rows.number("turn_nth", turn);
             }

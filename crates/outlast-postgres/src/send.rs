@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use outlast_core::refusal::{Receiver, check_send, no_run};
+use outlast_core::refusal::{Holder, Receiver, check_send, no_run, unreadable_by_holder};
 use outlast_core::{NewMessage, Sent, Status, WorldError};
 use tokio_postgres::Row;
 
 use crate::clock::Time;
 use crate::error::corrupt;
 use crate::message::{NewMessages, Values1, limits};
-use crate::row::{Damaged, get, number, word};
+use crate::row::{Damaged, get, number, text, word};
 use crate::store::{Failed, Store};
 
 /// How many messages one statement carries.
@@ -98,6 +98,11 @@ pub(crate) fn answer(message: &NewMessage, row: &Row) -> Result<Result<Sent, Wor
     Ok(match get::<&str>(row, 0)? {
         "sent" => Ok(sent(number(row, 1)?)?),
         "none" => Err(no_run(run)),
+        "unreadable" => {
+            let host = text(row, 5)?;
+            let holder = Holder { host: &host, pid: number(row, 6)?, format: number(row, 1)? };
+            Err(unreadable_by_holder(run, &holder, &message.body))
+        }
         "ended" => check_send(run, receiver(0)?, &message.body).and(Err(no_run(run))),
         _ => check_send(run, receiver(number(row, 1)?)?, &message.body).and(Err(no_run(run))),
     })

@@ -43,7 +43,7 @@ pub(crate) async fn join(store: &Store, time: &Time, join: &Join, has_lock: bool
                 // Half of all time, so that adding it to a moment stays within time.
                 &micros(join.time).min(i64::MAX / 2),
                 &has_lock,
-                &(join.rules as i32),
+                &(join.readable_rules() as i32),
                 &(join.format as i32),
                 &(store.sql.interface as i32),
             ],

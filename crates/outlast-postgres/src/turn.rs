@@ -1,5 +1,6 @@
 //! Turns on their way to the database: the rows as the state machine computed them, and what they are judged by.
 
+use outlast_core::format::FIRST_FORMAT;
 use outlast_core::refusal::check_start;
 use outlast_core::turn::From;
 use outlast_core::{
@@ -61,10 +62,18 @@ pub(crate) fn add(rows: &mut Rows, turn: &Turn, session: SessionId, is_refused: 
     }
     add_tags(rows, turn);
     rows.flag("writes", change.writes_row);
-    // A turn that only adds to the history leaves the row alone, unless it has consumed messages.
-    if change.writes_row || turn.consumed > 0 || matches!(turn.from, From::Start(_)) {
+    if change.format > FIRST_FORMAT {
+        rows.number("format", i64::from(change.format));
+    }
+    if may_write_row(turn, &change) || matches!(turn.from, From::Start(_)) {
         rows.object("row", |rows| add_change(rows, &change));
     }
+}
+
+/// Whether the turn may change the row. One that only adds to the history leaves it alone, unless it has consumed messages
+/// or readers need a higher format for what it adds.
+fn may_write_row(turn: &Turn, change: &RowChange<'_>) -> bool {
+    change.writes_row || turn.consumed > 0 || change.format > FIRST_FORMAT
 }
 
 /// The tags of the start and of the outbox.
@@ -148,6 +157,7 @@ pub(crate) fn plain_end(turn: &Turn, session: SessionId) -> Option<Option<&'stat
     if has_outbox
         || turn.fired_until.is_some()
         || turn.events.is_empty()
+        || change.format > FIRST_FORMAT
         || matches!(turn.from, From::Start(_))
     {
         return None;
@@ -166,8 +176,7 @@ pub(crate) fn locks_row(turn: &Turn, session: SessionId) -> bool {
     // What comes of the start of a child is sent to its parent.
     let has_children = turn.outbox.as_ref().is_some_and(|outbox| !outbox.children.is_empty());
     matches!(turn.from, From::Turn(_))
-        && (turn.consumed > 0
-            || turn.fired_until.is_some()
+        && (turn.fired_until.is_some()
             || has_children
-            || RowChange::of(turn, session).writes_row)
+            || may_write_row(turn, &RowChange::of(turn, session)))
 }

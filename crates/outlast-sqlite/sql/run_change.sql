@@ -4,6 +4,7 @@ UPDATE runs SET status = ?2, owner = ?3, preferred = ?4, turn = ?5, next_seq = ?
     updated_at = coalesce(?8, updated_at), ended_at = ?9, consumed = ?10, wake_at = ?11, waits = ?12,
     crashes = ?13, kept = ?14, deadline = ?15, stuck_reason = ?16, stuck_message = ?17, stuck_build = ?18,
     failed_builds = ?19, failed_at = ?20, cancel_requested = cancel_requested OR ?21,
+    format = max(format, ?25),
     ready_at = CASE WHEN last_terminate > ?10 OR ?6 <= 1 AND last_cancel > ?10 THEN ?24
                     WHEN sent > ?10 THEN ?23
                     ELSE ?22 END

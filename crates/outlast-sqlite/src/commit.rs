@@ -1,5 +1,6 @@
 //! Committing turns: core judges a turn and computes the run's row; here both are applied to the file.
 
+use outlast_core::format::FIRST_FORMAT;
 use outlast_core::refusal::session_gone;
 use outlast_core::state::fenced;
 use outlast_core::{Committed, Ended, Position, SessionId, Start, Started, Status, Timestamp, Verdict};
@@ -78,6 +79,8 @@ fn write(tx: &mut Tx<'_>, new: &NewTurn, consumed_before: u64) -> Result<(), Err
     let consumed = new.change.consumed.unwrap_or(consumed_before);
     if new.change.must_write(consumed_before) {
         write_row(tx, new, consumed)?;
+    } else if new.change.format > FIRST_FORMAT {
+        tx.execute(sql::RUN_RAISE, params![new.run, new.change.format])?;
     }
     if consumed > consumed_before {
         tx.execute(sql::INBOX_BLANK, params![new.run, stored(consumed_before), stored(consumed)])?;
@@ -120,6 +123,7 @@ fn write_row(tx: &mut Tx<'_>, new: &NewTurn, consumed: u64) -> Result<(), Error>
             if_read,
             if_unread,
             if_can_end,
+            change.format,
         ],
         |row| row.get(0),
     )?;

@@ -1,6 +1,7 @@
 //! Sending messages: the inbox row, the count, and the wake-up, together.
 
-use outlast_core::refusal::{Receiver, check_send, no_run};
+use outlast_core::format::FIRST_FORMAT;
+use outlast_core::refusal::{Holder, Receiver, check_send, no_run, unreadable_by_holder};
 use outlast_core::state::{Awaiting, ready_after_send};
 use outlast_core::{CodelessMessages, MessageBody, Sent, Status, Timestamp, WorldError};
 use rusqlite::{Error, OptionalExtension, Row, params};
@@ -57,6 +58,31 @@ impl Addressee {
     }
 }
 
+/// Sends a message of a client: not one that the run's holder cannot read.
+pub(crate) fn send_by_client(tx: &mut Tx<'_>, letter: &NewLetter) -> Result<Sent, Refusal> {
+    match unreadable(tx, letter)? {
+        Some(refusal) => repeated(tx, letter)?.ok_or(refusal.into()),
+        None => send(tx, letter),
+    }
+}
+
+/// Why the worker that holds the run cannot be sent the message, if that is so.
+fn unreadable(tx: &Tx<'_>, letter: &NewLetter) -> Result<Option<WorldError>, Error> {
+    let message = &letter.message;
+    let format = message.body.format();
+    if format == FIRST_FORMAT {
+        return Ok(None);
+    }
+    let mut statement = tx.connection.prepare_cached(sql::RUN_HOLDER)?;
+    let refusal = statement.query_row([&letter.run], |row| {
+        let host: String = row.get(0)?;
+        let holder = Holder { host: &host, pid: number(row, 1)?, format: number(row, 2)? };
+        let cannot = format > holder.format;
+        Ok(cannot.then(|| unreadable_by_holder(message.run, &holder, &message.body)))
+    });
+    Ok(refusal.optional()?.flatten())
+}
+
 /// Appends a message to a run's inbox, and answers its position.
 pub(crate) fn send(tx: &mut Tx<'_>, letter: &NewLetter) -> Result<Sent, Refusal> {
     let message = &letter.message;
@@ -84,6 +110,7 @@ pub(crate) fn send(tx: &mut Tx<'_>, letter: &NewLetter) -> Result<Sent, Refusal>
             stored(codeless.last_terminate),
             stored(codeless.last_cancel),
             matches!(message.body, MessageBody::Cancel { .. }),
+            message.body.format(),
         ],
     )?;
     tx.after.rings = true;

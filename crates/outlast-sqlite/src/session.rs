@@ -37,7 +37,7 @@ pub(crate) fn join(tx: &mut Tx<'_>, join: &Join) -> Result<(), Refusal> {
             tx.now.as_micros(),
             tx.now.plus(join.time).as_micros(),
             queues,
-            join.rules,
+            join.readable_rules(),
             join.format,
         ],
     )?;

@@ -48,7 +48,9 @@ statements! {
     RUN_ENDS = "run_ends";
     RUN_EXISTS = "run_exists";
     RUN_FREE = "run_free";
+    RUN_HOLDER = "run_holder";
     RUN_INSERT = "run_insert";
+    RUN_RAISE = "run_raise";
     RUN_RECEIVER = "run_receiver";
     RUN_RESUME = "run_resume";
     RUN_SENT = "run_sent";

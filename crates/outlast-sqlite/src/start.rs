@@ -93,7 +93,7 @@ fn insert_row(tx: &Tx<'_>, start: &Start, row: &RowChange<'_>, waits: &str) -> R
             start.run.to_string(),
             &*start.workflow,
             start.version,
-            start.format(),
+            row.format,
             key.map(|key| &*key.text),
             key.map(|key| format!("{:032x}", key.digest)),
             row.status.as_str(),

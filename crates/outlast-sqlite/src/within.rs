@@ -11,7 +11,7 @@ use crate::expected::Expected;
 use crate::holdings::Holdings;
 use crate::locks::Locks;
 use crate::message::NewLetter;
-use crate::send::send;
+use crate::send::send_by_client;
 use crate::skew::Skew;
 use crate::start::{NewRun, start};
 use crate::tx::Tx;
@@ -40,7 +40,7 @@ pub fn start_within(tx: &Transaction<'_>, world: &dyn World, new: Start) -> Resu
 /// Those of [`World::send`], and [`WorldError::Invalid`] when the transaction is on another file.
 pub fn send_within(tx: &Transaction<'_>, world: &dyn World, message: NewMessage) -> Result<Sent, WorldError> {
     let expected = Expected::Message(message.run, message.id);
-    let (world, sent) = take_part(tx, world, &NewLetter::encode(message)?, send)?;
+    let (world, sent) = take_part(tx, world, &NewLetter::encode(message)?, send_by_client)?;
     world.expect_commit(expected);
     Ok(sent)
 }

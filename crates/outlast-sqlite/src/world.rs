@@ -32,7 +32,7 @@ use crate::options::{SqliteOptions, SqliteUrl, Sync};
 use crate::page::page;
 use crate::prune::{Prune, Swept, prune, sweep};
 use crate::readers::Readers;
-use crate::send::send;
+use crate::send::send_by_client;
 use crate::skew::Skew;
 use crate::start::{NewRun, start};
 use crate::turn::NewTurn;
@@ -200,7 +200,7 @@ impl World for SqliteWorld {
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
         let _busy = self.clock.busy();
         let letters: Result<Vec<_>, _> = messages.into_iter().map(NewLetter::encode).collect();
-        self.writer.write(letters?, send).await
+        self.writer.write(letters?, send_by_client).await
     }
 
     async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {

@@ -31,6 +31,7 @@ pub mod delays;
 pub mod ended;
 pub mod fencing;
 pub mod fleets;
+pub mod formats;
 pub mod heartbeats;
 pub mod history;
 pub mod inbox;

@@ -3,26 +3,32 @@
 --
 -- A run that nobody holds is woken. One that is stuck or begins later stays as it is, unless it can now be ended without
 -- code. The answers are `sent` with the position, also when it was sent before, `none` when there is no such run, `ended`,
--- and `full` with the number of unread messages. `limits_` are the numbers of unread messages, and of unread and kept
+-- `full` with the number of unread messages, and `unreadable` with the format that the worker which holds the run can read,
+-- its host and process: only what a turn sends is taken although its receiver's holder cannot read it. `limits_` are the numbers of unread messages, and of unread and kept
 -- ones, at which a run takes no more of those that a limit holds for. No message is twice among them.
 CREATE FUNCTION {schema}.put_messages{v}(
     now_ bigint, messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[], refused_ integer[]
-) RETURNS TABLE (code text, number bigint, status text, kept bigint, was_cancelled boolean) LANGUAGE plpgsql AS $$
+) RETURNS TABLE (
+    code text, number bigint, status text, kept bigint, was_cancelled boolean, holder_host text, holder_pid bigint
+) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     WITH asked AS (
         SELECT a.*, r.status, r.sent, r.consumed, r.kept, r.cancel_requested, known.position AS known,
             known.after_cancel AS known_after_cancel,
-            known.position IS NULL AND r.ended_at IS NULL AND r.id IS NOT NULL AS is_candidate
+            holder.host AS holder_host, holder.pid AS holder_pid, holder.format AS holder_format,
+            known.position IS NULL AND r.ended_at IS NULL AND r.id IS NOT NULL AND holder.pid IS NULL AS is_candidate
         FROM ROWS FROM (
             json_to_recordset(messages_) AS (run text, id text, kind text, name text, op bigint, outcome text, codec text,
-                headers text, turn_nth integer),
+                headers text, turn_nth integer, format integer),
             unnest(bodies_), unnest(raws_)
-        ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, body, raw, nth)
+        ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, format, body, raw, nth)
         LEFT JOIN LATERAL (SELECT * FROM {schema}.runs r WHERE r.id = a.run) r ON true
         LEFT JOIN LATERAL (SELECT i.position, i.after_cancel FROM {schema}.inbox i WHERE i.run = a.run AND i.id = a.id) known
         ON true
+        LEFT JOIN LATERAL (SELECT s.host, s.pid, s.format FROM {schema}.sessions s WHERE a.format IS NOT NULL
+            AND a.turn_nth IS NULL AND s.id = r.owner AND s.ended_at IS NULL AND s.format < a.format) holder ON true
         WHERE a.turn_nth IS NULL OR a.turn_nth <> ALL (refused_)
     ), ranked AS (
         SELECT a.*, a.sent - a.consumed + count(*) FILTER (WHERE a.is_candidate) OVER (PARTITION BY a.run ORDER BY a.nth) - 1
@@ -44,13 +50,14 @@ BEGIN
         FROM placed p WHERE p.is_accepted
     ), received AS (
         SELECT p.run, max(p.position) AS sent, coalesce(max(p.position) FILTER (WHERE p.kind = 'terminate'), 0) AS last_terminate,
-            coalesce(max(p.position) FILTER (WHERE p.kind = 'cancel'), 0) AS last_cancel
+            coalesce(max(p.position) FILTER (WHERE p.kind = 'cancel'), 0) AS last_cancel,
+            max(p.format) AS format
         FROM placed p WHERE p.is_accepted GROUP BY p.run
     ), woken AS (
         UPDATE {schema}.runs r SET sent = n.sent, updated_at = now_,
             last_terminate = greatest(r.last_terminate, n.last_terminate),
             last_cancel = greatest(r.last_cancel, n.last_cancel),
-            cancel_requested = r.cancel_requested OR n.last_cancel > 0,
+            cancel_requested = r.cancel_requested OR n.last_cancel > 0, format = greatest(r.format, n.format),
             ready_at = CASE WHEN r.owner IS NOT NULL THEN r.ready_at
                 WHEN (r.status = 'stuck' OR r.status = 'pending' AND r.wake_at IS NOT NULL)
                     AND NOT (n.last_terminate > 0 OR r.next_seq <= 1 AND n.last_cancel > 0) THEN r.ready_at
@@ -58,10 +65,11 @@ BEGIN
         FROM received n WHERE r.id = n.run
     )
     SELECT CASE WHEN p.known IS NOT NULL OR p.is_accepted THEN 'sent' WHEN p.status IS NULL THEN 'none'
-            WHEN NOT p.is_candidate THEN 'ended' ELSE 'full' END,
-        CASE WHEN p.known IS NOT NULL THEN p.known WHEN p.is_accepted THEN p.position ELSE p.unread END,
+            WHEN p.holder_pid IS NOT NULL THEN 'unreadable' WHEN NOT p.is_candidate THEN 'ended' ELSE 'full' END,
+        CASE WHEN p.known IS NOT NULL THEN p.known WHEN p.is_accepted THEN p.position
+            WHEN p.holder_pid IS NOT NULL THEN p.holder_format ELSE p.unread END,
         p.status::text, p.kept,
-        CASE WHEN p.known IS NOT NULL THEN coalesce(p.known_after_cancel, p.was_cancelled) ELSE p.was_cancelled END
+        CASE WHEN p.known IS NOT NULL THEN coalesce(p.known_after_cancel, p.was_cancelled) ELSE p.was_cancelled END, p.holder_host, p.holder_pid
     FROM placed p ORDER BY p.nth;
 END
 $$

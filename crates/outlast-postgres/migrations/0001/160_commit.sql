@@ -55,10 +55,10 @@ BEGIN
         SELECT * FROM ROWS FROM (
             json_to_recordset(turns_) AS (
                 run text, id text, "from" text, seq bigint, next bigint, at bigint, build text, consumed bigint, fired bigint,
-                invalid boolean, writes boolean, "row" json, tags json, key text, digest text, start json),
+                invalid boolean, writes boolean, format integer, "row" json, tags json, key text, digest text, start json),
             unnest(events_)
         ) WITH ORDINALITY AS a (
-            run, id, "from", seq, next, at, build, consumed, fired, invalid, writes, "row", tags, key, digest, start, events, nth)
+            run, id, "from", seq, next, at, build, consumed, fired, invalid, writes, format, "row", tags, key, digest, start, events, nth)
     ), judged AS (
         SELECT a.*, r.consumed AS had_consumed, r.owner, tip.turn AS tip_turn, tip.seq AS tip_seq, k.id AS key_run,
             k.workflow AS key_workflow,
@@ -94,7 +94,7 @@ BEGIN
             turn, next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, crashes, kept,
             deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at, cancel_requested, parent,
             parent_op, parent_awaits, root)
-        SELECT j.run, n.workflow, n.version, n.format, n.queue, n.priority, j.key, j.digest, w.status,
+        SELECT j.run, n.workflow, n.version, greatest(n.format, j.format), n.queue, n.priority, j.key, j.digest, w.status,
             CASE WHEN w.held THEN session_ END, CASE WHEN w.preferred THEN session_ END, j.id, j.next, j.at, now_, now_,
             CASE WHEN w.status IN ('completed', 'failed', 'cancelled') THEN now_ END, w.wake_at, coalesce(w.waits, '[]'),
             least(w.read_at, now_ + w.read_after), coalesce(w.crashes, 0), coalesce(w.kept, 0), w.deadline,
@@ -130,13 +130,15 @@ BEGIN
             consumed = coalesce(j.consumed, r.consumed), crashes = coalesce(w.crashes, 0), kept = coalesce(w.kept, 0),
             deadline = w.deadline, stuck_reason = w.stuck_reason, stuck_message = w.stuck_message,
             stuck_build = w.stuck_build, failed_builds = coalesce(w.failed_builds, ''),
-            failed_at = coalesce(w.failed_at, 0), cancel_requested = r.cancel_requested OR coalesce(w.cancels, false)
+            failed_at = coalesce(w.failed_at, 0), cancel_requested = r.cancel_requested OR coalesce(w.cancels, false),
+            format = greatest(r.format, j.format)
         FROM judged j
         CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
             waits text, read_at bigint, read_after bigint, unread_at bigint, unread_after bigint, ending_at bigint,
             ending_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text,
             stuck_build text, failed_builds text, failed_at bigint, cancels boolean)
-        WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL AND (j.writes OR j.consumed > j.had_consumed)
+        WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL 
+            AND (j.writes OR j.consumed > j.had_consumed OR j.format > r.format)
         RETURNING r.owner, r.status, r.ready_at, r.deadline
     ), blanked AS (
         UPDATE {schema}.inbox i SET body = NULL, raw = NULL, headers = NULL

@@ -421,6 +421,17 @@ macro_rules! conformance {
                 a_beat_tells_the_rules_of_new_runs,
                 a_run_is_given_only_to_those_who_can_read_its_format,
             }
+            formats {
+                a_commit_raises_the_format,
+                a_commit_that_needs_no_more_leaves_the_format,
+                every_kind_of_turn_raises_the_format,
+                a_turn_from_a_start_raises_the_format,
+                a_message_raises_the_format,
+                a_message_that_the_holder_cannot_read_is_refused,
+                a_message_that_cannot_be_read_leaves_its_neighbours_alone,
+                a_turn_tells_a_run_whose_holder_cannot_read_it,
+                new_runs_get_a_format_that_every_session_can_read,
+            }
             heartbeats {
                 details_are_brought_by_the_claim_after_a_crash,
                 details_of_runs_that_others_hold_are_ignored,
