@@ -128,7 +128,7 @@ pub struct Crash {
 pub fn count_crash(crashes: u32, held_runs: HeldRuns) -> Crash {
     let class = crash_class(crashes);
     let is_counted = match held_runs.highest_class {
-        2 | 3 => class == held_runs.highest_class,
+        SUSPECT_CRASHES..CRASH_CLASS_MAX => class == held_runs.highest_class,
         _ => class < CRASH_CLASS_MAX || held_runs.runs == 1,
     };
     if !is_counted {
@@ -140,12 +140,16 @@ pub fn count_crash(crashes: u32, held_runs: HeldRuns) -> Crash {
 
 /// Why a run is stuck that crashed its worker too often.
 pub fn poison(build: &str) -> Stuck {
-    Stuck { reason: StuckReason::Poison, message: POISON_MESSAGE.into(), build: build.into() }
+    Stuck { reason: StuckReason::Poison, message: poison_message(), build: build.into() }
 }
 
 /// The message of a run that crashed its worker too often.
-pub const POISON_MESSAGE: &str = "its worker crashed 5 times while it held this run, the last time with no \
-     other run; fix what ends the process, then deploy the fix or resume the run";
+pub fn poison_message() -> String {
+    format!(
+        "its worker crashed {POISON_CRASHES} times while it held this run, the last time with no other run; fix what \
+         ends the process, then deploy the fix or resume the run"
+    )
+}
 
 #[cfg(test)]
 mod tests {

@@ -44,7 +44,8 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// returns the run of that key when workflow and digest are the same. A key that was taken longer
     /// ago than the start's window names the new run from then on, and the old one no more.
     ///
-    /// The run gets the rules of the start, or lower ones if a joined session does not know those.
+    /// The run gets the rules of the start, or lower ones if a joined session does not know those or cannot read the format
+    /// that goes with them.
     ///
     /// A start with `not_before` is ready at that moment; until then only a message that needs no code
     /// makes it ready.
@@ -88,7 +89,10 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     ///
     /// Repeating a message with the same id returns the first answer, even when the run has ended since.
     ///
-    /// Refuses with `NotFound`, `Conflict` when the run has ended or its holder cannot read the message, `Limit`
+    /// A message that needs a higher [format](crate::format) than its run has raises that of the run.
+    ///
+    /// Refuses with `NotFound`, `Conflict` when the run has ended or the worker that holds it cannot read the message
+    /// (what a turn's outbox sends is not refused for that: the run goes to a worker that can when it is let go of), `Limit`
     /// when the inbox is full (not for messages [exempt](crate::MessageBody::is_exempt_from_limit) from it) or
     /// a hook's payload would be one too many that nobody has taken.
     ///
@@ -155,6 +159,8 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// A turn [from a start](crate::turn::From::Start) also does what `start` does; the session
     /// then holds the run, or nothing was written and the answer names the run that existed.
     /// When a run waits or is released with unread messages, it is ready at once.
+    ///
+    /// A turn whose events need a higher [format](crate::format) than the run has raises that of the run.
     ///
     /// Refuses with `Fenced`; with `Conflict` when `fired_until` passes over an unread message, or a
     /// start's key is another run's.

@@ -1,2 +1,2 @@
 -- Ends a session.
-SELECT {schema}.leave{v}($1, $2)
+SELECT {schema}.leave{v}($1, $2, $3)

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use deadpool_postgres::Object;
 use outlast_core::limits::{
     CLAIM_RUNS_MAX, DEADLINE_GRACE, HISTORY_IN_CLAIM_EVENTS_MAX, HISTORY_TURNS_READ_MAX, INBOX_READ_MAX,
-    PREFERENCE,
+    PREFERENCE, PRIORITY_AGE,
 };
 use outlast_core::refusal::{check_histories, no_run, session_gone};
-use outlast_core::takeover::class_room;
+use outlast_core::takeover::{CRASH_CLASS_MAX, class_room, is_suspect};
 use outlast_core::{
     ClaimRequest, Claimed, ClaimedHistory, Event, HeartbeatDetails, HolderColumns, Message, OpNumber, RunId,
     SessionId, SuspectRoom, Timestamp, TurnId, TurnRecord, Unread, Work, WorldError,
@@ -71,7 +71,7 @@ struct Asked {
     versions: Vec<i64>,
     build: String,
     format: i32,
-    /// How many runs of the crash classes 2, 3 and 4 the worker may be given.
+    /// By crash class, how many runs the worker may be given; the classes that are like any run have no room of their own.
     rooms: Vec<i32>,
     /// Whether it takes one run of the last class and nothing else, if there is one.
     is_trial: bool,
@@ -90,20 +90,21 @@ impl Asked {
         let (workflows, versions) = codes.into_iter().unzip();
         let build = stored_text(&request.build).into_owned();
         let format = i32::try_from(request.format).unwrap_or(i32::MAX);
-        let rooms = [2, 3, 4].map(|class| class_room_of(request.suspects, class) as i32).to_vec();
+        let rooms = (1..=CRASH_CLASS_MAX).map(|class| room_of(request.suspects, class)).collect();
         let is_trial = matches!(request.suspects, SuspectRoom::TrialFirst { .. });
         Self { queues, workflows, versions, build, format, rooms, is_trial }
     }
 }
 
 /// How many runs of a crash class a request has room for.
-fn class_room_of(suspects: SuspectRoom, class: u32) -> usize {
+fn room_of(suspects: SuspectRoom, class: u32) -> i32 {
     let room = match suspects {
+        _ if !is_suspect(class) => 0,
         SuspectRoom::Nothing => 0,
         SuspectRoom::AnyClass { room } | SuspectRoom::TrialFirst { room } => class_room(class, room),
         SuspectRoom::Class { class: only, room } => room * usize::from(only == class),
     };
-    room.min(CLAIM_RUNS_MAX)
+    room.min(CLAIM_RUNS_MAX) as i32
 }
 
 /// Asks for what is ready.
@@ -117,8 +118,8 @@ async fn ask(
     let limit = request.limit.min(CLAIM_RUNS_MAX) as i32;
     let Asked { queues, workflows, versions, build, format, rooms, is_trial } = Asked::of(request);
     let overdue_from = request.ends_overdue_from.as_micros();
-    let (grace, preference) = (micros(DEADLINE_GRACE), micros(PREFERENCE));
-    let values: [Values1<'_>; 13] = [
+    let (grace, preference, age) = (micros(DEADLINE_GRACE), micros(PREFERENCE), micros(PRIORITY_AGE));
+    let values: [Values1<'_>; 14] = [
         &session,
         &at,
         &limit,
@@ -132,6 +133,7 @@ async fn ask(
         &overdue_from,
         &grace,
         &preference,
+        &age,
     ];
     store.call(&store.sql.claim, &values).await
 }

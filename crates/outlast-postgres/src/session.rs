@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use outlast_core::limits::{FAILED_BUILD_RETRY, FAILED_BUILDS_MAX, POISON_CRASHES};
+use outlast_core::limits::{FAILED_BUILD_RETRY, FAILED_BUILDS_MAX, POISON_CRASHES, SUSPECT_CRASHES};
 use outlast_core::refusal::{no_run, not_resumable, session_gone};
-use outlast_core::takeover::{CRASH_CLASS_MAX, POISON_MESSAGE};
+use outlast_core::takeover::{CRASH_CLASS_MAX, poison_message};
 use outlast_core::{Beat, HeartbeatDetails, Held, Join, Report, RunId, SessionId, Status, WorldError};
 
 use crate::clock::Time;
@@ -21,6 +21,9 @@ use crate::text::stored;
 
 /// How long a session's lock may be free before it is taken over: its connection may be made anew.
 pub(crate) const SUSPICION: Duration = Duration::from_secs(1);
+
+/// The highest crash class, as a parameter.
+const CLASS_MAX: i32 = CRASH_CLASS_MAX as i32;
 
 /// How many runs of an ended session one statement frees.
 const FREE_RUNS_MAX: i32 = 500;
@@ -110,7 +113,7 @@ pub(crate) async fn held(store: &Store, session: SessionId) -> Result<Vec<Held>,
 /// Ends a session; what it holds is ready for others.
 pub(crate) async fn leave(store: &Store, time: &Time, session: SessionId) -> Result<(), WorldError> {
     let id = session.to_string();
-    store.call(&store.sql.leave, &[&time.at(), &id]).await?;
+    store.call(&store.sql.leave, &[&time.at(), &id, &CLASS_MAX]).await?;
     // Also when it had left before: whoever asked may have been cut off.
     free(store, time, &id).await.map(|_| ())
 }
@@ -120,10 +123,11 @@ pub(crate) async fn leave(store: &Store, time: &Time, session: SessionId) -> Res
 async fn free(store: &Store, time: &Time, session: &str) -> Result<u64, WorldError> {
     let limits = serde_json::json!({
         "poison_crashes": POISON_CRASHES,
+        "suspect_crashes": SUSPECT_CRASHES,
         "crash_class_max": CRASH_CLASS_MAX,
         "failed_builds": FAILED_BUILDS_MAX,
         "retry": micros(FAILED_BUILD_RETRY),
-        "message": POISON_MESSAGE,
+        "message": poison_message(),
     });
     let limits = limits.to_string();
     let mut runs = 0;
@@ -158,7 +162,7 @@ pub(crate) struct Taken {
 pub(crate) async fn takeover(store: &Store, time: &Time, session: SessionId) -> Result<Taken, WorldError> {
     // A test's time stands still while the lock becomes free.
     let patience = if time.is_virtual() { 0 } else { micros(SUSPICION) };
-    let values: [Values1<'_>; 3] = [&time.at(), &session.to_string(), &patience];
+    let values: [Values1<'_>; 4] = [&time.at(), &session.to_string(), &patience, &CLASS_MAX];
     let rows = store.call(&store.sql.takeover, &values).await?;
     let mut taken = None;
     let mut ended = Vec::new();

@@ -60,3 +60,26 @@ async fn inputs_may_be_texts_json_or_jsonb() {
     let run = call(&place, &server, "start_run('w', NULL::jsonb)").await;
     assert_eq!(input(&world, run).await, "null");
 }
+
+/// What the limits are is said by the library with every call, and stands nowhere in the database's functions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thresholds_are_parameters() {
+    let (place, _world, server) = open().await;
+    let Place { schema, .. } = &place;
+    let run = call(&place, &server, "start_run('w')").await;
+    let functions = format!(
+        "UPDATE {schema}.runs SET owner = 'ses_1', status = 'running', crashes = 9 WHERE id = '{run}';
+         INSERT INTO {schema}.sessions (id, host, pid, build, code, queues, time, rules, format, interface, joined_at, expires_at,
+             beat_at, boot, has_lock) VALUES ('ses_1', 'h', 1, 'b', '[]', '[]', 1, 1, 1, 1, 0, 0, 0, 0, false);
+         SELECT {schema}.end_session_v1(1, 'ses_1', true, NULL, 7);"
+    );
+    server.batch_execute(&functions).await.unwrap();
+    let class = format!("SELECT aboard_class FROM {schema}.sessions WHERE id = 'ses_1'");
+    assert_eq!(server.query_one(&class, &[]).await.unwrap().get::<_, i32>(0), 7);
+    let limits = r#"{"poison_crashes":12,"suspect_crashes":6,"crash_class_max":8,"failed_builds":1,"retry":0,"message":"m"}"#;
+    let free = format!("SELECT freed FROM {schema}.free_v1(1, 'ses_1', 10, '{limits}')");
+    server.query(&free, &[]).await.unwrap();
+    let crashes = format!("SELECT crashes FROM {schema}.runs WHERE id = '{run}'");
+    let crashes: i32 = server.query_one(&crashes, &[]).await.unwrap().get(0);
+    assert_eq!(crashes, 9, "of the classes from 6 to 8 only the seventh is counted");
+}

@@ -1,5 +1,5 @@
 -- The lines of `runs_ready` that have runs and that the session may claim from. `workflows_` and `versions_` are in order;
--- `rooms_` says how many runs of the crash classes 2, 3 and 4 it may have.
+-- `rooms_` says by crash class how many runs it may have; class 0 has no entry.
 --
 -- It leaps from line to line: to the first one behind the last, or to that of the next code that the session
 -- has. So it costs no more than there are lines in the table, and no more than there are codes; a worker that
@@ -58,7 +58,7 @@ BEGIN
                 line_.format := 2147483647; line_.crash_class := 32767; line_.priority := 32767;
             ELSIF line_.failed_builds <> '' AND line_.failed_builds::jsonb ? build_ THEN
                 line_.crash_class := 32767; line_.priority := 32767;
-            ELSIF line_.crash_class > 0 AND rooms_[line_.crash_class - 1] <= 0 THEN
+            ELSIF line_.crash_class > 0 AND rooms_[line_.crash_class] <= 0 THEN
                 line_.priority := 32767;
             ELSE
                 lines_ := array_append(lines_, line_);

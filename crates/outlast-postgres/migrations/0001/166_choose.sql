@@ -1,9 +1,9 @@
 -- Runs that the session may have now, locked, in order of rank: at most so many, and of one crash class above 1 at the
--- most, whichever comes first, as many as there is room for. When `is_trial_`, one of class 4 and nothing else, if there
--- is one. Answers how much room is left for each class: none for those that it cannot have any more.
+-- most, whichever comes first, as many as there is room for (`rooms_`, by class). When `is_trial_`, one of the last class and
+-- nothing else, if there is one. Answers how much room is left for each class: none for those that it cannot have any more.
 CREATE FUNCTION {schema}.choose{v}(
     session_ text, now_ bigint, limit_ integer, format_ integer, rooms_ integer[], is_trial_ boolean, preference_ bigint,
-    lines_ {schema}.line{v}[], has_codeless_ boolean, OUT ids text[], OUT rooms integer[]
+    priority_age_ bigint, lines_ {schema}.line{v}[], has_codeless_ boolean, OUT ids text[], OUT rooms integer[]
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -11,6 +11,9 @@ DECLARE
     found_ record;
     ranks_ bigint[] := '{}';
     classes_ integer[] := '{}';
+    -- The last class is the last that has a room.
+    last_ CONSTANT integer := cardinality(rooms_);
+    none_ CONSTANT integer[] := array_fill(0, ARRAY[last_]);
     class_ integer;
     taken_ integer;
 BEGIN
@@ -18,7 +21,8 @@ BEGIN
     FOREACH line_ IN ARRAY lines_ LOOP
         CONTINUE WHEN line_.head > now_;
         found_ := {schema}.ready{v}(session_, now_,
-            CASE WHEN line_.crash_class = 0 THEN limit_ ELSE least(limit_, rooms_[line_.crash_class - 1]) END, preference_, line_);
+            CASE WHEN line_.crash_class = 0 THEN limit_ ELSE least(limit_, rooms_[line_.crash_class]) END, preference_,
+            priority_age_, line_);
         CONTINUE WHEN found_.ids IS NULL;
         ids := ids || found_.ids; ranks_ := ranks_ || found_.ranks;
         classes_ := classes_ || array_fill(line_.crash_class::integer, ARRAY[cardinality(found_.ids)]);
@@ -27,7 +31,7 @@ BEGIN
         FOR found_ IN
             SELECT r.id::text, r.ready_at, r.crash_class FROM {schema}.runs r
             WHERE r.ends_without_code AND r.ready_at IS NOT NULL AND r.ready_at <= now_ AND r.format <= format_
-                AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
+                AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0)
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
                     OR NOT EXISTS (SELECT 1 FROM {schema}.sessions s WHERE s.id = r.preferred AND s.ended_at IS NULL))
             ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED
@@ -35,10 +39,10 @@ BEGIN
             ids := ids || found_.id; ranks_ := ranks_ || found_.ready_at; classes_ := classes_ || found_.crash_class::integer;
         END LOOP;
     END IF;
-    IF is_trial_ AND 4 = ANY (classes_) THEN
-        ids := ARRAY(SELECT u.id FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class = 4
+    IF is_trial_ AND last_ = ANY (classes_) THEN
+        ids := ARRAY(SELECT u.id FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class = last_
             ORDER BY u.rank, u.id COLLATE "C" LIMIT 1);
-        rooms := '{0,0,0}';
+        rooms := none_;
         RETURN;
     END IF;
     SELECT u.class INTO class_ FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class > 0
@@ -51,11 +55,11 @@ BEGIN
         SELECT u.id, u.rank, u.class FROM (
             SELECT a.id, a.rank, a.class, row_number() OVER (PARTITION BY a.class ORDER BY a.rank, a.id COLLATE "C") AS nth
             FROM unnest(ids, ranks_, classes_) AS a (id, rank, class)
-        ) u WHERE u.class = 0 OR u.class = class_ AND u.nth <= rooms_[class_ - 1]
+        ) u WHERE u.class = 0 OR u.class = class_ AND u.nth <= rooms_[class_]
         ORDER BY u.rank, u.id COLLATE "C" LIMIT limit_) c;
     IF taken_ > 0 THEN
-        rooms := '{0,0,0}';
-        rooms[class_ - 1] := rooms_[class_ - 1] - taken_;
+        rooms := none_;
+        rooms[class_] := rooms_[class_] - taken_;
     END IF;
 END
 $$

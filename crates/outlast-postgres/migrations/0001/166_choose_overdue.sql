@@ -12,14 +12,14 @@ BEGIN
     FOR late_ IN
         SELECT r.id, r.crash_class FROM {schema}.runs r
         WHERE r.deadline <= until_ AND r.owner IS NULL AND r.format <= format_ AND r.id <> ALL (chosen_)
-            AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
+            AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0)
         ORDER BY r.deadline, r.id LIMIT limit_ + 50 FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        CONTINUE WHEN late_.crash_class > 0 AND rooms[late_.crash_class - 1] <= 0;
+        CONTINUE WHEN late_.crash_class > 0 AND rooms[late_.crash_class] <= 0;
         IF late_.crash_class > 0 THEN
-            left_ := rooms[late_.crash_class - 1] - 1;
-            rooms := '{0,0,0}';
-            rooms[late_.crash_class - 1] := left_;
+            left_ := rooms[late_.crash_class] - 1;
+            rooms := array_fill(0, ARRAY[cardinality(rooms_)]);
+            rooms[late_.crash_class] := left_;
         END IF;
         ids := array_append(ids, late_.id);
         EXIT WHEN cardinality(ids) >= limit_;

@@ -1,13 +1,13 @@
 -- Runs of one line that the session may have now, locked, at most so many, in their order: their ids and ranks. A level
--- of priority is worth ten seconds of waiting. A woken run is offered for a while only to the session that last held
+-- of priority is worth so much waiting (`priority_age_`). A woken run is offered for a while only to the session that last held
 -- it, while that one lives.
 CREATE FUNCTION {schema}.ready{v}(
-    session_ text, now_ bigint, limit_ integer, preference_ bigint, line_ {schema}.line{v},
+    session_ text, now_ bigint, limit_ integer, preference_ bigint, priority_age_ bigint, line_ {schema}.line{v},
     OUT ids text[], OUT ranks bigint[]
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-    SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * 10000000) INTO ids, ranks
+    SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * priority_age_) INTO ids, ranks
     FROM (
         SELECT r.id, r.ready_at FROM {schema}.runs r
         WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version

@@ -18,7 +18,7 @@ BEGIN
     FOREACH line_ IN ARRAY lines_ LOOP
         IF line_.head <= now_ THEN
             due_ := least(due_, {schema}.next_due{v}(session_, now_,
-                CASE WHEN line_.crash_class > 0 AND rooms_[line_.crash_class - 1] <= 0 THEN now_ ELSE floor_ END,
+                CASE WHEN line_.crash_class > 0 AND rooms_[line_.crash_class] <= 0 THEN now_ ELSE floor_ END,
                 preference_, line_));
         ELSE
             later_ := array_append(later_, line_);
@@ -40,7 +40,7 @@ BEGIN
                     THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
                 ELSE l.ready_at END)
             FROM (SELECT r.ready_at, r.preferred FROM {schema}.runs r WHERE r.ends_without_code AND r.ready_at IS NOT NULL
-                    AND r.format <= format_ AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0 OR r.ready_at > now_)
+                    AND r.format <= format_ AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0 OR r.ready_at > now_)
                 ORDER BY r.ready_at, r.id LIMIT 20) l));
     END IF;
     RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;

@@ -1,14 +1,15 @@
 -- Gives the session runs that are ready, in order of rank, and behind them those that are overdue. The last row
 -- has no run: it brings the time, when the next run is due, the next deadline, and in `is_overdue` whether something
--- was unread that the session held before; or `gone`. `rooms_` says how many runs of the crash classes 2, 3 and 4 it may
--- have; `is_trial_` that it takes one of class 4 and nothing else, if there is one.
+-- was unread that the session held before; or `gone`. `rooms_` says by crash class how many runs it may
+-- have; `is_trial_` that it takes one of the last class and nothing else, if there is one.
 --
 -- Rows are locked as they are found, and those that others have locked are skipped: whoever asks at the same
 -- time finds others. The session's row comes first, as in a commit: one that has it for itself may send to a run that is
 -- locked here. Where nothing is ready it is only looked at, and a claim that finds nothing writes nothing.
 CREATE FUNCTION {schema}.claim{v}(
     session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text,
-    format_ integer, rooms_ integer[], is_trial_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint
+    format_ integer, rooms_ integer[], is_trial_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint,
+    priority_age_ bigint
 ) RETURNS TABLE (
     code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint,
     consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text,
@@ -55,10 +56,11 @@ BEGIN
         RETURN;
     END IF;
     IF has_ready_ AND limit_ > 0 THEN
-        chosen_ := {schema}.choose{v}(session_, now_, limit_, format_, rooms_, is_trial_, preference_, lines_, has_codeless_);
+        chosen_ := {schema}.choose{v}(session_, now_, limit_, format_, rooms_, is_trial_, preference_, priority_age_,
+            lines_, has_codeless_);
         ids_ := chosen_.ids; rooms_ := chosen_.rooms;
         ready_ := cardinality(ids_);
-        IF has_overdue_ AND ready_ < limit_ AND NOT (is_trial_ AND ready_ = 1 AND rooms_ = '{0,0,0}') THEN
+        IF has_overdue_ AND ready_ < limit_ AND NOT (is_trial_ AND ready_ = 1 AND 0 = ALL (rooms_)) THEN
             chosen_ := {schema}.choose_overdue{v}(now_ - grace_, limit_, format_, rooms_, ids_);
             ids_ := chosen_.ids; rooms_ := chosen_.rooms;
         END IF;
@@ -72,7 +74,7 @@ BEGIN
     IF has_overdue_ AND cardinality(ids_) < limit_ THEN
         -- One that is left has somebody else locked, who will let go of it.
         PERFORM 1 FROM {schema}.runs r WHERE r.owner IS NULL AND r.deadline <= now_ - grace_ AND r.format <= format_
-            AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
+            AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0)
         ORDER BY r.deadline LIMIT 1;
         IF FOUND THEN
             due_ := least(due_, now_ + 5000);

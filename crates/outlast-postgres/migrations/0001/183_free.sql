@@ -8,6 +8,7 @@ RETURNS TABLE (freed bigint, has_more boolean) LANGUAGE plpgsql AS $$
 DECLARE
     now_ bigint := coalesce(at_, {schema}.clock{v}());
     poison_ CONSTANT integer := (limits_ ->> 'poison_crashes')::integer;
+    suspect_ CONSTANT integer := (limits_ ->> 'suspect_crashes')::integer;
     class_max_ CONSTANT integer := (limits_ ->> 'crash_class_max')::integer;
     ended_ record;
     moved_ record;
@@ -25,7 +26,8 @@ BEGIN
     ), held AS (
         SELECT r.*, tip.turn AS tip_turn, tip.at AS tip_at, tip.seq AS tip_seq,
             CASE WHEN r.failed_builds <> '' AND tip.seq <= r.failed_at THEN r.failed_builds::text ELSE '' END AS failed,
-            ended_.crashed AND CASE WHEN ended_.aboard_class IN (2, 3) THEN least(r.crashes, class_max_) = ended_.aboard_class
+            ended_.crashed AND CASE WHEN ended_.aboard_class >= suspect_ AND ended_.aboard_class < class_max_
+                THEN least(r.crashes, class_max_) = ended_.aboard_class
                 ELSE least(r.crashes, class_max_) < class_max_ OR ended_.aboard_runs = 1 END AS is_counted
         FROM locked l JOIN {schema}.runs r ON r.id = l.id
         LEFT JOIN LATERAL (SELECT t.id, t.next_seq, t.at FROM {schema}.turns t WHERE t.run = r.id ORDER BY t.seq DESC LIMIT 1) last

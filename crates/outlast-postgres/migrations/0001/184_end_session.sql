@@ -1,8 +1,8 @@
 -- Marks a session as ended, once no commit of it is under way; those that come later are refused. Notes what it held, by
 -- which a crash is counted. Answers whether it had not ended before. `expires_at_` is what it was seen with: one that has
--- beaten since lives.
-CREATE FUNCTION {schema}.end_session{v}(now_ bigint, id_ text, has_crashed_ boolean, expires_at_ bigint) RETURNS boolean
-LANGUAGE plpgsql AS $$
+-- beaten since lives. `class_max_` is the highest crash class.
+CREATE FUNCTION {schema}.end_session{v}(now_ bigint, id_ text, has_crashed_ boolean, expires_at_ bigint, class_max_ integer)
+RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     aboard_ record;
@@ -12,7 +12,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    SELECT count(*) AS runs, coalesce(max(least(r.crashes, 4)), 0) AS class INTO aboard_
+    SELECT count(*) AS runs, coalesce(max(least(r.crashes, class_max_)), 0) AS class INTO aboard_
     FROM {schema}.runs r WHERE r.owner = id_;
     UPDATE {schema}.sessions s SET ended_at = now_, crashed = has_crashed_, aboard_runs = aboard_.runs,
         aboard_class = aboard_.class

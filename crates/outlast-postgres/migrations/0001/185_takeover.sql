@@ -4,7 +4,7 @@
 --
 -- A free lock makes a session a suspect, and one that stays so for `patience_` is taken over. After a restart of
 -- the server all locks are free and nobody could beat: then a session has its full time again.
-CREATE FUNCTION {schema}.takeover{v}(at_ bigint, id_ text, patience_ bigint)
+CREATE FUNCTION {schema}.takeover{v}(at_ bigint, id_ text, patience_ bigint, class_max_ integer)
 RETURNS TABLE (session text, moment bigint, ended bigint, suspects bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -50,7 +50,7 @@ BEGIN
             CONTINUE;
         END IF;
         -- Unless it has beaten, or found its lock again, in the meantime.
-        CONTINUE WHEN NOT {schema}.end_session{v}(now_, other_.id, true, other_.expires_at);
+        CONTINUE WHEN NOT {schema}.end_session{v}(now_, other_.id, true, other_.expires_at, class_max_);
         ended_ := ended_ + 1;
         session := other_.id;
         RETURN NEXT;
