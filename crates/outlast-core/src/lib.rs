@@ -44,7 +44,9 @@ pub use run::{
     Counts, Order, Page, Parent, ParentEnd, Pruned, QueuedSteps, RunQuery, RunView, Start, StartKey, Started,
     Status, Stuck, StuckReason, Tags, Wait,
 };
-pub use state::{Freed, Freeing, HolderColumns, Position, Readiness, ReadyAt, RowChange, Terms, Verdict};
+pub use state::{
+    Freed, Freeing, HolderColumns, Position, Readiness, ReadyAt, RowChange, Terms, TurnColumns, Verdict,
+};
 pub use time::{Busy, Clock, Timestamp};
 pub use turn::{Committed, Held, NewChild, Outbox, Then, Turn};
 pub use view::{OperationKind, OperationStatus, OperationView, Rejection};

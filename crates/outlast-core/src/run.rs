@@ -13,8 +13,9 @@ use crate::failed_builds::FailedBuilds;
 use crate::id::{RunId, SessionId, TurnId};
 use crate::message::Headers;
 use crate::payload::Payload;
-use crate::queue::step_of_workflow;
+use crate::queue::{default_queue, step_of_workflow};
 use crate::retry::Policy;
+use crate::state::HolderColumns;
 use crate::time::Timestamp;
 
 /// Where a run is in its life.
@@ -419,6 +420,38 @@ pub struct RunView {
 }
 
 impl RunView {
+    /// A view that shows the columns which only a run's holder changes. The world that has it adds the rest, so that it
+    /// need not name these.
+    pub fn of_columns(id: RunId, status: Status, columns: &HolderColumns) -> Self {
+        let HolderColumns { crashes, kept, deadline, stuck, failed_builds } = columns;
+        Self {
+            id,
+            status,
+            crashes: *crashes,
+            kept: *kept,
+            deadline: *deadline,
+            stuck: stuck.as_deref().filter(|_| status == Status::Stuck).cloned(),
+            failed_builds: failed_builds.clone(),
+            workflow: "".into(),
+            version: 0,
+            queue: default_queue(),
+            priority: 0,
+            key: None,
+            owner: None,
+            created_at: Timestamp::from_micros(0),
+            updated_at: Timestamp::from_micros(0),
+            ended_at: None,
+            wake_at: None,
+            waits: Vec::new(),
+            sent: 0,
+            consumed: 0,
+            is_cancel_requested: false,
+            format: 0,
+            parent: None,
+            tags: Tags::new(),
+        }
+    }
+
     /// The first of the run's line: its root, or the run itself.
     pub fn root(&self) -> RunId {
         self.parent.map_or(self.id, |parent| parent.root)

@@ -10,9 +10,13 @@
 //! its worker crashed (both [`Freed`]). A session that has expired still holds its runs until another session
 //! takes over.
 
+mod columns;
+
+use std::sync::Arc;
+
 use crate::error::WorldError;
 use crate::event::Event;
-use crate::failed_builds::{Failed, FailedBuilds};
+use crate::failed_builds::Failed;
 use crate::format::{FIRST_FORMAT, format_of_events};
 use crate::id::{RunId, SessionId, TurnId};
 use crate::limits::FAILED_BUILD_RETRY;
@@ -22,21 +26,7 @@ use crate::takeover::{HeldRuns, count_crash, poison};
 use crate::time::Timestamp;
 use crate::turn::{From, Then, Turn};
 
-/// The columns of a run's row that only its holder changes, as they are before a turn. A claim brings them,
-/// and every turn says what they were, so that a world need not read them to commit it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct HolderColumns {
-    /// How many crashes of its worker count against the run.
-    pub crashes: u32,
-    /// How many payloads for hooks were received that nobody has taken.
-    pub kept: u64,
-    /// When it is asked to stop, as long as that counts.
-    pub deadline: Option<Timestamp>,
-    /// Why it was stuck when it was claimed, if it was.
-    pub stuck: Option<Box<Stuck>>,
-    /// The builds that could not continue it.
-    pub failed_builds: FailedBuilds,
-}
+pub use columns::{HolderColumns, TurnColumns};
 
 /// Where a run is, as a world reads it before a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,16 +279,8 @@ pub struct RowChange<'a> {
     pub waits: &'a [Wait],
     /// When it is ready to be claimed.
     pub ready: Readiness,
-    /// See [`HolderColumns::crashes`].
-    pub crashes: u32,
-    /// See [`HolderColumns::kept`].
-    pub kept: u64,
-    /// See [`HolderColumns::deadline`].
-    pub deadline: Option<Timestamp>,
-    /// Why it is stuck. A run that is claimed keeps this until it progresses.
-    pub stuck: Option<Box<Stuck>>,
-    /// The builds that could not continue it.
-    pub failed_builds: FailedBuilds,
+    /// All that only its holder changes.
+    pub columns: Arc<HolderColumns>,
     /// Whether the run was asked to stop by this turn. Senders set the same mark, and nothing clears it.
     pub requests_cancel: bool,
     /// The lowest format that has what the turn adds. The run gets it if its own is lower; senders raise it too.
@@ -313,7 +295,6 @@ impl<'a> RowChange<'a> {
     pub fn of(turn: &'a Turn, session: SessionId) -> Self {
         let next_event = turn.next_event();
         let progresses = next_event > turn.seq;
-        let before = &turn.before;
         let mut change = Self {
             status: Status::Running,
             owner: None,
@@ -325,11 +306,7 @@ impl<'a> RowChange<'a> {
             wake_at: None,
             waits: &[],
             ready: Readiness::always(ReadyAt::Never),
-            crashes: turn.crashes,
-            kept: turn.kept,
-            deadline: turn.deadline,
-            stuck: before.stuck.clone().filter(|_| !progresses),
-            failed_builds: before.failed_builds.at_event(next_event),
+            columns: turn.held_columns(),
             requests_cancel: turn.events.iter().any(|event| matches!(event, Event::CancelRequested { .. })),
             format: added_format(turn),
             writes_row: true,
@@ -337,11 +314,15 @@ impl<'a> RowChange<'a> {
         match &turn.then {
             Then::Hold => {
                 change.owner = Some(session);
-                change.writes_row = !progresses || change.changes_columns(before);
+                change.writes_row =
+                    !progresses || change.requests_cancel || turn.columns.before != change.columns;
             }
             Then::Wait { wake_at, waits } => change.wait(session, *wake_at, waits),
             Then::Release => change.release(),
-            Then::End(status) => change.end(*status),
+            Then::End(status) => {
+                change.status = *status;
+                change.set(change.columns.ended());
+            }
             Then::Stuck(stuck) => change.stick(turn, stuck),
         }
         change
@@ -364,11 +345,7 @@ impl<'a> RowChange<'a> {
                 if_can_end: ReadyAt::Now,
                 ..Readiness::always(wake_at.map_or(ReadyAt::Now, ReadyAt::At))
             },
-            crashes: 0,
-            kept: 0,
-            deadline: start.deadline,
-            stuck: None,
-            failed_builds: FailedBuilds::default(),
+            columns: Arc::new(HolderColumns::of_start(start)),
             requests_cancel: false,
             format: start.format(),
             writes_row: true,
@@ -388,11 +365,7 @@ impl<'a> RowChange<'a> {
             wake_at: self.wake_at,
             waits: &[],
             ready: self.ready,
-            crashes: self.crashes,
-            kept: self.kept,
-            deadline: self.deadline,
-            stuck: self.stuck,
-            failed_builds: self.failed_builds,
+            columns: self.columns,
             requests_cancel: self.requests_cancel,
             format: self.format,
             writes_row: self.writes_row,
@@ -409,19 +382,19 @@ impl<'a> RowChange<'a> {
         self.status.is_final()
     }
 
-    fn changes_columns(&self, before: &HolderColumns) -> bool {
-        self.requests_cancel
-            || self.stuck != before.stuck
-            || self.crashes != before.crashes
-            || self.kept != before.kept
-            || self.deadline != before.deadline
-            || self.failed_builds != before.failed_builds
+    /// Sets the columns. Where they stay as they are they stay shared.
+    fn set(&mut self, columns: HolderColumns) {
+        if *self.columns != columns {
+            self.columns = Arc::new(columns);
+        }
     }
 
     fn wait(&mut self, session: SessionId, wake_at: Option<Timestamp>, waits: &'a [Wait]) {
         self.status = Status::Waiting;
         // The build that lets it wait could continue it. Those that could not stay listed until it progresses.
-        self.stuck = None;
+        if self.columns.stuck.is_some() {
+            self.set(HolderColumns { stuck: None, ..(*self.columns).clone() });
+        }
         // Only a run that waits may find its future again: a worker that releases one stops.
         self.preferred = Some(session);
         self.wake_at = wake_at;
@@ -434,31 +407,27 @@ impl<'a> RowChange<'a> {
     }
 
     fn release(&mut self) {
-        self.status = released_status(self.stuck.as_deref());
+        self.status = released_status(self.columns.stuck.as_deref());
         self.ready = Readiness::always(ReadyAt::Now);
-    }
-
-    fn end(&mut self, status: Status) {
-        self.status = status;
-        self.deadline = None;
-        self.stuck = None;
-        self.failed_builds = FailedBuilds::default();
-        self.crashes = 0;
     }
 
     /// A stuck turn consumes nothing and adds nothing: the run is as it was, for a build that has not tried it.
     fn stick(&mut self, turn: &Turn, stuck: &Stuck) {
-        let Failed { list, replaced_oldest } = turn.before.failed_builds.with(&stuck.build, self.next_event);
+        let TurnColumns { before, after } = &turn.columns;
+        let Failed { list, replaced_oldest } = before.failed_builds.with(&stuck.build, self.next_event);
         self.status = Status::Stuck;
         self.consumed = None;
         self.requests_cancel = false;
-        self.kept = turn.before.kept;
-        self.deadline = match &turn.from {
-            From::Turn(_) => turn.before.deadline,
-            From::Start(start) => start.deadline,
+        let before = match &turn.from {
+            From::Turn(_) => (**before).clone(),
+            From::Start(start) => HolderColumns::of_start(start),
         };
-        self.stuck = Some(Box::new(stuck.clone()));
-        self.failed_builds = list;
+        self.set(HolderColumns {
+            crashes: after.crashes,
+            stuck: Some(Box::new(stuck.clone())),
+            failed_builds: list,
+            ..before
+        });
         self.ready = stuck_readiness(replaced_oldest);
     }
 }
@@ -504,12 +473,8 @@ pub struct Freed {
     pub status: Status,
     /// When it is ready to be claimed.
     pub ready: Readiness,
-    /// How many crashes count against it.
-    pub crashes: u32,
-    /// Why it is stuck.
-    pub stuck: Option<Box<Stuck>>,
-    /// The builds that could not continue it.
-    pub failed_builds: FailedBuilds,
+    /// All that only its holder changes.
+    pub columns: HolderColumns,
 }
 
 impl Freed {
@@ -517,26 +482,27 @@ impl Freed {
     pub fn of(before: &HolderColumns, next_event: u64, why: Freeing<'_>) -> Self {
         let failed_builds = before.failed_builds.at_event(next_event);
         // The first turn that progressed has cleared the reason from the row.
-        let stuck = before.stuck.clone();
         let freed = Self {
-            status: released_status(stuck.as_deref()),
+            status: released_status(before.stuck.as_deref()),
             ready: Readiness::always(ReadyAt::Now),
-            crashes: before.crashes,
-            stuck,
-            failed_builds,
+            columns: HolderColumns { failed_builds, ..before.clone() },
         };
         let Freeing::Crashed { held_runs, build } = why else { return freed };
         let crash = count_crash(before.crashes, held_runs);
         if !crash.is_poison {
-            return Self { crashes: crash.crashes, ..freed };
+            let columns = HolderColumns { crashes: crash.crashes, ..freed.columns };
+            return Self { columns, ..freed };
         }
-        let Failed { list, replaced_oldest } = freed.failed_builds.with(build, next_event);
+        let Failed { list, replaced_oldest } = freed.columns.failed_builds.with(build, next_event);
         Self {
             status: Status::Stuck,
             ready: stuck_readiness(replaced_oldest),
-            crashes: crash.crashes,
-            stuck: Some(Box::new(poison(build))),
-            failed_builds: list,
+            columns: HolderColumns {
+                crashes: crash.crashes,
+                stuck: Some(Box::new(poison(build))),
+                failed_builds: list,
+                ..freed.columns
+            },
         }
     }
 }

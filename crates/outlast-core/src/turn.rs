@@ -6,8 +6,9 @@ use crate::event::{Event, TurnRecord};
 use crate::id::{RunId, SessionId, TurnId};
 use crate::message::NewMessage;
 use crate::run::{Start, Started, Status, Stuck, Tags, Wait};
-use crate::state::HolderColumns;
+use crate::state::{HolderColumns, TurnColumns};
 use crate::time::Timestamp;
+use crate::work::Claimed;
 
 /// What a turn writes. The id is made before the first try, so that a repeat is recognised.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,14 +32,8 @@ pub struct Turn {
     /// The latest moment of the timers the turn fired. The turn is refused if a message was accepted
     /// up to then that it has not consumed: an answer given in time does not lose against its timeout.
     pub fired_until: Option<Timestamp>,
-    /// The columns of the run's row that only the holder changes, as they were before the turn.
-    pub before: HolderColumns,
-    /// How many crashes of its worker count against the run after the turn.
-    pub crashes: u32,
-    /// How many payloads for hooks were received that nobody has taken, this turn's included.
-    pub kept: u64,
-    /// When the run is asked to stop; `None` when it has no deadline or was asked already.
-    pub deadline: Option<Timestamp>,
+    /// The columns of the run's row that only the holder changes, before and after the turn.
+    pub columns: TurnColumns,
     /// What it does to other runs. Most turns do nothing there.
     pub outbox: Option<Box<Outbox>>,
     /// What becomes of the run.
@@ -112,6 +107,42 @@ pub enum Then {
 }
 
 impl Turn {
+    /// A turn that follows another one, as far as all of them are alike: it adds and consumes nothing, and holds on.
+    pub fn following(last: &LastTurn, id: TurnId, at: Timestamp, build: Arc<str>) -> Self {
+        Self {
+            run: last.run,
+            id,
+            from: From::Turn(last.turn),
+            seq: last.seq,
+            at,
+            build,
+            events: Vec::new(),
+            consumed: last.consumed,
+            fired_until: None,
+            columns: TurnColumns::unchanged(last.columns.clone()),
+            outbox: None,
+            then: Then::Hold,
+        }
+    }
+
+    /// A turn that starts its run, and holds on.
+    pub fn starting(start: Start, id: TurnId, at: Timestamp, build: Arc<str>) -> Self {
+        Self {
+            run: start.run,
+            id,
+            seq: 0,
+            at,
+            build,
+            events: vec![start.event()],
+            consumed: 0,
+            fired_until: None,
+            columns: TurnColumns::unchanged(HolderColumns::of_start(&start)),
+            from: From::Start(Box::new(start)),
+            outbox: None,
+            then: Then::Hold,
+        }
+    }
+
     /// The number that the run's next event gets after the turn. A stuck turn adds nothing, except that one
     /// which starts its run records the start.
     pub fn next_event(&self) -> u64 {
@@ -134,6 +165,29 @@ impl Turn {
     }
 }
 
+/// What a turn follows: where its run is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastTurn {
+    /// The run.
+    pub run: RunId,
+    /// Its last turn.
+    pub turn: TurnId,
+    /// The number that its next event gets.
+    pub seq: u64,
+    /// How many messages it has consumed.
+    pub consumed: u64,
+    /// What only its holder changes of its row.
+    pub columns: Arc<HolderColumns>,
+}
+
+impl LastTurn {
+    /// Where a claimed run is.
+    pub fn of(claimed: &Claimed) -> Self {
+        let Claimed { run, turn, seq, consumed, columns, .. } = claimed;
+        Self { run: *run, turn: *turn, seq: *seq, consumed: *consumed, columns: columns.clone() }
+    }
+}
+
 /// What a commit came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Committed {
@@ -144,7 +198,7 @@ pub enum Committed {
 }
 
 /// A run that a session holds, as the world knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     /// The run.
     pub run: RunId,
@@ -154,6 +208,6 @@ pub struct Held {
     pub seq: u64,
     /// The session that holds it.
     pub session: SessionId,
-    /// Why it was stuck when it was claimed, if it has not progressed since.
-    pub stuck: Option<Stuck>,
+    /// What only the holder changes of its row.
+    pub columns: Arc<HolderColumns>,
 }

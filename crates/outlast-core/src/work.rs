@@ -197,7 +197,7 @@ pub struct Claimed {
     /// The messages behind those, at most [`INBOX_READ_MAX`](crate::limits::INBOX_READ_MAX), in order.
     pub inbox: Vec<Message>,
     /// The columns of its row that only its holder changes.
-    pub columns: HolderColumns,
+    pub columns: Arc<HolderColumns>,
     /// Whether it was never more than started: a cancel then needs no code.
     pub is_fresh: bool,
     /// Whether it is given to be ended, whatever code the request has: it is overdue.

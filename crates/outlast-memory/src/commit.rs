@@ -5,8 +5,7 @@ use outlast_core::state::{check, fenced, judge};
 use outlast_core::turn::From;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Committed, HolderColumns, RowChange, RunId, SessionId, Start, Then, Timestamp, Turn, TurnRecord, Verdict,
-    WorldError,
+    Committed, RowChange, RunId, SessionId, Start, Then, Timestamp, Turn, TurnRecord, Verdict, WorldError,
 };
 
 use crate::state::{Effects, State};
@@ -100,13 +99,7 @@ impl State {
         run.waits = change.waits.to_vec();
         run.is_cancel_requested |= change.requests_cancel;
         run.format = run.format.max(change.format);
-        run.columns = HolderColumns {
-            crashes: change.crashes,
-            kept: change.kept,
-            deadline: change.deadline,
-            stuck: change.stuck.clone(),
-            failed_builds: change.failed_builds.clone(),
-        };
+        run.columns = change.columns.clone();
         if let Some(owner) = change.owner {
             if !run.has_unread()
                 && let Some(session) = self.sessions.get_mut(&owner)

@@ -25,7 +25,7 @@ pub(crate) struct Run {
     /// The lowest format that a reader needs.
     pub(crate) format: u32,
     /// What only its holder changes. Why it was stuck stays while it is claimed.
-    pub(crate) columns: HolderColumns,
+    pub(crate) columns: Arc<HolderColumns>,
     pub(crate) is_cancel_requested: bool,
     pub(crate) status: Status,
     pub(crate) owner: Option<SessionId>,
@@ -56,6 +56,7 @@ pub(crate) struct Run {
 impl Run {
     /// A run that begins with `first`.
     pub(crate) fn new(start: Start, first: TurnRecord, now: Timestamp) -> Self {
+        let columns = HolderColumns::of_start(&start);
         Self {
             format: start.format(),
             code: Code { workflow: start.workflow, version: start.version },
@@ -64,7 +65,7 @@ impl Run {
             key: start.key,
             parent: start.parent,
             tags: start.tags,
-            columns: HolderColumns { deadline: start.deadline, ..HolderColumns::default() },
+            columns: Arc::new(columns),
             is_cancel_requested: false,
             status: Status::Pending,
             owner: None,
@@ -178,13 +179,11 @@ impl Run {
 
     pub(crate) fn view(&self, id: RunId) -> RunView {
         RunView {
-            id,
             workflow: self.code.workflow.clone(),
             version: self.code.version,
             queue: self.queue.clone(),
             priority: self.priority,
             key: self.key.as_ref().map(|key| key.text.clone()),
-            status: self.status,
             owner: self.owner,
             created_at: self.created_at,
             updated_at: self.updated_at,
@@ -193,15 +192,11 @@ impl Run {
             waits: self.waits.clone(),
             sent: self.sent(),
             consumed: self.consumed,
-            crashes: self.columns.crashes,
-            kept: self.columns.kept,
             is_cancel_requested: self.is_cancel_requested,
-            failed_builds: self.columns.failed_builds.clone(),
             format: self.format,
-            stuck: self.columns.stuck.as_deref().filter(|_| self.status == Status::Stuck).cloned(),
             parent: self.parent,
             tags: self.tags.clone(),
-            deadline: self.columns.deadline,
+            ..RunView::of_columns(id, self.status, &self.columns)
         }
     }
 }

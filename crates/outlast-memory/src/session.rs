@@ -1,6 +1,7 @@
 //! Sessions: joining, beating, leaving, and the takeover of those whose worker is gone.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use outlast_core::refusal::{check_join, session_gone};
 use outlast_core::state::resumed;
@@ -88,9 +89,12 @@ impl State {
     pub(crate) fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
         let entry = self.sessions.get(&session).ok_or_else(|| session_gone(session))?;
         let held = entry.held.iter().filter_map(|run| Some((run, self.runs.get(run)?)));
-        let held = held.map(|(&id, run)| {
-            let stuck = run.columns.stuck.as_deref().cloned();
-            Held { run: id, turn: run.turn, seq: run.seq, session, stuck }
+        let held = held.map(|(&id, run)| Held {
+            run: id,
+            turn: run.turn,
+            seq: run.seq,
+            session,
+            columns: run.columns.clone(),
         });
         Ok(held.collect())
     }
@@ -155,7 +159,7 @@ impl State {
         let run = self.get(id)?;
         let at = resumed(id, run.status, run.place.as_ref().map(|place| place.at), now)?;
         if let Some(run) = self.runs.get_mut(&id) {
-            run.columns.failed_builds = FailedBuilds::default();
+            Arc::make_mut(&mut run.columns).failed_builds = FailedBuilds::default();
         }
         self.line_up(id, at, now, effects);
         Ok(())
@@ -174,9 +178,7 @@ impl State {
         run.preferred = None;
         run.wake_at = None;
         run.waits = Vec::new();
-        run.columns.crashes = freed.crashes;
-        run.columns.stuck = freed.stuck;
-        run.columns.failed_builds = freed.failed_builds;
+        run.columns = Arc::new(freed.columns);
         let at = freed.ready.choose(run.has_unread(), run.can_end()).moment(now);
         self.set_status(id, freed.status);
         self.line_up(id, at, now, effects);

@@ -11,18 +11,18 @@ use outlast_core::limits::{
 use outlast_core::refusal::{check_histories, no_run, session_gone};
 use outlast_core::takeover::{CRASH_CLASS_MAX, class_room, is_suspect};
 use outlast_core::{
-    ClaimRequest, Claimed, ClaimedHistory, Event, HeartbeatDetails, HolderColumns, Message, OpNumber, RunId,
-    SessionId, SuspectRoom, Timestamp, TurnId, TurnRecord, Unread, Work, WorldError,
+    ClaimRequest, Claimed, ClaimedHistory, Event, HeartbeatDetails, Message, OpNumber, RunId, SessionId,
+    SuspectRoom, Timestamp, TurnId, TurnRecord, Unread, Work, WorldError,
 };
 use tokio_postgres::Row;
 
 use crate::clock::Time;
+use crate::columns;
 use crate::error::corrupt;
 use crate::message::{StoredPayload, Values1, message};
-use crate::row::{Damaged, get, maybe_moment, micros, moment, number, stored, stuck, text, turn, word};
+use crate::row::{Damaged, get, maybe_moment, micros, moment, number, stored, text, turn, word};
 use crate::store::{Store, Values};
 use crate::text::stored as stored_text;
-use crate::turn::read_builds;
 
 /// How many messages are read of one run.
 const INBOX_ROWS: i64 = INBOX_READ_MAX as i64;
@@ -163,10 +163,10 @@ impl Given {
             match get::<&str>(row, 0)? {
                 "gone" => return Ok(None),
                 "now" => {
-                    given.now = Some(moment(row, 20)?);
-                    given.next_due = maybe_moment(row, 21)?;
-                    given.next_deadline = maybe_moment(row, 11)?;
-                    given.has_unread = get(row, 19)?;
+                    given.now = Some(moment(row, 12)?);
+                    given.next_due = maybe_moment(row, 13)?;
+                    given.next_deadline = maybe_moment(row, 14)?;
+                    given.has_unread = get(row, 11)?;
                 }
                 _ => given.add(row, request)?,
             }
@@ -179,7 +179,7 @@ impl Given {
         if number::<u64>(row, 7)? > consumed {
             self.unread.push((run.to_string(), stored(consumed)));
         }
-        if get(row, 18)? {
+        if get(row, 10)? {
             self.detailed.push(run.to_string());
         }
         let (turn, turn_at) = (word(row, 4)?, moment(row, 6)?);
@@ -193,15 +193,9 @@ impl Given {
             turn_at,
             consumed,
             inbox: Vec::new(),
-            columns: HolderColumns {
-                crashes: get::<i32>(row, 9)?.unsigned_abs(),
-                kept: number(row, 10)?,
-                deadline: maybe_moment(row, 11)?,
-                stuck: stuck(row, 12)?.map(Box::new),
-                failed_builds: read_builds(get(row, 15)?, number(row, 16)?),
-            },
+            columns: columns::read(row, 17)?,
             is_fresh: seq <= 1,
-            is_overdue: get(row, 19)?,
+            is_overdue: get(row, 11)?,
             history,
             details: Vec::new(),
         });
@@ -216,14 +210,14 @@ impl Given {
         seq: u64,
         (turn, turn_at): (TurnId, Timestamp),
     ) -> Result<ClaimedHistory, Damaged> {
-        if get::<bool>(row, 17)? || seq > HISTORY_IN_CLAIM_EVENTS_MAX {
+        if get::<bool>(row, 9)? || seq > HISTORY_IN_CLAIM_EVENTS_MAX {
             return Ok(ClaimedHistory::LeftOut);
         }
-        let Some(events) = get::<Option<&str>>(row, 23)? else {
+        let Some(events) = get::<Option<&str>>(row, 16)? else {
             self.unknown.push(run.to_string());
             return Ok(ClaimedHistory::Whole(Vec::new()));
         };
-        let build = text(row, 22)?.into();
+        let build = text(row, 15)?.into();
         Ok(match Event::read_all(events) {
             Ok(events) => {
                 ClaimedHistory::Whole(vec![TurnRecord { id: turn, seq: 0, at: turn_at, build, events }])

@@ -22,6 +22,7 @@ mod passfile;
 mod url;
 
 mod blocked;
+mod columns;
 mod commit;
 mod fields;
 mod outbox;

@@ -13,6 +13,7 @@ use deadpool_postgres::Object;
 use outlast_core::WorldError;
 use tokio_postgres::error::SqlState;
 
+use crate::columns::fill;
 use crate::connect::Connector;
 use crate::error::of_postgres;
 use crate::greet::{Owner, greet};
@@ -342,7 +343,7 @@ async fn drop_interface(
 
 /// A statement of a migration, in this schema.
 fn filled(statement: &str, schema: &str, interface: u32) -> String {
-    statement
+    fill(statement, interface)
         .replace("{schema_text}", &literal(schema))
         .replace("{channel}", &literal(&channel(schema)))
         .replace("{schema}", &quoted(schema))

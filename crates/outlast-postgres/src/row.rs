@@ -3,12 +3,12 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use outlast_core::{Event, OpNumber, Parent, RunView, Status, Stuck, Timestamp, TurnRecord};
+use outlast_core::{Event, OpNumber, Parent, RunView, Stuck, Timestamp, TurnRecord};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
+use crate::columns;
 use crate::text::plain;
-use crate::turn::read_builds;
 
 /// Why a row is not one that a world wrote.
 #[derive(Debug)]
@@ -98,17 +98,13 @@ pub(crate) fn micros(duration: std::time::Duration) -> i64 {
 
 /// The columns of `run_view.sql` and `runs_page.sql`.
 pub(crate) fn run_view(row: &Row) -> Result<RunView, Damaged> {
-    let status: Status = word(row, 4)?;
-    // A run that was claimed keeps why it was stuck, for when it is let go without progress.
-    let stuck = if status == Status::Stuck { stuck(row, 14)? } else { None };
-    let (names, values): (Vec<&str>, Vec<&str>) = (get(row, 22)?, get(row, 23)?);
+    let columns = columns::read(row, 23)?;
+    let (names, values): (Vec<&str>, Vec<&str>) = (get(row, 17)?, get(row, 18)?);
     let tags = names.into_iter().zip(values);
     Ok(RunView {
-        id: word(row, 0)?,
         workflow: text(row, 1)?.into(),
         version: number(row, 2)?,
         key: maybe_text(row, 3)?,
-        status,
         owner: maybe_word(row, 5)?,
         created_at: moment(row, 6)?,
         updated_at: moment(row, 7)?,
@@ -117,17 +113,13 @@ pub(crate) fn run_view(row: &Row) -> Result<RunView, Damaged> {
         waits: json(row, 10)?,
         sent: number(row, 11)?,
         consumed: number(row, 12)?,
-        crashes: get::<i32>(row, 13)?.unsigned_abs(),
-        kept: number(row, 26)?,
-        is_cancel_requested: get(row, 27)?,
-        failed_builds: read_builds(get(row, 28)?, number(row, 29)?),
-        format: get::<i32>(row, 30)?.unsigned_abs(),
-        stuck,
+        is_cancel_requested: get(row, 21)?,
+        format: get::<i32>(row, 22)?.unsigned_abs(),
         parent: parent(row)?,
-        queue: text(row, 24)?.into(),
-        priority: get::<i16>(row, 25)?.unsigned_abs() as u8,
-        deadline: maybe_moment(row, 21)?,
+        queue: text(row, 19)?.into(),
+        priority: get::<i16>(row, 20)?.unsigned_abs() as u8,
         tags: tags.map(|(name, value)| (plain(name).into_owned(), plain(value).into_owned())).collect(),
+        ..RunView::of_columns(word(row, 0)?, word(row, 4)?, &columns)
     })
 }
 
@@ -139,9 +131,9 @@ pub(crate) fn stuck(row: &Row, column: usize) -> Result<Option<Stuck>, Damaged> 
 }
 
 fn parent(row: &Row) -> Result<Option<Parent>, Damaged> {
-    let Some(run) = maybe_word(row, 17)? else { return Ok(None) };
-    let (op, awaits) = (OpNumber(number(row, 18)?), get(row, 19)?);
-    Ok(Some(Parent { run, op, root: word(row, 20)?, awaits }))
+    let Some(run) = maybe_word(row, 13)? else { return Ok(None) };
+    let (op, awaits) = (OpNumber(number(row, 14)?), get(row, 15)?);
+    Ok(Some(Parent { run, op, root: word(row, 16)?, awaits }))
 }
 
 /// The columns of `history.sql` and `histories.sql`.

@@ -12,10 +12,11 @@ use outlast_core::takeover::{CRASH_CLASS_MAX, poison_message};
 use outlast_core::{Beat, HeartbeatDetails, Held, Join, Report, RunId, SessionId, Status, WorldError};
 
 use crate::clock::Time;
+use crate::columns;
 use crate::error::corrupt;
 use crate::fields::Rows;
 use crate::message::{StoredPayload, Values1, json_text};
-use crate::row::{Damaged, get, maybe_word, micros, moment, number, stuck, word};
+use crate::row::{Damaged, get, maybe_word, micros, moment, number, word};
 use crate::store::Store;
 use crate::text::stored;
 
@@ -99,8 +100,8 @@ pub(crate) async fn held(store: &Store, session: SessionId) -> Result<Vec<Held>,
     for row in &rows {
         let read = || -> Result<Option<Held>, Damaged> {
             let Some(run) = maybe_word(row, 0)? else { return Ok(None) };
-            let (turn, seq, stuck) = (word(row, 1)?, number(row, 2)?, stuck(row, 3)?);
-            Ok(Some(Held { run, turn, seq, session, stuck }))
+            let (turn, seq, columns) = (word(row, 1)?, number(row, 2)?, columns::read(row, 3)?);
+            Ok(Some(Held { run, turn, seq, session, columns }))
         };
         match read().map_err(|why| corrupt(&store.place, &why))? {
             Some(run) => held.push(run),

@@ -19,7 +19,10 @@ macro_rules! statements {
             pub(crate) fn of(schema: &str, interface: u32) -> Self {
                 let channel = channel(schema);
                 let schema = quoted(schema);
-                let fill = |text: &str| without_reason(text).replace("{schema}", &schema).replace("{v}", &suffix(interface));
+                let fill = |text: &str| {
+                    let text = without_reason(text).replace("{schema}", &schema).replace("{v}", &suffix(interface));
+                    crate::columns::fill(&text, interface)
+                };
                 Self {
                     $($name: fill(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
                     schema,

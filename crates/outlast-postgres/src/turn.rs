@@ -3,12 +3,11 @@
 use outlast_core::format::FIRST_FORMAT;
 use outlast_core::refusal::check_start;
 use outlast_core::turn::From;
-use outlast_core::{
-    Event, FailedBuilds, ReadyAt, RowChange, SessionId, Stuck, Then, Turn, Wait, WorldError, state,
-};
+use outlast_core::{Event, FailedBuilds, ReadyAt, RowChange, SessionId, Then, Turn, Wait, WorldError, state};
 
+use crate::columns;
 use crate::fields::Rows;
-use crate::row::{micros, reason};
+use crate::row::micros;
 use crate::start::{add_identity, add_names};
 use crate::text::{plain, stored as stored_text};
 
@@ -95,22 +94,7 @@ fn add_change(rows: &mut Rows, change: &RowChange<'_>) {
     add_ready(rows, ["read_at", "read_after"], change.ready.if_read);
     add_ready(rows, ["unread_at", "unread_after"], change.ready.if_unread);
     add_ready(rows, ["ending_at", "ending_after"], change.ready.if_can_end);
-    if change.crashes > 0 {
-        rows.number("crashes", i64::from(change.crashes));
-    }
-    if change.kept > 0 {
-        rows.count_of("kept", change.kept);
-    }
-    rows.moment("deadline", change.deadline);
-    if let Some(Stuck { message, build, .. }) = change.stuck.as_deref() {
-        rows.word("stuck_reason", change.stuck.as_deref().map(reason).unwrap_or_default());
-        rows.text("stuck_message", message);
-        rows.text("stuck_build", build);
-    }
-    if !change.failed_builds.is_empty() {
-        rows.json_text("failed_builds", &write_builds(&change.failed_builds));
-        rows.count_of("failed_at", change.failed_builds.at());
-    }
+    columns::add(rows, &change.columns);
     rows.flag("cancels", change.requests_cancel);
 }
 
@@ -164,7 +148,8 @@ pub(crate) fn plain_end(turn: &Turn, session: SessionId) -> Option<Option<&'stat
     }
     match turn.then {
         Then::Hold if !change.writes_row => Some(None),
-        Then::End(status) if change.kept == turn.before.kept && !change.requests_cancel => {
+        // What every end makes of the columns is all that it makes of these.
+        Then::End(status) if !change.requests_cancel && *change.columns == turn.columns.before.ended() => {
             Some(Some(status.as_str()))
         }
         _ => None,
@@ -176,7 +161,5 @@ pub(crate) fn locks_row(turn: &Turn, session: SessionId) -> bool {
     // What comes of the start of a child is sent to its parent.
     let has_children = turn.outbox.as_ref().is_some_and(|outbox| !outbox.children.is_empty());
     matches!(turn.from, From::Turn(_))
-        && (turn.fired_until.is_some()
-            || has_children
-            || may_write_row(turn, &RowChange::of(turn, session)))
+        && (turn.fired_until.is_some() || has_children || may_write_row(turn, &RowChange::of(turn, session)))
 }

@@ -1,8 +1,7 @@
 -- The runs of a session with their last turns; the history may be ahead of the row.
 SELECT runs.id, runs.turn, runs.next_seq, runs.turn_at,
     last.id, last.seq + json_array_length(last.events), last.at,
-    runs.crashes, runs.kept, runs.deadline, runs.failed_builds, runs.failed_at, runs.stuck_reason,
-    runs.stuck_message, runs.stuck_build
+    {columns}
 FROM runs
 LEFT JOIN turns AS last
     ON last.run = runs.id AND last.seq = (SELECT max(seq) FROM turns WHERE run = runs.id)

@@ -1,7 +1,7 @@
 -- Runs of one queue and workflow that are or will be ready, in the lines behind this one: line by line, the more
 -- urgent first, among equals the longest ready. Those that need no code are in a list of their own.
-SELECT id, workflow, version, format, preferred, turn, next_seq, turn_at, sent, consumed, crashes, ready_at,
-    failed_builds, failed_at, status, deadline, priority, kept, stuck_reason, stuck_message, stuck_build, line
+SELECT id, workflow, version, format, preferred, turn, next_seq, turn_at, sent, consumed, ready_at, status, priority, line,
+    {columns}
 FROM runs INDEXED BY runs_ready
 WHERE queue = ?1 AND workflow = ?2 AND version = ?3 AND line > ?4 AND ready_at IS NOT NULL AND NOT can_end
 ORDER BY line, priority DESC, ready_at

@@ -1,6 +1,6 @@
 -- The same of one line alone, of this priority and less.
-SELECT id, workflow, version, format, preferred, turn, next_seq, turn_at, sent, consumed, crashes, ready_at,
-    failed_builds, failed_at, status, deadline, priority, kept, stuck_reason, stuck_message, stuck_build, line
+SELECT id, workflow, version, format, preferred, turn, next_seq, turn_at, sent, consumed, ready_at, status, priority, line,
+    {columns}
 FROM runs INDEXED BY runs_ready
 WHERE queue = ?1 AND workflow = ?2 AND version = ?3 AND line = ?4 AND priority <= ?5 AND ready_at IS NOT NULL
     AND NOT can_end

@@ -2,11 +2,10 @@
 -- there now. Answers whether a worker may have to know.
 UPDATE runs SET status = ?2, owner = ?3, preferred = ?4, turn = ?5, next_seq = ?6, turn_at = ?7,
     updated_at = coalesce(?8, updated_at), ended_at = ?9, consumed = ?10, wake_at = ?11, waits = ?12,
-    crashes = ?13, kept = ?14, deadline = ?15, stuck_reason = ?16, stuck_message = ?17, stuck_build = ?18,
-    failed_builds = ?19, failed_at = ?20, cancel_requested = cancel_requested OR ?21,
-    format = max(format, ?25),
-    ready_at = CASE WHEN last_terminate > ?10 OR ?6 <= 1 AND last_cancel > ?10 THEN ?24
-                    WHEN sent > ?10 THEN ?23
-                    ELSE ?22 END
+    cancel_requested = cancel_requested OR ?13, format = max(format, ?14),
+    ready_at = CASE WHEN last_terminate > ?10 OR ?6 <= 1 AND last_cancel > ?10 THEN ?17
+                    WHEN sent > ?10 THEN ?16
+                    ELSE ?15 END,
+    ({columns}) = ({values})
 WHERE id = ?1
 RETURNING owner IS NULL AND (ready_at IS NOT NULL OR deadline IS NOT NULL)

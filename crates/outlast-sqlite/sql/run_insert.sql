@@ -1,8 +1,7 @@
 -- Starts a run. A row with its id or key is left alone: no change means that one existed.
 INSERT INTO runs (id, workflow, version, format, key, key_digest, status, owner, preferred, turn, next_seq,
-    turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, crashes, kept, stuck_reason,
-    stuck_message, stuck_build, failed_builds, failed_at, cancel_requested, parent, parent_op, parent_awaits, root,
-    deadline, queue, priority)
+    turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, cancel_requested, parent, parent_op,
+    parent_awaits, root, queue, priority, {columns})
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
-    ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32)
+    ?23, ?24, {values})
 ON CONFLICT DO NOTHING

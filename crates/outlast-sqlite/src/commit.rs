@@ -6,10 +6,11 @@ use outlast_core::state::fenced;
 use outlast_core::{Committed, Ended, Position, SessionId, Start, Started, Status, Timestamp, Verdict};
 use rusqlite::{Error, OptionalExtension, params};
 
+use crate::columns;
 use crate::error::Refusal;
 use crate::holdings::Holding;
 use crate::outbox::deliver;
-use crate::row::{maybe_word, moment, number, ready_times, reason, stored, word};
+use crate::row::{maybe_word, moment, number, ready_times, stored, word};
 use crate::sql;
 use crate::start::{Born, insert};
 use crate::turn::NewTurn;
@@ -95,36 +96,31 @@ fn write(tx: &mut Tx<'_>, new: &NewTurn, consumed_before: u64) -> Result<(), Err
 fn write_row(tx: &mut Tx<'_>, new: &NewTurn, consumed: u64) -> Result<(), Error> {
     let (change, now) = (&new.change, tx.now.as_micros());
     let [if_read, if_unread, if_can_end] = ready_times(change.ready, tx.now);
-    let stuck = change.stuck.as_deref();
-    let mut statement = tx.connection.prepare_cached(sql::RUN_CHANGE)?;
+    let columns = columns::values(&change.columns);
+    let mut statement = tx.connection.prepare_cached(&sql::RUN_CHANGE)?;
     let rings: bool = statement.query_row(
-        params![
-            new.run,
-            change.status.as_str(),
-            change.owner.map(|session| session.to_string()),
-            change.preferred.map(|session| session.to_string()),
-            new.id,
-            stored(change.next_event),
-            change.turn_at.as_micros(),
-            change.owner.is_none().then_some(now),
-            change.has_ended().then_some(now),
-            stored(consumed),
-            change.wake_at.map(Timestamp::as_micros),
-            new.waits,
-            change.crashes,
-            stored(change.kept),
-            change.deadline.map(Timestamp::as_micros),
-            stuck.map(reason),
-            stuck.map(|stuck| &*stuck.message),
-            stuck.map(|stuck| &*stuck.build),
-            change.failed_builds.text(),
-            stored(change.failed_builds.at()),
-            change.requests_cancel,
-            if_read,
-            if_unread,
-            if_can_end,
-            change.format,
-        ],
+        &*columns::with_values(
+            params![
+                new.run,
+                change.status.as_str(),
+                change.owner.map(|session| session.to_string()),
+                change.preferred.map(|session| session.to_string()),
+                new.id,
+                stored(change.next_event),
+                change.turn_at.as_micros(),
+                change.owner.is_none().then_some(now),
+                change.has_ended().then_some(now),
+                stored(consumed),
+                change.wake_at.map(Timestamp::as_micros),
+                new.waits,
+                change.requests_cancel,
+                change.format,
+                if_read,
+                if_unread,
+                if_can_end,
+            ],
+            &columns,
+        ),
         |row| row.get(0),
     )?;
     tx.after.rings |= rings;
@@ -173,7 +169,7 @@ fn commit_start(tx: &mut Tx<'_>, new: &NewTurn, start: &Start) -> Result<Committ
     }
     let is_held = new.change.owner.is_some();
     let is_ready = new.change.ready.if_read.moment(tx.now).is_some();
-    tx.after.rings |= is_ready || !is_held && new.change.deadline.is_some();
+    tx.after.rings |= is_ready || !is_held && new.change.columns.deadline.is_some();
     insert_turn(tx, new)?;
     if let Ok(Some(outbox)) = &new.outbox {
         deliver(tx, new, outbox)?;

@@ -55,6 +55,7 @@ mod page;
 mod readers;
 
 mod clock;
+mod columns;
 mod error;
 mod file;
 mod locks;

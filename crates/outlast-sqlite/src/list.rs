@@ -10,7 +10,7 @@ use crate::sql;
 
 /// A run as the outside sees it.
 pub(crate) fn run(connection: &Connection, run: RunId) -> Result<RunView, Refusal> {
-    let mut statement = connection.prepare_cached(sql::RUN_VIEW)?;
+    let mut statement = connection.prepare_cached(&sql::RUN_VIEW)?;
     let view = statement.query_row([run.to_string()], run_view).optional()?;
     view.ok_or_else(|| no_run(run).into())
 }

@@ -63,7 +63,7 @@ fn find(
 }
 
 fn by_id(connection: &Connection, run: RunId) -> Result<Option<RunView>, Error> {
-    connection.prepare_cached(sql::RUN_VIEW)?.query_row([run.to_string()], run_view).optional()
+    connection.prepare_cached(&sql::RUN_VIEW)?.query_row([run.to_string()], run_view).optional()
 }
 
 fn by_key(connection: &Connection, key: &str) -> Result<Option<RunView>, Error> {

@@ -1,6 +1,7 @@
 //! Which runs a session could claim: the look that a claim begins with.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use outlast_core::limits::{DEADLINE_GRACE, PREFERENCE};
 use outlast_core::queue::{rank, step_of_workflow};
@@ -10,8 +11,12 @@ use outlast_core::{
 };
 use rusqlite::{Connection, Error, OptionalExtension, Params, Row, params};
 
-use crate::row::{failed_builds, maybe_moment, maybe_word, moment, number, stuck, word};
+use crate::columns;
+use crate::row::{maybe_word, moment, number, word};
 use crate::sql;
+
+/// Where the columns of the holder begin in the rows of the statements of a claim.
+const COLUMNS: usize = 14;
 
 /// A run that could be claimed.
 #[derive(Debug)]
@@ -26,7 +31,7 @@ pub(crate) struct Ready {
     pub(crate) consumed: u64,
     pub(crate) preferred: Option<SessionId>,
     pub(crate) status: Status,
-    pub(crate) columns: HolderColumns,
+    pub(crate) columns: Arc<HolderColumns>,
     pub(crate) is_overdue: bool,
     rank: Timestamp,
 }
@@ -147,7 +152,7 @@ impl<'a> Look<'a> {
                 self.scan_code(queue, code)?;
             }
         }
-        self.scan(sql::READY_CODELESS, [], Needs::Nothing)?;
+        self.scan(&sql::READY_CODELESS, [], Needs::Nothing)?;
         self.choose();
         if self.classes == Classes::Admitted && self.request.ends_overdue_from <= self.now {
             self.scan_overdue()?;
@@ -167,7 +172,7 @@ impl<'a> Look<'a> {
         let mut behind = String::new();
         loop {
             let params = params![queue, &*code.workflow, code.version, behind];
-            let Some(stopped) = self.scan(sql::READY_BY_CODE, params, Needs::Code)? else { return Ok(()) };
+            let Some(stopped) = self.scan(&sql::READY_BY_CODE, params, Needs::Code)? else { return Ok(()) };
             behind.clone_from(&stopped.line);
             self.scan_rest_of_line(queue, code, stopped)?;
         }
@@ -183,11 +188,11 @@ impl<'a> Look<'a> {
             }
             if why == Why::Full {
                 // What is ready is left for the next claim; only what will be is due.
-                self.scan_due(sql::DUE_IN_LINE, params![queue, workflow, version, line, priority, now])?;
+                self.scan_due(&sql::DUE_IN_LINE, params![queue, workflow, version, line, priority, now])?;
             }
             let Some(lower) = priority.checked_sub(1) else { return Ok(()) };
             let params = params![queue, workflow, version, line, lower];
-            next = self.scan(sql::READY_IN_LINE, params, Needs::Code)?;
+            next = self.scan(&sql::READY_IN_LINE, params, Needs::Code)?;
         }
         Ok(())
     }
@@ -200,11 +205,12 @@ impl<'a> Look<'a> {
         let (mut rooms, mut at) = (Rooms::default(), None);
         let mut line = String::new();
         while let Some(row) = rows.next()? {
-            let (ready_at, priority, crashes) = (moment(row, 11)?, number(row, 16)?, number(row, 10)?);
+            let (ready_at, priority, crashes) =
+                (moment(row, 10)?, number(row, 12)?, columns::crashes(row, COLUMNS)?);
             let stop = |why, line| Ok(Some(Stopped { line, priority, why }));
-            let is_new_line = needs == Needs::Code && row.get_ref(21)?.as_str()? != line;
+            let is_new_line = needs == Needs::Code && row.get_ref(13)?.as_str()? != line;
             if is_new_line {
-                line = row.get(21)?;
+                line = row.get(13)?;
                 if !self.fits(row, needs)? {
                     return stop(Why::NotForUs, line);
                 }
@@ -234,17 +240,18 @@ impl<'a> Look<'a> {
 
     /// Adds runs that are overdue to those that were chosen, as long as there is room.
     fn scan_overdue(&mut self) -> Result<(), Error> {
-        let mut statement = self.connection.prepare_cached(sql::READY_OVERDUE)?;
+        let mut statement = self.connection.prepare_cached(&sql::READY_OVERDUE)?;
         let mut rows = statement.query([latest_overdue(self.now)])?;
         while self.found.ready.len() < self.limit
             && let Some(row) = rows.next()?
         {
             let run = word::<RunId>(row, 0)?;
             let is_chosen = self.found.ready.iter().any(|chosen| chosen.run == run);
-            if is_chosen || !self.can_read(row)? || !self.admission.admit(number(row, 10)?) {
+            if is_chosen || !self.can_read(row)? || !self.admission.admit(columns::crashes(row, COLUMNS)?) {
                 continue;
             }
-            let overdue_at = moment(row, 15)?.plus(DEADLINE_GRACE);
+            let deadline = columns::deadline(row, COLUMNS)?.unwrap_or(self.now);
+            let overdue_at = deadline.plus(DEADLINE_GRACE);
             self.found.ready.push(Ready { is_overdue: true, ..ready(row, overdue_at)? });
         }
         Ok(())
@@ -255,7 +262,7 @@ impl<'a> Look<'a> {
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query(params)?;
         while let Some(row) = rows.next()? {
-            let ready_at = moment(row, 11)?;
+            let ready_at = moment(row, 10)?;
             if self.is_past_next_due(ready_at) {
                 break;
             }
@@ -271,7 +278,7 @@ impl<'a> Look<'a> {
 
     /// Whether this worker could ever have the run: what all runs of a line have in common.
     fn fits(&self, row: &Row<'_>, needs: Needs) -> Result<bool, Error> {
-        let crashes = number(row, 10)?;
+        let crashes = columns::crashes(row, COLUMNS)?;
         let is_of_class = match self.classes {
             Classes::Admitted => self.admission.allows(crashes),
             Classes::LastOnly => crash_class(crashes) == CRASH_CLASS_MAX,
@@ -279,7 +286,7 @@ impl<'a> Look<'a> {
         if !is_of_class || !self.can_read(row)? {
             return Ok(false);
         }
-        Ok(needs == Needs::Nothing || !failed_builds(row, 12)?.contains(&self.request.build))
+        Ok(needs == Needs::Nothing || !columns::builds(row, COLUMNS)?.contains(&self.request.build))
     }
 
     fn can_read(&self, row: &Row<'_>) -> Result<bool, Error> {
@@ -367,16 +374,10 @@ fn ready(row: &Row<'_>, ready_at: Timestamp) -> Result<Ready, Error> {
         sent: number(row, 8)?,
         consumed: number(row, 9)?,
         preferred: maybe_word(row, 4)?,
-        status: word(row, 14)?,
-        columns: HolderColumns {
-            crashes: number(row, 10)?,
-            kept: number(row, 17)?,
-            deadline: maybe_moment(row, 15)?,
-            stuck: stuck(row, 18)?.map(Box::new),
-            failed_builds: failed_builds(row, 12)?,
-        },
+        status: word(row, 11)?,
+        columns: columns::read(row, COLUMNS)?,
         is_overdue: false,
-        rank: rank(ready_at, number(row, 16)?),
+        rank: rank(ready_at, number(row, 12)?),
     })
 }
 

@@ -4,10 +4,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use outlast_core::{
-    Event, FailedBuilds, OpNumber, Parent, Readiness, RunView, Status, Stuck, Tags, Timestamp, TurnRecord,
+    Event, FailedBuilds, OpNumber, Parent, Readiness, RunView, Stuck, Tags, Timestamp, TurnRecord,
 };
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Error, Row};
+
+use crate::columns;
 
 /// A value that no world wrote at this column.
 pub(crate) fn damaged(column: usize, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
@@ -60,15 +62,13 @@ pub(crate) fn stored(number: u64) -> i64 {
 
 /// The columns of `run_view.sql` and `runs_page.sql`.
 pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
-    let status = word(row, 4)?;
+    let columns = columns::read(row, 22)?;
     Ok(RunView {
-        id: word(row, 0)?,
         workflow: row.get(1)?,
         version: number(row, 2)?,
-        queue: row.get(22)?,
-        priority: number(row, 23)?,
+        queue: row.get(17)?,
+        priority: number(row, 18)?,
         key: row.get(3)?,
-        status,
         owner: maybe_word(row, 5)?,
         created_at: moment(row, 6)?,
         updated_at: moment(row, 7)?,
@@ -77,15 +77,11 @@ pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
         waits: json(10, row.get_ref(10)?.as_str()?)?,
         sent: number(row, 11)?,
         consumed: number(row, 12)?,
-        crashes: number(row, 13)?,
-        kept: number(row, 25)?,
-        is_cancel_requested: row.get(26)?,
-        failed_builds: failed_builds(row, 27)?,
-        format: number(row, 24)?,
-        stuck: stuck(row, 14)?.filter(|_| status == Status::Stuck),
+        is_cancel_requested: row.get(20)?,
+        format: number(row, 19)?,
         parent: parent(row)?,
-        deadline: maybe_moment(row, 21)?,
-        tags: json::<Vec<(String, String)>>(29, row.get_ref(29)?.as_str()?)?.into_iter().collect::<Tags>(),
+        tags: json::<Vec<(String, String)>>(21, row.get_ref(21)?.as_str()?)?.into_iter().collect::<Tags>(),
+        ..RunView::of_columns(word(row, 0)?, word(row, 4)?, &columns)
     })
 }
 
@@ -113,9 +109,9 @@ pub(crate) fn ready_times(ready: Readiness, now: Timestamp) -> [Option<i64>; 3] 
 }
 
 fn parent(row: &Row<'_>) -> Result<Option<Parent>, Error> {
-    let Some(run) = maybe_word(row, 17)? else { return Ok(None) };
-    let (op, awaits) = (OpNumber(number(row, 18)?), row.get(19)?);
-    Ok(Some(Parent { run, op, root: word(row, 20)?, awaits }))
+    let Some(run) = maybe_word(row, 13)? else { return Ok(None) };
+    let (op, awaits) = (OpNumber(number(row, 14)?), row.get(15)?);
+    Ok(Some(Parent { run, op, root: word(row, 16)?, awaits }))
 }
 
 /// The columns of `history.sql`.

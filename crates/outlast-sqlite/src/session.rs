@@ -1,5 +1,6 @@
 //! Sessions: joining, beating, leaving, and taking over from the dead.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::refusal::{no_run, session_gone};
@@ -10,10 +11,11 @@ use outlast_core::{
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::columns;
 use crate::error::Refusal;
 use crate::heartbeat::NewDetails;
 use crate::locks::Locks;
-use crate::row::{failed_builds, maybe_moment, moment, number, ready_times, reason, stored, stuck, word};
+use crate::row::{moment, number, ready_times, stored, word};
 use crate::send::Addressee;
 use crate::sql;
 use crate::tx::{Standing, Tx};
@@ -155,26 +157,23 @@ fn take_runs(tx: &mut Tx<'_>, session: SessionId, build: &str) -> Result<u64, Re
 fn free(tx: &mut Tx<'_>, run: &HeldRun, why: Freeing<'_>) -> Result<(), Refusal> {
     let freed = Freed::of(&run.columns, run.next_seq, why);
     let [if_read, if_unread, if_can_end] = ready_times(freed.ready, tx.now);
-    let stuck = freed.stuck.as_deref();
+    let columns = columns::values(&freed.columns);
     tx.execute(
-        sql::RUN_FREE,
-        params![
-            run.run.to_string(),
-            freed.status.as_str(),
-            run.turn.to_string(),
-            stored(run.next_seq),
-            run.turn_at.as_micros(),
-            tx.now.as_micros(),
-            freed.crashes,
-            stuck.map(reason),
-            stuck.map(|stuck| &*stuck.message),
-            stuck.map(|stuck| &*stuck.build),
-            freed.failed_builds.text(),
-            stored(freed.failed_builds.at()),
-            if_read,
-            if_unread,
-            if_can_end,
-        ],
+        &sql::RUN_FREE,
+        &*columns::with_values(
+            params![
+                run.run.to_string(),
+                freed.status.as_str(),
+                run.turn.to_string(),
+                stored(run.next_seq),
+                run.turn_at.as_micros(),
+                tx.now.as_micros(),
+                if_read,
+                if_unread,
+                if_can_end,
+            ],
+            &columns,
+        ),
     )?;
     tx.count_move(Status::Running, freed.status);
     Ok(())
@@ -186,19 +185,19 @@ pub(crate) struct HeldRun {
     turn: TurnId,
     next_seq: u64,
     turn_at: Timestamp,
-    columns: HolderColumns,
+    columns: Arc<HolderColumns>,
 }
 
 impl HeldRun {
     pub(crate) fn into_held(self, session: SessionId) -> Held {
         let Self { run, turn, next_seq, columns, .. } = self;
-        Held { run, turn, seq: next_seq, session, stuck: columns.stuck.map(|stuck| *stuck) }
+        Held { run, turn, seq: next_seq, session, columns }
     }
 }
 
 /// The runs that a session holds, in order of their ids.
 pub(crate) fn held(connection: &Connection, session: SessionId) -> Result<Vec<HeldRun>, rusqlite::Error> {
-    let mut statement = connection.prepare_cached(sql::HELD_LIST)?;
+    let mut statement = connection.prepare_cached(&sql::HELD_LIST)?;
     let rows = statement.query_map([session.to_string()], |row| {
         let ahead: Option<i64> = row.get(5)?;
         let is_ahead = ahead.is_some_and(|ahead| row.get(2).is_ok_and(|next_seq: i64| ahead > next_seq));
@@ -208,13 +207,7 @@ pub(crate) fn held(connection: &Connection, session: SessionId) -> Result<Vec<He
             turn: word(row, turn)?,
             next_seq: number(row, next_seq)?,
             turn_at: moment(row, turn_at)?,
-            columns: HolderColumns {
-                crashes: number(row, 7)?,
-                kept: number(row, 8)?,
-                deadline: maybe_moment(row, 9)?,
-                failed_builds: failed_builds(row, 10)?,
-                stuck: stuck(row, 12)?.map(Box::new),
-            },
+            columns: columns::read(row, 7)?,
         })
     })?;
     rows.collect()

@@ -1,9 +1,33 @@
 //! The statements, one file each, with their reasons.
 
+use std::sync::LazyLock;
+
 macro_rules! statements {
     ($($name:ident = $file:literal;)*) => {$(
         pub(crate) const $name: &str = include_str!(concat!("../sql/", $file, ".sql"));
     )*};
+}
+
+/// Statements that name the columns which only a run's holder changes.
+macro_rules! statements_with_columns {
+    ($($name:ident = $file:literal;)*) => {$(
+        pub(crate) static $name: LazyLock<String> =
+            LazyLock::new(|| crate::columns::fill(include_str!(concat!("../sql/", $file, ".sql"))));
+    )*};
+}
+
+statements_with_columns! {
+    DUE_IN_LINE = "due_in_line";
+    HELD_LIST = "held_list";
+    READY_BY_CODE = "ready_by_code";
+    READY_CODELESS = "ready_codeless";
+    READY_IN_LINE = "ready_in_line";
+    READY_OVERDUE = "ready_overdue";
+    RUN_CHANGE = "run_change";
+    RUN_FREE = "run_free";
+    RUN_INSERT = "run_insert";
+    RUN_VIEW = "run_view";
+    RUNS_PAGE = "runs_page";
 }
 
 statements! {
@@ -11,13 +35,11 @@ statements! {
     CLOCK_READ = "clock_read";
     COUNTS = "counts";
     COUNTS_ADD = "counts_add";
-    DUE_IN_LINE = "due_in_line";
     FIRST_BUILD = "first_build";
     HEARTBEAT_FORGET = "heartbeat_forget";
     HEARTBEAT_PUT = "heartbeat_put";
     HEARTBEATS = "heartbeats";
     HEARTBEATS_ANY = "heartbeats_any";
-    HELD_LIST = "held_list";
     HISTORY = "history";
     INBOX_BLANK = "inbox_blank";
     INBOX_INSERT = "inbox_insert";
@@ -36,29 +58,20 @@ statements! {
     PRUNE_TAGS = "prune_tags";
     PRUNE_TURN = "prune_turn";
     PRUNE_TURNS_LOOK = "prune_turns_look";
-    READY_BY_CODE = "ready_by_code";
-    READY_CODELESS = "ready_codeless";
-    READY_IN_LINE = "ready_in_line";
-    READY_OVERDUE = "ready_overdue";
     READY_STEPS = "ready_steps";
     RULES_LOWEST = "rules_lowest";
     RUN_BY_KEY = "run_by_key";
-    RUN_CHANGE = "run_change";
     RUN_CLAIM = "run_claim";
     RUN_ENDS = "run_ends";
     RUN_EXISTS = "run_exists";
-    RUN_FREE = "run_free";
     RUN_HOLDER = "run_holder";
-    RUN_INSERT = "run_insert";
     RUN_RAISE = "run_raise";
     RUN_RECEIVER = "run_receiver";
     RUN_RESUME = "run_resume";
     RUN_SENT = "run_sent";
     RUN_TIP = "run_tip";
     RUN_UNKEY = "run_unkey";
-    RUN_VIEW = "run_view";
     RUNS_EDGE = "runs_edge";
-    RUNS_PAGE = "runs_page";
     SESSION_ALIVE = "session_alive";
     SESSION_ALL = "session_all";
     SESSION_BEAT = "session_beat";

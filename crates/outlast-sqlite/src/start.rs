@@ -4,8 +4,9 @@ use outlast_core::refusal::{check_start, key_taken};
 use outlast_core::{Event, RowChange, RunId, Start, Started, Tags, Timestamp, WorldError};
 use rusqlite::{OptionalExtension, params};
 
+use crate::columns;
 use crate::error::Refusal;
-use crate::row::{moment, ready_times, reason, stored, word};
+use crate::row::{moment, ready_times, stored, word};
 use crate::sql;
 use crate::tx::Tx;
 
@@ -84,45 +85,41 @@ pub(crate) fn insert(
 
 /// Inserts the row; `false` when there is one with its id or key.
 fn insert_row(tx: &Tx<'_>, start: &Start, row: &RowChange<'_>, waits: &str) -> Result<bool, rusqlite::Error> {
-    let (key, parent, stuck) = (start.key.as_ref(), start.parent.as_ref(), row.stuck.as_deref());
+    let (key, parent) = (start.key.as_ref(), start.parent.as_ref());
     let now = tx.now.as_micros();
     let [ready_at, ..] = ready_times(row.ready, tx.now);
+    let columns = columns::values(&row.columns);
     let created = tx.execute(
-        sql::RUN_INSERT,
-        params![
-            start.run.to_string(),
-            &*start.workflow,
-            start.version,
-            row.format,
-            key.map(|key| &*key.text),
-            key.map(|key| format!("{:032x}", key.digest)),
-            row.status.as_str(),
-            row.owner.map(|session| session.to_string()),
-            row.preferred.map(|session| session.to_string()),
-            row.turn.to_string(),
-            stored(row.next_event),
-            row.turn_at.as_micros(),
-            now,
-            row.has_ended().then_some(now),
-            row.wake_at.map(Timestamp::as_micros),
-            waits,
-            ready_at,
-            row.crashes,
-            stored(row.kept),
-            stuck.map(reason),
-            stuck.map(|stuck| &*stuck.message),
-            stuck.map(|stuck| &*stuck.build),
-            row.failed_builds.text(),
-            stored(row.failed_builds.at()),
-            row.requests_cancel,
-            parent.map(|parent| parent.run.to_string()),
-            parent.map(|parent| stored(parent.op.0)),
-            parent.map(|parent| parent.awaits),
-            parent.map(|parent| parent.root.to_string()),
-            row.deadline.map(Timestamp::as_micros),
-            &*start.queue,
-            start.priority,
-        ],
+        &sql::RUN_INSERT,
+        &*columns::with_values(
+            params![
+                start.run.to_string(),
+                &*start.workflow,
+                start.version,
+                row.format,
+                key.map(|key| &*key.text),
+                key.map(|key| format!("{:032x}", key.digest)),
+                row.status.as_str(),
+                row.owner.map(|session| session.to_string()),
+                row.preferred.map(|session| session.to_string()),
+                row.turn.to_string(),
+                stored(row.next_event),
+                row.turn_at.as_micros(),
+                now,
+                row.has_ended().then_some(now),
+                row.wake_at.map(Timestamp::as_micros),
+                waits,
+                ready_at,
+                row.requests_cancel,
+                parent.map(|parent| parent.run.to_string()),
+                parent.map(|parent| stored(parent.op.0)),
+                parent.map(|parent| parent.awaits),
+                parent.map(|parent| parent.root.to_string()),
+                &*start.queue,
+                start.priority,
+            ],
+            &columns,
+        ),
     )?;
     Ok(created > 0)
 }

@@ -11,8 +11,8 @@ use common::{Place, block_on, new_start};
 use outlast_core::queue::default_queues;
 use outlast_core::turn::From;
 use outlast_core::{
-    Committed, Event, HolderColumns, Join, NewChild, OpNumber, Outbox, Parent, RunId, SessionId, Start,
-    Status, Then, Turn, TurnId, World, WorldError,
+    Committed, Event, Join, NewChild, OpNumber, Outbox, Parent, RunId, SessionId, Start, Status, Then, Turn,
+    TurnColumns, TurnId, World, WorldError,
 };
 use outlast_sqlite::SqliteWorld;
 
@@ -45,10 +45,7 @@ fn first_turn(place: &Place, run: u128) -> Turn {
         from: From::Start(Box::new(start)),
         consumed: 0,
         fired_until: None,
-        before: HolderColumns::default(),
-        crashes: 0,
-        kept: 0,
-        deadline: None,
+        columns: TurnColumns::default(),
         outbox: None,
         then: Then::Hold,
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{Noon, Place, block_on, new_start};
 use outlast_core::turn::From;
 use outlast_core::{
-    Clock, Event, HolderColumns, Join, Outcome, Payload, RunId, SessionId, Status, Then, Timestamp, Turn,
+    Clock, Event, Join, Outcome, Payload, RunId, SessionId, Status, Then, Timestamp, Turn, TurnColumns,
     TurnId, World,
 };
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
@@ -49,10 +49,7 @@ fn start(world: &SqliteWorld) -> TurnId {
         from: From::Start(Box::new(start)),
         consumed: 0,
         fired_until: None,
-        before: HolderColumns::default(),
-        crashes: 0,
-        kept: 0,
-        deadline: None,
+        columns: TurnColumns::default(),
         outbox: None,
         then: Then::Hold,
     };
@@ -71,10 +68,7 @@ fn end(world: &SqliteWorld, from: TurnId) {
         events: vec![Event::RunCompleted { output: Payload::null() }],
         consumed: 0,
         fired_until: None,
-        before: HolderColumns::default(),
-        crashes: 0,
-        kept: 0,
-        deadline: None,
+        columns: TurnColumns::default(),
         outbox: None,
         then: Then::End(Status::Completed),
     };

@@ -83,7 +83,9 @@ fn statements() -> BTreeMap<String, String> {
     let statements = folder.map(|entry| {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        (name, std::fs::read_to_string(&path).unwrap())
+        // Some of the columns stand for all that only a run's holder changes: no index has the others.
+        let sql = std::fs::read_to_string(&path).unwrap();
+        (name, sql.replace("{columns}", "crashes, deadline").replace("{values}", "?, ?"))
     });
     statements.filter(|(_, sql)| !sql.contains("{filters}")).collect()
 }

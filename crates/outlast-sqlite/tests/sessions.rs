@@ -12,8 +12,8 @@ use outlast_core::event::FORMAT;
 use outlast_core::queue::default_queues;
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Claimed, Code, Event, HolderColumns, Join, OpNumber, Report, RunId, SessionId, Status,
-    SuspectRoom, Then, Turn, TurnId, World, WorldError,
+    ClaimRequest, Claimed, Code, Event, Join, OpNumber, Report, RunId, SessionId, Status, SuspectRoom, Then,
+    Turn, TurnColumns, TurnId, World, WorldError,
 };
 use outlast_sqlite::SqliteWorld;
 
@@ -65,10 +65,7 @@ fn step(place: &Place, from: TurnId, seq: u64, id: u128, then: Then) -> Turn {
         events: vec![event],
         consumed: 0,
         fired_until: None,
-        before: HolderColumns::default(),
-        crashes: 0,
-        kept: 0,
-        deadline: None,
+        columns: TurnColumns::default(),
         outbox: None,
         then,
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use outlast_core::event::{FORMAT, RULES, TurnRecord};
 use outlast_core::limits::{HISTORY_TURNS_READ_MAX, INBOX_READ_MAX, SESSION_DEFAULT};
-use outlast_core::turn::From;
+use outlast_core::turn::LastTurn;
 use outlast_core::{
     ClaimRequest, Claimed, ClaimedHistory, Event, Failure, Headers, Join, Judgement, Message, MessageBody,
     MessageId, NewMessage, Outbox, Outcome, ParentEnd, RunId, SessionId, Status, SuspectRoom, Then,
@@ -277,22 +277,13 @@ impl Ending {
     /// The turn that ends the run.
     pub(crate) fn turn(self, claimed: &Claimed, build: Arc<str>, now: Timestamp) -> Turn {
         let status = self.events.last().and_then(Status::of_final).unwrap_or(Status::Cancelled);
+        let at = now.max(claimed.turn_at);
         Turn {
-            run: claimed.run,
-            id: ids::turn(),
-            from: From::Turn(claimed.turn),
-            seq: claimed.seq,
-            at: now.max(claimed.turn_at),
-            build,
             events: self.events,
             consumed: self.consumed,
-            fired_until: None,
-            before: claimed.columns.clone(),
-            crashes: claimed.columns.crashes,
-            kept: claimed.columns.kept,
-            deadline: None,
             outbox: self.outbox,
             then: Then::End(status),
+            ..Turn::following(&LastTurn::of(claimed), ids::turn(), at, build)
         }
     }
 }

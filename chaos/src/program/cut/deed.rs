@@ -8,9 +8,9 @@ use outlast::core::queue::{default_queue, default_queues};
 use outlast::core::run::StartKey;
 use outlast::core::turn::From;
 use outlast::core::{
-    Beat, ClaimRequest, Claimed, Code, Committed, Event, Headers, HolderColumns, MessageBody, MessageId,
-    NewChild, NewMessage, OpNumber, Outbox, Parent, Payload, Report, RunId, SessionId, Start, Started,
-    Status, SuspectRoom, Tags, Then, Timestamp, Turn, TurnId, World, WorldError,
+    Beat, ClaimRequest, Claimed, Code, Committed, Event, Headers, MessageBody, MessageId, NewChild,
+    NewMessage, OpNumber, Outbox, Parent, Payload, Report, RunId, SessionId, Start, Started, Status,
+    SuspectRoom, Tags, Then, Timestamp, Turn, TurnColumns, TurnId, World, WorldError,
 };
 
 /// A call that is cut.
@@ -188,10 +188,7 @@ impl Case {
             events: vec![Event::StepDropped { op: OpNumber(0) }],
             consumed: 0,
             fired_until: None,
-            before: HolderColumns::default(),
-            crashes: 0,
-            kept: 0,
-            deadline: None,
+            columns: TurnColumns::default(),
             outbox: None,
             then: Then::Hold,
         }

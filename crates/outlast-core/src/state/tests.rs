@@ -1,6 +1,7 @@
 //! What is true of every row, whatever the run was and whatever its turn does.
 
 use super::*;
+use crate::failed_builds::FailedBuilds;
 use crate::limits::FAILED_BUILDS_MAX;
 use crate::payload::Payload;
 use crate::run::StuckReason;
@@ -74,10 +75,10 @@ fn all_turns() -> Vec<Turn> {
                         events: events.iter().cloned().chain(is_end.then(|| end.clone())).collect(),
                         consumed: 2,
                         fired_until: None,
-                        before: before.clone(),
-                        crashes,
-                        kept,
-                        deadline,
+                        columns: TurnColumns::changed(
+                            Arc::new(before.clone()),
+                            HolderColumns { crashes, kept, deadline, ..before.clone() },
+                        ),
                         outbox: None,
                         then,
                     });
@@ -116,19 +117,22 @@ fn a_run_is_stuck_when_it_got_stuck_or_was_and_did_not_progress() {
     for turn in all_turns() {
         let change = RowChange::of(&turn, SESSION);
         let got_stuck = matches!(turn.then, Then::Stuck(_));
-        let stays_stuck =
-            matches!(turn.then, Then::Release) && turn.before.stuck.is_some() && turn.events.is_empty();
+        let stays_stuck = matches!(turn.then, Then::Release)
+            && turn.columns.before.stuck.is_some()
+            && turn.events.is_empty();
         assert_eq!(change.status == Status::Stuck, got_stuck || stays_stuck, "{turn:?}");
         if change.status == Status::Stuck {
-            assert!(change.stuck.is_some(), "{turn:?}");
+            assert!(change.columns.stuck.is_some(), "{turn:?}");
         }
         if change.has_ended() || change.status == Status::Waiting {
-            assert_eq!(change.stuck, None, "{turn:?}");
+            assert_eq!(change.columns.stuck, None, "{turn:?}");
         }
         let progressed = change.next_event > turn.seq;
-        assert!(!progressed || change.failed_builds.is_empty(), "{turn:?}");
+        assert!(!progressed || change.columns.failed_builds.is_empty(), "{turn:?}");
         assert!(
-            progressed || change.failed_builds.builds().len() >= turn.before.failed_builds.builds().len()
+            progressed
+                || change.columns.failed_builds.builds().len()
+                    >= turn.columns.before.failed_builds.builds().len()
         );
     }
 }
@@ -138,9 +142,16 @@ fn a_stuck_turn_changes_nothing_but_why_and_who_failed() {
     for turn in all_turns().into_iter().filter(|turn| matches!(turn.then, Then::Stuck(_))) {
         let change = RowChange::of(&turn, SESSION);
         assert_eq!((change.next_event, change.consumed), (turn.seq, None), "{turn:?}");
-        assert_eq!((change.kept, change.deadline), (turn.before.kept, turn.before.deadline), "{turn:?}");
+        assert_eq!(
+            (change.columns.kept, change.columns.deadline),
+            (turn.columns.before.kept, turn.columns.before.deadline),
+            "{turn:?}"
+        );
         assert!(!change.requests_cancel, "{turn:?}");
-        assert!(change.failed_builds.contains("new") && change.failed_builds.counts_at(turn.seq), "{turn:?}");
+        assert!(
+            change.columns.failed_builds.contains("new") && change.columns.failed_builds.counts_at(turn.seq),
+            "{turn:?}"
+        );
     }
 }
 
@@ -151,14 +162,17 @@ fn a_row_that_is_not_written_is_right_as_it_is() {
         let change = RowChange::of(&turn, SESSION);
         if !change.must_write(2) {
             unwritten += 1;
-            let before = &turn.before;
+            let before = &turn.columns.before;
             assert_eq!(change.owner, Some(SESSION), "{turn:?}");
             assert!(change.next_event > turn.seq, "the history has the turn: {turn:?}");
             assert_eq!(
-                (change.crashes, change.kept, change.deadline),
+                (change.columns.crashes, change.columns.kept, change.columns.deadline),
                 (before.crashes, before.kept, before.deadline)
             );
-            assert_eq!((&change.stuck, &change.failed_builds), (&before.stuck, &before.failed_builds));
+            assert_eq!(
+                (&change.columns.stuck, &change.columns.failed_builds),
+                (&before.stuck, &before.failed_builds)
+            );
             assert!(!change.requests_cancel, "{turn:?}");
         }
         assert!(change.must_write(1), "it has consumed a message");
@@ -178,13 +192,14 @@ fn a_freed_run_is_ready_and_stuck_only_if_it_was_or_is_poisoned() {
             Freeing::Crashed { held_runs: HeldRuns { runs: 2, highest_class: 4 }, build: "b" },
         ] {
             let freed = Freed::of(&before, 5, why);
-            let is_poisoned = freed.stuck.as_ref().is_some_and(|stuck| stuck.reason == StuckReason::Poison);
+            let is_poisoned =
+                freed.columns.stuck.as_ref().is_some_and(|stuck| stuck.reason == StuckReason::Poison);
             assert_eq!(
                 freed.status == Status::Stuck,
                 before.stuck.is_some() || is_poisoned,
                 "{before:?} {why:?}"
             );
-            assert_eq!(freed.stuck.is_some(), freed.status == Status::Stuck, "{before:?} {why:?}");
+            assert_eq!(freed.columns.stuck.is_some(), freed.status == Status::Stuck, "{before:?} {why:?}");
             let [if_read, _, if_can_end] = moments(freed.ready);
             assert!(if_read.is_some() && if_can_end == Some(moment(10)), "{before:?} {why:?}");
             assert_eq!(
@@ -192,9 +207,9 @@ fn a_freed_run_is_ready_and_stuck_only_if_it_was_or_is_poisoned() {
                 !(is_poisoned && before.failed_builds.builds().len() == 8)
             );
             if why == Freeing::Left {
-                assert_eq!(freed.crashes, before.crashes);
+                assert_eq!(freed.columns.crashes, before.crashes);
             } else {
-                assert!(freed.crashes >= before.crashes && freed.crashes <= 5);
+                assert!(freed.columns.crashes >= before.crashes && freed.columns.crashes <= 5);
             }
         }
     }

@@ -37,8 +37,7 @@ BEGIN
         now_ := coalesce(at_, {schema}.clock{v}());
         UPDATE {schema}.runs r SET status = end_, owner = NULL, preferred = NULL, turn = id_, next_seq = next_seq_,
             turn_at = turn_at_, updated_at = now_, ended_at = now_, wake_at = NULL, waits = '[]', ready_at = NULL,
-            crashes = 0, deadline = NULL, failed_builds = '', failed_at = 0, stuck_reason = NULL, stuck_message = NULL,
-            stuck_build = NULL
+            {ended_columns}
         WHERE r.id = run_;
         PERFORM {schema}.count_move{v}('running', end_);
     END IF;

@@ -91,21 +91,18 @@ BEGIN
             greatest(last.next_seq, r.next_seq) AS seq) tip
     ), born AS (
         INSERT INTO {schema}.runs (id, workflow, version, format, queue, priority, key, key_digest, status, owner, preferred,
-            turn, next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, crashes, kept,
-            deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at, cancel_requested, parent,
-            parent_op, parent_awaits, root)
+            turn, next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, cancel_requested, parent,
+            parent_op, parent_awaits, root, {columns})
         SELECT j.run, n.workflow, n.version, greatest(n.format, j.format), n.queue, n.priority, j.key, j.digest, w.status,
             CASE WHEN w.held THEN session_ END, CASE WHEN w.preferred THEN session_ END, j.id, j.next, j.at, now_, now_,
             CASE WHEN w.status IN ('completed', 'failed', 'cancelled') THEN now_ END, w.wake_at, coalesce(w.waits, '[]'),
-            least(w.read_at, now_ + w.read_after), coalesce(w.crashes, 0), coalesce(w.kept, 0), w.deadline,
-            w.stuck_reason, w.stuck_message, w.stuck_build, coalesce(w.failed_builds, ''), coalesce(w.failed_at, 0),
-            coalesce(w.cancels, false), n.parent, n.parent_op, n.awaits, n.root
+            least(w.read_at, now_ + w.read_after), coalesce(w.cancels, false), n.parent, n.parent_op, n.awaits, n.root,
+            {w.values}
         FROM judged j
         CROSS JOIN LATERAL json_to_record(j.start) AS n (workflow text, version bigint, format integer, queue text,
             priority smallint, parent text, parent_op bigint, awaits boolean, root text)
         CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
-            waits text, read_at bigint, read_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text,
-            stuck_message text, stuck_build text, failed_builds text, failed_at bigint, cancels boolean)
+            waits text, read_at bigint, read_after bigint, cancels boolean, {column_types})
         WHERE j.code = 'ok' AND j."from" IS NULL ORDER BY j.key COLLATE "C" NULLS FIRST, j.nth
         ON CONFLICT DO NOTHING
         RETURNING status, ready_at, deadline, owner
@@ -127,16 +124,13 @@ BEGIN
                 THEN least(w.ending_at, now_ + w.ending_after)
                 WHEN r.sent > coalesce(j.consumed, r.consumed) THEN least(w.unread_at, now_ + w.unread_after)
                 ELSE least(w.read_at, now_ + w.read_after) END,
-            consumed = coalesce(j.consumed, r.consumed), crashes = coalesce(w.crashes, 0), kept = coalesce(w.kept, 0),
-            deadline = w.deadline, stuck_reason = w.stuck_reason, stuck_message = w.stuck_message,
-            stuck_build = w.stuck_build, failed_builds = coalesce(w.failed_builds, ''),
-            failed_at = coalesce(w.failed_at, 0), cancel_requested = r.cancel_requested OR coalesce(w.cancels, false),
-            format = greatest(r.format, j.format)
+            consumed = coalesce(j.consumed, r.consumed),
+            cancel_requested = r.cancel_requested OR coalesce(w.cancels, false),
+            format = greatest(r.format, j.format), ({columns}) = ROW({w.values})
         FROM judged j
         CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
             waits text, read_at bigint, read_after bigint, unread_at bigint, unread_after bigint, ending_at bigint,
-            ending_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text,
-            stuck_build text, failed_builds text, failed_at bigint, cancels boolean)
+            ending_after bigint, cancels boolean, {column_types})
         WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL 
             AND (j.writes OR j.consumed > j.had_consumed OR j.format > r.format)
         RETURNING r.owner, r.status, r.ready_at, r.deadline

@@ -4,9 +4,8 @@
 CREATE FUNCTION {schema}.give{v}(session_ text, now_ bigint, chosen_ text[], ready_ integer)
 RETURNS TABLE (
     code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint,
-    consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text,
-    failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint,
-    next_due bigint, first_build text, first_events text
+    consumed bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint,
+    next_deadline bigint, first_build text, first_events text, {column_types}
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -28,10 +27,9 @@ BEGIN
         RETURNING r.*, c.nth
     )
     SELECT 'given', g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
-        g.crashes, g.kept, g.deadline, g.stuck_reason, g.stuck_message, g.stuck_build::text, g.failed_builds::text, g.failed_at,
         coalesce(g.preferred = session_, false),
         EXISTS (SELECT 1 FROM {schema}.heartbeats h WHERE h.run = g.id),
-        g.nth > ready_, NULL::bigint, NULL::bigint, t.build, t.events
+        g.nth > ready_, NULL::bigint, NULL::bigint, NULL::bigint, t.build, t.events, {g.columns}
     FROM given g LEFT JOIN {schema}.turns t ON t.run = g.id AND t.seq = 0 AND g.next_seq = 1
     ORDER BY g.nth;
     PERFORM {schema}.count{v}(moved_.statuses, moved_.changes);

@@ -12,9 +12,8 @@ CREATE FUNCTION {schema}.claim{v}(
     priority_age_ bigint
 ) RETURNS TABLE (
     code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint,
-    consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text,
-    failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint,
-    next_due bigint, first_build text, first_events text
+    consumed bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint,
+    next_deadline bigint, first_build text, first_events text, {column_types}
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -85,7 +84,7 @@ BEGIN
             AND r.deadline > CASE WHEN overdue_from_ <= now_ THEN now_ - grace_ ELSE -9223372036854775808 END
         ORDER BY r.deadline LIMIT 1;
     END IF;
-    code := 'now'; deadline := deadline_; is_overdue := has_unread_; moment := now_; next_due := due_;
+    code := 'now'; next_deadline := deadline_; is_overdue := has_unread_; moment := now_; next_due := due_;
     RETURN NEXT;
 END
 $$

@@ -5,9 +5,8 @@ CREATE FUNCTION {schema}.claim_one{v}(
     format_ integer
 ) RETURNS TABLE (
     code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint,
-    consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text,
-    failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint,
-    next_due bigint, first_build text, first_events text
+    consumed bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint,
+    next_deadline bigint, first_build text, first_events text, {column_types}
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -29,8 +28,8 @@ BEGIN
         RETURN;
     END IF;
     IF run_ IS NOT NULL THEN
-        SELECT r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes, r.kept, r.deadline
-        INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, kept, deadline
+        SELECT r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, {r.columns}
+        INTO run, workflow, version, turn, seq, turn_at, sent, consumed, {columns}
         FROM {schema}.runs r
         WHERE r.id = run_ AND r.status = 'pending' AND r.owner IS NULL AND r.next_seq = 1 AND r.ready_at <= now_
             AND r.crash_class = 0 AND NOT r.ends_without_code AND r.failed_builds = '' AND r.queue = ANY (queues_)
@@ -50,12 +49,12 @@ BEGIN
             PERFORM {schema}.count_move{v}('pending', 'running');
             SELECT t.build, t.events INTO first_build, first_events
             FROM {schema}.turns t WHERE t.run = run_ AND t.seq = 0;
-            code := 'given'; failed_builds := ''; failed_at := 0; is_known := false; has_details := false;
+            code := 'given'; is_known := false; has_details := false;
             is_overdue := false;
             RETURN NEXT;
         END IF;
     END IF;
-    code := 'now'; run := NULL; deadline := NULL; is_overdue := false; moment := now_;
+    code := 'now'; run := NULL; is_overdue := false; moment := now_;
     RETURN NEXT;
 END
 $$

@@ -9,8 +9,8 @@ use outlast_core::event::{FORMAT, RULES};
 use outlast_core::queue::{default_queue, default_queues};
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Code, Event, Headers, HolderColumns, Join, Payload, RunId, SessionId, Start, Status,
-    SuspectRoom, Tags, Then, Timestamp, Turn, TurnId, World,
+    ClaimRequest, Code, Event, Headers, Join, Payload, RunId, SessionId, Start, Status, SuspectRoom, Tags,
+    Then, Timestamp, Turn, TurnColumns, TurnId, World,
 };
 
 use super::*;
@@ -110,10 +110,7 @@ async fn work(world: &PostgresWorld, session: SessionId, first: u128) {
                 events: vec![Event::RunCompleted { output: Payload::null() }],
                 consumed: 0,
                 fired_until: None,
-                before: HolderColumns::default(),
-                crashes: 0,
-                kept: 0,
-                deadline: None,
+                columns: TurnColumns::default(),
                 outbox: None,
                 then: Then::End(Status::Completed),
             })

@@ -12,8 +12,8 @@ use outlast_core::event::{FORMAT, RULES};
 use outlast_core::queue::{default_queue, default_queues};
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Claimed, Code, Committed, Event, Headers, HolderColumns, Join, OpNumber, Payload, RunId,
-    SessionId, Start, SuspectRoom, Tags, Then, Timestamp, Turn, TurnId, World, WorldError,
+    ClaimRequest, Claimed, Code, Committed, Event, Headers, Join, OpNumber, Payload, RunId, SessionId, Start,
+    SuspectRoom, Tags, Then, Timestamp, Turn, TurnColumns, TurnId, World, WorldError,
 };
 use outlast_postgres::{PostgresOptions, PostgresWorld};
 use outlast_testkit::TestClock;
@@ -148,10 +148,7 @@ pub(crate) fn step(run: RunId, from: TurnId, seq: u64, id: u128, then: Then) -> 
         events: vec![Event::StepDropped { op: OpNumber(seq) }],
         consumed: 0,
         fired_until: None,
-        before: HolderColumns::default(),
-        crashes: 0,
-        kept: 0,
-        deadline: None,
+        columns: TurnColumns::default(),
         outbox: None,
         then,
     }

@@ -118,7 +118,8 @@ impl Part {
     ) -> Result<(), Error> {
         // Whether a text is in a run is not for SQL alone to say, so that the rows cannot be counted there.
         let rows_max = if query.text.is_some() { -1 } else { runs_max as i64 };
-        let mut statement = connection.prepare_cached(&self.statement(sql::RUNS_PAGE, place, &self.looks))?;
+        let mut statement =
+            connection.prepare_cached(&self.statement(&sql::RUNS_PAGE, place, &self.looks))?;
         let values = self.values(place, rows_max).chain(self.look_values.iter().cloned());
         let rows = statement.query_map(params_from_iter(values), run_view)?;
         let wanted = rows.filter(|run| run.as_ref().map_or(true, |run| query.wants(run)));

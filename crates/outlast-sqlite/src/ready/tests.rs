@@ -41,7 +41,7 @@ fn steps(connection: &Connection) -> i32 {
         READY as usize,
     );
     assert_eq!(found.unwrap().ready.len(), READY as usize);
-    let statements = [sql::READY_BY_CODE, sql::READY_IN_LINE, sql::DUE_IN_LINE, sql::READY_CODELESS];
+    let statements = [&sql::READY_BY_CODE, &sql::READY_IN_LINE, &sql::DUE_IN_LINE, &sql::READY_CODELESS];
     let steps =
         statements.map(|sql| connection.prepare_cached(sql).unwrap().reset_status(StatementStatus::VmStep));
     steps.iter().sum()

@@ -11,8 +11,8 @@ use std::time::Duration;
 use outlast_core::queue::{default_queue, default_queues};
 use outlast_core::turn::From;
 use outlast_core::{
-    Busy, ClaimRequest, Clock, Code, Event, Headers, HolderColumns, Join, Payload, RunId, SessionId, Start,
-    Status, SuspectRoom, Tags, Then, Timestamp, Turn, TurnId, World, WorldError,
+    Busy, ClaimRequest, Clock, Code, Event, Headers, Join, Payload, RunId, SessionId, Start, Status,
+    SuspectRoom, Tags, Then, Timestamp, Turn, TurnColumns, TurnId, World, WorldError,
 };
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 use outlast_testkit::TestClock;
@@ -146,10 +146,7 @@ pub(crate) fn end_run(world: &SqliteWorld, run: RunId) {
         events: vec![Event::RunCompleted { output: Payload::null() }],
         consumed: 0,
         fired_until: None,
-        before: HolderColumns::default(),
-        crashes: 0,
-        kept: 0,
-        deadline: None,
+        columns: TurnColumns::default(),
         outbox: None,
         then: Then::End(Status::Completed),
     };

@@ -7,11 +7,11 @@ use std::time::Duration;
 use outlast_core::event::{FORMAT, RULES};
 use outlast_core::limits::{BATCH_STARTS_MAX, SESSION_DEFAULT};
 use outlast_core::queue::{default_queue, default_queues};
-use outlast_core::turn::From;
+use outlast_core::turn::{From, LastTurn};
 use outlast_core::{
-    Claimed, Code, Counts, Headers, HolderColumns, IdSource, Join, MessageBody, MessageId, NewChild,
-    NewMessage, OpNumber, Parent, Payload, RowChange, RunId, RunQuery, RunView, Sent, SessionId, Start,
-    StartKey, Started, Status, Tags, Then, Timestamp, Turn, TurnId, World, WorldError,
+    Claimed, Code, Counts, Headers, IdSource, Join, MessageBody, MessageId, NewChild, NewMessage, OpNumber,
+    Parent, Payload, RowChange, RunId, RunQuery, RunView, Sent, SessionId, Start, StartKey, Started, Status,
+    Tags, Then, Timestamp, Turn, TurnColumns, TurnId, World, WorldError,
 };
 use parking_lot::Mutex;
 
@@ -277,23 +277,9 @@ impl Case {
 
     /// A turn on what was claimed: consumes all of its messages, adds nothing, holds on.
     pub fn turn(&self, claimed: &Claimed) -> Turn {
-        Turn {
-            run: claimed.run,
-            id: TurnId::from_bits(self.id()),
-            from: From::Turn(claimed.turn),
-            seq: claimed.seq,
-            at: self.clock.now(),
-            build: BUILD.into(),
-            events: Vec::new(),
-            consumed: claimed.consumed + claimed.inbox.len() as u64,
-            fired_until: None,
-            before: claimed.columns.clone(),
-            crashes: claimed.columns.crashes,
-            kept: claimed.columns.kept,
-            deadline: claimed.columns.deadline,
-            outbox: None,
-            then: Then::Hold,
-        }
+        let consumed = claimed.consumed + claimed.inbox.len() as u64;
+        let id = TurnId::from_bits(self.id());
+        Turn { consumed, ..Turn::following(&LastTurn::of(claimed), id, self.clock.now(), BUILD.into()) }
     }
 
     /// The turn behind `turn`: consumes and adds nothing, holds on.
@@ -305,7 +291,7 @@ impl Case {
             at: self.clock.now(),
             events: Vec::new(),
             fired_until: None,
-            before: columns_after(turn),
+            columns: TurnColumns::unchanged(RowChange::of(turn, SessionId::from_bits(0)).columns),
             outbox: None,
             then: Then::Hold,
             ..turn.clone()
@@ -314,35 +300,8 @@ impl Case {
 
     /// A turn that starts its run, and holds on.
     pub fn starting_turn(&self, start: Start) -> Turn {
-        Turn {
-            run: start.run,
-            id: start.turn,
-            seq: 0,
-            at: self.clock.now(),
-            build: BUILD.into(),
-            events: vec![start.event()],
-            before: HolderColumns { deadline: start.deadline, ..HolderColumns::default() },
-            crashes: 0,
-            kept: 0,
-            deadline: start.deadline,
-            from: From::Start(Box::new(start)),
-            consumed: 0,
-            fired_until: None,
-            outbox: None,
-            then: Then::Hold,
-        }
-    }
-}
-
-/// The columns that only the holder changes, as an accepted turn leaves them.
-fn columns_after(turn: &Turn) -> HolderColumns {
-    let change = RowChange::of(turn, SessionId::from_bits(0));
-    HolderColumns {
-        crashes: change.crashes,
-        kept: change.kept,
-        deadline: change.deadline,
-        stuck: change.stuck,
-        failed_builds: change.failed_builds,
+        let id = start.turn;
+        Turn::starting(start, id, self.clock.now(), BUILD.into())
     }
 }
 

@@ -15,7 +15,16 @@ pub async fn a_turn_that_holds_on_keeps_the_run(case: Case) {
     assert_eq!((view.status, view.owner), (Status::Running, Some(worker.session)));
     let held = case.world.held(worker.session).await.unwrap();
     let seq = turn.seq + turn.events.len() as u64;
-    assert_eq!(held, [outlast_core::Held { run, turn: turn.id, seq, session: worker.session, stuck: None }]);
+    assert_eq!(
+        held,
+        [outlast_core::Held {
+            run,
+            turn: turn.id,
+            seq,
+            session: worker.session,
+            columns: turn.columns.after.clone()
+        }]
+    );
 }
 
 /// A turn that waits says what for, and lets the run go.

@@ -149,7 +149,8 @@ pub async fn a_message_that_cannot_be_read_leaves_its_neighbours_alone(case: Cas
         case.new_message(claimed.run, "b"),
     ];
     let answers = case.world.send(messages).await.unwrap();
-    let positions: Vec<_> = answers.iter().map(|answer| answer.as_ref().ok().map(|sent| sent.position)).collect();
+    let positions: Vec<_> =
+        answers.iter().map(|answer| answer.as_ref().ok().map(|sent| sent.position)).collect();
     assert_eq!(positions, [Some(1), None, Some(1), Some(2)]);
     assert_eq!(case.view(claimed.run).await.format, 1);
     assert_eq!(case.view(other.run).await.format, FORMAT);

@@ -1,8 +1,10 @@
 //! Short words for the shape of a turn.
 
+use std::sync::Arc;
+
 use outlast_core::{
-    Event, Failure, FailureKind, NewChild, NewMessage, OpNumber, Status, Stuck, StuckReason, Then, Timestamp,
-    Turn, Wait,
+    Event, Failure, FailureKind, HolderColumns, NewChild, NewMessage, OpNumber, Status, Stuck, StuckReason,
+    Then, Timestamp, Turn, Wait,
 };
 
 use super::case::{BUILD, text};
@@ -39,6 +41,9 @@ pub(crate) trait Shape: Sized {
     /// The turn also sets this tag.
     #[must_use]
     fn tagged(self, name: &str, value: &str) -> Self;
+    /// The turn changes what only the holder changes of the row.
+    #[must_use]
+    fn leaving(self, change: impl FnOnce(&mut HolderColumns)) -> Self;
     /// The turn forgets the crashes of the run's workers.
     #[must_use]
     fn forgiving(self) -> Self;
@@ -111,16 +116,21 @@ impl Shape for Turn {
         self
     }
 
+    fn leaving(mut self, change: impl FnOnce(&mut HolderColumns)) -> Self {
+        change(Arc::make_mut(&mut self.columns.after));
+        self
+    }
+
     fn forgiving(self) -> Self {
-        Self { crashes: 0, ..self }
+        self.leaving(|columns| columns.crashes = 0)
     }
 
     fn keeping(self, kept: u64) -> Self {
-        Self { kept, ..self }
+        self.leaving(|columns| columns.kept = kept)
     }
 
     fn clearing_deadline(self) -> Self {
-        Self { deadline: None, ..self }
+        self.leaving(|columns| columns.deadline = None)
     }
 
     fn asked_to_stop(mut self) -> Self {

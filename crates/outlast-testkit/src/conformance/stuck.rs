@@ -48,9 +48,9 @@ pub async fn a_held_run_says_why_it_was_stuck(case: Case) {
     let other = case.join_build("wf", "build-2").await;
     let claimed = other.claim_one().await;
     let held = case.world.held(other.session).await.unwrap();
-    assert_eq!(held[0].stuck, Some(why(stuck())));
+    assert_eq!(held[0].columns.stuck.as_deref(), Some(&why(stuck())));
     other.commit_done(case.turn(&claimed).steps(1)).await;
-    assert_eq!(case.world.held(other.session).await.unwrap()[0].stuck, None);
+    assert_eq!(case.world.held(other.session).await.unwrap()[0].columns.stuck, None);
 }
 
 /// The build that left a run stuck is not given it again, however often it joins.
@@ -130,7 +130,7 @@ pub async fn progress_opens_a_run_to_a_failed_build(case: Case) {
     let view = case.view(run).await;
     assert_eq!((view.status, view.stuck), (Status::Pending, None));
     let claimed = worker.claim_one().await;
-    assert_eq!((claimed.columns.stuck, claimed.columns.failed_builds), (None, FailedBuilds::default()));
+    assert_eq!((&claimed.columns.stuck, &claimed.columns.failed_builds), (&None, &FailedBuilds::default()));
 }
 
 /// A build that lets go of a stuck run without progress leaves it as it was: by a release, a leave or a crash.

@@ -90,7 +90,7 @@ async fn drive_commit(case: &Case, op: &Op, model: &mut Model, done: &mut Done) 
 
 fn is_plain_repeat(model: &mut Model, turn: &Turn) -> bool {
     let Some(run) = model.find(turn.run) else { return true };
-    run.turn == turn.id || matches!(turn.from, From::Turn(_)) && turn.before == run.columns()
+    run.turn == turn.id || matches!(turn.from, From::Turn(_)) && *turn.columns.before == run.columns()
 }
 
 async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done) -> Result<(), String> {
@@ -213,7 +213,7 @@ fn brought(work: Work, is_next_due_compared: bool) -> Brought {
         seq: run.seq,
         consumed: run.consumed,
         inbox: nameless(run.inbox),
-        columns: run.columns,
+        columns: (*run.columns).clone(),
         is_fresh: run.is_fresh,
         is_overdue: run.is_overdue,
         turns: run.history.whole().map(|history| history.len()),

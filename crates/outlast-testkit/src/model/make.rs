@@ -6,8 +6,8 @@ use std::time::Duration;
 use outlast_core::limits::{NAME_BYTES_MAX, QUEUE_DEFAULT};
 use outlast_core::turn::From;
 use outlast_core::{
-    Join, MessageBody, NewChild, NewMessage, OpNumber, Order, Outcome, Parent, Payload, QueuedSteps, RunId,
-    RunQuery, SessionId, Start, Tags, Then, Timestamp, Turn, TurnId,
+    HolderColumns, Join, MessageBody, NewChild, NewMessage, OpNumber, Order, Outcome, Parent, Payload,
+    QueuedSteps, RunId, RunQuery, SessionId, Start, Tags, Then, Timestamp, Turn, TurnColumns, TurnId,
 };
 
 use super::op::{Child, Mistake, NewStart, Query, Says, Shape, Tag, ThenKind};
@@ -106,6 +106,8 @@ pub(super) fn turn(
 }
 
 fn plain_turn(case: &Case, run: &ModelRun, shape: &Shape, mistake: Mistake, consumes: u64) -> Turn {
+    let crashes = if shape.forgives { 0 } else { run.crashes };
+    let after = HolderColumns { crashes, kept: shape.kept, ..run.columns() };
     let from = if mistake == Mistake::Stale { TurnId::from_bits(case.id()) } else { run.turn };
     Turn {
         run: run.view.id,
@@ -117,10 +119,7 @@ fn plain_turn(case: &Case, run: &ModelRun, shape: &Shape, mistake: Mistake, cons
         events: Vec::new(),
         consumed: run.view.consumed + consumes,
         fired_until: shape.fires_micros_ago.map(|ago| ago_of(case.clock.now(), ago)),
-        before: run.columns(),
-        crashes: if shape.forgives { 0 } else { run.crashes },
-        kept: shape.kept,
-        deadline: run.view.deadline,
+        columns: TurnColumns::changed(run.columns().into(), after),
         outbox: None,
         then: Then::Hold,
     }
@@ -138,8 +137,10 @@ pub(super) fn shaped(
     shape: &Shape,
     build: &str,
 ) -> Turn {
-    let deadline = turn.deadline.filter(|_| !shape.clears_deadline);
-    let mut turn = Turn { build: build.into(), deadline, ..turn }.steps(shape.events);
+    let mut turn = Turn { build: build.into(), ..turn }.steps(shape.events);
+    if shape.clears_deadline {
+        turn = turn.clearing_deadline();
+    }
     if shape.asks_to_stop {
         turn = turn.asked_to_stop();
     }

@@ -286,12 +286,12 @@ impl ModelRun {
     }
 
     fn follow(&mut self, session: SessionId, turn: Turn, now: Timestamp) {
-        self.crashes = turn.crashes;
+        self.crashes = turn.columns.after.crashes;
         self.turn = turn.id;
         let asks_to_stop = |event: &Event| matches!(event, Event::CancelRequested { .. });
         if !matches!(turn.then, Then::Stuck(_)) {
-            self.view.deadline = turn.deadline;
-            self.view.kept = turn.kept;
+            self.view.deadline = turn.columns.after.deadline;
+            self.view.kept = turn.columns.after.kept;
             if !turn.events.is_empty() {
                 self.stuck = None;
                 self.failed = FailedBuilds::default();

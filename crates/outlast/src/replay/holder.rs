@@ -2,14 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use outlast_core::{OpNumber, Timestamp};
+use outlast_core::{HolderColumns, OpNumber, Timestamp};
 
 use super::cell::{Op, OpKind, Phase};
 use super::machine::Machine;
 
 impl Machine {
+    /// What the run's row shows of the machine, of the columns that only the holder changes; the others stay.
+    pub(crate) fn shown(&self, before: &HolderColumns) -> HolderColumns {
+        HolderColumns { kept: self.kept(), ..before.clone() }
+    }
+
     /// How many payloads for hooks were received that nobody has taken; runs with rules 1 do not count them.
-    pub(crate) fn kept(&self) -> u64 {
+    fn kept(&self) -> u64 {
         if self.state.rules() >= 2 { self.state.cell.lock().hooks.kept_count as u64 } else { 0 }
     }
 

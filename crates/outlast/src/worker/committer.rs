@@ -339,7 +339,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use outlast_core::{HolderColumns, RunId, Then, Timestamp, TurnId};
+    use outlast_core::{RunId, Then, Timestamp, TurnColumns, TurnId};
 
     use super::*;
 
@@ -355,10 +355,7 @@ mod tests {
             events: if has_events { vec![dropped] } else { Vec::new() },
             consumed: 0,
             fired_until: None,
-            before: HolderColumns::default(),
-            crashes: 0,
-            kept: 0,
-            deadline: None,
+            columns: TurnColumns::default(),
             outbox: None,
             then: Then::Hold,
         }

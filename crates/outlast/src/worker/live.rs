@@ -14,8 +14,9 @@ use outlast_core::event::TurnRecord;
 use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM_EVENTS, INBOX_READ_MAX};
 use outlast_core::turn::From;
 use outlast_core::{
-    Committed, Event, Headers, HeartbeatDetails, Message, MessageBody, NewMessage, OpNumber, Outbox, Outcome,
-    RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnId, WorldError,
+    Committed, Event, Headers, HeartbeatDetails, HolderColumns, Message, MessageBody, NewMessage, OpNumber,
+    Outbox, Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnColumns, TurnId,
+    WorldError,
 };
 
 use self::untold::Rejections;
@@ -146,7 +147,7 @@ impl<'a> Live<'a> {
         answer: impl FnOnce(Result<Committed, WorldError>),
     ) -> Result<End, Gone> {
         let (turn, then) = self.turn_of(draft, self.place.turn, From::Start(start));
-        let (events, kept, deadline) = (turn.events.len() as u64, turn.kept, turn.deadline);
+        let (events, columns) = (turn.events.len() as u64, turn.held_columns());
         let commit = self.task.session.committer.commit(turn);
         let committed = commit.await;
         let is_done = matches!(committed, Ok(Committed::Done));
@@ -159,8 +160,7 @@ impl<'a> Live<'a> {
             return Ok(End::Ended);
         }
         self.place.seq = events;
-        self.place.columns.kept = kept;
-        self.place.columns.deadline = deadline;
+        self.place.columns = columns;
         let next = self.follow(then).await?;
         self.go_on(next).await
     }
@@ -516,6 +516,9 @@ impl<'a> Live<'a> {
         };
         let outbox = self.outbox(&draft.events);
         let crashes = self.suspicion.crashes_after(self.place.columns.crashes, &draft.events);
+        let before = &self.place.columns;
+        let deadline = before.deadline.filter(|_| !draft.is_cancel);
+        let after = HolderColumns { crashes, deadline, ..self.machine.shown(before) };
         let turn = Turn {
             run: self.task.run,
             id,
@@ -526,10 +529,7 @@ impl<'a> Live<'a> {
             events: draft.events,
             consumed: draft.consumed,
             fired_until: draft.fired_until,
-            crashes,
-            kept: self.machine.kept(),
-            deadline: self.place.columns.deadline.filter(|_| !draft.is_cancel),
-            before: self.place.columns.clone(),
+            columns: TurnColumns::changed(self.place.columns.clone(), after),
             outbox,
             then: then.clone(),
         };

@@ -1,5 +1,7 @@
 //! Where a run is, as its holder knows it, and why it is let go of.
 
+use std::sync::Arc;
+
 use outlast_core::{Claimed, HolderColumns, Stuck, Timestamp, Turn, TurnId, WorldError};
 
 use super::task::cannot_be_read;
@@ -16,7 +18,7 @@ pub(super) struct Place {
     /// The position of the last consumed message.
     pub(super) consumed: u64,
     /// The columns of the run's row that only its holder changes.
-    pub(super) columns: HolderColumns,
+    pub(super) columns: Arc<HolderColumns>,
 }
 
 impl Place {
@@ -33,20 +35,12 @@ impl Place {
 
     /// Where the run is after a turn that it is held after.
     pub(super) fn after(turn: &Turn) -> Self {
-        let seq = turn.next_event();
-        let progresses = seq > turn.seq;
         Self {
             turn: turn.id,
             at: turn.at,
-            seq,
+            seq: turn.next_event(),
             consumed: turn.consumed,
-            columns: HolderColumns {
-                crashes: turn.crashes,
-                kept: turn.kept,
-                deadline: turn.deadline,
-                stuck: turn.before.stuck.clone().filter(|_| !progresses),
-                failed_builds: turn.before.failed_builds.at_event(seq),
-            },
+            columns: turn.held_columns(),
         }
     }
 }

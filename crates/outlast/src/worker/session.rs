@@ -9,10 +9,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::Either;
 use outlast_core::event::{FORMAT, RULES, format_of_rules};
-use outlast_core::turn::From;
+use outlast_core::turn::LastTurn;
 use outlast_core::{
-    Beat, Bell, Busy, Claimed, Clock, Codec, Effects, Held, HolderColumns, Join, Message, RunId, SessionId,
-    Start, Started, Stuck, StuckReason, SuspectRoom, Then, Timestamp, Turn, World, WorldError,
+    Beat, Bell, Busy, Claimed, Clock, Codec, Effects, Held, Join, Message, RunId, SessionId, Start, Started,
+    Stuck, StuckReason, SuspectRoom, Then, Timestamp, Turn, World, WorldError,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -505,30 +505,10 @@ impl Session {
         // A clock that was set back must not take the run along.
         let history = upkeep::read_history(&*self.world, held.run).await?;
         let before = history.last().map_or(view.created_at, |turn| turn.at);
-        let columns = HolderColumns {
-            crashes: view.crashes,
-            kept: view.kept,
-            deadline: view.deadline,
-            stuck: held.stuck.map(Box::new),
-            failed_builds: view.failed_builds,
-        };
-        Ok(Turn {
-            run: held.run,
-            id: ids::turn(),
-            from: From::Turn(held.turn),
-            seq: held.seq,
-            at: self.clock.now().max(before),
-            build: self.settings.build.clone(),
-            events: Vec::new(),
-            consumed: view.consumed,
-            fired_until: None,
-            crashes: columns.crashes,
-            kept: columns.kept,
-            deadline: columns.deadline,
-            before: columns,
-            outbox: None,
-            then,
-        })
+        let at = self.clock.now().max(before);
+        let Held { run, turn, seq, columns, .. } = held;
+        let last = LastTurn { run, turn, seq, consumed: view.consumed, columns };
+        Ok(Turn { then, ..Turn::following(&last, ids::turn(), at, self.settings.build.clone()) })
     }
 
     pub(super) fn busy(&self) -> Busy {

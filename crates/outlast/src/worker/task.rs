@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use outlast_core::event::TurnRecord;
-use outlast_core::turn::From;
+use outlast_core::turn::LastTurn;
 use outlast_core::{
     Busy, Claimed, ClaimedHistory, Codec, Event, Headers, HolderColumns, MessageBody, NewMessage, Outbox,
     RunId, RunStarted, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, WorldError,
@@ -112,7 +112,7 @@ impl Task {
         answer: StartAnswer,
     ) -> Kept {
         let started = Started { run: self.run, is_new: true };
-        let columns = HolderColumns { deadline: start.deadline, ..HolderColumns::default() };
+        let columns = Arc::new(HolderColumns::of_start(&start));
         let place = Place { turn: start.turn, at, seq: 0, consumed: 0, columns };
         let mut live = Live::new(self, machine, place);
         let Ok(draft) = live.first_draft(events).await else {
@@ -257,23 +257,10 @@ impl Task {
     }
 
     fn empty_turn(&self, place: Place, then: Then) -> Turn {
-        Turn {
-            run: self.run,
-            id: ids::turn(),
-            from: From::Turn(place.turn),
-            seq: place.seq,
-            at: self.session.clock.now().max(place.at),
-            build: self.session.settings.build.clone(),
-            events: Vec::new(),
-            consumed: place.consumed,
-            fired_until: None,
-            crashes: place.columns.crashes,
-            kept: place.columns.kept,
-            deadline: place.columns.deadline,
-            before: place.columns,
-            outbox: None,
-            then,
-        }
+        let at = self.session.clock.now().max(place.at);
+        let Place { turn, seq, consumed, columns, .. } = place;
+        let last = LastTurn { run: self.run, turn, seq, consumed, columns };
+        Turn { then, ..Turn::following(&last, ids::turn(), at, self.session.settings.build.clone()) }
     }
 }
 

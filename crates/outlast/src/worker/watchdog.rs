@@ -11,8 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use outlast_core::duration::duration_text;
-use outlast_core::turn::From;
-use outlast_core::{HolderColumns, RunId, Start, Stuck, StuckReason, Then, Turn, WorldError};
+use outlast_core::{RunId, Start, Stuck, StuckReason, Then, Turn, WorldError};
 
 use super::beat::block_on;
 use super::notes::Notes;
@@ -118,21 +117,6 @@ async fn strand(session: &Session, run: RunId, notes: &Notes, limit: Duration) -
 /// The turn that starts a run which hangs in its first turn. Another id than the first turn's tells the
 /// two apart, should that one come back.
 fn never_began(session: &Session, start: &Start, stuck: Stuck) -> Turn {
-    Turn {
-        run: start.run,
-        id: ids::turn(),
-        from: From::Start(Box::new(start.clone())),
-        seq: 0,
-        at: session.clock.now(),
-        build: session.settings.build.clone(),
-        events: vec![start.event()],
-        consumed: 0,
-        fired_until: None,
-        before: HolderColumns { deadline: start.deadline, ..HolderColumns::default() },
-        crashes: 0,
-        kept: 0,
-        deadline: start.deadline,
-        outbox: None,
-        then: Then::Stuck(stuck),
-    }
+    let (at, build) = (session.clock.now(), session.settings.build.clone());
+    Turn { then: Then::Stuck(stuck), ..Turn::starting(start.clone(), ids::turn(), at, build) }
 }

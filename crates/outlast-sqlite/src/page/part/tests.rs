@@ -14,7 +14,7 @@ fn plans(connection: &Connection, query: &RunQuery) -> Vec<String> {
     let place = Place::of(connection, query).unwrap().unwrap();
     let mut plans = Vec::new();
     for part in Part::all(query) {
-        for (sql, looks) in [(sql::RUNS_EDGE, &[][..]), (sql::RUNS_PAGE, &part.looks)] {
+        for (sql, looks) in [(sql::RUNS_EDGE, &[][..]), (&*sql::RUNS_PAGE, &part.looks)] {
             let sql = part.statement(sql, &place, looks);
             let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let values = vec![Value::Null; statement.parameter_count()];
