@@ -21,8 +21,10 @@ BEGIN
             unnest(bodies_), unnest(raws_)
         ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, body, raw, nth)
         LEFT JOIN LATERAL (SELECT * FROM {schema}.runs r WHERE r.id = a.run) r ON true
-        LEFT JOIN LATERAL (SELECT i.position, i.after_cancel FROM {schema}.inbox i WHERE i.run = a.run AND i.id = a.id) known
-        ON true
+        -- In the order of `inbox_id`: by the other index, which a planner without statistics may prefer, each message would
+        -- read the whole inbox of its receiver.
+        LEFT JOIN LATERAL (SELECT i.id, i.position, i.after_cancel FROM {schema}.inbox i WHERE i.run = a.run AND i.id >= a.id
+            ORDER BY i.run, i.id LIMIT 1) known ON known.id = a.id
         WHERE a.turn_nth IS NULL OR a.turn_nth <> ALL (refused_)
     ), ranked AS (
         SELECT a.*, a.sent - a.consumed + count(*) FILTER (WHERE a.is_candidate) OVER (PARTITION BY a.run ORDER BY a.nth) - 1

@@ -9,7 +9,8 @@
 //! batches are answered that were under way when it came: so it never contends with a turn of the same run that is
 //! still on its way.
 //!
-//! Turns that send to the same run are in one batch at a time: beside it, another lane would only wait for that run's row.
+//! Turns that contend for a run, because it is theirs or they send to it, are in one batch at a time: beside it, another
+//! lane would only wait for that run's row.
 //!
 //! A turn that somebody else blocks in the world leaves its batch, and is tried again apart from the others: they
 //! are answered without waiting for it.
@@ -60,7 +61,7 @@ struct Gathered {
     leaders: usize,
     turns: Vec<Turn>,
     answers: Vec<oneshot::Sender<Answer>>,
-    /// The batches that are under way, by their numbers, with the runs that they send to.
+    /// The batches that are under way, by their numbers, with the runs that they contend for.
     batches: BTreeMap<u64, Vec<RunId>>,
     next_batch: u64,
     /// Turns without events, in order.
@@ -93,18 +94,18 @@ impl Gathered {
         self.answers.push(answer);
     }
 
-    /// Takes what has gathered and does not send to a run that a batch under way sends to, as a batch with a number.
+    /// Takes what has gathered and contends for no run with a batch under way, as a batch with a number.
     fn take(&mut self) -> Option<(u64, Vec<Turn>, Vec<oneshot::Sender<Answer>>)> {
-        let mut busy: HashSet<RunId> = self.batches.values().flatten().copied().collect();
+        let mut busy = self.busy();
         let (mut turns, mut answers) = (Vec::new(), Vec::new());
         let (mut left_turns, mut left_answers) = (Vec::new(), Vec::new());
         for (turn, answer) in self.turns.drain(..).zip(self.answers.drain(..)) {
-            if turns.len() < BATCH_TURNS_MAX && !receivers(&turn).any(|run| busy.contains(&run)) {
+            if turns.len() < BATCH_TURNS_MAX && !contends_for(&turn).any(|run| busy.contains(&run)) {
                 turns.push(turn);
                 answers.push(answer);
             } else {
-                // Those that come behind it and send to the same runs stay behind it.
-                busy.extend(receivers(&turn));
+                // Those that come behind it and contend for the same runs stay behind it.
+                busy.extend(contends_for(&turn));
                 left_turns.push(turn);
                 left_answers.push(answer);
             }
@@ -115,8 +116,14 @@ impl Gathered {
         }
         let number = self.next_batch;
         self.next_batch += 1;
-        self.batches.insert(number, turns.iter().flat_map(receivers).collect());
+        self.batches.insert(number, turns.iter().flat_map(contends_for).collect());
+        let (turns, answers) = receivers_first(turns, answers);
         Some((number, turns, answers))
+    }
+
+    /// The runs that batches under way contend for.
+    fn busy(&self) -> HashSet<RunId> {
+        self.batches.values().flatten().copied().collect()
     }
 
     /// Whether something has gathered that can be taken.
@@ -124,8 +131,8 @@ impl Gathered {
         if self.batches.is_empty() {
             return !self.turns.is_empty();
         }
-        let busy: HashSet<RunId> = self.batches.values().flatten().copied().collect();
-        self.turns.iter().any(|turn| !receivers(turn).any(|run| busy.contains(&run)))
+        let busy = self.busy();
+        self.turns.iter().any(|turn| !contends_for(turn).any(|run| busy.contains(&run)))
     }
 
     /// A batch was answered, or given up: what waited for it is next.
@@ -144,6 +151,26 @@ impl Gathered {
 /// The runs that a turn sends to.
 fn receivers(turn: &Turn) -> impl Iterator<Item = RunId> {
     turn.outbox.iter().flat_map(|outbox| outbox.messages.iter().map(|message| message.run))
+}
+
+/// The runs whose rows a turn may lock in the world: its own, and those that it sends to.
+fn contends_for(turn: &Turn) -> impl Iterator<Item = RunId> {
+    std::iter::once(turn.run).chain(receivers(turn))
+}
+
+/// Puts the turns of runs that others of the batch send to in front of those: so a world need not divide the batch.
+/// They are from different runs and nobody was answered, so no order between them was promised.
+fn receivers_first(
+    turns: Vec<Turn>,
+    answers: Vec<oneshot::Sender<Answer>>,
+) -> (Vec<Turn>, Vec<oneshot::Sender<Answer>>) {
+    let sent_to: HashSet<RunId> = turns.iter().flat_map(receivers).collect();
+    if sent_to.is_empty() {
+        return (turns, answers);
+    }
+    let all = turns.into_iter().zip(answers);
+    let (first, rest): (Vec<_>, Vec<_>) = all.partition(|(turn, _)| sent_to.contains(&turn.run));
+    first.into_iter().chain(rest).unzip()
 }
 
 /// A batch that is under way until this is dropped.
