@@ -25,6 +25,7 @@ mod blocked;
 mod commit;
 mod fields;
 mod outbox;
+mod refused;
 mod start;
 mod turn;
 
