@@ -6,10 +6,11 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use outlast_core::{RunId, WorldError};
+use outlast_core::{RunId, Turn, WorldError};
 use parking_lot::Mutex;
 
 use crate::connect::pause;
+use crate::refused::Refused;
 use crate::row::get;
 use crate::store::{Failed, Store};
 
@@ -19,8 +20,9 @@ pub(crate) const LANE_CONNECTIONS: usize = 2;
 /// How long a turn has waited when it is asked for whom.
 const ASK_AFTER: Duration = Duration::from_millis(300);
 
-/// So many runs are remembered with whom they waited for.
-const BLOCKERS_MAX: usize = 1_000;
+/// So many runs are remembered with whom they waited for: the turns of several full batches, since one locked run may
+/// block all of them.
+const BLOCKERS_MAX: usize = 20_000;
 
 /// The connections that wait, and whom the last of them waited for.
 #[derive(Debug)]
@@ -29,53 +31,69 @@ pub(crate) struct Lane {
     /// What asks: another connection than the one that waits.
     asks: Store,
     blockers: Mutex<HashMap<RunId, String>>,
+    /// The turns that the database refused and that are tried again.
+    pub(crate) refused: Refused,
 }
 
 impl Lane {
     pub(crate) fn new(store: Store, asks: Store) -> Self {
-        Self { store, asks, blockers: Mutex::default() }
+        Self { store, asks, blockers: Mutex::default(), refused: Refused::default() }
     }
 
-    /// Waits for a statement about a run, and learns meanwhile whom it waits for.
+    /// Waits for a statement about runs, named after the first, and learns meanwhile whom it waits for.
     pub(crate) async fn wait<T>(
         &self,
-        run: RunId,
+        runs: &[RunId],
         statement: impl Future<Output = Result<T, Failed>>,
     ) -> Result<T, Failed> {
         let statement = std::pin::pin!(statement);
-        let answer = match select(statement, std::pin::pin!(pause(&self.store.handle, ASK_AFTER))).await {
+        match select(statement, std::pin::pin!(pause(&self.store.handle, ASK_AFTER))).await {
             Either::Left((answer, _)) => answer,
             Either::Right(((), statement)) => {
-                let (answer, ()) = futures_util::future::join(statement, self.ask(run)).await;
+                let (answer, ()) = futures_util::future::join(statement, self.ask(runs)).await;
                 answer
             }
-        };
-        if answer.is_ok() {
-            self.blockers.lock().remove(&run);
         }
-        answer
     }
 
     /// Whom a connection waits for that tries to write a turn of the run, in whatever process.
     pub(crate) async fn blocker(&self, run: RunId) -> Result<Option<String>, WorldError> {
+        if let Some(who) = self.waiting_for(run).await? {
+            return Ok(Some(who));
+        }
+        // A connection that waits for several is named after one of them: this process knows the others.
+        Ok(self.blockers.lock().get(&run).filter(|who| !who.is_empty()).cloned())
+    }
+
+    async fn waiting_for(&self, run: RunId) -> Result<Option<String>, WorldError> {
         let rows = self.asks.call(&self.asks.sql.blockers, &[&run.to_string()]).await?;
         Ok(rows.first().and_then(|row| get::<Option<&str>>(row, 0).ok().flatten().map(str::to_owned)))
     }
 
-    /// Asks whom the run waits for, and says it in the log when that is new.
-    async fn ask(&self, run: RunId) {
-        let Ok(Some(who)) = self.blocker(run).await else { return };
-        let is_new = self.blockers.lock().insert(run, who.clone()).as_deref() != Some(&*who);
-        if is_new {
+    /// Asks whom the runs wait for, and says it in the log when that is new.
+    async fn ask(&self, runs: &[RunId]) {
+        let Some(first) = runs.first() else { return };
+        let Ok(Some(who)) = self.waiting_for(*first).await else { return };
+        let mut new = Vec::new();
+        {
+            let mut blockers = self.blockers.lock();
+            for run in runs {
+                if blockers.insert(*run, who.clone()).as_deref() != Some(&*who) {
+                    new.push(run);
+                }
+            }
+        }
+        for run in new {
             tracing::warn!(%run, blocker = %who, "a run cannot be written: somebody else has it locked");
         }
     }
 
-    /// Turns of these runs were written: nobody blocks them any more.
-    pub(crate) fn written(&self, runs: impl Iterator<Item = RunId>) {
+    /// These turns were written: nobody blocks their runs any more.
+    pub(crate) fn written<'a>(&self, turns: impl Iterator<Item = &'a Turn> + Clone) {
+        self.refused.written(turns.clone());
         let mut blockers = self.blockers.lock();
         if !blockers.is_empty() {
-            runs.for_each(|run| drop(blockers.remove(&run)));
+            turns.for_each(|turn| drop(blockers.remove(&turn.run)));
         }
     }
 

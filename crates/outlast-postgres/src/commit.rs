@@ -2,7 +2,8 @@
 //!
 //! Turns whose order does not matter are one statement. When somebody else has locked a row that one of them changes,
 //! the statement is given up soon and tried again without waiting: what can be locked is committed, and the others
-//! are answered as blocked. A turn that comes alone waits longer, by connections of its own.
+//! are answered as blocked. Turns that come again and were blocked before wait longer, by connections of their own, and
+//! without the session's row. A turn that the database refuses comes again too, a few times.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -32,8 +33,8 @@ type Answer = Result<Committed, WorldError>;
 /// How long a batch waits for each lock, in milliseconds.
 const BATCH_WAIT_MS: i64 = 50;
 
-/// How long a turn that is alone waits for each lock, in milliseconds.
-const ALONE_WAIT_MS: i64 = 1_000;
+/// How long turns that were blocked before wait for each lock, in milliseconds.
+const BLOCKED_WAIT_MS: i64 = 1_000;
 
 /// How a statement waits for rows that somebody else has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ enum Waits {
     Shortly,
     /// Not at all: the turns that need them are left out.
     Skips,
-    /// Longer, by a connection for that.
+    /// Longer, by a connection for that: first until the rows are free, without the session's row; then not at all.
     Longer,
 }
 
@@ -50,10 +51,11 @@ enum Waits {
 ///
 /// They are committed as if one after the other: no run has two turns, none has its turn behind one that sends to it, no
 /// key is asked for twice, and keys of children and of the turns' own runs are not mixed, since each kind is
-/// inserted in the order of its keys.
+/// inserted in the order of its keys. Nor are keys and turns without events: whoever waits for a key must not have the
+/// session for itself.
 fn gather(turns: &[Turn], first: usize) -> Vec<usize> {
     let (mut runs, mut keys) = (HashSet::<RunId>::new(), HashSet::<&str>::new());
-    let (mut has_own_key, mut has_child_key) = (false, false);
+    let (mut has_own_key, mut has_child_key, mut is_exclusive) = (false, false, false);
     let mut bytes = 0;
     let mut gathered = Vec::new();
     for (index, turn) in turns.iter().enumerate().skip(first) {
@@ -61,11 +63,13 @@ fn gather(turns: &[Turn], first: usize) -> Vec<usize> {
         let (own_key, child_keys) = keys_of(turn);
         has_own_key |= own_key.is_some();
         has_child_key |= !child_keys.is_empty();
+        is_exclusive |= turn::is_exclusive(turn);
         let mut turn_keys = own_key.into_iter().chain(child_keys);
         let fits = bytes <= STATEMENT_BYTES_MAX
             && runs.insert(turn.run)
             && turn_keys.all(|key| keys.insert(key))
-            && !(has_own_key && has_child_key);
+            && !(has_own_key && has_child_key)
+            && !(is_exclusive && (has_own_key || has_child_key));
         if !fits && index > first {
             break;
         }
@@ -83,6 +87,12 @@ fn keys_of(turn: &Turn) -> (Option<&str>, Vec<&str>) {
     };
     let children = outbox(turn).into_iter().flat_map(|outbox| &outbox.children);
     (own, children.filter_map(|child| child.start.key.as_ref().map(|key| key.text.as_str())).collect())
+}
+
+/// Whether a turn asks for a key.
+fn has_keys(turn: &Turn) -> bool {
+    let (own, children) = keys_of(turn);
+    own.is_some() || !children.is_empty()
 }
 
 /// How many bytes a turn has, roughly, with its outbox.
@@ -130,6 +140,8 @@ struct Batch {
     outboxes: Outboxes,
     /// Whether no other commit of the session may be under way; see `commit.sql`.
     is_exclusive: bool,
+    /// Whether a turn asks for a key: whom that waits for cannot be skipped.
+    has_keys: bool,
     /// The run of the first turn.
     first: Option<RunId>,
 }
@@ -146,7 +158,8 @@ impl Batch {
         self.first.get_or_insert(turn.run);
         self.outboxes.add(turn, nth, rules)?;
         let events = turn::events(turn);
-        self.is_exclusive |= events.is_none() && matches!(turn.from, From::Turn(_));
+        self.is_exclusive |= turn::is_exclusive(turn);
+        self.has_keys |= has_keys(turn);
         if turn::locks_row(turn, session) {
             self.locked.insert(turn.run);
         }
@@ -163,14 +176,11 @@ impl Batch {
         session: SessionId,
         waits: Waits,
     ) -> Result<Vec<Row>, Failed> {
-        let wait_ms = if waits == Waits::Longer { ALONE_WAIT_MS } else { BATCH_WAIT_MS };
-        let skips = waits == Waits::Skips;
-        let named = self.first.filter(|_| waits == Waits::Longer);
-        let named = named.map_or_else(String::new, |run| format!(r#","named":"{run}""#));
-        let how =
-            format!(r#"{{"wait_ms":{wait_ms},"skips":{skips},"is_exclusive":{}{named}}}"#, self.is_exclusive);
+        let skips = waits == Waits::Skips || waits == Waits::Longer && !self.has_keys;
+        let is_exclusive = self.is_exclusive;
+        let how = self.how(waits, &format!(r#""skips":{skips},"is_exclusive":{is_exclusive}"#));
         let (session, at) = (session.to_string(), time.at());
-        let locked: Vec<String> = self.locked.iter().map(ToString::to_string).collect();
+        let locked = self.locked_texts();
         let Outboxes { children, messages } = &self.outboxes;
         let values: [Values1<'_>; 11] = [
             &session,
@@ -187,6 +197,28 @@ impl Batch {
         ];
         store.try_call(&store.sql.commit, &values).await
     }
+
+    /// Waits until the rows are free, without the session's row: with it, other commits of the session would wait too.
+    async fn wait_for_rows(&self, store: &Store, session: SessionId) -> Result<(), Failed> {
+        let how = self.how(Waits::Longer, r#""only_waits":true"#);
+        let (session, at, locked) = (session.to_string(), None::<i64>, self.locked_texts());
+        let (none, texts, raws) = ("[]", Vec::<String>::new(), Vec::<Vec<u8>>::new());
+        let values: [Values1<'_>; 11] =
+            [&session, &at, &how, &locked, &none, &texts, &none, &texts, &none, &texts, &raws];
+        store.try_call(&store.sql.commit, &values).await.map(drop)
+    }
+
+    /// How the statement waits, and what else it is told.
+    fn how(&self, waits: Waits, more: &str) -> String {
+        let wait_ms = if waits == Waits::Longer { BLOCKED_WAIT_MS } else { BATCH_WAIT_MS };
+        let named = self.first.filter(|_| waits == Waits::Longer);
+        let named = named.map_or_else(String::new, |run| format!(r#","named":"{run}""#));
+        format!(r#"{{"wait_ms":{wait_ms},{more}{named}}}"#)
+    }
+
+    fn locked_texts(&self) -> Vec<String> {
+        self.locked.iter().map(ToString::to_string).collect()
+    }
 }
 
 /// A commit under way.
@@ -200,6 +232,8 @@ pub(crate) struct Commit<'a> {
     pub(crate) answers: Vec<Answer>,
     pub(crate) news: News,
     pub(crate) refusals: Vec<Option<WorldError>>,
+    /// Whether all turns of the call were blocked before.
+    is_retry: bool,
 }
 
 impl<'a> Commit<'a> {
@@ -213,11 +247,24 @@ impl<'a> Commit<'a> {
     ) -> Self {
         let refusals: Vec<_> = turns.iter().map(|turn| turn::check(turn).err()).collect();
         let answers = vec![Ok(Committed::Done); turns.len()];
-        Self { store, lane, time, told, session, turns, answers, news: News::default(), refusals }
+        Self {
+            store,
+            lane,
+            time,
+            told,
+            session,
+            turns,
+            answers,
+            news: News::default(),
+            refusals,
+            is_retry: false,
+        }
     }
 
     /// Commits all of them; refuses when the whole call came to nothing.
     pub(crate) async fn run(&mut self) -> Result<(), WorldError> {
+        self.is_retry = self.were_blocked();
+        let waits = if self.is_retry { Waits::Skips } else { Waits::Shortly };
         let mut next = 0;
         while next < self.turns.len() {
             let part = gather(self.turns, next);
@@ -227,9 +274,15 @@ impl<'a> Commit<'a> {
             {
                 continue;
             }
-            self.write(part, Waits::Shortly).await?;
+            self.write(part, waits).await?;
         }
         Ok(())
+    }
+
+    /// Whether all turns of the call were blocked before. The first time they are answered at once: their caller may have
+    /// others that wait for the same call.
+    fn were_blocked(&self) -> bool {
+        self.turns.iter().all(|turn| self.lane.has(turn.run))
     }
 
     /// Commits a plain turn; answers whether that is all. The statement for all turns says what is the matter with it,
@@ -273,11 +326,11 @@ impl<'a> Commit<'a> {
         match done {
             Ok(is_done) => {
                 if is_done {
-                    self.lane.written(std::iter::once(self.turns[index].run));
+                    self.lane.written(std::iter::once(&self.turns[index]));
                 }
                 Ok(is_done)
             }
-            Err(failed) if failed.is_about_data() || failed.is_locked() => Ok(false),
+            Err(failed) if failed.is_of_turn() || failed.is_locked() => Ok(false),
             Err(failed) => self.refuse(&[index], &failed).map(|()| true),
         }
     }
@@ -297,19 +350,15 @@ impl<'a> Commit<'a> {
             if sent.is_empty() {
                 return Ok(());
             }
-            let store = if waits == Waits::Longer { &self.lane.store } else { self.store };
             let answered = match waits {
-                Waits::Longer => {
-                    let run = self.turns[sent[0]].run;
-                    self.lane.wait(run, batch.commit(store, self.time, self.session, waits)).await
-                }
-                _ => batch.commit(store, self.time, self.session, waits).await,
+                Waits::Longer => self.commit_blocked(&batch, &sent).await,
+                _ => batch.commit(self.store, self.time, self.session, waits).await,
             };
             match answered {
                 Ok(rows) => {
                     let locked = self.read(&sent, &rows)?;
                     let written = sent.iter().filter(|index| !locked.contains(index));
-                    self.lane.written(written.map(|index| self.turns[*index].run));
+                    self.lane.written(written.map(|index| &self.turns[*index]));
                     return Box::pin(self.blocked(locked, waits)).await;
                 }
                 Err(Failed::Refused(error)) if known_rules(&error).is_some() => rules = known_rules(&error),
@@ -318,12 +367,25 @@ impl<'a> Commit<'a> {
         }
     }
 
+    /// Commits turns that were blocked before: waits until their rows are free, and tries then.
+    async fn commit_blocked(&self, batch: &Batch, sent: &[usize]) -> Result<Vec<Row>, Failed> {
+        let runs: Vec<RunId> = sent.iter().map(|index| self.turns[*index].run).collect();
+        let store = &self.lane.store;
+        let commit = async {
+            if !batch.has_keys {
+                batch.wait_for_rows(store, self.session).await?;
+            }
+            batch.commit(store, self.time, self.session, Waits::Longer).await
+        };
+        self.lane.wait(&runs, commit).await
+    }
+
     /// What becomes of turns whose statement was refused.
     async fn failed(&mut self, part: Vec<usize>, failed: &Failed, waits: Waits) -> Result<(), WorldError> {
         if failed.is_locked() {
             return self.locked(part, waits).await;
         }
-        if failed.is_about_data() && part.len() > 1 {
+        if failed.is_of_turn() && part.len() > 1 {
             for index in part {
                 Box::pin(self.write(vec![index], waits)).await?;
             }
@@ -332,18 +394,20 @@ impl<'a> Commit<'a> {
         self.refuse(&part, failed)
     }
 
-    /// Somebody else has a row that turns of a statement need. A key and the session cannot be skipped: turns that ask for
-    /// a key, or have no events, are tried alone.
+    /// Somebody else has a row that turns of a statement need. A key cannot be skipped: turns that ask for one are tried
+    /// alone. Nor can the session: turns without events are apart from those that need it less.
     async fn locked(&mut self, part: Vec<usize>, waits: Waits) -> Result<(), WorldError> {
-        if part.len() == 1 {
+        if part.len() == 1 || waits == Waits::Longer {
             return self.blocked(part, waits).await;
         }
-        let needs_more = |index: &usize| {
-            let turn = &self.turns[*index];
-            let (own, children) = keys_of(turn);
-            own.is_some() || !children.is_empty() || turn::events(turn).is_none()
-        };
-        let (keyed, rest): (Vec<usize>, Vec<usize>) = part.into_iter().partition(needs_more);
+        let (keyed, rest): (Vec<_>, Vec<_>) =
+            part.into_iter().partition(|index| has_keys(&self.turns[*index]));
+        let (exclusive, rest): (Vec<_>, Vec<_>) =
+            rest.into_iter().partition(|index| turn::is_exclusive(&self.turns[*index]));
+        if keyed.is_empty() && rest.is_empty() {
+            // Rows were skipped: other commits of the session are under way.
+            return self.blocked(exclusive, waits).await;
+        }
         let mut alone = keyed;
         if waits == Waits::Skips {
             // What they wait for is no row of a run that is there: a child that somebody else starts, say.
@@ -351,21 +415,22 @@ impl<'a> Commit<'a> {
         } else if !rest.is_empty() {
             Box::pin(self.write(rest, Waits::Skips)).await?;
         }
+        if !exclusive.is_empty() {
+            Box::pin(self.write(exclusive, waits)).await?;
+        }
         for index in alone {
             Box::pin(self.write(vec![index], Waits::Shortly)).await?;
         }
         Ok(())
     }
 
-    /// Turns that need a row that somebody else has are answered so, to be tried again alone. One that is all of the call
-    /// and was blocked before waits for it.
+    /// Turns that need a row that somebody else has are answered so, to be tried again apart from others. If they are all
+    /// of the call and were blocked before, the call waits for them.
     async fn blocked(&mut self, part: Vec<usize>, waits: Waits) -> Result<(), WorldError> {
         if part.is_empty() {
             return Ok(());
         }
-        // The first time it is answered at once: its caller may have others that wait for this call.
-        let was_blocked = self.turns.len() == 1 && self.lane.has(self.turns[0].run);
-        if was_blocked && waits != Waits::Longer {
+        if self.is_retry && waits != Waits::Longer {
             return Box::pin(self.write(part, Waits::Longer)).await;
         }
         for index in part {
@@ -376,7 +441,7 @@ impl<'a> Commit<'a> {
 
     /// Refuses turns; the whole call, when those are all of it and not to blame.
     fn refuse(&mut self, part: &[usize], failed: &Failed) -> Result<(), WorldError> {
-        if !failed.is_about_data() {
+        if !failed.is_of_turn() {
             let error = self.store.world_error(failed);
             if part.len() == self.turns.len() {
                 return Err(error);
@@ -385,7 +450,9 @@ impl<'a> Commit<'a> {
             return Ok(());
         }
         for &index in part {
-            self.answers[index] = Err(self.store.refusal(self.turns[index].run, failed));
+            let turn = &self.turns[index];
+            let refusal = self.store.refusal(turn.run, failed);
+            self.answers[index] = Err(self.lane.refused.judge(turn, failed, refusal));
         }
         Ok(())
     }

@@ -36,6 +36,26 @@ pub(crate) fn is_about_data(error: &Error) -> bool {
     }
 }
 
+/// Whether a statement with turns was refused for what becomes of one of them. Beside what it says, that is what its rows
+/// are like (`XX`), what a trigger needs (`55`), and what others always do at the same time (`40`): no other turn is to wait
+/// for that. Locks are waited for.
+pub(crate) fn is_of_turn(error: &Error) -> bool {
+    let is_of_rows = |code: &SqlState| {
+        ["40", "55", "XX"].iter().any(|class| code.code().starts_with(class))
+            && *code != SqlState::LOCK_NOT_AVAILABLE
+    };
+    is_about_data(error) || error.code().is_some_and(is_of_rows)
+}
+
+/// Whether the same statement is refused every time: its values cannot be stored (`22`, `54`), a constraint does not hold
+/// for them (`23`), or what a trigger asks for does not exist (`0A`, `21`, `42`). What never left this process is the same
+/// next time too. Everything else, as what a trigger raises, may be different a moment later.
+pub(crate) fn is_permanent(error: &Error) -> bool {
+    error.code().is_none_or(|code| {
+        ["0A", "21", "22", "23", "42", "54"].iter().any(|class| code.code().starts_with(class))
+    })
+}
+
 /// Whether a code says that something is wrong with more than one statement, or only for a while: connections,
 /// rights, the schema, resources, an operator, the system; and what others did at the same time.
 fn concerns_all(code: &str) -> bool {

@@ -26,6 +26,7 @@ mod columns;
 mod commit;
 mod fields;
 mod outbox;
+mod refused;
 mod start;
 mod turn;
 

@@ -10,7 +10,9 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use crate::connect::pause;
-use crate::error::{closed, is_about_data, is_deadlock, is_locked, is_overtaken, of_postgres};
+use crate::error::{
+    closed, is_about_data, is_deadlock, is_locked, is_of_turn, is_overtaken, is_permanent, of_postgres,
+};
 use crate::greet::Owner;
 use crate::home::within;
 use crate::sql::Sql;
@@ -146,6 +148,16 @@ impl Failed {
     /// Whether the statement was refused for what it says, so that a part of it may be accepted.
     pub(crate) fn is_about_data(&self) -> bool {
         matches!(self, Self::Refused(error) if is_about_data(error))
+    }
+
+    /// Whether a statement with turns was refused for one of them, so that the others may be accepted.
+    pub(crate) fn is_of_turn(&self) -> bool {
+        matches!(self, Self::Refused(error) if is_of_turn(error))
+    }
+
+    /// Whether the same statement is refused every time.
+    pub(crate) fn is_permanent(&self) -> bool {
+        matches!(self, Self::Refused(error) if is_permanent(error))
     }
 
     /// Whether somebody else had locked what the statement changes for too long.

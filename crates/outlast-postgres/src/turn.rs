@@ -35,6 +35,11 @@ pub(crate) fn events(turn: &Turn) -> Option<String> {
     Some(text)
 }
 
+/// Whether no other commit of the session may be under way: the turn adds no events, so no key fences it.
+pub(crate) fn is_exclusive(turn: &Turn) -> bool {
+    matches!(turn.from, From::Turn(_)) && (turn.events.is_empty() || matches!(turn.then, Then::Stuck(_)))
+}
+
 /// Adds a turn to the rows of `commit.sql`.
 pub(crate) fn add(rows: &mut Rows, turn: &Turn, session: SessionId, is_refused: bool) {
     let change = RowChange::of(turn, session);

@@ -48,6 +48,15 @@ fn ends(claimed: &Claimed) -> Turn {
     Turn { events: vec![completed()], ..turn }
 }
 
+/// A turn that ends its run and tells another one.
+fn ends_and_tells(claimed: &Claimed, to: RunId) -> Turn {
+    let body = MessageBody::Wake { op: None };
+    let id = MessageId::from_bits(claimed.run.bits());
+    let message = NewMessage { id, run: to, body, headers: Headers::new() };
+    let outbox = Outbox { messages: vec![message], ..Outbox::default() };
+    Turn { outbox: Some(Box::new(outbox)), ..ends(claimed) }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_locked_run_does_not_stop_its_neighbours_and_goes_on_when_it_is_free() {
     let place = Place::new(TestClock::new());
@@ -126,25 +135,128 @@ async fn a_start_whose_key_somebody_else_inserts_waits_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_trigger_that_raises_refuses_the_turn_of_its_run_alone() {
+async fn turns_that_send_to_a_locked_run_wait_for_it_together() {
     let place = Place::new(TestClock::new());
-    let (world, claimed) = holding(&place, 3).await;
+    let (world, claimed) = holding(&place, 40).await;
+    let mut other = place.connect().await;
+    let open = other.transaction().await.unwrap();
+    let lock = format!("SELECT 1 FROM {}.runs WHERE id = $1 FOR UPDATE", place.schema);
+    open.query(&lock, &[&run(40).to_string()]).await.unwrap();
+    let turns: Vec<Turn> = claimed[..39].iter().map(|claimed| ends_and_tells(claimed, run(40))).collect();
+    let answers = world.commit(SESSION, &turns).await.unwrap();
+    assert!(answers.iter().all(|answer| matches!(answer, Err(WorldError::Blocked(_)))), "{answers:?}");
+    let waiting = {
+        let world = world.clone();
+        tokio::spawn(async move {
+            let mut calls = 0;
+            loop {
+                calls += 1;
+                let answers = world.commit(SESSION, &turns).await.unwrap();
+                if answers.iter().all(Result::is_ok) {
+                    return calls;
+                }
+                let are_blocked = answers.iter().all(|answer| matches!(answer, Err(WorldError::Blocked(_))));
+                assert!(are_blocked, "{answers:?}");
+            }
+        })
+    };
+    until("it waits", async || world.blocked_by(run(1)).await.unwrap().is_some()).await;
+    until("who blocks the others is known too", async || world.blocked_by(run(2)).await.unwrap().is_some())
+        .await;
+    open.rollback().await.unwrap();
+    let calls = waiting.await.unwrap();
+    // Each call waits for a second.
+    assert!(calls < 60, "{calls} calls");
+    assert_eq!(world.run(run(40)).await.unwrap().sent, 39);
+    assert_eq!(world.blocked_by(run(2)).await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_without_events_does_not_keep_its_session_while_it_waits() {
+    let place = Place::new(TestClock::new());
+    let (world, claimed) = holding(&place, 21).await;
+    let mut other = place.connect().await;
+    let open = other.transaction().await.unwrap();
+    let lock = format!("SELECT 1 FROM {}.runs WHERE id = $1 FOR UPDATE", place.schema);
+    open.query(&lock, &[&run(1).to_string()]).await.unwrap();
+    let lets_go = step(run(1), claimed[0].turn, claimed[0].seq, 10_001, Then::Release);
+    let lets_go = Turn { events: Vec::new(), ..lets_go };
+    let waiting = {
+        let world = world.clone();
+        tokio::spawn(async move { commit_patiently(&world, SESSION, &[lets_go]).await.remove(0) })
+    };
+    until("it waits", async || world.blocked_by(run(1)).await.unwrap().is_some()).await;
+    for claimed in &claimed[1..] {
+        let answers = world.commit(SESSION, &[ends(claimed)]).await.unwrap();
+        assert_eq!(answers, [Ok(Committed::Done)], "nothing of the session waits for it");
+    }
+    open.rollback().await.unwrap();
+    waiting.await.unwrap().unwrap();
+    assert_eq!(world.run(run(1)).await.unwrap().owner, None);
+}
+
+/// Lets the database refuse turns of run 2, the first so many times, with this code.
+async fn refuse(place: &Place, times: u32, code: &str) {
     let trigger = format!(
-        "CREATE FUNCTION {0}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-            RAISE EXCEPTION 'the ledger is closed'; END $$;
+        "CREATE SEQUENCE {0}.refusals MINVALUE 0 START 0;
+         SELECT nextval('{0}.refusals');
+         CREATE FUNCTION {0}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF nextval('{0}.refusals') <= {times} THEN
+                RAISE EXCEPTION 'the ledger is closed' USING ERRCODE = '{code}';
+            END IF;
+            RETURN NEW; END $$;
          CREATE TRIGGER refuse BEFORE INSERT ON {0}.turns FOR EACH ROW WHEN (NEW.run = '{1}') EXECUTE FUNCTION {0}.refuse()",
         place.schema,
         run(2)
     );
     place.connect().await.batch_execute(&trigger).await.unwrap();
+}
+
+/// How often the trigger was asked.
+async fn refusals(place: &Place) -> i64 {
+    let sql = format!("SELECT last_value FROM {}.refusals", place.schema);
+    place.connect().await.query_one(&sql, &[]).await.unwrap().get(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_that_a_trigger_refuses_for_a_while_is_written_later_and_its_neighbours_at_once() {
+    let place = Place::new(TestClock::new());
+    let (world, claimed) = holding(&place, 3).await;
+    // Once in the batch, then alone.
+    refuse(&place, 3, "P0001").await;
     let turns: Vec<Turn> = claimed.iter().map(ends).collect();
     let answers = world.commit(SESSION, &turns).await.unwrap();
     assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
     let refused = answers[1].clone().unwrap_err();
-    assert!(!refused.is_transient(), "it is not tried for ever");
-    assert!(refused.to_string().contains("the ledger is closed"), "{refused}");
-    let alone = world.commit(SESSION, &turns[1..2]).await.unwrap().remove(0).unwrap_err();
-    assert_eq!(alone, refused);
+    assert!(
+        matches!(&refused, WorldError::Blocked(why) if why.contains("the ledger is closed")),
+        "{refused}"
+    );
+    commit_patiently(&world, SESSION, &turns[1..2]).await.remove(0).unwrap();
+    assert_eq!(world.run(run(2)).await.unwrap().status, Status::Completed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_that_a_trigger_always_refuses_is_refused_for_good_after_some_tries() {
+    // What the trigger raises, and how often it is asked at the most: a turn that others were in the way of is tried 21
+    // times by each statement.
+    for (code, asked_max) in [("P0001", 30), ("55000", 30), ("XX000", 30), ("40001", 21 * 30), ("23514", 4)] {
+        let place = Place::new(TestClock::new());
+        let (world, claimed) = holding(&place, 3).await;
+        refuse(&place, u32::MAX, code).await;
+        let turns: Vec<Turn> = claimed.iter().map(ends).collect();
+        let answers = world.commit(SESSION, &turns).await.unwrap();
+        assert!(answers[0].is_ok() && answers[2].is_ok(), "{code}: {answers:?}");
+        let refused = commit_patiently(&world, SESSION, &turns[1..2]).await.remove(0).unwrap_err();
+        assert!(
+            matches!(&refused, WorldError::Invalid(why) if why.contains("the ledger is closed")),
+            "{refused}"
+        );
+        let asked = refusals(&place).await;
+        assert!(asked <= asked_max, "{code}: asked {asked} times");
+        let is_tried_again = code != "23514";
+        assert_eq!(asked >= 10, is_tried_again, "{code}: asked {asked} times");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use outlast::postgres::tokio_postgres;
 use outlast::prelude::*;
+use outlast::{RunId, Status};
 
 /// A schema of its own on the server for tests.
 fn place() -> String {
@@ -271,5 +272,59 @@ async fn a_run_whose_row_somebody_locks_does_not_stop_its_neighbours() {
     assert!(why.sentence.contains("its row is locked by process"), "{}", why.sentence);
     open.rollback().await.unwrap();
     assert_eq!(blocked.output().await.unwrap(), 7);
+    worker.stop().await.unwrap();
+}
+
+/// Lets the database refuse turns that end a step of a run, the first so many times.
+async fn refuse_ends_of_steps(url: &str, run: RunId, times: u32) -> tokio_postgres::Client {
+    let (server, connection) =
+        tokio_postgres::connect(throwaway::postgres::for_tests(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let schema = url.split_once("schema=").unwrap().1;
+    let trigger = format!(
+        "CREATE SEQUENCE {schema}.refusals;
+         CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF nextval('{schema}.refusals') <= {times} THEN RAISE EXCEPTION 'the ledger is closed'; END IF;
+            RETURN NEW; END $$;
+         CREATE TRIGGER refuse BEFORE INSERT ON {schema}.turns FOR EACH ROW WHEN (NEW.run = '{run}')
+            EXECUTE FUNCTION {schema}.refuse()"
+    );
+    server.batch_execute(&trigger).await.unwrap();
+    server
+}
+
+#[workflow]
+async fn waits_and_doubles(ctx: Context, number: u64) -> Result<u64, Error> {
+    let added = ctx.hook::<u64>("more").await?;
+    ctx.step(double, number + added).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_a_trigger_refuses_is_tried_again_and_stuck_when_that_does_not_help() {
+    let url = place();
+    let world = outlast::open(&url).await.unwrap();
+    let worker =
+        Worker::builder(world.clone()).register((waits_and_doubles, leaf, double)).start().await.unwrap();
+    let client = Client::new(world);
+    let run = client.start(waits_and_doubles, 3).await.unwrap();
+    let server = refuse_ends_of_steps(&url, run.id(), 3).await;
+    run.send("more", &1).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), 8, "it is refused three times, then no more");
+
+    let schema = url.split_once("schema=").unwrap().1;
+    let drop = format!("DROP FUNCTION {schema}.refuse() CASCADE; DROP SEQUENCE {schema}.refusals");
+    server.batch_execute(&drop).await.unwrap();
+    let run = client.start(waits_and_doubles, 3).await.unwrap();
+    let server = refuse_ends_of_steps(&url, run.id(), u32::MAX).await;
+    run.send("more", &1).await.unwrap();
+    let neighbour = client.start(leaf, 5).await.unwrap();
+    assert_eq!(neighbour.output().await.unwrap(), 10);
+    until("it is stuck", async || run.view().await.unwrap().status == Status::Stuck).await;
+    let view = run.view().await.unwrap();
+    let why = view.stuck.unwrap().message;
+    assert!(why.contains("the ledger is closed"), "{why}");
+    let asked = format!("SELECT last_value FROM {schema}.refusals");
+    let asked: i64 = server.query_one(&asked, &[]).await.unwrap().get(0);
+    assert!((10..=30).contains(&asked), "asked {asked} times");
     worker.stop().await.unwrap();
 }

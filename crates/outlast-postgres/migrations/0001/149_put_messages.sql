@@ -25,8 +25,10 @@ BEGIN
             unnest(bodies_), unnest(raws_)
         ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, format, body, raw, nth)
         LEFT JOIN LATERAL (SELECT * FROM {schema}.runs r WHERE r.id = a.run) r ON true
-        LEFT JOIN LATERAL (SELECT i.position, i.after_cancel FROM {schema}.inbox i WHERE i.run = a.run AND i.id = a.id) known
-        ON true
+        -- In the order of `inbox_id`: by the other index, which a planner without statistics may prefer, each message would
+        -- read the whole inbox of its receiver.
+        LEFT JOIN LATERAL (SELECT i.id, i.position, i.after_cancel FROM {schema}.inbox i WHERE i.run = a.run AND i.id >= a.id
+            ORDER BY i.run, i.id LIMIT 1) known ON known.id = a.id
         LEFT JOIN LATERAL (SELECT s.host, s.pid, s.format FROM {schema}.sessions s WHERE a.format IS NOT NULL
             AND a.turn_nth IS NULL AND s.id = r.owner AND s.ended_at IS NULL AND s.format < a.format) holder ON true
         WHERE a.turn_nth IS NULL OR a.turn_nth <> ALL (refused_)

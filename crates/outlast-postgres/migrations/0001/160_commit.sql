@@ -15,7 +15,9 @@
 -- `locked_` has the runs whose rows change, those that fire a timer, even if they only add to their history, and those that
 -- are sent to. A send reads the clock while it has the row. So it is either seen here, or it comes later and has a later
 -- moment than the timer: what a worker takes for now is never ahead of the database's clock. Of `how_`, `wait_ms` is how
--- long each lock is waited for, `named` is the run whose turn waits; with `skips`, turns whose rows somebody else has are answered `locked` and left out.
+-- long each lock is waited for, `named` is the run whose turn waits; with `skips`, turns whose rows somebody else has are
+-- answered `locked` and left out. So they are where the session is locked for one statement alone: all others of the session
+-- would wait with it. With `only_waits` nothing is committed: the answer comes when the rows were free for a moment.
 CREATE FUNCTION {schema}.commit{v}(
     session_ text, at_ bigint, how_ json, locked_ text[], turns_ json, events_ text[], children_ json,
     child_events_ text[], messages_ json, bodies_ text[], raws_ bytea[]
@@ -36,6 +38,14 @@ BEGIN
         -- By this others find whom the run waits for.
         PERFORM set_config('application_name', 'outlast ' || (how_ ->> 'named'), true);
     END IF;
+    IF coalesce((how_ ->> 'only_waits')::boolean, false) THEN
+        -- A lock is nothing that must be durable.
+        PERFORM set_config('synchronous_commit', 'off', true);
+        PERFORM {schema}.lock_runs{v}(locked_, false);
+        nth := 0; code := 'free';
+        RETURN NEXT;
+        RETURN;
+    END IF;
     IF is_exclusive_ THEN
         PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR UPDATE;
     ELSE
@@ -46,7 +56,7 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    blocked_ := {schema}.lock_runs{v}(locked_, coalesce((how_ ->> 'skips')::boolean, false));
+    blocked_ := {schema}.lock_runs{v}(locked_, is_exclusive_ OR coalesce((how_ ->> 'skips')::boolean, false));
     left_out_ := CASE WHEN cardinality(blocked_) = 0 THEN '{}'
         ELSE {schema}.turns_of{v}(blocked_, turns_, messages_) END;
     now_ := coalesce(at_, {schema}.clock{v}());

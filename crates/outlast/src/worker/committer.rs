@@ -9,10 +9,11 @@
 //! batches are answered that were under way when it came: so it never contends with a turn of the same run that is
 //! still on its way.
 //!
-//! Turns that send to the same run are in one batch at a time: beside it, another lane would only wait for that run's row.
+//! Turns that contend for a run, because it is theirs or they send to it, are in one batch at a time: beside it, another
+//! lane would only wait for that run's row.
 //!
-//! A turn that somebody else blocks in the world leaves its batch, and is tried again apart from the others: they
-//! are answered without waiting for it.
+//! Turns that somebody else blocks in the world leave their batch, and are tried again apart from the others, together with
+//! those that contend for the same run: the others are answered without waiting for them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::pin::pin;
@@ -60,7 +61,7 @@ struct Gathered {
     leaders: usize,
     turns: Vec<Turn>,
     answers: Vec<oneshot::Sender<Answer>>,
-    /// The batches that are under way, by their numbers, with the runs that they send to.
+    /// The batches that are under way, by their numbers, with the runs that they contend for.
     batches: BTreeMap<u64, Vec<RunId>>,
     next_batch: u64,
     /// Turns without events, in order.
@@ -93,18 +94,18 @@ impl Gathered {
         self.answers.push(answer);
     }
 
-    /// Takes what has gathered and does not send to a run that a batch under way sends to, as a batch with a number.
+    /// Takes what has gathered and contends for no run with a batch under way, as a batch with a number.
     fn take(&mut self) -> Option<(u64, Vec<Turn>, Vec<oneshot::Sender<Answer>>)> {
-        let mut busy: HashSet<RunId> = self.batches.values().flatten().copied().collect();
+        let mut busy = self.busy();
         let (mut turns, mut answers) = (Vec::new(), Vec::new());
         let (mut left_turns, mut left_answers) = (Vec::new(), Vec::new());
         for (turn, answer) in self.turns.drain(..).zip(self.answers.drain(..)) {
-            if turns.len() < BATCH_TURNS_MAX && !receivers(&turn).any(|run| busy.contains(&run)) {
+            if turns.len() < BATCH_TURNS_MAX && !contends_for(&turn).any(|run| busy.contains(&run)) {
                 turns.push(turn);
                 answers.push(answer);
             } else {
-                // Those that come behind it and send to the same runs stay behind it.
-                busy.extend(receivers(&turn));
+                // Those that come behind it and contend for the same runs stay behind it.
+                busy.extend(contends_for(&turn));
                 left_turns.push(turn);
                 left_answers.push(answer);
             }
@@ -115,8 +116,14 @@ impl Gathered {
         }
         let number = self.next_batch;
         self.next_batch += 1;
-        self.batches.insert(number, turns.iter().flat_map(receivers).collect());
+        self.batches.insert(number, turns.iter().flat_map(contends_for).collect());
+        let (turns, answers) = receivers_first(turns, answers);
         Some((number, turns, answers))
+    }
+
+    /// The runs that batches under way contend for.
+    fn busy(&self) -> HashSet<RunId> {
+        self.batches.values().flatten().copied().collect()
     }
 
     /// Whether something has gathered that can be taken.
@@ -124,8 +131,8 @@ impl Gathered {
         if self.batches.is_empty() {
             return !self.turns.is_empty();
         }
-        let busy: HashSet<RunId> = self.batches.values().flatten().copied().collect();
-        self.turns.iter().any(|turn| !receivers(turn).any(|run| busy.contains(&run)))
+        let busy = self.busy();
+        self.turns.iter().any(|turn| !contends_for(turn).any(|run| busy.contains(&run)))
     }
 
     /// A batch was answered, or given up: what waited for it is next.
@@ -144,6 +151,26 @@ impl Gathered {
 /// The runs that a turn sends to.
 fn receivers(turn: &Turn) -> impl Iterator<Item = RunId> {
     turn.outbox.iter().flat_map(|outbox| outbox.messages.iter().map(|message| message.run))
+}
+
+/// The runs whose rows a turn may lock in the world: its own, and those that it sends to.
+fn contends_for(turn: &Turn) -> impl Iterator<Item = RunId> {
+    std::iter::once(turn.run).chain(receivers(turn))
+}
+
+/// Puts the turns of runs that others of the batch send to in front of those: so a world need not divide the batch.
+/// They are from different runs and nobody was answered, so no order between them was promised.
+fn receivers_first(
+    turns: Vec<Turn>,
+    answers: Vec<oneshot::Sender<Answer>>,
+) -> (Vec<Turn>, Vec<oneshot::Sender<Answer>>) {
+    let sent_to: HashSet<RunId> = turns.iter().flat_map(receivers).collect();
+    if sent_to.is_empty() {
+        return (turns, answers);
+    }
+    let all = turns.into_iter().zip(answers);
+    let (first, rest): (Vec<_>, Vec<_>) = all.partition(|(turn, _)| sent_to.contains(&turn.run));
+    first.into_iter().chain(rest).unzip()
 }
 
 /// A batch that is under way until this is dropped.
@@ -236,25 +263,54 @@ impl Committer {
         }
     }
 
-    /// Commits a turn that somebody else blocks, apart from the batches: the world waits for what is locked, and is
+    /// Commits turns that somebody else blocks, apart from the batches: the world waits for what is locked, and is
     /// asked again until it is free. A start is given up, as in a batch.
-    async fn commit_blocked(&self, turn: &Turn) -> Answer {
+    async fn commit_blocked(&self, Blocked { mut turns, mut answers }: Blocked) {
         let mut wait = PAUSE_MIN;
-        loop {
+        while !turns.is_empty() {
             pause(wait).await;
-            let answer = match self.world.commit(self.session, std::slice::from_ref(turn)).await {
-                Ok(mut answers) => answers
-                    .pop()
-                    .unwrap_or_else(|| Err(WorldError::Corrupt("the world gave too few answers".into()))),
-                Err(error) => Err(error),
+            let tried = match self.world.commit(self.session, &turns).await {
+                Ok(tried) => tried,
+                Err(error) => vec![Err(error); turns.len()],
             };
-            self.meter.turns.add(u64::from(answer.is_ok()));
-            let is_given_up = wait >= START_PAUSE_MAX && matches!(turn.from, From::Start(_));
-            match answer {
-                Err(error) if error.is_transient() && !is_given_up => wait = (wait * 2).min(PAUSE_MAX),
-                answer => return answer,
+            self.meter.turns.add(tried.iter().filter(|answer| answer.is_ok()).count() as u64);
+            let too_few = || Err(WorldError::Corrupt("the world gave too few answers".into()));
+            let tried = tried.into_iter().chain(std::iter::repeat_with(too_few));
+            let (mut left, mut left_answers) = (Vec::new(), Vec::new());
+            for ((turn, answer), tried) in turns.into_iter().zip(answers).zip(tried) {
+                let is_given_up = wait >= START_PAUSE_MAX && matches!(turn.from, From::Start(_));
+                if tried.as_ref().is_err_and(WorldError::is_transient) && !is_given_up {
+                    left.push(turn);
+                    left_answers.push(answer);
+                } else {
+                    // Whoever asked may be gone; the turn is durable all the same.
+                    let _ = answer.send(tried);
+                }
             }
+            (turns, answers) = (left, left_answers);
+            wait = (wait * 2).min(PAUSE_MAX);
         }
+    }
+}
+
+/// Turns that somebody else blocks, and that contend for the same run: alone, each would only wait for the others.
+#[derive(Debug, Default)]
+struct Blocked {
+    turns: Vec<Turn>,
+    answers: Vec<oneshot::Sender<Answer>>,
+}
+
+impl Blocked {
+    /// Sorts turns by the run that they contend for: the first that they send to, otherwise their own.
+    fn by_run(blocked: Vec<(Turn, oneshot::Sender<Answer>)>) -> Vec<Self> {
+        let mut groups: BTreeMap<RunId, Self> = BTreeMap::new();
+        for (turn, answer) in blocked {
+            let run = receivers(&turn).next().unwrap_or(turn.run);
+            let group = groups.entry(run).or_default();
+            group.turns.push(turn);
+            group.answers.push(answer);
+        }
+        groups.into_values().collect()
     }
 }
 
@@ -282,17 +338,17 @@ impl Leader {
             Poll::Ready(results) => (results, true),
             Poll::Pending => (commit.await, false),
         };
+        let mut blocked = Vec::new();
         for (answer, result) in answers.into_iter().zip(results) {
             match result {
                 // Whoever asked may be gone; the turn is durable all the same.
                 Tried::Answered(result) => drop(answer.send(result)),
-                Tried::Blocked(turn) => {
-                    let committer = self.0.clone();
-                    self.0.runtime.spawn(async move {
-                        let _ = answer.send(committer.commit_blocked(&turn).await);
-                    });
-                }
+                Tried::Blocked(turn) => blocked.push((*turn, answer)),
             }
+        }
+        for group in Blocked::by_run(blocked) {
+            let committer = self.0.clone();
+            self.0.runtime.spawn(async move { committer.commit_blocked(group).await });
         }
         is_instant
     }
@@ -368,6 +424,42 @@ mod tests {
     fn take(gathered: &mut Gathered) -> Option<(u64, Vec<u128>)> {
         let (number, turns, _) = gathered.take()?;
         Some((number, turns.iter().map(|turn| turn.run.bits()).collect()))
+    }
+
+    fn sends(run: u128, to: u128) -> Turn {
+        let id = outlast_core::MessageId::from_bits(run);
+        let body = outlast_core::MessageBody::Wake { op: None };
+        let headers = outlast_core::Headers::new();
+        let message = outlast_core::NewMessage { id, run: RunId::from_bits(to), body, headers };
+        let outbox = outlast_core::Outbox { messages: vec![message], ..Default::default() };
+        Turn { outbox: Some(Box::new(outbox)), ..turn(run, true) }
+    }
+
+    #[test]
+    fn turns_that_contend_for_a_run_are_in_one_batch_with_its_own_turn_in_front() {
+        let mut gathered = Gathered::default();
+        gathered.put(sends(2, 1), oneshot::channel().0);
+        gathered.put(sends(3, 1), oneshot::channel().0);
+        put(&mut gathered, 1, true);
+        put(&mut gathered, 4, true);
+        assert_eq!(take(&mut gathered), Some((0, vec![1, 2, 3, 4])));
+        gathered.put(sends(5, 1), oneshot::channel().0);
+        put(&mut gathered, 1, true);
+        gathered.put(sends(6, 9), oneshot::channel().0);
+        assert_eq!(take(&mut gathered), Some((1, vec![6])), "5 and 1 contend for 1 with batch 0");
+        assert!(!gathered.has_free());
+        gathered.answered(0);
+        assert!(gathered.has_free());
+        assert_eq!(take(&mut gathered), Some((2, vec![1, 5])));
+    }
+
+    #[test]
+    fn blocked_turns_that_send_to_one_run_are_tried_together() {
+        let turns = [sends(2, 1), turn(7, true), sends(3, 1), turn(8, true)];
+        let blocked = turns.map(|turn| (turn, oneshot::channel().0)).into();
+        let runs = |group: Blocked| group.turns.iter().map(|turn| turn.run.bits()).collect::<Vec<_>>();
+        let groups: Vec<_> = Blocked::by_run(blocked).into_iter().map(runs).collect();
+        assert_eq!(groups, [vec![2, 3], vec![7], vec![8]]);
     }
 
     #[test]
