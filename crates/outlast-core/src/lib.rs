@@ -19,6 +19,7 @@ pub mod refusal;
 pub mod report;
 pub mod retry;
 pub mod run;
+pub mod run_map;
 pub mod state;
 pub mod takeover;
 pub mod time;
@@ -43,6 +44,7 @@ pub use run::{
     Counts, Order, Page, Parent, ParentEnd, Pruned, QueuedSteps, RunQuery, RunView, Start, StartKey, Started,
     Status, Stuck, StuckReason, Tags, Wait,
 };
+pub use run_map::RunMap;
 pub use state::{Freed, Freeing, HolderColumns, Position, Readiness, ReadyAt, RowChange, Terms, Verdict};
 pub use time::{Busy, Clock, Timestamp};
 pub use turn::{Committed, Held, NewChild, Outbox, Then, Turn};

@@ -14,7 +14,7 @@
 //! A turn that somebody else blocks in the world leaves its batch, and is tried again apart from the others: they
 //! are answered without waiting for it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -60,11 +60,18 @@ struct Gathered {
     leaders: usize,
     turns: Vec<Turn>,
     answers: Vec<oneshot::Sender<Answer>>,
-    /// The batches that are under way, by their numbers, with the runs that they send to.
-    batches: BTreeMap<u64, Vec<RunId>>,
+    /// The batches that are under way, in the order of their numbers.
+    batches: Vec<UnderWay>,
     next_batch: u64,
     /// Turns without events, in order.
     later: Vec<Later>,
+}
+
+/// A batch that is under way, with the runs that it sends to.
+#[derive(Debug)]
+struct UnderWay {
+    number: u64,
+    receivers: Vec<RunId>,
 }
 
 /// What came of one turn of a batch.
@@ -89,13 +96,51 @@ impl Gathered {
             self.later.push(Later { behind: self.next_batch, turn, answer });
             return;
         }
+        self.add(turn, answer);
+    }
+
+    fn add(&mut self, turn: Turn, answer: oneshot::Sender<Answer>) {
+        if self.turns.is_empty() {
+            // An idle worker commits one turn at a time, and a vector would make room for four.
+            self.turns.reserve_exact(1);
+            self.answers.reserve_exact(1);
+        }
         self.turns.push(turn);
         self.answers.push(answer);
     }
 
     /// Takes what has gathered and does not send to a run that a batch under way sends to, as a batch with a number.
     fn take(&mut self) -> Option<(u64, Vec<Turn>, Vec<oneshot::Sender<Answer>>)> {
-        let mut busy: HashSet<RunId> = self.batches.values().flatten().copied().collect();
+        if self.turns.is_empty() {
+            return None;
+        }
+        let (turns, answers) = if self.turns.len() <= BATCH_TURNS_MAX && self.are_all_free() {
+            (std::mem::take(&mut self.turns), std::mem::take(&mut self.answers))
+        } else {
+            self.take_free()
+        };
+        if turns.is_empty() {
+            return None;
+        }
+        let number = self.next_batch;
+        self.next_batch += 1;
+        self.batches.push(UnderWay { number, receivers: turns.iter().flat_map(receivers).collect() });
+        Some((number, turns, answers))
+    }
+
+    /// The runs that batches under way send to.
+    fn busy(&self) -> HashSet<RunId> {
+        self.batches.iter().flat_map(|batch| &batch.receivers).copied().collect()
+    }
+
+    /// Whether no batch under way sends to any run. Those that do are rare, and so not looked at one by one.
+    fn are_all_free(&self) -> bool {
+        self.batches.iter().all(|batch| batch.receivers.is_empty())
+    }
+
+    /// Takes the turns that may be committed now, no more than a batch may have, and leaves the others in order.
+    fn take_free(&mut self) -> (Vec<Turn>, Vec<oneshot::Sender<Answer>>) {
+        let mut busy = self.busy();
         let (mut turns, mut answers) = (Vec::new(), Vec::new());
         let (mut left_turns, mut left_answers) = (Vec::new(), Vec::new());
         for (turn, answer) in self.turns.drain(..).zip(self.answers.drain(..)) {
@@ -110,33 +155,27 @@ impl Gathered {
             }
         }
         (self.turns, self.answers) = (left_turns, left_answers);
-        if turns.is_empty() {
-            return None;
-        }
-        let number = self.next_batch;
-        self.next_batch += 1;
-        self.batches.insert(number, turns.iter().flat_map(receivers).collect());
-        Some((number, turns, answers))
+        (turns, answers)
     }
 
     /// Whether something has gathered that can be taken.
     fn has_free(&self) -> bool {
-        if self.batches.is_empty() {
+        if self.turns.is_empty() || self.are_all_free() {
             return !self.turns.is_empty();
         }
-        let busy: HashSet<RunId> = self.batches.values().flatten().copied().collect();
+        let busy = self.busy();
         self.turns.iter().any(|turn| !receivers(turn).any(|run| busy.contains(&run)))
     }
 
     /// A batch was answered, or given up: what waited for it is next.
     fn answered(&mut self, number: u64) {
-        self.batches.remove(&number);
-        let first = self.batches.first_key_value().map_or(u64::MAX, |(number, _)| *number);
+        self.batches.retain(|batch| batch.number != number);
+        let first = self.batches.first().map_or(u64::MAX, |batch| batch.number);
         // Those that came first wait for the fewest.
         let free = self.later.partition_point(|later| later.behind <= first);
-        for Later { turn, answer, .. } in self.later.drain(..free) {
-            self.turns.push(turn);
-            self.answers.push(answer);
+        if free > 0 {
+            let later: Vec<_> = self.later.drain(..free).collect();
+            later.into_iter().for_each(|Later { turn, answer, .. }| self.add(turn, answer));
         }
     }
 }
@@ -191,19 +230,36 @@ impl Committer {
     }
 
     async fn commit_batch(&self, turns: Vec<Turn>) -> Vec<Tried> {
+        let tried = self.try_once(&turns).await;
+        let is_final = |answer: &Answer| answer.as_ref().err().is_none_or(|error| !error.is_transient());
+        if tried.len() == turns.len() && tried.iter().all(is_final) {
+            self.outage.answered(Call::Commit);
+            return tried.into_iter().map(Tried::Answered).collect();
+        }
+        // Rare, and large: not in the state of every commit.
+        Box::pin(self.insist(turns, tried)).await
+    }
+
+    /// Asks the world once: an answer for each turn.
+    async fn try_once(&self, turns: &[Turn]) -> Vec<Answer> {
+        let asked = monotonic();
+        let tried = match self.world.commit(self.session, turns).await {
+            Ok(tried) => tried,
+            Err(error) => vec![Err(error); turns.len()],
+        };
+        self.meter.committed(turns.len(), monotonic().saturating_sub(asked));
+        self.meter.turns.add(tried.iter().filter(|answer| answer.is_ok()).count() as u64);
+        tried
+    }
+
+    /// Asks again for those that were not answered, until they are.
+    async fn insist(&self, turns: Vec<Turn>, mut tried: Vec<Answer>) -> Vec<Tried> {
         let mut answers: Vec<Option<Tried>> = turns.iter().map(|_| None).collect();
         // What is to be committed, and whose answer it is.
         let mut left = turns;
         let mut places: Vec<usize> = (0..left.len()).collect();
         let mut wait = PAUSE_MIN;
         loop {
-            let asked = monotonic();
-            let tried = match self.world.commit(self.session, &left).await {
-                Ok(tried) => tried,
-                Err(error) => vec![Err(error); left.len()],
-            };
-            self.meter.committed(left.len(), monotonic().saturating_sub(asked));
-            self.meter.turns.add(tried.iter().filter(|answer| answer.is_ok()).count() as u64);
             let mut again = Vec::new();
             let mut places_again = Vec::new();
             let mut trouble = None;
@@ -233,6 +289,7 @@ impl Committer {
             (left, places) = (again, places_again);
             pause(wait).await;
             wait = (wait * 2).min(PAUSE_MAX);
+            tried = self.try_once(&left).await;
         }
     }
 
