@@ -2,7 +2,6 @@
 //!
 //! Both need no runtime: they keep wakers. A hint is never the truth; whoever hears it asks the world.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::event::Ended;
 use crate::id::RunId;
+use crate::run_map::RunMap;
 use crate::time::{Busy, Clock};
 
 /// Rings when something may have become ready. Rings are counted, so that none is missed between
@@ -115,7 +115,7 @@ impl Drop for Rung<'_> {
 /// Those who wait for a run's end, in this process.
 #[derive(Debug, Default)]
 pub struct Waiters {
-    by_run: Mutex<HashMap<RunId, Vec<Arc<Waiter>>>>,
+    by_run: Mutex<RunMap<Vec<Arc<Waiter>>>>,
 }
 
 #[derive(Debug, Default)]

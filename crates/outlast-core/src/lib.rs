@@ -20,6 +20,7 @@ pub mod refusal;
 pub mod report;
 pub mod retry;
 pub mod run;
+pub mod run_map;
 pub mod state;
 pub mod takeover;
 pub mod time;
@@ -44,6 +45,7 @@ pub use run::{
     Counts, Order, Page, Parent, ParentEnd, Pruned, QueuedSteps, RunQuery, RunView, Start, StartKey, Started,
     Status, Stuck, StuckReason, Tags, Wait,
 };
+pub use run_map::RunMap;
 pub use state::{
     Freed, Freeing, HolderColumns, Position, Readiness, ReadyAt, RowChange, Terms, TurnColumns, Verdict,
 };

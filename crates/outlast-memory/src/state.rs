@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use outlast_core::refusal::no_run;
-use outlast_core::{Counts, Ended, RunId, SessionId, Status, Timestamp, WorldError};
+use outlast_core::{Counts, Ended, RunId, RunMap, SessionId, Status, Timestamp, WorldError};
 
 use crate::deadlines::Deadlines;
 use crate::outbox::Outboxes;
@@ -14,7 +14,7 @@ use crate::session::Session;
 #[derive(Debug, Default)]
 pub(crate) struct State {
     // Looked up on every turn.
-    pub(crate) runs: HashMap<RunId, Box<Run>>,
+    pub(crate) runs: RunMap<Box<Run>>,
     // The same runs in order, for lists.
     pub(crate) order: BTreeSet<RunId>,
     pub(crate) keys: HashMap<String, RunId>,

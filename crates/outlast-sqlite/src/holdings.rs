@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use outlast_core::{Position, RunId, SessionId, TurnId};
+use outlast_core::{Position, RunId, RunMap, SessionId, TurnId};
 
 /// A held run as of its last turn.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ impl Holding {
 /// The held runs of the sessions that were joined here.
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
-    runs: HashMap<RunId, Holding>,
+    runs: RunMap<Holding>,
     strangers: HashMap<SessionId, i64>,
 }
 

@@ -12,9 +12,8 @@ use outlast_core::{
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use crate::clock::SystemClock;
 use crate::error::StepError;
@@ -142,17 +141,23 @@ pub(crate) struct About {
     pub(crate) is_first: bool,
     /// Whether there is no other attempt after this one.
     pub(crate) is_at_most_once: bool,
-    stop: CancellationToken,
-    stop_reason: OnceLock<StopReason>,
     /// What allows it to be under way.
     pub(crate) permits: Mutex<Vec<OwnedSemaphorePermit>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) codec: Arc<dyn Codec>,
     /// What an earlier attempt said last, as recorded.
     pub(crate) before: Option<Payload>,
-    heartbeat: Mutex<Option<Heartbeat>>,
     /// How the details of its heartbeats come to the world.
     pub(crate) sending: Option<Sending>,
+    pub(crate) signals: Signals,
+}
+
+/// What an attempt is told while it is under way, and what it told last.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    stop_reason: OnceLock<StopReason>,
+    stopped: Notify,
+    heartbeat: Mutex<Option<Heartbeat>>,
 }
 
 /// The run that is held, its operation, and where details wait for the worker's next beat.
@@ -171,56 +176,45 @@ struct Heartbeat {
 }
 
 impl About {
-    pub(crate) fn new(
-        run: RunId,
-        op: OpNumber,
-        id: AttemptId,
-        attempt: u32,
-        clock: Arc<dyn Clock>,
-        codec: Arc<dyn Codec>,
-    ) -> Self {
-        Self {
-            run,
-            op,
-            id,
-            step: "".into(),
-            headers: Arc::default(),
-            attempt,
-            is_first: true,
-            is_at_most_once: false,
-            stop: CancellationToken::new(),
-            stop_reason: OnceLock::new(),
-            permits: Mutex::default(),
-            clock,
-            codec,
-            before: None,
-            heartbeat: Mutex::default(),
-            sending: None,
-        }
-    }
-
     /// A first attempt that nobody watches.
     pub(crate) fn unwatched() -> Self {
-        let (clock, codec) = (Arc::new(SystemClock), Arc::new(PlainJson));
-        let id = AttemptId::new(SessionId::from_bits(0), 0);
-        Self::new(RunId::from_bits(0), OpNumber(0), id, 1, clock, codec)
+        Self {
+            run: RunId::from_bits(0),
+            op: OpNumber(0),
+            id: AttemptId::new(SessionId::from_bits(0), 0),
+            step: "".into(),
+            headers: Arc::default(),
+            attempt: 1,
+            is_first: true,
+            is_at_most_once: false,
+            permits: Mutex::default(),
+            clock: Arc::new(SystemClock),
+            codec: Arc::new(PlainJson),
+            before: None,
+            sending: None,
+            signals: Signals::default(),
+        }
     }
 
     /// Tells the attempt to stop. The first reason stays.
     pub(crate) fn stop(&self, reason: StopReason) {
-        // Before the token: whoever it wakes finds the reason.
-        let _ = self.stop_reason.set(reason);
-        self.stop.cancel();
+        // Before the hint: whoever it wakes finds the reason.
+        let _ = self.signals.stop_reason.set(reason);
+        self.signals.stopped.notify_waiters();
     }
 
     /// Why the attempt was told to stop, if it was.
     pub(crate) fn stop_reason(&self) -> Option<StopReason> {
-        self.stop_reason.get().copied()
+        self.signals.stop_reason.get().copied()
     }
 
     /// Completes when the attempt is told to stop.
     pub(crate) async fn stopped(&self) {
-        self.stop.cancelled().await;
+        // Before the look: it hears every hint from now on.
+        let stopped = self.signals.stopped.notified();
+        if self.stop_reason().is_none() {
+            stopped.await;
+        }
     }
 
     pub(crate) fn beat(&self, details: impl Serialize) {
@@ -229,17 +223,17 @@ impl About {
         if let (Some(Sending { heartbeats, run, op }), Some(details)) = (&self.sending, &details) {
             heartbeats.put(*run, *op, self.attempt, details.clone());
         }
-        *self.heartbeat.lock() = Some(Heartbeat { at, details });
+        *self.signals.heartbeat.lock() = Some(Heartbeat { at, details });
     }
 
     /// When the attempt was last heard of.
     pub(crate) fn beaten_at(&self) -> Option<Timestamp> {
-        self.heartbeat.lock().as_ref().map(|heartbeat| heartbeat.at)
+        self.signals.heartbeat.lock().as_ref().map(|heartbeat| heartbeat.at)
     }
 
     /// What the attempt said last, to be recorded.
     pub(crate) fn take_details(&self) -> Option<Payload> {
-        let details = self.heartbeat.lock().as_mut().and_then(|heartbeat| heartbeat.details.take())?;
+        let details = self.signals.heartbeat.lock().as_mut().and_then(|heartbeat| heartbeat.details.take())?;
         self.codec.encode(details).ok()
     }
 
@@ -251,7 +245,7 @@ impl About {
 impl Drop for About {
     fn drop(&mut self) {
         if let Some(Sending { heartbeats, run, op }) = &self.sending
-            && self.heartbeat.get_mut().is_some()
+            && self.signals.heartbeat.get_mut().is_some()
         {
             heartbeats.drop_unsent(*run, *op);
         }

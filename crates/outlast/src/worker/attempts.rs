@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -14,12 +16,13 @@ use outlast_core::{
     AttemptId, Clock, Codec, Event, Failure, FailureKind, Headers, OpNumber, Payload, Policy, RunId,
     SessionId, Stuck, Timestamp,
 };
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tracing::Instrument;
 
 use super::heartbeats::Heartbeats;
-use super::metrics::Meter;
-use crate::attempt::{About, Sending, StopReason};
+use super::metrics::{Meter, UnderWay};
+use crate::attempt::{About, Sending, Signals, StopReason};
 use crate::error::{NextAttempt, StepError};
 use crate::ids::chance;
 use crate::registry::StepCall;
@@ -47,13 +50,19 @@ impl AttemptIds {
 pub(super) struct AttemptEnd {
     pub(super) op: OpNumber,
     pub(super) at: Timestamp,
+    result: Result<Payload, Box<Unsuccessful>>,
+}
+
+/// What is known of an attempt that failed. Boxed: most succeed, and every end is moved several times.
+#[derive(Debug)]
+struct Unsuccessful {
     id: AttemptId,
     name: Arc<str>,
     attempt: u32,
     policy: Policy,
-    /// The details of its last heartbeat, where it failed.
+    /// The details of its last heartbeat.
     details: Option<Payload>,
-    result: Result<Payload, StepError>,
+    error: StepError,
 }
 
 /// An attempt that failed: its step, its number and its id.
@@ -68,30 +77,37 @@ impl AttemptEnd {
     /// Why the run is stuck instead of the attempt having failed: the step's code did not run, since it cannot
     /// read the input.
     pub(super) fn stuck(&self, machine: &Machine) -> Option<Stuck> {
-        self.result.as_ref().err().filter(|_| machine.rules() >= 2)?.stuck()
+        self.result.as_ref().err().filter(|_| machine.rules() >= 2)?.error.stuck()
     }
 
     /// The id of the attempt by its step and number, if it failed.
     pub(super) fn failed(&self) -> Option<FailedAttempt> {
-        let Self { op, attempt, id, .. } = *self;
-        self.result.is_err().then_some(FailedAttempt { op, attempt, id })
+        let Unsuccessful { id, attempt, .. } = **self.result.as_ref().err()?;
+        Some(FailedAttempt { op: self.op, attempt, id })
     }
 
     /// What the run is told: the outcome, or that another attempt follows.
     pub(super) fn into_delivery(self, machine: &Machine) -> Delivery {
         let op = self.op;
-        let (failure, next) = match self.result {
-            Ok(output) => return Delivery::StepEnded { op, outcome: Ok(output) },
-            Err(error) => error.into_parts(),
-        };
-        let retry = self.policy.retry();
-        let pause = retry.pause_after(self.attempt, &failure, chance());
-        let retry_at = pause.map(|pause| next.unwrap_or(NextAttempt::After(pause)).moment(self.at));
-        let is_exhausted = failure.kind.is_retryable() && retry.is_exhausted(self.attempt);
-        let failure = Failure { is_exhausted, ..failure.of_step(&*self.name, self.attempt) };
+        match self.result {
+            Ok(output) => Delivery::StepEnded { op, outcome: Ok(output) },
+            Err(failed) => failed.into_delivery(op, self.at, machine),
+        }
+    }
+}
+
+impl Unsuccessful {
+    fn into_delivery(self, op: OpNumber, at: Timestamp, machine: &Machine) -> Delivery {
+        let Self { name, attempt, policy, details, error, .. } = self;
+        let (failure, next) = error.into_parts();
+        let retry = policy.retry();
+        let pause = retry.pause_after(attempt, &failure, chance());
+        let retry_at = pause.map(|pause| next.unwrap_or(NextAttempt::After(pause)).moment(at));
+        let is_exhausted = failure.kind.is_retryable() && retry.is_exhausted(attempt);
+        let failure = Failure { is_exhausted, ..failure.of_step(&*name, attempt) };
         match retry_at {
             Some(retry_at) if machine.may_retry(op, retry_at) => {
-                Delivery::StepRetried { op, attempt: self.attempt, failure, retry_at, details: self.details }
+                Delivery::StepRetried { op, attempt, failure, retry_at, details }
             }
             _ => Delivery::StepEnded { op, outcome: Err(failure) },
         }
@@ -125,18 +141,61 @@ pub(super) struct Tools<'a> {
 /// The attempts of one run that are under way.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
+    /// The one that runs in the run's own task. Most runs have no other.
+    alone: Option<Alone>,
+    /// Those that have tasks of their own.
+    spawned: Option<Box<Spawned>>,
+}
+
+struct Alone {
+    op: OpNumber,
+    about: Arc<About>,
+    running: BoxFuture<'static, AttemptEnd>,
+}
+
+#[derive(Debug, Default)]
+struct Spawned {
     running: FuturesUnordered<BoxFuture<'static, Option<AttemptEnd>>>,
     /// What they are told, by step.
     under_way: BTreeMap<OpNumber, Arc<About>>,
 }
 
+impl std::fmt::Debug for Alone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Alone").field("op", &self.op).finish_non_exhaustive()
+    }
+}
+
+impl Spawned {
+    /// The next attempt to end.
+    fn poll_next(&mut self, cx: &mut TaskContext<'_>) -> Poll<AttemptEnd> {
+        loop {
+            match ready!(self.running.poll_next_unpin(cx)) {
+                Some(Some(end)) => {
+                    self.under_way.remove(&end.op);
+                    return Poll::Ready(end);
+                }
+                // A task that the runtime dropped, at shutdown.
+                Some(None) => {}
+                None => return Poll::Pending,
+            }
+        }
+    }
+}
+
 impl Attempts {
     pub(super) fn is_empty(&self) -> bool {
-        self.under_way.is_empty()
+        self.under_way().next().is_none()
     }
 
     pub(super) fn ops(&self) -> BTreeSet<OpNumber> {
-        self.under_way.keys().copied().collect()
+        self.under_way().map(|(op, _)| op).collect()
+    }
+
+    /// What the attempts are told, by step.
+    fn under_way(&self) -> impl Iterator<Item = (OpNumber, &Arc<About>)> {
+        let alone = self.alone.iter().map(|alone| (alone.op, &alone.about));
+        alone.chain(self.spawned.iter().flat_map(|spawned| &spawned.under_way).map(|(op, about)| (*op, about)))
     }
 
     /// Starts the steps. A single one runs in the run's own task, which saves two thread hops;
@@ -149,53 +208,36 @@ impl Attempts {
         steps: Vec<Ready>,
         tools: &Tools<'_>,
     ) {
-        let is_alone = steps.len() == 1 && self.under_way.is_empty();
+        let is_alone = steps.len() == 1 && self.is_empty();
         for ready in steps {
-            let step = &ready.step;
-            let sending = Sending { heartbeats: tools.heartbeats.clone(), run, op: step.op };
-            let (run, op) = asker.unwrap_or((run, step.op));
-            let (clock, codec) = (tools.clock.clone(), tools.codec.clone());
-            let mut about = About::new(run, op, tools.ids.next(), step.attempt, clock, codec);
-            about.step = step.name.clone();
-            about.sending = Some(sending);
-            about.headers = tools.headers.clone();
-            about.is_first = ready.is_first;
-            about.is_at_most_once = step.policy.is_at_most_once;
-            about.before.clone_from(&step.details);
-            if step.is_cancelled {
-                about.stop(StopReason::Cancelled);
-            }
-            let about = Arc::new(about);
-            self.under_way.insert(step.op, about.clone());
+            let about = Arc::new(about(run, asker, &ready, tools));
+            let op = ready.step.op;
             let under_way = tools.meter.begin(ready.place);
-            let stranded = stranding(&ready.step, about.id, tools);
-            let attempt = attempt(ready, about);
-            let attempt = attempt.inspect(move |end| {
-                under_way.meter.attempts_failed.add(end.result.is_err().into());
-            });
             if is_alone {
-                self.running.push(Box::pin(attempt.map(Some)));
-            } else {
-                let stranded = stranded.clone();
-                let task = tools.runtime.spawn(attempt);
-                self.running.push(Box::pin(task.map(move |ended| ended.map_or_else(stranded, Some))));
+                let running = Box::pin(attempt(ready, about.clone(), under_way));
+                self.alone = Some(Alone { op, about, running });
+                return;
             }
+            let stranded = stranding(&ready.step, about.id, tools);
+            let task = tools.runtime.spawn(attempt(ready, about.clone(), under_way));
+            let spawned = self.spawned.get_or_insert_default();
+            spawned.under_way.insert(op, about);
+            spawned.running.push(Box::pin(task.map(move |ended| ended.map_or_else(stranded, Some))));
         }
     }
 
     /// The next attempt to end. Never completes when none is under way.
     pub(super) async fn next(&mut self) -> AttemptEnd {
-        loop {
-            match self.running.next().await {
-                Some(Some(end)) => {
-                    self.under_way.remove(&end.op);
-                    return end;
-                }
-                // A task that the runtime dropped, at shutdown.
-                Some(None) => {}
-                None => std::future::pending().await,
+        poll_fn(|cx| {
+            if let Some(Alone { running, .. }) = &mut self.alone
+                && let Poll::Ready(end) = running.as_mut().poll(cx)
+            {
+                self.alone = None;
+                return Poll::Ready(end);
             }
-        }
+            self.spawned.as_mut().map_or(Poll::Pending, |spawned| spawned.poll_next(cx))
+        })
+        .await
     }
 
     /// An attempt that has ended already.
@@ -205,7 +247,9 @@ impl Attempts {
 
     /// The workflow dropped the step: its attempt is told to stop, and does not begin if it has not yet.
     pub(super) fn withdraw(&self, op: OpNumber) {
-        if let Some(about) = self.under_way.get(&op) {
+        let alone = self.alone.as_ref().filter(|alone| alone.op == op).map(|alone| &alone.about);
+        let spawned = || self.spawned.as_ref()?.under_way.get(&op);
+        if let Some(about) = alone.or_else(spawned) {
             about.stop(StopReason::Dropped);
         }
     }
@@ -217,8 +261,8 @@ impl Attempts {
 
     /// The same, but not those at these steps.
     pub(super) fn tell_to_stop_except(&self, spared: &BTreeSet<OpNumber>, reason: StopReason) {
-        for (op, about) in &self.under_way {
-            if !spared.contains(op) {
+        for (op, about) in self.under_way() {
+            if !spared.contains(&op) {
                 about.stop(reason);
             }
         }
@@ -227,13 +271,19 @@ impl Attempts {
     /// What is left when the run goes on without the attempts. They are told to stop; those that have begun may
     /// finish, and nobody learns how.
     pub(super) fn into_orphans(mut self) -> Option<impl Future<Output = ()> + Send + 'static> {
-        if self.under_way.is_empty() {
+        if self.is_empty() {
             return None;
         }
         self.tell_all_to_stop(StopReason::Dropped);
-        self.under_way.clear();
-        let mut running = std::mem::take(&mut self.running);
-        Some(async move { while running.next().await.is_some() {} })
+        let (alone, spawned) = (self.alone.take(), self.spawned.take());
+        Some(async move {
+            if let Some(Alone { running, .. }) = alone {
+                running.await;
+            }
+            if let Some(mut spawned) = spawned {
+                while spawned.running.next().await.is_some() {}
+            }
+        })
     }
 }
 
@@ -261,28 +311,61 @@ fn stranding(
 ) -> impl FnOnce(tokio::task::JoinError) -> Option<AttemptEnd> + Clone + use<> {
     let (op, name, attempt, policy) = (step.op, step.name.clone(), step.attempt, step.policy);
     let (clock, meter) = (tools.clock.clone(), tools.meter.clone());
-    move |error| {
+    move |error: tokio::task::JoinError| {
         let panic = error.try_into_panic().ok()?;
         meter.attempts_failed.add(1);
-        let result = Err(panicked(&*panic));
-        Some(AttemptEnd { op, at: clock.now(), id, name, attempt, policy, details: None, result })
+        let error = panicked(&*panic);
+        let failed = Unsuccessful { id, name, attempt, policy, details: None, error };
+        Some(AttemptEnd { op, at: clock.now(), result: Err(Box::new(failed)) })
     }
 }
 
-async fn attempt(ready: Ready, about: Arc<About>) -> AttemptEnd {
+/// What an attempt at a step is told.
+fn about(run: RunId, asker: Option<(RunId, OpNumber)>, ready: &Ready, tools: &Tools<'_>) -> About {
+    let step = &ready.step;
+    let sending = Sending { heartbeats: tools.heartbeats.clone(), run, op: step.op };
+    let (run, op) = asker.unwrap_or((run, step.op));
+    let about = About {
+        run,
+        op,
+        id: tools.ids.next(),
+        step: step.name.clone(),
+        headers: tools.headers.clone(),
+        attempt: step.attempt,
+        is_first: ready.is_first,
+        is_at_most_once: step.policy.is_at_most_once,
+        permits: Mutex::default(),
+        clock: tools.clock.clone(),
+        codec: tools.codec.clone(),
+        before: step.details.clone(),
+        sending: Some(sending),
+        signals: Signals::default(),
+    };
+    if step.is_cancelled {
+        about.stop(StopReason::Cancelled);
+    }
+    about
+}
+
+async fn attempt(ready: Ready, about: Arc<About>, under_way: UnderWay) -> AttemptEnd {
     let Ready { step, call, gates, .. } = ready;
     let StepToAttempt { op, name, input, policy, attempt, begins_when_told, .. } = step;
     let result = match pass(gates, &about, begins_when_told).await {
-        Ok(()) => work(call, input, &policy, &about).instrument(span_of(&about)).await,
+        Ok(()) => match span_of(&about) {
+            span if span.is_disabled() => work(call, input, &policy, &about).await,
+            // Boxed: without a subscriber there is none.
+            span => Box::pin(work(call, input, &policy, &about).instrument(span)).await,
+        },
         Err(cancelled) => Err(cancelled),
     };
     about.permits.lock().clear();
-    let mut details = None;
-    if result.is_err() {
+    under_way.meter.attempts_failed.add(result.is_err().into());
+    let result = result.map_err(|error| {
         about.stop(StopReason::Failed);
-        details = about.take_details();
-    }
-    AttemptEnd { op, at: about.clock.now(), id: about.id, name, attempt, policy, details, result }
+        let details = about.take_details();
+        Box::new(Unsuccessful { id: about.id, name, attempt, policy, details, error })
+    });
+    AttemptEnd { op, at: about.clock.now(), result }
 }
 
 /// Waits until all the gates let the attempt pass. What is told to stop or dropped meanwhile never begins.

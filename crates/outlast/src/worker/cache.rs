@@ -1,8 +1,8 @@
 //! The futures of waiting runs that this worker released: going on with one needs no replay.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use outlast_core::{RunId, TurnId};
+use outlast_core::{RunId, RunMap, TurnId};
 
 use crate::replay::Machine;
 
@@ -11,7 +11,7 @@ use crate::replay::Machine;
 pub(super) struct Cache {
     limit: usize,
     clock: u64,
-    by_run: HashMap<RunId, Cached>,
+    by_run: RunMap<Cached>,
     by_use: BTreeMap<u64, RunId>,
 }
 
@@ -24,7 +24,7 @@ struct Cached {
 
 impl Cache {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, clock: 0, by_run: HashMap::new(), by_use: BTreeMap::new() }
+        Self { limit, clock: 0, by_run: RunMap::default(), by_use: BTreeMap::new() }
     }
 
     /// How many there are.

@@ -15,7 +15,7 @@
 //! Turns that somebody else blocks in the world leave their batch, and are tried again apart from the others, together with
 //! those that contend for the same run: the others are answered without waiting for them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -61,11 +61,21 @@ struct Gathered {
     leaders: usize,
     turns: Vec<Turn>,
     answers: Vec<oneshot::Sender<Answer>>,
-    /// The batches that are under way, by their numbers, with the runs that they contend for.
-    batches: BTreeMap<u64, Vec<RunId>>,
+    /// The batches that are under way, in the order of their numbers.
+    batches: Vec<UnderWay>,
     next_batch: u64,
     /// Turns without events, in order.
     later: Vec<Later>,
+}
+
+/// A batch that is under way.
+#[derive(Debug)]
+struct UnderWay {
+    number: u64,
+    /// Whether a turn of it sends to another run.
+    sends: bool,
+    /// The runs that it contends for, when there are several lanes.
+    runs: Vec<RunId>,
 }
 
 /// What came of one turn of a batch.
@@ -90,12 +100,50 @@ impl Gathered {
             self.later.push(Later { behind: self.next_batch, turn, answer });
             return;
         }
+        self.add(turn, answer);
+    }
+
+    fn add(&mut self, turn: Turn, answer: oneshot::Sender<Answer>) {
+        if self.turns.is_empty() {
+            // An idle worker commits one turn at a time, and a vector would make room for four.
+            self.turns.reserve_exact(1);
+            self.answers.reserve_exact(1);
+        }
         self.turns.push(turn);
         self.answers.push(answer);
     }
 
     /// Takes what has gathered and contends for no run with a batch under way, as a batch with a number.
-    fn take(&mut self) -> Option<(u64, Vec<Turn>, Vec<oneshot::Sender<Answer>>)> {
+    fn take(&mut self, lanes: usize) -> Option<(u64, Vec<Turn>, Vec<oneshot::Sender<Answer>>)> {
+        if self.turns.is_empty() {
+            return None;
+        }
+        let (turns, answers) = if self.turns.len() <= BATCH_TURNS_MAX && self.are_all_free() {
+            (std::mem::take(&mut self.turns), std::mem::take(&mut self.answers))
+        } else {
+            self.take_free()
+        };
+        if turns.is_empty() {
+            return None;
+        }
+        let number = self.next_batch;
+        self.next_batch += 1;
+        // A committer of one lane has nothing to compare them with.
+        let runs = if lanes > 1 { turns.iter().flat_map(contends_for).collect() } else { Vec::new() };
+        self.batches.push(UnderWay { number, sends: turns.iter().any(sends), runs });
+        let (turns, answers) = receivers_first(turns, answers);
+        Some((number, turns, answers))
+    }
+
+    /// Whether nothing that has gathered can contend for a run with a batch under way: only a turn that sends to
+    /// another run does, and those are rare.
+    fn are_all_free(&self) -> bool {
+        self.batches.is_empty()
+            || !self.batches.iter().any(|batch| batch.sends) && !self.turns.iter().any(sends)
+    }
+
+    /// Takes the turns that may be committed now, no more than a batch may have, and leaves the others in order.
+    fn take_free(&mut self) -> (Vec<Turn>, Vec<oneshot::Sender<Answer>>) {
         let mut busy = self.busy();
         let (mut turns, mut answers) = (Vec::new(), Vec::new());
         let (mut left_turns, mut left_answers) = (Vec::new(), Vec::new());
@@ -111,24 +159,17 @@ impl Gathered {
             }
         }
         (self.turns, self.answers) = (left_turns, left_answers);
-        if turns.is_empty() {
-            return None;
-        }
-        let number = self.next_batch;
-        self.next_batch += 1;
-        self.batches.insert(number, turns.iter().flat_map(contends_for).collect());
-        let (turns, answers) = receivers_first(turns, answers);
-        Some((number, turns, answers))
+        (turns, answers)
     }
 
     /// The runs that batches under way contend for.
     fn busy(&self) -> HashSet<RunId> {
-        self.batches.values().flatten().copied().collect()
+        self.batches.iter().flat_map(|batch| &batch.runs).copied().collect()
     }
 
     /// Whether something has gathered that can be taken.
     fn has_free(&self) -> bool {
-        if self.batches.is_empty() {
+        if self.turns.is_empty() || self.are_all_free() {
             return !self.turns.is_empty();
         }
         let busy = self.busy();
@@ -137,13 +178,13 @@ impl Gathered {
 
     /// A batch was answered, or given up: what waited for it is next.
     fn answered(&mut self, number: u64) {
-        self.batches.remove(&number);
-        let first = self.batches.first_key_value().map_or(u64::MAX, |(number, _)| *number);
+        self.batches.retain(|batch| batch.number != number);
+        let first = self.batches.first().map_or(u64::MAX, |batch| batch.number);
         // Those that came first wait for the fewest.
         let free = self.later.partition_point(|later| later.behind <= first);
-        for Later { turn, answer, .. } in self.later.drain(..free) {
-            self.turns.push(turn);
-            self.answers.push(answer);
+        if free > 0 {
+            let later: Vec<_> = self.later.drain(..free).collect();
+            later.into_iter().for_each(|Later { turn, answer, .. }| self.add(turn, answer));
         }
     }
 }
@@ -151,6 +192,11 @@ impl Gathered {
 /// The runs that a turn sends to.
 fn receivers(turn: &Turn) -> impl Iterator<Item = RunId> {
     turn.outbox.iter().flat_map(|outbox| outbox.messages.iter().map(|message| message.run))
+}
+
+/// Whether a turn sends to other runs.
+fn sends(turn: &Turn) -> bool {
+    receivers(turn).next().is_some()
 }
 
 /// The runs whose rows a turn may lock in the world: its own, and those that it sends to.
@@ -218,19 +264,36 @@ impl Committer {
     }
 
     async fn commit_batch(&self, turns: Vec<Turn>) -> Vec<Tried> {
+        let tried = self.try_once(&turns).await;
+        let is_final = |answer: &Answer| answer.as_ref().err().is_none_or(|error| !error.is_transient());
+        if tried.len() == turns.len() && tried.iter().all(is_final) {
+            self.outage.answered(Call::Commit);
+            return tried.into_iter().map(Tried::Answered).collect();
+        }
+        // Rare, and large: not in the state of every commit.
+        Box::pin(self.insist(turns, tried)).await
+    }
+
+    /// Asks the world once: an answer for each turn.
+    async fn try_once(&self, turns: &[Turn]) -> Vec<Answer> {
+        let asked = monotonic();
+        let tried = match self.world.commit(self.session, turns).await {
+            Ok(tried) => tried,
+            Err(error) => vec![Err(error); turns.len()],
+        };
+        self.meter.committed(turns.len(), monotonic().saturating_sub(asked));
+        self.meter.turns.add(tried.iter().filter(|answer| answer.is_ok()).count() as u64);
+        tried
+    }
+
+    /// Asks again for those that were not answered, until they are.
+    async fn insist(&self, turns: Vec<Turn>, mut tried: Vec<Answer>) -> Vec<Tried> {
         let mut answers: Vec<Option<Tried>> = turns.iter().map(|_| None).collect();
         // What is to be committed, and whose answer it is.
         let mut left = turns;
         let mut places: Vec<usize> = (0..left.len()).collect();
         let mut wait = PAUSE_MIN;
         loop {
-            let asked = monotonic();
-            let tried = match self.world.commit(self.session, &left).await {
-                Ok(tried) => tried,
-                Err(error) => vec![Err(error); left.len()],
-            };
-            self.meter.committed(left.len(), monotonic().saturating_sub(asked));
-            self.meter.turns.add(tried.iter().filter(|answer| answer.is_ok()).count() as u64);
             let mut again = Vec::new();
             let mut places_again = Vec::new();
             let mut trouble = None;
@@ -260,6 +323,7 @@ impl Committer {
             (left, places) = (again, places_again);
             pause(wait).await;
             wait = (wait * 2).min(PAUSE_MAX);
+            tried = self.try_once(&left).await;
         }
     }
 
@@ -330,7 +394,7 @@ impl Leader {
 
     /// Commits one batch. Whether there was one, and the world answered without waiting.
     async fn lead_once(&self) -> bool {
-        let taken = self.0.gathered.lock().take();
+        let taken = self.0.gathered.lock().take(self.0.lanes);
         let Some((number, turns, answers)) = taken else { return false };
         let _batch = Batch(&self.0, number);
         let mut commit = pin!(self.0.commit_batch(turns));
@@ -404,7 +468,7 @@ mod tests {
         Turn {
             run: RunId::from_bits(run),
             id: TurnId::from_bits(run),
-            from: From::Turn(TurnId::from_bits(0)),
+            from: LastTurn::Turn(TurnId::from_bits(0)),
             seq: 1,
             at: Timestamp::from_micros(1),
             build: "b".into(),
@@ -422,7 +486,7 @@ mod tests {
     }
 
     fn take(gathered: &mut Gathered) -> Option<(u64, Vec<u128>)> {
-        let (number, turns, _) = gathered.take()?;
+        let (number, turns, _) = gathered.take(2)?;
         Some((number, turns.iter().map(|turn| turn.run.bits()).collect()))
     }
 

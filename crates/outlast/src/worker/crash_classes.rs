@@ -98,8 +98,13 @@ impl CrashClasses {
     }
 
     /// Whether a run may be taken at its start: not before it is known whether one is to be tried alone.
-    pub(super) fn takes_starts(&mut self, now: Timestamp) -> bool {
-        self.first_claim != FirstClaim::Unanswered && self.trial_until(now).is_none()
+    /// The time is read only when it matters.
+    pub(super) fn takes_starts(&mut self, now: impl FnOnce() -> Timestamp) -> bool {
+        match self.first_claim {
+            FirstClaim::Unanswered => false,
+            FirstClaim::Trial { .. } => self.trial_until(now()).is_none(),
+            FirstClaim::Over => true,
+        }
     }
 }
 
@@ -130,9 +135,9 @@ mod tests {
     fn the_first_claim_asks_for_a_run_to_be_tried_alone() {
         let mut classes = CrashClasses::default();
         assert_eq!(classes.room(10), SuspectRoom::TrialFirst { room: 10 });
-        assert!(!classes.takes_starts(Timestamp::from_micros(0)));
+        assert!(!classes.takes_starts(|| Timestamp::from_micros(0)));
         classes.claim_answered(&[], Timestamp::from_micros(0));
         assert_eq!(classes.room(10), SuspectRoom::AnyClass { room: 10 });
-        assert!(classes.takes_starts(Timestamp::from_micros(0)));
+        assert!(classes.takes_starts(|| Timestamp::from_micros(0)));
     }
 }

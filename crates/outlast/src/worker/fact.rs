@@ -23,7 +23,9 @@ pub(super) enum What {
     /// An attempt, known when it ended.
     Attempt(AttemptEnd),
     /// The outcome of an attempt, from a turn that is not in the history.
-    Again(Delivery),
+    ///
+    /// Boxed: it is rare and large, and every fact is moved several times.
+    Again(Box<Delivery>),
     /// A timer or timeout, known when it was due.
     Timer(OpNumber),
     /// The run's deadline.
@@ -61,7 +63,7 @@ impl Fact {
             })
         };
         let facts = events.into_iter().filter_map(again);
-        facts.map(|delivery| Self { at, what: What::Again(delivery) }).collect()
+        facts.map(|delivery| Self { at, what: What::Again(Box::new(delivery)) }).collect()
     }
 
     /// What the history gets of an attempt that ended.
@@ -70,7 +72,7 @@ impl Fact {
             // It does not count: a build that can read the input makes the attempt.
             What::Attempt(end) if end.stuck(machine).is_some() => return None,
             What::Attempt(end) => end.into_delivery(machine),
-            What::Again(delivery) => delivery,
+            What::Again(delivery) => *delivery,
             _ => return None,
         };
         Some(match delivery {
@@ -86,7 +88,10 @@ impl Fact {
     /// The step whose outcome this is, from a turn that is not in the history.
     pub(super) fn again(&self) -> Option<OpNumber> {
         match &self.what {
-            What::Again(Delivery::StepEnded { op, .. } | Delivery::StepRetried { op, .. }) => Some(*op),
+            What::Again(delivery) => match &**delivery {
+                Delivery::StepEnded { op, .. } | Delivery::StepRetried { op, .. } => Some(*op),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -129,7 +134,7 @@ impl What {
         Some(match self {
             Self::Message(message) => return of_message(message),
             Self::Attempt(end) => end.into_delivery(machine),
-            Self::Again(delivery) => delivery,
+            Self::Again(delivery) => *delivery,
             Self::Timer(op) => Delivery::Timer { op },
             Self::Deadline => {
                 let deadline = machine.deadline()?;

@@ -111,8 +111,8 @@ impl<'a> Live<'a> {
     pub(super) fn new(task: &'a mut Task, machine: Machine, place: Place) -> Self {
         let is_stopping = task.session.stopping.is_cancelled();
         let read = place.consumed;
-        let now = task.session.clock.now();
-        let suspicion = Suspicion::of(place.columns.crashes, || machine.open_in_place(now));
+        let open = || machine.open_in_place(task.session.clock.now());
+        let suspicion = Suspicion::of(place.columns.crashes, open);
         Self {
             task,
             machine,
@@ -569,7 +569,9 @@ impl<'a> Live<'a> {
 
     /// Attempts that nobody waits for may land, but do not keep the run.
     fn let_attempts_land(&mut self) {
-        if let Some(orphans) = std::mem::take(&mut self.attempts).into_orphans() {
+        if !self.attempts.is_empty()
+            && let Some(orphans) = std::mem::take(&mut self.attempts).into_orphans()
+        {
             self.task.session.runtime.spawn(orphans);
         }
     }

@@ -1,6 +1,5 @@
 //! A session: a worker's right to hold runs, and all that depends on it.
 
-use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -11,7 +10,7 @@ use futures_util::future::Either;
 use outlast_core::event::{FORMAT, RULES, format_of_rules};
 use outlast_core::turn::LastTurn;
 use outlast_core::{
-    Beat, Bell, Busy, Claimed, Clock, Codec, Effects, Held, Join, Message, RunId, SessionId, Start, Started,
+    Beat, Bell, Busy, Claimed, Clock, Codec, Effects, Held, Join, Message, RunId, RunMap, SessionId, Start, Started,
     Stuck, StuckReason, SuspectRoom, Then, Timestamp, Turn, World, WorldError,
 };
 use parking_lot::Mutex;
@@ -161,7 +160,7 @@ impl Drop for Claiming<'_> {
 
 #[derive(Debug, Default)]
 struct LiveRuns {
-    by_run: HashMap<RunId, LiveRun>,
+    by_run: RunMap<LiveRun>,
     classes: CrashClasses,
     /// Room that a claim under way may fill.
     set_aside: usize,
@@ -361,7 +360,7 @@ impl Session {
         let mut live = self.live.lock();
         let is_known = live.by_run.contains_key(&start.run);
         let has_room = live.by_run.len() + live.set_aside < self.settings.live_max;
-        if is_known || !has_room || !live.classes.takes_starts(self.clock.now()) {
+        if is_known || !has_room || !live.classes.takes_starts(|| self.clock.now()) {
             return Err(start);
         }
         start.rules = start.rules.min(self.rules.load(Ordering::Acquire));

@@ -16,7 +16,8 @@ impl Live<'_> {
             let message = "the worker was lost while it attempted the step, so the outcome is unknown; \
                            look whether it happened, since it is attempted at most once";
             let failure = Failure::new(FailureKind::Unknown, message).of_step(&*step.name, 1);
-            Fact { at, what: What::Again(Delivery::StepEnded { op: step.op, outcome: Err(failure) }) }
+            let ended = Delivery::StepEnded { op: step.op, outcome: Err(failure) };
+            Fact { at, what: What::Again(Box::new(ended)) }
         };
         steps.map(outcome).collect()
     }
@@ -26,7 +27,7 @@ impl Live<'_> {
         let at = self.place.at;
         let lost = self.machine.lost_by_cancel().into_iter();
         let ended = |(op, failure)| Delivery::StepEnded { op, outcome: Err(failure) };
-        lost.map(|lost| Fact { at, what: What::Again(ended(lost)) }).collect()
+        lost.map(|lost| Fact { at, what: What::Again(Box::new(ended(lost))) }).collect()
     }
 
     /// The world has these details of attempts that were lost with their worker.
