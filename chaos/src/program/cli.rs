@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::place::WorldKind;
-use super::{cut, kills, life, power, soak};
+use super::{client, cut, kills, life, power, soak};
 
 /// Breaks the engine on purpose, and checks that nothing is lost or doubled.
 #[derive(Debug, Parser)]
@@ -59,6 +59,9 @@ enum Part {
     /// A worker of the kill loop.
     #[command(hide = true)]
     Worker(life::Orders),
+    /// A client of the kill loop.
+    #[command(hide = true)]
+    Client(client::Orders),
 }
 
 /// What the program is told to do.
@@ -69,6 +72,7 @@ pub(crate) enum Order {
     Power(power::Plan),
     Soak(soak::Plan),
     Worker(life::Orders),
+    Client(client::Orders),
 }
 
 /// Reads the arguments. Ends the process with code 2 and a message when they make no sense.
@@ -94,6 +98,7 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     Ok(match cli.part {
         Some(Part::Worker(orders)) => Order::Worker(orders),
+        Some(Part::Client(orders)) => Order::Client(orders),
         Some(Part::Soak(plan)) => Order::Soak(plan),
         None if cut => Order::Cut(cut::Plan { offsets, seed, folder }),
         None if power => Order::Power(power::Plan { cuts, seed, sync, folder }),
@@ -160,6 +165,26 @@ mod tests {
     #[test]
     fn a_soak_takes_half_an_hour_unless_told() {
         assert_eq!(order("soak"), Ok(Order::Soak(soak::Plan { minutes: 30.0, tick: 10, folder: None })));
+    }
+
+    /// Programs of other builds are started with these arguments, so they must not change.
+    #[test]
+    fn workers_and_clients_are_told_what_to_do_as_in_every_build() {
+        let worker = |url: Option<&str>, point| {
+            Ok(Order::Worker(life::Orders { folder: "x".into(), life: 3, url: url.map(Into::into), point }))
+        };
+        assert_eq!(order("worker x 3"), worker(None, None));
+        assert_eq!(
+            order("worker x 3 --url postgres://h/d --point 9"),
+            worker(Some("postgres://h/d"), Some(9))
+        );
+        let client = |url: Option<&str>, patient| {
+            let url = url.map(Into::into);
+            Ok(Order::Client(client::Orders { folder: "x".into(), seed: 7, first: 5, url, patient }))
+        };
+        assert_eq!(order("client x --seed 7 --first 5"), client(None, false));
+        let elsewhere = "client x --seed 7 --first 5 --url postgres://h/d --patient";
+        assert_eq!(order(elsewhere), client(Some("postgres://h/d"), true));
     }
 
     #[test]
