@@ -13,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::error::Refusal;
 use crate::heartbeat::NewDetails;
 use crate::locks::Locks;
+use crate::migrate::SCHEMA;
 use crate::row::{failed_builds, maybe_moment, moment, number, ready_times, reason, stored, stuck, word};
 use crate::send::Addressee;
 use crate::sql;
@@ -39,6 +40,7 @@ pub(crate) fn join(tx: &mut Tx<'_>, join: &Join) -> Result<(), Refusal> {
             queues,
             join.rules,
             join.format,
+            SCHEMA,
         ],
     )?;
     if added > 0 {

@@ -57,9 +57,12 @@ statements! {
     RUN_VIEW = "run_view";
     RUNS_EDGE = "runs_edge";
     RUNS_PAGE = "runs_page";
+    SCHEMA_MIN = "schema_min";
+    SCHEMA_MIN_SET = "schema_min_set";
     SESSION_ALIVE = "session_alive";
     SESSION_ALL = "session_all";
     SESSION_BEAT = "session_beat";
+    SESSION_BELOW = "session_below";
     SESSION_DELETE = "session_delete";
     SESSION_INSERT = "session_insert";
     SESSION_ROW = "session_row";
