@@ -34,8 +34,10 @@ pub(crate) struct Migration {
 }
 
 /// Every schema since the first that was released, oldest first. Append only: files of each age are in use.
-pub(crate) const MIGRATIONS: &[Migration] =
-    &[Migration { schema_min: BASELINE, sql: include_str!("../migrations/0005_baseline.sql") }];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration { schema_min: BASELINE, sql: include_str!("../migrations/0005_baseline.sql") },
+    Migration { schema_min: BASELINE, sql: include_str!("../migrations/0006_version.sql") },
+];
 
 /// The schema of this build.
 pub(crate) const SCHEMA: i64 = latest(MIGRATIONS);

@@ -6,7 +6,8 @@ use outlast_core::refusal::{no_run, session_gone};
 use outlast_core::state::resumed;
 use outlast_core::takeover::HeldRuns;
 use outlast_core::{
-    Beat, Freed, Freeing, Held, HolderColumns, Join, RunId, SessionId, Status, Timestamp, TurnId, WorldError,
+    Beat, Freed, Freeing, Held, HolderColumns, Join, RunId, SessionId, Status, Timestamp, TurnId, VERSION,
+    WorldError,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -41,6 +42,7 @@ pub(crate) fn join(tx: &mut Tx<'_>, join: &Join) -> Result<(), Refusal> {
             join.rules,
             join.format,
             SCHEMA,
+            format!("{VERSION}, schema {SCHEMA}"),
         ],
     )?;
     if added > 0 {

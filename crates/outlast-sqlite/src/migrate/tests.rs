@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
-use crate::row::stored;
 
 /// A file, and the locks beside it.
 struct Place {
@@ -23,6 +22,10 @@ const ADDITIVE: Migration =
     Migration { schema_min: BASELINE, sql: "ALTER TABLE sessions ADD COLUMN note TEXT DEFAULT 'none'" };
 const BREAKING: Migration =
     Migration { schema_min: BASELINE + 2, sql: "ALTER TABLE sessions RENAME COLUMN host TO machine" };
+
+/// How a program joins that knows the first schema.
+const JOIN: &str = "INSERT INTO sessions (id, host, pid, build, code, time, joined_at, beat_at, expires_at, queues, \
+    rules, format, schema) VALUES (?1, 'host1', 4001, 'b', '[]', 1, ?2, ?2, ?3, '[]', 1, 1, ?4) ON CONFLICT DO NOTHING";
 
 fn first() -> Vec<Migration> {
     MIGRATIONS[..1].to_vec()
@@ -51,19 +54,11 @@ impl Place {
         let session = SessionId::from_bits(1);
         let values = rusqlite::params![
             session.to_string(),
-            "host1",
-            4_001,
-            "b",
-            "[]",
-            stored(1),
             NOW.as_micros(),
             NOW.plus(expires_after).as_micros(),
-            "[]",
-            1,
-            1,
             BASELINE
         ];
-        connection.execute(sql::SESSION_INSERT, values).unwrap();
+        connection.execute(JOIN, values).unwrap();
         session
     }
 }
@@ -159,4 +154,14 @@ fn the_session_of_a_dead_worker_does_not_hinder_a_migration() {
         place.join(&place.open(&first()).unwrap(), time);
         assert_eq!(place.open(&steps).is_ok(), is_migrated, "{time:?}");
     }
+}
+
+#[test]
+fn a_worker_of_a_program_that_says_no_version_is_shown_without_one() {
+    let place = Place::new();
+    let connection = place.open(&first()).unwrap();
+    place.join(&connection, Duration::from_secs(60));
+    place.open(MIGRATIONS).unwrap();
+    let workers = crate::list::workers(&connection).unwrap();
+    assert_eq!((workers.len(), workers[0].pid, &workers[0].version), (1, 4_001, &None));
 }
