@@ -15,6 +15,7 @@ mod fleet;
 mod life;
 mod lookout;
 mod teller;
+mod upgrade;
 
 mod audit;
 mod picture;

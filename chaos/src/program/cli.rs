@@ -29,6 +29,10 @@ struct Chaos {
     /// How often Postgres itself is restarted, half of the times by a crash [default: one for ten kills]
     #[arg(long, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     restarts: Option<u32>,
+    /// A program of this kind of an older build: its workers and a client of it take part, before, beside and after those
+    /// of this build. `cargo xtask chaos --old` takes a git revision
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["power", "cut"])]
+    old: Option<PathBuf>,
     /// Cut the power instead: look at what the disk may hold at random instants under load
     #[arg(long, conflicts_with = "kills")]
     power: bool,
@@ -85,7 +89,7 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(
 ) -> Result<Order, clap::Error> {
     let mut command = Cli::command().disable_help_subcommand(true);
     let cli = Cli::from_arg_matches(&command.try_get_matches_from_mut(arguments)?)?;
-    let Chaos { world, kills, restarts, power, cut, offsets, cuts, sync, seed, folder } = cli.chaos;
+    let Chaos { world, kills, restarts, old, power, cut, offsets, cuts, sync, seed, folder } = cli.chaos;
     if world == WorldKind::Sqlite && restarts.is_some() {
         return Err(command
             .error(ErrorKind::ArgumentConflict, "a file has no server that restarts; say --world postgres"));
@@ -104,7 +108,7 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(
         None if power => Order::Power(power::Plan { cuts, seed, sync, folder }),
         None => {
             let restarts = if world == WorldKind::Sqlite { 0 } else { restarts.unwrap_or(kills / 10) };
-            Order::Kills(kills::Plan { world, kills, restarts, seed, folder })
+            Order::Kills(kills::Plan { world, kills, restarts, seed, folder, old })
         }
     })
 }
@@ -130,7 +134,7 @@ mod tests {
     #[test]
     fn a_seed_is_taken_as_it_is() {
         let (world, folder) = (WorldKind::Sqlite, Some("x".into()));
-        let plan = kills::Plan { world, kills: 3, restarts: 0, seed: 7, folder };
+        let plan = kills::Plan { world, kills: 3, restarts: 0, seed: 7, folder, old: None };
         assert_eq!(order("--world sqlite --kills 3 --seed 7 --folder x"), Ok(Order::Kills(plan)));
     }
 
@@ -143,6 +147,7 @@ mod tests {
                 restarts,
                 seed: 7,
                 folder: None,
+                old: None,
             }))
         };
         assert_eq!(order("--world postgres --seed 7"), plan(200, 20));
@@ -199,6 +204,7 @@ mod tests {
             ("--cuts 3", "--power"),
             ("--offsets 3", "--cut"),
             ("--cut --power", "cannot be used with"),
+            ("--cut --old x", "cannot be used with"),
             ("soak --minutes 0", "from 0.01 to 100000"),
         ];
         for (arguments, said) in cases {
