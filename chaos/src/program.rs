@@ -10,10 +10,12 @@ mod soak;
 mod bank;
 mod transfer;
 
+mod client;
 mod fleet;
 mod life;
 mod lookout;
 mod teller;
+mod upgrade;
 
 mod audit;
 mod picture;
@@ -37,6 +39,7 @@ pub(crate) fn main() -> ExitCode {
         cli::Order::Power(plan) => block_on(power::run(&plan)),
         cli::Order::Soak(plan) => block_on(soak::run(&plan)),
         cli::Order::Worker(orders) => block_on(life::live(&orders)),
+        cli::Order::Client(orders) => block_on(client::serve(&orders)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

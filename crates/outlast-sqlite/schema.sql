@@ -34,6 +34,11 @@ CREATE TABLE clock (
     at INTEGER NOT NULL
 ) STRICT;
 
+CREATE TABLE compatibility (
+    id         INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    schema_min INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE counts (
     status TEXT    NOT NULL PRIMARY KEY,
     n      INTEGER NOT NULL
@@ -126,6 +131,7 @@ CREATE TABLE sessions (
     report     TEXT    NOT NULL DEFAULT '{}',
     rules      INTEGER NOT NULL,
     format     INTEGER NOT NULL,
+    schema     INTEGER NOT NULL,
     strangers  INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 

@@ -1,8 +1,8 @@
 //! `cargo xtask baseline`: a program of an older revision, built in release mode beside this tree.
 //!
 //! The revision is checked out as a git worktree in `target/baseline/<commit>`, with a target folder of its own there.
-//! What is built once is there the next time. `cargo xtask bench --against` measures such a program, and tests with
-//! workers of two builds start one.
+//! What is built once is there the next time. `cargo xtask bench --against` measures such a program, and
+//! `cargo xtask chaos --old` has workers of one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,6 +41,28 @@ pub(crate) fn build(root: &Path, revision: &str, package: &str, program: &str) -
     command.args(["build", "--release", "--package", package, "--bin", program]);
     run_command(command.env("CARGO_TARGET_DIR", &target))?;
     Ok(target.join("release").join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
+}
+
+/// The revision that an option such as `--against` names, if it is given, and the other arguments.
+pub(crate) fn take_revision(arguments: &[String], option: &str) -> Result<(Option<String>, Vec<String>)> {
+    let (mut revision, mut others) = (None, Vec::new());
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let given = match argument.strip_prefix(option).map(|value| value.strip_prefix('=')) {
+            Some(Some(given)) => Some(given.to_owned()),
+            None | Some(None) if argument == option => rest.next().cloned(),
+            None | Some(None) => {
+                others.push(argument.clone());
+                continue;
+            }
+        };
+        let given = given.filter(|given| !given.is_empty());
+        let given = given.ok_or_else(|| Error::Usage(format!("`{option}` takes a git revision")))?;
+        if revision.replace(given).is_some() {
+            return Err(Error::Usage(format!("`{option}` takes one git revision")));
+        }
+    }
+    Ok((revision, others))
 }
 
 /// The id of the commit that a revision names.
@@ -107,6 +129,28 @@ mod tests {
         for line in ["", "HEAD", "HEAD a b c"] {
             let arguments: Vec<String> = line.split_whitespace().map(String::from).collect();
             assert!(matches!(run(root(), &arguments), Err(Error::Usage(_))), "{line}");
+        }
+    }
+
+    fn take(line: &str) -> Result<(Option<String>, Vec<String>)> {
+        take_revision(&line.split_whitespace().map(String::from).collect::<Vec<_>>(), "--against")
+    }
+
+    #[test]
+    fn the_revision_is_taken_out_and_all_else_is_passed_on() {
+        for line in ["--only B2 --against v1 --json", "--against=v1 --only B2 --json"] {
+            let (revision, others) = take(line).unwrap();
+            assert_eq!(revision.as_deref(), Some("v1"), "{line}");
+            assert_eq!(others, ["--only", "B2", "--json"], "{line}");
+        }
+        assert_eq!(take("--rounds 1").unwrap().0, None);
+        assert_eq!(take("--against-all 1").unwrap(), (None, vec!["--against-all".into(), "1".into()]));
+    }
+
+    #[test]
+    fn the_option_takes_one_revision() {
+        for line in ["--against", "--against=", "--against a --against b"] {
+            assert!(matches!(take(line), Err(Error::Usage(_))), "{line}");
         }
     }
 }

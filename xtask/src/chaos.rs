@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::baseline;
 use crate::cargo::{cargo, run};
 use crate::error::{Error, Result};
 use crate::program::become_program;
@@ -9,9 +10,11 @@ use crate::setup::{Servers, Setup};
 
 /// What `help` says of the kill loop, the power cut, the cut connections and the sweep.
 pub(crate) const CHAOS_HELP: &str = "\
-chaos [--world sqlite|postgres] [--kills N] [--restarts M] [--seed S] [--power|--cut|--sweep] [ARGUMENTS]
+chaos [--world sqlite|postgres] [--kills N] [--restarts M] [--seed S] [--old REVISION] [--power|--cut|--sweep] [ARGUMENTS]
     Kill and freeze workers on one world again and again (200 kills unless told), restart Postgres
-    meanwhile, and check that nothing is lost or doubled. With `--power`, cut the power instead; with
+    meanwhile, and check that nothing is lost or doubled. With `--old`, workers and a client of the
+    program as it was at that git revision take part: first alone, then beside those of this tree,
+    which migrate the schema under load, and alone again as after a rollback. With `--power`, cut the power instead; with
     `--cut`, cut connections to Postgres after every byte of a call. Built in release mode;
     `chaos --help` lists the arguments. With `--sweep`, kill a program at every one of its commit
     points, and at every one of its recovery.";
@@ -29,7 +32,14 @@ pub(crate) fn chaos(root: &Path, arguments: &[String]) -> Result<()> {
     if arguments.iter().any(|argument| argument == "--sweep") {
         return sweep(root, Swept::parse(arguments)?);
     }
-    become_program(root, PACKAGE, arguments)
+    let (old, mut arguments) = baseline::take_revision(arguments, "--old")?;
+    if let Some(old) = old {
+        // What a failed run says to repeat it names the program.
+        let is_program = Path::new(&old).is_file();
+        let program = if is_program { old.into() } else { baseline::build(root, &old, PACKAGE, PACKAGE)? };
+        arguments.extend(["--old".to_owned(), program.to_string_lossy().into_owned()]);
+    }
+    become_program(root, PACKAGE, &arguments)
 }
 
 /// Builds the program and becomes its soak.

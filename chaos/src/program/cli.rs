@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::place::WorldKind;
-use super::{cut, kills, life, power, soak};
+use super::{client, cut, kills, life, power, soak};
 
 /// Breaks the engine on purpose, and checks that nothing is lost or doubled.
 #[derive(Debug, Parser)]
@@ -29,6 +29,10 @@ struct Chaos {
     /// How often Postgres itself is restarted, half of the times by a crash [default: one for ten kills]
     #[arg(long, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     restarts: Option<u32>,
+    /// A program of this kind of an older build: its workers and a client of it take part, before, beside and after those
+    /// of this build. `cargo xtask chaos --old` takes a git revision
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["power", "cut"])]
+    old: Option<PathBuf>,
     /// Cut the power instead: look at what the disk may hold at random instants under load
     #[arg(long, conflicts_with = "kills")]
     power: bool,
@@ -59,6 +63,9 @@ enum Part {
     /// A worker of the kill loop.
     #[command(hide = true)]
     Worker(life::Orders),
+    /// A client of the kill loop.
+    #[command(hide = true)]
+    Client(client::Orders),
 }
 
 /// What the program is told to do.
@@ -69,6 +76,7 @@ pub(crate) enum Order {
     Power(power::Plan),
     Soak(soak::Plan),
     Worker(life::Orders),
+    Client(client::Orders),
 }
 
 /// Reads the arguments. Ends the process with code 2 and a message when they make no sense.
@@ -81,7 +89,7 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(
 ) -> Result<Order, clap::Error> {
     let mut command = Cli::command().disable_help_subcommand(true);
     let cli = Cli::from_arg_matches(&command.try_get_matches_from_mut(arguments)?)?;
-    let Chaos { world, kills, restarts, power, cut, offsets, cuts, sync, seed, folder } = cli.chaos;
+    let Chaos { world, kills, restarts, old, power, cut, offsets, cuts, sync, seed, folder } = cli.chaos;
     if world == WorldKind::Sqlite && restarts.is_some() {
         return Err(command
             .error(ErrorKind::ArgumentConflict, "a file has no server that restarts; say --world postgres"));
@@ -94,12 +102,13 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     Ok(match cli.part {
         Some(Part::Worker(orders)) => Order::Worker(orders),
+        Some(Part::Client(orders)) => Order::Client(orders),
         Some(Part::Soak(plan)) => Order::Soak(plan),
         None if cut => Order::Cut(cut::Plan { offsets, seed, folder }),
         None if power => Order::Power(power::Plan { cuts, seed, sync, folder }),
         None => {
             let restarts = if world == WorldKind::Sqlite { 0 } else { restarts.unwrap_or(kills / 10) };
-            Order::Kills(kills::Plan { world, kills, restarts, seed, folder })
+            Order::Kills(kills::Plan { world, kills, restarts, seed, folder, old })
         }
     })
 }
@@ -125,7 +134,7 @@ mod tests {
     #[test]
     fn a_seed_is_taken_as_it_is() {
         let (world, folder) = (WorldKind::Sqlite, Some("x".into()));
-        let plan = kills::Plan { world, kills: 3, restarts: 0, seed: 7, folder };
+        let plan = kills::Plan { world, kills: 3, restarts: 0, seed: 7, folder, old: None };
         assert_eq!(order("--world sqlite --kills 3 --seed 7 --folder x"), Ok(Order::Kills(plan)));
     }
 
@@ -138,6 +147,7 @@ mod tests {
                 restarts,
                 seed: 7,
                 folder: None,
+                old: None,
             }))
         };
         assert_eq!(order("--world postgres --seed 7"), plan(200, 20));
@@ -162,6 +172,26 @@ mod tests {
         assert_eq!(order("soak"), Ok(Order::Soak(soak::Plan { minutes: 30.0, tick: 10, folder: None })));
     }
 
+    /// Programs of other builds are started with these arguments, so they must not change.
+    #[test]
+    fn workers_and_clients_are_told_what_to_do_as_in_every_build() {
+        let worker = |url: Option<&str>, point| {
+            Ok(Order::Worker(life::Orders { folder: "x".into(), life: 3, url: url.map(Into::into), point }))
+        };
+        assert_eq!(order("worker x 3"), worker(None, None));
+        assert_eq!(
+            order("worker x 3 --url postgres://h/d --point 9"),
+            worker(Some("postgres://h/d"), Some(9))
+        );
+        let client = |url: Option<&str>, patient| {
+            let url = url.map(Into::into);
+            Ok(Order::Client(client::Orders { folder: "x".into(), seed: 7, first: 5, url, patient }))
+        };
+        assert_eq!(order("client x --seed 7 --first 5"), client(None, false));
+        let elsewhere = "client x --seed 7 --first 5 --url postgres://h/d --patient";
+        assert_eq!(order(elsewhere), client(Some("postgres://h/d"), true));
+    }
+
     #[test]
     fn what_is_not_known_is_refused_with_what_is() {
         let cases = [
@@ -174,6 +204,7 @@ mod tests {
             ("--cuts 3", "--power"),
             ("--offsets 3", "--cut"),
             ("--cut --power", "cannot be used with"),
+            ("--cut --old x", "cannot be used with"),
             ("soak --minutes 0", "from 0.01 to 100000"),
         ];
         for (arguments, said) in cases {

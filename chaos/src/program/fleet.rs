@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -19,8 +20,12 @@ use super::place::{Books, Diary, Place, WorldKind};
 
 const SIGKILL: i32 = 9;
 
-/// The workers of one world.
+/// The workers of one world, and those of a world with programs of two builds.
 pub(crate) const WORKERS: usize = 3;
+const MIXED_WORKERS: usize = 4;
+
+/// The part of the kills in which all workers are of the old build, when there is one.
+const OLD_ALONE: u32 = 5;
 
 /// How often the processes are looked at.
 const TICK: Duration = Duration::from_millis(2);
@@ -82,11 +87,32 @@ impl fmt::Display for Fate {
     }
 }
 
+/// Which build of this program a worker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Build {
+    Old,
+    New,
+}
+
+/// Which builds the workers are of, one stage after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// All are old: they make the schema.
+    OldAlone,
+    /// Half of them are old.
+    Mixed,
+    /// The new ones have been told to stop, and old ones take their places.
+    RolledBack,
+}
+
 /// A process, which dies with its owner.
 #[derive(Debug)]
 struct Process {
     child: Child,
     life: u32,
+    build: Build,
+    /// It has been told to stop.
+    is_leaving: bool,
     fate: Fate,
     born: Timestamp,
     frozen: Option<Timestamp>,
@@ -107,6 +133,8 @@ pub(crate) struct Losses {
     pub(crate) at_points: u32,
     pub(crate) stops: u32,
     pub(crate) lives: u32,
+    /// How many workers of the new build there are now.
+    pub(crate) new_workers: usize,
     /// Every life that was to be killed has been.
     pub(crate) is_calm: bool,
 }
@@ -118,22 +146,49 @@ pub(crate) struct Fleet {
     asks: Option<Sender<Ask>>,
     thread: Option<JoinHandle<Result<()>>>,
     told: Arc<Mutex<Losses>>,
+    size: usize,
 }
 
 /// Something that the thread does while it watches.
 type Ask = Box<dyn FnOnce(&mut Crew) + Send>;
 
 impl Fleet {
-    /// Starts all workers, of which so many in all are killed.
-    pub(crate) fn start(place: &Place, books: Arc<Books>, seed: u64, kills: u32) -> Result<Self> {
+    /// Starts all workers, of which so many in all are killed. With a program of an older build, all of them are its at
+    /// first, and half of them later.
+    pub(crate) fn start(
+        place: &Place,
+        books: Arc<Books>,
+        seed: u64,
+        kills: u32,
+        old: Option<PathBuf>,
+    ) -> Result<Self> {
+        let size = if old.is_some() { MIXED_WORKERS } else { WORKERS };
         let (place, told) = (place.clone(), Arc::new(Mutex::new(Losses::default())));
         let (asks, asked) = channel();
         let tells = told.clone();
         let thread = std::thread::Builder::new().name("outlast-fleet".into()).spawn(move || {
-            let mut crew = Crew::start(place, books, seed, kills)?;
+            let mut crew = Crew::start(place, books, seed, kills, old)?;
             crew.watch(&asked, &tells)
         })?;
-        Ok(Self { asks: Some(asks), thread: Some(thread), told })
+        Ok(Self { asks: Some(asks), thread: Some(thread), told, size })
+    }
+
+    /// How many workers there are.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// After how many of `kills` workers of the new build are started.
+    pub(crate) fn old_alone(kills: u32) -> u32 {
+        kills.div_ceil(OLD_ALONE)
+    }
+
+    /// Stops the workers of the new build; old ones take their places.
+    pub(crate) fn roll_back(&mut self) -> Result<()> {
+        let asks = self.asks.as_ref().ok_or("the workers have been stopped")?;
+        // When nobody is there to do it, the next look at the losses says why.
+        let _ = asks.send(Box::new(Crew::roll_back));
+        Ok(())
     }
 
     /// What happened so far. Fails when something went wrong that was not meant to.
@@ -178,6 +233,10 @@ struct Crew {
     place: Place,
     books: Arc<Books>,
     seed: u64,
+    /// The program of the older build, if there is one.
+    old: Option<PathBuf>,
+    stage: Stage,
+    kills: u32,
     processes: Vec<Process>,
     /// How many lives may still be given a deadly fate.
     doomed_left: u32,
@@ -185,14 +244,41 @@ struct Crew {
 }
 
 impl Crew {
-    fn start(place: Place, books: Arc<Books>, seed: u64, kills: u32) -> Result<Self> {
-        let losses = Losses::default();
-        let mut crew = Self { place, books, seed, processes: Vec::new(), doomed_left: kills, losses };
-        for _ in 0..WORKERS {
-            let process = crew.bear()?;
+    fn start(place: Place, books: Arc<Books>, seed: u64, kills: u32, old: Option<PathBuf>) -> Result<Self> {
+        let size = if old.is_some() { MIXED_WORKERS } else { WORKERS };
+        let mut crew = Self {
+            place,
+            books,
+            seed,
+            old,
+            stage: Stage::OldAlone,
+            kills,
+            processes: Vec::new(),
+            doomed_left: kills,
+            losses: Losses::default(),
+        };
+        for slot in 0..size {
+            let process = crew.bear(slot)?;
             crew.processes.push(process);
         }
         Ok(crew)
+    }
+
+    /// The build of the next worker in a slot.
+    fn build_in(&self, slot: usize) -> Build {
+        match self.stage {
+            _ if self.old.is_none() => Build::New,
+            Stage::Mixed if !slot.is_multiple_of(2) => Build::New,
+            Stage::OldAlone | Stage::Mixed | Stage::RolledBack => Build::Old,
+        }
+    }
+
+    fn roll_back(&mut self) {
+        self.stage = Stage::RolledBack;
+        for process in self.processes.iter_mut().filter(|process| process.build == Build::New) {
+            process.is_leaving = true;
+            drop(process.child.stdin.take());
+        }
     }
 
     /// Watches until nobody is there who could ask for something, then stops all.
@@ -213,12 +299,20 @@ impl Crew {
         for index in 0..self.processes.len() {
             let process = &mut self.processes[index];
             process.freeze_or_wake(&self.books, &mut self.losses)?;
-            if process.has_died(&mut self.losses)? {
+            if process.is_leaving {
+                if process.has_left()? {
+                    self.processes[index] = self.bear(index)?;
+                }
+            } else if process.has_died(&mut self.losses)? {
                 self.losses.kills += 1;
                 self.books.diary.note(&Diary::Killed { life: process.life })?;
-                self.processes[index] = self.bear()?;
+                self.processes[index] = self.bear(index)?;
             }
         }
+        if self.stage == Stage::OldAlone && self.losses.kills >= Fleet::old_alone(self.kills) {
+            self.stage = Stage::Mixed;
+        }
+        self.losses.new_workers = self.processes.iter().filter(|process| process.build == Build::New).count();
         self.losses.is_calm = self.processes.iter().all(|process| process.fate == Fate::LONG);
         Ok(())
     }
@@ -253,14 +347,18 @@ impl Crew {
         Ok(())
     }
 
-    fn bear(&mut self) -> Result<Process> {
+    fn bear(&mut self, slot: usize) -> Result<Process> {
+        let build = self.build_in(slot);
         let life = self.losses.lives;
         self.losses.lives += 1;
         let is_doomed = self.doomed_left > 0;
         self.doomed_left = self.doomed_left.saturating_sub(1);
         let fate =
             if is_doomed { Fate::of(self.seed, life, self.place.world().session()) } else { Fate::LONG };
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = match &self.old {
+            Some(old) if build == Build::Old => Command::new(old),
+            _ => Command::new(std::env::current_exe()?),
+        };
         command.arg("worker").arg(self.place.folder()).arg(life.to_string());
         if self.place.world() == WorldKind::Postgres {
             command.arg("--url").arg(self.place.url());
@@ -270,8 +368,9 @@ impl Crew {
         }
         let log = File::options().create(true).append(true).open(self.place.log(life))?;
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).spawn()?;
-        let diary = Diary::Born { life, pid: child.id(), fate: fate.to_string() };
-        let process = Process { child, life, fate, born: SystemClock.now(), frozen: None };
+        let diary = Diary::Born { life, pid: child.id(), fate: format!("{fate}, {build:?} build") };
+        let process =
+            Process { child, life, build, is_leaving: false, fate, born: SystemClock.now(), frozen: None };
         self.books.diary.note(&diary)?;
         Ok(process)
     }
@@ -318,6 +417,15 @@ impl Process {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Whether it has stopped, as it was told to.
+    fn has_left(&mut self) -> Result<bool> {
+        match self.child.try_wait()? {
+            None => Ok(false),
+            Some(status) if status.success() => Ok(true),
+            Some(status) => Err(self.failed(&status)),
+        }
     }
 
     /// Kills it if its time has come. Tells whether it is dead.

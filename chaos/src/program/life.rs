@@ -71,7 +71,7 @@ pub(crate) async fn live(orders: &Orders) -> Result<()> {
 }
 
 /// A server that is just restarted refuses. Whoever starts a worker in production starts it again.
-async fn patiently<T>(work: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
+pub(crate) async fn patiently<T>(work: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
     loop {
         match work().await {
             Err(error) if error.kind() == ErrorKind::Unavailable => {
@@ -83,7 +83,7 @@ async fn patiently<T>(work: impl AsyncFn() -> Result<T, Error>) -> Result<T, Err
     }
 }
 
-fn when_input_ends() -> Result<Arc<AtomicBool>> {
+pub(crate) fn when_input_ends() -> Result<Arc<AtomicBool>> {
     let is_over = Arc::new(AtomicBool::new(false));
     let told = is_over.clone();
     std::thread::Builder::new().name("input".into()).spawn(move || {

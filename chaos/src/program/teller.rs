@@ -15,6 +15,9 @@ const OPEN_RUNS_MAX: usize = 48;
 /// Starts in one tick, so that answers are not late.
 const STARTS_PER_TICK: usize = 8;
 
+/// How many numbers of transfers a client has for itself, so that two clients can work beside each other.
+pub(crate) const NUMBERS: u64 = 1_000_000;
+
 /// Every so many starts is a batch, of so many transfers.
 const BATCH_EVERY: u64 = 12;
 const BATCH_SIZE: u64 = 4;
@@ -25,6 +28,8 @@ pub(crate) struct Teller {
     books: Arc<Books>,
     seed: u64,
     chance: fastrand::Rng,
+    /// The number of the first transfer; all that follow belong to it, up to [`NUMBERS`].
+    first: u64,
     /// The number of the next transfer.
     next: u64,
     starts: u64,
@@ -55,6 +60,7 @@ impl Teller {
             books,
             seed,
             chance,
+            first: 0,
             next: 0,
             starts: 0,
             left: None,
@@ -71,9 +77,21 @@ impl Teller {
         self
     }
 
+    /// The same, for a client whose first transfer has this number.
+    pub(crate) fn numbered_from(mut self, first: u64) -> Self {
+        (self.first, self.next) = (first, first);
+        self
+    }
+
     /// How many transfers were started, in batches and alone.
     pub(crate) fn transfers(&self) -> u64 {
-        self.next
+        self.next - self.first
+    }
+
+    /// Whether this client started the run: alone, in a batch, or as a batch.
+    fn is_own(&self, view: &RunView) -> bool {
+        let id = view.key.as_deref().and_then(|key| Transfer::id_of(key).or_else(|| batch_of(key)));
+        id.is_some_and(|id| (self.first..self.first + NUMBERS).contains(&id))
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -91,12 +109,12 @@ impl Teller {
         Ok(open)
     }
 
-    /// Answers whom it can. Tells how many are open, for all it knows.
+    /// Answers whom it can of its own runs. Tells how many are open, of all clients, for all it knows.
     pub(crate) async fn serve(&mut self) -> Result<usize> {
         let views = self.look().await;
         let Some(views) = self.heard(views)? else { return Ok(OPEN_RUNS_MAX) };
-        for view in &views {
-            self.look_at(view).await?;
+        for view in views.iter().filter(|view| self.is_own(view)).cloned().collect::<Vec<_>>() {
+            self.look_at(&view).await?;
         }
         let still: BTreeSet<&str> = views.iter().filter_map(|view| view.key.as_deref()).collect();
         let ended: Vec<_> = self.open.iter().filter(|key| !still.contains(key.as_str())).cloned().collect();
@@ -105,6 +123,11 @@ impl Teller {
             self.books.acks.note(&Ack::Ended(key))?;
         }
         Ok(views.len())
+    }
+
+    /// How many of its own runs are open, as of the last look.
+    pub(crate) fn own_open(&self) -> usize {
+        self.open.len()
     }
 
     /// All runs that have not ended.
@@ -137,7 +160,7 @@ impl Teller {
         };
         let started = match &job {
             Job::Together(orders) => {
-                let key = format!("batch-{}", orders[0].id);
+                let key = format!("{BATCH}{}", orders[0].id);
                 self.client.start(batch, orders).key(&key).await.map(|_| (key, None))
             }
             Job::Alone(order) => {
@@ -214,4 +237,11 @@ impl Teller {
         };
         self.note_sent(sent, order.key())
     }
+}
+
+/// What the key of a batch begins with; the number of its first transfer follows.
+const BATCH: &str = "batch-";
+
+fn batch_of(key: &str) -> Option<u64> {
+    key.strip_prefix(BATCH)?.parse().ok()
 }

@@ -29,6 +29,9 @@ pub mod view;
 pub mod work;
 pub mod world;
 
+/// The version of this library.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 pub use bell::{Bell, Waiters};
 pub use duration::IntoDuration;
 pub use error::WorldError;

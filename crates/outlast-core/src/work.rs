@@ -78,6 +78,9 @@ pub struct WorkerView {
     pub queues: Vec<String>,
     /// What it said of itself with its last beat; as if it had just begun if there was none.
     pub report: Report,
+    /// The version of the library that its program was built with; [`VERSION`](crate::VERSION), and what the world adds
+    /// to it. `None` for a program from before workers said so.
+    pub version: Option<String>,
 }
 
 impl WorkerView {

@@ -8,7 +8,7 @@ use outlast_core::state::resumed;
 use outlast_core::takeover::HeldRuns;
 use outlast_core::{
     Beat, FailedBuilds, Freed, Freeing, HeartbeatDetails, Held, Join, Report, RunId, SessionId, Timestamp,
-    WorkerView, WorldError,
+    VERSION, WorkerView, WorldError,
 };
 
 use crate::state::{Effects, State};
@@ -146,6 +146,7 @@ impl State {
             code: session.join.code.to_vec(),
             queues: session.join.queues.iter().map(ToString::to_string).collect(),
             report: session.report.clone(),
+            version: Some(VERSION.to_owned()),
         });
         views.collect()
     }

@@ -46,5 +46,6 @@ fn worker(row: &Row) -> Result<WorkerView, Damaged> {
         queues: json(row, 8)?,
         beat_at: moment(row, 9)?,
         report: Report::from_json(get(row, 10)?),
+        version: get(row, 11)?,
     })
 }

@@ -8,14 +8,15 @@
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use deadpool_postgres::Object;
 use outlast_core::WorldError;
 use tokio_postgres::error::SqlState;
 
 use crate::columns::fill;
-use crate::connect::Connector;
-use crate::error::of_postgres;
+use crate::connect::{Connector, pause};
+use crate::error::{is_locked, is_overtaken, of_postgres};
 use crate::greet::{Owner, greet};
 use crate::home::Home;
 use crate::options::{Migrate, PostgresOptions};
@@ -28,102 +29,129 @@ struct Migration {
     /// The set of functions that there is after it. The set before stays, for programs that still run; the one before
     /// that is dropped.
     interface: u32,
-    /// What is made in one transaction: tables and plain indexes, then the functions, whose names end in `{v}`.
-    statements: &'static [&'static str],
+    /// What is made in one transaction: first tables, columns and plain indexes.
+    tables: &'static [&'static str],
+    /// Then the functions, whose names end in `{v}`: a list for each step that changed some of them.
+    functions: &'static [&'static [&'static str]],
     /// Indexes that are built afterwards and outside of it, while others write.
     indexes: &'static [&'static str],
 }
 
 /// The steps, one after the other: append-only.
-const MIGRATIONS: &[Migration] = &[Migration {
-    interface: 1,
-    statements: &[
-        include_str!("../migrations/0001/010_runs.sql"),
-        include_str!("../migrations/0001/011_runs_key.sql"),
-        include_str!("../migrations/0001/012_runs_ready.sql"),
-        include_str!("../migrations/0001/014_runs_ends_without_code.sql"),
-        include_str!("../migrations/0001/015_runs_overdue.sql"),
-        include_str!("../migrations/0001/016_runs_held.sql"),
-        include_str!("../migrations/0001/017_runs_unread.sql"),
-        include_str!("../migrations/0001/019_runs_by_status.sql"),
-        include_str!("../migrations/0001/020_runs_by_workflow.sql"),
-        include_str!("../migrations/0001/021_runs_by_parent.sql"),
-        include_str!("../migrations/0001/022_runs_by_root.sql"),
-        include_str!("../migrations/0001/030_tags.sql"),
-        include_str!("../migrations/0001/031_tags_by_value.sql"),
-        include_str!("../migrations/0001/040_turns.sql"),
-        include_str!("../migrations/0001/041_events.sql"),
-        include_str!("../migrations/0001/050_inbox.sql"),
-        include_str!("../migrations/0001/060_sessions.sql"),
-        include_str!("../migrations/0001/061_heartbeats.sql"),
-        include_str!("../migrations/0001/070_counts.sql"),
-        include_str!("../migrations/0001/071_skew.sql"),
-        include_str!("../migrations/0001/072_leftovers.sql"),
-        include_str!("../migrations/0001/073_settings.sql"),
-        include_str!("../migrations/0001/074_settings_row.sql"),
-        include_str!("../migrations/0001/075_unmerged.sql"),
-        include_str!("../migrations/0001/100_clock.sql"),
-        include_str!("../migrations/0001/101_boot.sql"),
-        include_str!("../migrations/0001/110_count.sql"),
-        include_str!("../migrations/0001/111_widen.sql"),
-        include_str!("../migrations/0001/112_put_tags.sql"),
-        include_str!("../migrations/0001/113_count_move.sql"),
-        include_str!("../migrations/0001/114_merge.sql"),
-        include_str!("../migrations/0001/119_forget.sql"),
-        include_str!("../migrations/0001/120_check_rules.sql"),
-        include_str!("../migrations/0001/121_free_keys.sql"),
-        include_str!("../migrations/0001/122_put_starts.sql"),
-        include_str!("../migrations/0001/139_start_one.sql"),
-        include_str!("../migrations/0001/140_start.sql"),
-        include_str!("../migrations/0001/149_put_messages.sql"),
-        include_str!("../migrations/0001/150_send.sql"),
-        include_str!("../migrations/0001/156_turns_of.sql"),
-        include_str!("../migrations/0001/157_deliver.sql"),
-        include_str!("../migrations/0001/158_lock_runs.sql"),
-        include_str!("../migrations/0001/159_commit_one.sql"),
-        include_str!("../migrations/0001/160_commit.sql"),
-        include_str!("../migrations/0001/164_line.sql"),
-        include_str!("../migrations/0001/165_lines.sql"),
-        include_str!("../migrations/0001/166_choose.sql"),
-        include_str!("../migrations/0001/166_choose_overdue.sql"),
-        include_str!("../migrations/0001/167_ready.sql"),
-        include_str!("../migrations/0001/168_give.sql"),
-        include_str!("../migrations/0001/169_next_due.sql"),
-        include_str!("../migrations/0001/169_next_due_of.sql"),
-        include_str!("../migrations/0001/170_claim.sql"),
-        include_str!("../migrations/0001/171_claim_one.sql"),
-        include_str!("../migrations/0001/178_lock_key.sql"),
-        include_str!("../migrations/0001/179_refresh_rules.sql"),
-        include_str!("../migrations/0001/180_join.sql"),
-        include_str!("../migrations/0001/181_beat.sql"),
-        include_str!("../migrations/0001/181_put_details.sql"),
-        include_str!("../migrations/0001/182_failed_with.sql"),
-        include_str!("../migrations/0001/183_free.sql"),
-        include_str!("../migrations/0001/184_end_session.sql"),
-        include_str!("../migrations/0001/185_leave.sql"),
-        include_str!("../migrations/0001/185_remove_session.sql"),
-        include_str!("../migrations/0001/185_takeover.sql"),
-        include_str!("../migrations/0001/186_resume.sql"),
-        include_str!("../migrations/0001/187_sweep.sql"),
-        include_str!("../migrations/0001/188_prune.sql"),
-        include_str!("../migrations/0001/189_sweep_leftovers.sql"),
-        include_str!("../migrations/0001/190_hint.sql"),
-        include_str!("../migrations/0001/191_base32.sql"),
-        include_str!("../migrations/0001/192_new_bits.sql"),
-        include_str!("../migrations/0001/193_digest.sql"),
-        include_str!("../migrations/0001/194_hex.sql"),
-        include_str!("../migrations/0001/195_check_payload.sql"),
-        include_str!("../migrations/0001/195_stored.sql"),
-        include_str!("../migrations/0001/196_start_run.sql"),
-        include_str!("../migrations/0001/197_send_to.sql"),
-        include_str!("../migrations/0001/198_compact.sql"),
-        include_str!("../migrations/0001/198_start_run_json.sql"),
-        include_str!("../migrations/0001/198_start_run_jsonb.sql"),
-        include_str!("../migrations/0001/199_send_to_json.sql"),
-        include_str!("../migrations/0001/199_send_to_jsonb.sql"),
-    ],
-    indexes: &[],
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        interface: 1,
+        tables: TABLES,
+        functions: &[FUNCTIONS, &[include_str!("../migrations/0001/180_join.sql")]],
+        indexes: &[],
+    },
+    Migration {
+        interface: 2,
+        tables: &[include_str!("../migrations/0002/010_sessions_version.sql")],
+        functions: &[FUNCTIONS, &[include_str!("../migrations/0002/180_join.sql")]],
+        indexes: &[],
+    },
+];
+
+/// How long a step waits for a lock on a table. Everybody else who needs the table waits behind it: when somebody has the
+/// table for long, such as a dump, it lets them go first and tries again.
+const LOCK_WAIT: Duration = Duration::from_millis(250);
+
+/// The pause before a step is tried again.
+const LOCK_PAUSE: Duration = Duration::from_millis(500);
+
+/// How often a step is tried: for some minutes.
+const TRIES_MAX: u32 = 400;
+
+/// The tables of the first step.
+const TABLES: &[&str] = &[
+    include_str!("../migrations/0001/010_runs.sql"),
+    include_str!("../migrations/0001/011_runs_key.sql"),
+    include_str!("../migrations/0001/012_runs_ready.sql"),
+    include_str!("../migrations/0001/014_runs_ends_without_code.sql"),
+    include_str!("../migrations/0001/015_runs_overdue.sql"),
+    include_str!("../migrations/0001/016_runs_held.sql"),
+    include_str!("../migrations/0001/017_runs_unread.sql"),
+    include_str!("../migrations/0001/019_runs_by_status.sql"),
+    include_str!("../migrations/0001/020_runs_by_workflow.sql"),
+    include_str!("../migrations/0001/021_runs_by_parent.sql"),
+    include_str!("../migrations/0001/022_runs_by_root.sql"),
+    include_str!("../migrations/0001/030_tags.sql"),
+    include_str!("../migrations/0001/031_tags_by_value.sql"),
+    include_str!("../migrations/0001/040_turns.sql"),
+    include_str!("../migrations/0001/041_events.sql"),
+    include_str!("../migrations/0001/050_inbox.sql"),
+    include_str!("../migrations/0001/060_sessions.sql"),
+    include_str!("../migrations/0001/061_heartbeats.sql"),
+    include_str!("../migrations/0001/070_counts.sql"),
+    include_str!("../migrations/0001/071_skew.sql"),
+    include_str!("../migrations/0001/072_leftovers.sql"),
+    include_str!("../migrations/0001/073_settings.sql"),
+    include_str!("../migrations/0001/074_settings_row.sql"),
+    include_str!("../migrations/0001/075_unmerged.sql"),
+];
+
+/// The functions that are the same in every step.
+const FUNCTIONS: &[&str] = &[
+    include_str!("../migrations/0001/100_clock.sql"),
+    include_str!("../migrations/0001/101_boot.sql"),
+    include_str!("../migrations/0001/110_count.sql"),
+    include_str!("../migrations/0001/111_widen.sql"),
+    include_str!("../migrations/0001/112_put_tags.sql"),
+    include_str!("../migrations/0001/113_count_move.sql"),
+    include_str!("../migrations/0001/114_merge.sql"),
+    include_str!("../migrations/0001/119_forget.sql"),
+    include_str!("../migrations/0001/120_check_rules.sql"),
+    include_str!("../migrations/0001/121_free_keys.sql"),
+    include_str!("../migrations/0001/122_put_starts.sql"),
+    include_str!("../migrations/0001/139_start_one.sql"),
+    include_str!("../migrations/0001/140_start.sql"),
+    include_str!("../migrations/0001/149_put_messages.sql"),
+    include_str!("../migrations/0001/150_send.sql"),
+    include_str!("../migrations/0001/156_turns_of.sql"),
+    include_str!("../migrations/0001/157_deliver.sql"),
+    include_str!("../migrations/0001/158_lock_runs.sql"),
+    include_str!("../migrations/0001/159_commit_one.sql"),
+    include_str!("../migrations/0001/160_commit.sql"),
+    include_str!("../migrations/0001/164_line.sql"),
+    include_str!("../migrations/0001/165_lines.sql"),
+    include_str!("../migrations/0001/166_choose.sql"),
+    include_str!("../migrations/0001/166_choose_overdue.sql"),
+    include_str!("../migrations/0001/167_ready.sql"),
+    include_str!("../migrations/0001/168_give.sql"),
+    include_str!("../migrations/0001/169_next_due.sql"),
+    include_str!("../migrations/0001/169_next_due_of.sql"),
+    include_str!("../migrations/0001/170_claim.sql"),
+    include_str!("../migrations/0001/171_claim_one.sql"),
+    include_str!("../migrations/0001/178_lock_key.sql"),
+    include_str!("../migrations/0001/179_refresh_rules.sql"),
+    include_str!("../migrations/0001/181_beat.sql"),
+    include_str!("../migrations/0001/181_put_details.sql"),
+    include_str!("../migrations/0001/182_failed_with.sql"),
+    include_str!("../migrations/0001/183_free.sql"),
+    include_str!("../migrations/0001/184_end_session.sql"),
+    include_str!("../migrations/0001/185_leave.sql"),
+    include_str!("../migrations/0001/185_remove_session.sql"),
+    include_str!("../migrations/0001/185_takeover.sql"),
+    include_str!("../migrations/0001/186_resume.sql"),
+    include_str!("../migrations/0001/187_sweep.sql"),
+    include_str!("../migrations/0001/188_prune.sql"),
+    include_str!("../migrations/0001/189_sweep_leftovers.sql"),
+    include_str!("../migrations/0001/190_hint.sql"),
+    include_str!("../migrations/0001/191_base32.sql"),
+    include_str!("../migrations/0001/192_new_bits.sql"),
+    include_str!("../migrations/0001/193_digest.sql"),
+    include_str!("../migrations/0001/194_hex.sql"),
+    include_str!("../migrations/0001/195_check_payload.sql"),
+    include_str!("../migrations/0001/195_stored.sql"),
+    include_str!("../migrations/0001/196_start_run.sql"),
+    include_str!("../migrations/0001/197_send_to.sql"),
+    include_str!("../migrations/0001/198_compact.sql"),
+    include_str!("../migrations/0001/198_start_run_json.sql"),
+    include_str!("../migrations/0001/198_start_run_jsonb.sql"),
+    include_str!("../migrations/0001/199_send_to_json.sql"),
+    include_str!("../migrations/0001/199_send_to_jsonb.sql"),
+];
 
 /// Brings the schema that the URL names up to date, for programs that do not do so when they open the world.
 ///
@@ -190,10 +218,19 @@ async fn judge(store: &Store, version: usize) -> Result<Judged, WorldError> {
 
 /// Applies the steps that are missing.
 async fn bring_up(store: &Store, schema: &str, migrations: &[Migration]) -> Result<(), WorldError> {
-    let done = store
-        .with_connection(async |connection: &Object| apply(connection, schema, migrations).await)
-        .await
-        .map_err(|failed| refused(store, &failed))?;
+    let mut tries = 1;
+    let done = loop {
+        let apply = async |connection: &Object| apply(connection, schema, migrations).await;
+        match store.with_connection(apply).await {
+            Err(Failed::Refused(error))
+                if (is_locked(&error) || is_overtaken(&error)) && tries < TRIES_MAX =>
+            {
+                tries += 1;
+                pause(&store.handle, LOCK_PAUSE).await;
+            }
+            done => break done.map_err(|failed| refused(store, &failed))?,
+        }
+    };
     match done {
         None => Ok(()),
         Some(joined) => Err(WorldError::Conflict(format!(
@@ -298,8 +335,9 @@ async fn apply_one(
             }
             drop_interface(connection, schema, dropped).await?;
         }
-        let mut batch = String::new();
-        for statement in migration.statements {
+        let mut batch = format!("SET LOCAL lock_timeout = '{}ms';\n", LOCK_WAIT.as_millis());
+        let functions = migration.functions.iter().copied().flatten();
+        for statement in migration.tables.iter().chain(functions) {
             batch.push_str(&filled(statement, schema, migration.interface));
             batch.push_str(";\n");
         }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use outlast_core::limits::{FAILED_BUILD_RETRY, FAILED_BUILDS_MAX, POISON_CRASHES, SUSPECT_CRASHES};
 use outlast_core::refusal::{no_run, not_resumable, session_gone};
 use outlast_core::takeover::{CRASH_CLASS_MAX, poison_message};
-use outlast_core::{Beat, HeartbeatDetails, Held, Join, Report, RunId, SessionId, Status, WorldError};
+use outlast_core::{
+    Beat, HeartbeatDetails, Held, Join, Report, RunId, SessionId, Status, VERSION, WorldError,
+};
 
 use crate::clock::Time;
 use crate::columns;
@@ -50,6 +52,7 @@ pub(crate) async fn join(store: &Store, time: &Time, join: &Join, has_lock: bool
                 &(join.readable_rules() as i32),
                 &(join.format as i32),
                 &(store.sql.interface as i32),
+                &format!("{VERSION}, interface {}", store.sql.interface),
             ],
         )
         .await?;

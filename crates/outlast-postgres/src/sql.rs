@@ -76,7 +76,7 @@ statements! {
 
 /// The set of functions that this program calls. A migration that changes one of them makes a new set, and keeps the one
 /// before for the programs that still run.
-pub(crate) const INTERFACE: u32 = 1;
+pub(crate) const INTERFACE: u32 = 2;
 
 /// What the names of the functions of an interface end in.
 pub(crate) fn suffix(interface: u32) -> String {

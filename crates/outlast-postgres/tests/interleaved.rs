@@ -88,7 +88,7 @@ async fn a_timer_does_not_win_over_a_message_on_its_way() {
     let hook = MessageBody::Hook { name: "answer".into(), payload: Payload::null() };
     send_within(&sending, &*world, message(run(1), hook)).await.unwrap();
     // The timer is due after the message was accepted, and the turn only adds to the history.
-    let asked = sending.query_one(&format!("SELECT {}.clock_v1()", place.schema), &[]).await.unwrap();
+    let asked = sending.query_one(&format!("SELECT {}.clock_v2()", place.schema), &[]).await.unwrap();
     let fired_until = Some(outlast_core::Timestamp::from_micros(asked.get(0)));
     let turn = Turn { fired_until, ..step(run(1), claimed.turn, claimed.seq, 100, Then::Hold) };
     let committing = {
@@ -224,7 +224,7 @@ async fn turns_of_different_kinds_in_different_order_do_not_wait_for_each_others
     let world = patient(&place).await;
     // All connections count in one place, as two of many do by chance.
     let server = place.connect().await;
-    let name = format!("{}.count_v1(text[], bigint[])", place.schema);
+    let name = format!("{}.count_v2(text[], bigint[])", place.schema);
     let count =
         server.query_one("SELECT pg_get_functiondef($1::text::regprocedure)", &[&name]).await.unwrap();
     let count = count.get::<_, String>(0).replace("pg_backend_pid() % 64", "0");

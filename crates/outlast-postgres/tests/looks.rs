@@ -143,7 +143,7 @@ async fn a_run_whose_hint_is_lost_is_found_within_seconds() {
     let new_run = format!(
         r#"{{"run":"{lost}","turn":"{turn}","born":0,"rules":1,"workflow":"w","version":1,"format":1,"queue":"default","priority":0}}"#
     );
-    let quiet = format!("SELECT {schema}.start_one_v1(NULL, '{new_run}', '{events}')");
+    let quiet = format!("SELECT {schema}.start_one_v2(NULL, '{new_run}', '{events}')");
     place.connect().await.batch_execute(&quiet).await.unwrap();
     let began = Instant::now();
     start(&client, RunId::from_bits(78)).await;

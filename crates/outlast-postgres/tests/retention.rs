@@ -167,7 +167,7 @@ async fn nobody_waits_for_what_is_being_forgotten() {
     // A part that has been forgotten and is not committed yet, on a connection that counts elsewhere.
     let mut pruner = apart(&place).await;
     let forgetting = pruner.transaction().await.unwrap();
-    let prune = format!("SELECT runs FROM {}.prune_v1($1, '', 1000, 20000)", place.schema);
+    let prune = format!("SELECT runs FROM {}.prune_v2($1, '', 1000, 20000)", place.schema);
     let forgotten: i64 = forgetting.query_one(&prune, &[&big.at(2_000).as_micros()]).await.unwrap().get(0);
     assert_eq!(forgotten, 1_000);
     // What had to wait would be given up in the end, and refused.
@@ -223,7 +223,7 @@ async fn a_run_that_is_started_again_has_nothing_of_what_was_left_of_it() {
          DELETE FROM {schema}.runs; INSERT INTO {schema}.leftovers SELECT DISTINCT run FROM {schema}.turns"
     );
     client.batch_execute(&forget).await.unwrap();
-    let sweep = |rows: u32| format!("SELECT {schema}.sweep_v1(ARRAY[{list}], {rows}, true)");
+    let sweep = |rows: u32| format!("SELECT {schema}.sweep_v2(ARRAY[{list}], {rows}, true)");
     assert!(!client.query_one(&sweep(40), &[]).await.unwrap().get::<_, bool>(0));
     let first = format!("SELECT count(*) FROM {schema}.turns WHERE seq = 0");
     assert_eq!(number(&client, first.clone()).await, 3, "the first turns are the last to go");
@@ -237,7 +237,7 @@ async fn a_run_that_is_started_again_has_nothing_of_what_was_left_of_it() {
     assert_eq!(number(&client, format!("SELECT count(*) FROM {schema}.turns")).await, 4);
     assert_eq!(number(&client, format!("SELECT count(*) FROM {schema}.inbox")).await, 0);
     // What is swept now finds nothing.
-    client.query_one(&format!("SELECT {schema}.sweep_leftovers_v1(100)"), &[]).await.unwrap();
+    client.query_one(&format!("SELECT {schema}.sweep_leftovers_v2(100)"), &[]).await.unwrap();
     assert_eq!(number(&client, format!("SELECT count(*) FROM {schema}.turns")).await, 4);
     assert_eq!(claim(&world, SESSION).await.len(), 4);
 }

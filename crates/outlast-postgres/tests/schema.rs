@@ -115,7 +115,7 @@ async fn a_newer_schema_without_the_functions_of_this_build_is_refused_and_an_ol
             .await
             .expect("the functions of this build are there"),
     );
-    let dropped = format!("DROP FUNCTION {}.clock_v1()", place.schema);
+    let dropped = format!("DROP FUNCTION {}.clock_v2()", place.schema);
     place.connect().await.batch_execute(&dropped).await.unwrap();
     let refused = PostgresWorld::open(&place.url(), PostgresOptions::new()).await.unwrap_err();
     assert!(matches!(&refused, WorldError::Conflict(why) if why.contains("newer build")), "{refused}");

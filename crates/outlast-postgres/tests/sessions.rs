@@ -47,7 +47,7 @@ async fn a_session_whose_listening_connection_was_cut_finds_its_lock_again() {
     let server = place.connect().await;
     let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted \
                  AND ((classid::bigint << 32) | objid::bigint) = ";
-    let key = format!("\"{}\".lock_key_v1('{FIRST}')", place.schema);
+    let key = format!("\"{}\".lock_key_v2('{FIRST}')", place.schema);
     let count = async || server.query_one(&format!("{locks}{key}"), &[]).await.unwrap().get::<_, i64>(0);
     assert_eq!(count().await, 1);
     let cut = format!(
@@ -69,7 +69,7 @@ async fn a_lock_that_the_server_frees_late_is_taken_as_soon_as_it_is_free() {
     // Another connection waits for the lock and has it before the session can: as the one that was lost may
     // have it for a while longer.
     let (server, late) = (place.connect().await, place.connect().await);
-    let key = format!("\"{}\".lock_key_v1('{FIRST}')", place.schema);
+    let key = format!("\"{}\".lock_key_v2('{FIRST}')", place.schema);
     let holders = format!(
         "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted \
          AND ((classid::bigint << 32) | objid::bigint) = {key}"

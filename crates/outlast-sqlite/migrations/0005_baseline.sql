@@ -135,7 +135,7 @@ CREATE UNIQUE INDEX inbox_id ON inbox (run, id);
 
 -- One row per joined worker. Deleting it takes its runs away: it is looked at in every transaction
 -- that commits turns. `rules` and `format` are the highest
--- that its build knows. `strangers` counts the changes to its runs by processes that did not join it.
+-- that its build knows, and so is `schema`. `strangers` counts the changes to its runs by processes that did not join it.
 CREATE TABLE sessions (
     id         TEXT    NOT NULL PRIMARY KEY,
     host       TEXT    NOT NULL,
@@ -150,6 +150,7 @@ CREATE TABLE sessions (
     report     TEXT    NOT NULL DEFAULT '{}',
     rules      INTEGER NOT NULL,
     format     INTEGER NOT NULL,
+    schema     INTEGER NOT NULL,
     strangers  INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
@@ -190,4 +191,11 @@ CREATE TABLE leftovers (
 CREATE TABLE clock (
     id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
     at INTEGER NOT NULL
+) STRICT;
+
+-- The lowest schema that a program must know to use this file, which each migration writes. `user_version` is the file's
+-- own schema.
+CREATE TABLE compatibility (
+    id         INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    schema_min INTEGER NOT NULL
 ) STRICT;

@@ -110,7 +110,7 @@ impl Unfinished {
     /// Ends the sessions of the original in the copy: nobody will ever beat there.
     fn settle(&self, clock: &dyn Clock) -> Result<(), WorldError> {
         let refused = |error: rusqlite::Error| of_sqlite(&error, &self.0);
-        let connection = file::open(&Opening::of(&self.0))?;
+        let connection = file::open(&Opening::of(&self.0), None)?;
         connection.execute_batch("BEGIN IMMEDIATE").map_err(refused)?;
         end_sessions(&connection, &self.0, clock).map_err(|refusal| refusal.into_world(&self.0))?;
         // Back into one file, which can be moved.

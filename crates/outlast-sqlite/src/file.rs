@@ -1,4 +1,4 @@
-//! The file: opening it, telling whether it is ours, and bringing its schema up to date.
+//! The file: opening it, and what belongs to every connection.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,19 +11,8 @@ use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::{is_busy, of_sqlite};
+use crate::migrate::{MIGRATIONS, Others, bring_up, check_ours};
 use crate::options::Sync;
-
-/// "Outl" in ASCII: marks the file as ours.
-const APPLICATION_ID: i64 = 0x4f75_746c;
-
-/// The first schema that was released. Files with an earlier one are refused.
-const BASELINE: i64 = 5;
-
-/// Every schema since the first that was released, oldest first. Append only: files of each age are in use.
-const MIGRATIONS: [(&str, &str); 1] = [("0005_baseline", include_str!("../migrations/0005_baseline.sql"))];
-
-/// The schema of this build.
-const SCHEMA: i64 = BASELINE + MIGRATIONS.len() as i64 - 1;
 
 /// Earlier versions can corrupt a file when a WAL is reset while another process checkpoints.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -53,8 +42,9 @@ impl Opening {
     }
 }
 
-/// Opens the file, makes it if it is not there, and brings its schema up to date.
-pub(crate) fn open(opening: &Opening) -> Result<Connection, WorldError> {
+/// Opens the file, makes it if it is not there, and brings its schema up to date. `others` are the workers that may be
+/// joined.
+pub(crate) fn open(opening: &Opening, others: Option<Others<'_>>) -> Result<Connection, WorldError> {
     let path = &*opening.path;
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
         return Err(WorldError::Invalid(format!(
@@ -64,10 +54,9 @@ pub(crate) fn open(opening: &Opening) -> Result<Connection, WorldError> {
     }
     check_place(path)?;
     let connection = connect(opening)?;
-    let refused = |error: rusqlite::Error| of_sqlite(&error, path);
-    if !check_ours(&connection, path)? {
-        retry_busy(|| migrate(&connection)).map_err(refused)?;
-    }
+    check_ours(&connection, path)?;
+    set_wal(&connection, path)?;
+    bring_up(&connection, path, others, MIGRATIONS)?;
     Ok(connection)
 }
 
@@ -170,41 +159,6 @@ fn configure(connection: &Connection, sync: Sync) -> Result<(), rusqlite::Error>
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)
 }
 
-/// Whether the file has the schema of this build. Another program's file is refused untouched.
-fn check_ours(connection: &Connection, path: &Path) -> Result<bool, WorldError> {
-    let refused = |error: rusqlite::Error| of_sqlite(&error, path);
-    let file = path.display();
-    // One look: another process may be making the file between two.
-    let (application, version, is_empty) = retry_busy(|| identity(connection)).map_err(refused)?;
-    if application == APPLICATION_ID && version > SCHEMA {
-        return Err(WorldError::Conflict(format!(
-            "`{file}` has schema {version}, this build knows schema {SCHEMA}; run the newer build that wrote it"
-        )));
-    }
-    if application == APPLICATION_ID && version < BASELINE {
-        return Err(WorldError::Conflict(format!(
-            "`{file}` has schema {version} from before the first release, the oldest that this build knows is \
-             {BASELINE}; let its runs end with the build that wrote it, and give the path of a new file"
-        )));
-    }
-    if application != APPLICATION_ID && !(application == 0 && is_empty) {
-        return Err(WorldError::Conflict(format!(
-            "`{file}` is the SQLite file of another program; give the path of another file"
-        )));
-    }
-    set_wal(connection, path)?;
-    Ok(application == APPLICATION_ID && version == SCHEMA)
-}
-
-/// Whose file it is, its schema, and whether there is nothing in it, as of one moment.
-fn identity(connection: &Connection) -> Result<(i64, i64, bool), rusqlite::Error> {
-    let sql = "SELECT (SELECT application_id FROM pragma_application_id), \
-               (SELECT user_version FROM pragma_user_version), \
-               NOT EXISTS (SELECT 1 FROM sqlite_schema)";
-    let moment = connection.unchecked_transaction()?;
-    moment.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-}
-
 fn set_wal(connection: &Connection, path: &Path) -> Result<(), WorldError> {
     let mode = retry_busy(|| {
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))
@@ -217,23 +171,4 @@ fn set_wal(connection: &Connection, path: &Path) -> Result<(), WorldError> {
         "`{}` is on a file system without shared memory (it stays in mode `{mode}`); put it on a local disk",
         path.display()
     )))
-}
-
-fn migrate(connection: &Connection) -> Result<(), rusqlite::Error> {
-    let transaction =
-        rusqlite::Transaction::new_unchecked(connection, rusqlite::TransactionBehavior::Immediate)?;
-    let done: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    // Another process may have been faster, even one of a newer build.
-    for (version, (_name, sql)) in (BASELINE..).zip(MIGRATIONS).filter(|(version, _)| *version > done) {
-        transaction.execute_batch(sql)?;
-        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", version)?;
-    }
-    transaction.commit()
-}
-
-/// Makes the schema in a file of a unit test.
-#[cfg(test)]
-pub(crate) fn make_schema(connection: &Connection) -> Result<(), rusqlite::Error> {
-    migrate(connection)
 }

@@ -60,6 +60,7 @@ mod error;
 mod file;
 mod locks;
 mod message;
+mod migrate;
 mod row;
 mod sql;
 mod thread;

@@ -40,6 +40,7 @@ pub(crate) fn workers(connection: &Connection) -> Result<Vec<WorkerView>, Refusa
             code: code.collect(),
             queues: json(8, row.get_ref(8)?.as_str()?)?,
             report: Report::from_json(row.get_ref(10)?.as_str()?),
+            version: row.get(11)?,
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)

@@ -133,6 +133,11 @@ impl Locks {
         }
     }
 
+    /// Whether there is a lock of the session that somebody may hold.
+    pub(crate) fn has_file(&self, session: SessionId) -> bool {
+        self.path(session).exists()
+    }
+
     /// Whether the session's owner is gone for sure.
     pub(crate) fn is_abandoned(&self, session: SessionId) -> bool {
         self.take_abandoned(session).is_some()

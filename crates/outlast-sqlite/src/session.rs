@@ -7,7 +7,8 @@ use outlast_core::refusal::{no_run, session_gone};
 use outlast_core::state::resumed;
 use outlast_core::takeover::HeldRuns;
 use outlast_core::{
-    Beat, Freed, Freeing, Held, HolderColumns, Join, RunId, SessionId, Status, Timestamp, TurnId, WorldError,
+    Beat, Freed, Freeing, Held, HolderColumns, Join, RunId, SessionId, Status, Timestamp, TurnId, VERSION,
+    WorldError,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -15,6 +16,7 @@ use crate::columns;
 use crate::error::Refusal;
 use crate::heartbeat::NewDetails;
 use crate::locks::Locks;
+use crate::migrate::SCHEMA;
 use crate::row::{moment, number, ready_times, stored, word};
 use crate::send::Addressee;
 use crate::sql;
@@ -41,6 +43,8 @@ pub(crate) fn join(tx: &mut Tx<'_>, join: &Join) -> Result<(), Refusal> {
             queues,
             join.readable_rules(),
             join.format,
+            SCHEMA,
+            format!("{VERSION}, schema {SCHEMA}"),
         ],
     )?;
     if added > 0 {

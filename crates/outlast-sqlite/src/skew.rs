@@ -82,7 +82,7 @@ mod tests {
 
     fn file() -> Connection {
         let connection = Connection::open_in_memory().unwrap();
-        crate::file::make_schema(&connection).unwrap();
+        crate::migrate::make_schema(&connection).unwrap();
         connection
     }
 

@@ -72,9 +72,12 @@ statements! {
     RUN_TIP = "run_tip";
     RUN_UNKEY = "run_unkey";
     RUNS_EDGE = "runs_edge";
+    SCHEMA_MIN = "schema_min";
+    SCHEMA_MIN_SET = "schema_min_set";
     SESSION_ALIVE = "session_alive";
     SESSION_ALL = "session_all";
     SESSION_BEAT = "session_beat";
+    SESSION_BELOW = "session_below";
     SESSION_DELETE = "session_delete";
     SESSION_INSERT = "session_insert";
     SESSION_ROW = "session_row";

@@ -28,6 +28,7 @@ use crate::holdings::Holdings;
 use crate::locks::Locks;
 use crate::lookout::{Lookout, Told};
 use crate::message::NewLetter;
+use crate::migrate::Others;
 use crate::options::{SqliteOptions, SqliteUrl, Sync};
 use crate::page::page;
 use crate::prune::{Prune, Swept, prune, sweep};
@@ -68,16 +69,18 @@ impl SqliteWorld {
     /// # Errors
     ///
     /// [`WorldError::Invalid`] when the URL makes no sense, the folder is missing or the file is
-    /// read-only; [`WorldError::Conflict`] when the file is another program's or has a newer schema;
+    /// read-only; [`WorldError::Conflict`] when the file is another program's, has a schema that this build cannot use, or
+    /// has to be migrated to one that joined workers cannot use;
     /// [`WorldError::Corrupt`] when it is not an SQLite file; [`WorldError::Unavailable`] when it
     /// cannot be used now.
     pub fn open(place: &str, options: SqliteOptions) -> Result<Self, WorldError> {
         let url = SqliteUrl::parse(place)?;
         let (path, sync, clock) = (url.path, url.sync.unwrap_or(options.sync), options.clock);
         let opening = Opening { path: path.clone(), sync, statements: options.statements };
-        let connection = file::open(&opening)?;
-        let clock = WorldClock::go_on(clock, &connection, &path)?;
         let locks = Arc::new(Locks::beside(&path, clock.is_virtual()));
+        let others = Others { locks: &locks, now: clock.now() };
+        let connection = file::open(&opening, Some(others))?;
+        let clock = WorldClock::go_on(clock, &connection, &path)?;
         let bell = Arc::new(Bell::new(clock.clone()));
         let waiters = Arc::new(Waiters::default());
         let lookout = if clock.is_virtual() {

@@ -70,12 +70,16 @@ fn a_file_with_another_programs_mark_is_left_alone() {
 }
 
 #[test]
-fn a_newer_schema_is_left_to_the_newer_build() {
+fn a_newer_schema_that_this_build_cannot_use_is_left_to_a_newer_build() {
     let place = Place::new();
     drop(place.open());
-    Connection::open(place.path()).unwrap().pragma_update(None, "user_version", 999).unwrap();
+    let connection = Connection::open(place.path()).unwrap();
+    connection.pragma_update(None, "user_version", 999).unwrap();
+    drop(place.open());
+    connection.execute("UPDATE compatibility SET schema_min = 998", []).unwrap();
     let error = refusal(&place);
-    assert!(matches!(&error, WorldError::Conflict(message) if message.contains("schema 999")), "{error}");
+    let said = "has schema 999, which needs a build that knows schema 998";
+    assert!(matches!(&error, WorldError::Conflict(message) if message.contains(said)), "{error}");
 }
 
 #[test]

@@ -50,7 +50,7 @@ async fn look(copy: &Place, seed: u64) -> Result<Tally> {
 async fn copy(place: &Place, seed: u64, count: usize, chance: &mut fastrand::Rng) -> Result<Vec<Place>> {
     let books = Arc::new(place.open(|_| None)?);
     let mut teller = Teller::new(outlast::open(&place.url()).await?, books.clone(), seed);
-    let mut fleet = Fleet::start(place, books, seed, 0)?;
+    let mut fleet = Fleet::start(place, books, seed, 0, None)?;
     let mut copies = Vec::new();
     for number in 0..count {
         for _ in 0..chance.u32(TICKS) {

@@ -15,6 +15,7 @@ use outlast_core::{
 
 use super::*;
 use crate::PostgresWorld;
+use crate::sql::INTERFACE;
 
 /// How many runs each world works off.
 const RUNS: u128 = 60;
@@ -27,14 +28,19 @@ fn next_step(interface: u32) -> Migration {
         format!("CREATE INDEX CONCURRENTLY IF NOT EXISTS runs_by_note_{interface} ON {{schema}}.runs (note_{interface})")
             .into_boxed_str(),
     );
-    let functions = MIGRATIONS[0].statements.iter().copied().filter(|statement| statement.contains("{v}"));
-    let statements: Vec<&'static str> = [column].into_iter().chain(functions).collect();
-    Migration { interface, statements: Box::leak(statements.into()), indexes: Box::leak(Box::new([index])) }
+    let functions = MIGRATIONS[MIGRATIONS.len() - 1].functions;
+    Migration {
+        interface,
+        tables: Box::leak(Box::new([column])),
+        functions,
+        indexes: Box::leak(Box::new([index])),
+    }
 }
 
+/// The steps of this build, and those of later ones up to the one that makes this interface.
 fn steps(interface: u32) -> Vec<Migration> {
-    let first = Migration { interface: 1, statements: MIGRATIONS[0].statements, indexes: &[] };
-    [first].into_iter().chain((2..=interface).map(next_step)).collect()
+    let known = MIGRATIONS.iter().map(|known| Migration { ..*known });
+    known.chain((INTERFACE + 1..=interface).map(next_step)).collect()
 }
 
 async fn open(url: &str, interface: u32) -> Result<PostgresWorld, WorldError> {
@@ -126,19 +132,19 @@ async fn work(world: &PostgresWorld, session: SessionId, first: u128) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn programs_of_two_interfaces_use_one_schema_while_an_upgrade_is_rolled_out() {
     let (url, schema) = url();
-    let old = open(&url, 1).await.unwrap();
+    let old = open(&url, INTERFACE).await.unwrap();
     let [first, second] = [1, 2].map(SessionId::from_bits);
-    old.join(join(first, 1)).await.unwrap();
+    old.join(join(first, INTERFACE)).await.unwrap();
     // The schema is migrated while a worker of the old build works.
     let store = old.store().clone();
     let (two, ()) = futures_util::future::join(
-        async { bring_up(&store, &schema, &steps(2)).await },
+        async { bring_up(&store, &schema, &steps(INTERFACE + 1)).await },
         work(&old, first, 1_000),
     )
     .await;
     two.unwrap();
-    let new = open(&url, 2).await.unwrap();
-    new.join(join(second, 2)).await.unwrap();
+    let new = open(&url, INTERFACE + 1).await.unwrap();
+    new.join(join(second, INTERFACE + 1)).await.unwrap();
     futures_util::future::join(work(&old, first, 2_000), work(&new, second, 3_000)).await;
     let counts = new.counts().await.unwrap();
     assert_eq!(counts.values().sum::<u64>(), 3 * RUNS as u64, "{counts:?}");
@@ -148,25 +154,72 @@ async fn programs_of_two_interfaces_use_one_schema_while_an_upgrade_is_rolled_ou
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn functions_that_a_joined_worker_calls_are_not_dropped() {
     let (url, schema) = url();
-    let old = open(&url, 1).await.unwrap();
+    let old = open(&url, INTERFACE).await.unwrap();
     let session = SessionId::from_bits(1);
-    old.join(join(session, 1)).await.unwrap();
+    old.join(join(session, INTERFACE)).await.unwrap();
     let store = old.store().clone();
-    bring_up(&store, &schema, &steps(2)).await.unwrap();
-    let refused = bring_up(&store, &schema, &steps(3)).await.unwrap_err();
+    bring_up(&store, &schema, &steps(INTERFACE + 1)).await.unwrap();
+    let refused = bring_up(&store, &schema, &steps(INTERFACE + 2)).await.unwrap_err();
     assert!(
-        matches!(&refused, WorldError::Conflict(why) if why.contains("process 4001 on host1")),
+        matches!(&refused, WorldError::Conflict(why) if why.contains(&format!("process {} on host{INTERFACE}", 4_000 + INTERFACE))),
         "{refused}"
     );
     old.leave(session).await.unwrap();
-    bring_up(&store, &schema, &steps(3)).await.unwrap();
-    let gone = open(&url, 1).await.unwrap_err();
+    bring_up(&store, &schema, &steps(INTERFACE + 2)).await.unwrap();
+    let gone = open(&url, INTERFACE).await.unwrap_err();
     assert!(matches!(&gone, WorldError::Conflict(why) if why.contains("newer build")), "{gone}");
     let rest = "SELECT count(*) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-        WHERE n.nspname = $1 AND p.proname LIKE '%\\_v1'";
-    let left = store.call(rest, &[&schema]).await.unwrap();
+        WHERE n.nspname = $1 AND p.proname LIKE '%\\_v' || $2";
+    let left = store.call(rest, &[&schema, &INTERFACE.to_string()]).await.unwrap();
     assert_eq!(left[0].get::<_, i64>(0), 0);
-    let new = open(&url, 3).await.unwrap();
-    new.join(join(session, 3)).await.unwrap();
+    let new = open(&url, INTERFACE + 2).await.unwrap();
+    new.join(join(session, INTERFACE + 2)).await.unwrap();
     work(&new, session, 1_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_of_the_first_interface_joins_and_is_shown_without_a_version() {
+    let (url, schema) = url();
+    let world = open(&url, INTERFACE).await.unwrap();
+    // As the program of that interface calls it.
+    let join_v1 = format!(
+        "SELECT {}.join_v1(NULL, $1, 'host1', 4001, 'b', '[]', '[]', 1000000, false, {RULES}, {FORMAT}, 1)",
+        quoted(&schema)
+    );
+    let [first, second] = [1, 2].map(SessionId::from_bits);
+    world.store().call(&join_v1, &[&first.to_string()]).await.unwrap();
+    world.join(join(second, INTERFACE)).await.unwrap();
+    let workers = world.workers().await.unwrap();
+    let versions: Vec<_> = workers.into_iter().map(|worker| (worker.pid, worker.version)).collect();
+    let version = format!("{}, interface {INTERFACE}", outlast_core::VERSION);
+    assert_eq!(versions, [(4_001, None), (4_000 + INTERFACE, Some(version))]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_migration_that_waits_for_a_lock_lets_others_work() {
+    let (url, schema) = url();
+    let world = open(&url, INTERFACE).await.unwrap();
+    let session = SessionId::from_bits(1);
+    world.join(join(session, INTERFACE)).await.unwrap();
+    // As a dump of the database has it for as long as it takes.
+    let reader = open(&url, INTERFACE).await.unwrap();
+    let connection = reader.store().pool.get().await.unwrap();
+    let lock = format!("BEGIN; LOCK TABLE {}.runs IN ACCESS SHARE MODE", quoted(&schema));
+    connection.batch_execute(&lock).await.unwrap();
+    let (store, steps) = (world.store().clone(), steps(INTERFACE + 1));
+    let migrated = tokio::spawn({
+        let schema = schema.clone();
+        async move { bring_up(&store, &schema, &steps).await }
+    });
+    // Many times as long as one try waits.
+    let begun = std::time::Instant::now();
+    let mut first = 1_000;
+    while begun.elapsed() < LOCK_WAIT * 8 {
+        work(&world, session, first).await;
+        first += RUNS;
+    }
+    assert!(!migrated.is_finished(), "the table is locked");
+    connection.batch_execute("COMMIT").await.unwrap();
+    migrated.await.unwrap().unwrap();
+    work(&world, session, first).await;
 }

@@ -50,7 +50,7 @@ fn steps(connection: &Connection) -> i32 {
 /// The steps of a look with these runs beside, in hundredths of the steps without them.
 fn cost_beside(beside: impl Fn(&Connection, u32)) -> i32 {
     let connection = Connection::open_in_memory().unwrap();
-    crate::file::make_schema(&connection).unwrap();
+    crate::migrate::make_schema(&connection).unwrap();
     connection.set_prepared_statement_cache_capacity(64);
     (0..READY).for_each(|run| insert(&connection, 100_000 + run, FORMAT, 0, ""));
     let alone = steps(&connection);
@@ -81,7 +81,7 @@ fn a_claim_beside_ten_thousand_runs_of_a_newer_format_costs_the_same() {
 #[test]
 fn a_line_tells_the_crash_classes_apart() {
     let connection = Connection::open_in_memory().unwrap();
-    crate::file::make_schema(&connection).unwrap();
+    crate::migrate::make_schema(&connection).unwrap();
     for crashes in 0..=6 {
         insert(&connection, crashes, 2, crashes, "");
     }

@@ -448,6 +448,7 @@ macro_rules! conformance {
                 a_beat_keeps_the_report,
                 the_last_report_counts,
                 the_report_of_a_lost_session_is_not_kept,
+                a_worker_is_shown_with_the_version_of_its_library,
             }
             prune {
                 a_pruned_run_is_forgotten,

@@ -1,6 +1,6 @@
 //! Reports: what workers say of themselves.
 
-use outlast_core::{Report, WorkerStatus, WorkerView};
+use outlast_core::{Report, VERSION, WorkerStatus, WorkerView};
 
 use super::{Case, Worker, assert_refused};
 
@@ -60,4 +60,11 @@ pub async fn the_report_of_a_lost_session_is_not_kept(case: Case) {
     worker.leave().await;
     assert_refused!(case.world.beat(worker.session, &full(), &[]).await, Fenced);
     assert!(case.world.workers().await.unwrap().is_empty());
+}
+
+/// A worker is shown with the version of the library that it was built with.
+pub async fn a_worker_is_shown_with_the_version_of_its_library(case: Case) {
+    let worker = case.join("wf").await;
+    let version = view(&case, &worker).await.version.unwrap();
+    assert!(version.starts_with(VERSION), "{version}");
 }

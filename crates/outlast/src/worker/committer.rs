@@ -468,7 +468,7 @@ mod tests {
         Turn {
             run: RunId::from_bits(run),
             id: TurnId::from_bits(run),
-            from: LastTurn::Turn(TurnId::from_bits(0)),
+            from: From::Turn(TurnId::from_bits(0)),
             seq: 1,
             at: Timestamp::from_micros(1),
             build: "b".into(),

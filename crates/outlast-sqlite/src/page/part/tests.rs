@@ -5,7 +5,7 @@ use crate::page::page;
 
 fn file() -> Connection {
     let connection = Connection::open_in_memory().unwrap();
-    crate::file::make_schema(&connection).unwrap();
+    crate::migrate::make_schema(&connection).unwrap();
     connection
 }
 
