@@ -83,12 +83,7 @@ fn run(options: &Options) -> u64 {
     });
     let failed = failed.into_inner();
     let total = total.into_inner();
-    println!(
-        "{} seeds from {}, each twice; {failed} failed: {}",
-        options.seeds,
-        options.from,
-        total
-    );
+    println!("{} seeds from {}, each twice; {failed} failed: {}", options.seeds, options.from, total);
     println!("situations:\n{}", total.coverage);
     failed
 }

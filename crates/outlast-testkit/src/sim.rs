@@ -223,6 +223,8 @@ async fn play_out(stage: &Arc<Stage>) {
     let promises = Arc::<Mutex<Promises>>::default();
     let phase = Arc::new(Signal::new(Phase::Chaos));
     let (slots, clients) = stage.chance(|rng| (rng.usize(1..4), rng.usize(1..4)));
+    let has_older_build = stage.profile.has_older_build;
+    let slots = if has_older_build { slots.max(2) } else { slots };
     stage.note("", format_args!("{:?}", stage.profile));
     let slot = |build: Build| Slot {
         stage: stage.clone(),
@@ -233,7 +235,8 @@ async fn play_out(stage: &Arc<Stage>) {
     };
     let mut crew = Vec::new();
     for place in 0..slots {
-        let has_all = place == 0 || stage.chance(|rng| rng.bool());
+        // Two builds that cannot read the same values are of use only when both are there.
+        let has_all = place == 0 || stage.chance(|rng| rng.bool()) && !(has_older_build && place == 1);
         crew.push(tokio::spawn(slot(if has_all { Build::All } else { Build::Some }).fill()));
     }
     let mut callers = Vec::new();

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_core::{
-    Clock, Event, History, OpNumber, Outcome, QueuedSteps, RunId, RunQuery, RunView, Status,
-    Timestamp, TurnRecord,
+    Clock, Event, History, OpNumber, Outcome, QueuedSteps, RunId, RunQuery, RunView, Status, Timestamp,
+    TurnRecord,
 };
 use parking_lot::Mutex;
 

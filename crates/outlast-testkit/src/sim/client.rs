@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 
 use super::clock::sleep;
 use super::crew::Build;
-use super::node::Node;
 use super::generate::any_program;
+use super::node::Node;
 use super::program::{HASTE, Program, QUEUES, play, rare};
 use super::stage::{Stage, short};
 use super::values::{Wanted, unreadable_payload};
@@ -307,7 +307,8 @@ pub(super) async fn help(
             };
             // What the hook waits for is not known from outside: sooner or later one fits.
             let shape = Wanted::ALL[stage.chance(|rng| rng.usize(0..Wanted::ALL.len()))];
-            let payload = Payload::json(&shape.payload(token)).map_err(|error| WorldError::Invalid(error.to_string()))?;
+            let payload = Payload::json(&shape.payload(token))
+                .map_err(|error| WorldError::Invalid(error.to_string()))?;
             let body = MessageBody::Hook { name: name.into(), payload };
             let id = MessageId::from_bits(u128::from(token) | (0xfeed << 100));
             let message = NewMessage { id, run: run.id, body, headers: Headers::new() };

@@ -131,11 +131,7 @@ impl Desk {
     }
 
     /// What is wrong with the details that an attempt has from an earlier one.
-    async fn judge_details(
-        &self,
-        cx: &StepContext<Self>,
-        (run, op): (RunId, OpNumber),
-    ) -> Option<String> {
+    async fn judge_details(&self, cx: &StepContext<Self>, (run, op): (RunId, OpNumber)) -> Option<String> {
         let (stage, attempt) = (&self.stage, cx.attempt());
         let history = stage.history(run).await;
         let recorded = history.iter().flat_map(|turn| &turn.events).find_map(|event| match event {

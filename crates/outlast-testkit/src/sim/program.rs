@@ -103,7 +103,11 @@ pub(super) enum Program {
     /// The first when the run takes the new side of a patch, else the second.
     Patch(u8, Box<Program>, Box<Program>),
     /// Takes payloads of a hook until so many came.
-    Take { name: u8, count: u8, wanted: Wanted },
+    Take {
+        name: u8,
+        count: u8,
+        wanted: Wanted,
+    },
     /// The same as what is in it. The older build does not know it as an input.
     Newer(Box<Program>),
     Fail,

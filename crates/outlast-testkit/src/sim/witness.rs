@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use outlast_core::turn::From;
 use outlast_core::{
-    Committed, Event, Headers, MessageBody, MessageId, NewMessage, OpNumber, RunId, SessionId, Start, Started, Then,
-    Timestamp, Turn, TurnId, TurnRecord, WorldError,
+    Committed, Event, Headers, MessageBody, MessageId, NewMessage, OpNumber, RunId, SessionId, Start,
+    Started, Then, Timestamp, Turn, TurnId, TurnRecord, WorldError,
 };
 
 use super::coverage::{Coverage, Situation};
@@ -81,8 +81,14 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { runs, turns, events, attempts, attempts_again, calls, .. } = self;
         let Self { crashes, freezes, takeovers, fenced, conflicts, repeats, .. } = self;
-        write!(f, "{runs} runs, {turns} turns, {events} events, {attempts} attempts ({attempts_again} again), ")?;
-        write!(f, "{crashes} crashes, {freezes} freezes, {takeovers} takeovers, {calls} calls; turns refused: ")?;
+        write!(
+            f,
+            "{runs} runs, {turns} turns, {events} events, {attempts} attempts ({attempts_again} again), "
+        )?;
+        write!(
+            f,
+            "{crashes} crashes, {freezes} freezes, {takeovers} takeovers, {calls} calls; turns refused: "
+        )?;
         write!(f, "{fenced} fenced, {conflicts} conflicts; {repeats} repeated")
     }
 }
@@ -162,12 +168,8 @@ impl Witness {
 
     pub(super) fn sent(&mut self, message: &NewMessage, position: u64, at: Timestamp) -> Option<String> {
         let seen = self.runs.entry(message.run).or_default();
-        let sent = || Sent {
-            id: message.id,
-            at,
-            body: message.body.clone(),
-            headers: message.headers.clone(),
-        };
+        let sent =
+            || Sent { id: message.id, at, body: message.body.clone(), headers: message.headers.clone() };
         let known = seen.messages.entry(position).or_insert_with(sent);
         let is_other = known.id != message.id;
         is_other.then(|| format!("two messages have position {position} of run {}", message.run))
