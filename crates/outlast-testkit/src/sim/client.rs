@@ -9,7 +9,8 @@ use outlast::{Client, Error, Status};
 use outlast_core::event::RULES;
 use outlast_core::queue::default_queue;
 use outlast_core::{
-    Headers, MessageBody, MessageId, NewMessage, Payload, RunId, Start, Tags, TurnId, World, WorldError,
+    Headers, MessageBody, MessageId, NewMessage, Payload, QueuedSteps, RunId, RunQuery, Start, Tags, TurnId,
+    World, WorldError,
 };
 use parking_lot::Mutex;
 
@@ -286,7 +287,8 @@ pub(super) async fn help(
     node: &Arc<Node>,
     promises: &Mutex<Promises>,
 ) -> Result<usize, WorldError> {
-    let query = outlast_core::RunQuery { limit: 1_000, ..Default::default() };
+    // Queued steps are runs too, and crashes leave them stuck as well.
+    let query = RunQuery { limit: 1_000, queued_steps: QueuedSteps::Listed, ..RunQuery::default() };
     let mut open = 0;
     for run in stage.inner.runs(query).await?.runs {
         open += usize::from(!run.status.is_final());
