@@ -88,7 +88,7 @@ fn sweep(root: &Path, world: Swept) -> Result<()> {
     let mut command = cargo(root);
     command.args(["test", "--package", "outlast", "--features", "postgres", "--test", "crash", "--"]);
     match world {
-        Swept::Sqlite => command.args(["sweep::", "--skip", "on_postgres"]),
+        Swept::Sqlite => command.args(["sweep::", "--skip", "on_postgres", "--include-ignored"]),
         Swept::Postgres => command.args(["sweep::on_postgres::every_point", "--ignored"]),
     };
     // One after another: each has several processes at the same time.

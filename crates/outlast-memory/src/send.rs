@@ -40,7 +40,8 @@ impl State {
             return Ok(*sent);
         }
         let unread = run.sent() - run.consumed;
-        check_send(id, Receiver { status: run.status, unread, kept: run.columns.kept }, &message.body)?;
+        let kept = run.columns.kept + self.hook_room_withheld;
+        check_send(id, Receiver { status: run.status, unread, kept }, &message.body)?;
         run.format = run.format.max(message.body.format());
         let sent = run.accept(message.id, message.body, message.headers, now);
         run.updated_at = now;

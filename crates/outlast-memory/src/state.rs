@@ -26,6 +26,8 @@ pub(crate) struct State {
     // The lowest rules that every joined session knows; `None` when none is joined.
     pub(crate) rules: Option<u32>,
     pub(crate) outboxes: Outboxes,
+    // By how much the limit of payloads that nobody has taken is lower than usual.
+    pub(crate) hook_room_withheld: u64,
 }
 
 /// What a change leaves to be told once the lock is free.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use async_trait::async_trait;
+use outlast_core::limits::HOOK_BUFFER_MAX;
 use outlast_core::refusal::{check_histories, check_starts};
 use outlast_core::world::Answers;
 use outlast_core::{
@@ -38,6 +39,17 @@ impl MemoryWorld {
     pub fn with_deferred_effects(self) -> Self {
         self.state.lock().outboxes.are_deferred = true;
         self
+    }
+
+    /// Refuses payloads for hooks when a run has so many that nobody has taken, instead of
+    /// [`HOOK_BUFFER_MAX`]. A test aid: with the usual limit a test that reaches it is slow.
+    ///
+    /// # Panics
+    ///
+    /// When `limit` is larger than [`HOOK_BUFFER_MAX`].
+    pub fn limit_hook_payloads(&self, limit: usize) {
+        assert!(limit <= HOOK_BUFFER_MAX, "the limit cannot be raised");
+        self.state.lock().hook_room_withheld = (HOOK_BUFFER_MAX - limit) as u64;
     }
 
     /// Makes the session's worker look gone, as if its process had been killed: the next takeover

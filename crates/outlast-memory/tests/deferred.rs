@@ -9,6 +9,11 @@ use outlast_testkit::conformance::Subject;
 
 outlast_testkit::conformance!(open);
 
+#[test]
+fn the_world_is_like_the_model() {
+    outlast_testkit::model::check_world(open, 0..200, 60);
+}
+
 async fn open(clock: TestClock) -> InMemory {
     InMemory(Arc::new(MemoryWorld::new(Arc::new(clock)).with_deferred_effects()))
 }

@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         for seed in options.from..options.from + options.seeds {
             let report = simulate(seed, true);
             println!("{}", report.trace.join("\n"));
-            println!("seed {seed}: {:?}\n{}", report.tally, report.wrongs.join("\n"));
+            println!("seed {seed}: {}\n{}", report.tally, report.wrongs.join("\n"));
         }
         return ExitCode::SUCCESS;
     }
@@ -73,7 +73,7 @@ fn run(options: &Options) -> u64 {
             }
         }
         if (index + 1).is_multiple_of(1_000) {
-            println!("{} seeds, {} failed: {:?}", index + 1, failed.load(Ordering::Relaxed), total.lock());
+            println!("{} seeds, {} failed: {}", index + 1, failed.load(Ordering::Relaxed), total.lock());
         }
     };
     std::thread::scope(|scope| {
@@ -82,11 +82,8 @@ fn run(options: &Options) -> u64 {
         }
     });
     let failed = failed.into_inner();
-    println!(
-        "{} seeds from {}, each twice; {failed} failed: {:?}",
-        options.seeds,
-        options.from,
-        total.lock()
-    );
+    let total = total.into_inner();
+    println!("{} seeds from {}, each twice; {failed} failed: {}", options.seeds, options.from, total);
+    println!("situations:\n{}", total.coverage);
     failed
 }

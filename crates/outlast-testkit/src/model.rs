@@ -8,6 +8,7 @@ mod drive;
 mod inbox;
 mod make;
 mod op;
+mod outboxes;
 mod runs;
 mod work;
 

@@ -22,7 +22,10 @@
 //! | outcomes are those of attempts, one per operation | `check.rs` |
 //! | timers do not fire early; turns do not go back in time | `check.rs`, `witness.rs` |
 //! | one run per key; a repeat is answered like the first | `witness.rs`, `client.rs` |
-//! | payloads are told once, in their order | `check.rs` |
+//! | payloads are recorded once, in their order, as they were sent | `hooks.rs` |
+//! | the first open hook that can read a payload takes it; one that none can read is rejected, and the waits stay | `hooks.rs` |
+//! | a payload is refused when the run keeps too many, and only then | `inside.rs` |
+//! | an attempt has the heartbeat details of the failed or lost one before it, and no others | `ledger.rs` |
 //! | parents and children agree how children ended | `check.rs` |
 //! | a session is lost only when something happened to its worker | `inside.rs` |
 //! | every run ends, and nobody is stuck without a reason | `check.rs`, `inside.rs` |
@@ -48,12 +51,16 @@
 //! | parents are not told of the end of children | 174 of 400 | waiting for ever |
 //! | a dropped step that waits for its limit is attempted | 36 of 3,000 | it was dropped before |
 
+mod census;
 mod check;
 mod client;
 mod clock;
+mod coverage;
 mod crew;
 mod earnest;
 mod faults;
+mod generate;
+mod hooks;
 mod inside;
 mod ledger;
 mod node;
@@ -61,6 +68,7 @@ mod program;
 mod signal;
 mod stage;
 mod still;
+mod values;
 mod witness;
 mod world;
 
@@ -72,6 +80,7 @@ use outlast::Simulated;
 use outlast_core::{Clock, History, World};
 use parking_lot::Mutex;
 
+pub use self::coverage::{Coverage, Situation};
 pub use self::earnest::check_in_earnest;
 pub use self::witness::Tally;
 
@@ -81,6 +90,7 @@ use self::crew::{Build, Phase, Slot};
 use self::signal::Signal;
 use self::stage::Stage;
 use self::still::{ShownClock, Still};
+use self::values::forget_hooks;
 use self::world::SimWorld;
 
 /// How long runs may take to end once all is calm.
@@ -148,6 +158,7 @@ fn perform(seed: u64, set: impl FnOnce(SimClock) -> Arc<Stage>) -> SimReport {
         let _entered = runtime.enter();
         SimClock::new()
     };
+    forget_hooks();
     let stage = set(clock);
     let (report, simulated) = runtime.block_on(async {
         let simulated = Simulated::begin(seed, Arc::new(stage.clock.clone()));
@@ -212,6 +223,8 @@ async fn play_out(stage: &Arc<Stage>) {
     let promises = Arc::<Mutex<Promises>>::default();
     let phase = Arc::new(Signal::new(Phase::Chaos));
     let (slots, clients) = stage.chance(|rng| (rng.usize(1..4), rng.usize(1..4)));
+    let has_older_build = stage.profile.has_older_build;
+    let slots = if has_older_build { slots.max(2) } else { slots };
     stage.note("", format_args!("{:?}", stage.profile));
     let slot = |build: Build| Slot {
         stage: stage.clone(),
@@ -222,7 +235,8 @@ async fn play_out(stage: &Arc<Stage>) {
     };
     let mut crew = Vec::new();
     for place in 0..slots {
-        let has_all = place == 0 || stage.chance(|rng| rng.bool());
+        // Two builds that cannot read the same values are of use only when both are there.
+        let has_all = place == 0 || stage.chance(|rng| rng.bool()) && !(has_older_build && place == 1);
         crew.push(tokio::spawn(slot(if has_all { Build::All } else { Build::Some }).fill()));
     }
     let mut callers = Vec::new();

@@ -466,9 +466,9 @@ impl<S> StepContext<S> {
         self.about.beat(details);
     }
 
-    /// The details of the last heartbeat of an earlier attempt that failed, if they are a `T`.
-    ///
-    /// A crash is no failure: what an attempt said before its worker died is not kept.
+    /// The details of the last heartbeat of the attempt before this one, if they are a `T`: of one that failed,
+    /// or of one whose worker was lost. In the latter case they may be older than its last heartbeat, by as much
+    /// as a quarter of the worker's session time.
     pub fn last_details<T: DeserializeOwned>(&self) -> Option<T> {
         self.about.details_before()
     }

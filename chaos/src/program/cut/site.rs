@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use outlast::core::event::{FORMAT, RULES};
 use outlast::core::queue::default_queues;
-use outlast::core::{Committed, Event, Held, Join, Payload, Report, RunId, SessionId, Status, Then, World};
-use outlast::{Client, Counts, Order, RunQuery, RunView};
+use outlast::core::{
+    Clock, Committed, Event, Held, Join, Payload, Report, RunId, SessionId, Status, Then, World,
+};
+use outlast::{Client, Counts, Order, RunQuery, RunView, SystemClock};
 use throwaway::{Exchange, Proxy, Toward, proxy};
 
 use super::super::Result;
 use super::super::report::Checks;
-use super::deed::{Answer, Case, Deed};
+use super::deed::{Answer, Case, Deed, SESSION};
 use super::{Connection, Cut, Tally};
 
 /// How often a call is made until it is answered. Once cut, a connection is made anew, so few are enough.
@@ -20,8 +22,8 @@ const CALLS_MAX: usize = 20;
 /// How long the server may take to notice that a connection is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// So long that it does not end.
-const SESSION: Duration = Duration::from_secs(24 * 3_600);
+/// The time of a session that is to be over soon.
+const SHORT_SESSION: Duration = Duration::from_millis(5);
 
 /// Ids of one case are next to each other.
 const IDS_PER_CASE: u128 = 16;
@@ -98,8 +100,19 @@ impl Site {
         if !starts.is_empty() {
             self.direct.start(starts).await?.remove(0)?;
         }
+        if deed.has_other_session() {
+            let time = if deed == Deed::Takeover { SHORT_SESSION } else { SESSION };
+            self.direct.join(case.join(time)).await?;
+        }
         if deed.needs_claim() {
-            case.claimed = case.claim(&*self.direct).await?.pop();
+            let session = if deed.has_other_session() { case.other_session() } else { self.session };
+            case.claimed = case.claim(&*self.direct, session).await?.pop();
+        }
+        if let (Deed::Resume, Some(claimed)) = (deed, &case.claimed) {
+            self.direct.commit(self.session, &[case.sticking(claimed)]).await?.remove(0)?;
+        }
+        if deed == Deed::Takeover {
+            SystemClock.sleep_until(SystemClock.now().plus(2 * SHORT_SESSION)).await;
         }
         if deed == Deed::Outbox {
             // After the claim, which is to bring the one run alone.
@@ -147,7 +160,11 @@ impl Site {
                 Answer::Started(started) => started.run == case.run(),
                 Answer::Sent(position) => *position == 1,
                 Answer::Claimed(claimed) => claimed.iter().all(|claimed| claimed.run == case.run()),
-                Answer::Beat(beat) => beat.held == 0,
+                Answer::Beat(beat) => beat.held == u64::from(case.deed.holds()),
+                Answer::Histories(turns) => *turns == case.turns(),
+                // The first call, or a look beside it, may have done it.
+                Answer::Taken(runs) => *runs <= 1,
+                Answer::Done => true,
                 Answer::Committed(Committed::Done) => true,
                 Answer::Committed(Committed::Existed(started)) => started.run == case.run(),
             };
@@ -160,12 +177,43 @@ impl Site {
         let held = self.direct.beat(self.session, &Report::default(), &[]).await?.held;
         let expected = u64::from(case.deed.holds());
         self.checks.that(held == expected, || format!("the session holds {held} runs, not {expected}"))?;
-        if case.deed == Deed::Beat {
-            let workers = self.direct.workers().await?;
-            let is_so = workers.len() == 1 && workers[0].session == self.session;
-            return self.checks.that(is_so, || format!("the session is not what it was: {workers:?}"));
+        self.check_sessions(case).await?;
+        match case.deed {
+            Deed::Join | Deed::Beat => return Ok(()),
+            _ => self.check_run(case).await?,
         }
-        self.check_run(case).await
+        match case.deed {
+            Deed::BeatWithDetails => self.check_details(case).await,
+            Deed::Resume => self.check_resumed(case).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// There are those sessions that have joined and not ended.
+    async fn check_sessions(&mut self, case: &Case) -> Result<()> {
+        let workers = self.direct.workers().await?;
+        let mut sessions: Vec<_> = workers.iter().map(|worker| worker.session).collect();
+        sessions.sort();
+        let joined = (case.deed == Deed::Join).then(|| case.other_session());
+        let expected: Vec<_> = [self.session].into_iter().chain(joined).collect();
+        self.checks.that(sessions == expected, || format!("the sessions are {workers:?}"))
+    }
+
+    /// Whoever claims the run next is told how far the attempt had come.
+    async fn check_details(&mut self, case: &Case) -> Result<()> {
+        let held = self.direct.held(self.session).await?;
+        for held in held {
+            self.let_go(case, held, Then::Release).await?;
+        }
+        let claimed = case.claim(&*self.direct, self.session).await?;
+        let is_so = matches!(&claimed[..], [claimed] if claimed.details == [case.details()]);
+        self.checks.that(is_so, || format!("a claim brings {claimed:?}"))
+    }
+
+    /// The build that had left the run stuck gets it once more.
+    async fn check_resumed(&mut self, case: &Case) -> Result<()> {
+        let claimed = case.claim(&*self.direct, self.session).await?.len();
+        self.checks.that(claimed == 1, || format!("a claim brings {claimed} runs, though it was resumed"))
     }
 
     /// The run was given once; and if nobody was told, `held` tells, and it can be given again.
@@ -197,10 +245,12 @@ impl Site {
         self.checks.that(turns == expected, || format!("the history is {turns:?}, not {expected:?}"))?;
         let status = match case.deed {
             Deed::End => Status::Completed,
+            Deed::Resume => Status::Stuck,
             deed if deed.holds() => Status::Running,
             _ => Status::Pending,
         };
-        let is_so = view.status == status && view.crashes == 0;
+        let crashes = u32::from(case.deed == Deed::Takeover);
+        let is_so = view.status == status && view.crashes == crashes;
         self.checks.that(is_so, || format!("the run is not {status}, but {view:?}"))?;
         let owner = case.deed.holds().then_some(self.session);
         self.checks.that(view.owner == owner, || format!("the run is held by {:?}", view.owner))?;
@@ -238,7 +288,23 @@ impl Site {
         for held in held.into_iter().filter(|held| held.run == case.run()) {
             self.let_go(case, held, Then::End(Status::Completed)).await?;
         }
+        match case.deed {
+            // Whoever joined has its lock.
+            Deed::Join => self.leave(&self.world, case.other_session()).await?,
+            deed if deed.has_other_session() => self.leave(&self.direct, case.other_session()).await?,
+            _ => {}
+        }
         Ok(())
+    }
+
+    async fn leave(&self, world: &Arc<dyn World>, session: SessionId) -> Result<()> {
+        for _ in 0..CALLS_MAX {
+            match world.leave(session).await {
+                Err(error) if error.is_transient() => {}
+                left => return Ok(left?),
+            }
+        }
+        Err(format!("session {session} cannot leave").into())
     }
 
     async fn let_go(&mut self, case: &Case, held: Held, then: Then) -> Result<()> {

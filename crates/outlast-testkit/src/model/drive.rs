@@ -6,8 +6,8 @@ use std::time::Duration;
 use outlast_core::event::format_of_rules;
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Join, Message, MessageBody, MessageId, Order, Page, QueuedSteps, Report, RunQuery, RunView,
-    Timestamp, Turn, Work,
+    ClaimRequest, Effects, Join, Message, MessageBody, MessageId, Order, Page, QueuedSteps, Report, RunQuery,
+    RunView, SessionId, Timestamp, Turn, Work, World, WorldError,
 };
 
 use super::make::{self, Done, pick};
@@ -19,6 +19,7 @@ use crate::conformance::{Case, one};
 /// Applies the operations; says where the world differs from the model.
 pub(super) async fn drive(case: &Case, ops: &[Op]) -> Result<(), String> {
     let (mut model, mut done) = (Model::default(), Done::default());
+    model.outboxes.are_deferred = case.world.describe().effects == Effects::Deferred;
     for (index, op) in ops.iter().enumerate() {
         let compared = match op {
             Op::Start { .. } | Op::RepeatStart { .. } | Op::Send { .. } | Op::RepeatSend { .. } => {
@@ -97,6 +98,7 @@ async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done)
     let now = case.clock.now();
     let (Op::Beat { session, .. }
     | Op::Claim { session, .. }
+    | Op::Deliver { session }
     | Op::Takeover { session }
     | Op::Leave { session }
     | Op::Crash { session }) = op
@@ -107,11 +109,13 @@ async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done)
     let (worker, join, is_elsewhere) = &mut done.workers[index];
     let (id, world) = (join.session, case.world.clone());
     match op {
-        Op::Beat { live, .. } => {
+        Op::Beat { live, details, .. } => {
             let report = Report { live: *live, ..Report::default() };
-            let beat = world.beat(id, &report, &[]).await.map(|beat| (beat.held, beat.rules));
-            same("beat", beat, model.beat(id, report, now))
+            let details = make::details(model, id, details);
+            let beat = world.beat(id, &report, &details).await.map(|beat| (beat.held, beat.rules));
+            same("beat", beat, model.beat(id, report, details, now))
         }
+        Op::Deliver { .. } => same("deliver", deliver_all(&*world, id).await, model.deliver(id, now)),
         &Op::Claim { limit, suspects, ends_overdue_in_micros, .. } => {
             let Some(worker) = worker else { return Ok(()) };
             let later = |micros| now.plus(Duration::from_micros(micros));
@@ -134,6 +138,18 @@ async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done)
                 case.crash(worker).await;
             }
             Ok(())
+        }
+    }
+}
+
+/// Delivers until nothing is left; answers how much was done.
+async fn deliver_all(world: &dyn World, session: SessionId) -> Result<u64, WorldError> {
+    let mut applied = 0;
+    loop {
+        let delivered = world.deliver(session).await?;
+        applied += delivered.applied;
+        if delivered.left == 0 {
+            return Ok(applied);
         }
     }
 }
@@ -217,6 +233,7 @@ fn brought(work: Work, is_next_due_compared: bool) -> Brought {
         is_fresh: run.is_fresh,
         is_overdue: run.is_overdue,
         turns: run.history.whole().map(|history| history.len()),
+        details: run.details,
     });
     let unread = work.unread.into_iter().map(|unread| (unread.run, nameless(unread.messages)));
     let mut unread: Vec<_> = unread.collect();

@@ -3,8 +3,8 @@
 use outlast_core::limits::{FAILED_BUILD_RETRY, POISON_CRASHES};
 use outlast_core::takeover::poison;
 use outlast_core::{
-    FailedBuilds, Join, Message, MessageBody, NewMessage, Report, RunId, Sent, SessionId, Status, Stuck,
-    Timestamp,
+    FailedBuilds, HeartbeatDetails, Join, Message, MessageBody, NewMessage, Report, RunId, Sent, SessionId,
+    Status, Stuck, Timestamp,
 };
 
 use super::runs::{Model, ModelRun, ModelSession, Refusal};
@@ -37,15 +37,20 @@ impl Model {
         &mut self,
         session: SessionId,
         report: Report,
+        details: Vec<HeartbeatDetails>,
         now: Timestamp,
     ) -> Result<(u64, u32), Refusal> {
         let held = self.held(session).len() as u64;
         let rules = self.sessions.iter().map(|session| session.join.rules).min().unwrap_or_default();
-        let session = self.sessions.iter_mut().find(|other| other.join.session == session);
-        let session = session.ok_or(Refusal::Fenced)?;
-        session.expires_at = now.plus(session.join.time);
-        session.beat_at = now;
-        session.report = report;
+        let known = self.sessions.iter_mut().find(|other| other.join.session == session);
+        let known = known.ok_or(Refusal::Fenced)?;
+        known.expires_at = now.plus(known.join.time);
+        known.beat_at = now;
+        known.report = report;
+        for details in details {
+            let run = self.find(details.run).filter(|run| run.view.owner == Some(session));
+            run.into_iter().for_each(|run| run.note_details(&details));
+        }
         Ok((held, rules))
     }
 
@@ -121,6 +126,16 @@ impl ModelRun {
             self.ready_at = Some(self.ready_at.map_or(now, |at| at.min(now)));
         }
         sent
+    }
+
+    /// Keeps how far an attempt has come, unless a later one has said so.
+    fn note_details(&mut self, new: &HeartbeatDetails) {
+        let is_later = self.details.get(&new.op).is_some_and(|known| known.attempt > new.attempt);
+        match &new.details {
+            _ if is_later => {}
+            Some(_) => drop(self.details.insert(new.op, new.clone())),
+            None => drop(self.details.remove(&new.op)),
+        }
     }
 
     /// Nobody holds it any more, and anybody may have it.

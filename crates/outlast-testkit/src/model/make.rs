@@ -1,16 +1,17 @@
 //! Makes what operations stand for: starts, messages, turns and queries.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::limits::{NAME_BYTES_MAX, QUEUE_DEFAULT};
 use outlast_core::turn::From;
 use outlast_core::{
-    HolderColumns, Join, MessageBody, NewChild, NewMessage, OpNumber, Order, Outcome, Parent, Payload,
+    HeartbeatDetails, HolderColumns, Join, MessageBody, NewChild, NewMessage, OpNumber, Order, Outcome, Parent, Payload,
     QueuedSteps, RunId, RunQuery, SessionId, Start, Tags, Then, Timestamp, Turn, TurnColumns, TurnId,
 };
 
-use super::op::{Child, Mistake, NewStart, Query, Says, Shape, Tag, ThenKind};
+use super::op::{Child, Details, Mistake, NewStart, Query, Says, Shape, Tag, ThenKind};
 use super::runs::{Model, ModelRun};
 use crate::conformance::shape::{Shape as _, stuck_by, wait, wait_until};
 use crate::conformance::{Case, Worker};
@@ -48,6 +49,7 @@ pub(super) fn start(case: &Case, new: NewStart) -> Start {
     start.key.iter_mut().for_each(|key| key.window = window);
     let later = |micros| case.clock.now().plus(Duration::from_micros(micros));
     Start {
+        rules: new.rules,
         queue: QUEUES[new.queue].into(),
         priority: new.priority,
         tags: tags(new.tag),
@@ -56,6 +58,20 @@ pub(super) fn start(case: &Case, new: NewStart) -> Start {
         policy: None,
         ..start
     }
+}
+
+/// What a beat of a session says of attempts.
+pub(super) fn details(model: &Model, session: SessionId, details: &[Details]) -> Vec<HeartbeatDetails> {
+    let held = model.held(session);
+    let details = details.iter().filter_map(|details| {
+        let held = pick(&held, details.run).copied().filter(|_| !details.run.is_multiple_of(4));
+        let run = held.or_else(|| pick_run(model, details.run))?;
+        let says = details.says.map(|says| Payload::from_json_text(says.to_string()));
+        Some(HeartbeatDetails { run, op: OpNumber(details.op), attempt: details.attempt, details: says })
+    });
+    // One entry per step: a beat says one thing of each.
+    let steps: BTreeMap<_, _> = details.map(|details| ((details.run, details.op), details)).collect();
+    steps.into_values().collect()
 }
 
 /// The queues that a worker serves.

@@ -35,6 +35,11 @@ pub(super) enum Op {
         session: usize,
         /// How many live runs its report says.
         live: u64,
+        details: Vec<Details>,
+    },
+    /// What turns have left to be done to other runs is done.
+    Deliver {
+        session: usize,
     },
     Claim {
         session: usize,
@@ -87,9 +92,22 @@ pub(super) enum Op {
     },
 }
 
+/// What a beat says of an attempt.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Details {
+    /// Mostly a run that the session holds.
+    pub(super) run: usize,
+    pub(super) op: u64,
+    pub(super) attempt: u32,
+    /// How far it has come; `None` when that is not needed any more.
+    pub(super) says: Option<u64>,
+}
+
 /// What a start asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewStart {
+    /// The rules that its client knows.
+    pub(super) rules: u32,
     pub(super) workflow: usize,
     pub(super) queue: usize,
     pub(super) priority: u8,
@@ -195,19 +213,24 @@ pub(super) struct Query {
 
 impl Op {
     pub(super) fn random(chance: &mut Rng) -> Self {
-        match chance.u8(0..110) {
+        match chance.u8(0..112) {
             0..14 => Self::Start { start: NewStart::random(chance) },
             14..16 => Self::RepeatStart { start: some(chance) },
             16..29 => Self::Send { run: some(chance), says: Says::random(chance) },
             29..32 => Self::RepeatSend { message: some(chance) },
             32..39 => Self::Join {
-                build: chance.usize(0..3),
+                // Now and then more builds than a run's row has room for.
+                build: if one_in(chance, 3).is_some() { chance.usize(0..12) } else { chance.usize(0..3) },
                 code: chance.usize(0..4),
                 queues: queues(chance),
                 rules: one_in(chance, 6).map_or(RULES, |()| 1),
                 is_elsewhere: chance.bool(),
             },
-            39..41 => Self::Beat { session: some(chance), live: chance.u64(0..3) },
+            39..41 => Self::Beat {
+                session: some(chance),
+                live: chance.u64(0..3),
+                details: (0..chance.usize(0..4)).map(|_| Details::random(chance)).collect(),
+            },
             41..58 => Self::Claim {
                 session: some(chance),
                 limit: chance.usize(0..6),
@@ -238,8 +261,20 @@ impl Op {
                 after: one_in(chance, 3).map(|()| some(chance)),
                 limit: chance.usize(1..6),
             },
-            98..102 => Self::List { query: Query::random(chance) },
+            98..101 => Self::Deliver { session: some(chance) },
+            101..104 => Self::List { query: Query::random(chance) },
             _ => Self::Advance { micros: micros(chance) },
+        }
+    }
+}
+
+impl Details {
+    fn random(chance: &mut Rng) -> Self {
+        Self {
+            run: some(chance),
+            op: chance.u64(0..2),
+            attempt: chance.u32(1..4),
+            says: (chance.u8(0..3) > 0).then(|| chance.u64(0..3)),
         }
     }
 }
@@ -247,6 +282,7 @@ impl Op {
 impl NewStart {
     fn random(chance: &mut Rng) -> Self {
         Self {
+            rules: one_in(chance, 4).map_or(RULES, |()| 1),
             workflow: one_in(chance, 8).map_or_else(|| chance.usize(0..2), |()| 2),
             queue: one_in(chance, 3).map_or(0, |()| chance.usize(1..3)),
             // Now and then one that there is not.

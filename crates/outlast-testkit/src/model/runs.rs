@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use outlast_core::event::format_of_rules;
 use outlast_core::refusal::{check_start, key_taken};
 use outlast_core::{
-    Code, Counts, FailedBuilds, HolderColumns, Join, Message, MessageBody, MessageId, Order, Page, Pruned,
-    Report, RunId, RunQuery, RunView, Sent, SessionId, Start, Started, Status, Stuck, Timestamp, TurnId,
-    TurnRecord, WorldError,
+    Code, Counts, FailedBuilds, HeartbeatDetails, HolderColumns, Join, Message, MessageBody, MessageId,
+    OpNumber, Order, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start, Started, Status,
+    Stuck, Timestamp, TurnId, TurnRecord, WorldError,
 };
+
+use super::outboxes::Outboxes;
 
 /// A refusal, by its kind alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,7 @@ impl From<WorldError> for Refusal {
 pub(super) struct Model {
     pub(super) runs: Vec<ModelRun>,
     pub(super) sessions: Vec<ModelSession>,
+    pub(super) outboxes: Outboxes,
 }
 
 #[derive(Debug)]
@@ -55,6 +58,8 @@ pub(super) struct ModelRun {
     pub(super) failed: FailedBuilds,
     /// What each message was answered with.
     pub(super) answers: Vec<(MessageId, Sent)>,
+    /// How far attempts have come, by their steps.
+    pub(super) details: BTreeMap<OpNumber, HeartbeatDetails>,
 }
 
 #[derive(Debug)]
@@ -108,6 +113,7 @@ impl ModelRun {
             stuck: None,
             failed: FailedBuilds::default(),
             answers: Vec::new(),
+            details: BTreeMap::new(),
         }
     }
 
@@ -243,9 +249,10 @@ impl Model {
         ids.sort();
         ids.retain(|run| after.is_none_or(|after| *run > after));
         ids.truncate(limit);
-        let there_were = self.runs.len();
+        let (there_were, outboxes) = (self.runs.len(), &self.outboxes);
         self.runs.retain(|run| {
-            !ids.contains(&run.view.id) || run.view.ended_at.is_none_or(|ended_at| ended_at >= before)
+            let has_ended = run.view.ended_at.is_some_and(|ended_at| ended_at < before);
+            !ids.contains(&run.view.id) || !has_ended || outboxes.has(run.view.id)
         });
         let next = if ids.len() == limit { ids.last().copied() } else { None };
         Pruned { runs: (there_were - self.runs.len()) as u64, next }

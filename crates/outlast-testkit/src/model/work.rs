@@ -2,13 +2,11 @@
 
 use outlast_core::limits::{DEADLINE_GRACE, HISTORY_IN_CLAIM_EVENTS_MAX, PREFERENCE};
 use outlast_core::queue::rank;
-use outlast_core::refusal::{child_exists, child_refused};
 use outlast_core::takeover::class_room;
 use outlast_core::turn::From;
 use outlast_core::{
-    ClaimRequest, Committed, Event, FailedBuilds, Headers, HolderColumns, Message, MessageBody, MessageId,
-    NewChild, NewMessage, Outbox, RunId, SessionId, Start, Started, Status, SuspectRoom, Then, Timestamp,
-    Turn, TurnId, TurnRecord,
+    ClaimRequest, Committed, Event, FailedBuilds, HeartbeatDetails, HolderColumns, Message, RunId, SessionId,
+    Start, Status, SuspectRoom, Then, Timestamp, Turn, TurnId, TurnRecord,
 };
 
 use super::runs::{Model, ModelRun, Refusal};
@@ -38,6 +36,8 @@ pub(super) struct Facts {
     pub(super) is_overdue: bool,
     /// How many turns its history has; `None` when it is left out.
     pub(super) turns: Option<usize>,
+    /// How far attempts have come.
+    pub(super) details: Vec<HeartbeatDetails>,
 }
 
 /// A run that a session may have at some time.
@@ -201,40 +201,10 @@ impl Model {
     fn follow(&mut self, session: SessionId, mut turn: Turn, now: Timestamp) {
         let outbox = turn.outbox.take();
         if !matches!(turn.then, Then::Stuck(_)) {
-            self.deliver(&turn, *outbox.unwrap_or_default(), now);
+            self.post(&turn, *outbox.unwrap_or_default(), now);
         }
         if let Some(run) = self.find(turn.run) {
             run.follow(session, turn, now);
-        }
-    }
-
-    fn deliver(&mut self, turn: &Turn, outbox: Outbox, now: Timestamp) {
-        for child in outbox.children {
-            let Some(body) = self.start_child(child, now) else { continue };
-            let is_told = !matches!(turn.then, Then::End(_));
-            if let Some(run) = self.find(turn.run).filter(|_| is_told) {
-                // Worlds name their answers as they like.
-                let id = MessageId::from_bits(0);
-                run.accept(NewMessage { id, run: turn.run, body, headers: Headers::new() }, now);
-            }
-        }
-        for message in outbox.messages {
-            // A refusal comes to nothing.
-            let _ = self.send(message, now);
-        }
-        if let Some(run) = self.find(turn.run) {
-            run.view.tags.extend(outbox.tags);
-        }
-    }
-
-    fn start_child(&mut self, child: NewChild, now: Timestamp) -> Option<MessageBody> {
-        let NewChild { start, wants_answer } = child;
-        let op = start.parent?.op;
-        match self.start(start.clone(), now) {
-            Err(error) => Some(MessageBody::Refused { op, failure: child_refused(&start, &error) }),
-            Ok(Started { run, .. }) if wants_answer => Some(MessageBody::ChildStarted { op, run }),
-            Ok(Started { is_new: true, .. }) => None,
-            Ok(Started { run, .. }) => Some(MessageBody::Refused { op, failure: child_exists(&start, run) }),
         }
     }
 }
@@ -259,6 +229,7 @@ impl ModelRun {
             is_fresh: self.seq() == 1,
             is_overdue,
             turns: (!is_left_out).then_some(self.history.len()),
+            details: self.details.values().cloned().collect(),
         }
     }
 
@@ -315,6 +286,7 @@ impl ModelRun {
                 self.view.status = status;
                 self.view.owner = None;
                 self.view.ended_at = Some(now);
+                self.details.clear();
                 self.view.deadline = None;
                 self.ready_at = None;
                 self.crashes = 0;

@@ -4,24 +4,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_core::{
-    Clock, Event, History, MessageBody, OpNumber, Outcome, QueuedSteps, RunId, RunQuery, RunView, Status,
-    Timestamp, TurnRecord,
+    Clock, Event, History, OpNumber, Outcome, QueuedSteps, RunId, RunQuery, RunView, Status, Timestamp,
+    TurnRecord,
 };
 use parking_lot::Mutex;
 
+use super::census::count_situations;
 use super::client::Promises;
+use super::coverage::Coverage;
+use super::hooks::check_hooks;
 use super::program::{play, rare};
 use super::stage::Stage;
+use super::values::token_of;
 
 /// A run at the end.
-struct Life {
-    view: RunView,
-    turns: Vec<TurnRecord>,
+pub(super) struct Life {
+    pub(super) view: RunView,
+    pub(super) turns: Vec<TurnRecord>,
 }
 
 impl Life {
-    fn events(&self) -> impl Iterator<Item = &Event> {
+    pub(super) fn events(&self) -> impl Iterator<Item = &Event> {
         self.turns.iter().flat_map(|turn| &turn.events)
+    }
+
+    /// The rules that decide what its history means.
+    pub(super) fn rules(&self) -> u32 {
+        match self.events().next() {
+            Some(Event::RunStarted(started)) => started.rules,
+            _ => 1,
+        }
     }
 
     fn outcome(&self) -> Option<Outcome> {
@@ -41,7 +53,7 @@ pub(super) async fn check(stage: &Arc<Stage>, promises: &Mutex<Promises>) {
         let turns = stage.history(view.id).await;
         lives.insert(view.id, Life { view, turns });
     }
-    let mut wrongs = Vec::new();
+    let (mut wrongs, mut coverage) = (Vec::new(), Coverage::default());
     check_counts(stage, &lives, &mut wrongs).await;
     for life in lives.values() {
         check_end(life, &mut wrongs);
@@ -51,8 +63,9 @@ pub(super) async fn check(stage: &Arc<Stage>, promises: &Mutex<Promises>) {
         check_cancel(stage, life, &mut wrongs);
         if !stage.is_earnest {
             check_witness(stage, life, &mut wrongs);
-            check_hooks(stage, life, &mut wrongs);
+            check_hooks(stage, life, &mut wrongs, &mut coverage);
         }
+        count_situations(life, &mut coverage);
         check_replay(life, &mut wrongs);
         check_children(stage, life, &lives, &mut wrongs);
         check_queued(life, &lives, &mut wrongs);
@@ -63,6 +76,7 @@ pub(super) async fn check(stage: &Arc<Stage>, promises: &Mutex<Promises>) {
         stage.note("end", format_args!("{:?} {:?}", life.view, life.turns));
     }
     let mut witness = stage.witness.lock();
+    witness.tally.coverage.add(&coverage);
     witness.tally.runs = lives.len() as u64;
     witness.tally.events = lives.values().map(|life| life.events().count() as u64).sum();
 }
@@ -185,10 +199,10 @@ fn check_steps(stage: &Stage, life: &Life, wrongs: &mut Vec<String>) {
 /// been attempted was not.
 fn check_cancel(stage: &Stage, life: &Life, wrongs: &mut Vec<String>) {
     let run = life.view.id;
-    let mut events = life.events();
-    if !matches!(events.next(), Some(Event::RunStarted(started)) if started.rules >= 2) {
+    if life.rules() < 2 {
         return;
     }
+    let mut events = life.events();
     let (mut steps, mut failed) = (BTreeSet::new(), BTreeMap::new());
     let ended = events.by_ref().find_map(|event| match event {
         Event::StepStarted { op, queued: None, .. } => {
@@ -246,33 +260,6 @@ fn check_timers(life: &Life, wrongs: &mut Vec<String>) {
                 _ => {}
             }
         }
-    }
-}
-
-/// What was sent and consumed was told, once and in order.
-fn check_hooks(stage: &Stage, life: &Life, wrongs: &mut Vec<String>) {
-    let run = life.view.id;
-    let witness = stage.witness.lock();
-    let Some(seen) = witness.runs.get(&run) else { return };
-    let told: Vec<_> = life
-        .events()
-        .filter_map(|event| match event {
-            Event::HookReceived { message, .. } => Some(*message),
-            _ => None,
-        })
-        .collect();
-    let up_to = |limit: u64| {
-        let read = seen.messages.iter().filter(move |(position, _)| **position <= limit);
-        let hooks = read.filter(|(_, sent)| matches!(sent.body, MessageBody::Hook { .. }));
-        hooks.map(|(_, sent)| sent.id).collect::<Vec<_>>()
-    };
-    // A run that ends in the middle of a turn has no use for what the rest of it brings.
-    let (may, must) = (up_to(seen.consumed), up_to(seen.consumed_before));
-    if !may.starts_with(&told) || !told.starts_with(&must) {
-        wrongs.push(format!("run {run} consumed {must:?}, at most {may:?}, and was told {told:?}"));
-    }
-    if seen.consumed != life.view.consumed {
-        wrongs.push(format!("run {run} has consumed {}, not {}", life.view.consumed, seen.consumed));
     }
 }
 
@@ -378,7 +365,7 @@ fn check_promises(promises: &Promises, lives: &Lives, wrongs: &mut Vec<String>) 
     for ((sender, run), tokens) in &promises.sends {
         let Some(life) = lives.get(run) else { continue };
         let told = life.events().filter_map(|event| match event {
-            Event::HookReceived { payload, .. } => payload.decode::<u64>().ok(),
+            Event::HookReceived { payload, .. } => token_of(payload),
             _ => None,
         });
         let told: Vec<u64> = told.filter(|token| tokens.contains(token)).collect();

@@ -6,17 +6,21 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use outlast::{Client, Error, Status};
+use outlast_core::event::RULES;
 use outlast_core::queue::default_queue;
 use outlast_core::{
-    Headers, MessageBody, MessageId, NewMessage, Payload, RunId, Start, Tags, TurnId, World, WorldError,
+    Headers, MessageBody, MessageId, NewMessage, Payload, QueuedSteps, RunId, RunQuery, Start, Tags, TurnId,
+    World, WorldError,
 };
 use parking_lot::Mutex;
 
 use super::clock::sleep;
 use super::crew::Build;
+use super::generate::any_program;
 use super::node::Node;
-use super::program::{HASTE, Program, QUEUES, any_program, play, rare};
+use super::program::{HASTE, Program, QUEUES, play, rare};
 use super::stage::{Stage, short};
+use super::values::{Wanted, unreadable_payload};
 
 /// How deep programs nest.
 const DEPTH: u32 = 3;
@@ -153,7 +157,7 @@ impl Caller {
             turn: TurnId::from_bits(self.bits()),
             workflow: if self.rng.u32(0..4) == 0 { "rare" } else { "play" }.into(),
             version: 1,
-            rules: self.rng.u32(1..=outlast_core::event::RULES),
+            rules: self.any_rules(),
             queue: default_queue(),
             priority: 0,
             key: None,
@@ -177,6 +181,12 @@ impl Caller {
         }
     }
 
+    /// Old rules in some runs, unless builds differ in what they can read: under rules 1 they would not agree.
+    fn any_rules(&mut self) -> u32 {
+        let rules = self.rng.u32(1..=RULES);
+        if self.stage.profile.has_older_build { RULES } else { rules }
+    }
+
     /// What the programs of runs depend on.
     fn headers(&self) -> Headers {
         let queues = self.stage.profile.has_queues.then_some(QUEUES);
@@ -198,7 +208,15 @@ impl Caller {
                 promises.last += 1;
                 promises.last
             };
-            match self.client.send(run, &hook, &token).await {
+            let payload = match self.rng.usize(0..8) {
+                0 => unreadable_payload(token),
+                shape => Wanted::ALL[shape % Wanted::ALL.len()].payload(token),
+            };
+            let mut call = self.client.send(run, &hook, &payload);
+            if self.rng.bool() {
+                call = call.header("from", &self.node.name);
+            }
+            match call.await {
                 Ok(()) => {
                     let sender = format!("{} {hook}", self.node.name);
                     self.promises.lock().sends.entry((sender, run)).or_default().push(token);
@@ -269,7 +287,8 @@ pub(super) async fn help(
     node: &Arc<Node>,
     promises: &Mutex<Promises>,
 ) -> Result<usize, WorldError> {
-    let query = outlast_core::RunQuery { limit: 1_000, ..Default::default() };
+    // Queued steps are runs too, and crashes leave them stuck as well.
+    let query = RunQuery { limit: 1_000, queued_steps: QueuedSteps::Listed, ..RunQuery::default() };
     let mut open = 0;
     for run in stage.inner.runs(query).await?.runs {
         open += usize::from(!run.status.is_final());
@@ -288,7 +307,10 @@ pub(super) async fn help(
                 promises.last += 1;
                 promises.last
             };
-            let payload = Payload::json(&token).map_err(|error| WorldError::Invalid(error.to_string()))?;
+            // What the hook waits for is not known from outside: sooner or later one fits.
+            let shape = Wanted::ALL[stage.chance(|rng| rng.usize(0..Wanted::ALL.len()))];
+            let payload = Payload::json(&shape.payload(token))
+                .map_err(|error| WorldError::Invalid(error.to_string()))?;
             let body = MessageBody::Hook { name: name.into(), payload };
             let id = MessageId::from_bits(u128::from(token) | (0xfeed << 100));
             let message = NewMessage { id, run: run.id, body, headers: Headers::new() };

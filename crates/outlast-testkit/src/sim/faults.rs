@@ -90,6 +90,10 @@ pub(super) struct Profile {
     pub(super) has_queues: bool,
     /// Whether the workers without all the code are of an older build, which knows fewer rules.
     pub(super) has_old_rules: bool,
+    /// Whether the workers without all the code are of an older build, which cannot read all values.
+    pub(super) has_older_build: bool,
+    /// How many payloads a run may have that nobody has taken, if that is less than usual.
+    pub(super) hook_limit: Option<usize>,
     /// How many hints are not heard, of 10,000.
     pub(super) deaf: u32,
 }
@@ -110,6 +114,8 @@ impl Profile {
             has_jumps: false,
             has_queues: false,
             has_old_rules: false,
+            has_older_build: rng.bool(),
+            hook_limit: (rng.u32(0..3) == 0).then(|| rng.usize(1..6)),
             deaf: 0,
         };
         match rng.u32(0..10) {

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
 use outlast_core::world::Answers;
 use outlast_core::{
-    ClaimRequest, Clock, Committed, Join, NewMessage, RunId, Sent, SessionId, Start, Started, StuckReason,
-    Then, Timestamp, Turn, TurnRecord, Work, WorldError,
+    ClaimRequest, Clock, Committed, Delivered, Join, MessageBody, NewMessage, RunId, Sent, SessionId, Start,
+    Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnRecord, Work, WorldError,
 };
 
+use super::coverage::Situation;
+use super::crew::Build;
 use super::node::Node;
 use super::stage::{Stage, brief, short};
 
@@ -29,8 +31,10 @@ impl Stage {
     }
 
     pub(super) async fn send(self: Arc<Self>, who: Arc<Node>, messages: Vec<NewMessage>) -> Answers<Sent> {
+        let room = self.hook_room(&messages).await;
         let answers = self.inner.send(messages.clone()).await?;
         for (message, answer) in messages.iter().zip(&answers) {
+            self.judge_limit(message, room, answer);
             self.note(
                 &who.name,
                 format_args!("send {} {:?} -> {}", short(message.run), message.body, told(answer)),
@@ -108,6 +112,14 @@ impl Stage {
         Ok(work)
     }
 
+    pub(super) async fn deliver(self: Arc<Self>, session: SessionId) -> Result<Delivered, WorldError> {
+        let delivered = self.inner.deliver(session).await?;
+        if delivered.applied > 0 {
+            self.saw(Situation::LateEffect);
+        }
+        Ok(delivered)
+    }
+
     pub(super) async fn commit(
         self: Arc<Self>,
         who: Arc<Node>,
@@ -133,14 +145,56 @@ impl Stage {
             );
             if let Then::Stuck(stuck) = &turn.then
                 && answer.is_ok()
-                && stuck.reason != StuckReason::StepNotRegistered
             {
-                self.wrong(format!("run {} is stuck: {}: {}", turn.run, stuck.reason, stuck.message));
+                self.judge_stuck(turn, stuck);
+            }
+            if answer.is_ok() && self.profile.has_old_rules && *turn.build == *Build::Some.to_string() {
+                self.saw(Situation::TurnOfOldRules);
             }
             let wrong = self.witness.lock().committed(session, turn, answer, now);
             wrong.into_iter().for_each(|wrong| self.wrong(wrong));
         }
         Ok(answers)
+    }
+
+    /// A build is stuck where it lacks code, or cannot read a value; nobody is for another reason.
+    fn judge_stuck(&self, turn: &Turn, stuck: &Stuck) {
+        let is_older = self.profile.has_older_build && *turn.build == *Build::Some.to_string();
+        let situation = match stuck.reason {
+            StuckReason::StepNotRegistered => Some(Situation::StepNotRegistered),
+            StuckReason::Undecodable if is_older => unreadable_part(&stuck.message),
+            _ => None,
+        };
+        match situation {
+            Some(situation) => self.saw(situation),
+            None => self.wrong(format!("run {} is stuck: {}: {}", turn.run, stuck.reason, stuck.message)),
+        }
+    }
+
+    /// How many more payloads the run of a single message takes; `None` when it is not looked at.
+    async fn hook_room(&self, messages: &[NewMessage]) -> Option<u64> {
+        let [NewMessage { run, body: MessageBody::Hook { .. }, .. }] = messages else { return None };
+        let limit = self.hook_limit()?;
+        let view = self.inner.run(*run).await.ok()?;
+        Some(limit.saturating_sub(view.sent - view.consumed + view.kept))
+    }
+
+    /// A payload is refused when the run keeps too many, and only then.
+    fn judge_limit(&self, message: &NewMessage, room: Option<u64>, answer: &Result<Sent, WorldError>) {
+        let is_refused = matches!(answer, Err(WorldError::Limit(_)));
+        if is_refused {
+            self.saw(Situation::RefusedAtLimit);
+        }
+        let is_known = self.witness.lock().knows(message);
+        match room {
+            Some(0) if answer.is_ok() && !is_known => {
+                self.wrong(format!("run {} has no room for {}, and took it", message.run, message.id));
+            }
+            Some(1..) | None if is_refused => {
+                self.wrong(format!("run {} has room for {}, and refused it", message.run, message.id));
+            }
+            _ => {}
+        }
     }
 
     /// The history that the world has now.
@@ -161,6 +215,19 @@ impl Stage {
         self.witness.lock().sessions_are(known.into_iter(), &now);
         now
     }
+}
+
+/// Which value it was that could not be read, as the reason says.
+fn unreadable_part(message: &str) -> Option<Situation> {
+    let parts = [
+        ("the input of workflow", Situation::UndecodableInput),
+        ("the input of step", Situation::UndecodableStepInput),
+        ("the recorded output of step", Situation::UndecodableStepOutput),
+        ("the recorded output of child", Situation::UndecodableChildOutput),
+        ("the recorded payload of hook", Situation::UndecodablePayload),
+        ("the recorded value", Situation::UndecodableValue),
+    ];
+    parts.into_iter().find(|(part, _)| message.contains(part)).map(|(_, situation)| situation)
 }
 
 fn then(turn: &Turn) -> &'static str {

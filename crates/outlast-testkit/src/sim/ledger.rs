@@ -7,6 +7,7 @@ use std::time::Duration;
 use outlast::StepContext;
 use outlast_core::{Clock, Event, OpNumber, RunId};
 
+use super::coverage::Situation;
 use super::node::Node;
 use super::stage::{Stage, short};
 
@@ -24,6 +25,8 @@ pub(super) struct Ledger {
     pub(super) begun: BTreeMap<(RunId, OpNumber, u32), Vec<(u64, String)>>,
     /// What attempts returned.
     pub(super) returned: BTreeMap<(RunId, OpNumber), BTreeSet<u64>>,
+    /// The attempt that sent each heartbeat, by what its details are.
+    details: BTreeMap<u64, (RunId, OpNumber, u32)>,
     last: u64,
 }
 
@@ -63,8 +66,15 @@ impl Desk {
         }
         // A queued step's own run is not shielded: whoever cancels it means the step.
         let is_shielded = is_shielded && home.0 == run;
-        if !is_shielded && self.knows_of_cancel(home, asked).await {
+        let knows_of_cancel = self.knows_of_cancel(home, asked).await;
+        if !is_shielded && knows_of_cancel {
             stage.wrong(format!("attempt {attempt} at step {op} of run {run} begins after the cancel"));
+        }
+        if is_shielded && knows_of_cancel {
+            stage.saw(Situation::ShieldedAfterCancel);
+        }
+        if let Some(wrong) = self.judge_details(cx, home).await {
+            stage.wrong(format!("attempt {attempt} at step {op} of run {run}: {wrong}"));
         }
         let mut ledger = stage.ledger.lock();
         let begun = ledger.begun.entry((run, op, attempt)).or_default();
@@ -118,6 +128,48 @@ impl Desk {
             dropped.and_then(|turn| witness.answered.get(&(turn.id, self.node.name.clone())).copied());
         let is_late = known.is_some_and(|known| asked > known + Duration::from_millis(1));
         (is_late && !cx.is_cancelled()).then(|| "it was dropped before".into())
+    }
+
+    /// What is wrong with the details that an attempt has from an earlier one.
+    async fn judge_details(&self, cx: &StepContext<Self>, (run, op): (RunId, OpNumber)) -> Option<String> {
+        let (stage, attempt) = (&self.stage, cx.attempt());
+        let history = stage.history(run).await;
+        let recorded = history.iter().flat_map(|turn| &turn.events).find_map(|event| match event {
+            Event::StepRetried { op: retried, attempt: failed, details, .. }
+                if *retried == op && failed + 1 == attempt =>
+            {
+                details.as_ref()?.decode::<u64>().ok()
+            }
+            _ => None,
+        });
+        let Some(got) = cx.last_details::<u64>() else {
+            return recorded.map(|recorded| format!("it did not get the details {recorded}"));
+        };
+        let given = stage.ledger.lock().details.get(&got).copied();
+        match given {
+            // Its worker was lost, or gave the run up.
+            Some(given) if given == (cx.run(), cx.op(), attempt) => {
+                stage.saw(Situation::DetailsOfLoss);
+                None
+            }
+            Some((by, of, failed)) if (by, of, failed + 1) == (cx.run(), cx.op(), attempt) => {
+                stage.saw(Situation::DetailsOfFailure);
+                (recorded != Some(got))
+                    .then(|| format!("it got the details {got}, and {recorded:?} are recorded"))
+            }
+            other => Some(format!("it got the details {got}, which {other:?} gave")),
+        }
+    }
+
+    /// An attempt says how far it has come, in a way that no other does.
+    pub(super) async fn beat(&self, cx: &StepContext<Self>) {
+        self.node.pass().await;
+        let mut ledger = self.stage.ledger.lock();
+        ledger.last += 1;
+        let details = ledger.last;
+        ledger.details.insert(details, (cx.run(), cx.op(), cx.attempt()));
+        drop(ledger);
+        cx.heartbeat(details);
     }
 
     /// Whether this process knew, when an attempt began, that the run was cancelled. From rules 2 on no attempt

@@ -1,34 +1,52 @@
-//! Random workflows: a program is a tree that one workflow interprets, and its children too.
+//! Workflows of the simulation: a program is a tree that one workflow interprets, and its children too.
 
+use std::fmt::Debug;
 use std::pin::Pin;
 use std::task::Poll;
 
-use fastrand::Rng;
 use outlast::prelude::*;
 use outlast::{AbandonedChild, ChildOperation, HookOperation, StepOperation, TimerOperation};
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::clock::sleep;
 use super::ledger::Desk;
+use super::values::{Number, Text, Wanted, note_hook};
 
 /// What a step does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Job {
     /// How long it takes.
-    millis: u64,
+    pub(super) millis: u64,
     /// How many attempts fail.
-    fails: u32,
-    ending: Ending,
+    pub(super) fails: u32,
+    pub(super) ending: Ending,
     /// Whether it stops when it is told to.
-    heeds: bool,
+    pub(super) heeds: bool,
+    /// Whether its attempts send heartbeats with details.
+    pub(super) beats: bool,
     /// Whether it is asked for through a shielded context, which its run says when it asks.
-    #[serde(default)]
-    is_shielded: bool,
+    pub(super) is_shielded: bool,
+}
+
+/// What the older build reads as a job: it does not know all of them.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub(super) struct OlderJob(Job);
+
+impl<'de> Deserialize<'de> for OlderJob {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let job = Job::deserialize(deserializer)?;
+        if job.millis % 10 == 7 {
+            return Err(D::Error::custom("this build does not know such a job"));
+        }
+        Ok(Self(job))
+    }
 }
 
 /// How the failed attempts of a step end.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-enum Ending {
+pub(super) enum Ending {
     Error,
     Fatal,
     Panic,
@@ -42,7 +60,7 @@ pub(super) enum Leaf {
     Hasty(Job),
     Call(u8),
     Sleep(u64),
-    Hook(u8, Option<u64>),
+    Hook { name: u8, timeout: Option<u64>, wanted: Wanted },
     Child { program: Box<Program>, timeout: Option<u64>, end: ParentEnd, key: Option<u8>, is_rare: bool },
     Abandoned { program: Box<Program>, key: Option<u8> },
 }
@@ -85,14 +103,40 @@ pub(super) enum Program {
     /// The first when the run takes the new side of a patch, else the second.
     Patch(u8, Box<Program>, Box<Program>),
     /// Takes payloads of a hook until so many came.
-    Take(u8, u8),
+    Take {
+        name: u8,
+        count: u8,
+        wanted: Wanted,
+    },
+    /// The same as what is in it. The older build does not know it as an input.
+    Newer(Box<Program>),
     Fail,
+}
+
+/// What the older build reads as a program: it does not know all of them.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub(super) struct OlderProgram(Program);
+
+impl<'de> Deserialize<'de> for OlderProgram {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Program::deserialize(deserializer)? {
+            Program::Newer(_) => Err(D::Error::custom("this build does not know such a program")),
+            program => Ok(Self(program)),
+        }
+    }
 }
 
 /// Retried, with pauses.
 #[step(attempts = 4, initial = "200ms", multiplier = 3.0)]
 pub(super) async fn work(cx: StepContext<Desk>, job: Job) -> Result<u64, StepError> {
     attempt(&cx, &job, false).await
+}
+
+/// As [`work`], in the older build.
+#[step(name = "work", attempts = 4, initial = "200ms", multiplier = 3.0)]
+pub(super) async fn work_older(cx: StepContext<Desk>, job: OlderJob) -> Result<u64, StepError> {
+    attempt(&cx, &job.0, false).await
 }
 
 /// Never attempted again.
@@ -109,7 +153,15 @@ pub(super) async fn hasty(cx: StepContext<Desk>, job: Job) -> Result<u64, StepEr
 
 async fn attempt(cx: &StepContext<Desk>, job: &Job, is_at_most_once: bool) -> Result<u64, StepError> {
     cx.state().begin(cx, is_at_most_once, job.is_shielded).await;
-    let working = sleep(std::time::Duration::from_millis(job.millis));
+    let part = std::time::Duration::from_millis(job.millis) / 2;
+    let working = async {
+        for _ in 0..2 {
+            if job.beats {
+                cx.state().beat(cx).await;
+            }
+            sleep(part).await;
+        }
+    };
     if job.heeds {
         select! {
             () = cx.cancelled() => return Err(StepError::fatal("it was told to stop")),
@@ -133,13 +185,19 @@ async fn attempt(cx: &StepContext<Desk>, job: &Job, is_at_most_once: bool) -> Re
 /// Interprets a program. Every worker has it.
 #[workflow]
 pub(super) async fn play(ctx: Context, program: Program) -> Result<String, Error> {
-    interpret(&ctx, &program).await
+    interpret::<false>(&ctx, &program).await
+}
+
+/// As [`play`], in the older build.
+#[workflow(name = "play")]
+pub(super) async fn play_older(ctx: Context, program: OlderProgram) -> Result<String, Error> {
+    interpret::<true>(&ctx, &program.0).await
 }
 
 /// Interprets a program. Some builds of workers lack it.
 #[workflow]
 pub(super) async fn rare(ctx: Context, program: Program) -> Result<String, Error> {
-    interpret(&ctx, &program).await
+    interpret::<false>(&ctx, &program).await
 }
 
 /// The queue that not every worker serves.
@@ -180,35 +238,39 @@ impl Job {
 }
 
 /// An operation of any kind.
-enum Asked {
+enum Asked<const OLDER: bool> {
     Step(StepOperation<u64>),
+    Call(StepOperation<Number<OLDER>>),
     Timer(TimerOperation),
-    Hook(HookOperation<u64>),
-    Child(ChildOperation<String>),
+    Number(HookOperation<Number<OLDER>>),
+    Text(HookOperation<String>),
+    Pair(HookOperation<(u64, bool)>),
+    Child(ChildOperation<Text<OLDER>>),
     Abandoned(AbandonedChild),
 }
 
 impl Leaf {
-    fn ask(&self, ctx: &Context) -> Asked {
+    fn ask<const OLDER: bool>(&self, ctx: &Context) -> Asked<OLDER> {
         match self {
             Self::Work(job) => Asked::Step(job.in_line(ctx, ctx.step(work, job.paced(ctx)))),
             Self::Once(job) => Asked::Step(job.in_line(ctx, ctx.step(once, job.paced(ctx)))),
             Self::Hasty(job) => Asked::Step(job.in_line(ctx, ctx.step(hasty, job.paced(ctx)))),
             Self::Call(number) => {
-                let call = async |number: u8| Ok::<_, StepError>(u64::from(number));
-                Asked::Step(ctx.call(&format!("call-{number}"), *number, call))
+                let call = async |number: u8| Ok::<_, StepError>(Number::<OLDER>(u64::from(number)));
+                Asked::Call(ctx.call(&format!("call-{number}"), *number, call))
             }
             Self::Sleep(millis) => Asked::Timer(ctx.sleep(format!("{}ms", paced(ctx, *millis)))),
-            Self::Hook(name, timeout) => {
-                let hook = ctx.hook(&format!("hook-{name}"));
-                Asked::Hook(match timeout {
-                    Some(millis) => hook.timeout(format!("{}ms", paced(ctx, *millis))),
-                    None => hook,
-                })
+            Self::Hook { name, timeout, wanted } => {
+                let (name, timeout) = (format!("hook-{name}"), timeout.map(|millis| paced(ctx, millis)));
+                match wanted {
+                    Wanted::Number => Asked::Number(hook(ctx, &name, timeout, *wanted)),
+                    Wanted::Text => Asked::Text(hook(ctx, &name, timeout, *wanted)),
+                    Wanted::Pair => Asked::Pair(hook(ctx, &name, timeout, *wanted)),
+                }
             }
             Self::Child { program, timeout, end, key, is_rare } => {
-                let child = if *is_rare { ctx.child(rare, &**program) } else { ctx.child(play, &**program) };
-                let mut child = child.on_parent_end(*end);
+                let workflow = Workflow::<Program, Text<OLDER>>::new(if *is_rare { "rare" } else { "play" });
+                let mut child = ctx.child(workflow, &**program).on_parent_end(*end);
                 if let Some(millis) = timeout {
                     child = child.timeout(format!("{}ms", paced(ctx, *millis)));
                 }
@@ -228,13 +290,30 @@ impl Leaf {
     }
 }
 
-impl Asked {
+fn hook<T: DeserializeOwned + Debug>(
+    ctx: &Context,
+    name: &str,
+    timeout: Option<u64>,
+    wanted: Wanted,
+) -> HookOperation<T> {
+    let hook = ctx.hook(name);
+    note_hook(ctx.run(), &hook, wanted);
+    match timeout {
+        Some(millis) => hook.timeout(format!("{millis}ms")),
+        None => hook,
+    }
+}
+
+impl<const OLDER: bool> Asked<OLDER> {
     async fn outcome(self) -> Result<String, Error> {
         match self {
             Self::Step(step) => step.await.map(|output| format!("s{output}")),
+            Self::Call(call) => call.await.map(|output| format!("s{}", output.0)),
             Self::Timer(timer) => timer.await.map(|()| "t".into()),
-            Self::Hook(hook) => hook.await.map(|payload| format!("h{payload}")),
-            Self::Child(child) => child.await.map(|output| format!("c{}", output.len())),
+            Self::Number(hook) => hook.await.map(|payload| format!("h{}", payload.0)),
+            Self::Text(hook) => hook.await.map(|payload| format!("h{payload}")),
+            Self::Pair(hook) => hook.await.map(|payload| format!("h{}", payload.0)),
+            Self::Child(child) => child.await.map(|output| format!("c{}", output.0.len())),
             Self::Abandoned(child) => child.await.map(|run| format!("a{run}")),
         }
     }
@@ -243,45 +322,45 @@ impl Asked {
 type Interpreted<'a> = Pin<Box<dyn Future<Output = Result<String, Error>> + Send + 'a>>;
 
 /// Runs a program and returns a trace of what it saw.
-fn interpret<'a>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
+fn interpret<'a, const OLDER: bool>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
     Box::pin(async move {
         Ok(match program {
-            Program::Await(leaf) => leaf.ask(ctx).outcome().await?,
+            Program::Await(leaf) => leaf.ask::<OLDER>(ctx).outcome().await?,
             Program::Seq(programs) => {
                 let mut seen = Vec::new();
                 for program in programs {
-                    seen.push(interpret(ctx, program).await?);
+                    seen.push(interpret::<OLDER>(ctx, program).await?);
                 }
                 format!("({})", seen.join(" "))
             }
             Program::Forget(leaf) => {
-                drop(leaf.ask(ctx));
+                drop(leaf.ask::<OLDER>(ctx));
                 "forgot".into()
             }
             Program::DropAfter(leaf, program) => {
-                let asked = leaf.ask(ctx);
-                let seen = interpret(ctx, program).await?;
+                let asked = leaf.ask::<OLDER>(ctx);
+                let seen = interpret::<OLDER>(ctx, program).await?;
                 drop(asked);
                 seen
             }
             Program::AwaitAfter(leaf, program) => {
-                let asked = leaf.ask(ctx);
-                let seen = interpret(ctx, program).await?;
+                let asked = leaf.ask::<OLDER>(ctx);
+                let seen = interpret::<OLDER>(ctx, program).await?;
                 format!("{seen} {}", asked.outcome().await?)
             }
-            Program::CleanUp(program, clean_up) => match interpret(ctx, program).await {
-                Err(_) if ctx.is_cancelled() => interpret(&ctx.shielded(), clean_up).await?,
+            Program::CleanUp(program, clean_up) => match interpret::<OLDER>(ctx, program).await {
+                Err(_) if ctx.is_cancelled() => interpret::<OLDER>(&ctx.shielded(), clean_up).await?,
                 seen => seen?,
             },
             Program::Toss(programs) => {
                 let chosen = ctx.random() % programs.len().max(1) as u64;
-                interpret(ctx, &programs[chosen as usize]).await?
+                interpret::<OLDER>(ctx, &programs[chosen as usize]).await?
             }
-            Program::Shield(program) => interpret(&ctx.shielded(), program).await?,
-            Program::Try(program) => format!("try{:?}", interpret(ctx, program).await),
+            Program::Shield(program) => interpret::<OLDER>(&ctx.shielded(), program).await?,
+            Program::Try(program) => format!("try{:?}", interpret::<OLDER>(ctx, program).await),
             Program::Record(name) => {
-                let now = ctx.now().as_micros();
-                format!("v{}", ctx.record(&format!("value-{name}"), || now)?)
+                let now = ctx.now().as_micros().unsigned_abs() / 1_000;
+                format!("v{}", ctx.record(&format!("value-{name}"), || Number::<OLDER>(now))?.0)
             }
             Program::Tag(name) => {
                 let now = ctx.now().to_string();
@@ -290,43 +369,47 @@ fn interpret<'a>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
             }
             Program::Patch(name, new, old) => {
                 let side = if ctx.patched(&format!("patch-{name}")) { new } else { old };
-                interpret(ctx, side).await?
+                interpret::<OLDER>(ctx, side).await?
             }
-            Program::Take(name, count) => take(ctx, *name, *count).await?,
+            Program::Take { name, count, wanted } => {
+                let leaf = Leaf::Hook { name: *name, timeout: None, wanted: *wanted };
+                take::<OLDER>(ctx, &leaf, *count).await?
+            }
+            Program::Newer(program) => interpret::<OLDER>(ctx, program).await?,
             Program::Fail => return Err(Error::msg("as it was told")),
-            many => at_once(ctx, many).await?,
+            many => at_once::<OLDER>(ctx, many).await?,
         })
     })
 }
 
-async fn take(ctx: &Context, name: u8, count: u8) -> Result<String, Error> {
+async fn take<const OLDER: bool>(ctx: &Context, leaf: &Leaf, count: u8) -> Result<String, Error> {
     let mut taken = Vec::new();
     for _ in 0..count {
-        taken.push(ctx.hook::<u64>(&format!("hook-{name}")).await?);
+        taken.push(leaf.ask::<OLDER>(ctx).outcome().await?);
     }
     Ok(format!("{taken:?}"))
 }
 
-fn each<'a>(ctx: &'a Context, programs: &'a [Program]) -> Vec<Interpreted<'a>> {
-    programs.iter().map(|program| interpret(ctx, program)).collect()
+fn each<'a, const OLDER: bool>(ctx: &'a Context, programs: &'a [Program]) -> Vec<Interpreted<'a>> {
+    programs.iter().map(|program| interpret::<OLDER>(ctx, program)).collect()
 }
 
 /// Runs several programs at once.
-async fn at_once(ctx: &Context, program: &Program) -> Result<String, Error> {
+async fn at_once<const OLDER: bool>(ctx: &Context, program: &Program) -> Result<String, Error> {
     Ok(match program {
-        Program::Join(programs) => format!("join{:?}", join_all(each(ctx, programs)).await),
+        Program::Join(programs) => format!("join{:?}", join_all(each::<OLDER>(ctx, programs)).await),
         Program::Unordered(programs) => {
             let ends: Vec<_> =
-                each(ctx, programs).into_iter().collect::<FuturesUnordered<_>>().collect().await;
+                each::<OLDER>(ctx, programs).into_iter().collect::<FuturesUnordered<_>>().collect().await;
             format!("all{ends:?}")
         }
-        Program::Race(programs) => format!("first{:?}", first(each(ctx, programs)).await),
+        Program::Race(programs) => format!("first{:?}", first(each::<OLDER>(ctx, programs)).await),
         Program::RaceUnordered(programs) => {
-            let end = each(ctx, programs).into_iter().collect::<FuturesUnordered<_>>().next().await;
+            let end = each::<OLDER>(ctx, programs).into_iter().collect::<FuturesUnordered<_>>().next().await;
             format!("any{end:?}")
         }
         Program::Parallel(programs, limit) => {
-            let seen = ctx.parallel(programs, *limit, |_, program| interpret(ctx, program)).await?;
+            let seen = ctx.parallel(programs, *limit, |_, program| interpret::<OLDER>(ctx, program)).await?;
             format!("some{seen:?}")
         }
         _ => String::new(),
@@ -342,88 +425,4 @@ async fn first(mut racers: Vec<Interpreted<'_>>) -> Result<String, Error> {
         ready.unwrap_or(Poll::Pending)
     })
     .await
-}
-
-/// A program by chance, that nests so deep.
-pub(super) fn any_program(rng: &mut Rng, depth: u32) -> Program {
-    let parts = (0..rng.usize(1..5)).map(|_| any_part(rng, depth)).collect();
-    let goes_on = rng.bool();
-    let guard = |part| if goes_on { Program::Try(Box::new(part)) } else { part };
-    let parts: Vec<Program> = parts;
-    Program::Seq(parts.into_iter().map(guard).collect())
-}
-
-fn any_part(rng: &mut Rng, depth: u32) -> Program {
-    if depth == 0 || rng.u32(0..3) == 0 {
-        return any_simple(rng, depth);
-    }
-    let depth = depth - 1;
-    let some = |rng: &mut Rng| (0..rng.usize(1..4)).map(|_| any_part(rng, depth)).collect::<Vec<_>>();
-    let boxed = |rng: &mut Rng| Box::new(any_part(rng, depth));
-    match rng.u32(0..15) {
-        0 | 1 => Program::Seq(some(rng)),
-        2 => Program::Join(some(rng)),
-        3 => Program::Unordered(some(rng)),
-        4 | 5 => Program::Race(some(rng)),
-        6 => Program::RaceUnordered(some(rng)),
-        7 => Program::DropAfter(any_leaf(rng, depth), boxed(rng)),
-        8 => Program::AwaitAfter(any_leaf(rng, depth), boxed(rng)),
-        9 => Program::CleanUp(boxed(rng), boxed(rng)),
-        10 => Program::Parallel(some(rng), rng.usize(1..4)),
-        11 => Program::Patch(rng.u8(0..2), boxed(rng), boxed(rng)),
-        12 => Program::Toss(some(rng)),
-        13 => Program::Shield(boxed(rng)),
-        _ => Program::Try(boxed(rng)),
-    }
-}
-
-fn any_simple(rng: &mut Rng, depth: u32) -> Program {
-    match rng.u32(0..26) {
-        0 => Program::Forget(any_leaf(rng, depth)),
-        1 => Program::Record(rng.u8(0..2)),
-        2 => Program::Tag(rng.u8(0..2)),
-        3 => Program::Fail,
-        4 | 5 => Program::Take(rng.u8(0..2), rng.u8(1..4)),
-        _ => Program::Await(any_leaf(rng, depth)),
-    }
-}
-
-fn any_leaf(rng: &mut Rng, depth: u32) -> Leaf {
-    match rng.u32(0..16) {
-        0..=3 => Leaf::Work(any_job(rng)),
-        4 => Leaf::Once(any_job(rng)),
-        5 => Leaf::Hasty(any_job(rng)),
-        6 => Leaf::Call(rng.u8(0..3)),
-        7..=9 => Leaf::Sleep(any_millis(rng)),
-        10..=12 => Leaf::Hook(rng.u8(0..2), rng.bool().then(|| any_millis(rng))),
-        13 | 14 if depth > 0 => Leaf::Child {
-            program: Box::new(any_program(rng, depth - 1)),
-            timeout: (rng.u32(0..3) == 0).then(|| any_millis(rng)),
-            end: [ParentEnd::Cancel, ParentEnd::Wait, ParentEnd::Abandon][rng.usize(0..3)],
-            key: (rng.u32(0..4) == 0).then(|| rng.u8(0..3)),
-            is_rare: rng.u32(0..4) == 0,
-        },
-        15 if depth > 0 => Leaf::Abandoned {
-            program: Box::new(any_program(rng, depth - 1)),
-            key: rng.bool().then(|| rng.u8(0..3)),
-        },
-        _ => Leaf::Call(rng.u8(0..3)),
-    }
-}
-
-fn any_job(rng: &mut Rng) -> Job {
-    let millis = if rng.bool() { rng.u64(0..50) } else { any_millis(rng) };
-    let fails = if rng.bool() { 0 } else { rng.u32(0..5) };
-    let ending = [Ending::Error, Ending::Error, Ending::Fatal, Ending::Panic][rng.usize(0..4)];
-    Job { millis, fails, ending, heeds: rng.u32(0..3) == 0, is_shielded: false }
-}
-
-/// A duration: most are short.
-fn any_millis(rng: &mut Rng) -> u64 {
-    match rng.u32(0..4) {
-        0 => rng.u64(0..10),
-        1 => rng.u64(0..300),
-        2 => rng.u64(0..3_000),
-        _ => rng.u64(0..15_000),
-    }
 }

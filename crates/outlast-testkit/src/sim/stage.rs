@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fastrand::Rng;
 use outlast::MemoryWorld;
+use outlast_core::limits::HOOK_BUFFER_MAX;
 use outlast_core::{RunId, SessionId, World};
 use parking_lot::Mutex;
 
 use super::clock::SimClock;
+use super::coverage::Situation;
 use super::faults::{Call, Plan, Profile};
 use super::ledger::Ledger;
 use super::node::Node;
@@ -58,12 +60,18 @@ impl Stage {
         let memory = if seed >= DEFERRED_SEEDS { memory.with_deferred_effects() } else { memory };
         let memory = Arc::new(memory);
         let inner = memory.clone();
-        Arc::new(Self { memory: Some(memory), ..Self::on(inner, seed, keeps_all, clock) })
+        let stage = Self { memory: Some(memory), ..Self::on(inner, seed, keeps_all, clock) };
+        if let (Some(memory), Some(limit)) = (&stage.memory, stage.profile.hook_limit) {
+            memory.limit_hook_payloads(limit);
+        }
+        Arc::new(stage)
     }
 
     /// On another world.
     pub(super) fn on(inner: Arc<dyn World>, seed: u64, keeps_all: bool, clock: SimClock) -> Self {
         let mut rng = Rng::with_seed(seed);
+        let profile = Profile::choose(&mut rng);
+        let has_old_rules = seed >= DEFERRED_SEEDS;
         let trace = Trace { keeps_all, lines: VecDeque::new(), hash: DefaultHasher::new(), calls: 0 };
         Self {
             inner,
@@ -72,8 +80,10 @@ impl Stage {
             clock,
             profile: Profile {
                 has_queues: seed >= QUEUED_SEEDS,
-                has_old_rules: seed >= DEFERRED_SEEDS,
-                ..Profile::choose(&mut rng)
+                has_old_rules,
+                // Under rules 1 a value that cannot be read is an error, which the other build would not replay.
+                has_older_build: profile.has_older_build && !has_old_rules,
+                ..profile
             },
             witness: Mutex::default(),
             ledger: Mutex::default(),
@@ -133,10 +143,25 @@ impl Stage {
     /// Nothing goes wrong any more.
     pub(super) fn calm_down(&self) {
         self.is_calm.store(true, Ordering::Relaxed);
+        if let Some(memory) = &self.memory {
+            memory.limit_hook_payloads(HOOK_BUFFER_MAX);
+        }
         for node in self.nodes.lock().iter() {
             node.thaw();
             node.reconnect();
         }
+    }
+
+    /// How many payloads a run may have that nobody has taken, where that is known.
+    pub(super) fn hook_limit(&self) -> Option<u64> {
+        self.memory.as_ref()?;
+        let limit = self.profile.hook_limit.filter(|_| !self.is_calm());
+        Some(limit.unwrap_or(HOOK_BUFFER_MAX) as u64)
+    }
+
+    /// Counts a situation.
+    pub(super) fn saw(&self, situation: Situation) {
+        self.witness.lock().tally.coverage.saw(situation);
     }
 
     pub(super) fn is_calm(&self) -> bool {

@@ -2,13 +2,17 @@
 //! say when the world contradicts itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::turn::From;
 use outlast_core::{
-    Committed, Event, MessageBody, MessageId, NewMessage, OpNumber, RunId, SessionId, Start, Started, Then,
-    Timestamp, Turn, TurnId, TurnRecord, WorldError,
+    Committed, Event, Headers, MessageBody, MessageId, NewMessage, OpNumber, RunId, SessionId, Start,
+    Started, Then, Timestamp, Turn, TurnId, TurnRecord, WorldError,
 };
+
+use super::coverage::{Coverage, Situation};
 
 /// What was seen.
 #[derive(Debug, Default)]
@@ -50,6 +54,8 @@ pub struct Tally {
     pub attempts_again: u64,
     /// Calls to the world.
     pub calls: u64,
+    /// The situations that it came to.
+    pub coverage: Coverage,
 }
 
 impl Tally {
@@ -67,6 +73,23 @@ impl Tally {
         self.attempts += other.attempts;
         self.attempts_again += other.attempts_again;
         self.calls += other.calls;
+        self.coverage.add(&other.coverage);
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { runs, turns, events, attempts, attempts_again, calls, .. } = self;
+        let Self { crashes, freezes, takeovers, fenced, conflicts, repeats, .. } = self;
+        write!(
+            f,
+            "{runs} runs, {turns} turns, {events} events, {attempts} attempts ({attempts_again} again), "
+        )?;
+        write!(
+            f,
+            "{crashes} crashes, {freezes} freezes, {takeovers} takeovers, {calls} calls; turns refused: "
+        )?;
+        write!(f, "{fenced} fenced, {conflicts} conflicts; {repeats} repeated")
     }
 }
 
@@ -84,6 +107,8 @@ pub(super) struct Seen {
     pub(super) consumed: u64,
     /// What it had consumed before the turn in which it ended.
     pub(super) consumed_before: u64,
+    /// The build that left it stuck, if it has not progressed since.
+    stuck_by: Option<Arc<str>>,
 }
 
 /// A message that was accepted.
@@ -92,6 +117,7 @@ pub(super) struct Sent {
     pub(super) id: MessageId,
     pub(super) at: Timestamp,
     pub(super) body: MessageBody,
+    pub(super) headers: Headers,
 }
 
 impl Seen {
@@ -142,10 +168,17 @@ impl Witness {
 
     pub(super) fn sent(&mut self, message: &NewMessage, position: u64, at: Timestamp) -> Option<String> {
         let seen = self.runs.entry(message.run).or_default();
-        let sent = || Sent { id: message.id, at, body: message.body.clone() };
+        let sent =
+            || Sent { id: message.id, at, body: message.body.clone(), headers: message.headers.clone() };
         let known = seen.messages.entry(position).or_insert_with(sent);
         let is_other = known.id != message.id;
         is_other.then(|| format!("two messages have position {position} of run {}", message.run))
+    }
+
+    /// Whether a message was accepted before.
+    pub(super) fn knows(&self, message: &NewMessage) -> bool {
+        let seen = self.runs.get(&message.run);
+        seen.is_some_and(|seen| seen.messages.values().any(|sent| sent.id == message.id))
     }
 
     /// A turn was answered. Answers what is wrong with that.
@@ -179,6 +212,9 @@ impl Witness {
         }
         self.tally.turns += 1;
         let wrong = judge(seen, session, is_gone, turn, now);
+        if matches!(&seen.stuck_by, Some(build) if *build != turn.build && !turn.events.is_empty()) {
+            self.tally.coverage.saw(Situation::ContinuedByOtherBuild);
+        }
         apply(seen, session, turn);
         wrong
     }
@@ -265,10 +301,14 @@ fn apply(seen: &mut Seen, session: SessionId, turn: &Turn) {
     }
     seen.holder = matches!(turn.then, Then::Hold).then_some(session);
     if matches!(turn.then, Then::Stuck(_)) {
+        seen.stuck_by = Some(turn.build.clone());
         if let From::Start(start) = &turn.from {
             seen.turns.push(TurnRecord { build: turn.build.clone(), ..start.first_turn(turn.at) });
         }
         return;
+    }
+    if !turn.events.is_empty() {
+        seen.stuck_by = None;
     }
     seen.consumed_before = seen.consumed;
     seen.consumed = turn.consumed;

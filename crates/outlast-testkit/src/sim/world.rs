@@ -233,7 +233,8 @@ impl World for SimWorld {
     }
 
     async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
-        self.read(move |world| async move { world.deliver(session).await }).await
+        let stage = self.stage.clone();
+        self.call(Call::Read, move || stage.clone().deliver(session)).await
     }
 
     async fn prune(

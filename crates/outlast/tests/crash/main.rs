@@ -26,6 +26,7 @@ mod server;
 mod sharing;
 mod sleeping;
 mod sweep;
+mod troubles;
 
 /// What a child process runs; nothing when the test command runs it.
 #[test]

@@ -13,18 +13,18 @@ use crate::ledger::{Ack, Outputs, Place};
 
 /// The runs of the program, each under its workflow's name as its key.
 pub(crate) const RUNS: [Expected; 12] = [
-    Expected { key: "sequence", output: "one two three", branches: 1 },
-    Expected { key: "parallel", output: "a b c left right", branches: 3 },
-    Expected { key: "nap", output: "before after", branches: 1 },
-    Expected { key: "review", output: "early late true tell", branches: 1 },
-    Expected { key: "flaky", output: "attempt 3", branches: 1 },
-    Expected { key: "race", output: "won prize", branches: 2 },
-    Expected { key: "stopped", output: "Cancelled: cancelled: enough", branches: 1 },
-    Expected { key: "afar", output: "left right", branches: 2 },
-    Expected { key: "family", output: "7 first second Conflict photo", branches: 1 },
-    Expected { key: "family/first", output: "first", branches: 1 },
-    Expected { key: "family/second", output: "second", branches: 1 },
-    Expected { key: "family/gone", output: "gone", branches: 1 },
+    Expected { key: "sequence", output: "one two three", branches: 1, is_fixed: true },
+    Expected { key: "parallel", output: "a b c left right", branches: 3, is_fixed: true },
+    Expected { key: "nap", output: "before after", branches: 1, is_fixed: true },
+    Expected { key: "review", output: "early late true tell", branches: 1, is_fixed: true },
+    Expected { key: "flaky", output: "attempt 3", branches: 1, is_fixed: true },
+    Expected { key: "race", output: "won prize", branches: 2, is_fixed: true },
+    Expected { key: "stopped", output: "Cancelled: cancelled: enough", branches: 1, is_fixed: true },
+    Expected { key: "afar", output: "left right", branches: 2, is_fixed: true },
+    Expected { key: "family", output: "7 first second Conflict photo", branches: 1, is_fixed: true },
+    Expected { key: "family/first", output: "first", branches: 1, is_fixed: true },
+    Expected { key: "family/second", output: "second", branches: 1, is_fixed: true },
+    Expected { key: "family/gone", output: "gone", branches: 1, is_fixed: true },
 ];
 
 /// What a run comes to.
@@ -34,6 +34,8 @@ pub(crate) struct Expected {
     pub(crate) output: &'static str,
     /// How many of its steps may be under way at the same time.
     pub(crate) branches: usize,
+    /// Whether it makes the same attempts whenever its process was killed.
+    pub(crate) is_fixed: bool,
 }
 
 /// When the runs are started.
@@ -109,21 +111,21 @@ impl Player {
 
     async fn one_after_another(&self) -> Result<Outputs, Error> {
         let mut outputs = Outputs::new();
-        self.note_output(&start!(self, sequence), &mut outputs).await?;
-        self.note_output(&start!(self, parallel), &mut outputs).await?;
-        self.note_output(&start!(self, nap), &mut outputs).await?;
-        self.note_output(&start!(self, flaky), &mut outputs).await?;
-        self.note_output(&start!(self, race), &mut outputs).await?;
-        self.note_output(&start!(self, afar), &mut outputs).await?;
-        self.note_output(&start!(self, family), &mut outputs).await?;
+        note_output(&self.place, &start!(self, sequence), &mut outputs).await?;
+        note_output(&self.place, &start!(self, parallel), &mut outputs).await?;
+        note_output(&self.place, &start!(self, nap), &mut outputs).await?;
+        note_output(&self.place, &start!(self, flaky), &mut outputs).await?;
+        note_output(&self.place, &start!(self, race), &mut outputs).await?;
+        note_output(&self.place, &start!(self, afar), &mut outputs).await?;
+        note_output(&self.place, &start!(self, family), &mut outputs).await?;
         self.note_children(&mut outputs).await?;
         let review = start!(self, review);
         self.answer_early(&review).await?;
         self.answer_late(&review).await?;
-        self.note_output(&review, &mut outputs).await?;
+        note_output(&self.place, &review, &mut outputs).await?;
         let stopped = start!(self, stopped);
         self.stop(&stopped).await?;
-        self.note_output(&stopped, &mut outputs).await?;
+        note_output(&self.place, &stopped, &mut outputs).await?;
         Ok(outputs)
     }
 
@@ -143,7 +145,7 @@ impl Player {
         try_join!(self.answer_late(&review), self.stop(&stopped))?;
         let mut outputs = Outputs::new();
         for run in others.iter().chain([&review, &stopped]) {
-            self.note_output(run, &mut outputs).await?;
+            note_output(&self.place, run, &mut outputs).await?;
         }
         self.note_children(&mut outputs).await?;
         Ok(outputs)
@@ -152,7 +154,8 @@ impl Player {
     async fn note_children(&self, outputs: &mut Outputs) -> Result<(), Error> {
         for member in ["first", "second", "gone"] {
             let run = self.client.find(format!("family/{member}")).await?;
-            self.note_output(&run.ok_or_else(|| Error::msg(format!("no child {member}")))?, outputs).await?;
+            note_output(&self.place, &run.ok_or_else(|| Error::msg(format!("no child {member}")))?, outputs)
+                .await?;
         }
         Ok(())
     }
@@ -199,18 +202,22 @@ impl Player {
             pass("2ms").await;
         }
     }
-
-    async fn note_output(&self, run: &RunHandle<String>, outputs: &mut Outputs) -> Result<(), Error> {
-        let output = run.output().await;
-        let key = run.view().await?.key.unwrap();
-        self.place.note_ack(&Ack::Ended(key.clone()));
-        outputs
-            .insert(key, output.unwrap_or_else(|error| format!("{:?}: {}", error.kind(), error.message())));
-        Ok(())
-    }
 }
 
-fn waits_for(view: &RunView, hook: &str) -> bool {
+/// Waits for the end of a run, and notes what it came to.
+pub(crate) async fn note_output(
+    place: &Place,
+    run: &RunHandle<String>,
+    outputs: &mut Outputs,
+) -> Result<(), Error> {
+    let output = run.output().await;
+    let key = run.view().await?.key.unwrap();
+    place.note_ack(&Ack::Ended(key.clone()));
+    outputs.insert(key, output.unwrap_or_else(|error| format!("{:?}: {}", error.kind(), error.message())));
+    Ok(())
+}
+
+pub(crate) fn waits_for(view: &RunView, hook: &str) -> bool {
     view.waits.iter().any(|wait| matches!(wait, Wait::Hook { name, .. } if name == hook))
 }
 

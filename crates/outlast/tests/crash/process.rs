@@ -13,7 +13,7 @@ use outlast_testkit::KillerWorld;
 
 use crate::ledger::Place;
 use crate::medley::{Company, Replay};
-use crate::{chains, medley, pausing, sleeping};
+use crate::{chains, medley, pausing, sleeping, troubles};
 
 const SIGKILL: i32 = 9;
 
@@ -37,6 +37,8 @@ pub(crate) struct Orders {
 pub(crate) enum Program {
     /// Something of everything.
     Medley(Company, Replay),
+    /// Cancels, deadlines, payloads that cannot be read, and a build that lacks code.
+    Troubles,
     /// Many runs of some slow steps.
     Chains {
         /// How many it starts.
@@ -81,6 +83,7 @@ pub(crate) async fn obey(orders: Orders) -> Result<(), Error> {
     });
     let outputs = match orders.program {
         Program::Medley(company, replay) => medley::play(&place, world.clone(), company, replay).await?,
+        Program::Troubles => troubles::play(&place, world.clone()).await?,
         Program::Chains { starts, live } => chains::play(&place, world.clone(), starts, live).await?,
         Program::Sleeper => sleeping::play(&place, world.clone()).await?,
         Program::Pauser => pausing::play(&place, world.clone()).await?,
