@@ -31,10 +31,12 @@ pages! {
     Handles = "handles.md",
     Transactions = "transactions.md",
     Errors = "errors.md",
+    WebService = "web-service.md",
     Testing = "testing.md",
     Sqlite = "sqlite.md",
     RetentionAndBackup = "retention-and-backup.md",
     Postgres = "postgres.md",
+    ComingFrom = "coming-from.md",
 }
 
 #[cfg(test)]
