@@ -9,9 +9,10 @@ use outlast::core::queue::{default_queue, default_queues};
 use outlast::core::run::StartKey;
 use outlast::core::turn::From;
 use outlast::core::{
-    Beat, ClaimRequest, Claimed, Code, Committed, Event, Headers, HeartbeatDetails, Join, MessageBody, MessageId,
-    NewChild, NewMessage, OpNumber, Outbox, Parent, Payload, Report, RunId, SessionId, Start, Started, Status, Stuck,
-    StuckReason, SuspectRoom, Tags, Then, Timestamp, Turn, TurnColumns, TurnId, World, WorldError,
+    Beat, ClaimRequest, Claimed, Code, Committed, Event, Headers, HeartbeatDetails, Join, MessageBody,
+    MessageId, NewChild, NewMessage, OpNumber, Outbox, Parent, Payload, Report, RunId, SessionId, Start,
+    Started, Status, Stuck, StuckReason, SuspectRoom, Tags, Then, Timestamp, Turn, TurnColumns, TurnId,
+    World, WorldError,
 };
 
 /// So long that a session does not end.

@@ -7,8 +7,9 @@ use std::time::Duration;
 use outlast_core::limits::{NAME_BYTES_MAX, QUEUE_DEFAULT};
 use outlast_core::turn::From;
 use outlast_core::{
-    HeartbeatDetails, HolderColumns, Join, MessageBody, NewChild, NewMessage, OpNumber, Order, Outcome, Parent, Payload,
-    QueuedSteps, RunId, RunQuery, SessionId, Start, Tags, Then, Timestamp, Turn, TurnColumns, TurnId,
+    HeartbeatDetails, HolderColumns, Join, MessageBody, NewChild, NewMessage, OpNumber, Order, Outcome,
+    Parent, Payload, QueuedSteps, RunId, RunQuery, SessionId, Start, Tags, Then, Timestamp, Turn,
+    TurnColumns, TurnId,
 };
 
 use super::op::{Child, Details, Mistake, NewStart, Query, Says, Shape, Tag, ThenKind};

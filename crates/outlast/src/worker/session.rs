@@ -10,8 +10,8 @@ use futures_util::future::Either;
 use outlast_core::event::{FORMAT, RULES, format_of_rules};
 use outlast_core::turn::LastTurn;
 use outlast_core::{
-    Beat, Bell, Busy, Claimed, Clock, Codec, Effects, Held, Join, Message, RunId, RunMap, SessionId, Start, Started,
-    Stuck, StuckReason, SuspectRoom, Then, Timestamp, Turn, World, WorldError,
+    Beat, Bell, Busy, Claimed, Clock, Codec, Effects, Held, Join, Message, RunId, RunMap, SessionId, Start,
+    Started, Stuck, StuckReason, SuspectRoom, Then, Timestamp, Turn, World, WorldError,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
