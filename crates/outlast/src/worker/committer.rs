@@ -15,7 +15,7 @@
 //! Turns that somebody else blocks in the world leave their batch, and are tried again apart from the others, together with
 //! those that contend for the same run: the others are answered without waiting for them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
