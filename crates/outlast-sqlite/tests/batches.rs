@@ -11,7 +11,7 @@ use common::{Place, block_on, new_start};
 use outlast_core::queue::default_queues;
 use outlast_core::turn::From;
 use outlast_core::{
-    Committed, Event, Join, NewChild, OpNumber, Outbox, Parent, RunId, SessionId, Start, Status, Then, Turn,
+    Committed, Event, Join, NewChild, OpNumber, Outbox, Parent, RunId, SessionId, Start, Status, Turn,
     TurnId, World, WorldError,
 };
 use outlast_sqlite::SqliteWorld;
