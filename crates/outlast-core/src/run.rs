@@ -423,15 +423,14 @@ impl RunView {
     /// A view that shows the columns which only a run's holder changes. The world that has it adds the rest, so that it
     /// need not name these.
     pub fn of_columns(id: RunId, status: Status, columns: &HolderColumns) -> Self {
-        let HolderColumns { crashes, kept, deadline, stuck, failed_builds } = columns;
         Self {
             id,
             status,
-            crashes: *crashes,
-            kept: *kept,
-            deadline: *deadline,
-            stuck: stuck.as_deref().filter(|_| status == Status::Stuck).cloned(),
-            failed_builds: failed_builds.clone(),
+            crashes: columns.crashes,
+            kept: columns.kept,
+            deadline: columns.deadline,
+            stuck: columns.stuck.as_deref().filter(|_| status == Status::Stuck).cloned(),
+            failed_builds: columns.failed_builds.clone(),
             workflow: "".into(),
             version: 0,
             queue: default_queue(),

@@ -181,6 +181,11 @@ pub struct LastTurn {
 }
 
 impl LastTurn {
+    /// Where a run is that has consumed nothing, and whose row is as after its start.
+    pub fn new(run: RunId, turn: TurnId, seq: u64) -> Self {
+        Self { run, turn, seq, consumed: 0, columns: Arc::default() }
+    }
+
     /// Where a claimed run is.
     pub fn of(claimed: &Claimed) -> Self {
         let Claimed { run, turn, seq, consumed, columns, .. } = claimed;

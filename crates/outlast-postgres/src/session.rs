@@ -98,7 +98,9 @@ pub(crate) async fn beat(
 /// The runs that a session holds.
 pub(crate) async fn held(store: &Store, session: SessionId) -> Result<Vec<Held>, WorldError> {
     let rows = store.call(&store.sql.held, &[&session.to_string()]).await?;
-    let mut is_there = false;
+    if rows.is_empty() {
+        return Err(session_gone(session));
+    }
     let mut held = Vec::with_capacity(rows.len());
     for row in &rows {
         let read = || -> Result<Option<Held>, Damaged> {
@@ -106,12 +108,9 @@ pub(crate) async fn held(store: &Store, session: SessionId) -> Result<Vec<Held>,
             let (turn, seq, columns) = (word(row, 1)?, number(row, 2)?, columns::read(row, 3)?);
             Ok(Some(Held { run, turn, seq, session, columns }))
         };
-        match read().map_err(|why| corrupt(&store.place, &why))? {
-            Some(run) => held.push(run),
-            None => is_there = true,
-        }
+        held.extend(read().map_err(|why| corrupt(&store.place, &why))?);
     }
-    if is_there { Ok(held) } else { Err(session_gone(session)) }
+    Ok(held)
 }
 
 /// Ends a session; what it holds is ready for others.

@@ -11,8 +11,8 @@ use common::{Place, block_on, new_start};
 use outlast_core::queue::default_queues;
 use outlast_core::turn::From;
 use outlast_core::{
-    Committed, Event, Join, NewChild, OpNumber, Outbox, Parent, RunId, SessionId, Start, Status, Then, Turn,
-    TurnColumns, TurnId, World, WorldError,
+    Committed, Event, Join, NewChild, OpNumber, Outbox, Parent, RunId, SessionId, Start, Status, Turn,
+    TurnId, World, WorldError,
 };
 use outlast_sqlite::SqliteWorld;
 
@@ -35,20 +35,8 @@ fn join(world: &SqliteWorld) {
 
 fn first_turn(place: &Place, run: u128) -> Turn {
     let start = new_start(RunId::from_bits(run));
-    Turn {
-        run: start.run,
-        id: start.turn,
-        seq: 0,
-        at: place.clock.now(),
-        build: "b".into(),
-        events: vec![start.event()],
-        from: From::Start(Box::new(start)),
-        consumed: 0,
-        fired_until: None,
-        columns: TurnColumns::default(),
-        outbox: None,
-        then: Then::Hold,
-    }
+    let turn = start.turn;
+    Turn::starting(start, turn, place.clock.now(), "b".into())
 }
 
 fn next_turn(turn: &Turn, id: u128) -> Turn {

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{Noon, Place, block_on, new_start};
-use outlast_core::turn::From;
+use outlast_core::turn::LastTurn;
 use outlast_core::{
-    Clock, Event, Join, Outcome, Payload, RunId, SessionId, Status, Then, Timestamp, Turn, TurnColumns,
-    TurnId, World,
+    Clock, Event, Join, Outcome, Payload, RunId, SessionId, Status, Then, Timestamp, Turn, TurnId, World,
 };
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 
@@ -39,38 +38,16 @@ fn start(world: &SqliteWorld) -> TurnId {
         format: outlast_core::event::FORMAT,
     };
     block_on(world.join(join)).unwrap();
-    let first = Turn {
-        run: RUN,
-        id: turn,
-        seq: 0,
-        at: Noon.now(),
-        build: "b".into(),
-        events: vec![start.event()],
-        from: From::Start(Box::new(start)),
-        consumed: 0,
-        fired_until: None,
-        columns: TurnColumns::default(),
-        outbox: None,
-        then: Then::Hold,
-    };
+    let first = Turn::starting(start, turn, Noon.now(), "b".into());
     block_on(world.commit(SESSION, &[first])).unwrap().remove(0).unwrap();
     turn
 }
 
 fn end(world: &SqliteWorld, from: TurnId) {
     let last = Turn {
-        run: RUN,
-        id: TurnId::from_bits(4),
-        from: From::Turn(from),
-        seq: 1,
-        at: Noon.now(),
-        build: "b".into(),
         events: vec![Event::RunCompleted { output: Payload::null() }],
-        consumed: 0,
-        fired_until: None,
-        columns: TurnColumns::default(),
-        outbox: None,
         then: Then::End(Status::Completed),
+        ..Turn::following(&LastTurn::new(RUN, from, 1), TurnId::from_bits(4), Noon.now(), "b".into())
     };
     block_on(world.commit(SESSION, &[last])).unwrap().remove(0).unwrap();
 }

@@ -24,7 +24,7 @@ const SCANS: [(&str, &str); 7] = [
 ];
 
 /// The steps by which each statement finds its rows; where there are several, in any order.
-const PLANS: [(&str, &[&str]); 47] = [
+const PLANS: [(&str, &[&str]); 49] = [
     ("counts", &["SCAN counts"]),
     (
         "due_in_line",
@@ -62,6 +62,8 @@ const PLANS: [(&str, &[&str]); 47] = [
     ("run_ends", &["PRIMARY KEY (id=?)", "INDEX turns_by_run (run=?)"]),
     ("run_exists", &["PRIMARY KEY (id=?)"]),
     ("run_free", &["PRIMARY KEY (id=?)"]),
+    ("run_holder", &["sessions USING PRIMARY KEY (id=?)", "runs USING PRIMARY KEY (id=?)"]),
+    ("run_raise", &["PRIMARY KEY (id=?)"]),
     ("run_receiver", &["PRIMARY KEY (id=?)"]),
     ("run_resume", &["PRIMARY KEY (id=?)"]),
     ("run_sent", &["PRIMARY KEY (id=?)"]),

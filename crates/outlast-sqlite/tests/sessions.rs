@@ -10,10 +10,10 @@ use std::time::Duration;
 use common::{Place, block_on, new_start};
 use outlast_core::event::FORMAT;
 use outlast_core::queue::default_queues;
-use outlast_core::turn::From;
+use outlast_core::turn::LastTurn;
 use outlast_core::{
     ClaimRequest, Claimed, Code, Event, Join, OpNumber, Report, RunId, SessionId, Status, SuspectRoom, Then,
-    Turn, TurnColumns, TurnId, World, WorldError,
+    Turn, TurnId, World, WorldError,
 };
 use outlast_sqlite::SqliteWorld;
 
@@ -56,18 +56,14 @@ fn claim(world: &SqliteWorld, session: SessionId) -> Vec<Claimed> {
 fn step(place: &Place, from: TurnId, seq: u64, id: u128, then: Then) -> Turn {
     let event = Event::StepDropped { op: OpNumber(seq) };
     Turn {
-        run: RUN,
-        id: TurnId::from_bits(id),
-        from: From::Turn(from),
-        seq,
-        at: place.clock.now(),
-        build: "b".into(),
         events: vec![event],
-        consumed: 0,
-        fired_until: None,
-        columns: TurnColumns::default(),
-        outbox: None,
         then,
+        ..Turn::following(
+            &LastTurn::new(RUN, from, seq),
+            TurnId::from_bits(id),
+            place.clock.now(),
+            "b".into(),
+        )
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use outlast_core::event::{FORMAT, RULES};
 use outlast_core::queue::{default_queue, default_queues};
-use outlast_core::turn::From;
+use outlast_core::turn::LastTurn;
 use outlast_core::{
     ClaimRequest, Code, Event, Headers, Join, Payload, RunId, SessionId, Start, Status, SuspectRoom, Tags,
-    Then, Timestamp, Turn, TurnColumns, TurnId, World,
+    Then, Timestamp, Turn, TurnId, World,
 };
 
 use super::*;
@@ -107,18 +107,14 @@ async fn work(world: &PostgresWorld, session: SessionId, first: u128) {
         let turns: Vec<Turn> = claimed
             .iter()
             .map(|claimed| Turn {
-                run: claimed.run,
-                id: TurnId::from_bits(1_000_000 + claimed.run.bits()),
-                from: From::Turn(claimed.turn),
-                seq: claimed.seq,
-                at: Timestamp::from_micros(1),
-                build: "b".into(),
                 events: vec![Event::RunCompleted { output: Payload::null() }],
-                consumed: 0,
-                fired_until: None,
-                columns: TurnColumns::default(),
-                outbox: None,
                 then: Then::End(Status::Completed),
+                ..Turn::following(
+                    &LastTurn::new(claimed.run, claimed.turn, claimed.seq),
+                    TurnId::from_bits(1_000_000 + claimed.run.bits()),
+                    Timestamp::from_micros(1),
+                    "b".into(),
+                )
             })
             .collect();
         for answer in world.commit(session, &turns).await.unwrap() {

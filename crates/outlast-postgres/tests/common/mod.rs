@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use outlast_core::event::{FORMAT, RULES};
 use outlast_core::queue::{default_queue, default_queues};
-use outlast_core::turn::From;
+use outlast_core::turn::LastTurn;
 use outlast_core::{
     ClaimRequest, Claimed, Code, Committed, Event, Headers, Join, OpNumber, Payload, RunId, SessionId, Start,
-    SuspectRoom, Tags, Then, Timestamp, Turn, TurnColumns, TurnId, World, WorldError,
+    SuspectRoom, Tags, Then, Timestamp, Turn, TurnId, World, WorldError,
 };
 use outlast_postgres::{PostgresOptions, PostgresWorld};
 use outlast_testkit::TestClock;
@@ -139,18 +139,14 @@ pub(crate) async fn claim(world: &PostgresWorld, session: SessionId) -> Vec<Clai
 /// A turn with one event.
 pub(crate) fn step(run: RunId, from: TurnId, seq: u64, id: u128, then: Then) -> Turn {
     Turn {
-        run,
-        id: TurnId::from_bits(id),
-        from: From::Turn(from),
-        seq,
-        at: Timestamp::from_micros(1),
-        build: "b".into(),
         events: vec![Event::StepDropped { op: OpNumber(seq) }],
-        consumed: 0,
-        fired_until: None,
-        columns: TurnColumns::default(),
-        outbox: None,
         then,
+        ..Turn::following(
+            &LastTurn::new(run, from, seq),
+            TurnId::from_bits(id),
+            Timestamp::from_micros(1),
+            "b".into(),
+        )
     }
 }
 

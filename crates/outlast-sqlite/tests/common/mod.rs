@@ -9,10 +9,10 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use outlast_core::queue::{default_queue, default_queues};
-use outlast_core::turn::From;
+use outlast_core::turn::LastTurn;
 use outlast_core::{
     Busy, ClaimRequest, Clock, Code, Event, Headers, Join, Payload, RunId, SessionId, Start, Status,
-    SuspectRoom, Tags, Then, Timestamp, Turn, TurnColumns, TurnId, World, WorldError,
+    SuspectRoom, Tags, Then, Timestamp, Turn, TurnId, World, WorldError,
 };
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 use outlast_testkit::TestClock;
@@ -137,18 +137,14 @@ pub(crate) fn end_run(world: &SqliteWorld, run: RunId) {
     let claimed = block_on(world.claim(session, request)).unwrap().claimed;
     let claimed = claimed.into_iter().find(|claimed| claimed.run == run).unwrap();
     let last = Turn {
-        run,
-        id: TurnId::from_bits(run.bits() + 1_000_000),
-        from: From::Turn(claimed.turn),
-        seq: claimed.seq,
-        at: claimed.turn_at,
-        build: "b".into(),
         events: vec![Event::RunCompleted { output: Payload::null() }],
-        consumed: 0,
-        fired_until: None,
-        columns: TurnColumns::default(),
-        outbox: None,
         then: Then::End(Status::Completed),
+        ..Turn::following(
+            &LastTurn::new(run, claimed.turn, claimed.seq),
+            TurnId::from_bits(run.bits() + 1_000_000),
+            claimed.turn_at,
+            "b".into(),
+        )
     };
     block_on(world.commit(session, &[last])).unwrap().remove(0).unwrap();
 }

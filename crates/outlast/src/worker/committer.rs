@@ -459,25 +459,21 @@ where
 
 #[cfg(test)]
 mod tests {
-    use outlast_core::{RunId, Then, Timestamp, TurnColumns, TurnId};
+    use outlast_core::turn::LastTurn;
+    use outlast_core::{RunId, Timestamp, TurnId};
 
     use super::*;
 
     fn turn(run: u128, has_events: bool) -> Turn {
         let dropped = outlast_core::Event::StepDropped { op: outlast_core::OpNumber(0) };
         Turn {
-            run: RunId::from_bits(run),
-            id: TurnId::from_bits(run),
-            from: From::Turn(TurnId::from_bits(0)),
-            seq: 1,
-            at: Timestamp::from_micros(1),
-            build: "b".into(),
             events: if has_events { vec![dropped] } else { Vec::new() },
-            consumed: 0,
-            fired_until: None,
-            columns: TurnColumns::default(),
-            outbox: None,
-            then: Then::Hold,
+            ..Turn::following(
+                &LastTurn::new(RunId::from_bits(run), TurnId::from_bits(0), 1),
+                TurnId::from_bits(run),
+                Timestamp::from_micros(1),
+                "b".into(),
+            )
         }
     }
 
