@@ -494,6 +494,14 @@ BEGIN
         -- By this others find whom the run waits for.
         PERFORM set_config('application_name', 'outlast ' || (how_ ->> 'named'), true);
     END IF;
+    IF coalesce((how_ ->> 'only_waits')::boolean, false) THEN
+        -- A lock is nothing that must be durable.
+        PERFORM set_config('synchronous_commit', 'off', true);
+        PERFORM "outlast".lock_runs_v1(locked_, false);
+        nth := 0; code := 'free';
+        RETURN NEXT;
+        RETURN;
+    END IF;
     IF is_exclusive_ THEN
         PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR UPDATE;
     ELSE
@@ -504,7 +512,7 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    blocked_ := "outlast".lock_runs_v1(locked_, coalesce((how_ ->> 'skips')::boolean, false));
+    blocked_ := "outlast".lock_runs_v1(locked_, is_exclusive_ OR coalesce((how_ ->> 'skips')::boolean, false));
     left_out_ := CASE WHEN cardinality(blocked_) = 0 THEN '{}'
         ELSE "outlast".turns_of_v1(blocked_, turns_, messages_) END;
     now_ := coalesce(at_, "outlast".clock_v1());
@@ -1296,8 +1304,10 @@ BEGIN
             unnest(bodies_), unnest(raws_)
         ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, body, raw, nth)
         LEFT JOIN LATERAL (SELECT * FROM "outlast".runs r WHERE r.id = a.run) r ON true
-        LEFT JOIN LATERAL (SELECT i.position, i.after_cancel FROM "outlast".inbox i WHERE i.run = a.run AND i.id = a.id) known
-        ON true
+        -- In the order of `inbox_id`: by the other index, which a planner without statistics may prefer, each message would
+        -- read the whole inbox of its receiver.
+        LEFT JOIN LATERAL (SELECT i.id, i.position, i.after_cancel FROM "outlast".inbox i WHERE i.run = a.run AND i.id >= a.id
+            ORDER BY i.run, i.id LIMIT 1) known ON known.id = a.id
         WHERE a.turn_nth IS NULL OR a.turn_nth <> ALL (refused_)
     ), ranked AS (
         SELECT a.*, a.sent - a.consumed + count(*) FILTER (WHERE a.is_candidate) OVER (PARTITION BY a.run ORDER BY a.nth) - 1
