@@ -215,14 +215,14 @@ BEGIN
     FOR late_ IN
         SELECT r.id, r.crash_class FROM "outlast".runs r
         WHERE r.deadline <= until_ AND r.owner IS NULL AND r.format <= format_ AND r.id <> ALL (chosen_)
-            AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0)
+            AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
         ORDER BY r.deadline, r.id LIMIT limit_ + 50 FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        CONTINUE WHEN late_.crash_class > 0 AND rooms[late_.crash_class] <= 0;
+        CONTINUE WHEN late_.crash_class > 0 AND rooms[late_.crash_class - 1] <= 0;
         IF late_.crash_class > 0 THEN
-            left_ := rooms[late_.crash_class] - 1;
-            rooms := array_fill(0, ARRAY[cardinality(rooms_)]);
-            rooms[late_.crash_class] := left_;
+            left_ := rooms[late_.crash_class - 1] - 1;
+            rooms := '{0,0,0}';
+            rooms[late_.crash_class - 1] := left_;
         END IF;
         ids := array_append(ids, late_.id);
         EXIT WHEN cardinality(ids) >= limit_;
@@ -230,7 +230,7 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.choose_v1(session_ text, now_ bigint, limit_ integer, format_ integer, rooms_ integer[], is_trial_ boolean, preference_ bigint, priority_age_ bigint, lines_ outlast.line_v1[], has_codeless_ boolean, OUT ids text[], OUT rooms integer[])
+CREATE OR REPLACE FUNCTION outlast.choose_v1(session_ text, now_ bigint, limit_ integer, format_ integer, rooms_ integer[], is_trial_ boolean, preference_ bigint, lines_ outlast.line_v1[], has_codeless_ boolean, OUT ids text[], OUT rooms integer[])
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
@@ -240,9 +240,6 @@ DECLARE
     found_ record;
     ranks_ bigint[] := '{}';
     classes_ integer[] := '{}';
-    -- The last class is the last that has a room.
-    last_ CONSTANT integer := cardinality(rooms_);
-    none_ CONSTANT integer[] := array_fill(0, ARRAY[last_]);
     class_ integer;
     taken_ integer;
 BEGIN
@@ -250,8 +247,7 @@ BEGIN
     FOREACH line_ IN ARRAY lines_ LOOP
         CONTINUE WHEN line_.head > now_;
         found_ := "outlast".ready_v1(session_, now_,
-            CASE WHEN line_.crash_class = 0 THEN limit_ ELSE least(limit_, rooms_[line_.crash_class]) END, preference_,
-            priority_age_, line_);
+            CASE WHEN line_.crash_class = 0 THEN limit_ ELSE least(limit_, rooms_[line_.crash_class - 1]) END, preference_, line_);
         CONTINUE WHEN found_.ids IS NULL;
         ids := ids || found_.ids; ranks_ := ranks_ || found_.ranks;
         classes_ := classes_ || array_fill(line_.crash_class::integer, ARRAY[cardinality(found_.ids)]);
@@ -260,7 +256,7 @@ BEGIN
         FOR found_ IN
             SELECT r.id::text, r.ready_at, r.crash_class FROM "outlast".runs r
             WHERE r.ends_without_code AND r.ready_at IS NOT NULL AND r.ready_at <= now_ AND r.format <= format_
-                AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0)
+                AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
                     OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred AND s.ended_at IS NULL))
             ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED
@@ -268,10 +264,10 @@ BEGIN
             ids := ids || found_.id; ranks_ := ranks_ || found_.ready_at; classes_ := classes_ || found_.crash_class::integer;
         END LOOP;
     END IF;
-    IF is_trial_ AND last_ = ANY (classes_) THEN
-        ids := ARRAY(SELECT u.id FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class = last_
+    IF is_trial_ AND 4 = ANY (classes_) THEN
+        ids := ARRAY(SELECT u.id FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class = 4
             ORDER BY u.rank, u.id COLLATE "C" LIMIT 1);
-        rooms := none_;
+        rooms := '{0,0,0}';
         RETURN;
     END IF;
     SELECT u.class INTO class_ FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class > 0
@@ -284,17 +280,17 @@ BEGIN
         SELECT u.id, u.rank, u.class FROM (
             SELECT a.id, a.rank, a.class, row_number() OVER (PARTITION BY a.class ORDER BY a.rank, a.id COLLATE "C") AS nth
             FROM unnest(ids, ranks_, classes_) AS a (id, rank, class)
-        ) u WHERE u.class = 0 OR u.class = class_ AND u.nth <= rooms_[class_]
+        ) u WHERE u.class = 0 OR u.class = class_ AND u.nth <= rooms_[class_ - 1]
         ORDER BY u.rank, u.id COLLATE "C" LIMIT limit_) c;
     IF taken_ > 0 THEN
-        rooms := none_;
-        rooms[class_] := rooms_[class_] - taken_;
+        rooms := '{0,0,0}';
+        rooms[class_ - 1] := rooms_[class_ - 1] - taken_;
     END IF;
 END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.claim_one_v1(session_ text, at_ bigint, run_ text, queues_ text[], workflows_ text[], versions_ bigint[], format_ integer)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, next_deadline bigint, first_build text, first_events text, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -317,8 +313,8 @@ BEGIN
         RETURN;
     END IF;
     IF run_ IS NOT NULL THEN
-        SELECT r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes, r.kept, r.deadline, r.stuck_reason, r.stuck_message, r.stuck_build, r.failed_builds, r.failed_at
-        INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, kept, deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at
+        SELECT r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes, r.kept, r.deadline
+        INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, kept, deadline
         FROM "outlast".runs r
         WHERE r.id = run_ AND r.status = 'pending' AND r.owner IS NULL AND r.next_seq = 1 AND r.ready_at <= now_
             AND r.crash_class = 0 AND NOT r.ends_without_code AND r.failed_builds = '' AND r.queue = ANY (queues_)
@@ -338,18 +334,18 @@ BEGIN
             PERFORM "outlast".count_move_v1('pending', 'running');
             SELECT t.build, t.events INTO first_build, first_events
             FROM "outlast".turns t WHERE t.run = run_ AND t.seq = 0;
-            code := 'given'; is_known := false; has_details := false;
+            code := 'given'; failed_builds := ''; failed_at := 0; is_known := false; has_details := false;
             is_overdue := false;
             RETURN NEXT;
         END IF;
     END IF;
-    code := 'now'; run := NULL; is_overdue := false; moment := now_;
+    code := 'now'; run := NULL; deadline := NULL; is_overdue := false; moment := now_;
     RETURN NEXT;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.claim_v1(session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, rooms_ integer[], is_trial_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint, priority_age_ bigint)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, next_deadline bigint, first_build text, first_events text, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint)
+CREATE OR REPLACE FUNCTION outlast.claim_v1(session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, rooms_ integer[], is_trial_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -392,11 +388,10 @@ BEGIN
         RETURN;
     END IF;
     IF has_ready_ AND limit_ > 0 THEN
-        chosen_ := "outlast".choose_v1(session_, now_, limit_, format_, rooms_, is_trial_, preference_, priority_age_,
-            lines_, has_codeless_);
+        chosen_ := "outlast".choose_v1(session_, now_, limit_, format_, rooms_, is_trial_, preference_, lines_, has_codeless_);
         ids_ := chosen_.ids; rooms_ := chosen_.rooms;
         ready_ := cardinality(ids_);
-        IF has_overdue_ AND ready_ < limit_ AND NOT (is_trial_ AND ready_ = 1 AND 0 = ALL (rooms_)) THEN
+        IF has_overdue_ AND ready_ < limit_ AND NOT (is_trial_ AND ready_ = 1 AND rooms_ = '{0,0,0}') THEN
             chosen_ := "outlast".choose_overdue_v1(now_ - grace_, limit_, format_, rooms_, ids_);
             ids_ := chosen_.ids; rooms_ := chosen_.rooms;
         END IF;
@@ -410,7 +405,7 @@ BEGIN
     IF has_overdue_ AND cardinality(ids_) < limit_ THEN
         -- One that is left has somebody else locked, who will let go of it.
         PERFORM 1 FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline <= now_ - grace_ AND r.format <= format_
-            AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0)
+            AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
         ORDER BY r.deadline LIMIT 1;
         IF FOUND THEN
             due_ := least(due_, now_ + 5000);
@@ -421,7 +416,7 @@ BEGIN
             AND r.deadline > CASE WHEN overdue_from_ <= now_ THEN now_ - grace_ ELSE -9223372036854775808 END
         ORDER BY r.deadline LIMIT 1;
     END IF;
-    code := 'now'; next_deadline := deadline_; is_overdue := has_unread_; moment := now_; next_due := due_;
+    code := 'now'; deadline := deadline_; is_overdue := has_unread_; moment := now_; next_due := due_;
     RETURN NEXT;
 END
 $function$
@@ -470,7 +465,8 @@ BEGIN
         now_ := coalesce(at_, "outlast".clock_v1());
         UPDATE "outlast".runs r SET status = end_, owner = NULL, preferred = NULL, turn = id_, next_seq = next_seq_,
             turn_at = turn_at_, updated_at = now_, ended_at = now_, wake_at = NULL, waits = '[]', ready_at = NULL,
-            crashes = 0, deadline = NULL, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL, failed_builds = '', failed_at = 0
+            crashes = 0, deadline = NULL, failed_builds = '', failed_at = 0, stuck_reason = NULL, stuck_message = NULL,
+            stuck_build = NULL
         WHERE r.id = run_;
         PERFORM "outlast".count_move_v1('running', end_);
     END IF;
@@ -498,6 +494,14 @@ BEGIN
         -- By this others find whom the run waits for.
         PERFORM set_config('application_name', 'outlast ' || (how_ ->> 'named'), true);
     END IF;
+    IF coalesce((how_ ->> 'only_waits')::boolean, false) THEN
+        -- A lock is nothing that must be durable.
+        PERFORM set_config('synchronous_commit', 'off', true);
+        PERFORM "outlast".lock_runs_v1(locked_, false);
+        nth := 0; code := 'free';
+        RETURN NEXT;
+        RETURN;
+    END IF;
     IF is_exclusive_ THEN
         PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR UPDATE;
     ELSE
@@ -508,7 +512,7 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    blocked_ := "outlast".lock_runs_v1(locked_, coalesce((how_ ->> 'skips')::boolean, false));
+    blocked_ := "outlast".lock_runs_v1(locked_, is_exclusive_ OR coalesce((how_ ->> 'skips')::boolean, false));
     left_out_ := CASE WHEN cardinality(blocked_) = 0 THEN '{}'
         ELSE "outlast".turns_of_v1(blocked_, turns_, messages_) END;
     now_ := coalesce(at_, "outlast".clock_v1());
@@ -517,10 +521,10 @@ BEGIN
         SELECT * FROM ROWS FROM (
             json_to_recordset(turns_) AS (
                 run text, id text, "from" text, seq bigint, next bigint, at bigint, build text, consumed bigint, fired bigint,
-                invalid boolean, writes boolean, format integer, "row" json, tags json, key text, digest text, start json),
+                invalid boolean, writes boolean, "row" json, tags json, key text, digest text, start json),
             unnest(events_)
         ) WITH ORDINALITY AS a (
-            run, id, "from", seq, next, at, build, consumed, fired, invalid, writes, format, "row", tags, key, digest, start, events, nth)
+            run, id, "from", seq, next, at, build, consumed, fired, invalid, writes, "row", tags, key, digest, start, events, nth)
     ), judged AS (
         SELECT a.*, r.consumed AS had_consumed, r.owner, tip.turn AS tip_turn, tip.seq AS tip_seq, k.id AS key_run,
             k.workflow AS key_workflow,
@@ -553,18 +557,21 @@ BEGIN
             greatest(last.next_seq, r.next_seq) AS seq) tip
     ), born AS (
         INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, key, key_digest, status, owner, preferred,
-            turn, next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, cancel_requested, parent,
-            parent_op, parent_awaits, root, crashes, kept, deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at)
-        SELECT j.run, n.workflow, n.version, greatest(n.format, j.format), n.queue, n.priority, j.key, j.digest, w.status,
+            turn, next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, crashes, kept,
+            deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at, cancel_requested, parent,
+            parent_op, parent_awaits, root)
+        SELECT j.run, n.workflow, n.version, n.format, n.queue, n.priority, j.key, j.digest, w.status,
             CASE WHEN w.held THEN session_ END, CASE WHEN w.preferred THEN session_ END, j.id, j.next, j.at, now_, now_,
             CASE WHEN w.status IN ('completed', 'failed', 'cancelled') THEN now_ END, w.wake_at, coalesce(w.waits, '[]'),
-            least(w.read_at, now_ + w.read_after), coalesce(w.cancels, false), n.parent, n.parent_op, n.awaits, n.root,
-            coalesce(w.crashes, 0), coalesce(w.kept, 0), w.deadline, w.stuck_reason, w.stuck_message, w.stuck_build, coalesce(w.failed_builds, ''), coalesce(w.failed_at, 0)
+            least(w.read_at, now_ + w.read_after), coalesce(w.crashes, 0), coalesce(w.kept, 0), w.deadline,
+            w.stuck_reason, w.stuck_message, w.stuck_build, coalesce(w.failed_builds, ''), coalesce(w.failed_at, 0),
+            coalesce(w.cancels, false), n.parent, n.parent_op, n.awaits, n.root
         FROM judged j
         CROSS JOIN LATERAL json_to_record(j.start) AS n (workflow text, version bigint, format integer, queue text,
             priority smallint, parent text, parent_op bigint, awaits boolean, root text)
         CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
-            waits text, read_at bigint, read_after bigint, cancels boolean, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint)
+            waits text, read_at bigint, read_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text,
+            stuck_message text, stuck_build text, failed_builds text, failed_at bigint, cancels boolean)
         WHERE j.code = 'ok' AND j."from" IS NULL ORDER BY j.key COLLATE "C" NULLS FIRST, j.nth
         ON CONFLICT DO NOTHING
         RETURNING status, ready_at, deadline, owner
@@ -586,15 +593,16 @@ BEGIN
                 THEN least(w.ending_at, now_ + w.ending_after)
                 WHEN r.sent > coalesce(j.consumed, r.consumed) THEN least(w.unread_at, now_ + w.unread_after)
                 ELSE least(w.read_at, now_ + w.read_after) END,
-            consumed = coalesce(j.consumed, r.consumed),
-            cancel_requested = r.cancel_requested OR coalesce(w.cancels, false),
-            format = greatest(r.format, j.format), (crashes, kept, deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at) = ROW(coalesce(w.crashes, 0), coalesce(w.kept, 0), w.deadline, w.stuck_reason, w.stuck_message, w.stuck_build, coalesce(w.failed_builds, ''), coalesce(w.failed_at, 0))
+            consumed = coalesce(j.consumed, r.consumed), crashes = coalesce(w.crashes, 0), kept = coalesce(w.kept, 0),
+            deadline = w.deadline, stuck_reason = w.stuck_reason, stuck_message = w.stuck_message,
+            stuck_build = w.stuck_build, failed_builds = coalesce(w.failed_builds, ''),
+            failed_at = coalesce(w.failed_at, 0), cancel_requested = r.cancel_requested OR coalesce(w.cancels, false)
         FROM judged j
         CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
             waits text, read_at bigint, read_after bigint, unread_at bigint, unread_after bigint, ending_at bigint,
-            ending_after bigint, cancels boolean, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint)
-        WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL
-            AND (j.writes OR j.consumed > j.had_consumed OR j.format > r.format)
+            ending_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text,
+            stuck_build text, failed_builds text, failed_at bigint, cancels boolean)
+        WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL AND (j.writes OR j.consumed > j.had_consumed)
         RETURNING r.owner, r.status, r.ready_at, r.deadline
     ), blanked AS (
         UPDATE "outlast".inbox i SET body = NULL, raw = NULL, headers = NULL
@@ -772,7 +780,7 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.end_session_v1(now_ bigint, id_ text, has_crashed_ boolean, expires_at_ bigint, class_max_ integer)
+CREATE OR REPLACE FUNCTION outlast.end_session_v1(now_ bigint, id_ text, has_crashed_ boolean, expires_at_ bigint)
  RETURNS boolean
  LANGUAGE plpgsql
 AS $function$
@@ -785,7 +793,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    SELECT count(*) AS runs, coalesce(max(least(r.crashes, class_max_)), 0) AS class INTO aboard_
+    SELECT count(*) AS runs, coalesce(max(least(r.crashes, 4)), 0) AS class INTO aboard_
     FROM "outlast".runs r WHERE r.owner = id_;
     UPDATE "outlast".sessions s SET ended_at = now_, crashed = has_crashed_, aboard_runs = aboard_.runs,
         aboard_class = aboard_.class
@@ -858,7 +866,6 @@ AS $function$
 DECLARE
     now_ bigint := coalesce(at_, "outlast".clock_v1());
     poison_ CONSTANT integer := (limits_ ->> 'poison_crashes')::integer;
-    suspect_ CONSTANT integer := (limits_ ->> 'suspect_crashes')::integer;
     class_max_ CONSTANT integer := (limits_ ->> 'crash_class_max')::integer;
     ended_ record;
     moved_ record;
@@ -876,8 +883,7 @@ BEGIN
     ), held AS (
         SELECT r.*, tip.turn AS tip_turn, tip.at AS tip_at, tip.seq AS tip_seq,
             CASE WHEN r.failed_builds <> '' AND tip.seq <= r.failed_at THEN r.failed_builds::text ELSE '' END AS failed,
-            ended_.crashed AND CASE WHEN ended_.aboard_class >= suspect_ AND ended_.aboard_class < class_max_
-                THEN least(r.crashes, class_max_) = ended_.aboard_class
+            ended_.crashed AND CASE WHEN ended_.aboard_class IN (2, 3) THEN least(r.crashes, class_max_) = ended_.aboard_class
                 ELSE least(r.crashes, class_max_) < class_max_ OR ended_.aboard_runs = 1 END AS is_counted
         FROM locked l JOIN "outlast".runs r ON r.id = l.id
         LEFT JOIN LATERAL (SELECT t.id, t.next_seq, t.at FROM "outlast".turns t WHERE t.run = r.id ORDER BY t.seq DESC LIMIT 1) last
@@ -921,7 +927,7 @@ END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.give_v1(session_ text, now_ bigint, chosen_ text[], ready_ integer)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, next_deadline bigint, first_build text, first_events text, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -944,9 +950,10 @@ BEGIN
         RETURNING r.*, c.nth
     )
     SELECT 'given', g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
+        g.crashes, g.kept, g.deadline, g.stuck_reason, g.stuck_message, g.stuck_build::text, g.failed_builds::text, g.failed_at,
         coalesce(g.preferred = session_, false),
         EXISTS (SELECT 1 FROM "outlast".heartbeats h WHERE h.run = g.id),
-        g.nth > ready_, NULL::bigint, NULL::bigint, NULL::bigint, t.build, t.events, g.crashes, g.kept, g.deadline, g.stuck_reason, g.stuck_message, g.stuck_build, g.failed_builds, g.failed_at
+        g.nth > ready_, NULL::bigint, NULL::bigint, t.build, t.events
     FROM given g LEFT JOIN "outlast".turns t ON t.run = g.id AND t.seq = 0 AND g.next_seq = 1
     ORDER BY g.nth;
     PERFORM "outlast".count_v1(moved_.statuses, moved_.changes);
@@ -996,12 +1003,12 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.leave_v1(at_ bigint, id_ text, class_max_ integer)
+CREATE OR REPLACE FUNCTION outlast.leave_v1(at_ bigint, id_ text)
  RETURNS boolean
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-    IF NOT "outlast".end_session_v1(coalesce(at_, "outlast".clock_v1()), id_, false, NULL, class_max_) THEN
+    IF NOT "outlast".end_session_v1(coalesce(at_, "outlast".clock_v1()), id_, false, NULL) THEN
         RETURN false;
     END IF;
     PERFORM "outlast".refresh_rules_v1();
@@ -1064,7 +1071,7 @@ BEGIN
                 line_.format := 2147483647; line_.crash_class := 32767; line_.priority := 32767;
             ELSIF line_.failed_builds <> '' AND line_.failed_builds::jsonb ? build_ THEN
                 line_.crash_class := 32767; line_.priority := 32767;
-            ELSIF line_.crash_class > 0 AND rooms_[line_.crash_class] <= 0 THEN
+            ELSIF line_.crash_class > 0 AND rooms_[line_.crash_class - 1] <= 0 THEN
                 line_.priority := 32767;
             ELSE
                 lines_ := array_append(lines_, line_);
@@ -1102,7 +1109,9 @@ BEGIN
     IF cardinality(locked_) = cardinality(runs_) THEN
         RETURN '{}';
     END IF;
-    RETURN ARRAY(SELECT r.id::text FROM "outlast".runs r WHERE r.id = ANY (runs_) AND r.id <> ALL (locked_));
+    -- Runs that do not exist are locked by nobody.
+    RETURN ARRAY(SELECT r.id::text FROM "outlast".runs r
+        WHERE r.id = ANY (ARRAY(SELECT unnest(runs_) EXCEPT SELECT unnest(locked_))));
 END
 $function$
 
@@ -1159,7 +1168,7 @@ BEGIN
     FOREACH line_ IN ARRAY lines_ LOOP
         IF line_.head <= now_ THEN
             due_ := least(due_, "outlast".next_due_v1(session_, now_,
-                CASE WHEN line_.crash_class > 0 AND rooms_[line_.crash_class] <= 0 THEN now_ ELSE floor_ END,
+                CASE WHEN line_.crash_class > 0 AND rooms_[line_.crash_class - 1] <= 0 THEN now_ ELSE floor_ END,
                 preference_, line_));
         ELSE
             later_ := array_append(later_, line_);
@@ -1181,7 +1190,7 @@ BEGIN
                     THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
                 ELSE l.ready_at END)
             FROM (SELECT r.ready_at, r.preferred FROM "outlast".runs r WHERE r.ends_without_code AND r.ready_at IS NOT NULL
-                    AND r.format <= format_ AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0 OR r.ready_at > now_)
+                    AND r.format <= format_ AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0 OR r.ready_at > now_)
                 ORDER BY r.ready_at, r.id LIMIT 20) l));
     END IF;
     RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
@@ -1281,7 +1290,7 @@ END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.put_messages_v1(now_ bigint, messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[], refused_ integer[])
- RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean, holder_host text, holder_pid bigint)
+ RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -1290,18 +1299,17 @@ BEGIN
     WITH asked AS (
         SELECT a.*, r.status, r.sent, r.consumed, r.kept, r.cancel_requested, known.position AS known,
             known.after_cancel AS known_after_cancel,
-            holder.host AS holder_host, holder.pid AS holder_pid, holder.format AS holder_format,
-            known.position IS NULL AND r.ended_at IS NULL AND r.id IS NOT NULL AND holder.pid IS NULL AS is_candidate
+            known.position IS NULL AND r.ended_at IS NULL AND r.id IS NOT NULL AS is_candidate
         FROM ROWS FROM (
             json_to_recordset(messages_) AS (run text, id text, kind text, name text, op bigint, outcome text, codec text,
-                headers text, turn_nth integer, format integer),
+                headers text, turn_nth integer),
             unnest(bodies_), unnest(raws_)
-        ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, format, body, raw, nth)
+        ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, body, raw, nth)
         LEFT JOIN LATERAL (SELECT * FROM "outlast".runs r WHERE r.id = a.run) r ON true
-        LEFT JOIN LATERAL (SELECT i.position, i.after_cancel FROM "outlast".inbox i WHERE i.run = a.run AND i.id = a.id) known
-        ON true
-        LEFT JOIN LATERAL (SELECT s.host, s.pid, s.format FROM "outlast".sessions s WHERE a.format IS NOT NULL
-            AND a.turn_nth IS NULL AND s.id = r.owner AND s.ended_at IS NULL AND s.format < a.format) holder ON true
+        -- In the order of `inbox_id`: by the other index, which a planner without statistics may prefer, each message would
+        -- read the whole inbox of its receiver.
+        LEFT JOIN LATERAL (SELECT i.id, i.position, i.after_cancel FROM "outlast".inbox i WHERE i.run = a.run AND i.id >= a.id
+            ORDER BY i.run, i.id LIMIT 1) known ON known.id = a.id
         WHERE a.turn_nth IS NULL OR a.turn_nth <> ALL (refused_)
     ), ranked AS (
         SELECT a.*, a.sent - a.consumed + count(*) FILTER (WHERE a.is_candidate) OVER (PARTITION BY a.run ORDER BY a.nth) - 1
@@ -1323,14 +1331,13 @@ BEGIN
         FROM placed p WHERE p.is_accepted
     ), received AS (
         SELECT p.run, max(p.position) AS sent, coalesce(max(p.position) FILTER (WHERE p.kind = 'terminate'), 0) AS last_terminate,
-            coalesce(max(p.position) FILTER (WHERE p.kind = 'cancel'), 0) AS last_cancel,
-            max(p.format) AS format
+            coalesce(max(p.position) FILTER (WHERE p.kind = 'cancel'), 0) AS last_cancel
         FROM placed p WHERE p.is_accepted GROUP BY p.run
     ), woken AS (
         UPDATE "outlast".runs r SET sent = n.sent, updated_at = now_,
             last_terminate = greatest(r.last_terminate, n.last_terminate),
             last_cancel = greatest(r.last_cancel, n.last_cancel),
-            cancel_requested = r.cancel_requested OR n.last_cancel > 0, format = greatest(r.format, n.format),
+            cancel_requested = r.cancel_requested OR n.last_cancel > 0,
             ready_at = CASE WHEN r.owner IS NOT NULL THEN r.ready_at
                 WHEN (r.status = 'stuck' OR r.status = 'pending' AND r.wake_at IS NOT NULL)
                     AND NOT (n.last_terminate > 0 OR r.next_seq <= 1 AND n.last_cancel > 0) THEN r.ready_at
@@ -1338,11 +1345,10 @@ BEGIN
         FROM received n WHERE r.id = n.run
     )
     SELECT CASE WHEN p.known IS NOT NULL OR p.is_accepted THEN 'sent' WHEN p.status IS NULL THEN 'none'
-            WHEN p.holder_pid IS NOT NULL THEN 'unreadable' WHEN NOT p.is_candidate THEN 'ended' ELSE 'full' END,
-        CASE WHEN p.known IS NOT NULL THEN p.known WHEN p.is_accepted THEN p.position
-            WHEN p.holder_pid IS NOT NULL THEN p.holder_format ELSE p.unread END,
+            WHEN NOT p.is_candidate THEN 'ended' ELSE 'full' END,
+        CASE WHEN p.known IS NOT NULL THEN p.known WHEN p.is_accepted THEN p.position ELSE p.unread END,
         p.status::text, p.kept,
-        CASE WHEN p.known IS NOT NULL THEN coalesce(p.known_after_cancel, p.was_cancelled) ELSE p.was_cancelled END, p.holder_host, p.holder_pid
+        CASE WHEN p.known IS NOT NULL THEN coalesce(p.known_after_cancel, p.was_cancelled) ELSE p.was_cancelled END
     FROM placed p ORDER BY p.nth;
 END
 $function$
@@ -1445,13 +1451,13 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.ready_v1(session_ text, now_ bigint, limit_ integer, preference_ bigint, priority_age_ bigint, line_ outlast.line_v1, OUT ids text[], OUT ranks bigint[])
+CREATE OR REPLACE FUNCTION outlast.ready_v1(session_ text, now_ bigint, limit_ integer, preference_ bigint, line_ outlast.line_v1, OUT ids text[], OUT ranks bigint[])
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 BEGIN
-    SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * priority_age_) INTO ids, ranks
+    SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * 10000000) INTO ids, ranks
     FROM (
         SELECT r.id, r.ready_at FROM "outlast".runs r
         WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
@@ -1550,7 +1556,7 @@ END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.send_v1(at_ bigint, runs_ text[], messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[])
- RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean, holder_host text, holder_pid bigint)
+ RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -1761,7 +1767,7 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.takeover_v1(at_ bigint, id_ text, patience_ bigint, class_max_ integer)
+CREATE OR REPLACE FUNCTION outlast.takeover_v1(at_ bigint, id_ text, patience_ bigint)
  RETURNS TABLE(session text, moment bigint, ended bigint, suspects bigint)
  LANGUAGE plpgsql
 AS $function$
@@ -1809,7 +1815,7 @@ BEGIN
             CONTINUE;
         END IF;
         -- Unless it has beaten, or found its lock again, in the meantime.
-        CONTINUE WHEN NOT "outlast".end_session_v1(now_, other_.id, true, other_.expires_at, class_max_);
+        CONTINUE WHEN NOT "outlast".end_session_v1(now_, other_.id, true, other_.expires_at);
         ended_ := ended_ + 1;
         session := other_.id;
         RETURN NEXT;

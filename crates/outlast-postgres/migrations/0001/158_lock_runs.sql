@@ -16,6 +16,8 @@ BEGIN
     IF cardinality(locked_) = cardinality(runs_) THEN
         RETURN '{}';
     END IF;
-    RETURN ARRAY(SELECT r.id::text FROM {schema}.runs r WHERE r.id = ANY (runs_) AND r.id <> ALL (locked_));
+    -- Runs that do not exist are locked by nobody.
+    RETURN ARRAY(SELECT r.id::text FROM {schema}.runs r
+        WHERE r.id = ANY (ARRAY(SELECT unnest(runs_) EXCEPT SELECT unnest(locked_))));
 END
 $$

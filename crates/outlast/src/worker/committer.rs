@@ -66,6 +66,8 @@ struct Gathered {
     next_batch: u64,
     /// Turns without events, in order.
     later: Vec<Later>,
+    /// The runs that turns apart from the batches contend for, with how many such groups of turns there are.
+    apart: BTreeMap<RunId, usize>,
 }
 
 /// A batch that is under way.
@@ -138,8 +140,10 @@ impl Gathered {
     /// Whether nothing that has gathered can contend for a run with a batch under way: only a turn that sends to
     /// another run does, and those are rare.
     fn are_all_free(&self) -> bool {
-        self.batches.is_empty()
-            || !self.batches.iter().any(|batch| batch.sends) && !self.turns.iter().any(sends)
+        (self.batches.is_empty() && self.apart.is_empty())
+            || self.apart.is_empty()
+                && !self.batches.iter().any(|batch| batch.sends)
+                && !self.turns.iter().any(sends)
     }
 
     /// Takes the turns that may be committed now, no more than a batch may have, and leaves the others in order.
@@ -162,9 +166,24 @@ impl Gathered {
         (turns, answers)
     }
 
-    /// The runs that batches under way contend for.
+    /// The runs that others contend for: batches under way, and turns apart from them.
     fn busy(&self) -> HashSet<RunId> {
-        self.batches.iter().flat_map(|batch| &batch.runs).copied().collect()
+        self.batches.iter().flat_map(|batch| &batch.runs).chain(self.apart.keys()).copied().collect()
+    }
+
+    /// Turns that contend for the run are on their way apart from the batches.
+    fn set_apart(&mut self, run: RunId) {
+        *self.apart.entry(run).or_default() += 1;
+    }
+
+    /// They are answered, or whoever has the run keeps it for longer.
+    fn end_apart(&mut self, run: RunId) {
+        if let Some(groups) = self.apart.get_mut(&run) {
+            *groups -= 1;
+            if *groups == 0 {
+                self.apart.remove(&run);
+            }
+        }
     }
 
     /// Whether something has gathered that can be taken.
@@ -202,6 +221,11 @@ fn sends(turn: &Turn) -> bool {
 /// The runs whose rows a turn may lock in the world: its own, and those that it sends to.
 fn contends_for(turn: &Turn) -> impl Iterator<Item = RunId> {
     std::iter::once(turn.run).chain(receivers(turn))
+}
+
+/// The run that a turn contends for most: the first that it sends to, otherwise its own.
+fn contended_run(turn: &Turn) -> RunId {
+    receivers(turn).next().unwrap_or(turn.run)
 }
 
 /// Puts the turns of runs that others of the batch send to in front of those: so a world need not divide the batch.
@@ -329,7 +353,11 @@ impl Committer {
 
     /// Commits turns that somebody else blocks, apart from the batches: the world waits for what is locked, and is
     /// asked again until it is free. A start is given up, as in a batch.
-    async fn commit_blocked(&self, Blocked { mut turns, mut answers }: Blocked) {
+    ///
+    /// Until the first answer they are apart from the batches if that is given: others that contend for the same run wait
+    /// with them. Beside them, each batch would be blocked by these, and the next by that.
+    async fn commit_blocked(self: Arc<Self>, blocked: Blocked, mut apart: Option<Apart>) {
+        let Blocked { mut turns, mut answers, .. } = blocked;
         let mut wait = PAUSE_MIN;
         while !turns.is_empty() {
             pause(wait).await;
@@ -337,6 +365,7 @@ impl Committer {
                 Ok(tried) => tried,
                 Err(error) => vec![Err(error); turns.len()],
             };
+            drop(apart.take());
             self.meter.turns.add(tried.iter().filter(|answer| answer.is_ok()).count() as u64);
             let too_few = || Err(WorldError::Corrupt("the world gave too few answers".into()));
             let tried = tried.into_iter().chain(std::iter::repeat_with(too_few));
@@ -358,23 +387,51 @@ impl Committer {
 }
 
 /// Turns that somebody else blocks, and that contend for the same run: alone, each would only wait for the others.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Blocked {
+    run: RunId,
+    /// Whether it is that run which is locked, and not those of the turns: several are blocked, and none was written.
+    is_run_locked: bool,
     turns: Vec<Turn>,
     answers: Vec<oneshot::Sender<Answer>>,
 }
 
 impl Blocked {
-    /// Sorts turns by the run that they contend for: the first that they send to, otherwise their own.
-    fn by_run(blocked: Vec<(Turn, oneshot::Sender<Answer>)>) -> Vec<Self> {
+    /// Sorts turns by the run that they contend for. `written` are the runs that others of the batch contended for.
+    fn by_run(blocked: Vec<(Turn, oneshot::Sender<Answer>)>, written: &HashSet<RunId>) -> Vec<Self> {
         let mut groups: BTreeMap<RunId, Self> = BTreeMap::new();
         for (turn, answer) in blocked {
-            let run = receivers(&turn).next().unwrap_or(turn.run);
-            let group = groups.entry(run).or_default();
+            let run = contended_run(&turn);
+            let (turns, answers) = (Vec::new(), Vec::new());
+            let group = groups.entry(run).or_insert(Self { run, is_run_locked: false, turns, answers });
             group.turns.push(turn);
             group.answers.push(answer);
+            group.is_run_locked = group.turns.len() > 1 && !written.contains(&run);
         }
         groups.into_values().collect()
+    }
+}
+
+/// Turns that contend for a run apart from the batches, until this is dropped.
+struct Apart(Arc<Committer>, RunId);
+
+impl Apart {
+    fn new(committer: Arc<Committer>, run: RunId) -> Self {
+        committer.gathered.lock().set_apart(run);
+        Self(committer, run)
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        let mut gathered = self.0.gathered.lock();
+        gathered.end_apart(self.1);
+        if gathered.leaders < self.0.lanes && gathered.has_free() {
+            gathered.leaders += 1;
+            drop(gathered);
+            let committer = self.0.clone();
+            self.0.runtime.spawn(async move { Leader(committer).lead().await });
+        }
     }
 }
 
@@ -396,24 +453,32 @@ impl Leader {
     async fn lead_once(&self) -> bool {
         let taken = self.0.gathered.lock().take(self.0.lanes);
         let Some((number, turns, answers)) = taken else { return false };
-        let _batch = Batch(&self.0, number);
+        let batch = Batch(&self.0, number);
+        let contended: Vec<RunId> = turns.iter().map(contended_run).collect();
         let mut commit = pin!(self.0.commit_batch(turns));
         let (results, is_instant) = match futures_util::poll!(commit.as_mut()) {
             Poll::Ready(results) => (results, true),
             Poll::Pending => (commit.await, false),
         };
-        let mut blocked = Vec::new();
-        for (answer, result) in answers.into_iter().zip(results) {
+        let (mut blocked, mut written) = (Vec::new(), HashSet::new());
+        for ((answer, result), run) in answers.into_iter().zip(results).zip(contended) {
             match result {
-                // Whoever asked may be gone; the turn is durable all the same.
-                Tried::Answered(result) => drop(answer.send(result)),
+                Tried::Answered(result) => {
+                    if result.is_ok() {
+                        written.insert(run);
+                    }
+                    // Whoever asked may be gone; the turn is durable all the same.
+                    let _ = answer.send(result);
+                }
                 Tried::Blocked(turn) => blocked.push((*turn, answer)),
             }
         }
-        for group in Blocked::by_run(blocked) {
-            let committer = self.0.clone();
-            self.0.runtime.spawn(async move { committer.commit_blocked(group).await });
+        for group in Blocked::by_run(blocked, &written) {
+            // Before the batch is over: what it kept from being taken is not to be taken in between.
+            let apart = group.is_run_locked.then(|| Apart::new(self.0.clone(), group.run));
+            self.0.runtime.spawn(self.0.clone().commit_blocked(group, apart));
         }
+        drop(batch);
         is_instant
     }
 }
@@ -518,8 +583,24 @@ mod tests {
         let turns = [sends(2, 1), turn(7, true), sends(3, 1), turn(8, true)];
         let blocked = turns.map(|turn| (turn, oneshot::channel().0)).into();
         let runs = |group: Blocked| group.turns.iter().map(|turn| turn.run.bits()).collect::<Vec<_>>();
-        let groups: Vec<_> = Blocked::by_run(blocked).into_iter().map(runs).collect();
-        assert_eq!(groups, [vec![2, 3], vec![7], vec![8]]);
+        let groups = Blocked::by_run(blocked, &HashSet::new());
+        assert_eq!(groups.iter().map(|group| group.is_run_locked).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!(groups.into_iter().map(runs).collect::<Vec<_>>(), [vec![2, 3], vec![7], vec![8]]);
+        let blocked = [sends(2, 1), sends(3, 1)].map(|turn| (turn, oneshot::channel().0)).into();
+        let groups = Blocked::by_run(blocked, &HashSet::from([RunId::from_bits(1)]));
+        assert!(!groups[0].is_run_locked, "another turn was written that sends to it");
+    }
+
+    #[test]
+    fn turns_that_contend_for_a_run_apart_from_the_batches_hold_up_those_that_contend_for_it() {
+        let mut gathered = Gathered::default();
+        gathered.set_apart(RunId::from_bits(1));
+        gathered.put(sends(2, 1), oneshot::channel().0);
+        assert!(!gathered.has_free());
+        put(&mut gathered, 3, true);
+        assert_eq!(take(&mut gathered), Some((0, vec![3])));
+        gathered.end_apart(RunId::from_bits(1));
+        assert_eq!(take(&mut gathered), Some((1, vec![2])));
     }
 
     #[test]
