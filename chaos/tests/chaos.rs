@@ -24,6 +24,20 @@ fn after_20_kills_every_run_has_ended_and_every_effect_has_happened_once() {
     assert!(table.contains("every effect happened once") && table.contains("20 ("), "{table}");
 }
 
+/// A copy of the program is another build of it, with the same schema. `cargo xtask chaos --old` takes a real older one.
+#[test]
+fn workers_of_two_builds_share_the_work_and_the_old_ones_finish_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = folder.path().join("old");
+    std::fs::copy(env!("CARGO_BIN_EXE_outlast-chaos"), &old).unwrap();
+    let table = succeed(&["--kills", "15", "--old", old.to_str().unwrap()]);
+    assert!(table.contains("every effect happened once") && table.contains("15 ("), "{table}");
+    for build in ["old build", "new build"] {
+        let row = table.lines().find(|line| line.trim_start().starts_with(build)).unwrap();
+        assert!(row.contains("runs ended") && !row.contains(" 0 runs ended"), "{table}");
+    }
+}
+
 #[test]
 fn after_10_kills_and_2_restarts_of_postgres_every_effect_has_happened_once() {
     let table = succeed(&["--world", "postgres", "--kills", "10", "--restarts", "2"]);

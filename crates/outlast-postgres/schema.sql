@@ -16,7 +16,7 @@ CASE
     ELSE LEAST(crashes, 4)
 END, ends_without_code boolean NOT NULL DEFAULT ((last_terminate > consumed) OR ((next_seq <= 1) AND (last_cancel > consumed))) WITH (fillfactor=85, autovacuum_vacuum_scale_factor=0.02, autovacuum_analyze_scale_factor=0.05)
 
-table sessions: id text NOT NULL, host text NOT NULL, pid bigint NOT NULL, build text NOT NULL, code text NOT NULL, queues text NOT NULL, time bigint NOT NULL, rules integer NOT NULL, format integer NOT NULL, interface integer NOT NULL, joined_at bigint NOT NULL, expires_at bigint NOT NULL, beat_at bigint NOT NULL, boot bigint NOT NULL, has_lock boolean NOT NULL, suspect_since bigint, report text NOT NULL DEFAULT '{}'::text, ended_at bigint, crashed boolean, aboard_runs bigint, aboard_class integer WITH (fillfactor=50)
+table sessions: id text NOT NULL, host text NOT NULL, pid bigint NOT NULL, build text NOT NULL, code text NOT NULL, queues text NOT NULL, time bigint NOT NULL, rules integer NOT NULL, format integer NOT NULL, interface integer NOT NULL, joined_at bigint NOT NULL, expires_at bigint NOT NULL, beat_at bigint NOT NULL, boot bigint NOT NULL, has_lock boolean NOT NULL, suspect_since bigint, report text NOT NULL DEFAULT '{}'::text, ended_at bigint, crashed boolean, aboard_runs bigint, aboard_class integer, version text WITH (fillfactor=50)
 
 table settings: one boolean NOT NULL, clock_offset bigint NOT NULL, identity uuid NOT NULL DEFAULT gen_random_uuid(), rules integer
 
@@ -131,6 +131,22 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.base32_v2(bits_ numeric)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+DECLARE
+    digits_ text := '';
+BEGIN
+    FOR nth_ IN 1..26 LOOP
+        digits_ := substr('0123456789ABCDEFGHJKMNPQRSTVWXYZ', (bits_ % 32)::integer + 1, 1) || digits_;
+        bits_ := div(bits_, 32);
+    END LOOP;
+    RETURN digits_;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.beat_v1(at_ bigint, id_ text, report_ text, details_ json, bodies_ text[], raws_ bytea[])
  RETURNS TABLE(held bigint, moment bigint, rules integer)
  LANGUAGE plpgsql
@@ -156,6 +172,31 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.beat_v2(at_ bigint, id_ text, report_ text, details_ json, bodies_ text[], raws_ bytea[])
+ RETURNS TABLE(held bigint, moment bigint, rules integer)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock_v2());
+    rules_ integer;
+BEGIN
+    UPDATE "outlast".sessions s SET beat_at = now_, boot = "outlast".boot_v2(), suspect_since = NULL,
+        expires_at = least(now_, 9223372036854775807 - s.time) + s.time, report = report_
+    WHERE s.id = id_ AND s.ended_at IS NULL
+    RETURNING s.rules INTO rules_;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    IF json_array_length(details_) > 0 THEN
+        PERFORM "outlast".put_details_v2(id_, details_, bodies_, raws_);
+    END IF;
+    PERFORM "outlast".merge_v2();
+    rules_ := coalesce((SELECT g.rules FROM "outlast".settings g), rules_);
+    RETURN QUERY SELECT count(*), now_, rules_ FROM "outlast".runs r WHERE r.owner = id_;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.boot_v1()
  RETURNS bigint
  LANGUAGE sql
@@ -163,7 +204,40 @@ AS $function$
     SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint + clock_offset FROM "outlast".settings
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.boot_v2()
+ RETURNS bigint
+ LANGUAGE sql
+AS $function$
+    SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint + clock_offset FROM "outlast".settings
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.check_payload_v1(payload_ text)
+ RETURNS void
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+DECLARE
+    brackets_ text;
+    depth_ integer := 0;
+BEGIN
+    IF octet_length(payload_) > 4194304 THEN
+        RAISE EXCEPTION 'the payload has % bytes, more than 4194304', octet_length(payload_)
+            USING ERRCODE = '54000', HINT = 'store it elsewhere and pass its address';
+    END IF;
+    brackets_ := regexp_replace(regexp_replace(payload_, '"(\\.|[^"\\])*"', '', 'g'), '[^][{}]', '', 'g');
+    IF length(brackets_) > 2 * 64 THEN
+        FOR nth_ IN 1..length(brackets_) LOOP
+            depth_ := depth_ + CASE WHEN substr(brackets_, nth_, 1) IN ('[', '{') THEN 1 ELSE -1 END;
+            IF depth_ > 64 THEN
+                RAISE EXCEPTION 'the payload is nested deeper than 64 levels'
+                    USING ERRCODE = '54000', HINT = 'flatten it, or pass it as a text';
+            END IF;
+        END LOOP;
+    END IF;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.check_payload_v2(payload_ text)
  RETURNS void
  LANGUAGE plpgsql
  IMMUTABLE
@@ -202,7 +276,48 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.check_rules_v2(rules_ integer)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    known_ integer := (SELECT s.rules FROM "outlast".settings s);
+BEGIN
+    IF known_ < rules_ THEN
+        RAISE EXCEPTION 'a joined worker knows the rules up to % only', known_ USING ERRCODE = 'OL001', DETAIL = known_::text;
+    END IF;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.choose_overdue_v1(until_ bigint, limit_ integer, format_ integer, rooms_ integer[], chosen_ text[], OUT ids text[], OUT rooms integer[])
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    late_ record;
+    left_ integer;
+BEGIN
+    ids := chosen_; rooms := rooms_;
+    FOR late_ IN
+        SELECT r.id, r.crash_class FROM "outlast".runs r
+        WHERE r.deadline <= until_ AND r.owner IS NULL AND r.format <= format_ AND r.id <> ALL (chosen_)
+            AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
+        ORDER BY r.deadline, r.id LIMIT limit_ + 50 FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        CONTINUE WHEN late_.crash_class > 0 AND rooms[late_.crash_class - 1] <= 0;
+        IF late_.crash_class > 0 THEN
+            left_ := rooms[late_.crash_class - 1] - 1;
+            rooms := '{0,0,0}';
+            rooms[late_.crash_class - 1] := left_;
+        END IF;
+        ids := array_append(ids, late_.id);
+        EXIT WHEN cardinality(ids) >= limit_;
+    END LOOP;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.choose_overdue_v2(until_ bigint, limit_ integer, format_ integer, rooms_ integer[], chosen_ text[], OUT ids text[], OUT rooms integer[])
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
@@ -247,6 +362,65 @@ BEGIN
     FOREACH line_ IN ARRAY lines_ LOOP
         CONTINUE WHEN line_.head > now_;
         found_ := "outlast".ready_v1(session_, now_,
+            CASE WHEN line_.crash_class = 0 THEN limit_ ELSE least(limit_, rooms_[line_.crash_class - 1]) END, preference_, line_);
+        CONTINUE WHEN found_.ids IS NULL;
+        ids := ids || found_.ids; ranks_ := ranks_ || found_.ranks;
+        classes_ := classes_ || array_fill(line_.crash_class::integer, ARRAY[cardinality(found_.ids)]);
+    END LOOP;
+    IF has_codeless_ THEN
+        FOR found_ IN
+            SELECT r.id::text, r.ready_at, r.crash_class FROM "outlast".runs r
+            WHERE r.ends_without_code AND r.ready_at IS NOT NULL AND r.ready_at <= now_ AND r.format <= format_
+                AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
+                AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
+                    OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred AND s.ended_at IS NULL))
+            ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED
+        LOOP
+            ids := ids || found_.id; ranks_ := ranks_ || found_.ready_at; classes_ := classes_ || found_.crash_class::integer;
+        END LOOP;
+    END IF;
+    IF is_trial_ AND 4 = ANY (classes_) THEN
+        ids := ARRAY(SELECT u.id FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class = 4
+            ORDER BY u.rank, u.id COLLATE "C" LIMIT 1);
+        rooms := '{0,0,0}';
+        RETURN;
+    END IF;
+    SELECT u.class INTO class_ FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class > 0
+    ORDER BY u.rank, u.id COLLATE "C" LIMIT 1;
+    IF class_ IS NULL AND cardinality(lines_) <= 1 AND NOT has_codeless_ THEN
+        RETURN;
+    END IF;
+    SELECT coalesce(array_agg(c.id ORDER BY c.rank, c.id COLLATE "C"), '{}'), count(*) FILTER (WHERE c.class > 0)
+    INTO ids, taken_ FROM (
+        SELECT u.id, u.rank, u.class FROM (
+            SELECT a.id, a.rank, a.class, row_number() OVER (PARTITION BY a.class ORDER BY a.rank, a.id COLLATE "C") AS nth
+            FROM unnest(ids, ranks_, classes_) AS a (id, rank, class)
+        ) u WHERE u.class = 0 OR u.class = class_ AND u.nth <= rooms_[class_ - 1]
+        ORDER BY u.rank, u.id COLLATE "C" LIMIT limit_) c;
+    IF taken_ > 0 THEN
+        rooms := '{0,0,0}';
+        rooms[class_ - 1] := rooms_[class_ - 1] - taken_;
+    END IF;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.choose_v2(session_ text, now_ bigint, limit_ integer, format_ integer, rooms_ integer[], is_trial_ boolean, preference_ bigint, lines_ outlast.line_v2[], has_codeless_ boolean, OUT ids text[], OUT rooms integer[])
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    line_ "outlast".line_v2;
+    found_ record;
+    ranks_ bigint[] := '{}';
+    classes_ integer[] := '{}';
+    class_ integer;
+    taken_ integer;
+BEGIN
+    ids := '{}'; rooms := rooms_;
+    FOREACH line_ IN ARRAY lines_ LOOP
+        CONTINUE WHEN line_.head > now_;
+        found_ := "outlast".ready_v2(session_, now_,
             CASE WHEN line_.crash_class = 0 THEN limit_ ELSE least(limit_, rooms_[line_.crash_class - 1]) END, preference_, line_);
         CONTINUE WHEN found_.ids IS NULL;
         ids := ids || found_.ids; ranks_ := ranks_ || found_.ranks;
@@ -344,6 +518,61 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.claim_one_v2(session_ text, at_ bigint, run_ text, queues_ text[], workflows_ text[], versions_ bigint[], format_ integer)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock_v2());
+BEGIN
+    PERFORM 1 FROM "outlast".runs r WHERE r.id = run_ AND r.status = 'pending' AND r.ready_at <= now_
+        AND r.queue = ANY (queues_) AND EXISTS (SELECT 1 FROM unnest(workflows_, versions_) AS c (workflow, version)
+            WHERE c.workflow = r.workflow AND c.version = r.version);
+    IF FOUND THEN
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
+    ELSE
+        -- Others were quicker, or it is for others. As in `claim`, who gets nothing writes nothing.
+        run_ := NULL;
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL;
+    END IF;
+    IF NOT FOUND THEN
+        code := 'gone';
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    IF run_ IS NOT NULL THEN
+        SELECT r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes, r.kept, r.deadline
+        INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, kept, deadline
+        FROM "outlast".runs r
+        WHERE r.id = run_ AND r.status = 'pending' AND r.owner IS NULL AND r.next_seq = 1 AND r.ready_at <= now_
+            AND r.crash_class = 0 AND NOT r.ends_without_code AND r.failed_builds = '' AND r.queue = ANY (queues_)
+            AND r.format <= format_
+            AND EXISTS (SELECT 1 FROM unnest(workflows_, versions_) AS c (workflow, version)
+                WHERE c.workflow = r.workflow AND c.version = r.version)
+        FOR NO KEY UPDATE SKIP LOCKED;
+        -- As in `give`.
+        PERFORM set_config('synchronous_commit', 'off', true);
+        IF run IS NULL THEN
+            -- Whoever has it locked may let go of it.
+            next_due := now_ + 5000;
+        ELSE
+            UPDATE "outlast".runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL,
+                ready_at = NULL
+            WHERE r.id = run_;
+            PERFORM "outlast".count_move_v2('pending', 'running');
+            SELECT t.build, t.events INTO first_build, first_events
+            FROM "outlast".turns t WHERE t.run = run_ AND t.seq = 0;
+            code := 'given'; failed_builds := ''; failed_at := 0; is_known := false; has_details := false;
+            is_overdue := false;
+            RETURN NEXT;
+        END IF;
+    END IF;
+    code := 'now'; run := NULL; deadline := NULL; is_overdue := false; moment := now_;
+    RETURN NEXT;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.claim_v1(session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, rooms_ integer[], is_trial_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint)
  RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
  LANGUAGE plpgsql
@@ -421,7 +650,93 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.claim_v2(session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, rooms_ integer[], is_trial_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock_v2());
+    lines_ "outlast".line_v2[] := "outlast".lines_v2(queues_, workflows_, versions_, build_, format_, rooms_);
+    has_codeless_ boolean;
+    has_unread_ boolean;
+    has_ready_ boolean;
+    has_overdue_ boolean;
+    chosen_ record;
+    line_ "outlast".line_v2;
+    ids_ text[] := '{}';
+    ready_ integer := 0;
+    deadline_ bigint;
+    due_ bigint;
+BEGIN
+    -- Each in the order of its index: without, a database that has not analysed the table may read all of it.
+    SELECT (SELECT r.ready_at FROM "outlast".runs r WHERE r.ready_at IS NOT NULL AND r.ends_without_code
+            ORDER BY r.ready_at, r.id LIMIT 1) IS NOT NULL,
+        (SELECT r.id FROM "outlast".runs r WHERE r.owner = session_ AND r.sent > r.consumed
+            ORDER BY r.owner, r.id LIMIT 1) IS NOT NULL,
+        (SELECT r.deadline FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline IS NOT NULL
+            ORDER BY r.deadline LIMIT 1)
+    INTO has_codeless_, has_unread_, deadline_;
+    has_overdue_ := coalesce(deadline_ <= now_ - grace_ AND overdue_from_ <= now_, false);
+    has_ready_ := has_codeless_ OR has_overdue_;
+    FOREACH line_ IN ARRAY lines_ LOOP
+        EXIT WHEN has_ready_;
+        has_ready_ := line_.head <= now_;
+    END LOOP;
+    IF has_ready_ AND limit_ > 0 THEN
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
+    ELSE
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL;
+    END IF;
+    IF NOT FOUND THEN
+        code := 'gone';
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    IF has_ready_ AND limit_ > 0 THEN
+        chosen_ := "outlast".choose_v2(session_, now_, limit_, format_, rooms_, is_trial_, preference_, lines_, has_codeless_);
+        ids_ := chosen_.ids; rooms_ := chosen_.rooms;
+        ready_ := cardinality(ids_);
+        IF has_overdue_ AND ready_ < limit_ AND NOT (is_trial_ AND ready_ = 1 AND rooms_ = '{0,0,0}') THEN
+            chosen_ := "outlast".choose_overdue_v2(now_ - grace_, limit_, format_, rooms_, ids_);
+            ids_ := chosen_.ids; rooms_ := chosen_.rooms;
+        END IF;
+        IF cardinality(ids_) > 0 THEN
+            RETURN QUERY SELECT g.* FROM "outlast".give_v2(session_, now_, ids_, ready_) g;
+        END IF;
+    END IF;
+    IF cardinality(lines_) > 0 OR has_codeless_ THEN
+        due_ := "outlast".next_due_of_v2(session_, now_, limit_ > ready_, format_, rooms_, preference_, lines_, has_codeless_);
+    END IF;
+    IF has_overdue_ AND cardinality(ids_) < limit_ THEN
+        -- One that is left has somebody else locked, who will let go of it.
+        PERFORM 1 FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline <= now_ - grace_ AND r.format <= format_
+            AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
+        ORDER BY r.deadline LIMIT 1;
+        IF FOUND THEN
+            due_ := least(due_, now_ + 5000);
+        END IF;
+    END IF;
+    IF deadline_ IS NOT NULL AND (has_overdue_ OR ready_ > 0) THEN
+        SELECT r.deadline INTO deadline_ FROM "outlast".runs r WHERE r.owner IS NULL
+            AND r.deadline > CASE WHEN overdue_from_ <= now_ THEN now_ - grace_ ELSE -9223372036854775808 END
+        ORDER BY r.deadline LIMIT 1;
+    END IF;
+    code := 'now'; deadline := deadline_; is_overdue := has_unread_; moment := now_; next_due := due_;
+    RETURN NEXT;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.clock_v1()
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    RETURN (date_part('epoch', clock_timestamp()) * 1000000)::bigint + (SELECT s.clock_offset FROM "outlast".settings s);
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.clock_v2()
  RETURNS bigint
  LANGUAGE plpgsql
 AS $function$
@@ -469,6 +784,50 @@ BEGIN
             stuck_build = NULL
         WHERE r.id = run_;
         PERFORM "outlast".count_move_v1('running', end_);
+    END IF;
+    RETURN now_;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.commit_one_v2(session_ text, at_ bigint, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint, build_ text, events_ text, consumed_ bigint, end_ text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := 0;
+BEGIN
+    PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF end_ IS NOT NULL THEN
+        PERFORM 1 FROM "outlast".runs r WHERE r.id = run_ FOR NO KEY UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            -- Somebody has the row, or it is not there.
+            RETURN NULL;
+        END IF;
+    END IF;
+    INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+    SELECT run_, seq_, next_seq_, id_, turn_at_, build_, events_
+    FROM "outlast".runs r
+    LEFT JOIN LATERAL (SELECT t.id, t.next_seq FROM "outlast".turns t WHERE t.run = r.id
+        ORDER BY t.seq DESC LIMIT 1) last ON true
+    WHERE r.id = run_ AND r.owner = session_ AND r.consumed = consumed_
+        AND CASE WHEN last.next_seq > r.next_seq THEN last.id = from_ AND last.next_seq = seq_
+            ELSE r.turn = from_ AND r.next_seq = seq_ END
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF end_ IS NOT NULL THEN
+        now_ := coalesce(at_, "outlast".clock_v2());
+        UPDATE "outlast".runs r SET status = end_, owner = NULL, preferred = NULL, turn = id_, next_seq = next_seq_,
+            turn_at = turn_at_, updated_at = now_, ended_at = now_, wake_at = NULL, waits = '[]', ready_at = NULL,
+            crashes = 0, deadline = NULL, failed_builds = '', failed_at = 0, stuck_reason = NULL, stuck_message = NULL,
+            stuck_build = NULL
+        WHERE r.id = run_;
+        PERFORM "outlast".count_move_v2('running', end_);
     END IF;
     RETURN now_;
 END
@@ -665,7 +1024,198 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.commit_v2(session_ text, at_ bigint, how_ json, locked_ text[], turns_ json, events_ text[], children_ json, child_events_ text[], messages_ json, bodies_ text[], raws_ bytea[])
+ RETURNS TABLE(nth integer, code text, detail text, moment bigint, rings boolean)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint;
+    is_exclusive_ CONSTANT boolean := coalesce((how_ ->> 'is_exclusive')::boolean, false);
+    blocked_ text[];
+    left_out_ integer[];
+    done_ record;
+    sent_ record;
+BEGIN
+    IF how_ ->> 'wait_ms' IS NOT NULL THEN
+        PERFORM set_config('lock_timeout', how_ ->> 'wait_ms', true);
+    END IF;
+    IF how_ ->> 'named' IS NOT NULL THEN
+        -- By this others find whom the run waits for.
+        PERFORM set_config('application_name', 'outlast ' || (how_ ->> 'named'), true);
+    END IF;
+    IF is_exclusive_ THEN
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR UPDATE;
+    ELSE
+        PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
+    END IF;
+    IF NOT FOUND THEN
+        nth := 0; code := 'gone';
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    blocked_ := "outlast".lock_runs_v2(locked_, coalesce((how_ ->> 'skips')::boolean, false));
+    left_out_ := CASE WHEN cardinality(blocked_) = 0 THEN '{}'
+        ELSE "outlast".turns_of_v2(blocked_, turns_, messages_) END;
+    now_ := coalesce(at_, "outlast".clock_v2());
+    PERFORM "outlast".free_keys_v2(now_, turns_);
+    WITH asked AS (
+        SELECT * FROM ROWS FROM (
+            json_to_recordset(turns_) AS (
+                run text, id text, "from" text, seq bigint, next bigint, at bigint, build text, consumed bigint, fired bigint,
+                invalid boolean, writes boolean, "row" json, tags json, key text, digest text, start json),
+            unnest(events_)
+        ) WITH ORDINALITY AS a (
+            run, id, "from", seq, next, at, build, consumed, fired, invalid, writes, "row", tags, key, digest, start, events, nth)
+    ), judged AS (
+        SELECT a.*, r.consumed AS had_consumed, r.owner, tip.turn AS tip_turn, tip.seq AS tip_seq, k.id AS key_run,
+            k.workflow AS key_workflow,
+            CASE WHEN a.nth = ANY (left_out_) THEN 'locked'
+            WHEN a."from" IS NULL THEN
+                CASE WHEN a.invalid THEN 'invalid'
+                    WHEN r.id IS NULL AND k.id IS NULL THEN 'ok'
+                    WHEN r.id IS NULL AND k.workflow = a.start ->> 'workflow' AND k.key_digest = a.digest THEN 'other'
+                    WHEN r.id IS NULL THEN 'taken'
+                    WHEN tip.turn = a.id AND EXISTS (SELECT 1 FROM "outlast".turns f
+                        WHERE f.run = a.run AND f.seq = 0 AND f.build = a.build) THEN 'done'
+                    ELSE 'existed' END
+            WHEN r.id IS NULL THEN 'none'
+            WHEN tip.turn = a.id THEN 'done'
+            WHEN r.owner IS DISTINCT FROM session_ THEN 'owner'
+            WHEN tip.turn <> a."from" THEN 'from'
+            WHEN tip.seq <> a.seq THEN 'seq'
+            WHEN a.invalid THEN 'invalid'
+            WHEN a.consumed < r.consumed THEN 'less'
+            WHEN a.consumed > r.sent THEN 'more'
+            WHEN a.fired IS NOT NULL AND EXISTS (SELECT 1 FROM "outlast".inbox i
+                WHERE i.run = a.run AND i.position > a.consumed AND i.at <= a.fired) THEN 'missed'
+            ELSE 'ok' END AS code
+        FROM asked a
+        LEFT JOIN "outlast".runs r ON r.id = a.run
+        LEFT JOIN LATERAL (SELECT o.id, o.workflow, o.key_digest FROM "outlast".runs o WHERE o.key = a.key) k ON true
+        LEFT JOIN LATERAL (SELECT t.id, t.next_seq FROM "outlast".turns t WHERE t.run = a.run
+            ORDER BY t.seq DESC LIMIT 1) last ON true
+        CROSS JOIN LATERAL (SELECT CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END AS turn,
+            greatest(last.next_seq, r.next_seq) AS seq) tip
+    ), born AS (
+        INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, key, key_digest, status, owner, preferred,
+            turn, next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, crashes, kept,
+            deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at, cancel_requested, parent,
+            parent_op, parent_awaits, root)
+        SELECT j.run, n.workflow, n.version, n.format, n.queue, n.priority, j.key, j.digest, w.status,
+            CASE WHEN w.held THEN session_ END, CASE WHEN w.preferred THEN session_ END, j.id, j.next, j.at, now_, now_,
+            CASE WHEN w.status IN ('completed', 'failed', 'cancelled') THEN now_ END, w.wake_at, coalesce(w.waits, '[]'),
+            least(w.read_at, now_ + w.read_after), coalesce(w.crashes, 0), coalesce(w.kept, 0), w.deadline,
+            w.stuck_reason, w.stuck_message, w.stuck_build, coalesce(w.failed_builds, ''), coalesce(w.failed_at, 0),
+            coalesce(w.cancels, false), n.parent, n.parent_op, n.awaits, n.root
+        FROM judged j
+        CROSS JOIN LATERAL json_to_record(j.start) AS n (workflow text, version bigint, format integer, queue text,
+            priority smallint, parent text, parent_op bigint, awaits boolean, root text)
+        CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
+            waits text, read_at bigint, read_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text,
+            stuck_message text, stuck_build text, failed_builds text, failed_at bigint, cancels boolean)
+        WHERE j.code = 'ok' AND j."from" IS NULL ORDER BY j.key COLLATE "C" NULLS FIRST, j.nth
+        ON CONFLICT DO NOTHING
+        RETURNING status, ready_at, deadline, owner
+    ), added AS (
+        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+        SELECT j.run, j.seq, j.next, j.id, j.at, j.build, j.events
+        FROM judged j WHERE j.code = 'ok' AND j.events IS NOT NULL
+        ON CONFLICT DO NOTHING
+        RETURNING 1
+    ), written AS (
+        UPDATE "outlast".runs r SET status = w.status, owner = CASE WHEN w.held THEN session_ END,
+            preferred = CASE WHEN w.preferred THEN session_ END, turn = j.id, next_seq = j.next, turn_at = j.at,
+            updated_at = CASE WHEN w.held THEN r.updated_at ELSE now_ END,
+            ended_at = CASE WHEN w.status IN ('completed', 'failed', 'cancelled') THEN now_ END,
+            wake_at = w.wake_at, waits = coalesce(w.waits, '[]'),
+            -- The wait and the check are one statement: an unread message makes it ready at once.
+            ready_at = CASE WHEN r.last_terminate > coalesce(j.consumed, r.consumed)
+                    OR j.next <= 1 AND r.last_cancel > coalesce(j.consumed, r.consumed)
+                THEN least(w.ending_at, now_ + w.ending_after)
+                WHEN r.sent > coalesce(j.consumed, r.consumed) THEN least(w.unread_at, now_ + w.unread_after)
+                ELSE least(w.read_at, now_ + w.read_after) END,
+            consumed = coalesce(j.consumed, r.consumed), crashes = coalesce(w.crashes, 0), kept = coalesce(w.kept, 0),
+            deadline = w.deadline, stuck_reason = w.stuck_reason, stuck_message = w.stuck_message,
+            stuck_build = w.stuck_build, failed_builds = coalesce(w.failed_builds, ''),
+            failed_at = coalesce(w.failed_at, 0), cancel_requested = r.cancel_requested OR coalesce(w.cancels, false)
+        FROM judged j
+        CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
+            waits text, read_at bigint, read_after bigint, unread_at bigint, unread_after bigint, ending_at bigint,
+            ending_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text,
+            stuck_build text, failed_builds text, failed_at bigint, cancels boolean)
+        WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL AND (j.writes OR j.consumed > j.had_consumed)
+        RETURNING r.owner, r.status, r.ready_at, r.deadline
+    ), blanked AS (
+        UPDATE "outlast".inbox i SET body = NULL, raw = NULL, headers = NULL
+        FROM judged j
+        WHERE j.code = 'ok' AND j.consumed > j.had_consumed
+            AND i.run = j.run AND i.position > j.had_consumed AND i.position <= j.consumed
+            AND coalesce(pg_column_size(i.body), 0) + coalesce(pg_column_size(i.raw), 0)
+                + coalesce(pg_column_size(i.headers), 0) > 512
+    ), tagged AS (
+        INSERT INTO "outlast".tags (run, name, value)
+        SELECT j.run, t.key, t.value FROM judged j CROSS JOIN LATERAL json_each_text(j.tags) AS t (key, value)
+        WHERE j.code = 'ok' AND j.tags IS NOT NULL
+        ON CONFLICT (run, name) DO UPDATE SET value = excluded.value
+    ), changed AS (
+        SELECT w.status, 1 AS change, w.owner, w.ready_at, w.deadline FROM written w WHERE w.owner IS NULL
+        UNION ALL
+        SELECT 'running', -1, NULL, NULL, NULL FROM written w WHERE w.owner IS NULL
+        UNION ALL
+        SELECT b.status, 1, b.owner, b.ready_at, b.deadline FROM born b
+    ), refused AS (
+        SELECT j.nth, j.code, CASE j.code WHEN 'owner' THEN j.owner WHEN 'from' THEN j.tip_turn WHEN 'seq' THEN j.tip_seq::text
+            WHEN 'other' THEN j.key_run || ' ' || j.key_workflow WHEN 'taken' THEN j.key_run || ' ' || j.key_workflow END AS detail
+        FROM judged j WHERE j.code <> 'ok'
+    )
+    SELECT (SELECT count(*) FROM added) = (SELECT count(*) FROM judged j WHERE j.code = 'ok' AND j.events IS NOT NULL)
+            AS has_all_turns,
+        (SELECT count(*) FROM born) = (SELECT count(*) FROM judged j WHERE j.code = 'ok' AND j."from" IS NULL) AS has_all_runs,
+        (SELECT array_agg(c.status::text) FROM changed c) AS statuses, (SELECT array_agg(c.change::bigint) FROM changed c) AS changes,
+        (SELECT bool_or(c.owner IS NULL AND (c.ready_at IS NOT NULL OR c.deadline IS NOT NULL)) FROM changed c) AS rings,
+        (SELECT min((j.start ->> 'born')::bigint) FROM judged j WHERE j.code = 'ok' AND j.start IS NOT NULL) - now_ / 1000 AS lowest,
+        (SELECT max((j.start ->> 'born')::bigint) FROM judged j WHERE j.code = 'ok' AND j.start IS NOT NULL) - now_ / 1000 AS highest,
+        (SELECT array_agg(t.nth::integer ORDER BY t.nth) FROM refused t) AS nths,
+        (SELECT array_agg(t.code ORDER BY t.nth) FROM refused t) AS codes,
+        (SELECT array_agg(t.detail ORDER BY t.nth) FROM refused t) AS details
+    INTO done_;
+    IF NOT done_.has_all_turns OR NOT done_.has_all_runs THEN
+        RAISE EXCEPTION 'another try of a turn was faster' USING ERRCODE = '40001';
+    END IF;
+    IF json_array_length(children_) > 0 OR json_array_length(messages_) > 0 THEN
+        sent_ := "outlast".deliver_v2(now_, children_, child_events_, messages_, bodies_, raws_, coalesce(done_.nths, '{}'));
+        done_.statuses := done_.statuses || sent_.statuses;
+        done_.changes := done_.changes || sent_.changes;
+        done_.lowest := least(done_.lowest, sent_.lowest);
+        done_.highest := greatest(done_.highest, sent_.highest);
+        done_.rings := true;
+    END IF;
+    -- Behind all that this may have waited for: others wait for these rows too.
+    IF done_.lowest IS NOT NULL THEN
+        PERFORM "outlast".widen_v2(done_.lowest, done_.highest);
+    END IF;
+    IF done_.statuses IS NOT NULL THEN
+        PERFORM "outlast".count_v2(done_.statuses, done_.changes);
+    END IF;
+    IF done_.nths IS NOT NULL THEN
+        RETURN QUERY SELECT t.nth, t.code, t.detail, NULL::bigint, NULL::boolean
+        FROM unnest(done_.nths, done_.codes, done_.details) AS t (nth, code, detail) WHERE t.code <> 'done';
+    END IF;
+    nth := 0; code := 'now'; detail := NULL; moment := now_; rings := coalesce(done_.rings, false);
+    RETURN NEXT;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.compact_v1(value_ jsonb)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE STRICT
+AS $function$
+    SELECT regexp_replace(value_::text, '("(?:\\.|[^"\\])*")|\s+', '\1', 'g')
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.compact_v2(value_ jsonb)
  RETURNS text
  LANGUAGE sql
  IMMUTABLE STRICT
@@ -693,7 +1243,40 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.count_move_v2(from_ text, to_ text)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    slot_ CONSTANT smallint := (pg_backend_pid() % 64)::smallint;
+BEGIN
+    IF from_ IS NULL THEN
+        INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (to_, slot_, 1)
+        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + 1;
+    ELSIF from_ COLLATE "C" < to_ THEN
+        INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (from_, slot_, -1), (to_, slot_, 1)
+        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n;
+    ELSE
+        INSERT INTO "outlast".counts AS counts (status, slot, n) VALUES (to_, slot_, 1), (from_, slot_, -1)
+        ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n;
+    END IF;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.count_v1(statuses_ text[], changes_ bigint[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    INSERT INTO "outlast".counts AS counts (status, slot, n)
+    SELECT moved.status, (pg_backend_pid() % 64)::smallint, sum(moved.change)
+    FROM unnest(statuses_, changes_) AS moved (status, change)
+    GROUP BY moved.status HAVING sum(moved.change) <> 0 ORDER BY moved.status
+    ON CONFLICT (status, slot) DO UPDATE SET n = counts.n + excluded.n;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.count_v2(statuses_ text[], changes_ bigint[])
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
@@ -761,6 +1344,61 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.deliver_v2(now_ bigint, children_ json, child_events_ text[], messages_ json, bodies_ text[], raws_ bytea[], refused_ integer[], OUT statuses text[], OUT changes bigint[], OUT lowest bigint, OUT highest bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    put_ record;
+    nths_ integer[] := '{}';
+    codes_ text[] := '{}';
+    runs_ text[] := '{}';
+    workflows_ text[] := '{}';
+    answers_ record;
+    -- The messages of the engine have no limit.
+    limits_ CONSTANT bigint[] := ARRAY[9223372036854775807, 9223372036854775807];
+BEGIN
+    IF json_array_length(children_) > 0 THEN
+        FOR put_ IN SELECT * FROM "outlast".put_starts_v2(now_, children_, child_events_, refused_) LOOP
+            IF put_.nth > 0 THEN
+                nths_ := nths_ || put_.nth; codes_ := codes_ || put_.code; runs_ := runs_ || put_.run;
+                workflows_ := workflows_ || put_.workflow;
+            ELSIF put_.added > 0 THEN
+                statuses := ARRAY['pending']; changes := ARRAY[put_.added];
+                lowest := put_.lowest; highest := put_.highest;
+            END IF;
+        END LOOP;
+        SELECT json_agg(json_build_object('run', t.parent, 'id', t.answer, 'op', t.parent_op,
+                'kind', CASE WHEN t.failure IS NULL THEN 'child_started' ELSE 'refused' END) ORDER BY t.nth) AS messages,
+            array_agg(coalesce(t.failure, t.there) ORDER BY t.nth) AS bodies
+        INTO answers_
+        FROM (
+            SELECT c.nth, c.parent, c.answer, c.parent_op, coalesce(p.run, c.run) AS there,
+                CASE WHEN c.refused IS NOT NULL THEN c.refused
+                    WHEN p.code = 'taken' THEN replace(replace(
+                        CASE WHEN p.workflow = c.workflow THEN c.taken ELSE c."foreign" END, c.mark_run, p.run),
+                        c.mark_workflow, btrim(to_json(p.workflow)::text, '"'))
+                    WHEN p.code = 'other' AND c.asks IS NOT TRUE THEN replace(c.other, c.mark_run, p.run) END AS failure,
+                c.asks
+            FROM ROWS FROM (json_to_recordset(children_) AS (run text, parent text, parent_op bigint, workflow text,
+                turn_nth integer, answer text, asks boolean, refused text, other text, taken text, "foreign" text, mark_run text,
+                mark_workflow text)) WITH ORDINALITY AS c (run, parent, parent_op, workflow, turn_nth, answer, asks, refused,
+                other, taken, "foreign", mark_run, mark_workflow, nth)
+            LEFT JOIN unnest(nths_, codes_, runs_, workflows_) AS p (nth, code, run, workflow) ON p.nth = c.nth
+            WHERE c.turn_nth <> ALL (refused_) AND (c.asks OR c.refused IS NOT NULL OR p.code IN ('taken', 'other'))
+        ) t;
+        IF answers_.messages IS NOT NULL THEN
+            PERFORM 1 FROM "outlast".put_messages_v2(now_, answers_.messages, answers_.bodies,
+                array_fill(NULL::bytea, ARRAY[cardinality(answers_.bodies)]), limits_, '{}');
+        END IF;
+    END IF;
+    IF json_array_length(messages_) > 0 THEN
+        PERFORM 1 FROM "outlast".put_messages_v2(now_, messages_, bodies_, raws_, limits_, refused_);
+    END IF;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.digest_v1(payload_ text)
  RETURNS numeric
  LANGUAGE plpgsql
@@ -780,7 +1418,48 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.digest_v2(payload_ text)
+ RETURNS numeric
+ LANGUAGE plpgsql
+ IMMUTABLE STRICT
+AS $function$
+DECLARE
+    bytes_ bytea := convert_to(payload_, 'UTF8');
+    hash_ numeric := 144066263297769815596495629667062367629;
+    low_ integer;
+BEGIN
+    FOR nth_ IN 0..length(bytes_) - 1 LOOP
+        low_ := (hash_ % 256)::integer;
+        hash_ := (hash_ - low_ + (low_ # get_byte(bytes_, nth_))) * 309485009821345068724781371
+            % 340282366920938463463374607431768211456;
+    END LOOP;
+    RETURN hash_;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.end_session_v1(now_ bigint, id_ text, has_crashed_ boolean, expires_at_ bigint)
+ RETURNS boolean
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    aboard_ record;
+BEGIN
+    PERFORM 1 FROM "outlast".sessions s
+    WHERE s.id = id_ AND s.ended_at IS NULL AND s.expires_at = coalesce(expires_at_, s.expires_at) FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    SELECT count(*) AS runs, coalesce(max(least(r.crashes, 4)), 0) AS class INTO aboard_
+    FROM "outlast".runs r WHERE r.owner = id_;
+    UPDATE "outlast".sessions s SET ended_at = now_, crashed = has_crashed_, aboard_runs = aboard_.runs,
+        aboard_class = aboard_.class
+    WHERE s.id = id_;
+    RETURN true;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.end_session_v2(now_ bigint, id_ text, has_crashed_ boolean, expires_at_ bigint)
  RETURNS boolean
  LANGUAGE plpgsql
 AS $function$
@@ -823,6 +1502,27 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.failed_with_v2(list_ text, build_ text, max_ integer, OUT list text, OUT replaced_oldest boolean)
+ RETURNS record
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+DECLARE
+    builds_ text[] := '{}';
+BEGIN
+    IF list_ <> '' THEN
+        builds_ := ARRAY(SELECT b.name FROM json_array_elements_text(list_::json) WITH ORDINALITY AS b (name, nth)
+            WHERE b.name <> build_ ORDER BY b.nth);
+    END IF;
+    replaced_oldest := cardinality(builds_) >= max_;
+    IF replaced_oldest THEN
+        builds_ := builds_[2:];
+    END IF;
+    list := '[' || (SELECT string_agg(to_json(b.name)::text, ',' ORDER BY b.nth)
+        FROM unnest(builds_ || build_) WITH ORDINALITY AS b (name, nth)) || ']';
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.forget_v1(runs_ text[])
  RETURNS void
  LANGUAGE plpgsql
@@ -836,7 +1536,42 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.forget_v2(runs_ text[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    DELETE FROM "outlast".inbox i WHERE i.run = ANY (runs_);
+    DELETE FROM "outlast".turns t WHERE t.run = ANY (runs_);
+    DELETE FROM "outlast".heartbeats h WHERE h.run = ANY (runs_);
+    DELETE FROM "outlast".leftovers l WHERE l.run = ANY (runs_);
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.free_keys_v1(now_ bigint, starts_ json)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    old_ record;
+BEGIN
+    IF position('"window":' IN starts_::text) = 0 THEN
+        RETURN;
+    END IF;
+    FOR old_ IN
+        SELECT r.id, a.key FROM json_to_recordset(starts_) AS a (run text, key text, "window" bigint)
+        JOIN "outlast".runs r ON r.key = a.key
+        WHERE a."window" IS NOT NULL AND r.created_at <= now_ - a."window" AND r.id <> a.run
+        ORDER BY a.key COLLATE "C"
+    LOOP
+        UPDATE "outlast".runs SET key = NULL, key_digest = NULL WHERE id = old_.id AND key = old_.key;
+    END LOOP;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.free_keys_v2(now_ bigint, starts_ json)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
@@ -926,6 +1661,74 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.free_v2(at_ bigint, session_ text, part_ integer, limits_ json)
+ RETURNS TABLE(freed bigint, has_more boolean)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock_v2());
+    poison_ CONSTANT integer := (limits_ ->> 'poison_crashes')::integer;
+    class_max_ CONSTANT integer := (limits_ ->> 'crash_class_max')::integer;
+    ended_ record;
+    moved_ record;
+BEGIN
+    SELECT s.crashed, s.aboard_runs, s.aboard_class, s.build INTO ended_
+    FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NOT NULL;
+    IF NOT FOUND THEN
+        freed := 0; has_more := false;
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    WITH locked AS (
+        SELECT r.id FROM "outlast".runs r WHERE r.owner = session_ ORDER BY r.owner, r.id LIMIT part_
+        FOR NO KEY UPDATE SKIP LOCKED
+    ), held AS (
+        SELECT r.*, tip.turn AS tip_turn, tip.at AS tip_at, tip.seq AS tip_seq,
+            CASE WHEN r.failed_builds <> '' AND tip.seq <= r.failed_at THEN r.failed_builds::text ELSE '' END AS failed,
+            ended_.crashed AND CASE WHEN ended_.aboard_class IN (2, 3) THEN least(r.crashes, class_max_) = ended_.aboard_class
+                ELSE least(r.crashes, class_max_) < class_max_ OR ended_.aboard_runs = 1 END AS is_counted
+        FROM locked l JOIN "outlast".runs r ON r.id = l.id
+        LEFT JOIN LATERAL (SELECT t.id, t.next_seq, t.at FROM "outlast".turns t WHERE t.run = r.id ORDER BY t.seq DESC LIMIT 1) last
+        ON true
+        CROSS JOIN LATERAL (SELECT CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END AS turn,
+            CASE WHEN last.next_seq > r.next_seq THEN last.at ELSE r.turn_at END AS at,
+            greatest(last.next_seq, r.next_seq) AS seq) tip
+    ), judged AS (
+        SELECT h.id, h.tip_turn, h.tip_at, h.tip_seq, h.failed, after.crashes, h.is_counted AND after.crashes >= poison_ AS is_poison,
+            h.stuck_reason IS NOT NULL AS was_stuck,
+            h.last_terminate > h.consumed OR h.tip_seq <= 1 AND h.last_cancel > h.consumed AS can_end
+        FROM held h
+        CROSS JOIN LATERAL (SELECT CASE WHEN h.is_counted THEN least(h.crashes + 1, poison_) ELSE h.crashes END AS crashes) after
+    ), failed AS (
+        SELECT j.*, f.list, f.replaced_oldest FROM judged j
+        LEFT JOIN LATERAL "outlast".failed_with_v2(j.failed, ended_.build, (limits_ ->> 'failed_builds')::integer) f ON j.is_poison
+    ), written AS (
+        UPDATE "outlast".runs r SET
+            status = CASE WHEN f.is_poison OR f.was_stuck THEN 'stuck' ELSE 'pending' END,
+            owner = NULL, preferred = NULL, turn = f.tip_turn, next_seq = f.tip_seq, turn_at = f.tip_at,
+            updated_at = now_, wake_at = NULL, waits = '[]', crashes = f.crashes,
+            ready_at = now_ + CASE WHEN f.replaced_oldest AND NOT f.can_end THEN (limits_ ->> 'retry')::bigint ELSE 0 END,
+            stuck_reason = CASE WHEN f.is_poison THEN 'poison' WHEN f.was_stuck THEN r.stuck_reason END,
+            stuck_message = CASE WHEN f.is_poison THEN limits_ ->> 'message' WHEN f.was_stuck THEN r.stuck_message END,
+            stuck_build = CASE WHEN f.is_poison THEN ended_.build WHEN f.was_stuck THEN r.stuck_build END,
+            failed_builds = CASE WHEN f.is_poison THEN f.list ELSE f.failed END,
+            failed_at = CASE WHEN f.is_poison THEN f.tip_seq WHEN f.failed <> '' THEN r.failed_at ELSE 0 END
+        FROM failed f WHERE r.id = f.id
+        RETURNING r.status
+    )
+    SELECT array_agg(w.status::text) || array_agg('running'::text) AS statuses,
+        array_agg(1::bigint) || array_agg(-1::bigint) AS changes, count(*) AS n
+    INTO moved_ FROM written w;
+    IF moved_.n > 0 THEN
+        PERFORM "outlast".count_v2(moved_.statuses, moved_.changes);
+    END IF;
+    freed := moved_.n;
+    has_more := EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.owner = session_);
+    RETURN NEXT;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.give_v1(session_ text, now_ bigint, chosen_ text[], ready_ integer)
  RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
  LANGUAGE plpgsql
@@ -960,6 +1763,40 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.give_v2(session_ text, now_ bigint, chosen_ text[], ready_ integer)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    moved_ record;
+BEGIN
+    SELECT array_agg(r.status::text) || array_agg('running'::text) AS statuses,
+        array_agg(-1::bigint) || array_agg(1::bigint) AS changes, max(r.next_seq) AS last_seq
+    INTO moved_ FROM "outlast".runs r WHERE r.id = ANY (chosen_);
+    IF moved_.last_seq = 1 THEN
+        -- Nothing is done for a run that had no turn before its first is on disk, and this with it. A server that
+        -- crashes before that may forget that the run was given.
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
+    RETURN QUERY WITH given AS (
+        UPDATE "outlast".runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL, waits = '[]',
+            ready_at = NULL
+        FROM unnest(chosen_) WITH ORDINALITY AS c (id, nth)
+        WHERE r.id = c.id
+        RETURNING r.*, c.nth
+    )
+    SELECT 'given', g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
+        g.crashes, g.kept, g.deadline, g.stuck_reason, g.stuck_message, g.stuck_build::text, g.failed_builds::text, g.failed_at,
+        coalesce(g.preferred = session_, false),
+        EXISTS (SELECT 1 FROM "outlast".heartbeats h WHERE h.run = g.id),
+        g.nth > ready_, NULL::bigint, NULL::bigint, t.build, t.events
+    FROM given g LEFT JOIN "outlast".turns t ON t.run = g.id AND t.seq = 0 AND g.next_seq = 1
+    ORDER BY g.nth;
+    PERFORM "outlast".count_v2(moved_.statuses, moved_.changes);
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.hex_v1(bits_ numeric)
  RETURNS text
  LANGUAGE plpgsql
@@ -976,7 +1813,30 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.hex_v2(bits_ numeric)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+DECLARE
+    digits_ text := '';
+BEGIN
+    FOR nth_ IN 1..32 LOOP
+        digits_ := substr('0123456789abcdef', (bits_ % 16)::integer + 1, 1) || digits_;
+        bits_ := div(bits_, 16);
+    END LOOP;
+    RETURN digits_;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.hint_v1()
+ RETURNS void
+ LANGUAGE sql
+AS $function$
+    SELECT pg_notify('{channel}', '0 w')
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.hint_v2()
  RETURNS void
  LANGUAGE sql
 AS $function$
@@ -1003,6 +1863,26 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.join_v2(at_ bigint, id_ text, host_ text, pid_ bigint, build_ text, code_ text, queues_ text, time_ bigint, has_lock_ boolean, rules_ integer, format_ integer, interface_ integer, version_ text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock_v2());
+BEGIN
+    INSERT INTO "outlast".sessions (id, host, pid, build, code, queues, time, rules, format, interface, version, joined_at,
+        expires_at, beat_at, boot, has_lock)
+    VALUES (id_, host_, pid_, build_, code_, queues_, time_, rules_, format_, interface_, version_, now_,
+        least(now_, 9223372036854775807 - time_) + time_, now_, "outlast".boot_v2(), has_lock_)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+        PERFORM "outlast".refresh_rules_v2();
+    END IF;
+    RETURN now_;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.leave_v1(at_ bigint, id_ text)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -1012,6 +1892,19 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM "outlast".refresh_rules_v1();
+    RETURN true;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.leave_v2(at_ bigint, id_ text)
+ RETURNS boolean
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    IF NOT "outlast".end_session_v2(coalesce(at_, "outlast".clock_v2()), id_, false, NULL) THEN
+        RETURN false;
+    END IF;
+    PERFORM "outlast".refresh_rules_v2();
     RETURN true;
 END
 $function$
@@ -1082,7 +1975,81 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.lines_v2(queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, rooms_ integer[])
+ RETURNS outlast.line_v2[]
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    -- Copies, because the elements of those are quick to reach.
+    names_ text[] := workflows_;
+    numbers_ bigint[] := versions_;
+    count_ CONSTANT integer := cardinality(workflows_);
+    lines_ "outlast".line_v2[] := '{}';
+    line_ "outlast".line_v2;
+    next_ record;
+    nth_ integer;
+    until_ integer;
+    middle_ integer;
+BEGIN
+    FOREACH line_.queue IN ARRAY CASE WHEN count_ = 0 THEN '{}' ELSE queues_ END LOOP
+        nth_ := 1;
+        line_.workflow := ''; line_.version := -1; line_.format := -1; line_.failed_builds := ''; line_.crash_class := -1;
+        line_.priority := -1;
+        LOOP
+            SELECT r.workflow, r.version, r.format, r.failed_builds, r.crash_class, r.priority, r.ready_at INTO next_
+            FROM "outlast".runs r
+            WHERE r.queue = line_.queue AND r.ready_at IS NOT NULL AND NOT r.ends_without_code
+                AND (r.workflow, r.version, r.format, r.failed_builds, r.crash_class, r.priority)
+                    > (line_.workflow, line_.version, line_.format, line_.failed_builds, line_.crash_class, line_.priority)
+            ORDER BY r.queue, r.workflow, r.version, r.format, r.failed_builds, r.crash_class, r.priority, r.ready_at, r.id
+            LIMIT 1;
+            EXIT WHEN NOT FOUND;
+            -- The first code that is not before the line.
+            until_ := count_ + 1;
+            WHILE nth_ < until_ LOOP
+                middle_ := (nth_ + until_) / 2;
+                IF names_[middle_] COLLATE "C" < next_.workflow
+                    OR names_[middle_] = next_.workflow AND numbers_[middle_] < next_.version THEN
+                    nth_ := middle_ + 1;
+                ELSE
+                    until_ := middle_;
+                END IF;
+            END LOOP;
+            EXIT WHEN nth_ > count_;
+            IF names_[nth_] <> next_.workflow OR numbers_[nth_] <> next_.version THEN
+                line_.workflow := names_[nth_]; line_.version := numbers_[nth_];
+                line_.format := -1; line_.failed_builds := ''; line_.crash_class := -1; line_.priority := -1;
+                CONTINUE;
+            END IF;
+            line_.workflow := next_.workflow; line_.version := next_.version; line_.format := next_.format;
+            line_.failed_builds := next_.failed_builds; line_.crash_class := next_.crash_class;
+            line_.priority := next_.priority; line_.head := next_.ready_at;
+            IF line_.format > format_ THEN
+                -- Behind all of this code.
+                line_.format := 2147483647; line_.crash_class := 32767; line_.priority := 32767;
+            ELSIF line_.failed_builds <> '' AND line_.failed_builds::jsonb ? build_ THEN
+                line_.crash_class := 32767; line_.priority := 32767;
+            ELSIF line_.crash_class > 0 AND rooms_[line_.crash_class - 1] <= 0 THEN
+                line_.priority := 32767;
+            ELSE
+                lines_ := array_append(lines_, line_);
+            END IF;
+        END LOOP;
+    END LOOP;
+    RETURN lines_;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.lock_key_v1(id_ text)
+ RETURNS bigint
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT hashtextextended('outlast' || ' ' || id_, 20261115)
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.lock_key_v2(id_ text)
  RETURNS bigint
  LANGUAGE sql
  IMMUTABLE
@@ -1115,6 +2082,29 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.lock_runs_v2(runs_ text[], skips_ boolean)
+ RETURNS text[]
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    locked_ text[];
+BEGIN
+    IF cardinality(runs_) = 0 THEN
+        RETURN '{}';
+    END IF;
+    IF NOT skips_ THEN
+        PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (runs_) ORDER BY r.id FOR NO KEY UPDATE;
+        RETURN '{}';
+    END IF;
+    locked_ := ARRAY(SELECT r.id::text FROM "outlast".runs r WHERE r.id = ANY (runs_) ORDER BY r.id FOR NO KEY UPDATE SKIP LOCKED);
+    IF cardinality(locked_) = cardinality(runs_) THEN
+        RETURN '{}';
+    END IF;
+    RETURN ARRAY(SELECT r.id::text FROM "outlast".runs r WHERE r.id = ANY (runs_) AND r.id <> ALL (locked_));
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.merge_v1()
  RETURNS void
  LANGUAGE plpgsql
@@ -1141,7 +2131,43 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.merge_v2()
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    merged_ record;
+BEGIN
+    PERFORM 1 FROM "outlast".unmerged u ORDER BY u.id LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    WITH part AS (
+        DELETE FROM "outlast".unmerged u WHERE u.id = ANY (ARRAY(
+            SELECT o.id FROM "outlast".unmerged o ORDER BY o.id LIMIT 10000 FOR UPDATE SKIP LOCKED))
+        RETURNING u.status, u.n, u.lowest, u.highest
+    )
+    SELECT array_agg(p.status::text) AS statuses, array_agg(p.n) AS changes, min(p.lowest) AS lowest,
+        max(p.highest) AS highest INTO merged_ FROM part p;
+    IF merged_.statuses IS NOT NULL THEN
+        PERFORM "outlast".widen_v2(merged_.lowest, merged_.highest);
+        PERFORM "outlast".count_v2(merged_.statuses, merged_.changes);
+    END IF;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.new_bits_v1(now_ bigint)
+ RETURNS numeric
+ LANGUAGE sql
+AS $function$
+    SELECT div(now_, 1000) * 1208925819614629174706176
+        + ('x' || substr(chance.hex, 1, 12))::bit(48)::bigint::numeric * 4294967296
+        + ('x' || substr(chance.hex, 25, 8))::bit(32)::bigint
+    FROM (SELECT replace(gen_random_uuid()::text, '-', '') AS hex) AS chance
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.new_bits_v2(now_ bigint)
  RETURNS numeric
  LANGUAGE sql
 AS $function$
@@ -1197,7 +2223,88 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.next_due_of_v2(session_ text, now_ bigint, has_room_ boolean, format_ integer, rooms_ integer[], preference_ bigint, lines_ outlast.line_v2[], has_codeless_ boolean)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    -- So many lines with nothing ready are looked into; of the others it is enough to know the first moment.
+    looks_ CONSTANT integer := 5;
+    looked_ integer := 0;
+    floor_ CONSTANT bigint := CASE WHEN has_room_ THEN -9223372036854775808 ELSE now_ END;
+    line_ "outlast".line_v2;
+    later_ "outlast".line_v2[] := '{}';
+    due_ bigint;
+BEGIN
+    FOREACH line_ IN ARRAY lines_ LOOP
+        IF line_.head <= now_ THEN
+            due_ := least(due_, "outlast".next_due_v2(session_, now_,
+                CASE WHEN line_.crash_class > 0 AND rooms_[line_.crash_class - 1] <= 0 THEN now_ ELSE floor_ END,
+                preference_, line_));
+        ELSE
+            later_ := array_append(later_, line_);
+        END IF;
+    END LOOP;
+    IF cardinality(later_) > 0 THEN
+        FOR line_ IN SELECT (l).* FROM unnest(later_) AS l ORDER BY l.head LIMIT looks_ + 1 LOOP
+            looked_ := looked_ + 1;
+            EXIT WHEN line_.head >= due_;
+            due_ := least(due_, CASE WHEN looked_ > looks_ THEN line_.head
+                ELSE "outlast".next_due_v2(session_, now_, floor_, preference_, line_) END);
+        END LOOP;
+    END IF;
+    IF has_codeless_ AND has_room_ THEN
+        due_ := least(due_, (
+            SELECT min(CASE
+                WHEN l.preferred <> session_
+                    AND EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = l.preferred AND s.ended_at IS NULL)
+                    THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
+                ELSE l.ready_at END)
+            FROM (SELECT r.ready_at, r.preferred FROM "outlast".runs r WHERE r.ends_without_code AND r.ready_at IS NOT NULL
+                    AND r.format <= format_ AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0 OR r.ready_at > now_)
+                ORDER BY r.ready_at, r.id LIMIT 20) l));
+    END IF;
+    RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.next_due_v1(session_ text, now_ bigint, floor_ bigint, preference_ bigint, line_ outlast.line_v1)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    -- So many of those that come next are looked at: the first may have to wait for its preferred session.
+    looks_ CONSTANT integer := 20;
+    looked_ integer := 0;
+    due_ bigint;
+    next_ record;
+BEGIN
+    FOR next_ IN
+        SELECT r.ready_at, r.preferred FROM "outlast".runs r
+        WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
+            AND r.format = line_.format AND r.failed_builds = line_.failed_builds AND r.crash_class = line_.crash_class
+            AND r.priority = line_.priority AND r.ready_at IS NOT NULL AND NOT r.ends_without_code AND r.ready_at > floor_
+        ORDER BY r.ready_at, r.id LIMIT looks_
+    LOOP
+        looked_ := looked_ + 1;
+        EXIT WHEN next_.ready_at >= due_;
+        IF looked_ < looks_ AND next_.preferred <> session_ THEN
+            PERFORM 1 FROM "outlast".sessions s WHERE s.id = next_.preferred AND s.ended_at IS NULL;
+            IF FOUND THEN
+                due_ := least(due_, least(next_.ready_at, 9223372036854775807 - preference_) + preference_);
+                CONTINUE;
+            END IF;
+        END IF;
+        due_ := least(due_, next_.ready_at);
+        EXIT;
+    END LOOP;
+    RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.next_due_v2(session_ text, now_ bigint, floor_ bigint, preference_ bigint, line_ outlast.line_v2)
  RETURNS bigint
  LANGUAGE plpgsql
 AS $function$
@@ -1265,7 +2372,64 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.prune_v2(before_ bigint, after_ text, limit_ integer, rows_ integer)
+ RETURNS TABLE(runs bigint, next text, has_leftovers boolean)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    part_ record;
+    gone_ record;
+BEGIN
+    SELECT array_agg(p.id::text ORDER BY p.id) FILTER (WHERE p.ended_at < before_) AS old, max(p.id) AS last, count(*) AS n
+    INTO part_
+    FROM (SELECT r.id, r.ended_at FROM "outlast".runs r WHERE r.id > after_ ORDER BY r.id LIMIT limit_) p;
+    runs := 0;
+    next := CASE WHEN part_.n = limit_ THEN part_.last END;
+    IF part_.old IS NOT NULL THEN
+        DELETE FROM "outlast".tags t WHERE t.run = ANY (part_.old);
+        DELETE FROM "outlast".heartbeats h WHERE h.run = ANY (part_.old);
+        WITH gone AS (DELETE FROM "outlast".runs r WHERE r.id = ANY (part_.old) AND r.ended_at < before_ RETURNING r.id, r.status)
+        SELECT array_agg(g.id::text) AS ids, array_agg(g.status::text) AS statuses, array_agg(-1::bigint) AS changes,
+            count(*) AS n INTO gone_ FROM gone g;
+        runs := gone_.n;
+        IF gone_.n > 0 THEN
+            IF NOT "outlast".sweep_v2(gone_.ids, rows_, false) THEN
+                INSERT INTO "outlast".leftovers (run) SELECT unnest(gone_.ids) ON CONFLICT DO NOTHING;
+            END IF;
+            PERFORM "outlast".count_v2(gone_.statuses, gone_.changes);
+        END IF;
+    END IF;
+    has_leftovers := EXISTS (SELECT 1 FROM "outlast".leftovers);
+    RETURN NEXT;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.put_details_v1(session_ text, details_ json, bodies_ text[], raws_ bytea[])
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    INSERT INTO "outlast".heartbeats AS kept (run, op, attempt, codec, body, raw)
+    SELECT DISTINCT ON (a.run, a.op) a.run, a.op, a.attempt, a.codec, a.body, a.raw
+    FROM ROWS FROM (json_to_recordset(details_) AS (run text, op bigint, attempt bigint, codec text), unnest(bodies_), unnest(raws_))
+        WITH ORDINALITY AS a (run, op, attempt, codec, body, raw, nth)
+    JOIN "outlast".runs r ON r.id = a.run
+    WHERE r.owner = session_ AND (a.body IS NOT NULL OR a.raw IS NOT NULL)
+    ORDER BY a.run, a.op, a.attempt DESC, a.nth DESC
+    ON CONFLICT (run, op) DO UPDATE SET attempt = excluded.attempt, codec = excluded.codec, body = excluded.body,
+        raw = excluded.raw
+    WHERE excluded.attempt >= kept.attempt;
+    DELETE FROM "outlast".heartbeats h
+    USING ROWS FROM (json_to_recordset(details_) AS (run text, op bigint, attempt bigint), unnest(bodies_), unnest(raws_))
+        AS a (run, op, attempt, body, raw)
+    WHERE a.body IS NULL AND a.raw IS NULL AND h.run = a.run AND h.op = a.op AND h.attempt <= a.attempt
+        AND EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.id = a.run AND (r.owner = session_ OR r.ended_at IS NOT NULL));
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.put_details_v2(session_ text, details_ json, bodies_ text[], raws_ bytea[])
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
@@ -1310,6 +2474,68 @@ BEGIN
         -- read the whole inbox of its receiver.
         LEFT JOIN LATERAL (SELECT i.id, i.position, i.after_cancel FROM "outlast".inbox i WHERE i.run = a.run AND i.id >= a.id
             ORDER BY i.run, i.id LIMIT 1) known ON known.id = a.id
+        WHERE a.turn_nth IS NULL OR a.turn_nth <> ALL (refused_)
+    ), ranked AS (
+        SELECT a.*, a.sent - a.consumed + count(*) FILTER (WHERE a.is_candidate) OVER (PARTITION BY a.run ORDER BY a.nth) - 1
+            AS unread
+        FROM asked a
+    ), judged AS (
+        SELECT a.*, a.is_candidate AND CASE a.kind WHEN 'hook' THEN a.unread < limits_[1] AND a.unread + a.kept < limits_[2]
+            WHEN 'wake' THEN a.unread < limits_[1] ELSE true END AS is_accepted
+        FROM ranked a
+    ), placed AS (
+        SELECT a.*, a.sent + count(*) FILTER (WHERE a.is_accepted) OVER w AS position,
+            a.cancel_requested OR coalesce(bool_or(a.is_accepted AND a.kind = 'cancel')
+                OVER (PARTITION BY a.run ORDER BY a.nth ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS was_cancelled
+        FROM judged a WINDOW w AS (PARTITION BY a.run ORDER BY a.nth)
+    ), added AS (
+        INSERT INTO "outlast".inbox (run, position, id, at, kind, name, op, outcome, codec, body, raw, headers, after_cancel)
+        SELECT p.run, p.position, p.id, now_, p.kind, p.name, p.op, p.outcome, p.codec, p.body, p.raw, p.headers,
+            CASE WHEN p.kind = 'cancel' THEN p.was_cancelled END
+        FROM placed p WHERE p.is_accepted
+    ), received AS (
+        SELECT p.run, max(p.position) AS sent, coalesce(max(p.position) FILTER (WHERE p.kind = 'terminate'), 0) AS last_terminate,
+            coalesce(max(p.position) FILTER (WHERE p.kind = 'cancel'), 0) AS last_cancel
+        FROM placed p WHERE p.is_accepted GROUP BY p.run
+    ), woken AS (
+        UPDATE "outlast".runs r SET sent = n.sent, updated_at = now_,
+            last_terminate = greatest(r.last_terminate, n.last_terminate),
+            last_cancel = greatest(r.last_cancel, n.last_cancel),
+            cancel_requested = r.cancel_requested OR n.last_cancel > 0,
+            ready_at = CASE WHEN r.owner IS NOT NULL THEN r.ready_at
+                WHEN (r.status = 'stuck' OR r.status = 'pending' AND r.wake_at IS NOT NULL)
+                    AND NOT (n.last_terminate > 0 OR r.next_seq <= 1 AND n.last_cancel > 0) THEN r.ready_at
+                ELSE least(r.ready_at, now_) END
+        FROM received n WHERE r.id = n.run
+    )
+    SELECT CASE WHEN p.known IS NOT NULL OR p.is_accepted THEN 'sent' WHEN p.status IS NULL THEN 'none'
+            WHEN NOT p.is_candidate THEN 'ended' ELSE 'full' END,
+        CASE WHEN p.known IS NOT NULL THEN p.known WHEN p.is_accepted THEN p.position ELSE p.unread END,
+        p.status::text, p.kept,
+        CASE WHEN p.known IS NOT NULL THEN coalesce(p.known_after_cancel, p.was_cancelled) ELSE p.was_cancelled END
+    FROM placed p ORDER BY p.nth;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.put_messages_v2(now_ bigint, messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[], refused_ integer[])
+ RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH asked AS (
+        SELECT a.*, r.status, r.sent, r.consumed, r.kept, r.cancel_requested, known.position AS known,
+            known.after_cancel AS known_after_cancel,
+            known.position IS NULL AND r.ended_at IS NULL AND r.id IS NOT NULL AS is_candidate
+        FROM ROWS FROM (
+            json_to_recordset(messages_) AS (run text, id text, kind text, name text, op bigint, outcome text, codec text,
+                headers text, turn_nth integer),
+            unnest(bodies_), unnest(raws_)
+        ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, body, raw, nth)
+        LEFT JOIN LATERAL (SELECT * FROM "outlast".runs r WHERE r.id = a.run) r ON true
+        LEFT JOIN LATERAL (SELECT i.position, i.after_cancel FROM "outlast".inbox i WHERE i.run = a.run AND i.id = a.id) known
+        ON true
         WHERE a.turn_nth IS NULL OR a.turn_nth <> ALL (refused_)
     ), ranked AS (
         SELECT a.*, a.sent - a.consumed + count(*) FILTER (WHERE a.is_candidate) OVER (PARTITION BY a.run ORDER BY a.nth) - 1
@@ -1440,6 +2666,93 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.put_starts_v2(now_ bigint, starts_ json, events_ text[], refused_ integer[])
+ RETURNS TABLE(nth integer, code text, run text, workflow text, added bigint, lowest bigint, highest bigint)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    put_ record;
+BEGIN
+    PERFORM "outlast".free_keys_v2(now_, starts_);
+    WITH given AS (
+        SELECT a.*, first_value(a.nth) OVER w AS first_nth, first_value(a.run) OVER w AS first_run,
+            first_value(a.workflow) OVER w AS first_workflow, first_value(a.digest) OVER w AS first_digest
+        FROM ROWS FROM (
+            json_to_recordset(starts_) AS (run text, turn text, born bigint, rules integer, workflow text, version bigint,
+                format integer, queue text, priority smallint, key text, digest text, parent text, parent_op bigint,
+                awaits boolean, root text, not_before bigint, deadline bigint, tags json, turn_nth integer, refused text),
+            unnest(events_)
+        ) WITH ORDINALITY AS a (run, turn, born, rules, workflow, version, format, queue, priority, key, digest, parent,
+            parent_op, awaits, root, not_before, deadline, tags, turn_nth, refused, events, nth)
+        WHERE a.refused IS NULL AND (a.turn_nth IS NULL OR a.turn_nth <> ALL (refused_))
+        WINDOW w AS (PARTITION BY a.key ORDER BY a.nth)
+    ), asked AS (
+        SELECT a.*, CASE WHEN same.id IS NOT NULL THEN 'same'
+                WHEN other.id IS NULL AND (a.key IS NULL OR a.nth = a.first_nth) THEN 'new'
+                WHEN coalesce(other.workflow, a.first_workflow) = a.workflow
+                    AND coalesce(other.key_digest, a.first_digest) = a.digest THEN 'other'
+                ELSE 'taken' END AS code,
+            coalesce(same.id, other.id, a.first_run) AS there, coalesce(other.workflow, a.first_workflow) AS there_workflow
+        FROM given a
+        LEFT JOIN LATERAL (SELECT r.id FROM "outlast".runs r WHERE r.id = a.run) same ON true
+        LEFT JOIN LATERAL (SELECT r.id, r.workflow, r.key_digest FROM "outlast".runs r WHERE r.key = a.key) other ON true
+    ), added AS (
+        INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, key, key_digest, status, turn, next_seq,
+            turn_at, created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
+        SELECT a.run, a.workflow, a.version, a.format, a.queue, a.priority, a.key, a.digest, 'pending', a.turn, 1,
+            now_, now_, now_, CASE WHEN a.not_before > now_ THEN a.not_before END,
+            CASE WHEN a.not_before > now_ THEN a.not_before ELSE now_ END,
+            a.parent, a.parent_op, a.awaits, a.root, a.deadline
+        FROM asked a WHERE a.code = 'new' ORDER BY a.key COLLATE "C" NULLS FIRST, a.nth
+        ON CONFLICT DO NOTHING
+        RETURNING 1
+    ), begun AS (
+        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+        SELECT a.run, 0, 1, a.turn, now_, '', a.events FROM asked a WHERE a.code = 'new'
+        ON CONFLICT DO NOTHING
+        RETURNING 1
+    ), tagged AS (
+        INSERT INTO "outlast".tags (run, name, value)
+        SELECT a.run, t.key, t.value FROM asked a CROSS JOIN LATERAL json_each_text(a.tags) AS t (key, value)
+        WHERE a.code = 'new' AND a.tags IS NOT NULL
+        ON CONFLICT DO NOTHING
+    ), there AS (
+        SELECT a.nth, a.code, a.there, a.there_workflow FROM asked a WHERE a.code <> 'new'
+    )
+    SELECT (SELECT count(*) FROM asked a WHERE a.code = 'new') AS new,
+        (SELECT array_agg(a.run) FROM asked a WHERE a.code = 'new') AS new_runs, (SELECT count(*) FROM added) AS added,
+        (SELECT count(*) FROM begun) AS begun,
+        (SELECT max(a.rules) FROM asked a WHERE a.code = 'new') AS rules,
+        (SELECT min(a.born) FROM asked a) AS first, (SELECT max(a.born) FROM asked a) AS last,
+        (SELECT array_agg(t.nth::integer ORDER BY t.nth) FROM there t) AS nths,
+        (SELECT array_agg(t.code ORDER BY t.nth) FROM there t) AS codes,
+        (SELECT array_agg(t.there::text ORDER BY t.nth) FROM there t) AS runs,
+        (SELECT array_agg(t.there_workflow::text ORDER BY t.nth) FROM there t) AS workflows
+    INTO put_;
+    IF put_.added <> put_.new THEN
+        RAISE EXCEPTION 'another try of a start was faster' USING ERRCODE = '40001';
+    END IF;
+    IF put_.new > 0 THEN
+        PERFORM "outlast".check_rules_v2(put_.rules);
+    END IF;
+    IF put_.begun <> put_.new THEN
+        PERFORM "outlast".forget_v2(put_.new_runs);
+        INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+        SELECT a.run, 0, 1, a.turn, now_, '', a.events
+        FROM ROWS FROM (json_to_recordset(starts_) AS (run text, turn text), unnest(events_)) AS a (run, turn, events)
+        WHERE a.run = ANY (put_.new_runs);
+    END IF;
+    IF put_.nths IS NOT NULL THEN
+        RETURN QUERY SELECT t.nth, t.code, t.run, t.workflow, NULL::bigint, NULL::bigint, NULL::bigint
+        FROM unnest(put_.nths, put_.codes, put_.runs, put_.workflows) AS t (nth, code, run, workflow);
+    END IF;
+    nth := 0; code := 'added'; run := NULL; workflow := NULL; added := put_.new;
+    lowest := put_.first - now_ / 1000; highest := put_.last - now_ / 1000;
+    RETURN NEXT;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.put_tags_v1(run_ text, tags_ json)
  RETURNS void
  LANGUAGE plpgsql
@@ -1451,7 +2764,36 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.put_tags_v2(run_ text, tags_ json)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    INSERT INTO "outlast".tags (run, name, value)
+    SELECT run_, tag.key, tag.value FROM json_each_text(tags_) AS tag (key, value)
+    ON CONFLICT (run, name) DO UPDATE SET value = excluded.value;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.ready_v1(session_ text, now_ bigint, limit_ integer, preference_ bigint, line_ outlast.line_v1, OUT ids text[], OUT ranks bigint[])
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * 10000000) INTO ids, ranks
+    FROM (
+        SELECT r.id, r.ready_at FROM "outlast".runs r
+        WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
+            AND r.format = line_.format AND r.failed_builds = line_.failed_builds AND r.crash_class = line_.crash_class
+            AND r.priority = line_.priority AND r.ready_at IS NOT NULL AND NOT r.ends_without_code AND r.ready_at <= now_
+            AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
+                OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred AND s.ended_at IS NULL))
+        ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED) f;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.ready_v2(session_ text, now_ bigint, limit_ integer, preference_ bigint, line_ outlast.line_v2, OUT ids text[], OUT ranks bigint[])
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
@@ -1482,7 +2824,31 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.refresh_rules_v2()
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    known_ integer;
+BEGIN
+    PERFORM 1 FROM "outlast".settings FOR NO KEY UPDATE;
+    known_ := (SELECT min(s.rules) FROM "outlast".sessions s WHERE s.ended_at IS NULL);
+    UPDATE "outlast".settings SET rules = known_ WHERE rules IS DISTINCT FROM known_;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.remove_session_v1(id_ text)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    DELETE FROM "outlast".sessions s WHERE s.id = id_ AND s.ended_at IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.owner = id_);
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.remove_session_v2(id_ text)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$
@@ -1509,6 +2875,22 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.resume_v2(at_ bigint, id_ text, OUT status text, OUT is_resumed boolean)
+ RETURNS record
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    SELECT r.status, r.owner IS NULL AND r.ended_at IS NULL INTO status, is_resumed
+    FROM "outlast".runs r WHERE r.id = id_ FOR NO KEY UPDATE;
+    IF is_resumed THEN
+        UPDATE "outlast".runs r SET failed_builds = '', failed_at = 0,
+            ready_at = CASE WHEN r.status = 'stuck' THEN coalesce(at_, "outlast".clock_v2()) ELSE r.ready_at END
+        WHERE r.id = id_;
+    END IF;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.send_to(run text, hook text, payload json, key text DEFAULT NULL::text)
  RETURNS void
  LANGUAGE sql
@@ -1520,7 +2902,7 @@ CREATE OR REPLACE FUNCTION outlast.send_to(run text, hook text, payload jsonb, k
  RETURNS void
  LANGUAGE sql
 AS $function$
-    SELECT "outlast".send_to(run, hook, "outlast".compact_v1(payload), key)
+    SELECT "outlast".send_to(run, hook, "outlast".compact_v2(payload), key)
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.send_to(run text, hook text, payload text DEFAULT 'null'::text, key text DEFAULT NULL::text)
@@ -1538,10 +2920,10 @@ BEGIN
     ELSIF octet_length(key) NOT BETWEEN 1 AND 256 THEN
         RAISE EXCEPTION 'the key of a send is empty or longer than 256 bytes' USING ERRCODE = '22023';
     END IF;
-    PERFORM "outlast".check_payload_v1(payload_);
-    id_ := 'msg_' || "outlast".base32_v1(coalesce("outlast".digest_v1(run || ' ' || key), "outlast".new_bits_v1("outlast".clock_v1())));
-    SELECT s.code, s.number, s.status, s.kept INTO answer_ FROM "outlast".send_v1(NULL, ARRAY[run],
-        json_build_array(json_build_object('run', run, 'id', id_, 'kind', 'hook', 'name', "outlast".stored_v1(hook))),
+    PERFORM "outlast".check_payload_v2(payload_);
+    id_ := 'msg_' || "outlast".base32_v2(coalesce("outlast".digest_v2(run || ' ' || key), "outlast".new_bits_v2("outlast".clock_v2())));
+    SELECT s.code, s.number, s.status, s.kept INTO answer_ FROM "outlast".send_v2(NULL, ARRAY[run],
+        json_build_array(json_build_object('run', run, 'id', id_, 'kind', 'hook', 'name', "outlast".stored_v2(hook))),
         ARRAY[payload_], ARRAY[NULL::bytea], ARRAY[10000, 10000]::bigint[]) AS s;
     IF answer_.code = 'none' THEN
         RAISE EXCEPTION 'there is no run %', run USING ERRCODE = '02000', HINT = 'check the id';
@@ -1551,7 +2933,7 @@ BEGIN
         RAISE EXCEPTION 'the inbox of run % is full: % messages are unread and % payloads kept', run, answer_.number, answer_.kept
             USING ERRCODE = '54000', HINT = 'wait until the run has read some';
     END IF;
-    PERFORM "outlast".hint_v1();
+    PERFORM "outlast".hint_v2();
 END
 $function$
 
@@ -1565,6 +2947,19 @@ BEGIN
     -- Read under the lock: a turn that fired a timer before has its moment behind it.
     RETURN QUERY SELECT p.* FROM "outlast".put_messages_v1(
         coalesce(at_, "outlast".clock_v1()), messages_, bodies_, raws_, limits_, '{}') p;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.send_v2(at_ bigint, runs_ text[], messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[])
+ RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+BEGIN
+    PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (runs_) ORDER BY r.id FOR NO KEY UPDATE;
+    -- Read under the lock: a turn that fired a timer before has its moment behind it.
+    RETURN QUERY SELECT p.* FROM "outlast".put_messages_v2(
+        coalesce(at_, "outlast".clock_v2()), messages_, bodies_, raws_, limits_, '{}') p;
 END
 $function$
 
@@ -1599,6 +2994,37 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.start_one_v2(at_ bigint, start_ json, events_ text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock_v2());
+    a record;
+    wake_at_ bigint;
+BEGIN
+    SELECT * INTO a FROM json_to_record(start_) AS a (run text, turn text, born bigint, rules integer, workflow text,
+        version bigint, format integer, queue text, priority smallint, parent text, parent_op bigint, awaits boolean,
+        root text, not_before bigint, deadline bigint);
+    wake_at_ := CASE WHEN a.not_before > now_ THEN a.not_before END;
+    PERFORM "outlast".check_rules_v2(a.rules);
+    INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, status, turn, next_seq, turn_at,
+        created_at, updated_at, wake_at, ready_at, parent, parent_op, parent_awaits, root, deadline)
+    VALUES (a.run, a.workflow, a.version, a.format, a.queue, a.priority, 'pending', a.turn, 1, now_, now_, now_, wake_at_,
+        coalesce(wake_at_, now_), a.parent, a.parent_op, a.awaits, a.root, a.deadline)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO "outlast".turns (run, seq, next_seq, id, at, build, events)
+    VALUES (a.run, 0, 1, a.turn, now_, '', events_);
+    PERFORM "outlast".widen_v2(a.born - now_ / 1000, a.born - now_ / 1000);
+    PERFORM "outlast".count_move_v2(NULL, 'pending');
+    RETURN now_;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.start_run(workflow text, input json, key text DEFAULT NULL::text, version bigint DEFAULT 1, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, deadline timestamp with time zone DEFAULT NULL::timestamp with time zone, tags json DEFAULT NULL::json, headers json DEFAULT NULL::json)
  RETURNS text
  LANGUAGE sql
@@ -1610,7 +3036,7 @@ CREATE OR REPLACE FUNCTION outlast.start_run(workflow text, input jsonb, key tex
  RETURNS text
  LANGUAGE sql
 AS $function$
-    SELECT "outlast".start_run(workflow, "outlast".compact_v1(input), key, version, queue, priority, not_before, deadline, tags, headers)
+    SELECT "outlast".start_run(workflow, "outlast".compact_v2(input), key, version, queue, priority, not_before, deadline, tags, headers)
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.start_run(workflow text, input text DEFAULT 'null'::text, key text DEFAULT NULL::text, version bigint DEFAULT 1, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, not_before timestamp with time zone DEFAULT NULL::timestamp with time zone, deadline timestamp with time zone DEFAULT NULL::timestamp with time zone, tags json DEFAULT NULL::json, headers json DEFAULT NULL::json)
@@ -1619,10 +3045,10 @@ CREATE OR REPLACE FUNCTION outlast.start_run(workflow text, input text DEFAULT '
 AS $function$
 #variable_conflict use_variable
 DECLARE
-    now_ bigint := "outlast".clock_v1();
-    bits_ numeric := "outlast".new_bits_v1(now_);
+    now_ bigint := "outlast".clock_v2();
+    bits_ numeric := "outlast".new_bits_v2(now_);
     input_ text := coalesce(input::json::text, 'null');
-    run_ text := 'run_' || "outlast".base32_v1(bits_);
+    run_ text := 'run_' || "outlast".base32_v2(bits_);
     deadline_ bigint := (extract(epoch FROM deadline) * 1000000)::bigint;
     event_ text;
     names_ text[];
@@ -1649,7 +3075,7 @@ BEGIN
     ELSIF octet_length(headers::text) > 16384 THEN
         RAISE EXCEPTION 'the headers have more than 16384 bytes' USING ERRCODE = '54000';
     END IF;
-    PERFORM "outlast".check_payload_v1(input_);
+    PERFORM "outlast".check_payload_v2(input_);
     SELECT coalesce(array_agg(t.key), '{}'), coalesce(array_agg(t.value), '{}') INTO names_, values_
     FROM json_each_text(tags) AS t (key, value);
     IF cardinality(names_) > 32 OR EXISTS (SELECT 1 FROM unnest(names_, values_) AS t (name, value)
@@ -1665,21 +3091,21 @@ BEGIN
         || coalesce(',"headers":' || headers, '')
         || CASE WHEN cardinality(names_) = 0 THEN '' ELSE ',"tags":' || json_object(names_, values_) END
         || coalesce(',"deadline":' || deadline_, '') || '}';
-    start_ := json_build_object('run', run_, 'turn', 'turn_' || "outlast".base32_v1("outlast".new_bits_v1(now_)),
-        'born', now_ / 1000, 'rules', rules_, 'workflow', "outlast".stored_v1(workflow), 'version', version,
-        'format', least(rules_, 2), 'queue', "outlast".stored_v1(queue), 'priority', priority,
-        'key', "outlast".stored_v1(key), 'digest', CASE WHEN key IS NOT NULL THEN "outlast".hex_v1("outlast".digest_v1(input_)) END,
+    start_ := json_build_object('run', run_, 'turn', 'turn_' || "outlast".base32_v2("outlast".new_bits_v2(now_)),
+        'born', now_ / 1000, 'rules', rules_, 'workflow', "outlast".stored_v2(workflow), 'version', version,
+        'format', least(rules_, 2), 'queue', "outlast".stored_v2(queue), 'priority', priority,
+        'key', "outlast".stored_v2(key), 'digest', CASE WHEN key IS NOT NULL THEN "outlast".hex_v2("outlast".digest_v2(input_)) END,
         'not_before', (extract(epoch FROM not_before) * 1000000)::bigint, 'deadline', deadline_,
         'tags', CASE WHEN cardinality(names_) > 0 THEN json_object(
-            ARRAY(SELECT "outlast".stored_v1(t.name) FROM unnest(names_) AS t (name)),
-            ARRAY(SELECT "outlast".stored_v1(t.value) FROM unnest(values_) AS t (value))) END);
+            ARRAY(SELECT "outlast".stored_v2(t.name) FROM unnest(names_) AS t (name)),
+            ARRAY(SELECT "outlast".stored_v2(t.value) FROM unnest(values_) AS t (value))) END);
     SELECT s.code, s.run, s.workflow INTO answer_
-    FROM "outlast".start_v1(NULL, json_build_array(start_), ARRAY['[' || event_ || ']'], true) AS s WHERE s.nth = 1;
+    FROM "outlast".start_v2(NULL, json_build_array(start_), ARRAY['[' || event_ || ']'], true) AS s WHERE s.nth = 1;
     IF answer_.code = 'taken' THEN
         RAISE EXCEPTION 'the key "%" names run % of workflow "%", with another workflow or input',
             key, answer_.run, replace(answer_.workflow, U&'\E0001', U&'\E000') USING ERRCODE = '23505', HINT = 'choose another key';
     END IF;
-    PERFORM "outlast".hint_v1();
+    PERFORM "outlast".hint_v2();
     RETURN coalesce(answer_.run, run_);
 END
 $function$
@@ -1711,7 +3137,44 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.start_v2(at_ bigint, starts_ json, events_ text[], appends_ boolean)
+ RETURNS TABLE(nth integer, code text, run text, workflow text, moment bigint)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock_v2());
+    put_ record;
+BEGIN
+    FOR put_ IN SELECT * FROM "outlast".put_starts_v2(now_, starts_, events_, '{}') LOOP
+        IF put_.nth > 0 THEN
+            nth := put_.nth; code := put_.code; run := put_.run; workflow := put_.workflow; moment := NULL;
+            RETURN NEXT;
+        ELSIF put_.added > 0 AND appends_ THEN
+            INSERT INTO "outlast".unmerged (status, n, lowest, highest)
+            VALUES ('pending', put_.added, put_.lowest, put_.highest);
+        ELSIF put_.added > 0 THEN
+            -- Behind the keys, which this may have waited for.
+            PERFORM "outlast".widen_v2(put_.lowest, put_.highest);
+            PERFORM "outlast".count_v2(ARRAY['pending'], ARRAY[put_.added]);
+        END IF;
+    END LOOP;
+    nth := 0; code := 'now'; run := NULL; workflow := NULL; moment := now_;
+    RETURN NEXT;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.stored_v1(text_ text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+AS $function$
+BEGIN
+    RETURN replace(text_, U&'\E000', U&'\E0001');
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.stored_v2(text_ text)
  RETURNS text
  LANGUAGE plpgsql
  IMMUTABLE
@@ -1740,7 +3203,53 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.sweep_leftovers_v2(rows_ integer)
+ RETURNS boolean
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    runs_ text[];
+BEGIN
+    SELECT array_agg(l.run::text) INTO runs_ FROM (SELECT run FROM "outlast".leftovers ORDER BY run LIMIT 100) l;
+    IF runs_ IS NULL THEN
+        RETURN false;
+    END IF;
+    IF "outlast".sweep_v2(runs_, rows_, true) THEN
+        DELETE FROM "outlast".leftovers l WHERE l.run = ANY (runs_);
+    END IF;
+    RETURN EXISTS (SELECT 1 FROM "outlast".leftovers);
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.sweep_v1(runs_ text[], limit_ integer, may_be_back_ boolean)
+ RETURNS boolean
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    swept_ bigint;
+BEGIN
+    DELETE FROM "outlast".inbox i USING (
+        SELECT m.run, m.position FROM unnest(runs_) AS u (run)
+        CROSS JOIN LATERAL (SELECT o.run, o.position FROM "outlast".inbox o WHERE o.run = u.run ORDER BY o.position DESC) m
+        WHERE NOT may_be_back_ OR (SELECT r.id FROM "outlast".runs r WHERE r.id = u.run) IS NULL LIMIT limit_) old
+    WHERE i.run = old.run AND i.position = old.position;
+    GET DIAGNOSTICS swept_ = ROW_COUNT;
+    IF swept_ = limit_ THEN
+        RETURN false;
+    END IF;
+    DELETE FROM "outlast".turns t USING (
+        SELECT m.run, m.seq FROM unnest(runs_) AS u (run)
+        CROSS JOIN LATERAL (SELECT o.run, o.seq FROM "outlast".turns o WHERE o.run = u.run ORDER BY o.seq DESC) m
+        WHERE NOT may_be_back_ OR (SELECT r.id FROM "outlast".runs r WHERE r.id = u.run) IS NULL LIMIT limit_) old
+    WHERE t.run = old.run AND t.seq = old.seq;
+    GET DIAGNOSTICS swept_ = ROW_COUNT;
+    RETURN swept_ < limit_;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.sweep_v2(runs_ text[], limit_ integer, may_be_back_ boolean)
  RETURNS boolean
  LANGUAGE plpgsql
 AS $function$
@@ -1828,6 +3337,67 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.takeover_v2(at_ bigint, id_ text, patience_ bigint)
+ RETURNS TABLE(session text, moment bigint, ended bigint, suspects bigint)
+ LANGUAGE plpgsql
+AS $function$
+#variable_conflict use_column
+DECLARE
+    now_ bigint := coalesce(at_, "outlast".clock_v2());
+    boot_ bigint := "outlast".boot_v2();
+    other_ record;
+    is_free_ boolean;
+    is_late_ boolean;
+    ended_ bigint := 0;
+    suspects_ bigint := 0;
+BEGIN
+    PERFORM 1 FROM "outlast".sessions s WHERE s.id = id_ AND s.ended_at IS NULL;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    FOR other_ IN SELECT s.id, s.has_lock, s.expires_at, s.boot, s.time, s.suspect_since, s.ended_at
+        FROM "outlast".sessions s WHERE s.id <> id_ ORDER BY s.id
+    LOOP
+        IF other_.ended_at IS NOT NULL THEN
+            session := other_.id;
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        -- Shared: others who look at the same time must not take this for a sign of life.
+        is_free_ := other_.has_lock AND pg_try_advisory_xact_lock_shared("outlast".lock_key_v2(other_.id));
+        is_late_ := other_.expires_at <= now_;
+        IF at_ IS NULL AND other_.boot <> boot_ THEN
+            is_free_ := false;
+            is_late_ := is_late_ AND boot_ <= now_ - other_.time;
+        END IF;
+        IF is_free_ AND NOT is_late_ AND patience_ > 0 THEN
+            IF other_.suspect_since IS NULL THEN
+                UPDATE "outlast".sessions s SET suspect_since = now_ WHERE s.id = other_.id AND s.suspect_since IS NULL;
+            END IF;
+            IF other_.suspect_since IS NULL OR other_.suspect_since > now_ - patience_ THEN
+                suspects_ := suspects_ + 1;
+                CONTINUE;
+            END IF;
+        ELSIF NOT is_free_ AND NOT is_late_ THEN
+            IF other_.suspect_since IS NOT NULL THEN
+                UPDATE "outlast".sessions s SET suspect_since = NULL WHERE s.id = other_.id;
+            END IF;
+            CONTINUE;
+        END IF;
+        -- Unless it has beaten, or found its lock again, in the meantime.
+        CONTINUE WHEN NOT "outlast".end_session_v2(now_, other_.id, true, other_.expires_at);
+        ended_ := ended_ + 1;
+        session := other_.id;
+        RETURN NEXT;
+    END LOOP;
+    IF ended_ > 0 THEN
+        PERFORM "outlast".refresh_rules_v2();
+    END IF;
+    session := NULL; moment := now_; ended := ended_; suspects := suspects_;
+    RETURN NEXT;
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.turns_of_v1(runs_ text[], turns_ json, messages_ json)
  RETURNS integer[]
  LANGUAGE plpgsql
@@ -1841,7 +3411,37 @@ BEGIN
 END
 $function$
 
+CREATE OR REPLACE FUNCTION outlast.turns_of_v2(runs_ text[], turns_ json, messages_ json)
+ RETURNS integer[]
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    RETURN ARRAY(
+        SELECT a.nth::integer FROM ROWS FROM (json_to_recordset(turns_) AS (run text)) WITH ORDINALITY AS a (run, nth)
+        WHERE a.run = ANY (runs_)
+        UNION
+        SELECT m.turn_nth FROM json_to_recordset(messages_) AS m (run text, turn_nth integer) WHERE m.run = ANY (runs_));
+END
+$function$
+
 CREATE OR REPLACE FUNCTION outlast.widen_v1(lowest_ bigint, highest_ bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+AS $function$
+DECLARE
+    low_  bigint := (lowest_ >> 10) << 10;
+    high_ bigint := highest_ | 1023;
+BEGIN
+    PERFORM 1 FROM "outlast".skew WHERE lowest <= low_ AND highest >= high_;
+    IF NOT FOUND THEN
+        INSERT INTO "outlast".skew AS skew (one, lowest, highest) VALUES (true, low_, high_)
+        ON CONFLICT (one) DO UPDATE
+        SET lowest = least(skew.lowest, low_), highest = greatest(skew.highest, high_);
+    END IF;
+END
+$function$
+
+CREATE OR REPLACE FUNCTION outlast.widen_v2(lowest_ bigint, highest_ bigint)
  RETURNS void
  LANGUAGE plpgsql
 AS $function$

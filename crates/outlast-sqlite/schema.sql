@@ -133,7 +133,7 @@ CREATE TABLE sessions (
     format     INTEGER NOT NULL,
     schema     INTEGER NOT NULL,
     strangers  INTEGER NOT NULL DEFAULT 0
-) STRICT, WITHOUT ROWID;
+, version TEXT) STRICT, WITHOUT ROWID;
 
 CREATE TABLE skew (
     one     INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),

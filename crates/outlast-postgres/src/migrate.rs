@@ -330,6 +330,7 @@ async fn apply_one(
         // The set before the one before this step's, unless the step makes no new one.
         let dropped = if migration.interface > before { before.saturating_sub(1) } else { 0 };
         if dropped > 0 {
+            end_overdue(connection, &name, dropped, before).await?;
             if let Some(why) = joined(connection, &name, dropped).await? {
                 return Ok(Some(why));
             }
@@ -349,6 +350,26 @@ async fn apply_one(
         connection.batch_execute(&filled(statement, schema, migration.interface)).await?;
     }
     Ok(None)
+}
+
+/// Ends sessions of this interface and older ones whose time is over: when all programs that could take them over are stopped,
+/// nobody else does. Their runs are freed by the next takeover. As in a takeover, a session has its full time again after a
+/// restart of the server. `latest` is the newest interface there is.
+async fn end_overdue(
+    connection: &Object,
+    name: &str,
+    interface: u32,
+    latest: u32,
+) -> Result<(), tokio_postgres::Error> {
+    let v = suffix(latest);
+    let sql = format!(
+        "SELECT {name}.end_session{v}(c.now_at, s.id, true, s.expires_at), {name}.refresh_rules{v}() \
+         FROM {name}.sessions s, (SELECT {name}.clock{v}() AS now_at, {name}.boot{v}() AS boot_at OFFSET 0) c \
+         WHERE s.interface <= $1 AND s.ended_at IS NULL AND s.expires_at <= c.now_at \
+             AND (s.boot = c.boot_at OR c.boot_at <= c.now_at - s.time)"
+    );
+    connection.query(&sql, &[&(interface as i32)]).await?;
+    Ok(())
 }
 
 /// The joined workers that call functions of this interface or older ones, for a person; `None` when there are none.

@@ -219,3 +219,20 @@ async fn a_migration_that_waits_for_a_lock_lets_others_work() {
     migrated.await.unwrap().unwrap();
     work(&world, session, first).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_session_of_a_dead_worker_does_not_hinder_a_migration_when_its_time_is_over() {
+    let (url, schema) = url();
+    let old = open(&url, INTERFACE).await.unwrap();
+    let [dead, next] = [1, 2].map(SessionId::from_bits);
+    old.join(Join { time: Duration::ZERO, ..join(dead, INTERFACE) }).await.unwrap();
+    old.start(vec![new_start(1)]).await.unwrap().remove(0).unwrap();
+    bring_up(old.store(), &schema, &steps(INTERFACE + 2)).await.unwrap();
+    // Its row is there until somebody takes it over.
+    let new = open(&url, INTERFACE + 2).await.unwrap();
+    assert!(new.workers().await.unwrap().is_empty());
+    new.join(join(next, INTERFACE + 2)).await.unwrap();
+    new.takeover(next).await.unwrap();
+    let left = format!("SELECT count(*) FROM {}.sessions", quoted(&schema));
+    assert_eq!(new.store().call(&left, &[]).await.unwrap()[0].get::<_, i64>(0), 1);
+}

@@ -140,10 +140,9 @@ impl Gathered {
     /// Whether nothing that has gathered can contend for a run with a batch under way: only a turn that sends to
     /// another run does, and those are rare.
     fn are_all_free(&self) -> bool {
-        (self.batches.is_empty() && self.apart.is_empty())
-            || self.apart.is_empty()
-                && !self.batches.iter().any(|batch| batch.sends)
-                && !self.turns.iter().any(sends)
+        self.apart.is_empty()
+            && (self.batches.is_empty()
+                || !self.batches.iter().any(|batch| batch.sends) && !self.turns.iter().any(sends))
     }
 
     /// Takes the turns that may be committed now, no more than a batch may have, and leaves the others in order.
@@ -211,6 +210,15 @@ impl Gathered {
 /// The runs that a turn sends to.
 fn receivers(turn: &Turn) -> impl Iterator<Item = RunId> {
     turn.outbox.iter().flat_map(|outbox| outbox.messages.iter().map(|message| message.run))
+}
+
+/// The contended runs of the turns that were written, if others of the batch were blocked: nobody else needs them.
+fn written_runs(contended: &[RunId], results: &[Tried]) -> HashSet<RunId> {
+    if !results.iter().any(|result| matches!(result, Tried::Blocked(_))) {
+        return HashSet::new();
+    }
+    let written = |result: &Tried| matches!(result, Tried::Answered(Ok(_)));
+    contended.iter().zip(results).filter(|(_, result)| written(result)).map(|(run, _)| *run).collect()
 }
 
 /// Whether a turn sends to other runs.
@@ -454,22 +462,20 @@ impl Leader {
         let taken = self.0.gathered.lock().take(self.0.lanes);
         let Some((number, turns, answers)) = taken else { return false };
         let batch = Batch(&self.0, number);
-        let contended: Vec<RunId> = turns.iter().map(contended_run).collect();
+        // Only worlds with several lanes answer that turns are blocked.
+        let contended: Vec<RunId> =
+            if self.0.lanes > 1 { turns.iter().map(contended_run).collect() } else { Vec::new() };
         let mut commit = pin!(self.0.commit_batch(turns));
         let (results, is_instant) = match futures_util::poll!(commit.as_mut()) {
             Poll::Ready(results) => (results, true),
             Poll::Pending => (commit.await, false),
         };
-        let (mut blocked, mut written) = (Vec::new(), HashSet::new());
-        for ((answer, result), run) in answers.into_iter().zip(results).zip(contended) {
+        let written = written_runs(&contended, &results);
+        let mut blocked = Vec::new();
+        for (answer, result) in answers.into_iter().zip(results) {
             match result {
-                Tried::Answered(result) => {
-                    if result.is_ok() {
-                        written.insert(run);
-                    }
-                    // Whoever asked may be gone; the turn is durable all the same.
-                    let _ = answer.send(result);
-                }
+                // Whoever asked may be gone; the turn is durable all the same.
+                Tried::Answered(result) => drop(answer.send(result)),
                 Tried::Blocked(turn) => blocked.push((*turn, answer)),
             }
         }
