@@ -5,7 +5,8 @@ use outlast::prelude::*;
 use outlast::{ErrorKind, Status, StuckReason};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::rig::{Ask, Desk, Rig, SESSION, on_every_world};
+use super::faulty::Call;
+use super::rig::{Ask, Desk, Rig, SESSION, in_time, on_every_world};
 
 on_every_world! {
     messages_keep_their_order_though_the_clock_was_set_back,
@@ -32,6 +33,36 @@ impl Drop for Grenade {
         // A second panic would abort the process.
         assert!(std::thread::panicking(), "a grenade was dropped");
     }
+}
+
+/// On a world that applies outboxes later, one that came between a worker's delivery and its claim was slept over.
+#[tokio::test]
+async fn an_outbox_that_comes_just_before_a_claim_is_delivered_at_once() {
+    #[workflow]
+    async fn child(_ctx: Context) -> Result<u32, Error> {
+        Ok(7)
+    }
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<u32, Error> {
+        ctx.blocked("gate").await?;
+        ctx.child(child, ()).await
+    }
+    in_time(async {
+        let rig = Rig::deferred();
+        let _worker = rig.worker((parent, child)).await;
+        let run = rig.client.start(parent, ()).await.unwrap();
+        rig.until_history(run.id(), |history| history.contains("step_started")).await;
+        let gate = rig.faults.hold(Call::Claim);
+        // The worker hears of it and claims; its commit goes on meanwhile.
+        rig.client.start(child, ()).await.unwrap();
+        gate.arrived().await;
+        rig.desk.open("gate");
+        rig.until_history(run.id(), |history| history.contains("child_started")).await;
+        gate.open();
+        rig.settle().await;
+        assert_eq!(rig.status(run.id()).await, Status::Completed);
+    })
+    .await;
 }
 
 async fn messages_keep_their_order_though_the_clock_was_set_back(rig: Rig) {
