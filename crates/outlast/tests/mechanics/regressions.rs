@@ -23,6 +23,7 @@ on_every_world! {
     a_panic_in_the_drop_of_a_workflow_does_not_keep_a_worker_from_leaving,
     a_run_nobody_had_is_cancelled_beside_the_session_of_a_crashed_worker,
     a_step_input_may_use_the_context_when_it_is_written,
+    a_build_without_a_step_that_a_lost_worker_attempted_leaves_the_run_stuck,
 }
 
 /// Panics when it is dropped.
@@ -63,6 +64,25 @@ async fn an_outbox_that_comes_just_before_a_claim_is_delivered_at_once() {
         assert_eq!(rig.status(run.id()).await, Status::Completed);
     })
     .await;
+}
+
+/// The build that lacked the step held the run for ever and did nothing.
+async fn a_build_without_a_step_that_a_lost_worker_attempted_leaves_the_run_stuck(rig: Rig) {
+    #[workflow]
+    async fn moved(ctx: Context) -> Result<String, Error> {
+        ctx.blocked("gate").await
+    }
+    let newer = rig.worker_of_build("newer", moved).await;
+    let run = rig.client.start(moved, ()).await.unwrap();
+    rig.desk.until("began gate", 1).await;
+    rig.crash(newer);
+    let older = Worker::builder(rig.world.clone()).state(rig.desk.clone()).session_time(SESSION);
+    let _older = older.build("older").register(moved).start().await.unwrap();
+    rig.settle().await;
+    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::StepNotRegistered);
+    rig.desk.open("gate");
+    let _newer = rig.worker_of_build("newer", moved).await;
+    assert_eq!(rig.mended(&run).await, "gate");
 }
 
 async fn messages_keep_their_order_though_the_clock_was_set_back(rig: Rig) {
