@@ -593,7 +593,8 @@ impl<'a> Live<'a> {
         let may_fire = inbox.len() < INBOX_READ_MAX;
         let mut facts = std::mem::take(&mut self.early);
         facts.extend(Fact::attempts_of(events, at));
-        self.read = self.place.consumed;
+        // All that is unread is read again, each message with the time at which it was accepted.
+        (self.read, self.heard_at) = (self.place.consumed, Timestamp::from_micros(0));
         self.accept(inbox, &mut facts);
         self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
         if may_fire {

@@ -1,6 +1,6 @@
 //! Bugs that were found once, and must not come back.
 
-use outlast::core::WorldError;
+use outlast::core::{Event, WorldError};
 use outlast::prelude::*;
 use outlast::{ErrorKind, Status, StuckReason};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -24,6 +24,7 @@ on_every_world! {
     a_run_nobody_had_is_cancelled_beside_the_session_of_a_crashed_worker,
     a_step_input_may_use_the_context_when_it_is_written,
     a_build_without_a_step_that_a_lost_worker_attempted_leaves_the_run_stuck,
+    messages_keep_their_times_when_a_turn_is_computed_again,
 }
 
 /// Panics when it is dropped.
@@ -83,6 +84,36 @@ async fn a_build_without_a_step_that_a_lost_worker_attempted_leaves_the_run_stuc
     rig.desk.open("gate");
     let _newer = rig.worker_of_build("newer", moved).await;
     assert_eq!(rig.mended(&run).await, "gate");
+}
+
+/// A turn that was refused because of a newer message, and computed again, gave older messages the time of later ones.
+async fn messages_keep_their_times_when_a_turn_is_computed_again(rig: Rig) {
+    #[workflow]
+    async fn listener(ctx: Context) -> Result<(), Error> {
+        let hooks = [(); 3].map(|()| ctx.hook::<u32>("x"));
+        ctx.sleep("10s").await?;
+        join_all(hooks).await;
+        Ok(())
+    }
+    let worker = rig.worker(listener).await;
+    let run = rig.client.start(listener, ()).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    for (payload, at) in [(1, "2s"), (2, "5s")] {
+        rig.run_to(at).await;
+        rig.send(run.id(), "x", payload).await;
+    }
+    rig.run_to("10s").await;
+    let (client, id) = (rig.client.clone(), run.id());
+    rig.faults.before_a_timer_fires(async move { client.send(id, "x", &3).await.unwrap() });
+    let _worker = rig.worker(listener).await;
+    run.output().await.unwrap();
+    let turns = rig.turns(run.id()).await;
+    let times = turns.iter().flat_map(|turn| &turn.events).filter_map(|event| match event {
+        Event::HookReceived { at, .. } => *at,
+        _ => None,
+    });
+    assert_eq!(times.collect::<Vec<_>>(), ["2s", "5s", "10s"].map(|at| rig.moment(at)));
 }
 
 async fn messages_keep_their_order_though_the_clock_was_set_back(rig: Rig) {
