@@ -63,7 +63,13 @@ fn the_engine_keeps_its_promises_when_effects_on_other_runs_come_later() {
     assert!(total.crashes > SEEDS / 2 && total.takeovers > SEEDS / 2, "{total}");
     assert_covered(&total, |situation| {
         // These are rare, and the other seeds come to them.
-        let is_rare = matches!(situation, Situation::GivenBack | Situation::ShieldedDuringCancel);
+        let is_rare = matches!(
+            situation,
+            Situation::ShieldedAfterCancel
+                | Situation::ShieldedDuringCancel
+                | Situation::DeadlineDuringStep
+                | Situation::GivenBack
+        );
         !situation.needs_earlier_seeds() && !is_rare
     });
 }
@@ -73,37 +79,15 @@ fn another_seed_is_another_simulation() {
     assert_ne!(simulate(1, false).digest, simulate(2, false).digest);
 }
 
-/// Seeds that found a bug, kept for ever.
-#[track_caller]
-fn check_seeds(seeds: &[u64]) {
-    for seed in seeds {
-        if let Err(report) = check_seed(*seed) {
+/// Seeds that failed once: for a step that was attempted though it had been dropped while it waited for its limit,
+/// a run that went back in time when it was handed back, turns of another worker that were taken for a divergence,
+/// and a stuck run that no other build came to continue. The programs have changed since, so these seeds do not lead
+/// to the same situations any more: what finds such a bug again is the number of seeds.
+#[test]
+fn seeds_that_failed_once_pass() {
+    for seed in [11, 62, 835, 986, 2249, 2505, 6971, 16675, 24150, 28653, 2_012_980] {
+        if let Err(report) = check_seed(seed) {
             panic!("{report}");
         }
     }
-}
-
-/// A step that waited for its limit was attempted though the workflow had dropped it meanwhile.
-#[test]
-fn a_dropped_step_that_waits_for_its_limit_is_not_attempted() {
-    check_seeds(&[62, 70, 95, 173, 181, 360, 714, 835, 986]);
-}
-
-/// A worker that handed back a run it did not know, after the clock was set back, took the run back in time.
-#[test]
-fn a_run_that_is_handed_back_does_not_go_back_in_time() {
-    check_seeds(&[2249, 2505]);
-}
-
-/// A worker that compared a run with its replay took the turns of the one that had taken it over for a
-/// divergence.
-#[test]
-fn turns_of_others_are_no_divergence() {
-    check_seeds(&[11]);
-}
-
-/// A build that left a run stuck never gets it again, so another must come: these had none.
-#[test]
-fn a_mended_build_gets_what_another_left_stuck() {
-    check_seeds(&[6971, 16675, 24150, 24572, 26565, 28653]);
 }

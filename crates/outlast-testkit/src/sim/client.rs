@@ -82,8 +82,8 @@ impl Caller {
         let run = self.any_run();
         match (self.rng.u32(0..20), run) {
             (0..=5, _) | (_, None) => self.start().await,
-            (6, _) => self.start_by_hand().await,
-            (7..=13, Some(run)) => self.send(run).await,
+            (6 | 7, _) => self.start_by_hand().await,
+            (8..=13, Some(run)) => self.send(run).await,
             (14, Some(run)) => {
                 let cancelled = self.client.cancel(run, "the simulation says so").await;
                 self.note(format_args!("cancelled {}: {}", short(run), cancelled.is_ok()));

@@ -23,7 +23,7 @@ fn any_part(rng: &mut Rng, depth: u32) -> Program {
     let depth = depth - 1;
     let some = |rng: &mut Rng| (0..rng.usize(1..4)).map(|_| any_part(rng, depth)).collect::<Vec<_>>();
     let boxed = |rng: &mut Rng| Box::new(any_part(rng, depth));
-    match rng.u32(0..17) {
+    match rng.u32(0..18) {
         0 | 1 => Program::Seq(some(rng)),
         2 => Program::Join(some(rng)),
         3 => Program::Unordered(some(rng)),
@@ -31,12 +31,13 @@ fn any_part(rng: &mut Rng, depth: u32) -> Program {
         6 => Program::RaceUnordered(some(rng)),
         7 => Program::DropAfter(any_leaf(rng, depth), boxed(rng)),
         8 => Program::AwaitAfter(any_leaf(rng, depth), boxed(rng)),
+        9 if rng.bool() => Program::CleanUp(boxed(rng), Box::new(Program::Await(Leaf::Work(any_job(rng))))),
         9 => Program::CleanUp(boxed(rng), boxed(rng)),
         10 => Program::Parallel(some(rng), rng.usize(1..4)),
         11 => Program::Patch(rng.u8(0..2), boxed(rng), boxed(rng)),
         12 => Program::Toss(some(rng)),
         13 => Program::Shield(boxed(rng)),
-        14 => several_hooks(rng),
+        14 | 15 => several_hooks(rng),
         _ => Program::Try(boxed(rng)),
     }
 }
@@ -49,9 +50,15 @@ fn several_hooks(rng: &mut Rng) -> Program {
         Program::Await(Leaf::Hook { name, timeout, wanted: any_wanted(rng) })
     });
     let hooks = hooks.collect();
-    match rng.u32(0..3) {
+    match rng.u32(0..4) {
         0 => Program::Join(hooks),
         1 => Program::Race(hooks),
+        // Payloads that were taken some time ago: another build may replay the run.
+        2 => {
+            let naps = (0..2).map(|_| Program::Await(Leaf::Sleep(any_millis(rng))));
+            let taking = naps.flat_map(|nap| [Program::Take { name, count: 1, wanted: Wanted::Number }, nap]);
+            Program::Seq(taking.collect())
+        }
         // A hook that is dropped though it may have taken a payload, and another one of its name.
         _ => {
             let first = Leaf::Hook { name, timeout: None, wanted: Wanted::Number };

@@ -234,3 +234,69 @@ impl Model {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::values::{forget_hooks, note_hook};
+
+    const RUN: RunId = RunId::from_bits(1);
+
+    fn opened(op: u64, wanted: Wanted) -> Event {
+        note_hook(RUN, &format_args!("operation {op} of a run"), wanted);
+        Event::HookOpened { op: OpNumber(op), name: "x".into(), timeout_at: None }
+    }
+
+    fn received(payload: &str, judgement: Judgement) -> Event {
+        Event::HookReceived {
+            name: "x".into(),
+            message: MessageId::from_bits(7),
+            payload: Payload::from_json_text(payload),
+            headers: Headers::new(),
+            at: None,
+            judgement,
+        }
+    }
+
+    fn taken_by(op: u64) -> Judgement {
+        Judgement::TakenBy(OpNumber(op))
+    }
+
+    /// Applies events after a hook for a text and one for a number have opened.
+    fn check(events: &[Event]) -> Result<(), String> {
+        forget_hooks();
+        let (mut model, mut coverage) = (Model::new(RUN), Coverage::default());
+        let open = [opened(0, Wanted::Text), opened(1, Wanted::Number)];
+        open.iter().chain(events).try_for_each(|event| model.apply(event, &mut coverage))
+    }
+
+    #[test]
+    fn the_first_open_hook_that_can_read_a_payload_takes_it() {
+        assert_eq!(check(&[received("5", taken_by(1))]), Ok(()));
+        let wrong = check(&[received("\"5\"", taken_by(1))]).unwrap_err();
+        assert!(wrong.contains("should be TakenBy(OpNumber(0))"), "{wrong}");
+        check(&[received("5", taken_by(0))]).unwrap_err();
+        check(&[received("5", Judgement::Kept)]).unwrap_err();
+    }
+
+    #[test]
+    fn a_payload_is_rejected_when_no_open_hook_can_read_it() {
+        let rejected = || Judgement::Rejected("no".into());
+        assert_eq!(check(&[received("{}", rejected()), received("5", taken_by(1))]), Ok(()));
+        check(&[received("5", rejected())]).unwrap_err();
+        check(&[received("5", taken_by(1)), received("5", taken_by(1))]).unwrap_err();
+    }
+
+    #[test]
+    fn a_payload_that_is_given_back_is_offered_again() {
+        let closed = |op| Event::HookClosed { op: OpNumber(op) };
+        let taken = |op| Event::HookTaken { op: OpNumber(op), message: MessageId::from_bits(7) };
+        let first = [received("\"5\"", taken_by(0)), closed(0)];
+        let then = |event| first.iter().cloned().chain([event]).collect::<Vec<_>>();
+        let rejected =
+            Event::HookRejected { name: "x".into(), message: MessageId::from_bits(7), reason: "no".into() };
+        assert_eq!(check(&then(rejected)), Ok(()));
+        check(&then(taken(1))).unwrap_err();
+        check(&[taken(1)]).unwrap_err();
+    }
+}

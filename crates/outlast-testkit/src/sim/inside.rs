@@ -89,6 +89,10 @@ impl Stage {
         request: ClaimRequest,
     ) -> Result<Work, WorldError> {
         let work = self.inner.claim(session, request).await?;
+        for unread in &work.unread {
+            let (run, count) = (short(unread.run), unread.messages.len());
+            self.note(&who.name, format_args!("claim brings {count} unread of {run}"));
+        }
         for claimed in &work.claimed {
             self.note(
                 &who.name,
@@ -112,9 +116,14 @@ impl Stage {
         Ok(work)
     }
 
-    pub(super) async fn deliver(self: Arc<Self>, session: SessionId) -> Result<Delivered, WorldError> {
+    pub(super) async fn deliver(
+        self: Arc<Self>,
+        who: Arc<Node>,
+        session: SessionId,
+    ) -> Result<Delivered, WorldError> {
         let delivered = self.inner.deliver(session).await?;
         if delivered.applied > 0 {
+            self.note(&who.name, format_args!("deliver {} -> {delivered:?}", brief(session)));
             self.saw(Situation::LateEffect);
         }
         Ok(delivered)

@@ -233,8 +233,8 @@ impl World for SimWorld {
     }
 
     async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
-        let stage = self.stage.clone();
-        self.call(Call::Read, move || stage.clone().deliver(session)).await
+        let (stage, node) = self.parts();
+        self.call(Call::Read, move || stage.clone().deliver(node.clone(), session)).await
     }
 
     async fn prune(

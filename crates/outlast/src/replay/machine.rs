@@ -449,7 +449,7 @@ impl Machine {
     }
 
     /// The steps that are about to be attempted and that neither the worker nor the workflow has code for.
-    fn missing_step(&self, code: &Registered) -> Option<Stuck> {
+    pub(crate) fn missing_step(&self, code: &Registered) -> Option<Stuck> {
         let cell = self.state.cell.lock();
         let missing = cell.startable.iter().find_map(|op| match cell.ops.get(*op) {
             Some(Op { phase: Phase::Open, kind: OpKind::Step(step), .. })

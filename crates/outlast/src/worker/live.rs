@@ -214,7 +214,7 @@ impl<'a> Live<'a> {
                 Next::Over(end) => return Ok(end),
             };
             while facts.is_empty() && !self.may_let_go() {
-                self.start_attempts();
+                self.start_attempts()?;
                 facts = self.next_facts().await?;
             }
             next = self.turn(facts, false).await?;
@@ -232,14 +232,19 @@ impl<'a> Live<'a> {
         Some((self.place.turn, self.machine))
     }
 
-    fn start_attempts(&mut self) {
+    /// Starts what may be attempted now. A step that a lost worker attempted may have no code here: then the run
+    /// is stuck for this build, as it is when the workflow asks for such a step.
+    fn start_attempts(&mut self) -> Result<(), Gone> {
         // The deadline has passed and is about to be delivered: no attempt begins after it.
         let is_late = |deadline: Timestamp| deadline <= self.task.session.clock.now();
         if self.machine.rules() >= 2 && self.machine.deadline().is_some_and(is_late) {
-            return;
+            return Ok(());
         }
+        let code = &self.task.session.settings.code;
         let mut steps = if self.is_stopping {
-            self.machine.take_startable_once(&self.task.session.settings.code)
+            self.machine.take_startable_once(code)
+        } else if let Some(stuck) = self.machine.missing_step(code) {
+            return Err(Gone::Stuck(stuck));
         } else {
             self.machine.take_startable()
         };
@@ -257,6 +262,7 @@ impl<'a> Live<'a> {
         let (headers, ids, heartbeats) = (self.machine.headers(), &session.attempt_ids, &session.heartbeats);
         let tools = Tools { clock, codec, runtime, meter, headers, ids, heartbeats };
         self.attempts.start(self.task.run, self.machine.asker(), ready.collect(), &tools);
+        Ok(())
     }
 
     /// Whether nothing keeps a worker that stops from letting go of the run. A step that is attempted
@@ -589,7 +595,8 @@ impl<'a> Live<'a> {
         let may_fire = inbox.len() < INBOX_READ_MAX;
         let mut facts = std::mem::take(&mut self.early);
         facts.extend(Fact::attempts_of(events, at));
-        self.read = self.place.consumed;
+        // All that is unread is read again, each message with the time at which it was accepted.
+        (self.read, self.heard_at) = (self.place.consumed, Timestamp::from_micros(0));
         self.accept(inbox, &mut facts);
         self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
         if may_fire {

@@ -36,10 +36,6 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
     let mut hinted = None;
     loop {
         let freed = session.freed.epoch();
-        if let Err(error) = session.deliver().await {
-            // The claim that follows meets the same trouble.
-            tracing::debug!(session = %session.id, %error, "outboxes were not delivered");
-        }
         let trial_until = session.trial_until();
         let room = if trial_until.is_some() { 0 } else { session.set_aside(CLAIM_RUNS_MAX) };
         let request = request(session, room, trial_until.is_some());
@@ -74,6 +70,12 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
         };
         drop(claiming);
         session.has_claimed.cancel();
+        // Behind the claim and before the wait: an outbox that comes between the two is later than the claim's
+        // epoch, so the wait below ends at once. Before the claim it would be slept over.
+        if let Err(error) = session.deliver().await {
+            // The next claim meets the same trouble.
+            tracing::debug!(session = %session.id, %error, "outboxes were not delivered");
+        }
         let Some(Wait { epoch, until, may_free_more }) = wait else { continue };
         busy = tokio::select! {
             biased;

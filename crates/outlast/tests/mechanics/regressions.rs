@@ -1,11 +1,12 @@
 //! Bugs that were found once, and must not come back.
 
-use outlast::core::WorldError;
+use outlast::core::{Event, WorldError};
 use outlast::prelude::*;
 use outlast::{ErrorKind, Status, StuckReason};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::rig::{Ask, Desk, Rig, SESSION, on_every_world};
+use super::faulty::Call;
+use super::rig::{Ask, Desk, Rig, SESSION, in_time, on_every_world};
 
 on_every_world! {
     messages_keep_their_order_though_the_clock_was_set_back,
@@ -22,6 +23,8 @@ on_every_world! {
     a_panic_in_the_drop_of_a_workflow_does_not_keep_a_worker_from_leaving,
     a_run_nobody_had_is_cancelled_beside_the_session_of_a_crashed_worker,
     a_step_input_may_use_the_context_when_it_is_written,
+    a_build_without_a_step_that_a_lost_worker_attempted_leaves_the_run_stuck,
+    messages_keep_their_times_when_a_turn_is_computed_again,
 }
 
 /// Panics when it is dropped.
@@ -32,6 +35,85 @@ impl Drop for Grenade {
         // A second panic would abort the process.
         assert!(std::thread::panicking(), "a grenade was dropped");
     }
+}
+
+/// On a world that applies outboxes later, one that came between a worker's delivery and its claim was slept over.
+#[tokio::test]
+async fn an_outbox_that_comes_just_before_a_claim_is_delivered_at_once() {
+    #[workflow]
+    async fn child(_ctx: Context) -> Result<u32, Error> {
+        Ok(7)
+    }
+    #[workflow]
+    async fn parent(ctx: Context) -> Result<u32, Error> {
+        ctx.blocked("gate").await?;
+        ctx.child(child, ()).await
+    }
+    in_time(async {
+        let rig = Rig::deferred();
+        let _worker = rig.worker((parent, child)).await;
+        let run = rig.client.start(parent, ()).await.unwrap();
+        rig.until_history(run.id(), |history| history.contains("step_started")).await;
+        let gate = rig.faults.hold(Call::Claim);
+        // The worker hears of it and claims; its commit goes on meanwhile.
+        rig.client.start(child, ()).await.unwrap();
+        gate.arrived().await;
+        rig.desk.open("gate");
+        rig.until_history(run.id(), |history| history.contains("child_started")).await;
+        gate.open();
+        rig.settle().await;
+        assert_eq!(rig.status(run.id()).await, Status::Completed);
+    })
+    .await;
+}
+
+/// The build that lacked the step held the run for ever and did nothing.
+async fn a_build_without_a_step_that_a_lost_worker_attempted_leaves_the_run_stuck(rig: Rig) {
+    #[workflow]
+    async fn moved(ctx: Context) -> Result<String, Error> {
+        ctx.blocked("gate").await
+    }
+    let newer = rig.worker_of_build("newer", moved).await;
+    let run = rig.client.start(moved, ()).await.unwrap();
+    rig.desk.until("began gate", 1).await;
+    rig.crash(newer);
+    let older = Worker::builder(rig.world.clone()).state(rig.desk.clone()).session_time(SESSION);
+    let _older = older.build("older").register(moved).start().await.unwrap();
+    rig.settle().await;
+    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::StepNotRegistered);
+    rig.desk.open("gate");
+    let _newer = rig.worker_of_build("newer", moved).await;
+    assert_eq!(rig.mended(&run).await, "gate");
+}
+
+/// A turn that was refused because of a newer message, and computed again, gave older messages the time of later ones.
+async fn messages_keep_their_times_when_a_turn_is_computed_again(rig: Rig) {
+    #[workflow]
+    async fn listener(ctx: Context) -> Result<(), Error> {
+        let hooks = [(); 3].map(|()| ctx.hook::<u32>("x"));
+        ctx.sleep("10s").await?;
+        join_all(hooks).await;
+        Ok(())
+    }
+    let worker = rig.worker(listener).await;
+    let run = rig.client.start(listener, ()).await.unwrap();
+    rig.settle().await;
+    worker.stop().await.unwrap();
+    for (payload, at) in [(1, "2s"), (2, "5s")] {
+        rig.run_to(at).await;
+        rig.send(run.id(), "x", payload).await;
+    }
+    rig.run_to("10s").await;
+    let (client, id) = (rig.client.clone(), run.id());
+    rig.faults.before_a_timer_fires(async move { client.send(id, "x", &3).await.unwrap() });
+    let _worker = rig.worker(listener).await;
+    run.output().await.unwrap();
+    let turns = rig.turns(run.id()).await;
+    let times = turns.iter().flat_map(|turn| &turn.events).filter_map(|event| match event {
+        Event::HookReceived { at, .. } => *at,
+        _ => None,
+    });
+    assert_eq!(times.collect::<Vec<_>>(), ["2s", "5s", "10s"].map(|at| rig.moment(at)));
 }
 
 async fn messages_keep_their_order_though_the_clock_was_set_back(rig: Rig) {

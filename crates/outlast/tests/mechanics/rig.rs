@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use outlast::core::{Event, TurnRecord, duration::duration_text};
 use outlast::prelude::*;
-use outlast::{Register, RunId, RunView, Status, StepOperation, Stuck, Timestamp, WorkerBuilder, World};
+use outlast::{
+    MemoryWorld, Register, RunId, RunView, Status, StepOperation, Stuck, Timestamp, WorkerBuilder, World,
+};
 use outlast_testkit::TestClock;
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -103,10 +105,27 @@ impl Rig {
         Self::on(&format!("{server}{joint}schema={schema}&pool=4"), None).await
     }
 
+    /// In memory, where what turns do to other runs is done later than their commits.
+    pub(super) fn deferred() -> Self {
+        let clock = TestClock::new();
+        let inner_clock = Skewed::new(clock.clone());
+        let inner = MemoryWorld::new(inner_clock.clone()).with_deferred_effects();
+        Self::around(Arc::new(inner), clock, inner_clock, None)
+    }
+
     async fn on(url: &str, folder: Option<TempDir>) -> Self {
         let clock = TestClock::new();
         let inner_clock = Skewed::new(clock.clone());
         let inner = outlast::open_with_clock(url, inner_clock.clone()).await.unwrap();
+        Self::around(inner, clock, inner_clock, folder)
+    }
+
+    fn around(
+        inner: Arc<dyn World>,
+        clock: TestClock,
+        inner_clock: Arc<Skewed>,
+        folder: Option<TempDir>,
+    ) -> Self {
         let (world, faults) = FaultyWorld::around(inner, clock.clone());
         let client = Client::new(world.clone());
         let desk = Desk::new(clock.clone());
