@@ -233,7 +233,8 @@ impl About {
 
     /// What the attempt said last, to be recorded.
     pub(crate) fn take_details(&self) -> Option<Payload> {
-        let details = self.signals.heartbeat.lock().as_mut().and_then(|heartbeat| heartbeat.details.take())?;
+        let details =
+            self.signals.heartbeat.lock().as_mut().and_then(|heartbeat| heartbeat.details.take())?;
         self.codec.encode(details).ok()
     }
 

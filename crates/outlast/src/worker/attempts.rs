@@ -1,8 +1,8 @@
 //! Attempts: the step code of one run that is under way.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::AssertUnwindSafe;
 use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -195,7 +195,8 @@ impl Attempts {
     /// What the attempts are told, by step.
     fn under_way(&self) -> impl Iterator<Item = (OpNumber, &Arc<About>)> {
         let alone = self.alone.iter().map(|alone| (alone.op, &alone.about));
-        alone.chain(self.spawned.iter().flat_map(|spawned| &spawned.under_way).map(|(op, about)| (*op, about)))
+        alone
+            .chain(self.spawned.iter().flat_map(|spawned| &spawned.under_way).map(|(op, about)| (*op, about)))
     }
 
     /// Starts the steps. A single one runs in the run's own task, which saves two thread hops;
