@@ -484,6 +484,11 @@ impl StepError {
         Self { unreadable: Some(error.is_coded()), ..Self::fatal(message) }
     }
 
+    /// Whether a run with these rules is stuck instead of the attempt having failed.
+    pub(crate) fn is_stuck(&self, rules: u32) -> bool {
+        rules >= 2 && self.unreadable.is_some()
+    }
+
     /// Why the run is stuck instead of the attempt having failed, if it has rules 2.
     pub(crate) fn stuck(&self) -> Option<Stuck> {
         self.unreadable.map(|is_coded| unreadable(is_coded, self))

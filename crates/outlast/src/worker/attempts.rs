@@ -68,7 +68,12 @@ impl AttemptEnd {
     /// Why the run is stuck instead of the attempt having failed: the step's code did not run, since it cannot
     /// read the input.
     pub(super) fn stuck(&self, machine: &Machine) -> Option<Stuck> {
-        self.result.as_ref().err().filter(|_| machine.rules() >= 2)?.stuck()
+        self.result.as_ref().err().filter(|error| error.is_stuck(machine.rules()))?.stuck()
+    }
+
+    /// Whether it failed, in a run with these rules. Since rules 2 an input that cannot be read is no attempt.
+    fn has_failed(&self, rules: u32) -> bool {
+        self.result.as_ref().is_err_and(|error| !error.is_stuck(rules))
     }
 
     /// The id of the attempt by its step and number, if it failed.
@@ -120,6 +125,8 @@ pub(super) struct Tools<'a> {
     /// What travels with the run.
     pub(super) headers: &'a Arc<Headers>,
     pub(super) ids: &'a AttemptIds,
+    /// The rules of the run.
+    pub(super) rules: u32,
 }
 
 /// The attempts of one run that are under way.
@@ -170,8 +177,9 @@ impl Attempts {
             let under_way = tools.meter.begin(ready.place);
             let stranded = stranding(&ready.step, about.id, tools);
             let attempt = attempt(ready, about);
+            let rules = tools.rules;
             let attempt = attempt.inspect(move |end| {
-                under_way.meter.attempts_failed.add(end.result.is_err().into());
+                under_way.meter.attempts_failed.add(end.has_failed(rules).into());
             });
             if is_alone {
                 self.running.push(Box::pin(attempt.map(Some)));

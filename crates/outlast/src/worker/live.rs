@@ -255,7 +255,8 @@ impl<'a> Live<'a> {
         let (clock, codec, runtime, meter) =
             (&session.clock, &settings.codec, &session.runtime, &settings.meter);
         let (headers, ids, heartbeats) = (self.machine.headers(), &session.attempt_ids, &session.heartbeats);
-        let tools = Tools { clock, codec, runtime, meter, headers, ids, heartbeats };
+        let rules = self.machine.rules();
+        let tools = Tools { clock, codec, runtime, meter, headers, ids, heartbeats, rules };
         self.attempts.start(self.task.run, self.machine.asker(), ready.collect(), &tools);
     }
 

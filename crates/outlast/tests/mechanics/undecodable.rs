@@ -202,6 +202,7 @@ async fn a_step_input_that_cannot_be_read_does_not_count_as_an_attempt(rig: Rig)
     rig.client.resume(run.id()).await.unwrap();
     rig.settle().await;
     assert_undecodable(&rig, run.id(), "the input of step `charge`").await;
+    assert_eq!(worker.metrics().attempts_failed, 0);
     worker.stop().await.unwrap();
     let _worker = rig.worker_of_build("b", (pays, charge_any)).await;
     assert_eq!(rig.mended(&run).await, 11, "it is the first attempt");
