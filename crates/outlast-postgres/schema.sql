@@ -1478,6 +1478,10 @@ AS $function$
 BEGIN
     DELETE FROM "outlast".sessions s WHERE s.id = id_ AND s.ended_at IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.owner = id_);
+    DELETE FROM "outlast".heartbeats h USING (
+        SELECT k.run, k.op FROM "outlast".heartbeats k JOIN "outlast".runs r ON r.id = k.run
+        WHERE r.ended_at IS NOT NULL FOR UPDATE OF k SKIP LOCKED) old
+    WHERE h.run = old.run AND h.op = old.op;
 END
 $function$
 

@@ -17,6 +17,7 @@ statements! {
     HEARTBEAT_PUT = "heartbeat_put";
     HEARTBEATS = "heartbeats";
     HEARTBEATS_ANY = "heartbeats_any";
+    HEARTBEATS_ENDED = "heartbeats_ended";
     HELD_LIST = "held_list";
     HISTORY = "history";
     INBOX_BLANK = "inbox_blank";

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll};
 
@@ -151,6 +152,8 @@ pub(crate) struct About {
     /// What an earlier attempt said last, as recorded.
     pub(crate) before: Option<Payload>,
     heartbeat: Mutex<Option<Heartbeat>>,
+    /// Whether nobody waits for the step any more: what it says is not kept.
+    is_dropped: AtomicBool,
     /// How the details of its heartbeats come to the world.
     pub(crate) sending: Option<Sending>,
 }
@@ -195,6 +198,7 @@ impl About {
             codec,
             before: None,
             heartbeat: Mutex::default(),
+            is_dropped: AtomicBool::new(false),
             sending: None,
         }
     }
@@ -213,6 +217,12 @@ impl About {
         self.stop.cancel();
     }
 
+    /// Nobody waits for the step any more: tells the attempt to stop, and keeps nothing that it says from now on.
+    pub(crate) fn withdraw(&self) {
+        self.is_dropped.store(true, Ordering::Release);
+        self.stop(StopReason::Dropped);
+    }
+
     /// Why the attempt was told to stop, if it was.
     pub(crate) fn stop_reason(&self) -> Option<StopReason> {
         self.stop_reason.get().copied()
@@ -226,7 +236,9 @@ impl About {
     pub(crate) fn beat(&self, details: impl Serialize) {
         let details = Payload::json(&details).ok();
         let at = self.clock.now();
-        if let (Some(Sending { heartbeats, run, op }), Some(details)) = (&self.sending, &details) {
+        if let (Some(Sending { heartbeats, run, op }), Some(details)) = (&self.sending, &details)
+            && !self.is_dropped.load(Ordering::Acquire)
+        {
             heartbeats.put(*run, *op, self.attempt, details.clone());
         }
         *self.heartbeat.lock() = Some(Heartbeat { at, details });
@@ -253,7 +265,11 @@ impl Drop for About {
         if let Some(Sending { heartbeats, run, op }) = &self.sending
             && self.heartbeat.get_mut().is_some()
         {
-            heartbeats.drop_unsent(*run, *op);
+            if *self.is_dropped.get_mut() {
+                heartbeats.forget(*run, *op);
+            } else {
+                heartbeats.drop_unsent(*run, *op);
+            }
         }
     }
 }

@@ -214,7 +214,7 @@ impl Attempts {
     /// The workflow dropped the step: its attempt is told to stop, and does not begin if it has not yet.
     pub(super) fn withdraw(&self, op: OpNumber) {
         if let Some(about) = self.under_way.get(&op) {
-            about.stop(StopReason::Dropped);
+            about.withdraw();
         }
     }
 
@@ -238,7 +238,7 @@ impl Attempts {
         if self.under_way.is_empty() {
             return None;
         }
-        self.tell_all_to_stop(StopReason::Dropped);
+        self.under_way.values().for_each(|about| about.withdraw());
         self.under_way.clear();
         let mut running = std::mem::take(&mut self.running);
         Some(async move { while running.next().await.is_some() {} })

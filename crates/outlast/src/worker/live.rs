@@ -559,6 +559,7 @@ impl<'a> Live<'a> {
             Then::End(status) => {
                 self.task.session.settings.meter.ended(status);
                 self.let_attempts_land();
+                self.task.session.heartbeats.ended(self.task.run);
                 Next::Over(End::Ended)
             }
             _ => {

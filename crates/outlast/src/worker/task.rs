@@ -211,8 +211,9 @@ impl Task {
         // Whoever asks for the end from here on asks the world.
         self.session.set_ending(self.run);
         let turn = ending.turn(claimed, self.session.settings.build.clone(), now);
-        if let Err(error) = self.session.committer.commit(turn).await {
-            tracing::warn!(run = %self.run, %error, "a run was not ended");
+        match self.session.committer.commit(turn).await {
+            Ok(_) => self.session.heartbeats.claimed(&given.claimed.details, |_| false),
+            Err(error) => tracing::warn!(run = %self.run, %error, "a run was not ended"),
         }
         true
     }

@@ -55,7 +55,7 @@ impl Live<'_> {
             self.suspicion.committed(&dropped);
             session.set_crashes(run, place.columns.crashes);
         }
-        session.heartbeats.committed(run, events);
+        session.heartbeats.committed(run, events, dropped);
         self.place = place;
     }
 }
