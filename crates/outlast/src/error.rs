@@ -484,6 +484,11 @@ impl StepError {
         Self { unreadable: Some(error.is_coded()), ..Self::fatal(message) }
     }
 
+    /// The same error once more. Not `Clone`: users have no need of it.
+    pub(crate) fn copy(&self) -> Self {
+        Self { failure: self.failure.clone(), next: self.next, unreadable: self.unreadable }
+    }
+
     /// Whether a run with these rules is stuck instead of the attempt having failed.
     pub(crate) fn is_stuck(&self, rules: u32) -> bool {
         rules >= 2 && self.unreadable.is_some()

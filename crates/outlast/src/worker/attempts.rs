@@ -19,6 +19,7 @@ use tracing::Instrument;
 
 use super::heartbeats::Heartbeats;
 use super::metrics::Meter;
+use super::outcomes::Outcomes;
 use crate::attempt::{About, Sending, StopReason};
 use crate::error::{NextAttempt, StepError};
 use crate::ids::chance;
@@ -82,8 +83,25 @@ impl AttemptEnd {
         self.result.is_err().then_some(FailedAttempt { op, attempt, id })
     }
 
+    /// What the history gets of it, if it counts: a build that can read the input makes an attempt that this one
+    /// could not make.
+    pub(super) fn event(&self, may_retry: impl FnOnce(Timestamp) -> bool) -> Option<Event> {
+        let result = match &self.result {
+            Ok(output) => Ok(output.clone()),
+            Err(error) if error.is_stuck(2) => return None,
+            Err(error) => Err(error.copy()),
+        };
+        let (name, details) = (self.name.clone(), self.details.clone());
+        Self { name, details, result, ..*self }.delivery_if(may_retry).outcome()
+    }
+
     /// What the run is told: the outcome, or that another attempt follows.
     pub(super) fn into_delivery(self, machine: &Machine) -> Delivery {
+        let op = self.op;
+        self.delivery_if(|retry_at| machine.may_retry(op, retry_at))
+    }
+
+    fn delivery_if(self, may_retry: impl FnOnce(Timestamp) -> bool) -> Delivery {
         let op = self.op;
         let (failure, next) = match self.result {
             Ok(output) => return Delivery::StepEnded { op, outcome: Ok(output) },
@@ -95,7 +113,7 @@ impl AttemptEnd {
         let is_exhausted = failure.kind.is_retryable() && retry.is_exhausted(self.attempt);
         let failure = Failure { is_exhausted, ..failure.of_step(&*self.name, self.attempt) };
         match retry_at {
-            Some(retry_at) if machine.may_retry(op, retry_at) => {
+            Some(retry_at) if may_retry(retry_at) => {
                 Delivery::StepRetried { op, attempt: self.attempt, failure, retry_at, details: self.details }
             }
             _ => Delivery::StepEnded { op, outcome: Err(failure) },
@@ -127,6 +145,8 @@ pub(super) struct Tools<'a> {
     pub(super) ids: &'a AttemptIds,
     /// The rules of the run.
     pub(super) rules: u32,
+    /// Where attempts with tasks of their own leave how they ended.
+    pub(super) outcomes: &'a Outcomes,
 }
 
 /// The attempts of one run that are under way.
@@ -184,9 +204,11 @@ impl Attempts {
             if is_alone {
                 self.running.push(Box::pin(attempt.map(Some)));
             } else {
-                let stranded = stranded.clone();
-                let task = tools.runtime.spawn(attempt);
-                self.running.push(Box::pin(task.map(move |ended| ended.map_or_else(stranded, Some))));
+                let (stranded, slot) = (stranded.clone(), tools.outcomes.begin());
+                let ended = slot.clone();
+                let task = tools.runtime.spawn(attempt.map(move |end| ended.put(end)));
+                let end = move |ended: Result<(), _>| ended.map_or_else(stranded, |()| slot.take());
+                self.running.push(Box::pin(task.map(end)));
             }
         }
     }

@@ -56,6 +56,7 @@ impl Live<'_> {
             session.set_crashes(run, place.columns.crashes);
         }
         session.heartbeats.committed(run, events, dropped);
+        self.task.notes.outcomes.set_told(Vec::new());
         self.place = place;
     }
 }
