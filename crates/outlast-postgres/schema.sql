@@ -16,7 +16,7 @@ CASE
     ELSE LEAST(crashes, 4)
 END, ends_without_code boolean NOT NULL DEFAULT ((last_terminate > consumed) OR ((next_seq <= 1) AND (last_cancel > consumed))) WITH (fillfactor=85, autovacuum_vacuum_scale_factor=0.02, autovacuum_analyze_scale_factor=0.05)
 
-table sessions: id text NOT NULL, host text NOT NULL, pid bigint NOT NULL, build text NOT NULL, code text NOT NULL, queues text NOT NULL, time bigint NOT NULL, rules integer NOT NULL, format integer NOT NULL, interface integer NOT NULL, joined_at bigint NOT NULL, expires_at bigint NOT NULL, beat_at bigint NOT NULL, boot bigint NOT NULL, has_lock boolean NOT NULL, suspect_since bigint, report text NOT NULL DEFAULT '{}'::text, ended_at bigint, crashed boolean, aboard_runs bigint, aboard_class integer WITH (fillfactor=50)
+table sessions: id text NOT NULL, host text NOT NULL, pid bigint NOT NULL, build text NOT NULL, code text NOT NULL, queues text NOT NULL, time bigint NOT NULL, rules integer NOT NULL, format integer NOT NULL, interface integer NOT NULL, joined_at bigint NOT NULL, expires_at bigint NOT NULL, beat_at bigint NOT NULL, boot bigint NOT NULL, has_lock boolean NOT NULL, lock_free_since bigint, report text NOT NULL DEFAULT '{}'::text, ended_at bigint, crashed boolean, held_runs bigint, held_class integer WITH (fillfactor=50)
 
 table settings: one boolean NOT NULL, clock_offset bigint NOT NULL, identity uuid NOT NULL DEFAULT gen_random_uuid(), rules integer
 
@@ -140,7 +140,7 @@ DECLARE
     now_ bigint := coalesce(at_, "outlast".clock_v1());
     rules_ integer;
 BEGIN
-    UPDATE "outlast".sessions s SET beat_at = now_, boot = "outlast".boot_v1(), suspect_since = NULL,
+    UPDATE "outlast".sessions s SET beat_at = now_, boot = "outlast".boot_v1(), lock_free_since = NULL,
         expires_at = least(now_, 9223372036854775807 - s.time) + s.time, report = report_
     WHERE s.id = id_ AND s.ended_at IS NULL
     RETURNING s.rules INTO rules_;
@@ -778,17 +778,17 @@ CREATE OR REPLACE FUNCTION outlast.end_session_v1(now_ bigint, id_ text, has_cra
 AS $function$
 #variable_conflict use_column
 DECLARE
-    aboard_ record;
+    held_ record;
 BEGIN
     PERFORM 1 FROM "outlast".sessions s
     WHERE s.id = id_ AND s.ended_at IS NULL AND s.expires_at = coalesce(expires_at_, s.expires_at) FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    SELECT count(*) AS runs, coalesce(max(least(r.crashes, 4)), 0) AS class INTO aboard_
+    SELECT count(*) AS runs, coalesce(max(least(r.crashes, 4)), 0) AS class INTO held_
     FROM "outlast".runs r WHERE r.owner = id_;
-    UPDATE "outlast".sessions s SET ended_at = now_, crashed = has_crashed_, aboard_runs = aboard_.runs,
-        aboard_class = aboard_.class
+    UPDATE "outlast".sessions s SET ended_at = now_, crashed = has_crashed_, held_runs = held_.runs,
+        held_class = held_.class
     WHERE s.id = id_;
     RETURN true;
 END
@@ -862,7 +862,7 @@ DECLARE
     ended_ record;
     moved_ record;
 BEGIN
-    SELECT s.crashed, s.aboard_runs, s.aboard_class, s.build INTO ended_
+    SELECT s.crashed, s.held_runs, s.held_class, s.build INTO ended_
     FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NOT NULL;
     IF NOT FOUND THEN
         freed := 0; has_more := false;
@@ -875,8 +875,8 @@ BEGIN
     ), held AS (
         SELECT r.*, tip.turn AS tip_turn, tip.at AS tip_at, tip.seq AS tip_seq,
             CASE WHEN r.failed_builds <> '' AND tip.seq <= r.failed_at THEN r.failed_builds::text ELSE '' END AS failed,
-            ended_.crashed AND CASE WHEN ended_.aboard_class IN (2, 3) THEN least(r.crashes, class_max_) = ended_.aboard_class
-                ELSE least(r.crashes, class_max_) < class_max_ OR ended_.aboard_runs = 1 END AS is_counted
+            ended_.crashed AND CASE WHEN ended_.held_class IN (2, 3) THEN least(r.crashes, class_max_) = ended_.held_class
+                ELSE least(r.crashes, class_max_) < class_max_ OR ended_.held_runs = 1 END AS is_counted
         FROM locked l JOIN "outlast".runs r ON r.id = l.id
         LEFT JOIN LATERAL (SELECT t.id, t.next_seq, t.at FROM "outlast".turns t WHERE t.run = r.id ORDER BY t.seq DESC LIMIT 1) last
         ON true
@@ -1760,7 +1760,7 @@ END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.takeover_v1(at_ bigint, id_ text, patience_ bigint)
- RETURNS TABLE(session text, moment bigint, ended bigint, suspects bigint)
+ RETURNS TABLE(session text, moment bigint, ended bigint, unlocked bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -1771,13 +1771,13 @@ DECLARE
     is_free_ boolean;
     is_late_ boolean;
     ended_ bigint := 0;
-    suspects_ bigint := 0;
+    unlocked_ bigint := 0;
 BEGIN
     PERFORM 1 FROM "outlast".sessions s WHERE s.id = id_ AND s.ended_at IS NULL;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    FOR other_ IN SELECT s.id, s.has_lock, s.expires_at, s.boot, s.time, s.suspect_since, s.ended_at
+    FOR other_ IN SELECT s.id, s.has_lock, s.expires_at, s.boot, s.time, s.lock_free_since, s.ended_at
         FROM "outlast".sessions s WHERE s.id <> id_ ORDER BY s.id
     LOOP
         IF other_.ended_at IS NOT NULL THEN
@@ -1793,16 +1793,16 @@ BEGIN
             is_late_ := is_late_ AND boot_ <= now_ - other_.time;
         END IF;
         IF is_free_ AND NOT is_late_ AND patience_ > 0 THEN
-            IF other_.suspect_since IS NULL THEN
-                UPDATE "outlast".sessions s SET suspect_since = now_ WHERE s.id = other_.id AND s.suspect_since IS NULL;
+            IF other_.lock_free_since IS NULL THEN
+                UPDATE "outlast".sessions s SET lock_free_since = now_ WHERE s.id = other_.id AND s.lock_free_since IS NULL;
             END IF;
-            IF other_.suspect_since IS NULL OR other_.suspect_since > now_ - patience_ THEN
-                suspects_ := suspects_ + 1;
+            IF other_.lock_free_since IS NULL OR other_.lock_free_since > now_ - patience_ THEN
+                unlocked_ := unlocked_ + 1;
                 CONTINUE;
             END IF;
         ELSIF NOT is_free_ AND NOT is_late_ THEN
-            IF other_.suspect_since IS NOT NULL THEN
-                UPDATE "outlast".sessions s SET suspect_since = NULL WHERE s.id = other_.id;
+            IF other_.lock_free_since IS NOT NULL THEN
+                UPDATE "outlast".sessions s SET lock_free_since = NULL WHERE s.id = other_.id;
             END IF;
             CONTINUE;
         END IF;
@@ -1815,7 +1815,7 @@ BEGIN
     IF ended_ > 0 THEN
         PERFORM "outlast".refresh_rules_v1();
     END IF;
-    session := NULL; moment := now_; ended := ended_; suspects := suspects_;
+    session := NULL; moment := now_; ended := ended_; unlocked := unlocked_;
     RETURN NEXT;
 END
 $function$
