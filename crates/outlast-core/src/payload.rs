@@ -1,5 +1,8 @@
 //! Payloads: values as stored bytes, with the codec that wrote them.
 
+mod mismatch;
+mod place;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -72,7 +75,7 @@ impl Payload {
         }
         serde_json::from_slice(&self.bytes).map_err(|error| PayloadError::Decode {
             type_name: std::any::type_name::<T>(),
-            reason: error.to_string(),
+            reason: mismatch::reason::<T>(&error, &self.bytes),
         })
     }
 
@@ -141,7 +144,7 @@ pub enum PayloadError {
     Decode {
         /// The type asked for.
         type_name: &'static str,
-        /// What did not fit.
+        /// What did not fit, and where: the kind of the value and its field, never the value.
         reason: String,
     },
     /// The payload is larger than [`PAYLOAD_BYTES_MAX`].

@@ -87,8 +87,8 @@ pub struct Terms {
     pub fired_until: Option<Timestamp>,
     /// Whether it makes the run stuck, and so consumes nothing.
     pub is_stuck: bool,
-    /// Whether it makes sense by itself; see [`check`].
-    pub sense: Result<(), WorldError>,
+    /// Whether it is valid by itself; see [`check`].
+    pub validity: Result<(), WorldError>,
 }
 
 impl Terms {
@@ -105,7 +105,7 @@ impl Terms {
             consumed: turn.consumed,
             fired_until: turn.fired_until,
             is_stuck: matches!(turn.then, Then::Stuck(_)),
-            sense: check(turn),
+            validity: check(turn),
         }
     }
 
@@ -140,7 +140,7 @@ impl Terms {
                 format!("it begins with event {}, the next one is {}", self.seq, position.next_event);
             return Err(invalid(self.run, &reason));
         }
-        self.sense.clone()?;
+        self.validity.clone()?;
         if self.is_stuck {
             return Ok(Verdict::Accepted);
         }
@@ -352,8 +352,8 @@ impl<'a> RowChange<'a> {
         }
     }
 
-    /// The same without what the run waits for, for a world that has written that out already.
-    pub fn without_waits(self) -> RowChange<'static> {
+    /// The same with an empty list of waits, which borrows nothing, for a world that has written the waits out already.
+    pub fn drop_waits(self) -> RowChange<'static> {
         RowChange {
             status: self.status,
             owner: self.owner,

@@ -23,7 +23,7 @@ use crate::store::Store;
 use crate::text::stored;
 
 /// How long a session's lock may be free before it is taken over: its connection may be made anew.
-pub(crate) const SUSPICION: Duration = Duration::from_secs(1);
+pub(crate) const LOCK_FREE_TIME: Duration = Duration::from_secs(1);
 
 /// The highest crash class, as a parameter.
 const CLASS_MAX: i32 = CRASH_CLASS_MAX as i32;
@@ -157,14 +157,14 @@ async fn free(store: &Store, time: &Time, session: &str) -> Result<u64, WorldErr
 pub(crate) struct Taken {
     pub(crate) runs: u64,
     pub(crate) sessions: u64,
-    /// Sessions that will be taken over if they do not show that they live.
-    pub(crate) suspects: u64,
+    /// Sessions whose lock is free: they will be taken over if they do not show that they live.
+    pub(crate) unlocked: u64,
 }
 
 /// Ends every other session whose worker is gone or whose time is over.
 pub(crate) async fn takeover(store: &Store, time: &Time, session: SessionId) -> Result<Taken, WorldError> {
     // A test's time stands still while the lock becomes free.
-    let patience = if time.is_virtual() { 0 } else { micros(SUSPICION) };
+    let patience = if time.is_virtual() { 0 } else { micros(LOCK_FREE_TIME) };
     let values: [Values1<'_>; 4] = [&time.at(), &session.to_string(), &patience, &CLASS_MAX];
     let rows = store.call(&store.sql.takeover, &values).await?;
     let mut taken = None;
@@ -176,7 +176,7 @@ pub(crate) async fn takeover(store: &Store, time: &Time, session: SessionId) -> 
                 return Ok(());
             }
             time.learn(moment(row, 1)?);
-            taken = Some(Taken { runs: 0, sessions: number(row, 2)?, suspects: number(row, 3)? });
+            taken = Some(Taken { runs: 0, sessions: number(row, 2)?, unlocked: number(row, 3)? });
             Ok(())
         };
         read().map_err(|why| corrupt(&store.place, &why))?;

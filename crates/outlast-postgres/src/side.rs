@@ -292,7 +292,7 @@ impl Post {
         }
     }
 
-    /// Takes locks again that were lost with a connection. Until then their sessions are suspects.
+    /// Takes locks again that were lost with a connection. Until then their sessions may be taken over.
     async fn lock_again(&mut self, client: &Client) -> Result<(), Error> {
         for session in self.unlocked.clone() {
             let row = client.query_one(&self.store.sql.lock, &[&session.to_string()]).await?;

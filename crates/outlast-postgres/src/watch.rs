@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::clock::Time;
 use crate::connect::pause;
-use crate::session::{SUSPICION, takeover};
+use crate::session::{LOCK_FREE_TIME, takeover};
 use crate::store::Store;
 use crate::told::Told;
 
@@ -20,7 +20,7 @@ use crate::told::Told;
 const LOOK: Duration = Duration::from_millis(800);
 
 /// A little more than the time that a suspect is given.
-const SECOND_LOOK: Duration = Duration::from_millis(SUSPICION.as_millis() as u64 + 20);
+const SECOND_LOOK: Duration = Duration::from_millis(LOCK_FREE_TIME.as_millis() as u64 + 20);
 
 /// What looks.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Watch {
                     if taken.sessions > 0 || taken.runs > 0 {
                         self.told.ring();
                     }
-                    return if taken.suspects > 0 { SECOND_LOOK } else { LOOK };
+                    return if taken.unlocked > 0 { SECOND_LOOK } else { LOOK };
                 }
                 Err(WorldError::Fenced(_)) => {}
                 Err(error) => {

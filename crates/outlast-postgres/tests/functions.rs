@@ -74,7 +74,7 @@ async fn thresholds_are_parameters() {
          SELECT {schema}.end_session_v1(1, 'ses_1', true, NULL, 7);"
     );
     server.batch_execute(&functions).await.unwrap();
-    let class = format!("SELECT aboard_class FROM {schema}.sessions WHERE id = 'ses_1'");
+    let class = format!("SELECT held_class FROM {schema}.sessions WHERE id = 'ses_1'");
     assert_eq!(server.query_one(&class, &[]).await.unwrap().get::<_, i32>(0), 7);
     let limits = r#"{"poison_crashes":12,"suspect_crashes":6,"crash_class_max":8,"failed_builds":1,"retry":0,"message":"m"}"#;
     let free = format!("SELECT freed FROM {schema}.free_v1(1, 'ses_1', 10, '{limits}')");

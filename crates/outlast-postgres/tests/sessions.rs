@@ -6,8 +6,10 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{LONG, Place, claim, commit, join, start, step, try_claim, until};
-use outlast_core::{RunId, SessionId, Then, World, WorldError};
+use common::{LONG, Place, claim, commit, completed, join, start, step, try_claim, until};
+use outlast_core::{
+    HeartbeatDetails, OpNumber, Payload, Report, RunId, SessionId, Status, Then, World, WorldError,
+};
 use outlast_testkit::TestClock;
 
 const FIRST: SessionId = SessionId::from_bits(1);
@@ -178,4 +180,31 @@ async fn a_beat_needs_no_runtime() {
         }
     });
     assert_eq!(beat.join().unwrap().unwrap().held, 0);
+}
+
+#[tokio::test]
+async fn details_of_an_ended_run_are_forgotten_when_its_session_ends() {
+    for is_lost in [false, true] {
+        let place = Place::new(TestClock::new());
+        let (first, second) = (place.open().await, place.open().await);
+        join(&first, FIRST, Duration::from_secs(10)).await;
+        join(&second, SECOND, LONG).await;
+        start(&first, RUN).await;
+        let claimed = claim(&first, FIRST).await.remove(0);
+        let details = Some(Payload::json(&7).unwrap());
+        let details = HeartbeatDetails { run: RUN, op: OpNumber(0), attempt: 1, details };
+        first.beat(FIRST, &Report::default(), &[details]).await.unwrap();
+        let mut last = step(RUN, claimed.turn, 1, 10, Then::End(Status::Completed));
+        last.events.push(completed());
+        commit(&first, FIRST, last).await.unwrap();
+        if is_lost {
+            place.clock.advance("10s");
+            second.takeover(SECOND).await.unwrap();
+        } else {
+            first.leave(FIRST).await.unwrap();
+        }
+        let rows = format!("SELECT count(*) FROM \"{}\".heartbeats", place.schema);
+        let count = place.connect().await.query_one(&rows, &[]).await.unwrap();
+        assert_eq!(count.get::<_, i64>(0), 0, "lost: {is_lost}");
+    }
 }

@@ -160,7 +160,7 @@ fn note_end(tx: &mut Tx<'_>, new: &NewTurn) {
 /// Commits the first turn of a run that the session started itself.
 fn commit_start(tx: &mut Tx<'_>, new: &NewTurn, start: &Start) -> Result<Committed, Refusal> {
     let run = new.terms.run;
-    new.terms.sense.clone()?;
+    new.terms.validity.clone()?;
     match insert(tx, start, &new.change, &new.waits)? {
         Born::New => {}
         Born::Other(started) => return Ok(Committed::Existed(started)),

@@ -272,7 +272,7 @@ impl View {
         if changes.has(Changes::WORK) {
             self.told.bell.ring();
         }
-        if changes != Changes::NONE {
+        if changes.has(Changes::ENDS) {
             self.tell_ends();
         }
     }

@@ -84,6 +84,7 @@ pub(crate) fn leave(tx: &mut Tx<'_>, session: &SessionId) -> Result<(), Refusal>
         for held in held(tx.connection, *session)? {
             free(tx, &held, Freeing::Left)?;
         }
+        tx.execute(sql::HEARTBEATS_ENDED, [])?;
         tx.after.rings = true;
     }
     tx.changed_standing(*session);
@@ -107,6 +108,7 @@ pub(crate) fn takeover(tx: &mut Tx<'_>, session: &SessionId) -> Result<u64, Refu
         runs += take_runs(tx, other.id, &other.build)?;
         tx.changed_standing(other.id);
         tx.after.left.push((other.id, lock));
+        tx.execute(sql::HEARTBEATS_ENDED, [])?;
         tx.after.rings = true;
     }
     Ok(runs)

@@ -40,6 +40,7 @@ statements! {
     HEARTBEAT_PUT = "heartbeat_put";
     HEARTBEATS = "heartbeats";
     HEARTBEATS_ANY = "heartbeats_any";
+    HEARTBEATS_ENDED = "heartbeats_ended";
     HISTORY = "history";
     INBOX_BLANK = "inbox_blank";
     INBOX_INSERT = "inbox_insert";

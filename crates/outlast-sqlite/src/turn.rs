@@ -57,7 +57,7 @@ impl NewTurn {
             added,
             events: text,
             outcome: turn.events.last().filter(|_| change.has_ended()).and_then(Outcome::of_final),
-            change: change.without_waits(),
+            change: change.drop_waits(),
             start: match &turn.from {
                 From::Start(start) => Some(start.clone()),
                 From::Turn(_) => None,

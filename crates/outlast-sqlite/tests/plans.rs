@@ -17,14 +17,17 @@ const SCANS: [(&str, &str); 7] = [
     ("SCAN counts", "a row per status"),
     ("SCAN sessions", "a row per joined worker"),
     ("SCAN skew", "one row"),
-    ("SCAN heartbeats", "whether there is a row: the first is enough"),
+    (
+        "SCAN heartbeats",
+        "a row per running attempt with details, when a session ends; otherwise the first row is enough",
+    ),
     ("SCAN clock", "one row"),
     ("SCAN leftovers", "a row per long run that is being forgotten, and one is read at a time"),
     ("VIRTUAL TABLE INDEX", "a list that the caller gave"),
 ];
 
 /// The steps by which each statement finds its rows; where there are several, in any order.
-const PLANS: [(&str, &[&str]); 49] = [
+const PLANS: [(&str, &[&str]); 50] = [
     ("counts", &["SCAN counts"]),
     (
         "due_in_line",
@@ -34,6 +37,7 @@ const PLANS: [(&str, &[&str]); 49] = [
     ("heartbeat_forget", &["PRIMARY KEY (run=? AND op=?)", "PRIMARY KEY (id=?)"]),
     ("heartbeat_put", &["PRIMARY KEY (id=?)"]),
     ("heartbeats", &["PRIMARY KEY (run=?)"]),
+    ("heartbeats_ended", &["SCAN heartbeats", "PRIMARY KEY (id=?)"]),
     ("held_list", &["INDEX runs_held (owner=?)", "INDEX turns_by_run (run=? AND seq=?)"]),
     ("history", &["INDEX turns_by_run (run=? AND seq>?)"]),
     ("inbox_blank", &["PRIMARY KEY (run=? AND position>? AND position<?)"]),

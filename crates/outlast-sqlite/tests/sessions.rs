@@ -12,8 +12,8 @@ use outlast_core::event::FORMAT;
 use outlast_core::queue::default_queues;
 use outlast_core::turn::LastTurn;
 use outlast_core::{
-    ClaimRequest, Claimed, Code, Event, Join, OpNumber, Report, RunId, SessionId, Status, SuspectRoom, Then,
-    Turn, TurnId, World, WorldError,
+    ClaimRequest, Claimed, Code, Event, HeartbeatDetails, Join, OpNumber, Payload, Report, RunId, SessionId,
+    Status, SuspectRoom, Then, Turn, TurnId, World, WorldError,
 };
 use outlast_sqlite::SqliteWorld;
 
@@ -91,6 +91,33 @@ fn a_session_is_taken_over_at_once_when_its_process_is_gone_and_not_before() {
     assert_eq!(block_on(second.takeover(SECOND)), Ok(1), "the lock is free");
     assert_eq!(claim(&second, SECOND)[0].columns.crashes, 1);
     assert_eq!(lock_files(&place), 1);
+}
+
+#[test]
+fn details_of_an_ended_run_are_forgotten_when_its_session_ends() {
+    for is_lost in [false, true] {
+        let place = Place::new();
+        let (first, second) = (place.open(), place.open());
+        join(&first, FIRST);
+        join(&second, SECOND);
+        start(&first);
+        let claimed = claim(&first, FIRST).remove(0);
+        let details = Some(Payload::json(&7).unwrap());
+        let details = HeartbeatDetails { run: RUN, op: OpNumber(0), attempt: 1, details };
+        block_on(first.beat(FIRST, &Report::default(), &[details])).unwrap();
+        let mut last = step(&place, claimed.turn, 1, 10, Then::End(Status::Completed));
+        last.events.push(Event::RunCompleted { output: Payload::null() });
+        commit(&first, FIRST, last).unwrap();
+        if is_lost {
+            drop(first);
+            block_on(second.takeover(SECOND)).unwrap();
+        } else {
+            block_on(first.leave(FIRST)).unwrap();
+        }
+        let file = rusqlite::Connection::open(place.path()).unwrap();
+        let count = file.query_row("SELECT count(*) FROM heartbeats", [], |row| row.get::<_, i64>(0));
+        assert_eq!(count.unwrap(), 0, "lost: {is_lost}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll};
 
@@ -158,6 +159,8 @@ pub(crate) struct Signals {
     stop_reason: OnceLock<StopReason>,
     stopped: Notify,
     heartbeat: Mutex<Option<Heartbeat>>,
+    /// Whether nobody waits for the step any more: its heartbeat details are not kept.
+    is_dropped: AtomicBool,
 }
 
 /// The run that is held, its operation, and where details wait for the worker's next beat.
@@ -203,6 +206,12 @@ impl About {
         self.signals.stopped.notify_waiters();
     }
 
+    /// Nobody waits for the step any more: tells the attempt to stop, and keeps no details that it reports from now on.
+    pub(crate) fn withdraw(&self) {
+        self.signals.is_dropped.store(true, Ordering::Release);
+        self.stop(StopReason::Dropped);
+    }
+
     /// Why the attempt was told to stop, if it was.
     pub(crate) fn stop_reason(&self) -> Option<StopReason> {
         self.signals.stop_reason.get().copied()
@@ -220,7 +229,9 @@ impl About {
     pub(crate) fn beat(&self, details: impl Serialize) {
         let details = Payload::json(&details).ok();
         let at = self.clock.now();
-        if let (Some(Sending { heartbeats, run, op }), Some(details)) = (&self.sending, &details) {
+        if let (Some(Sending { heartbeats, run, op }), Some(details)) = (&self.sending, &details)
+            && !self.signals.is_dropped.load(Ordering::Acquire)
+        {
             heartbeats.put(*run, *op, self.attempt, details.clone());
         }
         *self.signals.heartbeat.lock() = Some(Heartbeat { at, details });
@@ -248,7 +259,11 @@ impl Drop for About {
         if let Some(Sending { heartbeats, run, op }) = &self.sending
             && self.signals.heartbeat.get_mut().is_some()
         {
-            heartbeats.drop_unsent(*run, *op);
+            if *self.signals.is_dropped.get_mut() {
+                heartbeats.forget(*run, *op);
+            } else {
+                heartbeats.drop_unsent(*run, *op);
+            }
         }
     }
 }

@@ -484,6 +484,16 @@ impl StepError {
         Self { unreadable: Some(error.is_coded()), ..Self::fatal(message) }
     }
 
+    /// The same error once more. Not `Clone`: users have no need of it.
+    pub(crate) fn copy(&self) -> Self {
+        Self { failure: self.failure.clone(), next: self.next, unreadable: self.unreadable }
+    }
+
+    /// Whether a run with these rules is stuck instead of the attempt having failed.
+    pub(crate) fn is_stuck(&self, rules: u32) -> bool {
+        rules >= 2 && self.unreadable.is_some()
+    }
+
     /// Why the run is stuck instead of the attempt having failed, if it has rules 2.
     pub(crate) fn stuck(&self) -> Option<Stuck> {
         self.unreadable.map(|is_coded| unreadable(is_coded, self))

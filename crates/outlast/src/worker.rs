@@ -14,6 +14,7 @@ mod live;
 mod metrics;
 mod notes;
 mod notice;
+mod outcomes;
 mod place;
 mod pump;
 mod report;

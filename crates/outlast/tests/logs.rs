@@ -45,12 +45,24 @@ struct Stage {
     _folder: tempfile::TempDir,
 }
 
+/// In a schema of its own on the server for tests.
+#[cfg(feature = "postgres")]
+fn schema_of_its_own() -> String {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let (server, number) = (throwaway::postgres::for_tests(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let joint = if server.contains('?') { '&' } else { '?' };
+    format!("{server}{joint}schema=logs_{}_{number}&pool=4", std::process::id())
+}
+
 impl Stage {
     async fn all() -> Vec<Self> {
         let mut stages = vec![Self::on(|_| "memory:".to_owned()).await];
         if cfg!(feature = "sqlite") {
             stages.push(Self::on(|folder| format!("sqlite:{folder}/runs.db")).await);
         }
+        #[cfg(feature = "postgres")]
+        stages.push(Self::on(|_| schema_of_its_own()).await);
         stages
     }
 

@@ -328,3 +328,59 @@ async fn a_run_that_a_trigger_refuses_is_tried_again_and_stuck_when_that_does_no
     assert!((10..=30).contains(&asked), "asked {asked} times");
     worker.stop().await.unwrap();
 }
+
+/// How many runs of one step the worker ends in a second.
+async fn runs_per_second(client: &Client) -> f64 {
+    const RUNS: u64 = 2_000;
+    let began = Instant::now();
+    let mut runs = tokio::task::JoinSet::new();
+    for number in 0..RUNS {
+        let client = client.clone();
+        runs.spawn(async move { client.start(leaf, number).await.unwrap().output().await.unwrap() });
+    }
+    while let Some(output) = runs.join_next().await {
+        output.unwrap();
+    }
+    RUNS as f64 / began.elapsed().as_secs_f64()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement, for a machine that does nothing else"]
+async fn neighbours_of_a_locked_row_keep_four_fifths_of_their_throughput() {
+    const ROUNDS: u64 = 5;
+    let url = place();
+    let world = outlast::open(&url).await.unwrap();
+    let worker =
+        Worker::builder(world.clone()).register((gated, pass_gate, leaf, double)).start().await.unwrap();
+    let client = Client::new(world);
+    let server = throwaway::postgres::for_tests();
+    let (mut other, connection) = tokio_postgres::connect(server, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let schema = url.split_once("schema=").unwrap().1.to_owned();
+    let lock = format!("SELECT 1 FROM {schema}.runs WHERE id = $1 FOR UPDATE");
+    runs_per_second(&client).await;
+    let mut ratios = Vec::new();
+    for round in 0..ROUNDS {
+        let free = runs_per_second(&client).await;
+        let blocked = client.start(gated, round).await.unwrap();
+        ATTEMPTED.acquire().await.unwrap().forget();
+        let open = other.transaction().await.unwrap();
+        open.query(&lock, &[&blocked.id().to_string()]).await.unwrap();
+        GATE.add_permits(1);
+        until("its turn is blocked", async || {
+            client.explain(blocked.id()).await.unwrap().blocked_by.is_some()
+        })
+        .await;
+        let beside = runs_per_second(&client).await;
+        open.rollback().await.unwrap();
+        assert_eq!(blocked.output().await.unwrap(), round);
+        GATE.acquire().await.unwrap().forget();
+        println!("round {round}: {free:.0} runs/s, beside a locked row {beside:.0}, {:.2} x", beside / free);
+        ratios.push(beside / free);
+    }
+    ratios.sort_by(f64::total_cmp);
+    let median = ratios[ratios.len() / 2];
+    println!("median {median:.2} x");
+    assert!(median >= 0.8, "beside a locked row the others keep {median:.2} x");
+    worker.stop().await.unwrap();
+}

@@ -8,7 +8,7 @@ DECLARE
     now_ bigint := coalesce(at_, {schema}.clock{v}());
     rules_ integer;
 BEGIN
-    UPDATE {schema}.sessions s SET beat_at = now_, boot = {schema}.boot{v}(), suspect_since = NULL,
+    UPDATE {schema}.sessions s SET beat_at = now_, boot = {schema}.boot{v}(), lock_free_since = NULL,
         expires_at = least(now_, 9223372036854775807 - s.time) + s.time, report = report_
     WHERE s.id = id_ AND s.ended_at IS NULL
     RETURNING s.rules INTO rules_;

@@ -13,7 +13,7 @@ DECLARE
     ended_ record;
     moved_ record;
 BEGIN
-    SELECT s.crashed, s.aboard_runs, s.aboard_class, s.build INTO ended_
+    SELECT s.crashed, s.held_runs, s.held_class, s.build INTO ended_
     FROM {schema}.sessions s WHERE s.id = session_ AND s.ended_at IS NOT NULL;
     IF NOT FOUND THEN
         freed := 0; has_more := false;
@@ -26,9 +26,9 @@ BEGIN
     ), held AS (
         SELECT r.*, tip.turn AS tip_turn, tip.at AS tip_at, tip.seq AS tip_seq,
             CASE WHEN r.failed_builds <> '' AND tip.seq <= r.failed_at THEN r.failed_builds::text ELSE '' END AS failed,
-            ended_.crashed AND CASE WHEN ended_.aboard_class >= suspect_ AND ended_.aboard_class < class_max_
-                THEN least(r.crashes, class_max_) = ended_.aboard_class
-                ELSE least(r.crashes, class_max_) < class_max_ OR ended_.aboard_runs = 1 END AS is_counted
+            ended_.crashed AND CASE WHEN ended_.held_class >= suspect_ AND ended_.held_class < class_max_
+                THEN least(r.crashes, class_max_) = ended_.held_class
+                ELSE least(r.crashes, class_max_) < class_max_ OR ended_.held_runs = 1 END AS is_counted
         FROM locked l JOIN {schema}.runs r ON r.id = l.id
         LEFT JOIN LATERAL (SELECT t.id, t.next_seq, t.at FROM {schema}.turns t WHERE t.run = r.id ORDER BY t.seq DESC LIMIT 1) last
         ON true

@@ -1,11 +1,11 @@
 -- Ends every other session whose worker is gone or whose time is over, and answers those whose runs are still to be
 -- freed: they, and those that somebody else ended and has not freed yet. The last row is number 0, with the time, how many
--- sessions have just ended and how many are suspects; no row means that the session itself is gone.
+-- sessions have just ended and how many have a free lock; no row means that the session itself is gone.
 --
--- A free lock makes a session a suspect, and one that stays so for `patience_` is taken over. After a restart of
+-- A session whose lock stays free for `patience_` is taken over. After a restart of
 -- the server all locks are free and nobody could beat: then a session has its full time again.
 CREATE FUNCTION {schema}.takeover{v}(at_ bigint, id_ text, patience_ bigint, class_max_ integer)
-RETURNS TABLE (session text, moment bigint, ended bigint, suspects bigint) LANGUAGE plpgsql AS $$
+RETURNS TABLE (session text, moment bigint, ended bigint, unlocked bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     now_ bigint := coalesce(at_, {schema}.clock{v}());
@@ -14,13 +14,13 @@ DECLARE
     is_free_ boolean;
     is_late_ boolean;
     ended_ bigint := 0;
-    suspects_ bigint := 0;
+    unlocked_ bigint := 0;
 BEGIN
     PERFORM 1 FROM {schema}.sessions s WHERE s.id = id_ AND s.ended_at IS NULL;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    FOR other_ IN SELECT s.id, s.has_lock, s.expires_at, s.boot, s.time, s.suspect_since, s.ended_at
+    FOR other_ IN SELECT s.id, s.has_lock, s.expires_at, s.boot, s.time, s.lock_free_since, s.ended_at
         FROM {schema}.sessions s WHERE s.id <> id_ ORDER BY s.id
     LOOP
         IF other_.ended_at IS NOT NULL THEN
@@ -36,16 +36,16 @@ BEGIN
             is_late_ := is_late_ AND boot_ <= now_ - other_.time;
         END IF;
         IF is_free_ AND NOT is_late_ AND patience_ > 0 THEN
-            IF other_.suspect_since IS NULL THEN
-                UPDATE {schema}.sessions s SET suspect_since = now_ WHERE s.id = other_.id AND s.suspect_since IS NULL;
+            IF other_.lock_free_since IS NULL THEN
+                UPDATE {schema}.sessions s SET lock_free_since = now_ WHERE s.id = other_.id AND s.lock_free_since IS NULL;
             END IF;
-            IF other_.suspect_since IS NULL OR other_.suspect_since > now_ - patience_ THEN
-                suspects_ := suspects_ + 1;
+            IF other_.lock_free_since IS NULL OR other_.lock_free_since > now_ - patience_ THEN
+                unlocked_ := unlocked_ + 1;
                 CONTINUE;
             END IF;
         ELSIF NOT is_free_ AND NOT is_late_ THEN
-            IF other_.suspect_since IS NOT NULL THEN
-                UPDATE {schema}.sessions s SET suspect_since = NULL WHERE s.id = other_.id;
+            IF other_.lock_free_since IS NOT NULL THEN
+                UPDATE {schema}.sessions s SET lock_free_since = NULL WHERE s.id = other_.id;
             END IF;
             CONTINUE;
         END IF;
@@ -58,7 +58,7 @@ BEGIN
     IF ended_ > 0 THEN
         PERFORM {schema}.refresh_rules{v}();
     END IF;
-    session := NULL; moment := now_; ended := ended_; suspects := suspects_;
+    session := NULL; moment := now_; ended := ended_; unlocked := unlocked_;
     RETURN NEXT;
 END
 $$

@@ -40,6 +40,28 @@ pub(crate) enum Delivery {
     Refused { op: OpNumber, failure: Failure },
 }
 
+impl Delivery {
+    /// The event that tells how an attempt ended; `None` when this is about something else.
+    pub(crate) fn outcome(&self) -> Option<Event> {
+        Some(match self {
+            Self::StepEnded { op, outcome: Ok(output) } => {
+                Event::StepCompleted { op: *op, output: output.clone() }
+            }
+            Self::StepEnded { op, outcome: Err(failure) } => {
+                Event::StepFailed { op: *op, failure: failure.clone() }
+            }
+            Self::StepRetried { op, attempt, failure, retry_at, details } => Event::StepRetried {
+                op: *op,
+                attempt: *attempt,
+                failure: failure.clone(),
+                retry_at: *retry_at,
+                details: details.clone(),
+            },
+            _ => return None,
+        })
+    }
+}
+
 impl Machine {
     /// The event that a delivery becomes; `None` when the operation it is for is not open any more.
     pub(super) fn event_of(&self, delivery: Delivery) -> Result<Option<Event>, Stuck> {

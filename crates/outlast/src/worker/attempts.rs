@@ -22,6 +22,7 @@ use tracing::Instrument;
 
 use super::heartbeats::Heartbeats;
 use super::metrics::{Meter, UnderWay};
+use super::outcomes::Outcomes;
 use crate::attempt::{About, Sending, Signals, StopReason};
 use crate::error::{NextAttempt, StepError};
 use crate::ids::chance;
@@ -77,7 +78,20 @@ impl AttemptEnd {
     /// Why the run is stuck instead of the attempt having failed: the step's code did not run, since it cannot
     /// read the input.
     pub(super) fn stuck(&self, machine: &Machine) -> Option<Stuck> {
-        self.result.as_ref().err().filter(|_| machine.rules() >= 2)?.error.stuck()
+        let failed = self.result.as_ref().err()?;
+        if failed.error.is_stuck(machine.rules()) { failed.error.stuck() } else { None }
+    }
+
+    /// What the history gets of it, if it counts: a build that can read the input makes an attempt that this one
+    /// could not make.
+    pub(super) fn event(&self, may_retry: impl FnOnce(Timestamp) -> bool) -> Option<Event> {
+        let op = self.op;
+        let delivery = match &self.result {
+            Ok(output) => Delivery::StepEnded { op, outcome: Ok(output.clone()) },
+            Err(failed) if failed.error.is_stuck(2) => return None,
+            Err(failed) => failed.copy().into_delivery(op, self.at, may_retry),
+        };
+        delivery.outcome()
     }
 
     /// The id of the attempt by its step and number, if it failed.
@@ -91,13 +105,23 @@ impl AttemptEnd {
         let op = self.op;
         match self.result {
             Ok(output) => Delivery::StepEnded { op, outcome: Ok(output) },
-            Err(failed) => failed.into_delivery(op, self.at, machine),
+            Err(failed) => failed.into_delivery(op, self.at, |retry_at| machine.may_retry(op, retry_at)),
         }
     }
 }
 
 impl Unsuccessful {
-    fn into_delivery(self, op: OpNumber, at: Timestamp, machine: &Machine) -> Delivery {
+    fn copy(&self) -> Self {
+        let (name, details, error) = (self.name.clone(), self.details.clone(), self.error.copy());
+        Self { name, details, error, ..*self }
+    }
+
+    fn into_delivery(
+        self,
+        op: OpNumber,
+        at: Timestamp,
+        may_retry: impl FnOnce(Timestamp) -> bool,
+    ) -> Delivery {
         let Self { name, attempt, policy, details, error, .. } = self;
         let (failure, next) = error.into_parts();
         let retry = policy.retry();
@@ -106,7 +130,7 @@ impl Unsuccessful {
         let is_exhausted = failure.kind.is_retryable() && retry.is_exhausted(attempt);
         let failure = Failure { is_exhausted, ..failure.of_step(&*name, attempt) };
         match retry_at {
-            Some(retry_at) if machine.may_retry(op, retry_at) => {
+            Some(retry_at) if may_retry(retry_at) => {
                 Delivery::StepRetried { op, attempt, failure, retry_at, details }
             }
             _ => Delivery::StepEnded { op, outcome: Err(failure) },
@@ -136,6 +160,10 @@ pub(super) struct Tools<'a> {
     /// What travels with the run.
     pub(super) headers: &'a Arc<Headers>,
     pub(super) ids: &'a AttemptIds,
+    /// The rules of the run.
+    pub(super) rules: u32,
+    /// Where attempts with tasks of their own leave how they ended.
+    pub(super) outcomes: &'a Outcomes,
 }
 
 /// The attempts of one run that are under way.
@@ -215,15 +243,18 @@ impl Attempts {
             let op = ready.step.op;
             let under_way = tools.meter.begin(ready.place);
             if is_alone {
-                let running = Box::pin(attempt(ready, about.clone(), under_way));
+                let running = Box::pin(attempt(ready, about.clone(), under_way, tools.rules));
                 self.alone = Some(Alone { op, about, running });
                 return;
             }
             let stranded = stranding(&ready.step, about.id, tools);
-            let task = tools.runtime.spawn(attempt(ready, about.clone(), under_way));
+            let slot = tools.outcomes.begin();
+            let (attempt, ended) = (attempt(ready, about.clone(), under_way, tools.rules), slot.clone());
+            let task = tools.runtime.spawn(attempt.map(move |end| ended.put(end)));
+            let end = move |ended: Result<(), _>| ended.map_or_else(stranded, |()| slot.take());
             let spawned = self.spawned.get_or_insert_default();
             spawned.under_way.insert(op, about);
-            spawned.running.push(Box::pin(task.map(move |ended| ended.map_or_else(stranded, Some))));
+            spawned.running.push(Box::pin(task.map(end)));
         }
     }
 
@@ -251,7 +282,7 @@ impl Attempts {
         let alone = self.alone.as_ref().filter(|alone| alone.op == op).map(|alone| &alone.about);
         let spawned = || self.spawned.as_ref()?.under_way.get(&op);
         if let Some(about) = alone.or_else(spawned) {
-            about.stop(StopReason::Dropped);
+            about.withdraw();
         }
     }
 
@@ -275,7 +306,7 @@ impl Attempts {
         if self.is_empty() {
             return None;
         }
-        self.tell_all_to_stop(StopReason::Dropped);
+        self.under_way().for_each(|(_, about)| about.withdraw());
         let (alone, spawned) = (self.alone.take(), self.spawned.take());
         Some(async move {
             if let Some(Alone { running, .. }) = alone {
@@ -348,7 +379,8 @@ fn about(run: RunId, asker: Option<(RunId, OpNumber)>, ready: &Ready, tools: &To
     about
 }
 
-async fn attempt(ready: Ready, about: Arc<About>, under_way: UnderWay) -> AttemptEnd {
+/// Makes an attempt, in a run with these rules.
+async fn attempt(ready: Ready, about: Arc<About>, under_way: UnderWay, rules: u32) -> AttemptEnd {
     let Ready { step, call, gates, .. } = ready;
     let StepToAttempt { op, name, input, policy, attempt, begins_when_told, .. } = step;
     let result = match pass(gates, &about, begins_when_told).await {
@@ -360,7 +392,9 @@ async fn attempt(ready: Ready, about: Arc<About>, under_way: UnderWay) -> Attemp
         Err(cancelled) => Err(cancelled),
     };
     about.permits.lock().clear();
-    under_way.meter.attempts_failed.add(result.is_err().into());
+    // Since rules 2 an input that cannot be read is no attempt.
+    let has_failed = result.as_ref().is_err_and(|error| !error.is_stuck(rules));
+    under_way.meter.attempts_failed.add(has_failed.into());
     let result = result.map_err(|error| {
         about.stop(StopReason::Failed);
         let details = about.take_details();

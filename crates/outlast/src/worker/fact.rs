@@ -75,14 +75,16 @@ impl Fact {
             What::Again(delivery) => *delivery,
             _ => return None,
         };
-        Some(match delivery {
-            Delivery::StepEnded { op, outcome: Ok(output) } => Event::StepCompleted { op, output },
-            Delivery::StepEnded { op, outcome: Err(failure) } => Event::StepFailed { op, failure },
-            Delivery::StepRetried { op, attempt, failure, retry_at, details } => {
-                Event::StepRetried { op, attempt, failure, retry_at, details }
-            }
-            _ => return None,
-        })
+        delivery.outcome()
+    }
+
+    /// The same without taking the fact.
+    pub(super) fn outcome(&self, machine: &Machine) -> Option<Event> {
+        match &self.what {
+            What::Attempt(end) => end.event(|at| machine.may_retry(end.op, at)),
+            What::Again(delivery) => delivery.outcome(),
+            _ => None,
+        }
     }
 
     /// The step whose outcome this is, from a turn that is not in the history.
@@ -157,7 +159,7 @@ fn of_message(message: Message) -> Option<Delivery> {
         MessageBody::ChildStarted { op, run } => Delivery::ChildDetached { op, run },
         MessageBody::ChildEnded { op, outcome } => Delivery::ChildEnded { op, outcome },
         MessageBody::Refused { op, failure } => Delivery::Refused { op, failure },
-        // What attempts came to are facts of their own; a kind of message that this build does not know cannot be
+        // Outcomes of attempts are facts of their own; a kind of message that this build does not know cannot be
         // claimed by it.
         _ => return None,
     })

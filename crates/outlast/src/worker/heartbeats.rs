@@ -13,7 +13,9 @@ use super::fact::attempt_of;
 
 /// The details of the running attempts of a session.
 #[derive(Debug, Default)]
-pub(crate) struct Heartbeats(Mutex<BTreeMap<(RunId, OpNumber), Entry>>);
+pub(crate) struct Heartbeats(Mutex<Entries>);
+
+type Entries = BTreeMap<(RunId, OpNumber), Entry>;
 
 #[derive(Debug)]
 struct Entry {
@@ -71,20 +73,27 @@ impl Heartbeats {
     }
 
     /// A turn with these events was committed: what it says of attempts is in the history.
-    pub(super) fn committed(&self, run: RunId, events: &[Event]) {
+    pub(super) fn committed(&self, run: RunId, events: &[Event], dropped: &[OpNumber]) {
         let mut entries = self.0.lock();
         if entries.is_empty() {
             return;
         }
-        for (op, _) in events.iter().filter_map(attempt_of) {
-            match entries.get_mut(&(run, op)) {
-                Some(entry) if entry.is_stored => {
-                    entry.pending = Some(Pending::Forget);
-                    entry.is_newer = true;
-                }
-                Some(_) => drop(entries.remove(&(run, op))),
-                None => {}
-            }
+        let ended = events.iter().filter_map(attempt_of).map(|(op, _)| op);
+        for op in ended.chain(dropped.iter().copied()) {
+            forget(&mut entries, (run, op));
+        }
+    }
+
+    /// Nobody needs what an attempt at this step said.
+    pub(crate) fn forget(&self, run: RunId, op: OpNumber) {
+        forget(&mut self.0.lock(), (run, op));
+    }
+
+    /// The run has ended: nobody needs what its attempts said.
+    pub(super) fn ended(&self, run: RunId) {
+        let mut entries = self.0.lock();
+        for key in of_run(&entries, run) {
+            forget(&mut entries, key);
         }
     }
 
@@ -92,12 +101,7 @@ impl Heartbeats {
     /// the run has ended.
     pub(super) fn released(&self, run: RunId) {
         let mut entries = self.0.lock();
-        if entries.is_empty() {
-            return;
-        }
-        let of_run: Vec<_> =
-            entries.range((run, OpNumber(0))..=(run, OpNumber(u64::MAX))).map(|(key, _)| *key).collect();
-        for key in of_run {
+        for key in of_run(&entries, run) {
             if entries.get(&key).is_some_and(|entry| entry.pending != Some(Pending::Forget)) {
                 entries.remove(&key);
             }
@@ -137,6 +141,23 @@ impl Heartbeats {
                 entries.remove(&(*run, *op));
             }
         }
+    }
+}
+
+/// The entries of a run.
+fn of_run(entries: &Entries, run: RunId) -> Vec<(RunId, OpNumber)> {
+    entries.range((run, OpNumber(0))..=(run, OpNumber(u64::MAX))).map(|(key, _)| *key).collect()
+}
+
+/// What the world has is forgotten with the next beat, what it does not have is dropped.
+fn forget(entries: &mut Entries, key: (RunId, OpNumber)) {
+    match entries.get_mut(&key) {
+        Some(entry) if entry.is_stored => {
+            entry.pending = Some(Pending::Forget);
+            entry.is_newer = true;
+        }
+        Some(_) => drop(entries.remove(&key)),
+        None => {}
     }
 }
 
@@ -185,13 +206,30 @@ mod tests {
         let heartbeats = Heartbeats::default();
         let ended = [Event::StepCompleted { op: OP, output: Payload::null() }];
         heartbeats.put(RUN, OP, 1, details(1));
-        heartbeats.committed(RUN, &ended);
+        heartbeats.committed(RUN, &ended, &[]);
         assert_eq!(pending(&heartbeats), []);
         heartbeats.put(RUN, OP, 1, details(1));
         heartbeats.stored(&heartbeats.pending(&PlainJson));
-        heartbeats.committed(RUN, &ended);
+        heartbeats.committed(RUN, &ended, &[]);
         let beat = heartbeats.pending(&PlainJson);
         assert_eq!(beat.iter().map(|forget| forget.details.clone()).collect::<Vec<_>>(), [None]);
+        heartbeats.stored(&beat);
+        assert!(heartbeats.0.lock().is_empty());
+    }
+
+    #[test]
+    fn what_steps_said_that_were_dropped_or_whose_run_has_ended_is_forgotten() {
+        let heartbeats = Heartbeats::default();
+        for op in 0..3 {
+            heartbeats.put(RUN, OpNumber(op), 1, details(1));
+        }
+        heartbeats.stored(&heartbeats.pending(&PlainJson));
+        heartbeats.committed(RUN, &[], &[OP]);
+        assert_eq!(pending(&heartbeats), [None], "dropped");
+        heartbeats.ended(RUN);
+        heartbeats.released(RUN);
+        let beat = heartbeats.pending(&PlainJson);
+        assert!(beat.len() == 3 && beat.iter().all(|forget| forget.details.is_none()), "{beat:?}");
         heartbeats.stored(&beat);
         assert!(heartbeats.0.lock().is_empty());
     }

@@ -50,9 +50,9 @@ pub(super) struct Live<'a> {
     /// Up to when pauses and timers were looked at.
     looked_at: Timestamp,
     is_stopping: bool,
-    /// What attempts came to, of a turn that is not committed since the run is stuck.
+    /// Outcomes of attempts, of a turn that is not committed since the run is stuck.
     untold: Vec<Event>,
-    /// What attempts came to that waits in the inbox, by [`attempt_of`]: it is there already when the run gets stuck
+    /// Outcomes of attempts that wait in the inbox, by [`attempt_of`]: they are there already when the run gets stuck
     /// again.
     in_inbox: BTreeSet<(OpNumber, u32)>,
     /// The steps that may have crashed the run's worker.
@@ -260,7 +260,9 @@ impl<'a> Live<'a> {
         let (clock, codec, runtime, meter) =
             (&session.clock, &settings.codec, &session.runtime, &settings.meter);
         let (headers, ids, heartbeats) = (self.machine.headers(), &session.attempt_ids, &session.heartbeats);
-        let tools = Tools { clock, codec, runtime, meter, headers, ids, heartbeats };
+        let rules = self.machine.rules();
+        let outcomes = &self.task.notes.outcomes;
+        let tools = Tools { clock, codec, runtime, meter, headers, ids, heartbeats, rules, outcomes };
         self.attempts.start(self.task.run, self.machine.asker(), ready.collect(), &tools);
         Ok(())
     }
@@ -408,6 +410,7 @@ impl<'a> Live<'a> {
     fn draft(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Draft, Stuck> {
         let _computing = self.task.notes.compute();
         Fact::sort(&mut facts);
+        self.tell_watchdog(&facts);
         let mut facts = facts.into_iter();
         let at = self.task.session.clock.now().max(self.place.at);
         let mut draft = Draft::new(at, self.place.consumed, self.machine.ops_asked());
@@ -564,6 +567,7 @@ impl<'a> Live<'a> {
             Then::End(status) => {
                 self.task.session.settings.meter.ended(status);
                 self.let_attempts_land();
+                self.task.session.heartbeats.ended(self.task.run);
                 Next::Over(End::Ended)
             }
             _ => {

@@ -49,7 +49,8 @@ pub struct Metrics {
     pub sessions_lost: u64,
     /// Attempts that were started.
     pub attempts_started: u64,
-    /// Attempts that failed: by an error, a panic or a timeout.
+    /// Attempts that failed: by an error, a panic or a timeout. An input that the step's code cannot read is none:
+    /// its run is stuck.
     pub attempts_failed: u64,
     /// Turns that did not come back in time; each left its run stuck.
     pub turns_hung: u64,

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::histories::Given;
+use super::outcomes::Outcomes;
 use crate::clock::monotonic;
 
 /// What a live run is told by its worker.
@@ -34,6 +35,8 @@ pub(super) struct Notes {
     began: AtomicU64,
     /// What the run starts with, while its first turn is being computed.
     first: Mutex<Option<Box<First>>>,
+    /// Outcomes of its attempts that no turn has committed, for when its turn does not come back.
+    pub(super) outcomes: Outcomes,
 }
 
 /// A start that has not been committed yet, and who waits for its answer.

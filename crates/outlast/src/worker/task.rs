@@ -151,6 +151,7 @@ impl Task {
         if self.end_without_code(&mut given).await {
             return None;
         }
+        self.notes.outcomes.set_told(Vec::new());
         let place = Place::of(&given.claimed);
         let is_fresh = given.claimed.is_fresh;
         let inbox = std::mem::take(&mut given.claimed.inbox);
@@ -211,8 +212,9 @@ impl Task {
         // Whoever asks for the end from here on asks the world.
         self.session.set_ending(self.run);
         let turn = ending.turn(claimed, self.session.settings.build.clone(), now);
-        if let Err(error) = self.session.committer.commit(turn).await {
-            tracing::warn!(run = %self.run, %error, "a run was not ended");
+        match self.session.committer.commit(turn).await {
+            Ok(_) => self.session.heartbeats.claimed(&given.claimed.details, |_| false),
+            Err(error) => tracing::warn!(run = %self.run, %error, "a run was not ended"),
         }
         true
     }
@@ -232,7 +234,7 @@ impl Task {
         }
     }
 
-    /// Puts what attempts came to into the run's own inbox, so that they are not made again when it goes on. Answers
+    /// Puts outcomes of attempts into the run's own inbox, so that they are not made again when it goes on. Answers
     /// where the run is then.
     async fn put_into_inbox(&self, place: Place, untold: Vec<Event>) -> Place {
         if untold.is_empty() {
@@ -246,7 +248,7 @@ impl Task {
         match self.session.committer.commit(turn).await {
             Ok(_) => Place { turn: id, ..place },
             Err(error) => {
-                tracing::warn!(run = %self.run, %error, "what attempts of a stuck run came to is not kept");
+                tracing::warn!(run = %self.run, %error, "the outcomes of attempts of a stuck run are not kept");
                 place
             }
         }
@@ -268,7 +270,7 @@ impl Task {
 struct Unkept {
     place: Place,
     gone: Gone,
-    /// What attempts came to that the history does not have.
+    /// Outcomes of attempts that the history does not have.
     untold: Vec<Event>,
 }
 

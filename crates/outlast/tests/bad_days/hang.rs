@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use outlast::prelude::*;
-use outlast::{RunId, Status, StuckReason, World};
+use outlast::{RunId, Status, StuckReason, WorkerBuilder, World};
+use tokio::sync::watch;
 
 use crate::process::{in_time, until_so, url};
 
@@ -57,8 +58,12 @@ async fn circles_mended(ctx: Context, number: u32) -> Result<u32, Error> {
     Ok(number)
 }
 
+/// How often `note` was attempted, by number.
+static NOTES: parking_lot::Mutex<Vec<u32>> = parking_lot::Mutex::new(Vec::new());
+
 #[step]
 async fn note(number: u32) -> Result<u32, StepError> {
+    NOTES.lock().push(number);
     Ok(number)
 }
 
@@ -137,6 +142,8 @@ async fn a_run_that_hangs_later_is_stuck_and_keeps_its_history() {
     check_hung(&world, &worker, 2, run.id()).await;
     worker.stop().await.unwrap();
     check_mended(&world, 2, run.id()).await;
+    let count = NOTES.lock().iter().filter(|number| **number == 2).count();
+    assert_eq!(count, 1, "the outcome that the turn was told is kept");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -166,6 +173,82 @@ async fn a_worker_whose_threads_are_all_blocked_leaves_its_runs_to_others() {
     let (_, hangs) = starts.recv_timeout(Duration::from_secs(60)).unwrap();
     thread.join().unwrap();
     assert!(hangs.is_some(), "the client's start was answered in the end");
+}
+
+/// How often each step was attempted, and which may end.
+#[derive(Clone, Debug, Default)]
+struct Gates(Arc<watch::Sender<(Vec<u32>, Vec<u32>)>>);
+
+impl Gates {
+    fn count(&self, number: u32) -> usize {
+        self.0.borrow().0.iter().filter(|attempted| **attempted == number).count()
+    }
+
+    fn open(&self, number: u32) {
+        self.0.send_modify(|(_, open)| open.push(number));
+    }
+}
+
+#[step]
+async fn gated(cx: StepContext<Gates>, number: u32) -> Result<u32, StepError> {
+    cx.state().0.send_modify(|(attempted, _)| attempted.push(number));
+    let mut changes = cx.state().0.subscribe();
+    changes.wait_for(|(_, open)| open.contains(&number)).await.map_err(StepError::from_boxed)?;
+    Ok(number)
+}
+
+/// Hangs when it is told to, beside two steps, with the outcome of a third.
+#[workflow(name = "beside")]
+async fn hangs_beside_steps(ctx: Context, number: u32) -> Result<u32, Error> {
+    let (one, two) = (ctx.step(gated, number + 1), ctx.step(gated, number + 2));
+    ctx.step(gated, number).await?;
+    leash(number).run_in_circles();
+    Ok(one.await? + two.await?)
+}
+
+#[workflow(name = "beside")]
+async fn goes_on_beside_steps(ctx: Context, number: u32) -> Result<u32, Error> {
+    let (one, two) = (ctx.step(gated, number + 1), ctx.step(gated, number + 2));
+    ctx.step(gated, number).await?;
+    Ok(one.await? + two.await?)
+}
+
+fn gated_worker(world: &Arc<dyn World>, gates: &Gates) -> WorkerBuilder<Gates> {
+    Worker::builder(world.clone()).state(gates.clone()).register(gated).turn_time(TURN_TIME)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn running_attempts_of_a_run_that_hangs_are_awaited_and_their_outcomes_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (world, gates) = (world(folder.path()).await, Gates::default());
+    let old = gated_worker(&world, &gates).register(hangs_beside_steps).build("old").start().await.unwrap();
+    let run = Client::new(world.clone()).start(hangs_beside_steps, 10).await.unwrap();
+    until_so("all attempts", || async { (10..13).all(|number| gates.count(number) == 1) }).await;
+    gates.open(10);
+    until_so("the turn to hang", || async { old.metrics().turns_hung == 1 }).await;
+    gates.open(11);
+    assert_ne!(world.run(run.id()).await.unwrap().status, Status::Stuck, "an attempt is running");
+    gates.open(12);
+    until_stuck(&world, run.id()).await;
+    leash(10).let_go();
+    old.stop().await.unwrap();
+    let new = gated_worker(&world, &gates).register(goes_on_beside_steps).build("new").start().await.unwrap();
+    assert_eq!(in_time("the end", run.output()).await.unwrap(), 23);
+    assert_eq!([10, 11, 12].map(|number| gates.count(number)), [1; 3], "no attempt is made again");
+    new.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn attempts_of_a_run_that_hangs_are_awaited_for_the_drain_time_at_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let (world, gates) = (world(folder.path()).await, Gates::default());
+    let old = gated_worker(&world, &gates).register(hangs_beside_steps).drain("200ms").start().await.unwrap();
+    let run = Client::new(world.clone()).start(hangs_beside_steps, 20).await.unwrap();
+    until_so("all attempts", || async { (20..23).all(|number| gates.count(number) == 1) }).await;
+    gates.open(20);
+    until_stuck(&world, run.id()).await;
+    leash(20).let_go();
+    old.stop().await.unwrap();
 }
 
 #[workflow]

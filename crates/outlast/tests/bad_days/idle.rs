@@ -1,5 +1,6 @@
-//! A worker with nothing to do asks for next to nothing.
+//! A worker with nothing to do asks for next to nothing, and so does a client that waits.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,10 +18,7 @@ async fn greet(_ctx: Context, name: String) -> Result<String, Error> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_worker_makes_at_most_two_queries_per_second() {
     let folder = tempfile::tempdir().unwrap();
-    let statements = Arc::new(AtomicU64::new(0));
-    let options = SqliteOptions::new(Arc::new(SystemClock)).count_statements(statements.clone());
-    let path = folder.path().join("world.db");
-    let world: Arc<dyn World> = Arc::new(SqliteWorld::open(path.to_str().unwrap(), options).unwrap());
+    let (world, statements) = counting(&folder.path().join("world.db"));
     let worker = Worker::builder(world.clone()).register(greet).start().await.unwrap();
     let run = Client::new(world).start(greet, "Ada".to_owned()).await.unwrap();
     assert_eq!(run.output().await.unwrap(), "hello Ada");
@@ -36,4 +34,45 @@ async fn an_idle_worker_makes_at_most_two_queries_per_second() {
     let per_second = made as f64 / time.as_secs_f64();
     assert!(made > 0 && per_second <= 2.0, "{per_second:.2} statements per second");
     worker.stop().await.unwrap();
+}
+
+#[workflow]
+async fn waits(ctx: Context) -> Result<(), Error> {
+    ctx.hook::<()>("never").await
+}
+
+/// A world on a file, and how many statements it has made.
+fn counting(path: &Path) -> (Arc<dyn World>, Arc<AtomicU64>) {
+    let statements = Arc::new(AtomicU64::new(0));
+    let options = SqliteOptions::new(Arc::new(SystemClock)).count_statements(statements.clone());
+    (Arc::new(SqliteWorld::open(path.to_str().unwrap(), options).unwrap()), statements)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_for_an_end_does_not_read_when_others_start_runs() {
+    const STARTS: u64 = 300;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("world.db");
+    let (world, statements) = counting(&path);
+    let (elsewhere, _) = counting(&path);
+    let client = Client::new(world.clone());
+    let run = client.start(waits, ()).await.unwrap();
+    let waiting = tokio::spawn(async move { run.output().await });
+    let before = statements.load(Ordering::Relaxed);
+    until_so("the first look", || async { statements.load(Ordering::Relaxed) > before }).await;
+
+    let before = statements.load(Ordering::Relaxed);
+    let other = Client::new(elsewhere);
+    let (_, time) = timed(async {
+        for _ in 0..STARTS {
+            other.start(waits, ()).await.unwrap();
+        }
+    })
+    .await;
+    let made = statements.load(Ordering::Relaxed) - before;
+    println!("{made} statements in {time:?}, while another process started {STARTS} runs");
+    // It looks after a second, and then every ten, whether the run is stuck; and every two seconds for lost rings.
+    let looks = 3 + 2 * time.as_secs();
+    assert!(made <= 4 * looks, "{made} statements in {time:?}");
+    waiting.abort();
 }

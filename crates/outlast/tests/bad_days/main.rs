@@ -7,6 +7,7 @@
 //! * [`clocks`]: a clock that is set.
 //! * [`frozen`]: a process stopped for longer than its session.
 //! * `killed`: a process that is gone.
+//! * [`last_details`]: what a killed process leaves of its heartbeats.
 //! * `late`: a process that is cut off, and what it had sent.
 //! * [`scarce`]: no file descriptors, no memory.
 //! * [`full`]: no room on the disk, and room again.
@@ -26,6 +27,7 @@ mod hang;
 mod idle;
 #[cfg(feature = "postgres")]
 mod killed;
+mod last_details;
 #[cfg(feature = "postgres")]
 mod late;
 mod metrics;

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 #[cfg(feature = "postgres")]
 use crate::killed;
-use crate::{frozen, neighbours, scarce, signals};
+use crate::{frozen, last_details, neighbours, scarce, signals};
 
 /// How long something may take. Its end is a failed test, not a measurement.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,6 +35,7 @@ pub(crate) fn obey() {
             "freezing" => frozen::freezing(&folder).await,
             #[cfg(feature = "postgres")]
             "dying" => killed::dying(&folder).await,
+            "telling" => last_details::telling(&folder).await,
             "few-files" => scarce::few_files(&folder).await,
             "little-memory" => scarce::little_memory(&folder).await,
             other => panic!("there is no program `{other}`"),

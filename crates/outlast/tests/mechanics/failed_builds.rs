@@ -7,6 +7,7 @@ use outlast::{Because, ErrorKind, Status};
 use super::rig::{Ask, Rig, on_every_world};
 
 on_every_world! {
+    forty_runs_go_on_after_a_bad_deploy_was_rolled_back_and_explain_says_why_they_wait,
     runs_that_one_build_leaves_stuck_go_on_with_a_build_that_joined_before,
     a_build_that_failed_gets_the_run_again_after_progress,
     without_progress_the_run_is_stuck_again_for_the_build_that_failed,
@@ -41,6 +42,40 @@ async fn runs_that_one_build_leaves_stuck_go_on_with_a_build_that_joined_before(
     for run in runs {
         rig.send(run.id(), "go", 7).await;
         rig.settle().await;
+        assert_eq!(run.output().await.unwrap(), 7);
+    }
+}
+
+async fn forty_runs_go_on_after_a_bad_deploy_was_rolled_back_and_explain_says_why_they_wait(rig: Rig) {
+    let good = rig.worker_of_build("good", fixed).await;
+    let mut runs = Vec::new();
+    for _ in 0..40 {
+        runs.push(rig.client.start(fixed, ()).await.unwrap());
+    }
+    rig.settle().await;
+    good.stop().await.unwrap();
+    let bad = rig.worker_of_build("bad", broken).await;
+    rig.pass("1h").await;
+    for run in &runs {
+        assert_eq!(rig.stuck(run.id()).await.build, "bad");
+        let sentence = rig.client.explain(run.id()).await.unwrap().sentence;
+        for part in
+            ["It is stuck (panicked) since build `bad`", "this build is broken", "Another build tries it"]
+        {
+            assert!(sentence.contains(part), "{part} is not in: {sentence}");
+        }
+    }
+    bad.stop().await.unwrap();
+    let _rolled_back = rig.worker_of_build("good", fixed).await;
+    rig.settle().await;
+    for run in &runs {
+        assert_eq!(rig.status(run.id()).await, Status::Waiting);
+        let sentence = rig.client.explain(run.id()).await.unwrap().sentence;
+        assert!(sentence.contains("hook `go`") && !sentence.contains("bad"), "{sentence}");
+        rig.send(run.id(), "go", 7).await;
+    }
+    rig.settle().await;
+    for run in runs {
         assert_eq!(run.output().await.unwrap(), 7);
     }
 }

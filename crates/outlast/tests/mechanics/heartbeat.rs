@@ -3,7 +3,7 @@
 use std::future::pending;
 
 use outlast::prelude::*;
-use outlast::{ErrorKind, Status};
+use outlast::{ErrorKind, Status, WorkerBuilder};
 
 use super::faulty::Call;
 use super::rig::{Ask, Desk, Rig, on_every_world};
@@ -18,6 +18,9 @@ on_every_world! {
     details_of_an_attempt_that_is_lost_with_its_worker_reach_the_next_one,
     steps_without_a_heartbeat_send_nothing_with_a_beat,
     what_is_kept_of_an_attempt_is_forgotten_after_its_end,
+    what_is_kept_of_a_dropped_step_is_forgotten,
+    what_is_kept_of_a_run_is_forgotten_when_it_ends,
+    what_is_kept_of_a_lost_attempt_is_forgotten_when_its_run_is_terminated,
 }
 
 /// Beats once for each gate that opens, for ever.
@@ -189,8 +192,13 @@ async fn steps_without_a_heartbeat_send_nothing_with_a_beat(rig: Rig) {
     assert!(rig.faults.sizes(Call::Beat).iter().all(|details| *details == 0));
 }
 
+/// A worker whose beats are those of the test: its own come every quarter of an hour of real time.
+fn without_beats(rig: &Rig) -> WorkerBuilder<Desk> {
+    rig.builder().session_time("1h")
+}
+
 async fn what_is_kept_of_an_attempt_is_forgotten_after_its_end(rig: Rig) {
-    let worker = rig.worker((carry, carrying)).await;
+    let worker = without_beats(&rig).register((carry, carrying)).start().await.unwrap();
     let run = rig.client.start(carry, ()).await.unwrap();
     rig.desk.until("first from 0", 1).await;
     worker.beat().await.unwrap();
@@ -203,4 +211,65 @@ async fn what_is_kept_of_an_attempt_is_forgotten_after_its_end(rig: Rig) {
     assert_eq!(rig.faults.sizes(Call::Beat)[1..], [1, 0, 1, 0]);
     rig.desk.open("second");
     run.output().await.unwrap();
+}
+
+/// Begins a step with details and goes on without it when told to; a second word ends it.
+#[workflow]
+async fn leaves_a_step_behind(ctx: Context, is_dropped: bool) -> Result<(), Error> {
+    let step = ctx.step(carrying, "first".to_owned());
+    ctx.hook::<u32>("go").await?;
+    if is_dropped {
+        drop(step);
+        ctx.blocked("second").await?;
+    }
+    Ok(())
+}
+
+async fn what_is_kept_of_a_dropped_step_is_forgotten(rig: Rig) {
+    let worker = without_beats(&rig).register((leaves_a_step_behind, carrying)).start().await.unwrap();
+    let run = rig.client.start(leaves_a_step_behind, true).await.unwrap();
+    rig.desk.until("first from 0", 1).await;
+    worker.beat().await.unwrap();
+    rig.send(run.id(), "go", 1).await;
+    rig.desk.until("began second", 1).await;
+    worker.beat().await.unwrap();
+    worker.beat().await.unwrap();
+    assert_eq!(rig.faults.sizes(Call::Beat)[1..], [1, 1, 0]);
+    rig.desk.open("second");
+    run.output().await.unwrap();
+}
+
+async fn what_is_kept_of_a_run_is_forgotten_when_it_ends(rig: Rig) {
+    let worker = without_beats(&rig).register((leaves_a_step_behind, carrying)).start().await.unwrap();
+    let run = rig.client.start(leaves_a_step_behind, false).await.unwrap();
+    rig.desk.until("first from 0", 1).await;
+    worker.beat().await.unwrap();
+    rig.send(run.id(), "go", 1).await;
+    run.output().await.unwrap();
+    while worker.metrics().live_runs > 0 {
+        tokio::task::yield_now().await;
+    }
+    worker.beat().await.unwrap();
+    worker.beat().await.unwrap();
+    assert_eq!(rig.faults.sizes(Call::Beat)[1..], [1, 1, 0]);
+}
+
+async fn what_is_kept_of_a_lost_attempt_is_forgotten_when_its_run_is_terminated(rig: Rig) {
+    let worker = without_beats(&rig).register((carry, carrying)).start().await.unwrap();
+    let run = rig.client.start(carry, ()).await.unwrap();
+    rig.desk.until("first from 0", 1).await;
+    worker.beat().await.unwrap();
+    worker.crash();
+    rig.clock.advance("1h");
+    // Without the code: it can only end the run.
+    let worker = without_beats(&rig).register(watched).start().await.unwrap();
+    let before = rig.faults.sizes(Call::Beat).len();
+    run.terminate("enough").await.unwrap();
+    rig.until(run.id(), Status::Cancelled).await;
+    while worker.metrics().live_runs > 0 {
+        tokio::task::yield_now().await;
+    }
+    worker.beat().await.unwrap();
+    worker.beat().await.unwrap();
+    assert_eq!(rig.faults.sizes(Call::Beat)[before..], [1, 0]);
 }

@@ -1,7 +1,9 @@
 //! Reading the inbox: every message becomes an event, and every payload reaches its hook.
 
-use outlast::Status;
+use outlast::core::limits::HOOK_BUFFER_MAX;
+use outlast::core::{Headers, MessageBody, MessageId, NewMessage, Payload};
 use outlast::prelude::*;
+use outlast::{ErrorKind, Status};
 
 use super::faulty::Call;
 use super::rig::{Ask, Rig, on_every_world};
@@ -16,6 +18,7 @@ on_every_world! {
     a_hook_that_lost_its_race_leaves_later_payloads_to_the_next,
     the_buffer_survives_a_crash,
     payloads_that_no_hook_has_taken_are_counted_in_the_row,
+    the_sender_of_one_payload_too_many_is_refused_and_the_run_is_unharmed,
     a_message_that_arrives_between_check_and_park_wakes_the_run,
     a_payload_while_a_sleep_is_pending_in_the_same_turn_is_delivered_and_the_sleep_goes_on,
     messages_to_a_run_whose_step_is_under_way_are_read_at_once,
@@ -264,4 +267,40 @@ async fn payloads_that_no_hook_has_taken_are_counted_in_the_row(rig: Rig) {
     rig.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), 1);
     assert_eq!(rig.view(run.id()).await.kept, 2, "the hook has taken one");
+}
+
+async fn the_sender_of_one_payload_too_many_is_refused_and_the_run_is_unharmed(rig: Rig) {
+    #[workflow]
+    async fn late(ctx: Context) -> Result<u32, Error> {
+        ctx.sleep("1h").await?;
+        let first = ctx.hook::<u32>("x").await?;
+        ctx.sleep("1h").await?;
+        Ok(first)
+    }
+    let _worker = rig.caching().register(late).start().await.unwrap();
+    let run = rig.client.start(late, ()).await.unwrap();
+    rig.settle().await;
+    for part in 0..HOOK_BUFFER_MAX / 1_000 {
+        let message = |number: usize| NewMessage {
+            id: MessageId::from_bits((part * 1_000 + number) as u128),
+            run: run.id(),
+            body: MessageBody::Hook {
+                name: "x".into(),
+                payload: Payload::json(&(part * 1_000 + number)).unwrap(),
+            },
+            headers: Headers::new(),
+        };
+        let sent = rig.world.send((0..1_000).map(message).collect()).await.unwrap();
+        assert!(sent.iter().all(Result::is_ok));
+        rig.settle().await;
+    }
+    for hook in ["x", "another"] {
+        let refused = run.send(hook, &7_u32).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
+    }
+    assert_eq!(rig.status(run.id()).await, Status::Waiting, "only the sender is told");
+    rig.run_to("90m").await;
+    run.send("x", &7_u32).await.unwrap();
+    rig.run_to("3h").await;
+    assert_eq!(run.output().await.unwrap(), 0);
 }

@@ -1,4 +1,4 @@
-//! What attempts came to in a turn that got stuck is kept in the run's inbox: once, and until it is delivered.
+//! The outcomes of attempts in a turn that got stuck are kept in the run's inbox: once, and until it is delivered.
 
 use outlast::core::{Headers, MessageBody, MessageId, NewMessage, Payload, WorldError};
 use outlast::prelude::*;

@@ -12,6 +12,7 @@ use super::turns::Xor;
 on_every_world! {
     a_malformed_payload_is_rejected_and_the_order_still_waits,
     a_rejection_is_shown_by_views_and_explain,
+    a_rejection_does_not_repeat_the_payload,
     a_kept_payload_is_judged_when_a_hook_opens,
     the_first_open_hook_that_can_read_a_payload_takes_it,
     a_rejected_payload_stays_rejected_when_another_build_can_read_it,
@@ -68,6 +69,28 @@ async fn a_rejection_is_shown_by_views_and_explain(rig: Rig) {
     let sentence = rig.client.explain(run.id()).await.unwrap().sentence;
     assert!(sentence.contains("2 were rejected, the last one: the payload is not a `u32`"), "{sentence}");
     assert!(!sentence.contains("kept"), "{sentence}");
+}
+
+async fn a_rejection_does_not_repeat_the_payload(rig: Rig) {
+    let _worker = rig.worker(order).await;
+    let run = rig.client.start(order, ()).await.unwrap();
+    run.send("paid", "alice@example.com").await.unwrap();
+    rig.settle().await;
+    let operations = rig.client.operations(run.id()).await.unwrap();
+    let mut texts: Vec<_> =
+        operations.iter().flat_map(|op| &op.rejected).map(|rejection| rejection.reason.clone()).collect();
+    texts.push(rig.client.explain(run.id()).await.unwrap().sentence);
+    for turn in rig.turns(run.id()).await {
+        texts.extend(turn.events.iter().filter_map(|event| match event {
+            Event::HookReceived { judgement: Judgement::Rejected(reason), .. } => Some(reason.clone()),
+            _ => None,
+        }));
+    }
+    assert_eq!(texts.len(), 3, "{texts:?}");
+    for text in texts {
+        assert!(!text.contains("alice"), "{text}");
+        assert!(text.contains("`u32`: invalid type: string, expected u32 at line 1 column 19"), "{text}");
+    }
 }
 
 async fn a_kept_payload_is_judged_when_a_hook_opens(rig: Rig) {

@@ -18,6 +18,7 @@ on_every_world! {
     a_queued_step_that_cannot_read_its_input_is_stuck_and_its_parent_waits,
     a_step_attempted_at_most_once_is_not_announced_when_its_input_cannot_be_read,
     a_taken_payload_that_a_new_build_cannot_read_makes_the_run_stuck,
+    why_a_value_cannot_be_read_does_not_repeat_it,
     running_attempts_are_awaited_before_a_run_is_marked_stuck,
     attempts_of_a_stuck_run_are_awaited_for_the_drain_time_at_most,
 }
@@ -201,6 +202,7 @@ async fn a_step_input_that_cannot_be_read_does_not_count_as_an_attempt(rig: Rig)
     rig.client.resume(run.id()).await.unwrap();
     rig.settle().await;
     assert_undecodable(&rig, run.id(), "the input of step `charge`").await;
+    assert_eq!(worker.metrics().attempts_failed, 0);
     worker.stop().await.unwrap();
     let _worker = rig.worker_of_build("b", (pays, charge_any)).await;
     assert_eq!(rig.mended(&run).await, 11, "it is the first attempt");
@@ -273,6 +275,22 @@ async fn a_taken_payload_that_a_new_build_cannot_read_makes_the_run_stuck(rig: R
     worker.stop().await.unwrap();
     let _worker = rig.worker_of_build("c", before).await;
     assert_eq!(rig.mended(&run).await, 11);
+}
+
+async fn why_a_value_cannot_be_read_does_not_repeat_it(rig: Rig) {
+    #[workflow(name = "greets")]
+    async fn greets(ctx: Context, _number: u32) -> Result<u32, Error> {
+        ctx.hook::<u32>("go").await
+    }
+    let _worker = rig.worker(greets).await;
+    let run = rig.client.start(Workflow::<String, u32>::new("greets"), "alice".to_owned()).await.unwrap();
+    rig.settle().await;
+    let stuck = rig.stuck(run.id()).await;
+    let sentence = rig.client.explain(run.id()).await.unwrap().sentence;
+    for text in [stuck.message, sentence] {
+        assert!(!text.contains("alice"), "{text}");
+        assert!(text.contains("`u32`: invalid type: string, expected u32 at line 1 column 7"), "{text}");
+    }
 }
 
 #[workflow(name = "beside")]

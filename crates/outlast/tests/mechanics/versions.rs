@@ -17,6 +17,7 @@ on_every_world! {
     a_run_that_had_no_turn_replays,
     new_runs_get_the_lowest_rules_that_every_joined_worker_knows,
     a_worker_is_given_no_run_whose_format_it_cannot_read,
+    a_run_taken_between_the_join_of_an_older_worker_and_a_beat_is_never_given_to_it,
 }
 
 #[workflow(name = "greet")]
@@ -194,4 +195,24 @@ async fn a_worker_is_given_no_run_whose_format_it_cannot_read(rig: Rig) {
     assert_eq!(rig.status(run.id()).await, Status::Pending);
     let _new = rig.worker(greet_v2).await;
     assert_eq!(run.output().await.unwrap(), 2);
+}
+
+async fn a_run_taken_between_the_join_of_an_older_worker_and_a_beat_is_never_given_to_it(rig: Rig) {
+    // Its own beats come every quarter of an hour of real time.
+    let new = rig.builder().session_time("1h").register(greet_v1).start().await.unwrap();
+    rig.settle().await;
+    let _old = rig.builder().rules(1).register(greet_v1).start().await.unwrap();
+    let taken = rig.client.start(greet_v1, ()).await.unwrap();
+    assert_eq!(rules_of(&rig, taken.id()).await, RULES, "the last beat did not know the older worker");
+    rig.settle().await;
+    new.beat().await.unwrap();
+    let after = rig.client.start(greet_v1, ()).await.unwrap();
+    assert_eq!(rules_of(&rig, after.id()).await, 1);
+    rig.settle().await;
+    new.stop().await.unwrap();
+    rig.run_to("2h").await;
+    assert_eq!(after.output().await.unwrap(), 1, "the older worker reads it");
+    assert!(!rig.status(taken.id()).await.is_final(), "it waits for a worker that knows its rules");
+    let _new = rig.worker(greet_v1).await;
+    assert_eq!(taken.output().await.unwrap(), 1);
 }

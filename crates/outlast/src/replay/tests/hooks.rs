@@ -396,7 +396,7 @@ fn kept_payloads_are_offered_to_all_hooks_that_open_together() {
         expect![[r#"
             1 hook_opened answer
             2 hook_opened answer
-            - hook_rejected answer 1 the payload is not a `u32`: invalid type: boolean `true`, expected u32 at line 1 column 4; the payload is not a `String`: invalid type: boolean `true`, expected a string at line 1 column 4
+            - hook_rejected answer 1 the payload is not a `u32`: invalid type: boolean, expected u32 at line 1 column 4; the payload is not a `String`: invalid type: boolean, expected a string at line 1 column 4
             2 hook_taken 2
             1 hook_taken 3
             - run_completed [7,"seven"]
@@ -448,7 +448,7 @@ fn a_taken_payload_that_the_code_cannot_read_makes_the_run_stuck() {
             three_answers,
             &format!("0 timer_started 1h\n{before}\n0 timer_fired\n{after}"),
             expect![[r#"
-                stuck, undecodable: the recorded payload of hook `answer` (operation 1) cannot be read: the payload is not a `u32`: invalid type: string "seven", expected u32 at line 1 column 7; add `#[serde(default)]` if a field was added, or deploy a build that can read it
+                stuck, undecodable: the recorded payload of hook `answer` (operation 1) cannot be read: the payload is not a `u32`: invalid type: string, expected u32 at line 1 column 7; add `#[serde(default)]` if a field was added, or deploy a build that can read it
             "#]],
         );
     }
@@ -490,7 +490,7 @@ fn the_payload_of_a_dropped_hook_is_rejected_when_the_others_cannot_read_it() {
         ",
         expect![[r#"
             0 hook_closed
-            - hook_rejected answer 1 the payload is not a `String`: invalid type: integer `7`, expected a string at line 1 column 1
+            - hook_rejected answer 1 the payload is not a `String`: invalid type: integer, expected a string at line 1 column 1
             waits for 1 hook answer for 3h
         "#]],
     );
@@ -508,7 +508,7 @@ fn with_rules_1_a_payload_of_another_type_fails_the_operation_that_takes_it() {
         - hook_received answer "seven"
         "#,
         expect![[r#"
-            - run_failed invalid hook `answer`, operation 1 of run_01KC0000000000000000000001: the payload is not a `u32`: invalid type: string "seven", expected u32 at line 1 column 7
+            - run_failed invalid hook `answer`, operation 1 of run_01KC0000000000000000000001: the payload is not a `u32`: invalid type: string, expected u32 at line 1 column 7
         "#]],
     );
 }

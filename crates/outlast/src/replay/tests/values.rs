@@ -156,7 +156,7 @@ fn a_value_of_another_type_makes_the_run_stuck_at_once() {
         texts,
         history,
         expect![[r#"
-            stuck, undecodable: the recorded value `quote` (operation 0) cannot be read: the payload is not a `String`: invalid type: integer `4200`, expected a string at line 1 column 4; add `#[serde(default)]` if a field was added, or deploy a build that can read it
+            stuck, undecodable: the recorded value `quote` (operation 0) cannot be read: the payload is not a `String`: invalid type: integer, expected a string at line 1 column 4; add `#[serde(default)]` if a field was added, or deploy a build that can read it
         "#]],
     );
     check(
@@ -168,7 +168,7 @@ fn a_value_of_another_type_makes_the_run_stuck_at_once() {
         1 timer_fired
         ",
         expect![[r#"
-            - run_completed "Invalid: value `quote`, operation 0 of R: the payload is not a `String`: invalid type: integer `4200`, expected a string at line 1 column 4"
+            - run_completed "Invalid: value `quote`, operation 0 of R: the payload is not a `String`: invalid type: integer, expected a string at line 1 column 4"
         "#]],
     );
 }

@@ -56,7 +56,8 @@ impl Live<'_> {
             self.suspicion.committed(&dropped);
             session.set_crashes(run, place.columns.crashes);
         }
-        session.heartbeats.committed(run, events);
+        session.heartbeats.committed(run, events, dropped);
+        self.task.notes.outcomes.set_told(Vec::new());
         self.place = place;
     }
 }

@@ -9,7 +9,7 @@ use outlast_core::{Event, Judgement, MessageId, RunId, Turn};
 use super::{Fact, Live, attempt_of};
 
 impl Live<'_> {
-    /// Waits for the attempts that are running, for at most the drain time: what they came to is stored before
+    /// Waits for the attempts that are running, for at most the drain time: their outcomes are stored before
     /// the run is marked stuck, so that they are not made again.
     pub(in crate::worker) async fn finish_attempts(&mut self) {
         let session = self.task.session.clone();
@@ -27,7 +27,15 @@ impl Live<'_> {
         }
     }
 
-    /// What attempts came to that the history does not have: those of a turn that was no good, and those that
+    /// The turn that is computed from these facts may not come back: the watchdog stores their outcomes then.
+    pub(super) fn tell_watchdog(&self, facts: &[Fact]) {
+        let is_new =
+            |event: &Event| attempt_of(event).is_none_or(|attempt| !self.in_inbox.contains(&attempt));
+        let told = facts.iter().filter_map(|fact| fact.outcome(&self.machine)).filter(is_new);
+        self.task.notes.outcomes.set_told(told.collect());
+    }
+
+    /// Outcomes of attempts that the history does not have: those of a turn that was no good, and those that
     /// have ended since.
     pub(in crate::worker) fn into_untold(mut self) -> Vec<Event> {
         let mut facts = std::mem::take(&mut self.early);
@@ -38,7 +46,7 @@ impl Live<'_> {
         std::mem::take(&mut self.untold)
     }
 
-    /// Remembers what attempts came to: those in the events of a turn, if they were asked for before it, and those
+    /// Remembers outcomes of attempts: those in the events of a turn, if they were asked for before it, and those
     /// that the turn was not told of yet.
     pub(super) fn keep_untold(
         &mut self,

@@ -1,0 +1,74 @@
+//! Something stored that cannot be read is a result of its run, and stops no other.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use common::{LONG, Place, claim, join, request, start};
+use outlast_core::{
+    Claimed, ClaimedHistory, Headers, MessageBody, MessageId, NewMessage, Payload, RunId, SessionId, World,
+    WorldError,
+};
+use outlast_postgres::PostgresWorld;
+use outlast_testkit::TestClock;
+
+const SESSION: SessionId = SessionId::from_bits(1);
+
+async fn send(world: &PostgresWorld, run: u128, message: u128) {
+    let message = NewMessage {
+        id: MessageId::from_bits(message),
+        run: RunId::from_bits(run),
+        body: MessageBody::Hook { name: "h".into(), payload: Payload::null() },
+        headers: Headers::new(),
+    };
+    world.send(vec![message]).await.unwrap().remove(0).unwrap();
+}
+
+/// A world with three runs, the second of which was damaged by this change of a table.
+async fn damaged(place: &Place, table: &str, change: &str) -> PostgresWorld {
+    let world = place.open().await;
+    for run in 1..=3 {
+        start(&world, RunId::from_bits(run)).await;
+        send(&world, run, 100 + run).await;
+    }
+    let sql = format!("UPDATE \"{}\".{table} SET {change} WHERE run = $1", place.schema);
+    let run = RunId::from_bits(2).to_string();
+    assert_eq!(place.connect().await.execute(&sql, &[&run]).await.unwrap(), 1);
+    join(&world, SESSION, LONG).await;
+    world
+}
+
+fn is_unreadable(claimed: &Claimed) -> bool {
+    matches!(&claimed.history, ClaimedHistory::Unreadable(reason) if !reason.is_empty())
+}
+
+#[tokio::test]
+async fn an_unreadable_event_is_a_result_of_its_run() {
+    let place = Place::new(TestClock::new());
+    let world = damaged(&place, "turns", "events = '[{\"kind\":\"from_the_future\"}]'").await;
+    let claimed = claim(&world, SESSION).await;
+    assert_eq!(claimed.iter().map(is_unreadable).collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(claimed.iter().map(|claimed| claimed.inbox.len()).collect::<Vec<_>>(), [1, 0, 1]);
+    let histories = world.histories(&[1, 2, 3].map(RunId::from_bits)).await.unwrap();
+    assert!(histories[0].is_ok() && histories[2].is_ok());
+    assert!(matches!(&histories[1], Err(WorldError::Corrupt(_))), "{histories:?}");
+}
+
+#[tokio::test]
+async fn an_unreadable_message_is_a_result_of_its_run() {
+    let place = Place::new(TestClock::new());
+    let world = damaged(&place, "inbox", "kind = 'from_the_future'").await;
+    let claimed = claim(&world, SESSION).await;
+    assert_eq!(claimed.iter().map(is_unreadable).collect::<Vec<_>>(), [false, true, false]);
+    assert!(claimed[1].inbox.is_empty());
+}
+
+#[tokio::test]
+async fn an_unreadable_message_to_a_held_run_stops_no_other_messages() {
+    let place = Place::new(TestClock::new());
+    let world = damaged(&place, "inbox", "kind = 'from_the_future'").await;
+    claim(&world, SESSION).await;
+    send(&world, 2, 202).await;
+    let unread = world.claim(SESSION, request()).await.unwrap().unread;
+    assert_eq!(unread.iter().map(|unread| unread.run).collect::<Vec<_>>(), [1, 3].map(RunId::from_bits));
+}
