@@ -128,6 +128,7 @@ mod tests {
     }
 
     #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "only read")]
     enum Size {
         Small,
         Large(u32),

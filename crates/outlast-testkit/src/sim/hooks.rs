@@ -251,7 +251,7 @@ mod tests {
         Event::HookReceived {
             name: "x".into(),
             message: MessageId::from_bits(7),
-            payload: Payload::from_json_text(payload),
+            payload: Payload::from_json_text(payload.to_owned()),
             headers: Headers::new(),
             at: None,
             judgement,

@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use outlast_core::duration::duration_text;
+use outlast_core::turn::From;
 use outlast_core::{
     Event, Headers, MessageBody, NewMessage, Outbox, RunId, Start, Stuck, StuckReason, Then, Turn, WorldError,
 };
@@ -155,7 +156,7 @@ async fn keep_outcomes(session: &Session, notes: &Notes, turn: Turn) -> Result<T
     let mut events = history.iter().flat_map(|turn| &turn.events);
     let is_cancelled = events.any(|event| matches!(event, Event::CancelRequested { .. }));
     // What is retried after a cancel only the run's future knows.
-    let may_retry = |_, at| !is_cancelled && turn.deadline.is_none_or(|deadline| at < deadline);
+    let may_retry = |_, at| !is_cancelled && turn.columns.after.deadline.is_none_or(|deadline| at < deadline);
     let events = notes.outcomes.events(may_retry);
     if events.is_empty() {
         return Ok(turn);
