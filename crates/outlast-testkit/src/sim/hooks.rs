@@ -247,7 +247,7 @@ mod tests {
         Event::HookOpened { op: OpNumber(op), name: "x".into(), timeout_at: None }
     }
 
-    fn received(payload: &str, judgement: Judgement) -> Event {
+    fn received(payload: &'static str, judgement: Judgement) -> Event {
         Event::HookReceived {
             name: "x".into(),
             message: MessageId::from_bits(7),

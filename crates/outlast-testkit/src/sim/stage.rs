@@ -130,7 +130,7 @@ impl Stage {
             return Some(Plan::CALM);
         }
         let plan = self.chance(|rng| self.profile.plan(call, rng));
-        if matches!(call, Call::Beat | Call::Takeover | Call::Join) && plan.is_grave() {
+        if matches!(call, Call::Beat | Call::Takeover | Call::Join | Call::Leave) && plan.is_grave() {
             node.excuse();
         }
         Some(plan)

@@ -56,7 +56,7 @@ async fn an_outbox_that_comes_just_before_a_claim_is_delivered_at_once() {
         rig.until_history(run.id(), |history| history.contains("step_started")).await;
         let gate = rig.faults.hold(Call::Claim);
         // The worker hears of it and claims; its commit goes on meanwhile.
-        rig.client.start(child, ()).await.unwrap();
+        rig.send(run.id(), "nobody", 1).await;
         gate.arrived().await;
         rig.desk.open("gate");
         rig.until_history(run.id(), |history| history.contains("child_started")).await;
