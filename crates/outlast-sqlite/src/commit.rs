@@ -97,8 +97,8 @@ fn write_row(tx: &mut Tx<'_>, new: &NewTurn, consumed: u64) -> Result<(), Error>
     let (change, now) = (&new.change, tx.now.as_micros());
     let [if_read, if_unread, if_can_end] = ready_times(change.ready, tx.now);
     let columns = columns::values(&change.columns);
-    let mut statement = tx.connection.prepare_cached(&sql::RUN_CHANGE)?;
-    let rings: bool = statement.query_row(
+    tx.execute(
+        &sql::RUN_CHANGE,
         &*columns::with_values(
             params![
                 new.run,
@@ -121,10 +121,25 @@ fn write_row(tx: &mut Tx<'_>, new: &NewTurn, consumed: u64) -> Result<(), Error>
             ],
             &columns,
         ),
-        |row| row.get(0),
     )?;
-    tx.after.rings |= rings;
+    tx.after.rings |= change.owner.is_none() && may_be_claimed(tx, new)?;
     Ok(())
+}
+
+/// Whether a worker may have to know of a run that nobody holds any more. Mostly the turn says it; where it depends on
+/// the run's messages, the row does.
+fn may_be_claimed(tx: &Tx<'_>, new: &NewTurn) -> Result<bool, Error> {
+    if new.change.columns.deadline.is_some() {
+        return Ok(true);
+    }
+    match ready_times(new.change.ready, tx.now) {
+        [None, None, None] => Ok(false),
+        [Some(_), Some(_), Some(_)] => Ok(true),
+        _ => {
+            let mut statement = tx.connection.prepare_cached(sql::RUN_IS_READY)?;
+            statement.query_row([&new.run], |row| row.get(0))
+        }
+    }
 }
 
 fn insert_turn(tx: &Tx<'_>, new: &NewTurn) -> Result<usize, Error> {

@@ -66,6 +66,7 @@ statements! {
     RUN_ENDS = "run_ends";
     RUN_EXISTS = "run_exists";
     RUN_HOLDER = "run_holder";
+    RUN_IS_READY = "run_is_ready";
     RUN_RAISE = "run_raise";
     RUN_RECEIVER = "run_receiver";
     RUN_RESUME = "run_resume";
