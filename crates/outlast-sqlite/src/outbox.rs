@@ -18,33 +18,38 @@ pub(crate) struct NewOutbox {
 }
 
 struct NewChild {
+    /// Its place among the children of the turn.
+    index: usize,
     new: NewRun,
     wants_answer: bool,
 }
 
 impl NewOutbox {
     pub(crate) fn encode(outbox: &Outbox) -> Result<Self, WorldError> {
-        let children = outbox.children.iter().map(|child| NewChild {
+        let children = outbox.children.iter().enumerate().map(|(index, child)| NewChild {
+            index,
             new: NewRun::encode(child.start.clone()),
             wants_answer: child.wants_answer,
         });
+        let mut children: Vec<_> = children.collect();
+        // Ids of children have no order, and six indexes are in order of ids: so neighbours there are written one after
+        // the other. Of two with the same key the first counts, and answers are sent in order.
+        if !children.iter().any(|child| child.wants_answer || child.new.start.key.is_some()) {
+            children.sort_by_key(|child| child.new.start.run);
+        }
         let letters = outbox.messages.iter().map(|message| NewLetter::encode(message.clone()));
-        Ok(Self {
-            children: children.collect(),
-            letters: letters.collect::<Result<_, _>>()?,
-            tags: outbox.tags.clone(),
-        })
+        Ok(Self { children, letters: letters.collect::<Result<_, _>>()?, tags: outbox.tags.clone() })
     }
 }
 
 /// Does it before the run's row lets go of it, so that an answer is unread when the run goes to wait.
 pub(crate) fn deliver(tx: &mut Tx<'_>, new: &NewTurn, outbox: &NewOutbox) -> Result<(), Refusal> {
     let ends = new.change.has_ended();
-    for (index, child) in outbox.children.iter().enumerate() {
+    for child in &outbox.children {
         let answer = start_child(tx, child)?;
         if let Some(body) = answer.filter(|_| !ends) {
             let (id, run, headers) =
-                (MessageId::of_answer(new.terms.id, index), new.terms.run, Headers::new());
+                (MessageId::of_answer(new.terms.id, child.index), new.terms.run, Headers::new());
             tell(tx, &NewLetter::encode(NewMessage { id, run, body, headers })?)?;
         }
     }
