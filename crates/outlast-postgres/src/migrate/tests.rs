@@ -192,6 +192,7 @@ async fn a_worker_of_the_first_interface_joins_and_is_shown_without_a_version() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[allow(clippy::disallowed_methods, reason = "others have to work for longer than a step waits for a lock")]
 async fn a_migration_that_waits_for_a_lock_lets_others_work() {
     let (url, schema) = url();
     let world = open(&url, INTERFACE).await.unwrap();
