@@ -28,6 +28,7 @@ pages! {
     Looking = "looking.md",
     Logging = "logging.md",
     Versions = "versions.md",
+    Upgrading = "upgrading.md",
     Handles = "handles.md",
     Transactions = "transactions.md",
     Errors = "errors.md",

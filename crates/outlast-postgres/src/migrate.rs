@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use deadpool_postgres::Object;
 use outlast_core::WorldError;
+use outlast_core::takeover::CRASH_CLASS_MAX;
 use tokio_postgres::error::SqlState;
 
 use crate::columns::fill;
@@ -363,12 +364,12 @@ async fn end_overdue(
 ) -> Result<(), tokio_postgres::Error> {
     let v = suffix(latest);
     let sql = format!(
-        "SELECT {name}.end_session{v}(c.now_at, s.id, true, s.expires_at), {name}.refresh_rules{v}() \
+        "SELECT {name}.end_session{v}(c.now_at, s.id, true, s.expires_at, $2), {name}.refresh_rules{v}() \
          FROM {name}.sessions s, (SELECT {name}.clock{v}() AS now_at, {name}.boot{v}() AS boot_at OFFSET 0) c \
          WHERE s.interface <= $1 AND s.ended_at IS NULL AND s.expires_at <= c.now_at \
              AND (s.boot = c.boot_at OR c.boot_at <= c.now_at - s.time)"
     );
-    connection.query(&sql, &[&(interface as i32)]).await?;
+    connection.query(&sql, &[&(interface as i32), &(CRASH_CLASS_MAX as i32)]).await?;
     Ok(())
 }
 

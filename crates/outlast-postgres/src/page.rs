@@ -48,10 +48,7 @@ async fn find(
     let Some(mut place) = Place::of(store, query).await? else { return Ok((Vec::new(), None)) };
     let parts = Part::all(query, &store.sql.schema);
     let edge = place.cut(store, &parts).await?;
-    let mut runs = Vec::new();
-    for part in &parts {
-        part.read(store, query, &place, limit + 1, &mut runs).await?;
-    }
+    let mut runs = Part::read_all(&parts, store, query, &place, limit + 1).await?;
     if let Some(root) = query.root {
         let rows = store.call(&store.sql.run_views, &[&vec![root.to_string()]]).await?;
         let root = views(store, &rows)?.into_iter();

@@ -95,6 +95,32 @@ async fn no_message_is_slept_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_changes_its_status_is_on_every_page() {
+    let (first, second) = pair().await;
+    start(&first, run(1)).await;
+    let stops = Arc::new(AtomicBool::new(false));
+    let reader = tokio::spawn(read(first.clone(), FIRST, stops.clone()));
+    let sender = tokio::spawn({
+        let (world, stops) = (first.clone(), stops.clone());
+        async move {
+            let mut id = 0;
+            while !stops.load(Ordering::Relaxed) {
+                world.send(vec![message(id, run(1))]).await.unwrap().remove(0).unwrap();
+                id += 1;
+            }
+        }
+    });
+    let statuses: Vec<Status> = Status::ALL.into_iter().filter(|status| !status.is_final()).collect();
+    for page in 0..500 {
+        let query = RunQuery { statuses: statuses.clone(), limit: 10, ..RunQuery::default() };
+        assert_eq!(second.runs(query).await.unwrap().runs.len(), 1, "page {page}");
+    }
+    stops.store(true, Ordering::Relaxed);
+    sender.await.unwrap();
+    reader.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_run_is_given_twice() {
     const RUNS: u128 = 300;
     let (first, second) = pair().await;

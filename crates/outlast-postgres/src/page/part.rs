@@ -128,26 +128,31 @@ impl Part {
         rows.first().map(|row| word(row, 0)).transpose().map_err(|why| corrupt(&store.place, &why))
     }
 
-    /// Reads at most so many of the wanted runs in the place.
-    pub(super) async fn read(
-        &self,
+    /// Reads at most so many of the wanted runs of each part in the place. It is one statement: a run that changes its
+    /// status is in one part or the other, but between two statements it could be in neither.
+    pub(super) async fn read_all(
+        parts: &[Self],
         store: &Store,
         query: &RunQuery,
         place: &Place,
         runs_max: usize,
-        runs: &mut Vec<RunView>,
-    ) -> Result<(), WorldError> {
+    ) -> Result<Vec<RunView>, WorldError> {
+        // All parts of a query have the same parameters: those of statuses have none of their own.
+        let Some(first_part) = parts.first() else { return Ok(Vec::new()) };
         // Whether a text is in a run is not for SQL alone to say, so that the rows cannot be counted there;
         // the place is cut to what may be looked at.
         let rows_max = if query.text.is_some() { i64::MAX } else { runs_max as i64 };
-        let sql = self.statement(&store.sql.runs_page, place, &self.looks);
-        let first = self.first_values(place, rows_max);
-        let all = first.iter().chain(&self.values).chain(&self.look_values);
+        let statements: Vec<String> =
+            parts.iter().map(|part| part.statement(&store.sql.runs_page, place, &part.looks)).collect();
+        let sql = match statements.as_slice() {
+            [one] => one.clone(),
+            several => format!("({})", several.join("\n) UNION ALL (\n")),
+        };
+        let first = first_part.first_values(place, rows_max);
+        let all = first.iter().chain(&first_part.values).chain(&first_part.look_values);
         let values: Vec<Values1<'_>> = all.map(|value| value.as_ref() as Values1<'_>).collect();
         let rows = store.call(&sql, &values).await?;
-        let wanted = views(store, &rows)?.into_iter().filter(|run| query.wants(run));
-        runs.extend(wanted.take(runs_max));
-        Ok(())
+        Ok(views(store, &rows)?.into_iter().filter(|run| query.wants(run)).collect())
     }
 
     fn first_values(&self, place: &Place, rows: i64) -> [Value; FIRST_VALUES] {

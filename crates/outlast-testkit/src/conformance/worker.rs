@@ -76,9 +76,15 @@ impl Worker {
         assert!(claimed.is_empty(), "nothing is ready for this worker, but it got {claimed:?}");
     }
 
-    /// Commits one turn. What it does to other runs is done afterwards.
+    /// Commits one turn, again while somebody else has locked what it changes. What it does to other runs is done
+    /// afterwards.
     pub async fn commit(&self, turn: Turn) -> Result<Committed, WorldError> {
-        let committed = one(self.world.commit(self.session, &[turn]).await);
+        let committed = loop {
+            let answer = one(self.world.commit(self.session, std::slice::from_ref(&turn)).await);
+            if !matches!(answer, Err(WorldError::Blocked(_))) {
+                break answer;
+            }
+        };
         self.settle().await;
         committed
     }
