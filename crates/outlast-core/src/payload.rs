@@ -76,6 +76,7 @@ impl Payload {
         serde_json::from_slice(&self.bytes).map_err(|error| PayloadError::Decode {
             type_name: std::any::type_name::<T>(),
             reason: mismatch::reason::<T>(&error, &self.bytes),
+            quoting: error.to_string(),
         })
     }
 
@@ -146,6 +147,8 @@ pub enum PayloadError {
         type_name: &'static str,
         /// What did not fit, and where: the kind of the value and its field, never the value.
         reason: String,
+        /// The same in the words of the JSON library, which may quote the value. Only errors of runs with rules 1 have it.
+        quoting: String,
     },
     /// The payload is larger than [`PAYLOAD_BYTES_MAX`].
     #[error(
@@ -167,6 +170,16 @@ pub enum PayloadError {
 }
 
 impl PayloadError {
+    /// The error as runs with rules 1 see it: it may quote the value.
+    pub fn quoting(&self) -> String {
+        match self {
+            Self::Decode { type_name, quoting, .. } => {
+                format!("the payload is not a `{}`: {quoting}", without_paths(type_name))
+            }
+            other => other.to_string(),
+        }
+    }
+
     /// Whether the payload is as it was written, and only another codec can read it.
     pub fn is_coded(&self) -> bool {
         matches!(self, Self::Coded(_))

@@ -13,7 +13,7 @@ use common::Place;
 use rusqlite::Connection;
 
 /// What reads a whole table, and why that is little.
-const SCANS: [(&str, &str); 7] = [
+const SCANS: [(&str, &str); 8] = [
     ("SCAN counts", "a row per status"),
     ("SCAN sessions", "a row per joined worker"),
     ("SCAN skew", "one row"),
@@ -22,12 +22,13 @@ const SCANS: [(&str, &str); 7] = [
         "a row per running attempt with details, when a session ends; otherwise the first row is enough",
     ),
     ("SCAN clock", "one row"),
+    ("SCAN compatibility", "one row"),
     ("SCAN leftovers", "a row per long run that is being forgotten, and one is read at a time"),
     ("VIRTUAL TABLE INDEX", "a list that the caller gave"),
 ];
 
 /// The steps by which each statement finds its rows; where there are several, in any order.
-const PLANS: [(&str, &[&str]); 50] = [
+const PLANS: [(&str, &[&str]); 51] = [
     ("counts", &["SCAN counts"]),
     (
         "due_in_line",
@@ -66,6 +67,7 @@ const PLANS: [(&str, &[&str]); 50] = [
     ("run_ends", &["PRIMARY KEY (id=?)", "INDEX turns_by_run (run=?)"]),
     ("run_exists", &["PRIMARY KEY (id=?)"]),
     ("run_free", &["PRIMARY KEY (id=?)"]),
+    ("run_is_ready", &["PRIMARY KEY (id=?)"]),
     ("run_holder", &["sessions USING PRIMARY KEY (id=?)", "runs USING PRIMARY KEY (id=?)"]),
     ("run_raise", &["PRIMARY KEY (id=?)"]),
     ("run_receiver", &["PRIMARY KEY (id=?)"]),

@@ -49,7 +49,7 @@ impl OpHandle {
             self.state.set_unreadable(unreadable(error.is_coded(), message));
             return Poll::Pending;
         }
-        let message = format!("{what} `{name}`, operation {op} of {run}: {error}");
+        let message = format!("{what} `{name}`, operation {op} of {run}: {}", error.quoting());
         Poll::Ready(Err(Error::of_failure(Failure::new(FailureKind::Invalid, message))))
     }
 
