@@ -111,5 +111,5 @@ async fn main() -> Result<(), Error> {
     let world = outlast::open("sqlite:shop.db").await?;
     let listener = TcpListener::bind("127.0.0.1:8080").await?;
     let mut terminate = signal(SignalKind::terminate())?;
-    serve(world, listener, async move { drop(terminate.recv().await) }).await
+    serve(world, listener, async move { let _ = terminate.recv().await; }).await
 }

@@ -26,7 +26,9 @@ async fn requests_start_and_finish_a_run_and_sigterm_stops_the_program() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let mut terminate = signal(SignalKind::terminate()).unwrap();
-    let server = tokio::spawn(serve(world, listener, async move { drop(terminate.recv().await) }));
+    let server = tokio::spawn(serve(world, listener, async move {
+        let _ = terminate.recv().await;
+    }));
 
     let order = r#"{"name":"Ada","cents":4200}"#;
     assert_eq!(request(address, "POST", "/orders", None, order).await.0, 400);

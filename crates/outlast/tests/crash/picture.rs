@@ -143,7 +143,11 @@ impl Pictured {
             match event {
                 Event::StepStarted { op, .. } => drop(open.insert(op.0, 1)),
                 Event::StepRetried { op, attempt, .. } => drop(open.insert(op.0, attempt + 1)),
-                Event::CancelRequested { ends, .. } => ends.iter().for_each(|op| drop(open.remove(&op.0))),
+                Event::CancelRequested { ends, .. } => {
+                    for op in ends {
+                        open.remove(&op.0);
+                    }
+                }
                 _ if is_step_end(event) => drop(event.op().map(|op| open.remove(&op.0))),
                 _ => {}
             }
