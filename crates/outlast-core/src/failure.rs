@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX, NAME_BYTES_MAX};
+use crate::limits::{FAILURE_CAUSES_MAX, FAILURE_DETAILS_BYTES_MAX, FAILURE_TEXT_BYTES_MAX, NAME_BYTES_MAX};
+use crate::payload::{Payload, PayloadError};
 
 /// An error as written in history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -159,6 +160,32 @@ impl Failure {
         self
     }
 
+    /// This failure with details for machines. Details past a limit, or without JSON, are left out, and the message
+    /// says so.
+    #[must_use]
+    pub fn with_details(mut self, details: impl Serialize) -> Self {
+        let too_large = |bytes| format!("they have {bytes} bytes, the limit is {FAILURE_DETAILS_BYTES_MAX}");
+        let problem = match Payload::json(&details) {
+            Ok(json) if json.bytes().len() <= FAILURE_DETAILS_BYTES_MAX => {
+                self.details = json.decode().ok();
+                return self;
+            }
+            Ok(json) => too_large(json.bytes().len()),
+            Err(PayloadError::TooLarge { bytes }) => too_large(bytes),
+            Err(error) => error.to_string(),
+        };
+        self.details = None;
+        self.add_to_message(&format!(" (its details are left out: {problem})"));
+        self
+    }
+
+    /// Adds a note to the message, which is cut for it where it is too long.
+    pub fn add_to_message(&mut self, note: &str) {
+        let note = cut(note.to_owned());
+        let message = cut_to(std::mem::take(&mut self.message), FAILURE_TEXT_BYTES_MAX - note.len());
+        self.message = message + &note;
+    }
+
     /// The failure of an operation that ended since its run was cancelled.
     pub fn cancelled(reason: &str) -> Self {
         Self::new(FailureKind::Cancelled, format!("cancelled: {reason}"))
@@ -242,6 +269,23 @@ mod tests {
         assert_eq!(class(std::io::ErrorKind::PermissionDenied), None);
         let wrapped = std::io::Error::other(Silent(std::io::ErrorKind::ConnectionReset.into()));
         assert_eq!(ErrorClass::of(&wrapped), Some(ErrorClass::Network));
+    }
+
+    #[test]
+    fn details_past_the_limit_are_left_out_and_the_message_says_so() {
+        let failure = || Failure::new(FailureKind::Error, "fat");
+        let largest = "y".repeat(FAILURE_DETAILS_BYTES_MAX - 2);
+        assert!(failure().with_details(&largest).details.is_some());
+        for (details, bytes) in [(largest + "y", "65537 bytes"), ("y".repeat(5_000_000), "5000002 bytes")] {
+            let failure = failure().with_details(details);
+            assert_eq!(failure.details, None);
+            assert!(failure.message.starts_with("fat (its details are left out: "), "{}", failure.message);
+            assert!(failure.message.contains(bytes), "{}", failure.message);
+        }
+        let deep = (0..100).fold(serde_json::Value::Null, |inner, _| serde_json::json!([inner]));
+        let long = Failure::new(FailureKind::Error, "ü".repeat(FAILURE_TEXT_BYTES_MAX)).with_details(deep);
+        assert!(long.details.is_none() && long.message.len() <= FAILURE_TEXT_BYTES_MAX);
+        assert!(long.message.ends_with("flatten it)"), "{}", &long.message[8_000..]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod error;
 pub mod event;
 pub mod failed_builds;
 pub mod failure;
+mod finite;
 pub mod format;
 pub mod history;
 pub mod id;

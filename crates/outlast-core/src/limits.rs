@@ -52,6 +52,10 @@ pub const FAILURE_TEXT_BYTES_MAX: usize = 8 * 1024;
 /// Causes kept of a failure.
 pub const FAILURE_CAUSES_MAX: usize = 16;
 
+/// Bytes of a failure's details as JSON. They stand in the history and in every error that follows; larger ones are
+/// left out, and the message says so.
+pub const FAILURE_DETAILS_BYTES_MAX: usize = 64 * 1024;
+
 /// The largest part by which jitter makes a pause longer. More would make pauses unlike what was set.
 pub const JITTER_MAX: f64 = 0.10;
 

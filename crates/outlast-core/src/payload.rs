@@ -10,6 +10,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::finite;
 use crate::limits::{PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX};
 
 /// A value as stored: JSON text, or what a codec made of it.
@@ -24,10 +25,11 @@ impl Payload {
     ///
     /// # Errors
     ///
-    /// [`PayloadError::Encode`] when the value has no JSON (a map with keys that are not text),
+    /// [`PayloadError::Encode`] when the value has no JSON (a map with keys that are not text, a float that is not
+    /// a number or infinite),
     /// [`PayloadError::TooLarge`] and [`PayloadError::TooDeep`] when it is past a limit.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, PayloadError> {
-        let bytes = serde_json::to_vec(value).map_err(|error| PayloadError::Encode(error.to_string()))?;
+        let bytes = finite::to_json(value).map_err(|error| PayloadError::Encode(error.to_string()))?;
         if bytes.len() > PAYLOAD_BYTES_MAX {
             return Err(PayloadError::TooLarge { bytes: bytes.len() });
         }
@@ -274,6 +276,15 @@ mod tests {
                     float.to_bits()
                 );
             }
+        }
+    }
+
+    #[test]
+    fn a_float_that_is_not_finite_is_refused() {
+        for float in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let error = Payload::json(&vec![Some(float)]).unwrap_err();
+            assert!(matches!(error, PayloadError::Encode(_)), "{error}");
+            assert!(error.to_string().contains(&format!("a float that is {float}")), "{error}");
         }
     }
 

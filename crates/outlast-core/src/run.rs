@@ -328,6 +328,8 @@ pub enum StuckReason {
     ForeignAwait,
     /// The workflow called a step's function itself, instead of asking its context for the step.
     CalledDirectly,
+    /// The context was used outside of the workflow's own code: in a step, in a spawned task, by another run.
+    ContextOutside,
     /// The workflow asked for a step that this worker does not have.
     StepNotRegistered,
     /// Its worker crashed too often while it held the run.
@@ -354,6 +356,7 @@ impl fmt::Display for StuckReason {
             Self::Panicked => "panicked",
             Self::ForeignAwait => "foreign await",
             Self::CalledDirectly => "called directly",
+            Self::ContextOutside => "context outside",
             Self::StepNotRegistered => "step not registered",
             Self::Poison => "poison",
             Self::Unreadable => "unreadable",

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll};
 
 use outlast_core::{
-    AttemptId, Clock, Codec, Headers, OpNumber, Payload, PlainJson, RunId, SessionId, Timestamp,
+    AttemptId, Clock, Codec, Headers, OpNumber, Payload, PayloadError, PlainJson, RunId, SessionId, Timestamp,
 };
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -140,6 +140,8 @@ pub(crate) struct About {
     pub(crate) attempt: u32,
     /// Whether no other attempt was made before, for sure.
     pub(crate) is_first: bool,
+    /// Whether a worker that is gone may have made this attempt.
+    pub(crate) is_doubtful: bool,
     /// Whether there is no other attempt after this one.
     pub(crate) is_at_most_once: bool,
     /// What allows it to be under way.
@@ -153,14 +155,32 @@ pub(crate) struct About {
     pub(crate) signals: Signals,
 }
 
+/// The attempt has not begun.
+const WAITING: u8 = 0;
+/// The step's code runs, or has run.
+const BEGUN: u8 = 1;
+/// The step was ended before its code ran, which therefore never runs.
+const WITHHELD: u8 = 2;
+
 /// What an attempt is told while it is under way, and what it told last.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
+    /// Whether the attempt has begun, or never will: [`WAITING`], [`BEGUN`] or [`WITHHELD`].
+    stage: AtomicU8,
     stop_reason: OnceLock<StopReason>,
+    /// Whether it was said that details of heartbeats are left out.
+    has_warned: AtomicBool,
     stopped: Notify,
     heartbeat: Mutex<Option<Heartbeat>>,
     /// Whether nobody waits for the step any more: its heartbeat details are not kept.
     is_dropped: AtomicBool,
+}
+
+impl Signals {
+    /// Whether the attempt was waiting; then it is at this stage now.
+    fn leave_waiting(&self, stage: u8) -> bool {
+        self.stage.compare_exchange(WAITING, stage, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
 }
 
 /// The run that is held, its operation, and where details wait for the worker's next beat.
@@ -189,6 +209,7 @@ impl About {
             headers: Arc::default(),
             attempt: 1,
             is_first: true,
+            is_doubtful: false,
             is_at_most_once: false,
             permits: Mutex::default(),
             clock: Arc::new(SystemClock),
@@ -212,6 +233,20 @@ impl About {
         self.stop(StopReason::Dropped);
     }
 
+    /// Begins the attempt, unless it was withheld.
+    pub(crate) fn begin(&self) -> bool {
+        self.signals.leave_waiting(BEGUN)
+    }
+
+    /// Keeps the attempt from beginning; false when it has begun.
+    pub(crate) fn withhold(&self) -> bool {
+        let is_withheld = self.signals.leave_waiting(WITHHELD);
+        if is_withheld {
+            self.stop(StopReason::Cancelled);
+        }
+        is_withheld
+    }
+
     /// Why the attempt was told to stop, if it was.
     pub(crate) fn stop_reason(&self) -> Option<StopReason> {
         self.signals.stop_reason.get().copied()
@@ -227,14 +262,31 @@ impl About {
     }
 
     pub(crate) fn beat(&self, details: impl Serialize) {
-        let details = Payload::json(&details).ok();
+        let details = match Payload::json(&details) {
+            Ok(details) => Some(details),
+            Err(error) => {
+                self.warn_of_details(&error);
+                None
+            }
+        };
         let at = self.clock.now();
         if let (Some(Sending { heartbeats, run, op }), Some(details)) = (&self.sending, &details)
             && !self.signals.is_dropped.load(Ordering::Acquire)
         {
             heartbeats.put(*run, *op, self.attempt, details.clone());
         }
-        *self.signals.heartbeat.lock() = Some(Heartbeat { at, details });
+        let mut heartbeat = self.signals.heartbeat.lock();
+        // A heartbeat whose details are no good is still one; the details before it are the last there are.
+        let details = details.or_else(|| heartbeat.take().and_then(|before| before.details));
+        *heartbeat = Some(Heartbeat { at, details });
+    }
+
+    /// Says once per attempt that the details of its heartbeats are left out.
+    fn warn_of_details(&self, error: &PayloadError) {
+        if !self.signals.has_warned.swap(true, Ordering::Relaxed) {
+            let Self { run, step, attempt, .. } = self;
+            tracing::warn!(%run, %step, attempt, "the details of a heartbeat are left out: {error}");
+        }
     }
 
     /// When the attempt was last heard of.

@@ -20,6 +20,21 @@ use crate::workflow::WorkflowHandle;
 ///
 /// An operation gets its number when it is called and is requested at the next suspension, polled or
 /// not. So operations can be collected, joined and raced as they are.
+///
+/// # Only in the workflow's own code
+///
+/// A context works while the engine polls the workflow of its run, since only what the workflow does then happens
+/// again in a replay. It does not work in a step, in a spawned task, on another thread or in another run. What it is
+/// asked for there is not recorded: the run is stuck, and says what was asked for and where. A handle that was
+/// created or is awaited there stays pending; [`record`](Self::record) and [`tag`](Self::tag) return an error;
+/// [`patched`](Self::patched), [`random`](Self::random) and [`uuid`](Self::uuid) panic. Deploy a fix, and the run
+/// goes on.
+///
+/// Reads that record nothing answer everywhere, as of the last turn: [`now`](Self::now),
+/// [`is_cancelled`](Self::is_cancelled), [`tags`](Self::tags), [`run`](Self::run), [`headers`](Self::headers) and the
+/// other facts of the start, and [`patched`](Self::patched) for a name that the workflow has asked for already. A step
+/// that wants to know whether it should stop asks [`StepContext::is_cancelled`](crate::StepContext::is_cancelled),
+/// which does not wait for a turn.
 #[derive(Clone, Debug)]
 pub struct Context {
     state: Arc<RunState>,
@@ -189,7 +204,8 @@ impl Context {
     ///
     /// # Panics
     ///
-    /// When the name is empty or longer than 128 bytes.
+    /// When the name is empty or longer than 128 bytes, or when it is called
+    /// [outside of the workflow's own code](Self#only-in-the-workflows-own-code) for a new name.
     pub fn patched(&self, name: &str) -> bool {
         self.state.patched(name)
     }
@@ -364,11 +380,19 @@ impl Context {
     }
 
     /// A random number: the same in every replay.
+    ///
+    /// # Panics
+    ///
+    /// When it is called [outside of the workflow's own code](Self#only-in-the-workflows-own-code).
     pub fn random(&self) -> u64 {
         self.state.random()
     }
 
     /// A random UUID (version 4): the same in every replay.
+    ///
+    /// # Panics
+    ///
+    /// When it is called [outside of the workflow's own code](Self#only-in-the-workflows-own-code).
     pub fn uuid(&self) -> String {
         let bits = (u128::from(self.random()) << 64) | u128::from(self.random());
         let bits = bits & !(0xf000_u128 << 64) | (0x4000_u128 << 64);

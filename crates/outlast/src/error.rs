@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use outlast_core::duration::InvalidDuration;
 use outlast_core::{
-    ErrorClass, Failure, FailureKind, IntoDuration, PayloadError, Stuck, Timestamp, WorldError,
+    ErrorClass, Failure, FailureKind, IntoDuration, PayloadError, Stuck, StuckReason, Timestamp, WorldError,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -95,10 +95,10 @@ impl Error {
 
     /// The same error with `details` for machines, which history keeps.
     ///
-    /// Details that have no JSON are left out.
+    /// Details of more than 64 KiB, or without JSON, are left out, and the message says so.
     #[must_use]
     pub fn with_details(mut self, details: impl Serialize) -> Self {
-        self.0.failure.details = serde_json::to_value(details).ok();
+        self.0.failure = self.0.failure.with_details(details);
         self
     }
 
@@ -357,8 +357,17 @@ pub struct StepError {
     // Boxed, so that a step's `Result` stays small.
     failure: Box<Failure>,
     next: Option<NextAttempt>,
-    /// Whether only a codec can read the step's input, when its code did not run since it cannot be read.
-    unreadable: Option<bool>,
+    /// Why the run cannot go on, when the attempt is no failed one.
+    trouble: Option<Trouble>,
+}
+
+/// Why a run is stuck because of an attempt.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    /// The step's code did not run, since its input cannot be read; perhaps only a codec can.
+    Unreadable { is_coded: bool },
+    /// The step's code used the context of a run.
+    ContextUsed,
 }
 
 /// When an error wants the next attempt.
@@ -457,10 +466,10 @@ impl StepError {
 
     /// The same error with `details` for machines, which history keeps and the workflow sees.
     ///
-    /// Details that have no JSON are left out.
+    /// Details of more than 64 KiB, or without JSON, are left out, and the message says so.
     #[must_use]
     pub fn with_details(mut self, details: impl Serialize) -> Self {
-        self.failure.details = serde_json::to_value(details).ok();
+        *self.failure = self.failure.with_details(details);
         self
     }
 
@@ -475,28 +484,40 @@ impl StepError {
     }
 
     pub(crate) fn of_failure(failure: Failure) -> Self {
-        Self { failure: Box::new(failure), next: None, unreadable: None }
+        Self { failure: Box::new(failure), next: None, trouble: None }
     }
 
     /// The step's code did not run, since its input cannot be read. In a run with rules 1 the step fails with
     /// this message; since rules 2 the run is stuck.
     pub(crate) fn unreadable(message: String, error: &PayloadError) -> Self {
-        Self { unreadable: Some(error.is_coded()), ..Self::fatal(message) }
+        Self { trouble: Some(Trouble::Unreadable { is_coded: error.is_coded() }), ..Self::fatal(message) }
     }
 
     /// The same error once more. Not `Clone`: users have no need of it.
     pub(crate) fn copy(&self) -> Self {
-        Self { failure: self.failure.clone(), next: self.next, unreadable: self.unreadable }
+        Self { failure: self.failure.clone(), next: self.next, trouble: self.trouble }
     }
 
     /// Whether a run with these rules is stuck instead of the attempt having failed.
     pub(crate) fn is_stuck(&self, rules: u32) -> bool {
-        rules >= 2 && self.unreadable.is_some()
+        self.stuck(rules).is_some()
     }
 
-    /// Why the run is stuck instead of the attempt having failed, if it has rules 2.
-    pub(crate) fn stuck(&self) -> Option<Stuck> {
-        self.unreadable.map(|is_coded| unreadable(is_coded, self))
+    /// The step's code used the context of a run: the attempt does not count, and the run is stuck.
+    pub(crate) fn context_used(message: String) -> Self {
+        Self { trouble: Some(Trouble::ContextUsed), ..Self::fatal(message) }
+    }
+
+    /// Why a run with these rules is stuck instead of the attempt having failed.
+    pub(crate) fn stuck(&self, rules: u32) -> Option<Stuck> {
+        match self.trouble? {
+            Trouble::Unreadable { .. } if rules < 2 => None,
+            Trouble::Unreadable { is_coded } => Some(unreadable(is_coded, self)),
+            Trouble::ContextUsed => {
+                let (reason, message) = (StuckReason::ContextOutside, self.failure.message.clone());
+                Some(Stuck { reason, message, build: String::new() })
+            }
+        }
     }
 
     pub(crate) fn into_parts(self) -> (Failure, Option<NextAttempt>) {

@@ -154,6 +154,37 @@ async fn a_paranoid_worker_logs_each_line_once() {
 }
 
 #[tokio::test]
+async fn details_of_heartbeats_that_are_too_large_are_warned_of_once_per_attempt() {
+    #[step]
+    async fn beats(cx: StepContext) -> Result<u32, StepError> {
+        if let Some(details) = cx.last_details::<u32>() {
+            return Ok(details);
+        }
+        cx.heartbeat(7);
+        for _ in 0..3 {
+            cx.heartbeat("x".repeat(5 * 1024 * 1024));
+        }
+        Err(StepError::retry_after("again", "1s"))
+    }
+    #[workflow]
+    async fn beating(ctx: Context) -> Result<u32, Error> {
+        ctx.step(beats, ()).await
+    }
+    for stage in Stage::all().await {
+        let _worker = stage.builder((beating, beats)).start().await.unwrap();
+        let run = stage.client.start(beating, ()).await.unwrap();
+        stage.clock.run_until_idle().await;
+        assert_eq!(run.output().await.unwrap(), 7, "those before are kept");
+        let lines = LOGS.info.with("the details of a heartbeat are left out");
+        let lines: Vec<_> = lines.iter().filter(|line| line.contains(&format!("run={}", run.id()))).collect();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        for part in ["step=beats", "5242882 bytes", "the limit is 4194304"] {
+            assert!(lines[0].contains(part), "{lines:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_replay_of_an_exported_history_logs_nothing() {
     let stage = Stage::on(|_| "memory:".to_owned()).await;
     let _worker = stage.builder((talkative, work)).start().await.unwrap();

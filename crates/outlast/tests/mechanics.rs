@@ -32,6 +32,7 @@ mod mechanics {
     mod operations;
     mod order;
     mod outages;
+    mod outside;
     mod parallel;
     mod policies;
     mod polling;
@@ -55,4 +56,5 @@ mod mechanics {
     mod versions;
     mod views;
     mod withdrawn;
+    mod withheld;
 }

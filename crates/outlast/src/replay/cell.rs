@@ -72,6 +72,8 @@ pub(super) struct Cell {
     pub(super) wishes: Option<Box<Wishes>>,
     /// Why the run cannot go on: the code awaits a value that it cannot read.
     pub(super) unreadable: Option<Box<Stuck>>,
+    /// Why the run cannot go on: its context was used outside of its turn.
+    pub(super) misused: Option<Box<Stuck>>,
 }
 
 enum Decision {
@@ -205,6 +207,7 @@ impl Cell {
             replayed_tags: Tags::new(),
             wishes: None,
             unreadable: None,
+            misused: None,
         }
     }
 
@@ -237,8 +240,8 @@ impl Cell {
 
     /// Whether the run takes the new side of a patch: one answer per name.
     pub(super) fn patched(&mut self, name: &str) -> bool {
-        if let Some(answer) = self.patches.get(name) {
-            return *answer;
+        if let Some(answer) = self.patch_answer(name) {
+            return answer;
         }
         let name = Arc::from(name);
         let answer = match &self.known {
@@ -250,6 +253,11 @@ impl Cell {
         };
         self.patches.insert(name, answer);
         answer
+    }
+
+    /// The answer that a patch got already.
+    pub(super) fn patch_answer(&self, name: &str) -> Option<bool> {
+        self.patches.get(name).copied()
     }
 
     /// Whether the code asked for a value that its history does not have.

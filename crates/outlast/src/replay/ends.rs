@@ -5,6 +5,7 @@ use outlast_core::{Event, Failure, FailureKind, OpNumber, ParentEnd, Payload, St
 
 use super::cell::{Cell, Op, OpKind, Phase};
 use super::machine::Machine;
+use super::polling;
 use super::state::wake_all;
 use crate::error::Error;
 
@@ -71,7 +72,8 @@ impl Machine {
         }
         // What it still held is dropped now, which is a drop like any other.
         self.state.waker.enter();
-        self.let_go_of_future();
+        let state = self.state.clone();
+        let _ = polling::workflow(&state, || self.let_go_of_future());
         self.state.waker.leave();
         self.state.waker.take_woken();
         self.state.cell.lock().take_decisions(asked);

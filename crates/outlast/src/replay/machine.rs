@@ -21,6 +21,7 @@ use super::cursor::Cursor;
 use super::delivery::Delivery;
 use super::divergence;
 use super::known::Known;
+use super::misuse::misused;
 use super::polling;
 use super::quiet;
 use super::state::{RunState, unreadable, wake_all};
@@ -77,8 +78,12 @@ impl Machine {
             return Err(stuck(StuckReason::Unreadable, message));
         };
         let ctx = Context::new(state.clone());
-        let begun = catch_unwind(AssertUnwindSafe(|| workflow(ctx, started.input.clone(), &**codec)))
-            .map_err(|panic| panicked(&*panic))?;
+        let begin = AssertUnwindSafe(|| workflow(ctx, started.input.clone(), &**codec));
+        let (begun, misuse) = polling::workflow(&state, || catch_unwind(begin));
+        if let Some(misuse) = misuse {
+            return Err(misused(misuse));
+        }
+        let begun = begun.map_err(|panic| panicked(&*panic))?;
         let future: ErasedRun = match begun {
             Ok(future) => future,
             // The worker lacks a codec: that is no fault of the run.
@@ -234,10 +239,10 @@ impl Machine {
         // Only a machine that is being dropped has no future.
         let Some(future) = self.future.as_mut().map(Pin::new) else { return Ok(Poll::Pending) };
         let poll = AssertUnwindSafe(|| future.poll(&mut cx));
-        let (polled, called) = polling::workflow(|| catch_unwind(poll));
+        let (polled, misuse) = polling::workflow(&self.state, || catch_unwind(poll));
         self.state.waker.leave();
-        match called {
-            Some(step) => Err(called_directly(step)),
+        match misuse {
+            Some(misuse) => Err(misused(misuse)),
             None => polled.map_err(|panic| panicked(&*panic)),
         }
     }
@@ -312,6 +317,9 @@ impl Machine {
 
     /// Why the run is stuck after a foreign wake.
     pub(crate) fn foreign_wake(&self) -> Stuck {
+        if let Some(misused) = &self.state.cell.lock().misused {
+            return (**misused).clone();
+        }
         self.foreign("something that is not an operation woke it")
     }
 
@@ -500,15 +508,28 @@ impl Machine {
         if self.state.cell.lock().is_shielded(op) {
             return true;
         }
-        if self.deadline().is_some_and(|deadline| at >= deadline) {
+        if self.deadline_before(op, at).is_some() {
             return false;
         }
         self.state.cell.lock().cancelled_at.is_none_or(|before| op.0 >= before)
     }
 
+    /// The deadline of the run, when another attempt at this step at a moment would come after it.
+    pub(crate) fn deadline_before(&self, op: OpNumber, at: Timestamp) -> Option<Timestamp> {
+        let deadline = self.deadline().filter(|deadline| at >= *deadline)?;
+        (!self.state.cell.lock().is_shielded(op)).then_some(deadline)
+    }
+
     /// No attempt is under way any more: the run is released.
     pub(crate) fn forget_attempts(&mut self) {
         self.state.cell.lock().forget_attempts();
+    }
+
+    /// Nobody attempts a step that was about to be attempted.
+    pub(crate) fn withhold_attempt(&mut self, op: OpNumber) {
+        if let Some(Op { kind: OpKind::Step(step), .. }) = self.state.cell.lock().ops.get_mut(op) {
+            step.attempting = false;
+        }
     }
 
     /// Which steps are being attempted: a replayed machine does not know.
@@ -567,14 +588,6 @@ impl std::fmt::Debug for Machine {
 
 pub(super) fn stuck(reason: StuckReason, message: impl Into<String>) -> Stuck {
     Stuck { reason, message: message.into(), build: String::new() }
-}
-
-fn called_directly(step: &str) -> Stuck {
-    let message = format!(
-        "step `{step}` was called directly; write `ctx.step({step}, …)`: \
-         otherwise its effect would be repeated by every replay"
-    );
-    stuck(StuckReason::CalledDirectly, message)
 }
 
 pub(super) fn panicked(panic: &(dyn Any + Send)) -> Stuck {

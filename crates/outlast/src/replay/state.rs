@@ -24,6 +24,7 @@ use super::cancel::REFUSED;
 use super::cell::{Cell, Due, Op, OpKind, Phase, Recording, StepOp};
 use super::children::ChildOp;
 use super::hooks::{Arrival, CanRead};
+use super::misuse::OUTSIDE;
 use super::waker::RunWaker;
 use crate::error::{Error, kind_of_payload};
 use crate::operation::OpHandle;
@@ -146,6 +147,9 @@ impl RunState {
 
     /// SplitMix64: one addition and a mix, so the sequence depends on the run alone.
     pub(crate) fn random(&self) -> u64 {
+        if self.is_outside(|| "it drew a random number".to_owned()) {
+            panic!("{OUTSIDE_PANIC}");
+        }
         let mut cell = self.cell.lock();
         cell.random = cell.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = cell.random;
@@ -179,6 +183,9 @@ impl RunState {
         input: Option<Result<Payload, Failure>>,
         is_shielded: bool,
     ) -> OpHandle {
+        if self.is_outside(|| format!("it asked for step `{}`", new.name)) {
+            return OpHandle::new(self.clone(), OUTSIDE);
+        }
         let problem = name_problem("step", &new.name);
         let mut cell = self.cell.lock();
         let step = Box::new(StepOp {
@@ -201,6 +208,9 @@ impl RunState {
         duration: Result<Duration, InvalidDuration>,
         is_shielded: bool,
     ) -> OpHandle {
+        if self.is_outside(|| "it asked for a timer".to_owned()) {
+            return OpHandle::new(self.clone(), OUTSIDE);
+        }
         let problem = duration.as_ref().err().map(|error| Failure::of_error(FailureKind::Invalid, error));
         let due = Due::After(duration.unwrap_or_default());
         let kind = OpKind::Timer { due, started_at: Timestamp::NEVER, fire_at: Timestamp::NEVER };
@@ -210,6 +220,9 @@ impl RunState {
 
     #[track_caller]
     pub(crate) fn create_timer_at(self: &Arc<Self>, moment: Timestamp, is_shielded: bool) -> OpHandle {
+        if self.is_outside(|| "it asked for a timer".to_owned()) {
+            return OpHandle::new(self.clone(), OUTSIDE);
+        }
         let kind =
             OpKind::Timer { due: Due::At(moment), started_at: Timestamp::NEVER, fire_at: Timestamp::NEVER };
         let op = self.cell.lock().create(kind, None, is_shielded);
@@ -223,6 +236,9 @@ impl RunState {
         T: Serialize + DeserializeOwned,
         F: FnOnce() -> T,
     {
+        if self.is_outside(|| format!("it recorded value `{name}`")) {
+            return Err(Error::invalid(OUTSIDE_PANIC));
+        }
         let recording = self.cell.lock().record(name, name_problem("value", name));
         let (op, value) = match recording {
             Recording::Never(failure) => return Err(Error::of_failure(failure)),
@@ -270,6 +286,12 @@ impl RunState {
         if let Some(problem) = name_problem("patch", name) {
             panic!("{}", problem.message);
         }
+        if let Some(answer) = self.cell.lock().patch_answer(name) {
+            return answer;
+        }
+        if self.is_outside(|| format!("it asked for patch `{name}`")) {
+            panic!("{OUTSIDE_PANIC}");
+        }
         self.cell.lock().patched(name)
     }
 
@@ -280,6 +302,9 @@ impl RunState {
         can_read: CanRead,
         is_shielded: bool,
     ) -> OpHandle {
+        if self.is_outside(|| format!("it asked for hook `{name}`")) {
+            return OpHandle::new(self.clone(), OUTSIDE);
+        }
         let kind = OpKind::Hook { name: name.into(), timeout: None, timeout_at: None, can_read, taken: None };
         let op = self.cell.lock().create(kind, name_problem("hook", name), is_shielded);
         OpHandle::new(self.clone(), op)
@@ -303,6 +328,9 @@ impl RunState {
         is_shielded: bool,
     ) -> OpHandle {
         let NewChildRun { workflow, version, queue, priority } = new;
+        if self.is_outside(|| format!("it asked for child `{workflow}`")) {
+            return OpHandle::new(self.clone(), OUTSIDE);
+        }
         let problem = name_problem("workflow", workflow);
         let digest = plain.as_ref().and_then(|plain| plain.as_ref().ok()).map_or(0, Payload::digest);
         let input = plain.map(|plain| plain.and_then(|plain| self.coded(plain)));
@@ -398,6 +426,9 @@ impl RunState {
 
     /// Sets a tag of the run.
     pub(crate) fn tag(&self, name: &str, value: &str) -> Result<(), Error> {
+        if self.is_outside(|| format!("it set tag `{name}`")) {
+            return Err(Error::invalid(OUTSIDE_PANIC));
+        }
         let mut cell = self.cell.lock();
         let op = OpNumber(cell.next_op);
         if cell.inert {
@@ -453,6 +484,9 @@ impl RunState {
     }
 
     fn edit(&self, op: OpNumber, edit: impl FnOnce(&mut OpKind)) {
+        if op == OUTSIDE || self.is_outside(|| format!("it changed {}", self.name_of(op))) {
+            return;
+        }
         let mut cell = self.cell.lock();
         if cell.inert || op == REFUSED {
             return;
@@ -488,6 +522,9 @@ impl RunState {
 
     /// The outcome of an operation, and what it was; an operation that was refused was nothing.
     fn poll_slot(&self, op: OpNumber, waker: &Waker) -> Poll<Result<(Payload, Option<OpKind>), Failure>> {
+        if op == OUTSIDE || self.is_outside(|| format!("it awaited {}", self.name_of(op))) {
+            return Poll::Pending;
+        }
         let mut cell = self.cell.lock();
         if cell.inert || cell.unreadable.is_some() {
             return Poll::Pending;
@@ -512,6 +549,9 @@ impl RunState {
 
     /// The workflow dropped its end of an operation.
     pub(crate) fn drop_op(&self, op: OpNumber) {
+        if self.is_dropped_outside(op) {
+            return;
+        }
         let mut cell = self.cell.lock();
         if cell.inert {
             return;
@@ -546,6 +586,10 @@ impl fmt::Debug for RunState {
         write!(f, "RunState({})", self.run)
     }
 }
+
+/// What a call outside of the run's turn says that has no handle to keep pending.
+const OUTSIDE_PANIC: &str =
+    "`ctx` was used outside of the workflow's own code; the run is stuck, and says more";
 
 /// Wakes whom the cell wants woken, outside its lock: a waker may belong to the user.
 pub(super) fn wake_all(mut cell: MutexGuard<'_, Cell>) {

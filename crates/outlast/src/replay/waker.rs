@@ -56,6 +56,12 @@ impl RunWaker {
         self.foreign.load(Ordering::Acquire)
     }
 
+    /// Wakes the run as something foreign does.
+    pub(super) fn wake_as_foreign(&self) {
+        self.foreign.store(true, Ordering::Release);
+        self.foreign_wake.notify_one();
+    }
+
     /// Completes when something foreign has woken the run.
     pub(crate) async fn foreign(&self) {
         self.foreign_wake.notified().await;
@@ -73,10 +79,7 @@ impl Wake for RunWaker {
                 self.woken.store(true, Ordering::Release);
             }
             INERT => {}
-            _ => {
-                self.foreign.store(true, Ordering::Release);
-                self.foreign_wake.notify_one();
-            }
+            _ => self.wake_as_foreign(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,8 @@ use crate::attempt::{About, Sending, Signals, StopReason};
 use crate::error::{NextAttempt, StepError};
 use crate::ids::chance;
 use crate::registry::StepCall;
-use crate::replay::{Delivery, Machine, StepToAttempt};
+use crate::replay::polling::{self, Misuse};
+use crate::replay::{Delivery, Machine, StepToAttempt, used_in_step};
 
 /// Makes the ids of a session's attempts.
 #[derive(Debug)]
@@ -75,11 +76,10 @@ pub(super) struct FailedAttempt {
 }
 
 impl AttemptEnd {
-    /// Why the run is stuck instead of the attempt having failed: the step's code did not run, since it cannot
-    /// read the input.
+    /// Why the run is stuck instead of the attempt having failed: the step's code cannot read the input, or used
+    /// the context of a run.
     pub(super) fn stuck(&self, machine: &Machine) -> Option<Stuck> {
-        let failed = self.result.as_ref().err()?;
-        if failed.error.is_stuck(machine.rules()) { failed.error.stuck() } else { None }
+        self.result.as_ref().err()?.error.stuck(machine.rules())
     }
 
     /// What the history gets of it, if it counts: a build that can read the input makes an attempt that this one
@@ -89,7 +89,10 @@ impl AttemptEnd {
         let delivery = match &self.result {
             Ok(output) => Delivery::StepEnded { op, outcome: Ok(output.clone()) },
             Err(failed) if failed.error.is_stuck(2) => return None,
-            Err(failed) => failed.copy().into_delivery(op, self.at, may_retry),
+            Err(failed) => {
+                let may_retry = |at| if may_retry(at) { Ok(()) } else { Err(None) };
+                failed.copy().into_delivery(op, self.at, may_retry)
+            }
         };
         delivery.outcome()
     }
@@ -105,7 +108,13 @@ impl AttemptEnd {
         let op = self.op;
         match self.result {
             Ok(output) => Delivery::StepEnded { op, outcome: Ok(output) },
-            Err(failed) => failed.into_delivery(op, self.at, |retry_at| machine.may_retry(op, retry_at)),
+            Err(failed) => {
+                failed.into_delivery(op, self.at, |retry_at| match machine.may_retry(op, retry_at) {
+                    true => Ok(()),
+                    false if machine.rules() < 2 => Err(None),
+                    false => Err(machine.deadline_before(op, retry_at)),
+                })
+            }
         }
     }
 }
@@ -116,11 +125,12 @@ impl Unsuccessful {
         Self { name, details, error, ..*self }
     }
 
+    /// `may_retry` says whether another attempt may be made at a moment, or which deadline it would pass.
     fn into_delivery(
         self,
         op: OpNumber,
         at: Timestamp,
-        may_retry: impl FnOnce(Timestamp) -> bool,
+        may_retry: impl FnOnce(Timestamp) -> Result<(), Option<Timestamp>>,
     ) -> Delivery {
         let Self { name, attempt, policy, details, error, .. } = self;
         let (failure, next) = error.into_parts();
@@ -128,12 +138,20 @@ impl Unsuccessful {
         let pause = retry.pause_after(attempt, &failure, chance());
         let retry_at = pause.map(|pause| next.unwrap_or(NextAttempt::After(pause)).moment(at));
         let is_exhausted = failure.kind.is_retryable() && retry.is_exhausted(attempt);
-        let failure = Failure { is_exhausted, ..failure.of_step(&*name, attempt) };
-        match retry_at {
-            Some(retry_at) if may_retry(retry_at) => {
-                Delivery::StepRetried { op, attempt, failure, retry_at, details }
+        let mut failure = Failure { is_exhausted, ..failure.of_step(&*name, attempt) };
+        let Some(retry_at) = retry_at else {
+            return Delivery::StepEnded { op, outcome: Err(failure) };
+        };
+        match may_retry(retry_at) {
+            Ok(()) => Delivery::StepRetried { op, attempt, failure, retry_at, details },
+            Err(deadline) => {
+                if let Some(deadline) = deadline {
+                    failure.add_to_message(&format!(
+                        " (not attempted again: that would be at {retry_at}, after the run's deadline of {deadline})"
+                    ));
+                }
+                Delivery::StepEnded { op, outcome: Err(failure) }
             }
-            _ => Delivery::StepEnded { op, outcome: Err(failure) },
         }
     }
 }
@@ -143,6 +161,8 @@ pub(super) struct Ready {
     pub(super) step: StepToAttempt,
     /// Whether no other attempt was made before, for sure.
     pub(super) is_first: bool,
+    /// Whether a worker that is gone may have made this attempt.
+    pub(super) is_doubtful: bool,
     pub(super) call: StepCall,
     /// What must let the attempt pass before it begins, in this order.
     pub(super) gates: Vec<Arc<Semaphore>>,
@@ -178,7 +198,7 @@ pub(super) struct Attempts {
 struct Alone {
     op: OpNumber,
     about: Arc<About>,
-    running: BoxFuture<'static, AttemptEnd>,
+    running: BoxFuture<'static, Option<AttemptEnd>>,
 }
 
 #[derive(Debug, Default)]
@@ -203,7 +223,7 @@ impl Spawned {
                     self.under_way.remove(&end.op);
                     return Poll::Ready(end);
                 }
-                // A task that the runtime dropped, at shutdown.
+                // A task that the runtime dropped, at shutdown; or an attempt that was withheld.
                 Some(None) => {}
                 None => return Poll::Pending,
             }
@@ -265,7 +285,9 @@ impl Attempts {
                 && let Poll::Ready(end) = running.as_mut().poll(cx)
             {
                 self.alone = None;
-                return Poll::Ready(end);
+                if let Some(end) = end {
+                    return Poll::Ready(end);
+                }
             }
             self.spawned.as_mut().map_or(Poll::Pending, |spawned| spawned.poll_next(cx))
         })
@@ -284,6 +306,19 @@ impl Attempts {
         if let Some(about) = alone.or_else(spawned) {
             about.withdraw();
         }
+    }
+
+    /// Keeps attempts that have not begun from beginning, except those at these steps: the steps are about to be
+    /// ended as not being attempted. Answers which steps nobody attempts, and whether a worker that is gone may
+    /// have made the attempt.
+    pub(super) fn withhold(&mut self, spared: &BTreeSet<OpNumber>) -> BTreeMap<OpNumber, bool> {
+        let waiting = self.under_way().filter(|(op, about)| !spared.contains(op) && about.withhold());
+        let withheld: BTreeMap<_, _> = waiting.map(|(op, about)| (op, about.is_doubtful)).collect();
+        self.alone.take_if(|alone| withheld.contains_key(&alone.op));
+        if let Some(spawned) = &mut self.spawned {
+            spawned.under_way.retain(|op, _| !withheld.contains_key(op));
+        }
+        withheld
     }
 
     /// Tells every attempt to stop.
@@ -365,6 +400,7 @@ fn about(run: RunId, asker: Option<(RunId, OpNumber)>, ready: &Ready, tools: &To
         headers: tools.headers.clone(),
         attempt: step.attempt,
         is_first: ready.is_first,
+        is_doubtful: ready.is_doubtful,
         is_at_most_once: step.policy.is_at_most_once,
         permits: Mutex::default(),
         clock: tools.clock.clone(),
@@ -379,11 +415,15 @@ fn about(run: RunId, asker: Option<(RunId, OpNumber)>, ready: &Ready, tools: &To
     about
 }
 
-/// Makes an attempt, in a run with these rules.
-async fn attempt(ready: Ready, about: Arc<About>, under_way: UnderWay, rules: u32) -> AttemptEnd {
+/// Makes an attempt, in a run with these rules. One that was withheld ends without an answer.
+async fn attempt(ready: Ready, about: Arc<About>, under_way: UnderWay, rules: u32) -> Option<AttemptEnd> {
     let Ready { step, call, gates, .. } = ready;
     let StepToAttempt { op, name, input, policy, attempt, begins_when_told, .. } = step;
-    let result = match pass(gates, &about, begins_when_told).await {
+    let passed = pass(gates, &about, begins_when_told).await;
+    if !about.begin() {
+        return None;
+    }
+    let result = match passed {
         Ok(()) => match span_of(&about) {
             span if span.is_disabled() => work(call, input, &policy, &about).await,
             // Boxed: without a subscriber there is none.
@@ -400,7 +440,7 @@ async fn attempt(ready: Ready, about: Arc<About>, under_way: UnderWay, rules: u3
         let details = about.take_details();
         Box::new(Unsuccessful { id: about.id, name, attempt, policy, details, error })
     });
-    AttemptEnd { op, at: about.clock.now(), result }
+    Some(AttemptEnd { op, at: about.clock.now(), result })
 }
 
 /// Waits until all the gates let the attempt pass. What is told to stop or dropped meanwhile never begins.
@@ -437,9 +477,7 @@ async fn work(
     policy: &Policy,
     about: &Arc<About>,
 ) -> Result<Payload, StepError> {
-    let told = about.clone();
-    let work = AssertUnwindSafe(async move { call(told, input).await }).catch_unwind();
-    let work = work.map(|result| result.unwrap_or_else(|panic| Err(panicked(&*panic))));
+    let work = watched(call, input, about);
     if policy.timeout.is_none() && policy.heartbeat_timeout.is_none() {
         return work.await;
     }
@@ -448,10 +486,34 @@ async fn work(
         Either::Left((result, _)) => result,
         Either::Right((message, work)) => {
             // What it holds may panic when it is let go of.
-            let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(work)));
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(work)));
             Err(StepError::of_failure(Failure::new(FailureKind::Timeout, message)))
         }
     }
+}
+
+/// The step's code, polled as such: a panic is a failed attempt, and a context of a run is not for it.
+fn watched(
+    call: StepCall,
+    input: Payload,
+    about: &Arc<About>,
+) -> impl Future<Output = Result<Payload, StepError>> + Send + use<> {
+    let (step, mut given, mut running) = (about.step.clone(), Some((about.clone(), input)), None);
+    poll_fn(move |cx| {
+        let poll = AssertUnwindSafe(|| {
+            if let Some((about, input)) = given.take() {
+                running = Some(call(about, input));
+            }
+            running.as_mut().map_or(Poll::Pending, |running| running.as_mut().poll(cx))
+        });
+        let (polled, misuse) = polling::attempt(|| catch_unwind(poll));
+        if let Some(Misuse::Context(did)) = misuse {
+            // What it holds may panic when it is let go of.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(running.take())));
+            return Poll::Ready(Err(StepError::context_used(used_in_step(&step, &did))));
+        }
+        polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(&*panic))))
+    })
 }
 
 /// Completes when the attempt has taken too long, or was silent for too long, and says so.

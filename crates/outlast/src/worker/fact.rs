@@ -131,6 +131,17 @@ impl What {
         }
     }
 
+    /// Whether it tells the run to stop.
+    pub(super) fn is_stop(&self) -> bool {
+        match self {
+            Self::Message(message) => {
+                matches!(message.body, MessageBody::Cancel { .. } | MessageBody::Terminate { .. })
+            }
+            Self::Deadline => true,
+            Self::Attempt(_) | Self::Again(_) | Self::Timer(_) => false,
+        }
+    }
+
     /// What the run is told.
     pub(super) fn into_delivery(self, machine: &Machine) -> Option<Delivery> {
         Some(match self {

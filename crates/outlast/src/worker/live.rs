@@ -298,6 +298,10 @@ impl<'a> Live<'a> {
         for note in self.task.notes.take() {
             self.open(note, &mut facts);
         }
+        if facts.iter().any(|fact| fact.what.is_stop()) {
+            // Before the attempts are polled: one that has not begun must not begin now.
+            self.withhold_attempts();
+        }
         while let Some(end) = self.attempts.try_next() {
             facts.push(Fact::attempt(end));
         }
@@ -455,6 +459,9 @@ impl<'a> Live<'a> {
                 }
                 What::Again(_) => {}
             }
+            if fact.what.is_stop() {
+                self.withhold_attempts();
+            }
             if let Some(delivery) = fact.what.into_delivery(&self.machine) {
                 self.machine.deliver(delivery, &mut draft.events)?;
             }
@@ -483,6 +490,7 @@ impl<'a> Live<'a> {
                  let children do parts of the work"
             );
             draft.is_cancel = true;
+            self.withhold_attempts();
             let cancel = Delivery::Cancel { message: None, reason, at: draft.at };
             return self.machine.deliver(cancel, &mut draft.events);
         }

@@ -38,8 +38,9 @@ enum SlotState {
 }
 
 impl AttemptSlot {
-    pub(super) fn put(&self, end: AttemptEnd) {
-        *self.0.lock() = SlotState::Ended(Box::new(end));
+    /// Keeps how the attempt ended; nothing if it never began.
+    pub(super) fn put(&self, end: Option<AttemptEnd>) {
+        *self.0.lock() = end.map_or(SlotState::Taken, |end| SlotState::Ended(Box::new(end)));
     }
 
     pub(super) fn take(&self) -> Option<AttemptEnd> {

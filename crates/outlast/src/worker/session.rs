@@ -76,7 +76,7 @@ impl Settings {
     pub(super) fn ready(&self, mut step: StepToAttempt, is_doubtful: bool) -> Option<Ready> {
         let is_first = step.attempt == 1 && !is_doubtful;
         if let Some(call) = step.call.clone() {
-            return Some(Ready { step, is_first, call, gates: Vec::new(), place: 0 });
+            return Some(Ready { step, is_first, is_doubtful, call, gates: Vec::new(), place: 0 });
         }
         let call = self.code.step(&step.name)?.clone();
         let (mut gates, mut place) = (Vec::new(), 0);
@@ -87,7 +87,7 @@ impl Settings {
             step.policy.is_at_most_once |= manner.policy.is_at_most_once;
             step.policy.heartbeat_timeout = step.policy.heartbeat_timeout.or(manner.policy.heartbeat_timeout);
         }
-        Some(Ready { step, is_first, call, gates, place })
+        Some(Ready { step, is_first, is_doubtful, call, gates, place })
     }
 }
 

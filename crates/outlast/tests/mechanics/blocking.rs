@@ -154,7 +154,7 @@ async fn a_cancel_reaches_a_step_that_waits_for_its_turn(rig: Rig) {
     rig.desk.until("began b", 1).await;
     run.cancel("enough").await.unwrap();
     let error = run.output().await.unwrap_err();
-    assert_eq!(error.message(), "cancelled before the attempt began");
+    assert_eq!(error.message(), "cancelled: enough");
     assert_eq!((rig.desk.count("began c"), rig.desk.count("cleaned up")), (0, 1));
     rig.desk.open("a");
     rig.desk.open("b");

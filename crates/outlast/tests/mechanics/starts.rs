@@ -360,6 +360,13 @@ async fn a_retry_past_the_deadline_is_not_made(rig: Rig) {
     rig.clock.run_until_idle().await;
     let error = run.output().await.unwrap_err();
     assert_eq!((error.step(), error.attempts()), (Some("busy"), 2), "{error}");
+    assert!(!error.is_cancelled() && !error.is_exhausted());
+    let (next, deadline) = (rig.moment("4h"), rig.moment("3h"));
+    let why =
+        format!("(not attempted again: that would be at {next}, after the run's deadline of {deadline})");
+    assert_eq!(error.message(), format!("busy {why}"));
+    let sentence = rig.client.explain(run.id()).await.unwrap().sentence;
+    assert!(sentence.contains(&why), "{sentence}");
     assert_eq!(rig.desk.times("attempt"), ["0s", "2h"], "the one at 4h would be too late");
     assert_eq!(rig.view(run.id()).await.ended_at, Some(rig.moment("2h")), "so it need not wait for it");
 }

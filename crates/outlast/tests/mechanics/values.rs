@@ -1,13 +1,15 @@
 //! Values recorded once, and moments slept until.
 
 use outlast::prelude::*;
-use outlast::{Status, Timestamp};
+use outlast::{ErrorKind, Status, Timestamp};
 
 use super::rig::{Ask, Desk, Rig, on_every_world, trace, traces};
 
 on_every_world! {
     a_value_is_computed_once_through_a_crash,
     a_value_past_the_limit_fails_its_call_and_the_run_goes_on,
+    a_float_that_json_does_not_have_is_an_error_where_it_is_written,
+    details_of_an_error_past_the_limit_are_left_out_of_the_history,
     a_run_sleeps_until_a_moment_through_a_crash,
     a_moment_that_is_past_is_there_at_once,
     a_run_knows_its_metadata,
@@ -64,6 +66,49 @@ async fn a_value_past_the_limit_fails_its_call_and_the_run_goes_on(rig: Rig) {
 async fn until(ctx: Context, moment: Timestamp) -> Result<Timestamp, Error> {
     ctx.sleep_until(moment).await?;
     Ok(ctx.now())
+}
+
+async fn a_float_that_json_does_not_have_is_an_error_where_it_is_written(rig: Rig) {
+    #[step]
+    async fn divide(cx: StepContext<Desk>, by: f64) -> Result<f64, StepError> {
+        cx.state().leave("divided");
+        Ok(0.0 / by)
+    }
+    #[workflow]
+    async fn divides(ctx: Context) -> Result<(), Error> {
+        for problem in [
+            ctx.step(divide, 0.0).await.unwrap_err(),
+            ctx.step(divide, f64::INFINITY).await.unwrap_err(),
+            ctx.record("nan", || f64::NAN).unwrap_err(),
+        ] {
+            assert_eq!(problem.kind(), ErrorKind::Invalid);
+            assert!(problem.message().contains("which JSON does not have"), "{problem}");
+        }
+        ctx.sleep("1m").await
+    }
+    let _worker = rig.worker((divides, divide)).await;
+    let run = rig.client.start(divides, ()).await.unwrap();
+    rig.clock.run_until_idle().await;
+    run.output().await.unwrap();
+    assert_eq!(rig.desk.count("divided"), 1, "another attempt would not end better");
+}
+
+async fn details_of_an_error_past_the_limit_are_left_out_of_the_history(rig: Rig) {
+    #[step(attempts = 1)]
+    async fn fat() -> Result<(), StepError> {
+        Err(StepError::msg("fat").with_details("y".repeat(5_000_000)))
+    }
+    #[workflow]
+    async fn heavy(ctx: Context) -> Result<(), Error> {
+        ctx.step(fat, ()).await
+    }
+    let _worker = rig.worker((heavy, fat)).await;
+    let run = rig.client.start(heavy, ()).await.unwrap();
+    let error = run.output().await.unwrap_err();
+    assert_eq!(error.details::<String>(), None);
+    let said = "fat (its details are left out: they have 5000002 bytes, the limit is 65536)";
+    assert_eq!(error.message(), said);
+    assert!(format!("{:?}", rig.turns(run.id()).await).len() < 10_000);
 }
 
 async fn a_run_sleeps_until_a_moment_through_a_crash(rig: Rig) {

@@ -246,3 +246,42 @@ fn a_step_that_is_called_directly_is_stuck_with_the_remedy() {
         "#]],
     );
 }
+
+/// What another thread says: hidden here from what a workflow's macro can see.
+fn elsewhere<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> T {
+    std::thread::spawn(ask).join().unwrap()
+}
+
+#[workflow]
+async fn asks_on_another_thread(ctx: Context) -> Result<u64, Error> {
+    ctx.sleep("1h").await?;
+    let asked = ctx.clone();
+    elsewhere(move || asked.sleep("1m")).await?;
+    Ok(ctx.random())
+}
+
+#[test]
+fn a_context_that_another_thread_uses_during_a_poll_is_stuck_and_asks_for_nothing() {
+    check(
+        asks_on_another_thread,
+        "
+        0 timer_started 1h
+        0 timer_fired
+        ",
+        expect![[r#"
+            stuck, context outside: `ctx` was used outside of the workflow's own code, in a spawned task or on another thread (it asked for a timer); ask for it in the workflow, and use `join!` or `ctx.parallel` for what happens at the same time
+        "#]],
+    );
+}
+
+#[test]
+fn code_before_the_first_poll_may_use_the_context() {
+    let early = Workflow::<(), ()>::new("early");
+    let codec: std::sync::Arc<dyn outlast_core::Codec> = std::sync::Arc::new(outlast_core::PlainJson);
+    let mut registry = crate::registry::Registry::new(std::sync::Arc::new(()), codec.clone());
+    registry.add_workflow_of(early, |ctx: Context, ()| ctx.sleep("1h"));
+    let code = registry.finish().unwrap();
+    let case = super::Case { workflow: "early".into(), ..super::Case::new(waits_for_ever, ().into()) };
+    let case = super::Case { code, ..case };
+    assert_eq!(case.go_on(super::history::parse("")), "0 timer_started 1h\nwaits for 0 timer 1h\n");
+}

@@ -22,6 +22,21 @@ impl Live<'_> {
         steps.map(outcome).collect()
     }
 
+    /// The run is about to be told to stop. Steps whose attempts have not begun are not being attempted at that
+    /// moment: the record says so, and no attempt at them begins.
+    pub(super) fn withhold_attempts(&mut self) {
+        if self.attempts.is_empty() || self.machine.rules() < 2 {
+            return;
+        }
+        for (op, is_doubtful) in self.attempts.withhold(&self.machine.shielded()) {
+            self.machine.withhold_attempt(op);
+            if is_doubtful {
+                self.doubtful.insert(op);
+            }
+        }
+        self.machine.set_doubtful(&self.doubtful);
+    }
+
     /// Steps that a worker which is gone attempted when the run was cancelled. They are not attempted again.
     pub(super) fn lost_by_cancel(&self) -> Vec<Fact> {
         let at = self.place.at;
