@@ -763,6 +763,7 @@ AS $function$
 DECLARE
     now_ bigint := 0;
 BEGIN
+    PERFORM set_config('lock_timeout', '50', true);
     PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
     IF NOT FOUND THEN
         RETURN NULL;
@@ -806,6 +807,7 @@ AS $function$
 DECLARE
     now_ bigint := 0;
 BEGIN
+    PERFORM set_config('lock_timeout', '50', true);
     PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
     IF NOT FOUND THEN
         RETURN NULL;

@@ -101,6 +101,7 @@ async fn a_user_without_rights_is_told_which_and_one_with_them_works_without_mig
     let refused = world.start(vec![new_start(RunId::from_bits(2))]).await.unwrap_err();
     assert!(matches!(&refused, WorldError::Unavailable(why) if why.contains("grant it")), "{refused}");
     assert!(!refused.to_string().contains("its-secret"), "{refused}");
+    client.batch_execute(&format!("GRANT INSERT ON {schema}.runs TO {user}")).await.unwrap();
     let turn = step(RUN, claimed.turn, claimed.seq, 9, Then::Release);
     for right in ["INSERT ON {}.turns", "UPDATE ON {}.runs", "UPDATE ON {}.counts"] {
         let right = right.replace("{}", schema);
