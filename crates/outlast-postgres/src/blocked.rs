@@ -49,13 +49,22 @@ pub(crate) struct Lane {
 struct TableLock {
     who: String,
     since: Instant,
+    /// When it was last looked.
+    seen: Instant,
     is_told: bool,
 }
 
 impl TableLock {
     #[allow(clippy::disallowed_methods, reason = "for how long others have a lock, in real time")]
     fn new(who: String) -> Self {
-        Self { who, since: Instant::now(), is_told: false }
+        let now = Instant::now();
+        Self { who, since: now, seen: now, is_told: false }
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "for how long others have a lock, in real time")]
+    fn see(&mut self, who: &str) {
+        who.clone_into(&mut self.who);
+        self.seen = Instant::now();
     }
 }
 
@@ -131,7 +140,7 @@ impl Lane {
             return Ok(None);
         };
         let lock = table.get_or_insert_with(|| TableLock::new(who.to_owned()));
-        who.clone_into(&mut lock.who);
+        lock.see(who);
         if !lock.is_told && lock.since.elapsed() >= TELL_AFTER {
             lock.is_told = true;
             tracing::warn!(blocker = %who, "nothing can be committed: somebody else has locked a table");
@@ -184,7 +193,9 @@ impl Lane {
 
     /// What a turn is answered whose run somebody else has locked.
     pub(crate) fn error(&self, run: RunId) -> WorldError {
-        let table = self.table.lock().as_ref().map(|lock| lock.who.clone());
+        let table = self.table.lock();
+        let table =
+            table.as_ref().filter(|lock| lock.seen.elapsed() < TELL_AFTER).map(|lock| lock.who.clone());
         let who = {
             let mut blockers = self.blockers.lock();
             if blockers.len() >= BLOCKERS_MAX {
