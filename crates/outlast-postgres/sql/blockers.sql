@@ -5,6 +5,7 @@ WITH RECURSIVE chain (pid, depth) AS (
     FROM pg_stat_activity waiting
     CROSS JOIN LATERAL unnest(pg_blocking_pids(waiting.pid)) AS blocker (pid)
     WHERE waiting.application_name = 'outlast ' || $1 AND waiting.wait_event_type = 'Lock'
+        AND position($q${schema}.$q$ IN waiting.query) > 0
     UNION
     SELECT blocker.pid, c.depth + 1
     FROM chain c

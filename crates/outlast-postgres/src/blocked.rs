@@ -193,9 +193,8 @@ impl Lane {
 
     /// What a turn is answered whose run somebody else has locked.
     pub(crate) fn error(&self, run: RunId) -> WorldError {
-        let table = self.table.lock();
-        let table =
-            table.as_ref().filter(|lock| lock.seen.elapsed() < TELL_AFTER).map(|lock| lock.who.clone());
+        let is_new = |lock: &&TableLock| lock.seen.elapsed() < TELL_AFTER;
+        let table = self.table.lock().as_ref().filter(is_new).map(|lock| lock.who.clone());
         let who = {
             let mut blockers = self.blockers.lock();
             if blockers.len() >= BLOCKERS_MAX {
