@@ -3,7 +3,10 @@
 //! Turns whose order does not matter are one statement. When somebody else has locked a row that one of them changes,
 //! the statement is given up soon and tried again without waiting: what can be locked is committed, and the others
 //! are answered as blocked. Turns that come again and were blocked before wait longer, by connections of their own, and
-//! without the session's row. A turn that the database refuses comes again too, a few times.
+//! without the session's row.
+//!
+//! When the database refuses a statement, and would take others, its turns are tried apart, by halves. The one that it
+//! refuses comes again a few times, by itself.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -21,6 +24,7 @@ use crate::error::{corrupt, known_rules};
 use crate::fields::Rows;
 use crate::message::Values1;
 use crate::outbox::{Outboxes, outbox, receivers};
+use crate::refused::others_work;
 use crate::row::{Damaged, get, maybe_moment, maybe_text, moment, stored};
 use crate::start::STATEMENT_BYTES_MAX;
 use crate::store::{Failed, Store};
@@ -35,6 +39,11 @@ const BATCH_WAIT_MS: i64 = 50;
 
 /// How long turns that were blocked before wait for each lock, in milliseconds.
 const BLOCKED_WAIT_MS: i64 = 1_000;
+
+/// How often a statement is tried again that others were in the way of: one with several turns is soon divided, and one
+/// turn is soon tried apart.
+const MANY_TRIES_MAX: usize = 2;
+const ONE_TRIES_MAX: usize = 5;
 
 /// How a statement waits for rows that somebody else has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +204,8 @@ impl Batch {
             &messages.bodies,
             &messages.raws,
         ];
-        store.try_call(&store.sql.commit, &values).await
+        let tries_max = if self.events.len() > 1 { MANY_TRIES_MAX } else { ONE_TRIES_MAX };
+        store.try_times(&store.sql.commit, &values, tries_max).await
     }
 
     /// Waits until the rows are free, without the session's row: with it, other commits of the session would wait too.
@@ -265,12 +275,24 @@ impl<'a> Commit<'a> {
     pub(crate) async fn run(&mut self) -> Result<(), WorldError> {
         self.is_retry = self.were_blocked();
         let waits = if self.is_retry { Waits::Skips } else { Waits::Shortly };
+        let refused = &self.lane.refused;
+        if refused.were_all(self.turns) {
+            // They may take long each time: not by the connections that others need.
+            self.store = &self.lane.store;
+        }
+        let apart = refused.apart(self.turns);
+        let is_apart = |index: &usize| apart.contains(&self.turns[*index].id);
         let mut next = 0;
         while next < self.turns.len() {
-            let part = gather(self.turns, next);
+            let mut part = gather(self.turns, next);
+            if !apart.is_empty() {
+                let alone = if is_apart(&part[0]) { 1 } else { part.len() };
+                let free = part.iter().skip(1).position(is_apart).map_or(part.len(), |nth| nth + 1);
+                part.truncate(alone.min(free));
+            }
             next += part.len();
             if let [index] = part[..]
-                && self.alone(index).await?
+                && self.alone(index, waits).await?
             {
                 continue;
             }
@@ -287,7 +309,7 @@ impl<'a> Commit<'a> {
 
     /// Commits a plain turn; answers whether that is all. The statement for all turns says what is the matter with it,
     /// if anything is.
-    async fn alone(&mut self, index: usize) -> Result<bool, WorldError> {
+    async fn alone(&mut self, index: usize, waits: Waits) -> Result<bool, WorldError> {
         let turn = &self.turns[index];
         if self.refusals[index].is_some() {
             return Ok(false);
@@ -308,7 +330,7 @@ impl<'a> Commit<'a> {
             let [seq, next, consumed] = &numbers;
             let values: [Values1<'_>; 12] =
                 [session, &at, run, id, from, seq, next, &turn_at, &build, &events, consumed, &end_status];
-            let rows = store.try_call(&store.sql.commit_one, &values).await?;
+            let rows = store.try_times(&store.sql.commit_one, &values, 0).await?;
             let moment = rows.first().map_or(Ok(None), |row| maybe_moment(row, 0));
             let moment = moment.map_err(|why| Failed::Corrupt(corrupt(&store.place, &why)))?;
             if let (Some(moment), Some(ended)) = (moment, ended) {
@@ -330,12 +352,12 @@ impl<'a> Commit<'a> {
                 }
                 Ok(is_done)
             }
-            Err(failed) if failed.is_of_turn() || failed.is_locked() => Ok(false),
-            Err(failed) => self.refuse(&[index], &failed).map(|()| true),
+            Err(failed) if failed.is_overtaken() || failed.is_locked() => Ok(false),
+            Err(failed) => Box::pin(self.failed(vec![index], &failed, waits)).await.map(|()| true),
         }
     }
 
-    /// Commits turns by one statement. If Postgres refuses what one of them says, each is tried alone.
+    /// Commits turns by one statement. If Postgres refuses one of them, they are tried apart.
     async fn write(&mut self, part: Vec<usize>, waits: Waits) -> Result<(), WorldError> {
         let mut rules = None;
         loop {
@@ -385,13 +407,33 @@ impl<'a> Commit<'a> {
         if failed.is_locked() {
             return self.locked(part, waits).await;
         }
-        if failed.is_of_turn() && part.len() > 1 {
-            for index in part {
-                Box::pin(self.write(vec![index], waits)).await?;
-            }
-            return Ok(());
+        if !self.is_of_turns(&part, failed).await {
+            return self.unavailable(&part, failed);
         }
-        self.refuse(&part, failed)
+        if part.len() == 1 {
+            self.refuse(part[0], failed);
+        } else if failed.is_slow() {
+            // Whichever it is would take as long again, and all others behind it.
+            let error = self.store.world_error(failed);
+            for index in part {
+                self.answers[index] = Err(self.lane.refused.set_apart(&self.turns[index], &error));
+            }
+        } else {
+            let (first, second) = part.split_at(part.len() / 2);
+            Box::pin(self.write(first.to_vec(), waits)).await?;
+            Box::pin(self.write(second.to_vec(), waits)).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether turns are refused for what becomes of them, and not because nothing works. If that cannot be told from the
+    /// refusal, it is tried.
+    async fn is_of_turns(&self, part: &[usize], failed: &Failed) -> bool {
+        if failed.is_of_turn() || !failed.may_be_of_turn() {
+            return failed.is_of_turn();
+        }
+        let bytes = part.iter().map(|index| size_of(&self.turns[*index])).sum();
+        others_work(self.store, self.session, failed, bytes).await
     }
 
     /// Somebody else has a row that turns of a statement need. A key cannot be skipped: turns that ask for one are tried
@@ -404,6 +446,9 @@ impl<'a> Commit<'a> {
             part.into_iter().partition(|index| has_keys(&self.turns[*index]));
         let (exclusive, rest): (Vec<_>, Vec<_>) =
             rest.into_iter().partition(|index| turn::is_exclusive(&self.turns[*index]));
+        if waits == Waits::Skips && self.lane.table_lock().await.is_ok_and(|who| who.is_some()) {
+            return self.blocked(keyed.into_iter().chain(exclusive).chain(rest).collect(), waits).await;
+        }
         if keyed.is_empty() && rest.is_empty() {
             // Rows were skipped: other commits of the session are under way.
             return self.blocked(exclusive, waits).await;
@@ -439,22 +484,21 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    /// Refuses turns; the whole call, when those are all of it and not to blame.
-    fn refuse(&mut self, part: &[usize], failed: &Failed) -> Result<(), WorldError> {
-        if !failed.is_of_turn() {
-            let error = self.store.world_error(failed);
-            if part.len() == self.turns.len() {
-                return Err(error);
-            }
-            part.iter().for_each(|index| self.answers[*index] = Err(error.clone()));
-            return Ok(());
+    /// Nothing works: refuses the whole call, when these turns are all of it.
+    fn unavailable(&mut self, part: &[usize], failed: &Failed) -> Result<(), WorldError> {
+        let error = self.store.world_error(failed);
+        if part.len() == self.turns.len() {
+            return Err(error);
         }
-        for &index in part {
-            let turn = &self.turns[index];
-            let refusal = self.store.refusal(turn.run, failed);
-            self.answers[index] = Err(self.lane.refused.judge(turn, failed, refusal));
-        }
+        part.iter().for_each(|index| self.answers[*index] = Err(error.clone()));
         Ok(())
+    }
+
+    /// Refuses a turn, for now or for good.
+    fn refuse(&mut self, index: usize, failed: &Failed) {
+        let turn = &self.turns[index];
+        let refusal = self.store.refusal(turn.run, failed);
+        self.answers[index] = Err(self.lane.refused.judge(turn, failed, refusal));
     }
 
     /// Takes the answers for turns; answers those that somebody else blocks.

@@ -2,7 +2,7 @@
 
 use outlast_core::WorldError;
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{Severity, SqlState};
 
 /// Whether the same statement may succeed at once: others were in the way, and nothing of it was done.
 pub(crate) fn is_overtaken(error: &Error) -> bool {
@@ -47,12 +47,37 @@ pub(crate) fn is_of_turn(error: &Error) -> bool {
     is_about_data(error) || error.code().is_some_and(is_of_rows)
 }
 
+/// Whether a statement with turns may have been refused for one of them, though such a refusal usually concerns all
+/// statements: a trigger may raise whatever it likes. What it cannot do is to end the connection; and a connection whose
+/// statements or transactions are not as they should be is not its doing.
+pub(crate) fn may_be_of_turn(error: &Error) -> bool {
+    error.as_db_error().is_some_and(|refused| {
+        let code = refused.code().code();
+        refused.parsed_severity() == Some(Severity::Error)
+            && !code.starts_with("26")
+            && !code.starts_with("25P")
+            && !matches!(code, "42P05" | "55P03")
+    })
+}
+
+/// Whether the statement was given up because it took too long, or somebody stopped it.
+pub(crate) fn is_cancelled(error: &Error) -> bool {
+    error.code() == Some(&SqlState::QUERY_CANCELED)
+}
+
+/// Whether the server had no room for what the statement writes, or could not write it.
+pub(crate) fn is_about_space(error: &Error) -> bool {
+    error.code().is_some_and(|code| code.code().starts_with("53") || code.code().starts_with("58"))
+}
+
 /// Whether the same statement is refused every time: its values cannot be stored (`22`, `54`), a constraint does not hold
-/// for them (`23`), or what a trigger asks for does not exist (`0A`, `21`, `42`). What never left this process is the same
+/// for them (`23`), or what a trigger asks for does not exist (`0A`, `21`, `42`; but a table or a right that is missing may
+/// be there a moment later). What never left this process is the same
 /// next time too. Everything else, as what a trigger raises, may be different a moment later.
 pub(crate) fn is_permanent(error: &Error) -> bool {
     error.code().is_none_or(|code| {
         ["0A", "21", "22", "23", "42", "54"].iter().any(|class| code.code().starts_with(class))
+            && !concerns_all(code.code())
     })
 }
 

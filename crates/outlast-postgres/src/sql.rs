@@ -54,9 +54,12 @@ statements! {
     join;
     leave;
     lock;
+    probe;
     prune;
     remove_session;
     resume;
+    row_is_free;
+    row_lock;
     run_by_key;
     run_ends;
     run_exists;
@@ -68,6 +71,7 @@ statements! {
     start;
     start_one;
     sweep_leftovers;
+    table_locks;
     takeover;
     unlock;
     unread;

@@ -11,7 +11,8 @@ use tokio_postgres::{Error, Row};
 
 use crate::connect::pause;
 use crate::error::{
-    closed, is_about_data, is_deadlock, is_locked, is_of_turn, is_overtaken, is_permanent, of_postgres,
+    closed, is_about_data, is_about_space, is_cancelled, is_deadlock, is_locked, is_of_turn, is_overtaken,
+    is_permanent, may_be_of_turn, of_postgres,
 };
 use crate::greet::Owner;
 use crate::home::within;
@@ -51,10 +52,20 @@ impl Store {
 
     /// The same, for a caller that looks at what failed.
     pub(crate) async fn try_call(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Failed> {
+        self.try_times(sql, values, TRIES_MAX).await
+    }
+
+    /// The same, again so many times at the most when others were in the way.
+    pub(crate) async fn try_times(
+        &self,
+        sql: &str,
+        values: Values<'_>,
+        tries_max: usize,
+    ) -> Result<Vec<Row>, Failed> {
         let mut tries = 0;
         loop {
             match self.once(sql, values).await {
-                Err(Failed::Refused(error)) if is_overtaken(&error) && tries < TRIES_MAX => {
+                Err(Failed::Refused(error)) if is_overtaken(&error) && tries < tries_max => {
                     tries += 1;
                     if is_deadlock(&error) {
                         pause(&self.handle, DEADLOCK_PAUSE * tries as u32).await;
@@ -153,6 +164,34 @@ impl Failed {
     /// Whether a statement with turns was refused for one of them, so that the others may be accepted.
     pub(crate) fn is_of_turn(&self) -> bool {
         matches!(self, Self::Refused(error) if is_of_turn(error))
+    }
+
+    /// Whether a statement with turns may have been refused for one of them, if others work now.
+    pub(crate) fn may_be_of_turn(&self) -> bool {
+        match self {
+            Self::Refused(error) => may_be_of_turn(error),
+            Self::TooLong => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the statement was given up because it took too long: the same may take as long again.
+    pub(crate) fn is_slow(&self) -> bool {
+        match self {
+            Self::Refused(error) => is_cancelled(error),
+            Self::TooLong => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the server had no room for what the statement writes.
+    pub(crate) fn is_about_space(&self) -> bool {
+        matches!(self, Self::Refused(error) if is_about_space(error))
+    }
+
+    /// Whether others were in the way.
+    pub(crate) fn is_overtaken(&self) -> bool {
+        matches!(self, Self::Refused(error) if is_overtaken(error))
     }
 
     /// Whether the same statement is refused every time.

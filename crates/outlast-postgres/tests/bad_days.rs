@@ -11,13 +11,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{Place, new_start, start, until};
-use outlast_core::{Payload, RunId, World, WorldError};
+use common::{LONG, Place, claim, commit, completed, join, new_start, start, step, until};
+use outlast_core::{Event, Payload, RunId, SessionId, Status, Then, Turn, World, WorldError};
 use outlast_postgres::{PostgresOptions, PostgresWorld};
 use outlast_testkit::TestClock;
 use throwaway::{Address, Postgres};
 
 const RUN: RunId = RunId::from_bits(1);
+const SESSION: SessionId = SessionId::from_bits(1);
 
 async fn open(url: &str) -> Result<PostgresWorld, WorldError> {
     PostgresWorld::open(url, PostgresOptions::new()).await
@@ -93,11 +94,61 @@ async fn a_user_without_rights_is_told_which_and_one_with_them_works_without_mig
     client.batch_execute(&grant).await.unwrap();
     let world = open(&format!("{url}&migrate=off")).await.unwrap();
     start(&world, RUN).await;
+    join(&world, SESSION, LONG).await;
+    let claimed = claim(&world, SESSION).await.remove(0);
     // Rights that are taken away later stop work, but nothing is refused for good.
     client.batch_execute(&format!("REVOKE INSERT ON {schema}.runs FROM {user}")).await.unwrap();
     let refused = world.start(vec![new_start(RunId::from_bits(2))]).await.unwrap_err();
     assert!(matches!(&refused, WorldError::Unavailable(why) if why.contains("grant it")), "{refused}");
     assert!(!refused.to_string().contains("its-secret"), "{refused}");
+    client.batch_execute(&format!("GRANT INSERT ON {schema}.runs TO {user}")).await.unwrap();
+    let turn = step(RUN, claimed.turn, claimed.seq, 9, Then::Release);
+    for right in ["INSERT ON {}.turns", "UPDATE ON {}.runs", "UPDATE ON {}.counts"] {
+        let right = right.replace("{}", schema);
+        client.batch_execute(&format!("REVOKE {right} FROM {user}")).await.unwrap();
+        always_unavailable(&world, &turn).await;
+        client.batch_execute(&format!("GRANT {right} TO {user}")).await.unwrap();
+    }
+    commit(&world, SESSION, turn).await.unwrap();
+}
+
+/// Commits more often than a turn is tried before its run is stuck.
+async fn always_unavailable(world: &PostgresWorld, turn: &Turn) {
+    for _ in 0..25 {
+        let answer = world.commit(SESSION, std::slice::from_ref(turn)).await;
+        assert!(matches!(answer, Err(WorldError::Unavailable(_))), "{answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn turns_wait_for_a_server_that_takes_no_writes_or_lacks_a_table() {
+    let server = quick();
+    let place = on(&server);
+    let world = place.open_real().await;
+    start(&world, RUN).await;
+    join(&world, SESSION, LONG).await;
+    let claimed = claim(&world, SESSION).await.remove(0);
+    let turn = Turn {
+        events: vec![completed()],
+        ..step(RUN, claimed.turn, claimed.seq, 9, Then::End(Status::Completed))
+    };
+    let client = place.connect().await;
+    let rename = |from: &str, to: &str| format!("ALTER TABLE {}.{from} RENAME TO {to}", place.schema);
+    client.batch_execute(&rename("turns", "away")).await.unwrap();
+    always_unavailable(&world, &turn).await;
+    client.batch_execute(&rename("away", "turns")).await.unwrap();
+    client.batch_execute("ALTER SYSTEM SET default_transaction_read_only = on").await.unwrap();
+    client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    until("no writes are taken", async || world.start(vec![new_start(RunId::from_bits(2))]).await.is_err())
+        .await;
+    always_unavailable(&world, &turn).await;
+    client.batch_execute("ALTER SYSTEM SET default_transaction_read_only = off").await.unwrap();
+    client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+    until("the turn is written", async || {
+        matches!(world.commit(SESSION, std::slice::from_ref(&turn)).await.as_deref(), Ok([Ok(_)]))
+    })
+    .await;
+    assert_eq!(world.run(RUN).await.unwrap().status, Status::Completed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -261,7 +312,10 @@ async fn a_full_disk_of_the_server_loses_nothing_and_work_goes_on_when_there_is_
     let client = place.connect().await;
     client.batch_execute(&format!("CREATE TABLESPACE small LOCATION '{}'", path.display())).await.unwrap();
     let world = open(&format!("{}&options=-c%20default_tablespace=small", place.url())).await.unwrap();
-    let mut bits = 0;
+    join(&world, SESSION, LONG).await;
+    start(&world, RUN).await;
+    let claimed = claim(&world, SESSION).await.remove(0);
+    let mut bits = 1;
     let mut one_more = async || {
         bits += 1;
         let mut start = new_start(RunId::from_bits(bits));
@@ -284,12 +338,22 @@ async fn a_full_disk_of_the_server_loses_nothing_and_work_goes_on_when_there_is_
     assert!(matches!(&full, WorldError::Unavailable(why) if why.contains("no space left")), "{full}");
     assert_eq!(
         world.counts().await.unwrap().values().sum::<u64>(),
-        started,
+        started + 1,
         "what was acknowledged is there"
     );
+    // What fits into no page that is there.
+    let noise: String =
+        (1..40_000_u64).map(|i| format!("{:x}", i.wrapping_mul(0x9E37_79B9_7F4A_7C15))).collect();
+    let output = Payload::from_json_text(format!("\"{noise}\""));
+    let turn = Turn {
+        events: vec![Event::RunCompleted { output }],
+        ..step(RUN, claimed.turn, claimed.seq, 9, Then::End(Status::Completed))
+    };
+    always_unavailable(&world, &turn).await;
     disk.grow();
+    commit(&world, SESSION, turn).await.unwrap();
     one_more().await.unwrap().unwrap();
-    assert_eq!(world.counts().await.unwrap().values().sum::<u64>(), started + 1);
+    assert_eq!(world.counts().await.unwrap().values().sum::<u64>(), started + 2);
     println!("full after {started} starts");
     drop((world, client, server));
 }

@@ -195,6 +195,84 @@ async fn a_turn_without_events_does_not_keep_its_session_while_it_waits() {
     assert_eq!(world.run(run(1)).await.unwrap().owner, None);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_has_the_row_of_a_run_is_named_though_no_turn_waits_for_it() {
+    let place = Place::new(TestClock::new());
+    let (world, _) = holding(&place, 5).await;
+    start(&world, run(6)).await;
+    let mut other = place.connect().await;
+    other.batch_execute("SET application_name = 'ledger'").await.unwrap();
+    for (lock, is_named) in [("UPDATE", true), ("NO KEY UPDATE", true), ("SHARE", true), ("KEY SHARE", false)]
+    {
+        let open = other.transaction().await.unwrap();
+        open.query(&format!("SELECT 1 FROM {}.runs FOR {lock}", place.schema), &[]).await.unwrap();
+        // Held ones, and one that is ready.
+        for number in 1..=6 {
+            let who = world.blocked_by(run(number)).await.unwrap();
+            assert_eq!(who.is_some_and(|who| who.contains("ledger")), is_named, "{lock}: {number}");
+        }
+        open.rollback().await.unwrap();
+        assert_eq!(world.blocked_by(run(1)).await.unwrap(), None);
+    }
+    let open = other.transaction().await.unwrap();
+    open.query(&format!("SELECT {}.send_to($1, 'h', '1')", place.schema), &[&run(6).to_string()])
+        .await
+        .unwrap();
+    let who = world.blocked_by(run(6)).await.unwrap().unwrap_or_default();
+    assert!(who.contains("ledger"), "{who}");
+    assert_eq!(world.blocked_by(run(5)).await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_several_transactions_share_is_locked_by_somebody() {
+    let place = Place::new(TestClock::new());
+    let (world, _) = holding(&place, 1).await;
+    let (mut one, mut two) = (place.connect().await, place.connect().await);
+    let (one, two) = (one.transaction().await.unwrap(), two.transaction().await.unwrap());
+    for open in [&one, &two] {
+        open.query(&format!("SELECT 1 FROM {}.runs FOR SHARE", place.schema), &[]).await.unwrap();
+    }
+    let who = world.blocked_by(run(1)).await.unwrap().unwrap_or_default();
+    assert!(who.contains("another transaction"), "{who}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_of_a_worker_is_not_named_as_blocker() {
+    let place = Place::new(TestClock::new());
+    let (world, _) = holding(&place, 1).await;
+    let (worker, other) = (place.connect().await, place.connect().await);
+    let sql = format!(r#"SELECT "{}".lock_runs_v2(ARRAY['{}'], false), pg_sleep(3)"#, place.schema, run(1));
+    let works = tokio::spawn(async move { worker.batch_execute(&sql).await });
+    let free = format!("SELECT 1 FROM {}.runs FOR UPDATE SKIP LOCKED", place.schema);
+    until("the row is locked", async || other.query(&free, &[]).await.unwrap().is_empty()).await;
+    assert_eq!(world.blocked_by(run(1)).await.unwrap(), None);
+    assert!(!works.is_finished());
+    works.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[allow(clippy::disallowed_methods, reason = "each turn would wait in real time")]
+async fn a_table_that_somebody_locks_is_named_and_holds_no_call_up_for_each_turn() {
+    let place = Place::new(TestClock::new());
+    let (world, claimed) = holding(&place, NEIGHBOURS).await;
+    let turns: Vec<Turn> = claimed.iter().map(ends).collect();
+    let mut other = place.connect().await;
+    other.batch_execute("SET application_name = 'ledger'").await.unwrap();
+    let open = other.transaction().await.unwrap();
+    open.batch_execute(&format!("LOCK TABLE {}.runs IN EXCLUSIVE MODE", place.schema)).await.unwrap();
+    let began = std::time::Instant::now();
+    let answers = world.commit(SESSION, &turns).await.unwrap();
+    assert!(answers.iter().all(|answer| matches!(answer, Err(WorldError::Blocked(_)))), "{answers:?}");
+    let alone = world.commit(SESSION, &turns[..1]).await.unwrap();
+    assert!(matches!(&alone[0], Err(WorldError::Blocked(why)) if why.contains("ledger")), "{alone:?}");
+    assert!(began.elapsed() < std::time::Duration::from_secs(9), "each of {NEIGHBOURS} waited");
+    let who = world.blocked_by(run(3)).await.unwrap().unwrap_or_default();
+    assert!(who.contains("ledger") && who.contains("locked the table runs"), "{who}");
+    open.rollback().await.unwrap();
+    assert!(commit_patiently(&world, SESSION, &turns).await.iter().all(Result::is_ok));
+    assert_eq!(world.blocked_by(run(3)).await.unwrap(), None);
+}
+
 /// Lets the database refuse turns of run 2, the first so many times, with this code.
 async fn refuse(place: &Place, times: u32, code: &str) {
     let trigger = format!(

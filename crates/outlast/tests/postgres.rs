@@ -329,6 +329,70 @@ async fn a_run_that_a_trigger_refuses_is_tried_again_and_stuck_when_that_does_no
     worker.stop().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_whose_turns_are_refused_with_whatever_code_stop_no_others_and_can_be_terminated() {
+    const CODES: [&str; 6] = ["40001", "40P01", "57014", "53100", "P0001", "42P01"];
+    let url = place();
+    let world = outlast::open(&url).await.unwrap();
+    let worker =
+        Worker::builder(world.clone()).register((waits_and_doubles, leaf, double)).start().await.unwrap();
+    let client = Client::new(world);
+    let mut refused = Vec::new();
+    let mut codes = String::new();
+    for code in CODES {
+        let run = client.start(waits_and_doubles, 3).await.unwrap();
+        codes.push_str(&format!(" WHEN '{}' THEN '{code}'", run.id()));
+        refused.push(run);
+    }
+    let (server, connection) =
+        tokio_postgres::connect(throwaway::postgres::for_tests(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let schema = url.split_once("schema=").unwrap().1;
+    let trigger = format!(
+        "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            RAISE EXCEPTION 'the ledger is closed' USING ERRCODE = CASE NEW.run{codes} END; END $$;
+         CREATE TRIGGER refuse BEFORE INSERT ON {schema}.turns FOR EACH ROW
+            WHEN (CASE NEW.run{codes} END IS NOT NULL AND NEW.events NOT LIKE '%run_terminated%')
+            EXECUTE FUNCTION {schema}.refuse()"
+    );
+    server.batch_execute(&trigger).await.unwrap();
+    for run in &refused {
+        run.send("more", &1).await.unwrap();
+    }
+    for number in 0..20 {
+        let others = [(); 3].map(|()| client.start(leaf, number));
+        for other in others {
+            assert_eq!(other.await.unwrap().output().await.unwrap(), number * 2);
+        }
+    }
+    for (run, code) in refused.iter().zip(CODES) {
+        until("it is stuck", async || run.view().await.unwrap().status == Status::Stuck).await;
+        let why = run.view().await.unwrap().stuck.unwrap().message;
+        assert!(why.contains("the ledger is closed"), "{code}: {why}");
+        run.terminate("enough").await.unwrap();
+        until("it has ended", async || run.view().await.unwrap().ended_at.is_some()).await;
+    }
+    worker.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_waits_for_nothing_but_its_row_is_explained_by_who_has_that() {
+    let url = place();
+    let world = outlast::open(&url).await.unwrap();
+    let client = Client::new(world);
+    // Ready, and nobody is there to hold it.
+    let run = client.start(leaf, 1).await.unwrap();
+    assert_eq!(client.explain(run.id()).await.unwrap().blocked_by, None);
+    let server = throwaway::postgres::for_tests();
+    let (mut other, connection) = tokio_postgres::connect(server, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let schema = url.split_once("schema=").unwrap().1.to_owned();
+    let open = other.transaction().await.unwrap();
+    open.query(&format!("SELECT 1 FROM {schema}.runs FOR UPDATE"), &[]).await.unwrap();
+    let why = client.explain(run.id()).await.unwrap();
+    assert!(why.sentence.contains("its row is locked by process"), "{}", why.sentence);
+}
+
 /// How many runs of one step the worker ends in a second.
 async fn runs_per_second(client: &Client) -> f64 {
     const RUNS: u64 = 2_000;

@@ -1,7 +1,7 @@
 -- Commits one turn of the plainest kinds: a step forward of a run that is held on and whose row stays as it is, or an end
 -- that changes no more of the row than every end does. Answers the time of an end, 0 for a step, and null when there is
 -- anything to say against it: then nothing was done, and `commit` says why. It exists because `commit` is for many: for
--- one alone, most of its time goes into getting ready.
+-- one alone, most of its time goes into getting ready. As `commit`, it does not wait for somebody who has locked a table.
 CREATE FUNCTION {schema}.commit_one{v}(
     session_ text, at_ bigint, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint,
     build_ text, events_ text, consumed_ bigint, end_ text
@@ -10,6 +10,7 @@ CREATE FUNCTION {schema}.commit_one{v}(
 DECLARE
     now_ bigint := 0;
 BEGIN
+    PERFORM set_config('lock_timeout', '50', true);
     PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
     IF NOT FOUND THEN
         RETURN NULL;

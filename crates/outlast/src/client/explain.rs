@@ -286,7 +286,7 @@ impl Client {
         if let Some(stopping) = &stopping {
             sentence::add_stopping(&mut sentence, stopping, scene.now);
         }
-        let blocked_by = if scene.view.owner.is_some() { self.world.blocked_by(run).await? } else { None };
+        let blocked_by = if scene.view.ended_at.is_none() { self.world.blocked_by(run).await? } else { None };
         if let Some(who) = &blocked_by {
             sentence.push_str(&format!(
                 " Its turns cannot be written: its row is locked by {who}. End that transaction; the run then goes on by itself."
