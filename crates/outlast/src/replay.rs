@@ -27,6 +27,7 @@ pub(crate) mod state;
 #[cfg(test)]
 mod tests;
 mod trail;
+mod unrecorded;
 mod waits;
 mod waker;
 

@@ -1,9 +1,11 @@
 //! A live run: held by this worker, turn by turn, until it waits, ends or is let go.
 //!
 //! The loop is: start what was announced, wait for something new, compute a turn, commit it. At most
-//! one commit of a run is under way; what arrives meanwhile forms the next turn.
+//! one commit of a run is under way; what arrives meanwhile forms the next turn. A turn that asks for
+//! very much is committed in [parts].
 
 mod lost;
+mod parts;
 mod untold;
 
 use std::collections::BTreeSet;
@@ -146,7 +148,7 @@ impl<'a> Live<'a> {
         draft: Draft,
         answer: impl FnOnce(Result<Committed, WorldError>),
     ) -> Result<End, Gone> {
-        let (turn, then) = self.turn_of(draft, self.place.turn, From::Start(start));
+        let (turn, rest, then) = self.turn_of(draft, self.place.turn, From::Start(start));
         let (events, columns) = (turn.events.len() as u64, turn.held_columns());
         let commit = self.task.session.committer.commit(turn);
         let committed = commit.await;
@@ -161,7 +163,10 @@ impl<'a> Live<'a> {
         }
         self.place.seq = events;
         self.place.columns = columns;
-        let next = self.follow(then).await?;
+        let next = match self.commit_rest(rest).await? {
+            Some(again) => again,
+            None => self.follow(then).await?,
+        };
         self.go_on(next).await
     }
 
@@ -182,7 +187,8 @@ impl<'a> Live<'a> {
         if may_fire {
             self.look_at_the_clock(&mut facts);
         }
-        if !is_fresh && facts.is_empty() && self.machine.is_active() {
+        let has_nothing_new = facts.is_empty() && !self.machine.has_unrecorded();
+        if !is_fresh && has_nothing_new && self.machine.is_active() {
             return self.go_on(Next::Hold(facts)).await;
         }
         let next = self.turn(facts, is_fresh).await?;
@@ -213,7 +219,7 @@ impl<'a> Live<'a> {
                 Next::Hold(facts) => facts,
                 Next::Over(end) => return Ok(end),
             };
-            while facts.is_empty() && !self.may_let_go() {
+            while facts.is_empty() && !self.may_let_go() && !self.machine.has_unrecorded() {
                 self.start_attempts()?;
                 facts = self.next_facts().await?;
             }
@@ -346,8 +352,21 @@ impl<'a> Live<'a> {
         facts.extend(deadline.map(Fact::deadline));
     }
 
-    /// Computes a turn from what is new, and commits it.
-    async fn turn(&mut self, facts: Vec<Fact>, is_fresh: bool) -> Result<Next, Gone> {
+    /// Computes a turn from what is new, and commits it. What the run has asked for and its history does not have
+    /// comes first, in a turn of its own: so that one can be committed in parts.
+    async fn turn(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Next, Gone> {
+        if self.machine.has_unrecorded() && !facts.is_empty() {
+            // Rare, and large: not in the state of every run.
+            match Box::pin(self.turn_once(Vec::new(), false)).await? {
+                Next::Hold(early) => facts.extend(early),
+                // Only messages and timers are left, which whoever holds the run next finds out by itself.
+                over @ Next::Over(_) => return Ok(over),
+            }
+        }
+        self.turn_once(facts, is_fresh).await
+    }
+
+    async fn turn_once(&mut self, facts: Vec<Fact>, is_fresh: bool) -> Result<Next, Gone> {
         let mut draft = self.draft(facts, is_fresh).map_err(Gone::Stuck)?;
         if let Err(gone) = self.doubt(&draft, false).await {
             self.keep_untold(draft.events, draft.ops_before, None);
@@ -356,26 +375,47 @@ impl<'a> Live<'a> {
         let is_cancel = draft.is_cancel;
         let ops_before = draft.ops_before;
         let failed = std::mem::take(&mut draft.failed);
-        let (turn, then) = self.turn_of(draft, ids::turn(), From::Turn(self.place.turn));
+        let (turn, rest, then) = self.turn_of(draft, ids::turn(), From::Turn(self.place.turn));
         // Tags of a replay may be all that there is to write.
         if turn.events.is_empty() && turn.outbox.is_none() && then == Then::Hold {
             return Ok(Next::Hold(Vec::new()));
         }
+        // Nobody waits for the attempts of a run that has ended; a queued step ends so when it is dropped.
+        let is_terminated = matches!(turn.events.last(), Some(Event::RunTerminated { .. }));
+        if let Some(again) = self.commit(turn, &failed, ops_before).await? {
+            return Ok(again);
+        }
+        if let Some(again) = self.commit_rest(rest).await? {
+            return Ok(again);
+        }
+        if is_cancel && !is_terminated {
+            self.tell_attempts_to_stop();
+        }
+        self.follow(then).await
+    }
+
+    /// Commits a turn, or a part of one. Answers how to go on when it was refused and is to be computed again.
+    async fn commit(
+        &mut self,
+        turn: Turn,
+        failed: &[FailedAttempt],
+        ops_before: u64,
+    ) -> Result<Option<Next>, Gone> {
         let place = Place::after(&turn);
         // What it was told must not be lost when it is refused; one with timers can be computed again.
         let events: Vec<_> =
             turn.events.iter().filter(|event| attempt_of(event).is_some()).cloned().collect();
         let at = turn.at;
         let on_retry = self.task.session.settings.on_retry.clone();
-        let notices = if on_retry.is_some() { self.notices(&turn, &failed) } else { Vec::new() };
+        let notices = if on_retry.is_some() { self.notices(&turn, failed) } else { Vec::new() };
         let dropped = dropped_steps(&turn.events);
         let rejections = Rejections::of(&turn);
-        // Nobody waits for the attempts of a run that has ended; a queued step ends so when it is dropped.
-        let is_terminated = matches!(turn.events.last(), Some(Event::RunTerminated { .. }));
         let commit = self.task.session.committer.commit(turn);
         match self.meanwhile(commit).await {
             Ok(_) => {}
-            Err(WorldError::Conflict(_)) => return Box::pin(self.again(events, at, ops_before)).await,
+            Err(WorldError::Conflict(_)) => {
+                return Box::pin(self.again(events, at, ops_before)).await.map(Some);
+            }
             Err(error @ WorldError::Fenced(_)) => return Err(Gone::Lost(error)),
             Err(error) => {
                 self.keep_untold(events, ops_before, None);
@@ -389,10 +429,7 @@ impl<'a> Live<'a> {
         }
         rejections.log(self.task.run);
         dropped.into_iter().for_each(|op| self.attempts.withdraw(op));
-        if is_cancel && !is_terminated {
-            self.tell_attempts_to_stop();
-        }
-        self.follow(then).await
+        Ok(None)
     }
 
     /// Tells the attempts that the run was cancelled: those of shielded steps learn it only when it has ended.
@@ -434,6 +471,7 @@ impl<'a> Live<'a> {
         if is_fresh {
             self.machine.begin(&mut draft.events)?;
         }
+        self.machine.record_rest(&mut draft.events)?;
         for fact in facts {
             match &fact.what {
                 What::Message(message) => {
@@ -511,8 +549,8 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// The turn that commits a draft, and what becomes of the run after it.
-    fn turn_of(&mut self, draft: Draft, id: TurnId, from: From) -> (Turn, Then) {
+    /// The turn that commits a draft, or its first part and the others; and what becomes of the run after it.
+    fn turn_of(&mut self, draft: Draft, id: TurnId, from: From) -> (Turn, Vec<Turn>, Then) {
         let then = if let Some(status) = self.machine.ended() {
             self.task.session.set_ending(self.task.run);
             Then::End(status)
@@ -523,6 +561,7 @@ impl<'a> Live<'a> {
         } else {
             Then::Hold
         };
+        let settled_messages = self.machine.settled_messages();
         let outbox = self.outbox(&draft.events);
         let crashes = self.suspicion.crashes_after(self.place.columns.crashes, &draft.events);
         let before = &self.place.columns;
@@ -542,7 +581,8 @@ impl<'a> Live<'a> {
             outbox,
             then: then.clone(),
         };
-        (turn, then)
+        let (turn, rest) = parts::split(turn, settled_messages, self.task.session.settings.part_events);
+        (turn, rest, then)
     }
 
     /// Awaits a commit, while attempts go on.
@@ -621,7 +661,8 @@ impl<'a> Live<'a> {
     /// Replays the whole history with this turn, compares, and goes on with the replayed future.
     async fn verify(&mut self, draft: &Draft, is_start: bool) -> Result<(), Gone> {
         let turn = TurnRecord {
-            id: self.place.turn,
+            // The whole turn, though it may be committed in parts.
+            id: TurnId::from_bits(0),
             seq: self.place.seq,
             at: draft.at,
             build: self.task.session.settings.build.clone(),

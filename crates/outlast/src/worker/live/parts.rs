@@ -1,0 +1,145 @@
+//! Parts of a turn: a workflow that asks for thousands of operations at once must not keep all other runs waiting while
+//! one transaction stores them.
+//!
+//! A turn can be cut between what the workflow asked for after the last thing that it was told: a history that ends
+//! there is one that any worker goes on with. Its future asks for the rest again, and the next turn records that (see
+//! `replay/unrecorded.rs`). So the first part has everything that the run was told and all that follows from that: consumed
+//! messages, fired timers, columns of the row. The others have only requests, each with the children that it starts. Only the
+//! last part lets go of the run or ends it.
+//!
+//! Attempts begin after the last part. So does everything else that follows a turn, except for what a part alone says:
+//! heartbeats and attempts of the steps that it drops.
+
+use std::collections::VecDeque;
+
+use outlast_core::turn::From;
+use outlast_core::{Event, NewChild, NewMessage, Outbox, Tags, Then, Turn, TurnColumns, TurnId};
+
+use super::{Gone, Live, Next};
+use crate::ids;
+
+impl Live<'_> {
+    /// Commits the other parts of a turn. Answers how to go on when one was refused and is to be computed again.
+    pub(super) async fn commit_rest(&mut self, rest: Vec<Turn>) -> Result<Option<Next>, Gone> {
+        for part in rest {
+            // Rare, and large: not in the state of every run.
+            if let Some(again) = Box::pin(self.commit(part, &[], 0)).await? {
+                return Ok(Some(again));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Cuts a turn with more than `max` events into parts, if that is possible. Of its messages the first
+/// `settled_messages` belong to the first part.
+pub(super) fn split(mut turn: Turn, settled_messages: usize, max: usize) -> (Turn, Vec<Turn>) {
+    if turn.events.len() <= max {
+        return (turn, Vec::new());
+    }
+    let mut told = turn.events.iter().rposition(|event| !event.is_decision()).map_or(0, |place| place + 1);
+    let is_start = matches!(turn.from, From::Start(_));
+    if turn.events.len() <= told.max(max + usize::from(is_start)) {
+        return (turn, Vec::new());
+    }
+    let mut parts = VecDeque::new();
+    let mut events = std::mem::take(&mut turn.events).into_iter();
+    if is_start {
+        // Whoever finds a run with nothing else begins it.
+        let columns = turn.columns.clone();
+        turn.columns = TurnColumns::unchanged(columns.before.clone());
+        let id = turn.id;
+        parts.push_back(cut_off(&mut turn, id, events.by_ref().take(1).collect(), None));
+        turn.columns = columns;
+        told -= 1;
+    }
+    turn.events = events.collect();
+    cut(turn, told, settled_messages, max, &mut parts);
+    match parts.pop_front() {
+        Some(first) => (first, parts.into()),
+        None => unreachable!("a turn has a part"),
+    }
+}
+
+/// Cuts a turn behind its first `told` events.
+fn cut(mut turn: Turn, told: usize, settled_messages: usize, max: usize, parts: &mut VecDeque<Turn>) {
+    // The answers of patches have no place among the operations, and a replay must know all that the turn relied on.
+    let is_patch = |event: &Event| matches!(event, Event::VersionChosen { .. });
+    turn.events[told..].sort_by_key(|event| !is_patch(event));
+    let patches = turn.events[told..].iter().take_while(|event| is_patch(event)).count();
+    let mut count = (told + patches).max(max);
+    let mut entries = Entries::of(turn.outbox.take(), settled_messages);
+    let mut events = std::mem::take(&mut turn.events).into_iter();
+    while events.len() > count {
+        let events: Vec<_> = events.by_ref().take(count).collect();
+        let (id, outbox) = (turn.id.continued(), entries.take_of(&events));
+        parts.push_back(cut_off(&mut turn, id, events, outbox));
+        count = max;
+    }
+    turn.events = events.collect();
+    turn.outbox = entries.rest();
+    parts.push_back(turn);
+}
+
+/// The part of a turn that has these events. The rest of the turn follows it.
+fn cut_off(turn: &mut Turn, id: TurnId, events: Vec<Event>, outbox: Option<Box<Outbox>>) -> Turn {
+    let part = Turn {
+        run: turn.run,
+        id,
+        from: std::mem::replace(&mut turn.from, From::Turn(id)),
+        seq: turn.seq,
+        at: turn.at,
+        build: turn.build.clone(),
+        events,
+        consumed: turn.consumed,
+        fired_until: turn.fired_until.take(),
+        columns: turn.columns.clone(),
+        outbox,
+        then: Then::Hold,
+    };
+    turn.id = ids::turn();
+    turn.seq = part.next_event();
+    turn.columns = TurnColumns::unchanged(part.held_columns());
+    part
+}
+
+/// What a turn does to other runs, as far as no part has it.
+struct Entries {
+    /// In the order in which they were asked for.
+    children: VecDeque<NewChild>,
+    /// For the first part: a replay up to what the run was told last does not ask for them again.
+    settled: Vec<NewMessage>,
+    /// For the last part, when all children are there: some of these may be for them.
+    messages: Vec<NewMessage>,
+    /// For the first part: they have no event, and a replay sets them again.
+    tags: Tags,
+}
+
+impl Entries {
+    fn of(outbox: Option<Box<Outbox>>, settled_messages: usize) -> Self {
+        let Outbox { children, messages: mut settled, tags } =
+            outbox.map_or_else(Outbox::default, |outbox| *outbox);
+        let messages = settled.split_off(settled_messages.min(settled.len()));
+        Self { children: children.into(), settled, messages, tags }
+    }
+
+    /// Those that belong to a part with these events.
+    fn take_of(&mut self, events: &[Event]) -> Option<Box<Outbox>> {
+        let started = |event: &Event| matches!(event, Event::ChildStarted(_) | Event::StepStarted { .. });
+        let last = events.iter().filter(|event| started(event)).filter_map(Event::op).max();
+        let is_in = |child: &NewChild| child.start.parent.map(|parent| parent.op) <= last;
+        let count = self.children.iter().take_while(|child| is_in(child)).count();
+        let children = self.children.drain(..count).collect();
+        let (messages, tags) = (std::mem::take(&mut self.settled), std::mem::take(&mut self.tags));
+        let outbox = Outbox { children, messages, tags };
+        (!outbox.is_empty()).then(|| Box::new(outbox))
+    }
+
+    /// Those that no part has yet.
+    fn rest(self) -> Option<Box<Outbox>> {
+        let Self { children, settled: mut messages, messages: last, tags } = self;
+        messages.extend(last);
+        let outbox = Outbox { children: children.into(), messages, tags };
+        (!outbox.is_empty()).then(|| Box::new(outbox))
+    }
+}
