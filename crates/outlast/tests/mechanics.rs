@@ -33,6 +33,7 @@ mod mechanics {
     mod order;
     mod outages;
     mod parallel;
+    mod parts;
     mod policies;
     mod polling;
     mod queued;
