@@ -272,6 +272,14 @@ mod tests {
     }
 
     #[test]
+    fn only_the_id_of_a_turn_that_is_continued_says_so() {
+        let mut source = IdSource::new();
+        let id = TurnId::from_bits(source.next(Timestamp::from_micros(64_000_000_000_000_000), u128::MAX));
+        assert!(!id.is_continued() && id.continued().is_continued());
+        assert_eq!(id.continued().to_string().parse::<TurnId>(), Ok(id.continued()));
+    }
+
+    #[test]
     fn an_id_of_another_kind_is_refused_with_the_remedy() {
         let error = "msg_00000000000000000000000001".parse::<RunId>().unwrap_err();
         assert!(error.to_string().contains("expected `run_`"), "{error}");

@@ -46,8 +46,15 @@ async fn fans_out_later(ctx: Context) -> Result<u32, Error> {
     Ok(try_join_all(children).await?.into_iter().sum::<u32>() + parity + more)
 }
 
+/// Its children are for other workers.
+#[workflow]
+async fn fans_out_far(ctx: Context) -> Result<u32, Error> {
+    let children: Vec<_> = (0..CHILDREN).map(|number| ctx.child(leaf, number).queue("far")).collect();
+    Ok(try_join_all(children).await?.into_iter().sum())
+}
+
 fn builder(rig: &Rig) -> WorkerBuilder<Desk> {
-    rig.builder().part_events(PART).register((fans_out, fans_out_later, leaf))
+    rig.builder().part_events(PART).register((fans_out, fans_out_later, fans_out_far, leaf))
 }
 
 fn asked(turn: &TurnRecord) -> usize {
@@ -115,10 +122,10 @@ async fn a_worker_that_is_lost_between_parts_is_replaced(rig: Rig) {
 async fn children_may_end_before_the_rest_is_asked_for(rig: Rig) {
     let worker = builder(&rig).start().await.unwrap();
     let gate = rig.faults.hold_part(1);
-    let run = rig.client.start(fans_out, ()).await.unwrap();
+    let run = rig.client.start(fans_out_far, ()).await.unwrap();
     gate.arrived().await;
     // Those of the first two parts end elsewhere, and tell their parent.
-    let other = builder(&rig).start().await.unwrap();
+    let other = builder(&rig).queues(["far"]).start().await.unwrap();
     let query = || RunQuery { parent: Some(run.id()), ..RunQuery::default() };
     loop {
         let children = rig.client.runs(query()).await.unwrap().runs;
@@ -130,7 +137,7 @@ async fn children_may_end_before_the_rest_is_asked_for(rig: Rig) {
     }
     other.stop().await.unwrap();
     rig.crash(worker);
-    let _worker = builder(&rig).start().await.unwrap();
+    let _worker = builder(&rig).queues(["default", "far"]).start().await.unwrap();
     assert_eq!(run.output().await.unwrap(), CHILDREN * (CHILDREN - 1) / 2);
     assert_children(&rig, run.id()).await;
     let turns = rig.turns(run.id()).await;

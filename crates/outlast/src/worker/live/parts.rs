@@ -31,20 +31,19 @@ impl Live<'_> {
     }
 }
 
-/// Cuts a turn with more than `max` events into parts, if that is possible. Of its messages the first
+/// Cuts a turn into parts, if it has more than `max` requests after what the run was told. Of its messages the first
 /// `settled_messages` belong to the first part.
 pub(super) fn split(mut turn: Turn, settled_messages: usize, max: usize) -> (Turn, Vec<Turn>) {
     if turn.events.len() <= max {
         return (turn, Vec::new());
     }
     let mut told = turn.events.iter().rposition(|event| !event.is_decision()).map_or(0, |place| place + 1);
-    let is_start = matches!(turn.from, From::Start(_));
-    if turn.events.len() <= told.max(max + usize::from(is_start)) {
+    if turn.events.len() - told <= max {
         return (turn, Vec::new());
     }
     let mut parts = VecDeque::new();
     let mut events = std::mem::take(&mut turn.events).into_iter();
-    if is_start {
+    if matches!(turn.from, From::Start(_)) {
         // Whoever finds a run with nothing else begins it.
         let columns = turn.columns.clone();
         turn.columns = TurnColumns::unchanged(columns.before.clone());
@@ -141,5 +140,76 @@ impl Entries {
         messages.extend(last);
         let outbox = Outbox { children: children.into(), messages, tags };
         (!outbox.is_empty()).then(|| Box::new(outbox))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use outlast_core::turn::LastTurn;
+    use outlast_core::{HolderColumns, MessageBody, MessageId, OpNumber, Payload, RunId, Timestamp};
+
+    use super::*;
+
+    fn message(run: u128) -> NewMessage {
+        let (id, run) = (MessageId::from_bits(run), RunId::from_bits(run));
+        NewMessage { id, run, body: MessageBody::Wake { op: None }, headers: Default::default() }
+    }
+
+    /// A turn that was told something, fired a timer, and asks for seven timers.
+    fn turn() -> Turn {
+        let last = LastTurn::new(RunId::from_bits(1), TurnId::from_bits(2), 5);
+        let at = Timestamp::from_micros(9);
+        let timer = |op| Event::TimerStarted { op: OpNumber(op), fire_at: at };
+        let told = Event::StepCompleted { op: OpNumber(0), output: Payload::null() };
+        let events = [told].into_iter().chain((1..8).map(timer));
+        let patch = Event::VersionChosen { name: "patch".into() };
+        let before = last.columns.clone();
+        Turn {
+            events: events.chain([patch]).collect(),
+            consumed: 3,
+            fired_until: Some(at),
+            columns: TurnColumns::changed(
+                before,
+                HolderColumns { crashes: 0, kept: 4, ..Default::default() },
+            ),
+            outbox: Some(Box::new(Outbox { messages: vec![message(1), message(2)], ..Outbox::default() })),
+            then: Then::Wait { wake_at: Some(at), waits: Vec::new() },
+            ..Turn::following(&last, TurnId::from_bits(3), at, "b".into())
+        }
+    }
+
+    #[test]
+    fn the_first_part_has_what_the_run_was_told_and_only_the_last_lets_go_of_it() {
+        let whole = turn();
+        let (first, rest) = split(whole.clone(), 1, 3);
+        let parts: Vec<_> = std::iter::once(first).chain(rest).collect();
+        let sizes: Vec<_> = parts.iter().map(|part| part.events.len()).collect();
+        assert_eq!(sizes, [3, 3, 3]);
+        assert!(matches!(parts[0].events[1], Event::VersionChosen { .. }), "a replay must know it");
+        let continued: Vec<_> = parts.iter().map(|part| part.id.is_continued()).collect();
+        assert_eq!(continued, [true, true, false]);
+        assert_eq!(parts[0].from, whole.from);
+        for pair in parts.windows(2) {
+            assert_eq!(pair[1].from, From::Turn(pair[0].id));
+            assert_eq!(pair[1].seq, pair[0].next_event());
+            assert_eq!(pair[0].then, Then::Hold);
+            assert_eq!(pair[1].columns.before, pair[0].columns.after);
+        }
+        assert!(parts.iter().all(|part| part.consumed == 3 && part.columns.after.kept == 4));
+        let fired: Vec<_> = parts.iter().map(|part| part.fired_until).collect();
+        assert_eq!(fired, [whole.fired_until, None, None]);
+        let sent = |part: &Turn| part.outbox.as_ref().map(|outbox| outbox.messages[0].run.bits());
+        assert_eq!(parts.iter().map(sent).collect::<Vec<_>>(), [Some(1), None, Some(2)]);
+        assert_eq!(parts[2].then, whole.then);
+    }
+
+    #[test]
+    fn a_turn_that_asks_for_little_is_whole() {
+        let whole = turn();
+        assert_eq!(split(whole.clone(), 1, 8), (whole.clone(), Vec::new()));
+        let told = Event::StepCompleted { op: OpNumber(0), output: Payload::null() };
+        let mut told_last = whole;
+        told_last.events.push(told);
+        assert_eq!(split(told_last.clone(), 1, 1), (told_last, Vec::new()), "all of it may follow from that");
     }
 }

@@ -341,8 +341,9 @@ impl Life {
     fn check_rest_of_outbox(&self, machine: &mut Machine, place: usize, rest: &[Event]) {
         let After { outbox, settled_messages, .. } = &self.after[place];
         let whole = outbox.as_deref().cloned().unwrap_or_default();
-        let is_in =
-            |child: &&NewChild| rest.iter().any(|event| event.op() == Some(child.start.parent.unwrap().op));
+        let starts = |event: &&Event| matches!(event, Event::ChildStarted(_) | Event::StepStarted { .. });
+        let started: Vec<_> = rest.iter().filter(starts).filter_map(Event::op).collect();
+        let is_in = |child: &&NewChild| started.contains(&child.start.parent.unwrap().op);
         let children = whole.children.iter().filter(is_in).cloned().collect::<Vec<_>>();
         let messages = whole.messages[*settled_messages..].to_vec();
         let again = machine.take_outbox(no_id).map(|outbox| *outbox).unwrap_or_default();
