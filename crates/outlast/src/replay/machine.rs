@@ -24,7 +24,7 @@ use super::known::Known;
 use super::polling;
 use super::quiet;
 use super::state::{RunState, unreadable, wake_all};
-use super::unrecorded::Unrecorded;
+use super::unrecorded::{Unrecorded, take_early_end};
 use crate::context::Context;
 use crate::error::Error;
 use crate::registry::{BadInput, ErasedRun, Registered, StepCall};
@@ -113,10 +113,11 @@ impl Machine {
 
     fn replay_history(
         run: RunId,
-        history: Vec<TurnRecord>,
+        mut history: Vec<TurnRecord>,
         code: &Registered,
         codec: &Arc<dyn Codec>,
     ) -> Result<Self, Stuck> {
+        let early_end = take_early_end(&mut history);
         let known = Known::of(&history);
         let mut cursor = Cursor::new(history);
         let Some(Event::RunStarted(started)) = cursor.next() else {
@@ -154,7 +155,10 @@ impl Machine {
             }
             machine.expect(&mut asked, &mut cursor)?;
         }
-        machine.end_replay();
+        if let Some(event) = &early_end {
+            machine.apply(event, &mut asked)?;
+        }
+        machine.end_replay(early_end.is_some());
         Ok(machine)
     }
 

@@ -5,7 +5,7 @@
 //! last delivery is in it only in part. A replay asks for the rest again, and the next turn records that before anything
 //! is delivered. In every other history, code that asks for more than is recorded has diverged.
 
-use outlast_core::{Event, OpNumber, Stuck};
+use outlast_core::{Event, OpNumber, Stuck, TurnRecord};
 
 use super::machine::Machine;
 
@@ -17,6 +17,18 @@ pub(super) struct Unrecorded {
     startable: Vec<OpNumber>,
     /// Operations from this number on are not in the history.
     first: u64,
+}
+
+/// Takes the end of a run that was ended without its code when only a part of its last turn was committed: nobody has
+/// asked for the rest.
+pub(super) fn take_early_end(history: &mut Vec<TurnRecord>) -> Option<Event> {
+    let [.., part, last] = &mut history[..] else { return None };
+    if !part.id.is_continued() || !matches!(last.events[..], [Event::RunTerminated { .. }]) {
+        return None;
+    }
+    let end = last.events.pop();
+    history.pop();
+    end
 }
 
 impl Machine {
@@ -56,10 +68,11 @@ impl Machine {
     }
 
     /// The whole history is replayed. What it asked of others is done, except for what it does not have.
-    pub(super) fn end_replay(&mut self) {
+    pub(super) fn end_replay(&mut self, is_ended_early: bool) {
         let mut cell = self.state.cell.lock();
         let known = cell.known.take();
-        let first = known.filter(|known| known.is_at_open_end()).map_or(u64::MAX, |known| known.ops);
+        let known = known.filter(|known| known.is_at_open_end() && !is_ended_early);
+        let first = known.map_or(u64::MAX, |known| known.ops);
         cell.known_ops = 0;
         let mut wishes = cell.wishes.take();
         cell.replayed_tags =
@@ -71,6 +84,8 @@ impl Machine {
         if first == u64::MAX {
             cell.refused.clear();
             cell.hooks.forget_changes();
+            drop(cell);
+            self.unrecorded = None;
             return;
         }
         cell.refused.retain(|(op, _)| op.0 >= first);

@@ -315,6 +315,7 @@ impl Life {
             let mut machine = case
                 .replay(before.chain([part]).collect())
                 .unwrap_or_else(|stuck| panic!("event {cut} of turn {place}: {}", stuck.message));
+            self.check_early_end(case, place, &last.events[..cut]);
             self.check_unannounced(&machine, &last.events[cut..]);
             let mut rest = Vec::new();
             machine.record_rest(&mut rest).unwrap_or_else(|stuck| panic!("{}", stuck.message));
@@ -325,6 +326,18 @@ impl Life {
             self.go_on_with(machine, turns);
         }
         last.events.len().saturating_sub(first.max(1))
+    }
+
+    /// A run may be ended without its code when only a part of a turn is there.
+    fn check_early_end(&self, case: &Case, place: usize, events: &[Event]) {
+        let mut part = turn(self.turns[place].at, events.to_vec());
+        part.id = part.id.continued();
+        let end = turn(part.at, vec![Event::RunTerminated { failure: terminated("no more") }]);
+        let before = self.fresh.iter().chain(&self.turns[..place]).cloned();
+        let replayed = case.replay(before.chain([part, end]).collect());
+        let mut machine = replayed.unwrap_or_else(|stuck| panic!("{}", stuck.message));
+        assert_eq!((machine.ended(), machine.has_unrecorded()), (Some(Status::Cancelled), false));
+        assert_eq!(machine.take_outbox(no_id), None);
     }
 
     /// Nobody can have attempted a step that is not announced.
