@@ -21,6 +21,7 @@ use outlast_core::{
     WorldError,
 };
 
+use self::parts::First;
 use self::untold::Rejections;
 use super::attempts::{Attempts, FailedAttempt, Tools, dropped_steps};
 use super::committer::patiently;
@@ -74,6 +75,8 @@ pub(super) struct Draft {
     ops_before: u64,
     /// The failed attempts that it was told of.
     failed: Vec<FailedAttempt>,
+    /// What belongs to the first part, if it is committed in parts.
+    first: First,
 }
 
 impl Draft {
@@ -86,6 +89,7 @@ impl Draft {
             is_cancel: false,
             ops_before,
             failed: Vec::new(),
+            first: First { consumed, ..First::default() },
         }
     }
 }
@@ -493,8 +497,12 @@ impl<'a> Live<'a> {
                 }
                 What::Again(_) => {}
             }
+            let before = draft.events.len();
             if let Some(delivery) = fact.what.into_delivery(&self.machine) {
                 self.machine.deliver(delivery, &mut draft.events)?;
+            }
+            if draft.events.len() > before {
+                (draft.first.consumed, draft.first.fired_until) = (draft.consumed, draft.fired_until);
             }
         }
         self.mind_length(draft)?;
@@ -561,7 +569,7 @@ impl<'a> Live<'a> {
         } else {
             Then::Hold
         };
-        let settled_messages = self.machine.settled_messages();
+        let first = First { settled_messages: self.machine.settled_messages(), ..draft.first };
         let outbox = self.outbox(&draft.events);
         let crashes = self.suspicion.crashes_after(self.place.columns.crashes, &draft.events);
         let before = &self.place.columns;
@@ -581,7 +589,7 @@ impl<'a> Live<'a> {
             outbox,
             then: then.clone(),
         };
-        let (turn, rest) = parts::split(turn, settled_messages, self.task.session.settings.part_events);
+        let (turn, rest) = parts::split(turn, first, self.task.session.settings.part_events);
         (turn, rest, then)
     }
 

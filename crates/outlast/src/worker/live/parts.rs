@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 
 use outlast_core::turn::From;
-use outlast_core::{Event, NewChild, NewMessage, Outbox, Tags, Then, Turn, TurnColumns, TurnId};
+use outlast_core::{Event, NewChild, NewMessage, Outbox, Tags, Then, Timestamp, Turn, TurnColumns, TurnId};
 
 use super::{Gone, Live, Next};
 use crate::ids;
@@ -31,9 +31,19 @@ impl Live<'_> {
     }
 }
 
-/// Cuts a turn into parts, if it has more than `max` requests after what the run was told. Of its messages the first
-/// `settled_messages` belong to the first part.
-pub(super) fn split(mut turn: Turn, settled_messages: usize, max: usize) -> (Turn, Vec<Turn>) {
+/// What belongs to the first part of a turn.
+#[derive(Clone, Copy, Default)]
+pub(super) struct First {
+    /// The messages up to this position: those behind it came to nothing after all that the turn asked for.
+    pub(super) consumed: u64,
+    /// The timers, in the same way.
+    pub(super) fired_until: Option<Timestamp>,
+    /// How many messages to other runs are older than the last thing that the run was told.
+    pub(super) settled_messages: usize,
+}
+
+/// Cuts a turn into parts, if it has more than `max` requests after what the run was told.
+pub(super) fn split(mut turn: Turn, first: First, max: usize) -> (Turn, Vec<Turn>) {
     if turn.events.len() <= max {
         return (turn, Vec::new());
     }
@@ -53,7 +63,7 @@ pub(super) fn split(mut turn: Turn, settled_messages: usize, max: usize) -> (Tur
         told -= 1;
     }
     turn.events = events.collect();
-    cut(turn, told, settled_messages, max, &mut parts);
+    cut(turn, told, first, max, &mut parts);
     match parts.pop_front() {
         Some(first) => (first, parts.into()),
         None => unreachable!("a turn has a part"),
@@ -61,13 +71,15 @@ pub(super) fn split(mut turn: Turn, settled_messages: usize, max: usize) -> (Tur
 }
 
 /// Cuts a turn behind its first `told` events.
-fn cut(mut turn: Turn, told: usize, settled_messages: usize, max: usize, parts: &mut VecDeque<Turn>) {
+fn cut(mut turn: Turn, told: usize, first: First, max: usize, parts: &mut VecDeque<Turn>) {
     // The answers of patches have no place among the operations, and a replay must know all that the turn relied on.
     let is_patch = |event: &Event| matches!(event, Event::VersionChosen { .. });
     turn.events[told..].sort_by_key(|event| !is_patch(event));
     let patches = turn.events[told..].iter().take_while(|event| is_patch(event)).count();
     let mut count = (told + patches).max(max);
-    let mut entries = Entries::of(turn.outbox.take(), settled_messages);
+    let (consumed, fired_until) = (turn.consumed, turn.fired_until);
+    (turn.consumed, turn.fired_until) = (first.consumed, first.fired_until);
+    let mut entries = Entries::of(turn.outbox.take(), first.settled_messages);
     let mut events = std::mem::take(&mut turn.events).into_iter();
     while events.len() > count {
         let events: Vec<_> = events.by_ref().take(count).collect();
@@ -77,6 +89,8 @@ fn cut(mut turn: Turn, told: usize, settled_messages: usize, max: usize, parts: 
     }
     turn.events = events.collect();
     turn.outbox = entries.rest();
+    turn.consumed = consumed;
+    turn.fired_until = fired_until.filter(|_| fired_until != first.fired_until);
     parts.push_back(turn);
 }
 
@@ -146,7 +160,7 @@ impl Entries {
 #[cfg(test)]
 mod tests {
     use outlast_core::turn::LastTurn;
-    use outlast_core::{HolderColumns, MessageBody, MessageId, OpNumber, Payload, RunId, Timestamp};
+    use outlast_core::{HolderColumns, MessageBody, MessageId, OpNumber, Payload, RunId};
 
     use super::*;
 
@@ -181,7 +195,8 @@ mod tests {
     #[test]
     fn the_first_part_has_what_the_run_was_told_and_only_the_last_lets_go_of_it() {
         let whole = turn();
-        let (first, rest) = split(whole.clone(), 1, 3);
+        let belongs = First { consumed: 2, fired_until: whole.fired_until, settled_messages: 1 };
+        let (first, rest) = split(whole.clone(), belongs, 3);
         let parts: Vec<_> = std::iter::once(first).chain(rest).collect();
         let sizes: Vec<_> = parts.iter().map(|part| part.events.len()).collect();
         assert_eq!(sizes, [3, 3, 3]);
@@ -195,7 +210,13 @@ mod tests {
             assert_eq!(pair[0].then, Then::Hold);
             assert_eq!(pair[1].columns.before, pair[0].columns.after);
         }
-        assert!(parts.iter().all(|part| part.consumed == 3 && part.columns.after.kept == 4));
+        assert!(parts.iter().all(|part| part.columns.after.kept == 4));
+        let consumed: Vec<_> = parts.iter().map(|part| part.consumed).collect();
+        assert_eq!(
+            consumed,
+            [2, 2, 3],
+            "what came to nothing is not consumed before what it came to nothing after"
+        );
         let fired: Vec<_> = parts.iter().map(|part| part.fired_until).collect();
         assert_eq!(fired, [whole.fired_until, None, None]);
         let sent = |part: &Turn| part.outbox.as_ref().map(|outbox| outbox.messages[0].run.bits());
@@ -206,10 +227,14 @@ mod tests {
     #[test]
     fn a_turn_that_asks_for_little_is_whole() {
         let whole = turn();
-        assert_eq!(split(whole.clone(), 1, 8), (whole.clone(), Vec::new()));
+        assert_eq!(split(whole.clone(), First::default(), 8), (whole.clone(), Vec::new()));
         let told = Event::StepCompleted { op: OpNumber(0), output: Payload::null() };
         let mut told_last = whole;
         told_last.events.push(told);
-        assert_eq!(split(told_last.clone(), 1, 1), (told_last, Vec::new()), "all of it may follow from that");
+        assert_eq!(
+            split(told_last.clone(), First::default(), 1),
+            (told_last, Vec::new()),
+            "all of it may follow from that"
+        );
     }
 }
