@@ -174,6 +174,23 @@ impl RunId {
     }
 }
 
+impl TurnId {
+    /// The highest bit. An id begins with its time, and no time before the year 6429 has it.
+    const CONTINUES: u128 = 1 << 127;
+
+    /// The id for a turn that is a part of a larger one, and not its last part: what the workflow asked for at its
+    /// end is not complete, and a replay does not take what is missing for a divergence.
+    #[must_use]
+    pub const fn continued(self) -> Self {
+        Self(self.0 | Self::CONTINUES)
+    }
+
+    /// Whether the turn is a part of a larger one, and not its last part.
+    pub const fn is_continued(self) -> bool {
+        self.0 & Self::CONTINUES != 0
+    }
+}
+
 impl MessageId {
     /// The id of the answer to a turn's child: the same whenever the turn is tried.
     pub fn of_answer(turn: TurnId, index: usize) -> Self {
@@ -252,6 +269,14 @@ mod tests {
             let id = RunId::from_bits(bits);
             assert_eq!(id.to_string().parse::<RunId>(), Ok(id));
         }
+    }
+
+    #[test]
+    fn only_the_id_of_a_turn_that_is_continued_says_so() {
+        let mut source = IdSource::new();
+        let id = TurnId::from_bits(source.next(Timestamp::from_micros(64_000_000_000_000_000), u128::MAX));
+        assert!(!id.is_continued() && id.continued().is_continued());
+        assert_eq!(id.continued().to_string().parse::<TurnId>(), Ok(id.continued()));
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub(crate) mod state;
 #[cfg(test)]
 mod tests;
 mod trail;
+mod unrecorded;
 mod waits;
 mod waker;
 

@@ -31,8 +31,8 @@ use std::time::Duration;
 
 use outlast_core::event::RULES;
 use outlast_core::limits::{
-    BLOCKING_ATTEMPTS_DEFAULT, CACHED_FUTURES_DEFAULT, LIVE_RUNS_DEFAULT, QUEUES_MAX, SESSION_DEFAULT,
-    SESSION_MIN, TURN_TIME_DEFAULT,
+    BLOCKING_ATTEMPTS_DEFAULT, CACHED_FUTURES_DEFAULT, LIVE_RUNS_DEFAULT, PART_EVENTS_MAX, QUEUES_MAX,
+    SESSION_DEFAULT, SESSION_MIN, TURN_TIME_DEFAULT,
 };
 use outlast_core::queue::{check_queue, default_queues};
 use outlast_core::{Busy, Codec, IntoDuration, PlainJson, RunId, SessionId, Start, World, WorldError};
@@ -131,6 +131,7 @@ impl Worker {
             session_time: SESSION_DEFAULT,
             drain: DRAIN_DEFAULT,
             is_paranoid: false,
+            part_events: PART_EVENTS_MAX,
             on_retry: None,
             turn_time: TURN_TIME_DEFAULT,
             blocking_max: BLOCKING_ATTEMPTS_DEFAULT,
@@ -231,6 +232,7 @@ pub struct WorkerBuilder<S> {
     session_time: Duration,
     drain: Duration,
     is_paranoid: bool,
+    part_events: usize,
     on_retry: Option<OnRetry>,
     turn_time: Duration,
     blocking_max: usize,
@@ -260,6 +262,7 @@ impl WorkerBuilder<()> {
             session_time: self.session_time,
             drain: self.drain,
             is_paranoid: self.is_paranoid,
+            part_events: self.part_events,
             on_retry: self.on_retry,
             turn_time: self.turn_time,
             blocking_max: self.blocking_max,
@@ -325,6 +328,14 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
     #[must_use]
     pub fn rules(mut self, rules: u32) -> Self {
         self.rules = rules.clamp(1, RULES);
+        self
+    }
+
+    /// How many events of one turn are committed together; at least one. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn part_events(mut self, max: usize) -> Self {
+        self.part_events = max.max(1);
         self
     }
 
@@ -516,6 +527,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
             session_time: self.session_time,
             drain: self.drain,
             is_paranoid: self.is_paranoid,
+            part_events: self.part_events,
             on_retry: self.on_retry,
             turn_time: self.turn_time,
             meter: Arc::new(Meter::new(step_names.len())),

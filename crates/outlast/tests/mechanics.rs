@@ -34,6 +34,7 @@ mod mechanics {
     mod outages;
     mod outside;
     mod parallel;
+    mod parts;
     mod policies;
     mod polling;
     mod queued;

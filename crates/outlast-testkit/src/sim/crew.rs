@@ -130,6 +130,8 @@ impl Slot {
             let all: &[&str] = &["default", FAR];
             builder = builder.queues([all, &all[..1], &all[1..]][served].iter().copied());
         }
+        // Most turns have only a few events: often they are committed in parts.
+        builder = builder.part_events([1, 2, 3, 5, 500][rng.usize(0..5)]);
         if rng.u32(0..4) == 0 { builder.paranoid() } else { builder }
     }
 

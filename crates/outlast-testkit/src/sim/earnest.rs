@@ -120,6 +120,7 @@ async fn start(
         .session_time(SESSION)
         .live_runs([2, 5, 100][rng.usize(0..3)])
         .cached_futures([0, 1, 100][rng.usize(0..3)]);
+    let builder = builder.part_events([1, 3, 500][rng.usize(0..3)]);
     let builder = if rng.u32(0..4) == 0 { builder.paranoid() } else { builder };
     builder.start().await
 }

@@ -136,7 +136,8 @@ impl Machine {
             matches!((&slot.phase, &slot.kind), (Phase::Open, OpKind::Step(step))
                 if step.queued.is_none() && step.retry_at.is_none_or(|at| at <= now))
         };
-        cell.ops.iter().filter(may_begin).map(|(op, _)| op).collect()
+        let begun = cell.ops.iter().filter(may_begin).map(|(op, _)| op);
+        begun.filter(|op| !self.is_unrecorded(*op)).collect()
     }
 
     /// Steps that were being attempted when the run was cancelled, by a worker that is gone, and how they end: no

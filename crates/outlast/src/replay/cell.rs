@@ -222,7 +222,9 @@ impl Cell {
         if let Some(failure) = problem {
             return Recording::Never(failure);
         }
-        let Some(known) = &mut self.known else { return Recording::New(op) };
+        let Some(known) = self.known.as_mut().filter(|known| known.has(op)) else {
+            return Recording::New(op);
+        };
         let value = known.value(op, name, Location::caller());
         let astray = || Failure::new(FailureKind::Invalid, format!("history has no value `{name}` here"));
         // Replay compares the name and the place in the history; the value itself is history's.
@@ -263,6 +265,16 @@ impl Cell {
     /// Whether the code asked for a value that its history does not have.
     pub(super) fn is_astray(&self) -> bool {
         self.known.as_ref().is_some_and(|known| known.is_astray)
+    }
+
+    /// Whether the history that is replayed has what the code does now, so that others were asked already.
+    pub(super) fn is_replaying(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| !known.is_at_open_end())
+    }
+
+    /// Whether the history that is replayed has the request for an operation.
+    pub(super) fn is_known(&self, op: OpNumber) -> bool {
+        self.known.as_ref().is_some_and(|known| known.has(op))
     }
 
     /// What a closure that only computes a value leaves as it was.

@@ -72,6 +72,9 @@ pub(super) struct WishedChild {
 pub(super) struct Wishes {
     pub(super) children: Vec<WishedChild>,
     pub(super) messages: Vec<(RunId, MessageBody)>,
+    /// How many of the messages are older than the last delivery. A replay up to that delivery does not ask for
+    /// them again.
+    pub(super) settled_messages: usize,
     pub(super) tags: Tags,
 }
 
@@ -150,7 +153,7 @@ impl Cell {
             let open = OpenChild { run, workflow, on_parent_end, is_step: false, is_shielded };
             self.children.insert(op, open);
         }
-        if !is_refused && self.known.is_none() {
+        if !is_refused && !self.is_known(op) {
             let (started, awaits) = (started.clone(), !is_detached);
             let wished = WishedChild { started, key, awaits, policy: None };
             self.wishes().children.push(wished);
@@ -183,6 +186,13 @@ impl Cell {
         }
     }
 
+    /// A delivery follows what was asked of others so far.
+    pub(super) fn settle_wishes(&mut self) {
+        if let Some(wishes) = &mut self.wishes {
+            wishes.settled_messages = wishes.messages.len();
+        }
+    }
+
     pub(super) fn wishes(&mut self) -> &mut Wishes {
         self.wishes.get_or_insert_default()
     }
@@ -207,7 +217,7 @@ impl Cell {
     }
 
     fn cancel_some_children(&mut self, reason: &str, is_told: impl Fn(&OpenChild) -> bool) {
-        if self.known.is_some() || self.inert {
+        if self.is_replaying() || self.inert {
             return;
         }
         let told = self.children.values().filter(|child| !child.is_step && is_told(child));
@@ -218,7 +228,7 @@ impl Cell {
     }
 
     pub(super) fn cancel_child(&mut self, run: RunId, reason: String) {
-        if self.known.is_none() {
+        if !self.is_replaying() {
             self.wishes().messages.push((run, MessageBody::Cancel { reason }));
         }
     }

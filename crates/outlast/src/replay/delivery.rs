@@ -126,6 +126,7 @@ impl Machine {
     /// Applies one delivery and polls. The only place where a run learns anything, live or in replay.
     pub(super) fn apply(&mut self, event: &Event, asked: &mut Vec<Event>) -> Result<(), Stuck> {
         let mut cell = self.state.cell.lock();
+        cell.settle_wishes();
         let known = match event {
             Event::StepCompleted { op, output } => cell.is_step(*op) && cell.end(*op, Ok(output.clone())),
             Event::StepFailed { op, failure } => cell.is_step(*op) && cell.end(*op, Err(failure.clone())),

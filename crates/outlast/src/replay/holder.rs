@@ -28,7 +28,8 @@ impl Machine {
             }
             _ => false,
         };
-        cell.ops.iter().filter(|(_, slot)| is_in_place(slot)).map(|(op, _)| op).collect()
+        let in_place = cell.ops.iter().filter(|(_, slot)| is_in_place(slot)).map(|(op, _)| op);
+        in_place.filter(|op| !self.is_unrecorded(*op)).collect()
     }
 
     /// Whether an operation is a step that is not over.

@@ -18,11 +18,16 @@ pub(super) struct Known {
     places: HashMap<OpNumber, Place>,
     /// Whether the code asked for a value that history does not have: it has diverged.
     pub(super) is_astray: bool,
+    /// How many deliveries are left, when the history ends with a turn that is continued: what the code asks for after
+    /// the last one is in the history only in part.
+    left: Option<usize>,
 }
 
 impl Known {
     pub(super) fn of(history: &[TurnRecord]) -> Self {
         let mut known = Self::default();
+        let last = history.iter().rfind(|turn| !turn.events.is_empty());
+        let is_continued = last.is_some_and(|turn| turn.id.is_continued());
         for event in history.iter().flat_map(|turn| &turn.events) {
             if let Some(op) = event.op() {
                 known.ops = known.ops.max(op.0.saturating_add(1));
@@ -35,7 +40,25 @@ impl Known {
                 _ => {}
             }
         }
+        let is_delivery = |event: &&Event| !event.is_decision() && !matches!(event, Event::RunStarted(_));
+        let events = || history.iter().flat_map(|turn| &turn.events);
+        known.left = is_continued.then(|| events().filter(is_delivery).count());
         known
+    }
+
+    /// One more delivery is replayed.
+    pub(super) fn delivered(&mut self) {
+        self.left = self.left.map(|left| left.saturating_sub(1));
+    }
+
+    /// Whether what the code asks for now goes beyond the history.
+    pub(super) fn is_at_open_end(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    /// Whether history has the request for an operation, or code that asks for it has diverged.
+    pub(super) fn has(&self, op: OpNumber) -> bool {
+        !self.is_at_open_end() || op.0 < self.ops
     }
 
     /// The value that history has for an operation; `None` when it has another one, or nothing.

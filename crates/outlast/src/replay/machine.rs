@@ -25,6 +25,7 @@ use super::misuse::misused;
 use super::polling;
 use super::quiet;
 use super::state::{RunState, unreadable, wake_all};
+use super::unrecorded::{Unrecorded, take_early_end};
 use crate::context::Context;
 use crate::error::Error;
 use crate::registry::{BadInput, ErasedRun, Registered, StepCall};
@@ -42,6 +43,8 @@ pub(crate) struct Machine {
     pub(super) ended: Option<Status>,
     /// What the workflow returned, while the run waits for children.
     pub(super) result: Option<Result<Payload, Error>>,
+    /// What the next turn records first, after the replay of a history that ends with a part of a turn.
+    pub(super) unrecorded: Option<Box<Unrecorded>>,
 }
 
 /// A step to attempt, as the worker needs it.
@@ -93,7 +96,14 @@ impl Machine {
             Err(BadInput { error, .. }) => Box::pin(std::future::ready(Err(error))),
         };
         let waker = Waker::from(state.waker.clone());
-        Ok(Self { future: Some(unconstrained(future)), state, waker, ended: None, result: None })
+        Ok(Self {
+            future: Some(unconstrained(future)),
+            state,
+            waker,
+            ended: None,
+            result: None,
+            unrecorded: None,
+        })
     }
 
     /// The machine of a run as it is after its whole history. What the code logged is not logged again.
@@ -108,10 +118,11 @@ impl Machine {
 
     fn replay_history(
         run: RunId,
-        history: Vec<TurnRecord>,
+        mut history: Vec<TurnRecord>,
         code: &Registered,
         codec: &Arc<dyn Codec>,
     ) -> Result<Self, Stuck> {
+        let early_end = take_early_end(&mut history);
         let known = Known::of(&history);
         let mut cursor = Cursor::new(history);
         let Some(Event::RunStarted(started)) = cursor.next() else {
@@ -130,7 +141,12 @@ impl Machine {
         machine.settle(&mut asked)?;
         machine.expect(&mut asked, &mut cursor)?;
         while let Some(event) = cursor.next() {
-            machine.state.cell.lock().now = cursor.at;
+            let mut cell = machine.state.cell.lock();
+            cell.now = cursor.at;
+            if let Some(known) = &mut cell.known {
+                known.delivered();
+            }
+            drop(cell);
             let applied = if event.is_decision() || machine.ended.is_some() {
                 Err(machine.diverged(Some(&event), None))
             } else {
@@ -144,15 +160,10 @@ impl Machine {
             }
             machine.expect(&mut asked, &mut cursor)?;
         }
-        let mut cell = machine.state.cell.lock();
-        cell.known_ops = 0;
-        cell.known = None;
-        cell.refused.clear();
-        cell.hooks.forget_changes();
-        cell.replayed_tags = cell.wishes.take().map(|wishes| wishes.tags).unwrap_or_default();
-        let startable = std::mem::take(&mut cell.startable);
-        cell.startable = startable.into_iter().filter(|op| cell.is_startable(*op)).collect();
-        drop(cell);
+        if let Some(event) = &early_end {
+            machine.apply(event, &mut asked)?;
+        }
+        machine.end_replay(early_end.is_some());
         Ok(machine)
     }
 
@@ -262,6 +273,10 @@ impl Machine {
                     cell.adopt(&recorded);
                     let place = asked.op().and_then(|op| cell.place(op));
                     cursor.trail.agreed(recorded, asked, place, cursor.at);
+                }
+                None if self.is_at_open_end() => {
+                    self.unrecorded().events = std::iter::once(asked).chain(asking).collect();
+                    return Ok(());
                 }
                 recorded => {
                     let stuck = self.diverged(recorded.as_ref(), Some(&asked));
@@ -398,7 +413,7 @@ impl Machine {
 
     /// What the turn asks of others. It is given once.
     pub(crate) fn take_outbox(&mut self, mut id: impl FnMut() -> MessageId) -> Option<Box<Outbox>> {
-        let Wishes { children, messages, tags } = *self.state.cell.lock().wishes.take()?;
+        let Wishes { children, messages, tags, .. } = *self.state.cell.lock().wishes.take()?;
         let (run, headers) = (self.state.run(), self.state.headers());
         let root = self.state.parent().map_or(run, |parent| parent.root);
         let messages = messages.into_iter().map(|(to, body)| NewMessage {

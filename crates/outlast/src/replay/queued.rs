@@ -49,7 +49,7 @@ impl Cell {
         let is_refused = self.refused.iter().any(|(refused, _)| *refused == op);
         step.queued = Some(Box::new(queued.clone()));
         self.children.insert(op, open(&queued, &name, is_shielded));
-        if !is_refused && self.known.is_none() {
+        if !is_refused && !self.is_known(op) {
             let started = started(op, &queued, &name, input.clone());
             let wished = WishedChild { started, key: None, awaits: true, policy: travelling(policy) };
             self.wishes().children.push(wished);
@@ -120,7 +120,7 @@ impl Cell {
 
     /// Nobody waits for a queued step any more: it ends, and an attempt that is under way is told.
     pub(super) fn withdraw(&mut self, run: RunId, reason: String) {
-        if self.known.is_none() {
+        if !self.is_replaying() {
             self.wishes().messages.push((run, MessageBody::Terminate { reason }));
         }
     }

@@ -1,16 +1,18 @@
 //! A live run: held by this worker, turn by turn, until it waits, ends or is let go.
 //!
 //! The loop is: start what was announced, wait for something new, compute a turn, commit it. At most
-//! one commit of a run is under way; what arrives meanwhile forms the next turn.
+//! one commit of a run is under way; what arrives meanwhile forms the next turn. A turn that asks for
+//! very much is committed in [parts].
 
 mod lost;
+mod parts;
 mod untold;
+mod verify;
 
 use std::collections::BTreeSet;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
-use outlast_core::event::TurnRecord;
 use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM_EVENTS, INBOX_READ_MAX};
 use outlast_core::turn::From;
 use outlast_core::{
@@ -19,6 +21,7 @@ use outlast_core::{
     WorldError,
 };
 
+use self::parts::First;
 use self::untold::Rejections;
 use super::attempts::{Attempts, FailedAttempt, Tools, dropped_steps};
 use super::committer::patiently;
@@ -72,6 +75,8 @@ pub(super) struct Draft {
     ops_before: u64,
     /// The failed attempts that it was told of.
     failed: Vec<FailedAttempt>,
+    /// What belongs to the first part, if it is committed in parts.
+    first: First,
 }
 
 impl Draft {
@@ -84,6 +89,7 @@ impl Draft {
             is_cancel: false,
             ops_before,
             failed: Vec::new(),
+            first: First { consumed, ..First::default() },
         }
     }
 }
@@ -146,7 +152,7 @@ impl<'a> Live<'a> {
         draft: Draft,
         answer: impl FnOnce(Result<Committed, WorldError>),
     ) -> Result<End, Gone> {
-        let (turn, then) = self.turn_of(draft, self.place.turn, From::Start(start));
+        let (turn, rest, then) = self.turn_of(draft, self.place.turn, From::Start(start));
         let (events, columns) = (turn.events.len() as u64, turn.held_columns());
         let commit = self.task.session.committer.commit(turn);
         let committed = commit.await;
@@ -161,7 +167,10 @@ impl<'a> Live<'a> {
         }
         self.place.seq = events;
         self.place.columns = columns;
-        let next = self.follow(then).await?;
+        let next = match self.commit_rest(rest).await? {
+            Some(again) => again,
+            None => self.follow(then).await?,
+        };
         self.go_on(next).await
     }
 
@@ -182,7 +191,8 @@ impl<'a> Live<'a> {
         if may_fire {
             self.look_at_the_clock(&mut facts);
         }
-        if !is_fresh && facts.is_empty() && self.machine.is_active() {
+        let has_nothing_new = facts.is_empty() && !self.machine.has_unrecorded();
+        if !is_fresh && has_nothing_new && self.machine.is_active() {
             return self.go_on(Next::Hold(facts)).await;
         }
         let next = self.turn(facts, is_fresh).await?;
@@ -213,7 +223,7 @@ impl<'a> Live<'a> {
                 Next::Hold(facts) => facts,
                 Next::Over(end) => return Ok(end),
             };
-            while facts.is_empty() && !self.may_let_go() {
+            while facts.is_empty() && !self.may_let_go() && !self.machine.has_unrecorded() {
                 self.start_attempts()?;
                 facts = self.next_facts().await?;
             }
@@ -350,8 +360,21 @@ impl<'a> Live<'a> {
         facts.extend(deadline.map(Fact::deadline));
     }
 
-    /// Computes a turn from what is new, and commits it.
-    async fn turn(&mut self, facts: Vec<Fact>, is_fresh: bool) -> Result<Next, Gone> {
+    /// Computes a turn from what is new, and commits it. What the run has asked for and its history does not have
+    /// comes first, in a turn of its own: so that one can be committed in parts.
+    async fn turn(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Next, Gone> {
+        if self.machine.has_unrecorded() && !facts.is_empty() {
+            // Rare, and large: not in the state of every run.
+            match Box::pin(self.turn_once(Vec::new(), false)).await? {
+                Next::Hold(early) => facts.extend(early),
+                // Only messages and timers are left, which whoever holds the run next finds out by itself.
+                over @ Next::Over(_) => return Ok(over),
+            }
+        }
+        self.turn_once(facts, is_fresh).await
+    }
+
+    async fn turn_once(&mut self, facts: Vec<Fact>, is_fresh: bool) -> Result<Next, Gone> {
         let mut draft = self.draft(facts, is_fresh).map_err(Gone::Stuck)?;
         if let Err(gone) = self.doubt(&draft, false).await {
             self.keep_untold(draft.events, draft.ops_before, None);
@@ -360,26 +383,47 @@ impl<'a> Live<'a> {
         let is_cancel = draft.is_cancel;
         let ops_before = draft.ops_before;
         let failed = std::mem::take(&mut draft.failed);
-        let (turn, then) = self.turn_of(draft, ids::turn(), From::Turn(self.place.turn));
+        let (turn, rest, then) = self.turn_of(draft, ids::turn(), From::Turn(self.place.turn));
         // Tags of a replay may be all that there is to write.
         if turn.events.is_empty() && turn.outbox.is_none() && then == Then::Hold {
             return Ok(Next::Hold(Vec::new()));
         }
+        // Nobody waits for the attempts of a run that has ended; a queued step ends so when it is dropped.
+        let is_terminated = matches!(turn.events.last(), Some(Event::RunTerminated { .. }));
+        if let Some(again) = self.commit(turn, &failed, ops_before).await? {
+            return Ok(again);
+        }
+        if let Some(again) = self.commit_rest(rest).await? {
+            return Ok(again);
+        }
+        if is_cancel && !is_terminated {
+            self.tell_attempts_to_stop();
+        }
+        self.follow(then).await
+    }
+
+    /// Commits a turn, or a part of one. Answers how to go on when it was refused and is to be computed again.
+    async fn commit(
+        &mut self,
+        turn: Turn,
+        failed: &[FailedAttempt],
+        ops_before: u64,
+    ) -> Result<Option<Next>, Gone> {
         let place = Place::after(&turn);
         // What it was told must not be lost when it is refused; one with timers can be computed again.
         let events: Vec<_> =
             turn.events.iter().filter(|event| attempt_of(event).is_some()).cloned().collect();
         let at = turn.at;
         let on_retry = self.task.session.settings.on_retry.clone();
-        let notices = if on_retry.is_some() { self.notices(&turn, &failed) } else { Vec::new() };
+        let notices = if on_retry.is_some() { self.notices(&turn, failed) } else { Vec::new() };
         let dropped = dropped_steps(&turn.events);
         let rejections = Rejections::of(&turn);
-        // Nobody waits for the attempts of a run that has ended; a queued step ends so when it is dropped.
-        let is_terminated = matches!(turn.events.last(), Some(Event::RunTerminated { .. }));
         let commit = self.task.session.committer.commit(turn);
         match self.meanwhile(commit).await {
             Ok(_) => {}
-            Err(WorldError::Conflict(_)) => return Box::pin(self.again(events, at, ops_before)).await,
+            Err(WorldError::Conflict(_)) => {
+                return Box::pin(self.again(events, at, ops_before)).await.map(Some);
+            }
             Err(error @ WorldError::Fenced(_)) => return Err(Gone::Lost(error)),
             Err(error) => {
                 self.keep_untold(events, ops_before, None);
@@ -393,10 +437,7 @@ impl<'a> Live<'a> {
         }
         rejections.log(self.task.run);
         dropped.into_iter().for_each(|op| self.attempts.withdraw(op));
-        if is_cancel && !is_terminated {
-            self.tell_attempts_to_stop();
-        }
-        self.follow(then).await
+        Ok(None)
     }
 
     /// Tells the attempts that the run was cancelled: those of shielded steps learn it only when it has ended.
@@ -438,6 +479,7 @@ impl<'a> Live<'a> {
         if is_fresh {
             self.machine.begin(&mut draft.events)?;
         }
+        self.machine.record_rest(&mut draft.events)?;
         for fact in facts {
             match &fact.what {
                 What::Message(message) => {
@@ -462,8 +504,12 @@ impl<'a> Live<'a> {
             if fact.what.is_stop() {
                 self.withhold_attempts();
             }
+            let before = draft.events.len();
             if let Some(delivery) = fact.what.into_delivery(&self.machine) {
                 self.machine.deliver(delivery, &mut draft.events)?;
+            }
+            if draft.events.len() > before {
+                (draft.first.consumed, draft.first.fired_until) = (draft.consumed, draft.fired_until);
             }
         }
         self.mind_length(draft)?;
@@ -519,8 +565,8 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// The turn that commits a draft, and what becomes of the run after it.
-    fn turn_of(&mut self, draft: Draft, id: TurnId, from: From) -> (Turn, Then) {
+    /// The turn that commits a draft, or its first part and the others; and what becomes of the run after it.
+    fn turn_of(&mut self, draft: Draft, id: TurnId, from: From) -> (Turn, Vec<Turn>, Then) {
         let then = if let Some(status) = self.machine.ended() {
             self.task.session.set_ending(self.task.run);
             Then::End(status)
@@ -531,6 +577,7 @@ impl<'a> Live<'a> {
         } else {
             Then::Hold
         };
+        let first = First { settled_messages: self.machine.settled_messages(), ..draft.first };
         let outbox = self.outbox(&draft.events);
         let crashes = self.suspicion.crashes_after(self.place.columns.crashes, &draft.events);
         let before = &self.place.columns;
@@ -550,7 +597,8 @@ impl<'a> Live<'a> {
             outbox,
             then: then.clone(),
         };
-        (turn, then)
+        let (turn, rest) = parts::split(turn, first, self.task.session.settings.part_events);
+        (turn, rest, then)
     }
 
     /// Awaits a commit, while attempts go on.
@@ -615,58 +663,6 @@ impl<'a> Live<'a> {
             self.look_at_the_clock(&mut facts);
         }
         Ok(Next::Hold(facts))
-    }
-
-    /// A paranoid worker replays before it commits: what diverges is stuck, and history has none of it.
-    async fn doubt(&mut self, draft: &Draft, is_start: bool) -> Result<(), Gone> {
-        if self.task.session.settings.is_paranoid && self.machine.ended().is_none() {
-            // Rare, and large: not in the state of every run.
-            Box::pin(self.verify(draft, is_start)).await?;
-        }
-        Ok(())
-    }
-
-    /// Replays the whole history with this turn, compares, and goes on with the replayed future.
-    async fn verify(&mut self, draft: &Draft, is_start: bool) -> Result<(), Gone> {
-        let turn = TurnRecord {
-            id: self.place.turn,
-            seq: self.place.seq,
-            at: draft.at,
-            build: self.task.session.settings.build.clone(),
-            events: draft.events.clone(),
-        };
-        let mut replayed = self.replayed(Some(turn), is_start).await?;
-        // A pause that was over when it began: the replayed machine has found that out already.
-        self.machine.take_due(self.looked_at);
-        let (live, replay) = (self.machine.summary(), replayed.summary());
-        if live != replay {
-            let message = format!(
-                "run {} is not the same after a replay.\nlive:\n{live}\nreplayed:\n{replay}",
-                self.task.run
-            );
-            return Err(Gone::Stuck(Stuck { reason: StuckReason::Diverged, message, build: String::new() }));
-        }
-        replayed.take_wishes_of(&mut self.machine);
-        self.machine = replayed;
-        Ok(())
-    }
-
-    /// The machine as a replay of the history makes it, with a turn that is not committed yet.
-    async fn replayed(&mut self, turn: Option<TurnRecord>, is_start: bool) -> Result<Machine, Gone> {
-        let at = turn.as_ref().map_or(self.place.at, |turn| turn.at);
-        let mut history = if is_start {
-            Vec::new()
-        } else {
-            read_history(&self.task.session, self.task.run).await.map_err(Gone::of)?
-        };
-        // Whoever took the run over meanwhile has gone on with it. That is not this machine's life.
-        history.retain(|turn| turn.seq < self.place.seq);
-        history.extend(turn.filter(|turn| !turn.events.is_empty()));
-        let mut machine = machine_from(self.task, history, false)?;
-        machine.set_attempting(&self.attempts.ops());
-        machine.take_due(self.looked_at);
-        machine.set_time(at);
-        Ok(machine)
     }
 }
 

@@ -49,6 +49,8 @@ pub(super) struct Settings {
     pub(super) session_time: Duration,
     pub(super) drain: Duration,
     pub(super) is_paranoid: bool,
+    /// How many events of one turn are committed together.
+    pub(super) part_events: usize,
     pub(super) on_retry: Option<OnRetry>,
     /// How long a turn may compute.
     pub(super) turn_time: Duration,

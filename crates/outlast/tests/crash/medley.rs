@@ -69,6 +69,8 @@ pub(crate) async fn play(
     let mut builder = Worker::builder(world.clone())
         .state(state)
         .queues(["default", "far"])
+        // So that a process is also killed between two parts of a turn.
+        .part_events(2)
         .register((sequence, parallel, nap, review, flaky, race, stopped, afar, family, member))
         .register((mark, fail_twice, win, lose));
     if replay == Replay::EveryTurn {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
+use outlast::core::turn::From;
 use outlast::core::world::Answers;
 use outlast::core::{
     Beat, Busy, ClaimRequest, ClaimedHistory, Clock, Committed, Counts, Delivered, Description, Ended,
@@ -122,6 +123,25 @@ impl Faults {
         gate
     }
 
+    /// Keeps the commit of the parts of a turn from happening, after so many others that were parts and not the
+    /// last ones.
+    pub(super) fn hold_part(&self, skip: usize) -> Gate {
+        let gate = Gate::default();
+        let held = gate.clone();
+        self.plan(
+            Call::Commit,
+            skip,
+            follows_a_part,
+            Fault::Before(Box::pin(async move { held.pass().await })),
+        );
+        gate
+    }
+
+    /// Answers the part of a turn after so many others with the error, and does not commit it.
+    pub(super) fn refuse_part(&self, skip: usize, error: WorldError) {
+        self.plan(Call::Commit, skip, follows_a_part, Fault::AnswerEach { error, is_done: false });
+    }
+
     /// How often it was called.
     pub(super) fn count(&self, call: Call) -> usize {
         self.sizes(call).len()
@@ -195,6 +215,11 @@ async fn answer<T>(
 
 fn unavailable() -> WorldError {
     WorldError::Unavailable("the test lost the answer".into())
+}
+
+/// Whether a turn of the batch follows a part of a larger one.
+fn follows_a_part(turns: &[Turn]) -> bool {
+    turns.iter().any(|turn| matches!(turn.from, From::Turn(last) if last.is_continued()))
 }
 
 /// Where a call waits for the test.

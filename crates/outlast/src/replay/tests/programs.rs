@@ -323,20 +323,41 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_part_of_a_turn_replays_to_the_whole_turn_and_goes_on_like_it(
+        program in any_program(),
+        seed in any::<u64>(),
+        rules in 1..=RULES,
+    ) {
+        let case = Case::new(interpreter, serde_json::to_value(&program).unwrap()).with_rules(rules);
+        let life = live(&case, seed);
+        for turns in 1..=life.turns.len() {
+            life.replay_parts(&case, turns);
+        }
+    }
+}
+
 #[test]
 fn the_random_programs_are_worth_running() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut kinds = std::collections::BTreeMap::<&str, u32>::new();
+    let mut parts = 0;
     for seed in 0..400 {
         let program = any_program().new_tree(&mut runner).unwrap().current();
         let case = Case::new(interpreter, serde_json::to_value(&program).unwrap());
         let case = case.with_rules(1 + seed as u32 % RULES);
-        let Life { turns, .. } = live(&case, seed);
+        let life = live(&case, seed);
+        parts += (1..=life.turns.len()).map(|turns| life.replay_parts(&case, turns)).sum::<usize>();
+        let Life { turns, .. } = life;
         for event in turns.iter().flat_map(|turn| &turn.events) {
             *kinds.entry(event.kind()).or_default() += 1;
         }
     }
     let rare: Vec<_> = kinds.iter().filter(|(_, count)| **count < 10).collect();
     assert!(kinds.len() == 29 && rare.is_empty(), "{kinds:?}");
+    assert!(parts > 400, "{parts} parts");
 }

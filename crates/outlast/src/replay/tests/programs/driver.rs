@@ -70,6 +70,8 @@ struct After {
     started: Vec<(OpNumber, u32)>,
     /// What the turn asked of others.
     outbox: Option<Box<Outbox>>,
+    /// How many of its messages are older than the last delivery.
+    settled_messages: usize,
 }
 
 struct Driver {
@@ -160,6 +162,7 @@ impl Driver {
         started.sort();
         self.attempting.extend(started.iter().map(|(op, _)| *op));
         self.attempts.extend(&started);
+        let settled_messages = self.machine.settled_messages();
         let outbox = self.machine.take_outbox(no_id);
         for NewChild { start, wants_answer } in outbox.iter().flat_map(|outbox| &outbox.children) {
             let parent = start.parent.unwrap();
@@ -167,7 +170,9 @@ impl Driver {
                 self.children.push((parent.op, *wants_answer));
             }
         }
-        self.life.after.push(After { state, attempting, looked_at: self.looked_at, started, outbox });
+        let looked_at = self.looked_at;
+        let after = After { state, attempting, looked_at, started, outbox, settled_messages };
+        self.life.after.push(after);
     }
 
     fn look_at_the_clock(&mut self) -> Vec<(Timestamp, OpNumber)> {
@@ -272,6 +277,12 @@ impl Life {
         let mut machine = self.replayed(case, turns);
         machine.set_attempting(&self.after[place].attempting);
         machine.take_due(self.after[place].looked_at);
+        self.go_on_with(machine, turns);
+    }
+
+    /// Compares a machine that is after so many turns, and goes on from there to the end.
+    fn go_on_with(&self, mut machine: Machine, turns: usize) {
+        let place = turns - 1;
         self.compare(&mut machine, place);
         for later in turns..self.turns.len() {
             let told = &self.told[later - 1];
@@ -286,6 +297,70 @@ impl Life {
             );
             self.compare(&mut machine, later);
         }
+    }
+
+    /// Replays the first so many turns, of the last one only a part, in every way in which it can be cut: the rest is
+    /// asked for again, and all goes on as it went.
+    pub(super) fn replay_parts(&self, case: &Case, turns: usize) -> usize {
+        let place = turns - 1;
+        let mut last = self.turns[place].clone();
+        let told = last.events.iter().rposition(|event| !event.is_decision()).map_or(0, |place| place + 1);
+        let is_patch = |event: &Event| matches!(event, Event::VersionChosen { .. });
+        last.events[told..].sort_by_key(|event| !is_patch(event));
+        let first = told + last.events[told..].iter().filter(|event| is_patch(event)).count();
+        for cut in first.max(1)..last.events.len() {
+            let mut part = turn(last.at, last.events[..cut].to_vec());
+            part.id = part.id.continued();
+            let before = self.fresh.iter().chain(&self.turns[..place]).cloned();
+            let mut machine = case
+                .replay(before.chain([part]).collect())
+                .unwrap_or_else(|stuck| panic!("event {cut} of turn {place}: {}", stuck.message));
+            self.check_early_end(case, place, &last.events[..cut]);
+            self.check_unannounced(&machine, &last.events[cut..]);
+            let mut rest = Vec::new();
+            machine.record_rest(&mut rest).unwrap_or_else(|stuck| panic!("{}", stuck.message));
+            assert_eq!(rest, last.events[cut..], "the rest of turn {place}");
+            self.check_rest_of_outbox(&mut machine, place, &rest);
+            machine.set_attempting(&self.after[place].attempting);
+            machine.take_due(self.after[place].looked_at);
+            self.go_on_with(machine, turns);
+        }
+        last.events.len().saturating_sub(first.max(1))
+    }
+
+    /// A run may be ended without its code when only a part of a turn is there.
+    fn check_early_end(&self, case: &Case, place: usize, events: &[Event]) {
+        let mut part = turn(self.turns[place].at, events.to_vec());
+        part.id = part.id.continued();
+        let end = turn(part.at, vec![Event::RunTerminated { failure: terminated("no more") }]);
+        let before = self.fresh.iter().chain(&self.turns[..place]).cloned();
+        let replayed = case.replay(before.chain([part, end]).collect());
+        let mut machine = replayed.unwrap_or_else(|stuck| panic!("{}", stuck.message));
+        assert_eq!((machine.ended(), machine.has_unrecorded()), (Some(Status::Cancelled), false));
+        assert_eq!(machine.take_outbox(no_id), None);
+    }
+
+    /// Nobody can have attempted a step that is not announced.
+    fn check_unannounced(&self, machine: &Machine, rest: &[Event]) {
+        let startable = machine.startable();
+        let maybe_attempted = machine.maybe_attempted(Timestamp::NEVER);
+        for event in rest.iter().filter(|event| matches!(event, Event::StepStarted { .. })) {
+            let op = event.op().unwrap();
+            assert!(!startable.contains(&op) && !maybe_attempted.contains(&op), "step {op}");
+        }
+    }
+
+    /// What the rest of a turn asks of others: the children that it starts, and all messages since the last delivery.
+    fn check_rest_of_outbox(&self, machine: &mut Machine, place: usize, rest: &[Event]) {
+        let After { outbox, settled_messages, .. } = &self.after[place];
+        let whole = outbox.as_deref().cloned().unwrap_or_default();
+        let starts = |event: &&Event| matches!(event, Event::ChildStarted(_) | Event::StepStarted { .. });
+        let started: Vec<_> = rest.iter().filter(starts).filter_map(Event::op).collect();
+        let is_in = |child: &&NewChild| started.contains(&child.start.parent.unwrap().op);
+        let children = whole.children.iter().filter(is_in).cloned().collect::<Vec<_>>();
+        let messages = whole.messages[*settled_messages..].to_vec();
+        let again = machine.take_outbox(no_id).map(|outbox| *outbox).unwrap_or_default();
+        assert_eq!((again.children, again.messages), (children, messages), "outbox of turn {place}");
     }
 
     /// After a crash nothing is being attempted: all that was begins anew, and nothing else.
