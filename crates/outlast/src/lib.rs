@@ -80,7 +80,7 @@ pub use outlast_sqlite as sqlite;
 pub use attempt::{Attempt, StopReason};
 pub use backup::backup;
 pub use client::{
-    Attempting, Because, Cancel, Client, Explanation, JoinedWorker, ListCall, RunHandle, SendCall, StartCall,
+    Attempting, Because, Cancel, Client, Explanation, JoinedWorker, ListCall, Probe, RunHandle, SendCall, StartCall,
     StartManyCall, Stopping, Waiting,
 };
 pub use clock::SystemClock;
