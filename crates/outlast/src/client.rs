@@ -257,6 +257,8 @@ fn check_headers(headers: &Headers) -> Result<(), Error> {
     if bytes <= HEADERS_BYTES_MAX {
         return Ok(());
     }
-    let message = format!("the headers have {bytes} bytes together, the limit is {HEADERS_BYTES_MAX}; use fewer or shorter ones");
+    let message = format!(
+        "the headers have {bytes} bytes together, the limit is {HEADERS_BYTES_MAX}; use fewer or shorter ones"
+    );
     Err(Error::of_world(&WorldError::Limit(message)))
 }

@@ -3,8 +3,8 @@
 use outlast_core::limits::{HOOK_BUFFER_MAX, INBOX_MESSAGES_MAX};
 use outlast_core::{MessageBody, NewMessage};
 
-use super::shape::{Shape, wait};
 use super::case::text;
+use super::shape::{Shape, wait};
 use super::{Case, assert_refused};
 
 /// How many payloads a run keeps is what its last turn said, and comes with the claim.

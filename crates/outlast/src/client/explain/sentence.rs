@@ -38,7 +38,8 @@ pub(super) fn of(because: &Because, damage: Option<&str>, now: Timestamp) -> Str
 fn damage_remedy(damage: Option<&str>) -> String {
     match damage {
         Some(what) if what.contains(NEWER_BUILD) => String::new(),
-        _ => " No build can read it: restore a backup, or call `client.terminate(run, reason)` to end it.".into(),
+        _ => " No build can read it: restore a backup, or call `client.terminate(run, reason)` to end it."
+            .into(),
     }
 }
 
@@ -95,7 +96,8 @@ fn cause(because: &Because, is_damaged: bool, now: Timestamp) -> String {
             let (message, report) = message.split_once("\n\n").unwrap_or((message, ""));
             let what = format!("Stuck ({reason}): build `{build}` cannot continue because {message}");
             let retry = retry_at.map(|at| moment(at, now));
-            let remedy = if is_damaged { String::new() } else { stuck_remedy(failed_builds, other_builds, retry) };
+            let remedy =
+                if is_damaged { String::new() } else { stuck_remedy(failed_builds, other_builds, retry) };
             let remedy = open_steps_of(open_steps) + &remedy;
             let report = if report.is_empty() { String::new() } else { format!("\n\n{report}") };
             format!("{}{remedy}{report}", sentence_end(&what))
@@ -170,7 +172,10 @@ fn past_deadline(
     let then = match (with_code, workers) {
         (0, 0) => "no worker is joined. Start one: a worker without its code ends it after a minute".into(),
         (0, _) => {
-            format!("no joined worker has its code. A worker without it ends it at {}", moment(overdue_at, now))
+            format!(
+                "no joined worker has its code. A worker without it ends it at {}",
+                moment(overdue_at, now)
+            )
         }
         _ => "a worker that has its code is about to cancel it".into(),
     };
@@ -199,7 +204,8 @@ fn gone(
     now: Timestamp,
 ) -> String {
     let place = place.as_ref().map(|place| format!(", {place},")).unwrap_or_default();
-    let since = expired_at.map(|at| format!(": its session expired at {}", moment(at, now))).unwrap_or_default();
+    let since =
+        expired_at.map(|at| format!(": its session expired at {}", moment(at, now))).unwrap_or_default();
     let then = if others.is_empty() {
         "No other worker is joined to take the run over: start one."
     } else {
@@ -244,7 +250,8 @@ fn ready(since: Timestamp, workers: &[JoinedWorker], probes: &[Probe], now: Time
             None => busy(worker),
         })
         .collect();
-    let remedy = if probes.len() < workers.len() { "If this lasts, start another worker." } else { PROBE_REMEDY };
+    let remedy =
+        if probes.len() < workers.len() { "If this lasts, start another worker." } else { PROBE_REMEDY };
     format!(
         "It has been ready since {}, and waits for a worker with room: {}. {remedy}",
         moment(since, now),
@@ -297,7 +304,10 @@ fn unasked(kept: &[String]) -> String {
     let names: Vec<_> = kept.iter().map(|name| format!("`{name}`")).collect();
     match names.len() {
         0 => String::new(),
-        1 => format!(" A payload for hook {} has arrived, and is kept until the workflow waits for it.", names[0]),
+        1 => format!(
+            " A payload for hook {} has arrived, and is kept until the workflow waits for it.",
+            names[0]
+        ),
         _ => format!(
             " Payloads for hooks {} have arrived, and are kept until the workflow waits for them.",
             listed(&names)
@@ -330,7 +340,11 @@ pub(super) fn add_stopping(sentence: &mut String, stopping: &Stopping, now: Time
 }
 
 fn absence(workers: usize) -> &'static str {
-    if workers > 0 { "" } else { " No joined worker has its code: start one, otherwise the run does not continue." }
+    if workers > 0 {
+        ""
+    } else {
+        " No joined worker has its code: start one, otherwise the run does not continue."
+    }
 }
 
 fn wait(waiting: &Waiting, now: Timestamp) -> String {
