@@ -16,7 +16,7 @@ CASE
     ELSE LEAST(crashes, 4)
 END, ends_without_code boolean NOT NULL DEFAULT ((last_terminate > consumed) OR ((next_seq <= 1) AND (last_cancel > consumed))) WITH (fillfactor=85, autovacuum_vacuum_scale_factor=0.02, autovacuum_analyze_scale_factor=0.05)
 
-table sessions: id text NOT NULL, host text NOT NULL, pid bigint NOT NULL, build text NOT NULL, code text NOT NULL, queues text NOT NULL, time bigint NOT NULL, rules integer NOT NULL, format integer NOT NULL, interface integer NOT NULL, joined_at bigint NOT NULL, expires_at bigint NOT NULL, beat_at bigint NOT NULL, boot bigint NOT NULL, has_lock boolean NOT NULL, suspect_since bigint, report text NOT NULL DEFAULT '{}'::text, ended_at bigint, crashed boolean, aboard_runs bigint, aboard_class integer, version text WITH (fillfactor=50)
+table sessions: id text NOT NULL, host text NOT NULL, pid bigint NOT NULL, build text NOT NULL, code text NOT NULL, queues text NOT NULL, time bigint NOT NULL, rules integer NOT NULL, format integer NOT NULL, interface integer NOT NULL, joined_at bigint NOT NULL, expires_at bigint NOT NULL, beat_at bigint NOT NULL, boot bigint NOT NULL, has_lock boolean NOT NULL, lock_free_since bigint, report text NOT NULL DEFAULT '{}'::text, ended_at bigint, crashed boolean, held_runs bigint, held_class integer, version text WITH (fillfactor=50)
 
 table settings: one boolean NOT NULL, clock_offset bigint NOT NULL, identity uuid NOT NULL DEFAULT gen_random_uuid(), rules integer
 
@@ -156,7 +156,7 @@ DECLARE
     now_ bigint := coalesce(at_, "outlast".clock_v1());
     rules_ integer;
 BEGIN
-    UPDATE "outlast".sessions s SET beat_at = now_, boot = "outlast".boot_v1(), suspect_since = NULL,
+    UPDATE "outlast".sessions s SET beat_at = now_, boot = "outlast".boot_v1(), lock_free_since = NULL,
         expires_at = least(now_, 9223372036854775807 - s.time) + s.time, report = report_
     WHERE s.id = id_ AND s.ended_at IS NULL
     RETURNING s.rules INTO rules_;
@@ -181,7 +181,7 @@ DECLARE
     now_ bigint := coalesce(at_, "outlast".clock_v2());
     rules_ integer;
 BEGIN
-    UPDATE "outlast".sessions s SET beat_at = now_, boot = "outlast".boot_v2(), suspect_since = NULL,
+    UPDATE "outlast".sessions s SET beat_at = now_, boot = "outlast".boot_v2(), lock_free_since = NULL,
         expires_at = least(now_, 9223372036854775807 - s.time) + s.time, report = report_
     WHERE s.id = id_ AND s.ended_at IS NULL
     RETURNING s.rules INTO rules_;
@@ -302,14 +302,14 @@ BEGIN
     FOR late_ IN
         SELECT r.id, r.crash_class FROM "outlast".runs r
         WHERE r.deadline <= until_ AND r.owner IS NULL AND r.format <= format_ AND r.id <> ALL (chosen_)
-            AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
+            AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0)
         ORDER BY r.deadline, r.id LIMIT limit_ + 50 FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        CONTINUE WHEN late_.crash_class > 0 AND rooms[late_.crash_class - 1] <= 0;
+        CONTINUE WHEN late_.crash_class > 0 AND rooms[late_.crash_class] <= 0;
         IF late_.crash_class > 0 THEN
-            left_ := rooms[late_.crash_class - 1] - 1;
-            rooms := '{0,0,0}';
-            rooms[late_.crash_class - 1] := left_;
+            left_ := rooms[late_.crash_class] - 1;
+            rooms := array_fill(0, ARRAY[cardinality(rooms_)]);
+            rooms[late_.crash_class] := left_;
         END IF;
         ids := array_append(ids, late_.id);
         EXIT WHEN cardinality(ids) >= limit_;
@@ -330,14 +330,14 @@ BEGIN
     FOR late_ IN
         SELECT r.id, r.crash_class FROM "outlast".runs r
         WHERE r.deadline <= until_ AND r.owner IS NULL AND r.format <= format_ AND r.id <> ALL (chosen_)
-            AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
+            AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0)
         ORDER BY r.deadline, r.id LIMIT limit_ + 50 FOR NO KEY UPDATE SKIP LOCKED
     LOOP
-        CONTINUE WHEN late_.crash_class > 0 AND rooms[late_.crash_class - 1] <= 0;
+        CONTINUE WHEN late_.crash_class > 0 AND rooms[late_.crash_class] <= 0;
         IF late_.crash_class > 0 THEN
-            left_ := rooms[late_.crash_class - 1] - 1;
-            rooms := '{0,0,0}';
-            rooms[late_.crash_class - 1] := left_;
+            left_ := rooms[late_.crash_class] - 1;
+            rooms := array_fill(0, ARRAY[cardinality(rooms_)]);
+            rooms[late_.crash_class] := left_;
         END IF;
         ids := array_append(ids, late_.id);
         EXIT WHEN cardinality(ids) >= limit_;
@@ -345,7 +345,7 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.choose_v1(session_ text, now_ bigint, limit_ integer, format_ integer, rooms_ integer[], is_trial_ boolean, preference_ bigint, lines_ outlast.line_v1[], has_codeless_ boolean, OUT ids text[], OUT rooms integer[])
+CREATE OR REPLACE FUNCTION outlast.choose_v1(session_ text, now_ bigint, limit_ integer, format_ integer, rooms_ integer[], is_trial_ boolean, preference_ bigint, priority_age_ bigint, lines_ outlast.line_v1[], has_codeless_ boolean, OUT ids text[], OUT rooms integer[])
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
@@ -355,6 +355,9 @@ DECLARE
     found_ record;
     ranks_ bigint[] := '{}';
     classes_ integer[] := '{}';
+    -- The last class is the last that has a room.
+    last_ CONSTANT integer := cardinality(rooms_);
+    none_ CONSTANT integer[] := array_fill(0, ARRAY[last_]);
     class_ integer;
     taken_ integer;
 BEGIN
@@ -362,7 +365,8 @@ BEGIN
     FOREACH line_ IN ARRAY lines_ LOOP
         CONTINUE WHEN line_.head > now_;
         found_ := "outlast".ready_v1(session_, now_,
-            CASE WHEN line_.crash_class = 0 THEN limit_ ELSE least(limit_, rooms_[line_.crash_class - 1]) END, preference_, line_);
+            CASE WHEN line_.crash_class = 0 THEN limit_ ELSE least(limit_, rooms_[line_.crash_class]) END, preference_,
+            priority_age_, line_);
         CONTINUE WHEN found_.ids IS NULL;
         ids := ids || found_.ids; ranks_ := ranks_ || found_.ranks;
         classes_ := classes_ || array_fill(line_.crash_class::integer, ARRAY[cardinality(found_.ids)]);
@@ -371,7 +375,7 @@ BEGIN
         FOR found_ IN
             SELECT r.id::text, r.ready_at, r.crash_class FROM "outlast".runs r
             WHERE r.ends_without_code AND r.ready_at IS NOT NULL AND r.ready_at <= now_ AND r.format <= format_
-                AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
+                AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0)
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
                     OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred AND s.ended_at IS NULL))
             ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED
@@ -379,10 +383,10 @@ BEGIN
             ids := ids || found_.id; ranks_ := ranks_ || found_.ready_at; classes_ := classes_ || found_.crash_class::integer;
         END LOOP;
     END IF;
-    IF is_trial_ AND 4 = ANY (classes_) THEN
-        ids := ARRAY(SELECT u.id FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class = 4
+    IF is_trial_ AND last_ = ANY (classes_) THEN
+        ids := ARRAY(SELECT u.id FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class = last_
             ORDER BY u.rank, u.id COLLATE "C" LIMIT 1);
-        rooms := '{0,0,0}';
+        rooms := none_;
         RETURN;
     END IF;
     SELECT u.class INTO class_ FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class > 0
@@ -395,16 +399,16 @@ BEGIN
         SELECT u.id, u.rank, u.class FROM (
             SELECT a.id, a.rank, a.class, row_number() OVER (PARTITION BY a.class ORDER BY a.rank, a.id COLLATE "C") AS nth
             FROM unnest(ids, ranks_, classes_) AS a (id, rank, class)
-        ) u WHERE u.class = 0 OR u.class = class_ AND u.nth <= rooms_[class_ - 1]
+        ) u WHERE u.class = 0 OR u.class = class_ AND u.nth <= rooms_[class_]
         ORDER BY u.rank, u.id COLLATE "C" LIMIT limit_) c;
     IF taken_ > 0 THEN
-        rooms := '{0,0,0}';
-        rooms[class_ - 1] := rooms_[class_ - 1] - taken_;
+        rooms := none_;
+        rooms[class_] := rooms_[class_] - taken_;
     END IF;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.choose_v2(session_ text, now_ bigint, limit_ integer, format_ integer, rooms_ integer[], is_trial_ boolean, preference_ bigint, lines_ outlast.line_v2[], has_codeless_ boolean, OUT ids text[], OUT rooms integer[])
+CREATE OR REPLACE FUNCTION outlast.choose_v2(session_ text, now_ bigint, limit_ integer, format_ integer, rooms_ integer[], is_trial_ boolean, preference_ bigint, priority_age_ bigint, lines_ outlast.line_v2[], has_codeless_ boolean, OUT ids text[], OUT rooms integer[])
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
@@ -414,6 +418,9 @@ DECLARE
     found_ record;
     ranks_ bigint[] := '{}';
     classes_ integer[] := '{}';
+    -- The last class is the last that has a room.
+    last_ CONSTANT integer := cardinality(rooms_);
+    none_ CONSTANT integer[] := array_fill(0, ARRAY[last_]);
     class_ integer;
     taken_ integer;
 BEGIN
@@ -421,7 +428,8 @@ BEGIN
     FOREACH line_ IN ARRAY lines_ LOOP
         CONTINUE WHEN line_.head > now_;
         found_ := "outlast".ready_v2(session_, now_,
-            CASE WHEN line_.crash_class = 0 THEN limit_ ELSE least(limit_, rooms_[line_.crash_class - 1]) END, preference_, line_);
+            CASE WHEN line_.crash_class = 0 THEN limit_ ELSE least(limit_, rooms_[line_.crash_class]) END, preference_,
+            priority_age_, line_);
         CONTINUE WHEN found_.ids IS NULL;
         ids := ids || found_.ids; ranks_ := ranks_ || found_.ranks;
         classes_ := classes_ || array_fill(line_.crash_class::integer, ARRAY[cardinality(found_.ids)]);
@@ -430,7 +438,7 @@ BEGIN
         FOR found_ IN
             SELECT r.id::text, r.ready_at, r.crash_class FROM "outlast".runs r
             WHERE r.ends_without_code AND r.ready_at IS NOT NULL AND r.ready_at <= now_ AND r.format <= format_
-                AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
+                AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0)
                 AND (r.preferred IS NULL OR r.preferred = session_ OR r.ready_at <= now_ - preference_
                     OR NOT EXISTS (SELECT 1 FROM "outlast".sessions s WHERE s.id = r.preferred AND s.ended_at IS NULL))
             ORDER BY r.ready_at, r.id LIMIT limit_ FOR NO KEY UPDATE OF r SKIP LOCKED
@@ -438,10 +446,10 @@ BEGIN
             ids := ids || found_.id; ranks_ := ranks_ || found_.ready_at; classes_ := classes_ || found_.crash_class::integer;
         END LOOP;
     END IF;
-    IF is_trial_ AND 4 = ANY (classes_) THEN
-        ids := ARRAY(SELECT u.id FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class = 4
+    IF is_trial_ AND last_ = ANY (classes_) THEN
+        ids := ARRAY(SELECT u.id FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class = last_
             ORDER BY u.rank, u.id COLLATE "C" LIMIT 1);
-        rooms := '{0,0,0}';
+        rooms := none_;
         RETURN;
     END IF;
     SELECT u.class INTO class_ FROM unnest(ids, ranks_, classes_) AS u (id, rank, class) WHERE u.class > 0
@@ -454,17 +462,17 @@ BEGIN
         SELECT u.id, u.rank, u.class FROM (
             SELECT a.id, a.rank, a.class, row_number() OVER (PARTITION BY a.class ORDER BY a.rank, a.id COLLATE "C") AS nth
             FROM unnest(ids, ranks_, classes_) AS a (id, rank, class)
-        ) u WHERE u.class = 0 OR u.class = class_ AND u.nth <= rooms_[class_ - 1]
+        ) u WHERE u.class = 0 OR u.class = class_ AND u.nth <= rooms_[class_]
         ORDER BY u.rank, u.id COLLATE "C" LIMIT limit_) c;
     IF taken_ > 0 THEN
-        rooms := '{0,0,0}';
-        rooms[class_ - 1] := rooms_[class_ - 1] - taken_;
+        rooms := none_;
+        rooms[class_] := rooms_[class_] - taken_;
     END IF;
 END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.claim_one_v1(session_ text, at_ bigint, run_ text, queues_ text[], workflows_ text[], versions_ bigint[], format_ integer)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, next_deadline bigint, first_build text, first_events text, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -487,8 +495,8 @@ BEGIN
         RETURN;
     END IF;
     IF run_ IS NOT NULL THEN
-        SELECT r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes, r.kept, r.deadline
-        INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, kept, deadline
+        SELECT r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes, r.kept, r.deadline, r.stuck_reason, r.stuck_message, r.stuck_build, r.failed_builds, r.failed_at
+        INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, kept, deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at
         FROM "outlast".runs r
         WHERE r.id = run_ AND r.status = 'pending' AND r.owner IS NULL AND r.next_seq = 1 AND r.ready_at <= now_
             AND r.crash_class = 0 AND NOT r.ends_without_code AND r.failed_builds = '' AND r.queue = ANY (queues_)
@@ -508,18 +516,18 @@ BEGIN
             PERFORM "outlast".count_move_v1('pending', 'running');
             SELECT t.build, t.events INTO first_build, first_events
             FROM "outlast".turns t WHERE t.run = run_ AND t.seq = 0;
-            code := 'given'; failed_builds := ''; failed_at := 0; is_known := false; has_details := false;
+            code := 'given'; is_known := false; has_details := false;
             is_overdue := false;
             RETURN NEXT;
         END IF;
     END IF;
-    code := 'now'; run := NULL; deadline := NULL; is_overdue := false; moment := now_;
+    code := 'now'; run := NULL; is_overdue := false; moment := now_;
     RETURN NEXT;
 END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.claim_one_v2(session_ text, at_ bigint, run_ text, queues_ text[], workflows_ text[], versions_ bigint[], format_ integer)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, next_deadline bigint, first_build text, first_events text, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -542,8 +550,8 @@ BEGIN
         RETURN;
     END IF;
     IF run_ IS NOT NULL THEN
-        SELECT r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes, r.kept, r.deadline
-        INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, kept, deadline
+        SELECT r.id, r.workflow, r.version, r.turn, r.next_seq, r.turn_at, r.sent, r.consumed, r.crashes, r.kept, r.deadline, r.stuck_reason, r.stuck_message, r.stuck_build, r.failed_builds, r.failed_at
+        INTO run, workflow, version, turn, seq, turn_at, sent, consumed, crashes, kept, deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at
         FROM "outlast".runs r
         WHERE r.id = run_ AND r.status = 'pending' AND r.owner IS NULL AND r.next_seq = 1 AND r.ready_at <= now_
             AND r.crash_class = 0 AND NOT r.ends_without_code AND r.failed_builds = '' AND r.queue = ANY (queues_)
@@ -563,18 +571,18 @@ BEGIN
             PERFORM "outlast".count_move_v2('pending', 'running');
             SELECT t.build, t.events INTO first_build, first_events
             FROM "outlast".turns t WHERE t.run = run_ AND t.seq = 0;
-            code := 'given'; failed_builds := ''; failed_at := 0; is_known := false; has_details := false;
+            code := 'given'; is_known := false; has_details := false;
             is_overdue := false;
             RETURN NEXT;
         END IF;
     END IF;
-    code := 'now'; run := NULL; deadline := NULL; is_overdue := false; moment := now_;
+    code := 'now'; run := NULL; is_overdue := false; moment := now_;
     RETURN NEXT;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.claim_v1(session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, rooms_ integer[], is_trial_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
+CREATE OR REPLACE FUNCTION outlast.claim_v1(session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, rooms_ integer[], is_trial_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint, priority_age_ bigint)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, next_deadline bigint, first_build text, first_events text, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -617,10 +625,11 @@ BEGIN
         RETURN;
     END IF;
     IF has_ready_ AND limit_ > 0 THEN
-        chosen_ := "outlast".choose_v1(session_, now_, limit_, format_, rooms_, is_trial_, preference_, lines_, has_codeless_);
+        chosen_ := "outlast".choose_v1(session_, now_, limit_, format_, rooms_, is_trial_, preference_, priority_age_,
+            lines_, has_codeless_);
         ids_ := chosen_.ids; rooms_ := chosen_.rooms;
         ready_ := cardinality(ids_);
-        IF has_overdue_ AND ready_ < limit_ AND NOT (is_trial_ AND ready_ = 1 AND rooms_ = '{0,0,0}') THEN
+        IF has_overdue_ AND ready_ < limit_ AND NOT (is_trial_ AND ready_ = 1 AND 0 = ALL (rooms_)) THEN
             chosen_ := "outlast".choose_overdue_v1(now_ - grace_, limit_, format_, rooms_, ids_);
             ids_ := chosen_.ids; rooms_ := chosen_.rooms;
         END IF;
@@ -634,7 +643,7 @@ BEGIN
     IF has_overdue_ AND cardinality(ids_) < limit_ THEN
         -- One that is left has somebody else locked, who will let go of it.
         PERFORM 1 FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline <= now_ - grace_ AND r.format <= format_
-            AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
+            AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0)
         ORDER BY r.deadline LIMIT 1;
         IF FOUND THEN
             due_ := least(due_, now_ + 5000);
@@ -645,13 +654,13 @@ BEGIN
             AND r.deadline > CASE WHEN overdue_from_ <= now_ THEN now_ - grace_ ELSE -9223372036854775808 END
         ORDER BY r.deadline LIMIT 1;
     END IF;
-    code := 'now'; deadline := deadline_; is_overdue := has_unread_; moment := now_; next_due := due_;
+    code := 'now'; next_deadline := deadline_; is_overdue := has_unread_; moment := now_; next_due := due_;
     RETURN NEXT;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.claim_v2(session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, rooms_ integer[], is_trial_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
+CREATE OR REPLACE FUNCTION outlast.claim_v2(session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, rooms_ integer[], is_trial_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint, priority_age_ bigint)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, next_deadline bigint, first_build text, first_events text, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -694,10 +703,11 @@ BEGIN
         RETURN;
     END IF;
     IF has_ready_ AND limit_ > 0 THEN
-        chosen_ := "outlast".choose_v2(session_, now_, limit_, format_, rooms_, is_trial_, preference_, lines_, has_codeless_);
+        chosen_ := "outlast".choose_v2(session_, now_, limit_, format_, rooms_, is_trial_, preference_, priority_age_,
+            lines_, has_codeless_);
         ids_ := chosen_.ids; rooms_ := chosen_.rooms;
         ready_ := cardinality(ids_);
-        IF has_overdue_ AND ready_ < limit_ AND NOT (is_trial_ AND ready_ = 1 AND rooms_ = '{0,0,0}') THEN
+        IF has_overdue_ AND ready_ < limit_ AND NOT (is_trial_ AND ready_ = 1 AND 0 = ALL (rooms_)) THEN
             chosen_ := "outlast".choose_overdue_v2(now_ - grace_, limit_, format_, rooms_, ids_);
             ids_ := chosen_.ids; rooms_ := chosen_.rooms;
         END IF;
@@ -711,7 +721,7 @@ BEGIN
     IF has_overdue_ AND cardinality(ids_) < limit_ THEN
         -- One that is left has somebody else locked, who will let go of it.
         PERFORM 1 FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline <= now_ - grace_ AND r.format <= format_
-            AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0)
+            AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0)
         ORDER BY r.deadline LIMIT 1;
         IF FOUND THEN
             due_ := least(due_, now_ + 5000);
@@ -722,7 +732,7 @@ BEGIN
             AND r.deadline > CASE WHEN overdue_from_ <= now_ THEN now_ - grace_ ELSE -9223372036854775808 END
         ORDER BY r.deadline LIMIT 1;
     END IF;
-    code := 'now'; deadline := deadline_; is_overdue := has_unread_; moment := now_; next_due := due_;
+    code := 'now'; next_deadline := deadline_; is_overdue := has_unread_; moment := now_; next_due := due_;
     RETURN NEXT;
 END
 $function$
@@ -780,8 +790,7 @@ BEGIN
         now_ := coalesce(at_, "outlast".clock_v1());
         UPDATE "outlast".runs r SET status = end_, owner = NULL, preferred = NULL, turn = id_, next_seq = next_seq_,
             turn_at = turn_at_, updated_at = now_, ended_at = now_, wake_at = NULL, waits = '[]', ready_at = NULL,
-            crashes = 0, deadline = NULL, failed_builds = '', failed_at = 0, stuck_reason = NULL, stuck_message = NULL,
-            stuck_build = NULL
+            crashes = 0, deadline = NULL, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL, failed_builds = '', failed_at = 0
         WHERE r.id = run_;
         PERFORM "outlast".count_move_v1('running', end_);
     END IF;
@@ -824,8 +833,7 @@ BEGIN
         now_ := coalesce(at_, "outlast".clock_v2());
         UPDATE "outlast".runs r SET status = end_, owner = NULL, preferred = NULL, turn = id_, next_seq = next_seq_,
             turn_at = turn_at_, updated_at = now_, ended_at = now_, wake_at = NULL, waits = '[]', ready_at = NULL,
-            crashes = 0, deadline = NULL, failed_builds = '', failed_at = 0, stuck_reason = NULL, stuck_message = NULL,
-            stuck_build = NULL
+            crashes = 0, deadline = NULL, stuck_reason = NULL, stuck_message = NULL, stuck_build = NULL, failed_builds = '', failed_at = 0
         WHERE r.id = run_;
         PERFORM "outlast".count_move_v2('running', end_);
     END IF;
@@ -880,10 +888,10 @@ BEGIN
         SELECT * FROM ROWS FROM (
             json_to_recordset(turns_) AS (
                 run text, id text, "from" text, seq bigint, next bigint, at bigint, build text, consumed bigint, fired bigint,
-                invalid boolean, writes boolean, "row" json, tags json, key text, digest text, start json),
+                invalid boolean, writes boolean, format integer, "row" json, tags json, key text, digest text, start json),
             unnest(events_)
         ) WITH ORDINALITY AS a (
-            run, id, "from", seq, next, at, build, consumed, fired, invalid, writes, "row", tags, key, digest, start, events, nth)
+            run, id, "from", seq, next, at, build, consumed, fired, invalid, writes, format, "row", tags, key, digest, start, events, nth)
     ), judged AS (
         SELECT a.*, r.consumed AS had_consumed, r.owner, tip.turn AS tip_turn, tip.seq AS tip_seq, k.id AS key_run,
             k.workflow AS key_workflow,
@@ -916,21 +924,18 @@ BEGIN
             greatest(last.next_seq, r.next_seq) AS seq) tip
     ), born AS (
         INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, key, key_digest, status, owner, preferred,
-            turn, next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, crashes, kept,
-            deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at, cancel_requested, parent,
-            parent_op, parent_awaits, root)
-        SELECT j.run, n.workflow, n.version, n.format, n.queue, n.priority, j.key, j.digest, w.status,
+            turn, next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, cancel_requested, parent,
+            parent_op, parent_awaits, root, crashes, kept, deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at)
+        SELECT j.run, n.workflow, n.version, greatest(n.format, j.format), n.queue, n.priority, j.key, j.digest, w.status,
             CASE WHEN w.held THEN session_ END, CASE WHEN w.preferred THEN session_ END, j.id, j.next, j.at, now_, now_,
             CASE WHEN w.status IN ('completed', 'failed', 'cancelled') THEN now_ END, w.wake_at, coalesce(w.waits, '[]'),
-            least(w.read_at, now_ + w.read_after), coalesce(w.crashes, 0), coalesce(w.kept, 0), w.deadline,
-            w.stuck_reason, w.stuck_message, w.stuck_build, coalesce(w.failed_builds, ''), coalesce(w.failed_at, 0),
-            coalesce(w.cancels, false), n.parent, n.parent_op, n.awaits, n.root
+            least(w.read_at, now_ + w.read_after), coalesce(w.cancels, false), n.parent, n.parent_op, n.awaits, n.root,
+            coalesce(w.crashes, 0), coalesce(w.kept, 0), w.deadline, w.stuck_reason, w.stuck_message, w.stuck_build, coalesce(w.failed_builds, ''), coalesce(w.failed_at, 0)
         FROM judged j
         CROSS JOIN LATERAL json_to_record(j.start) AS n (workflow text, version bigint, format integer, queue text,
             priority smallint, parent text, parent_op bigint, awaits boolean, root text)
         CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
-            waits text, read_at bigint, read_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text,
-            stuck_message text, stuck_build text, failed_builds text, failed_at bigint, cancels boolean)
+            waits text, read_at bigint, read_after bigint, cancels boolean, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint)
         WHERE j.code = 'ok' AND j."from" IS NULL ORDER BY j.key COLLATE "C" NULLS FIRST, j.nth
         ON CONFLICT DO NOTHING
         RETURNING status, ready_at, deadline, owner
@@ -952,16 +957,15 @@ BEGIN
                 THEN least(w.ending_at, now_ + w.ending_after)
                 WHEN r.sent > coalesce(j.consumed, r.consumed) THEN least(w.unread_at, now_ + w.unread_after)
                 ELSE least(w.read_at, now_ + w.read_after) END,
-            consumed = coalesce(j.consumed, r.consumed), crashes = coalesce(w.crashes, 0), kept = coalesce(w.kept, 0),
-            deadline = w.deadline, stuck_reason = w.stuck_reason, stuck_message = w.stuck_message,
-            stuck_build = w.stuck_build, failed_builds = coalesce(w.failed_builds, ''),
-            failed_at = coalesce(w.failed_at, 0), cancel_requested = r.cancel_requested OR coalesce(w.cancels, false)
+            consumed = coalesce(j.consumed, r.consumed),
+            cancel_requested = r.cancel_requested OR coalesce(w.cancels, false),
+            format = greatest(r.format, j.format), (crashes, kept, deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at) = ROW(coalesce(w.crashes, 0), coalesce(w.kept, 0), w.deadline, w.stuck_reason, w.stuck_message, w.stuck_build, coalesce(w.failed_builds, ''), coalesce(w.failed_at, 0))
         FROM judged j
         CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
             waits text, read_at bigint, read_after bigint, unread_at bigint, unread_after bigint, ending_at bigint,
-            ending_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text,
-            stuck_build text, failed_builds text, failed_at bigint, cancels boolean)
-        WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL AND (j.writes OR j.consumed > j.had_consumed)
+            ending_after bigint, cancels boolean, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint)
+        WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL
+            AND (j.writes OR j.consumed > j.had_consumed OR j.format > r.format)
         RETURNING r.owner, r.status, r.ready_at, r.deadline
     ), blanked AS (
         UPDATE "outlast".inbox i SET body = NULL, raw = NULL, headers = NULL
@@ -1044,6 +1048,14 @@ BEGIN
         -- By this others find whom the run waits for.
         PERFORM set_config('application_name', 'outlast ' || (how_ ->> 'named'), true);
     END IF;
+    IF coalesce((how_ ->> 'only_waits')::boolean, false) THEN
+        -- A lock is nothing that must be durable.
+        PERFORM set_config('synchronous_commit', 'off', true);
+        PERFORM "outlast".lock_runs_v2(locked_, false);
+        nth := 0; code := 'free';
+        RETURN NEXT;
+        RETURN;
+    END IF;
     IF is_exclusive_ THEN
         PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR UPDATE;
     ELSE
@@ -1054,7 +1066,7 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    blocked_ := "outlast".lock_runs_v2(locked_, coalesce((how_ ->> 'skips')::boolean, false));
+    blocked_ := "outlast".lock_runs_v2(locked_, is_exclusive_ OR coalesce((how_ ->> 'skips')::boolean, false));
     left_out_ := CASE WHEN cardinality(blocked_) = 0 THEN '{}'
         ELSE "outlast".turns_of_v2(blocked_, turns_, messages_) END;
     now_ := coalesce(at_, "outlast".clock_v2());
@@ -1063,10 +1075,10 @@ BEGIN
         SELECT * FROM ROWS FROM (
             json_to_recordset(turns_) AS (
                 run text, id text, "from" text, seq bigint, next bigint, at bigint, build text, consumed bigint, fired bigint,
-                invalid boolean, writes boolean, "row" json, tags json, key text, digest text, start json),
+                invalid boolean, writes boolean, format integer, "row" json, tags json, key text, digest text, start json),
             unnest(events_)
         ) WITH ORDINALITY AS a (
-            run, id, "from", seq, next, at, build, consumed, fired, invalid, writes, "row", tags, key, digest, start, events, nth)
+            run, id, "from", seq, next, at, build, consumed, fired, invalid, writes, format, "row", tags, key, digest, start, events, nth)
     ), judged AS (
         SELECT a.*, r.consumed AS had_consumed, r.owner, tip.turn AS tip_turn, tip.seq AS tip_seq, k.id AS key_run,
             k.workflow AS key_workflow,
@@ -1099,21 +1111,18 @@ BEGIN
             greatest(last.next_seq, r.next_seq) AS seq) tip
     ), born AS (
         INSERT INTO "outlast".runs (id, workflow, version, format, queue, priority, key, key_digest, status, owner, preferred,
-            turn, next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, crashes, kept,
-            deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at, cancel_requested, parent,
-            parent_op, parent_awaits, root)
-        SELECT j.run, n.workflow, n.version, n.format, n.queue, n.priority, j.key, j.digest, w.status,
+            turn, next_seq, turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, cancel_requested, parent,
+            parent_op, parent_awaits, root, crashes, kept, deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at)
+        SELECT j.run, n.workflow, n.version, greatest(n.format, j.format), n.queue, n.priority, j.key, j.digest, w.status,
             CASE WHEN w.held THEN session_ END, CASE WHEN w.preferred THEN session_ END, j.id, j.next, j.at, now_, now_,
             CASE WHEN w.status IN ('completed', 'failed', 'cancelled') THEN now_ END, w.wake_at, coalesce(w.waits, '[]'),
-            least(w.read_at, now_ + w.read_after), coalesce(w.crashes, 0), coalesce(w.kept, 0), w.deadline,
-            w.stuck_reason, w.stuck_message, w.stuck_build, coalesce(w.failed_builds, ''), coalesce(w.failed_at, 0),
-            coalesce(w.cancels, false), n.parent, n.parent_op, n.awaits, n.root
+            least(w.read_at, now_ + w.read_after), coalesce(w.cancels, false), n.parent, n.parent_op, n.awaits, n.root,
+            coalesce(w.crashes, 0), coalesce(w.kept, 0), w.deadline, w.stuck_reason, w.stuck_message, w.stuck_build, coalesce(w.failed_builds, ''), coalesce(w.failed_at, 0)
         FROM judged j
         CROSS JOIN LATERAL json_to_record(j.start) AS n (workflow text, version bigint, format integer, queue text,
             priority smallint, parent text, parent_op bigint, awaits boolean, root text)
         CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
-            waits text, read_at bigint, read_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text,
-            stuck_message text, stuck_build text, failed_builds text, failed_at bigint, cancels boolean)
+            waits text, read_at bigint, read_after bigint, cancels boolean, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint)
         WHERE j.code = 'ok' AND j."from" IS NULL ORDER BY j.key COLLATE "C" NULLS FIRST, j.nth
         ON CONFLICT DO NOTHING
         RETURNING status, ready_at, deadline, owner
@@ -1135,16 +1144,15 @@ BEGIN
                 THEN least(w.ending_at, now_ + w.ending_after)
                 WHEN r.sent > coalesce(j.consumed, r.consumed) THEN least(w.unread_at, now_ + w.unread_after)
                 ELSE least(w.read_at, now_ + w.read_after) END,
-            consumed = coalesce(j.consumed, r.consumed), crashes = coalesce(w.crashes, 0), kept = coalesce(w.kept, 0),
-            deadline = w.deadline, stuck_reason = w.stuck_reason, stuck_message = w.stuck_message,
-            stuck_build = w.stuck_build, failed_builds = coalesce(w.failed_builds, ''),
-            failed_at = coalesce(w.failed_at, 0), cancel_requested = r.cancel_requested OR coalesce(w.cancels, false)
+            consumed = coalesce(j.consumed, r.consumed),
+            cancel_requested = r.cancel_requested OR coalesce(w.cancels, false),
+            format = greatest(r.format, j.format), (crashes, kept, deadline, stuck_reason, stuck_message, stuck_build, failed_builds, failed_at) = ROW(coalesce(w.crashes, 0), coalesce(w.kept, 0), w.deadline, w.stuck_reason, w.stuck_message, w.stuck_build, coalesce(w.failed_builds, ''), coalesce(w.failed_at, 0))
         FROM judged j
         CROSS JOIN LATERAL json_to_record(j."row") AS w (status text, held boolean, preferred boolean, wake_at bigint,
             waits text, read_at bigint, read_after bigint, unread_at bigint, unread_after bigint, ending_at bigint,
-            ending_after bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text,
-            stuck_build text, failed_builds text, failed_at bigint, cancels boolean)
-        WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL AND (j.writes OR j.consumed > j.had_consumed)
+            ending_after bigint, cancels boolean, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint)
+        WHERE r.id = j.run AND j.code = 'ok' AND j."from" IS NOT NULL
+            AND (j.writes OR j.consumed > j.had_consumed OR j.format > r.format)
         RETURNING r.owner, r.status, r.ready_at, r.deadline
     ), blanked AS (
         UPDATE "outlast".inbox i SET body = NULL, raw = NULL, headers = NULL
@@ -1437,45 +1445,45 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.end_session_v1(now_ bigint, id_ text, has_crashed_ boolean, expires_at_ bigint)
+CREATE OR REPLACE FUNCTION outlast.end_session_v1(now_ bigint, id_ text, has_crashed_ boolean, expires_at_ bigint, class_max_ integer)
  RETURNS boolean
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
-    aboard_ record;
+    held_ record;
 BEGIN
     PERFORM 1 FROM "outlast".sessions s
     WHERE s.id = id_ AND s.ended_at IS NULL AND s.expires_at = coalesce(expires_at_, s.expires_at) FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    SELECT count(*) AS runs, coalesce(max(least(r.crashes, 4)), 0) AS class INTO aboard_
+    SELECT count(*) AS runs, coalesce(max(least(r.crashes, class_max_)), 0) AS class INTO held_
     FROM "outlast".runs r WHERE r.owner = id_;
-    UPDATE "outlast".sessions s SET ended_at = now_, crashed = has_crashed_, aboard_runs = aboard_.runs,
-        aboard_class = aboard_.class
+    UPDATE "outlast".sessions s SET ended_at = now_, crashed = has_crashed_, held_runs = held_.runs,
+        held_class = held_.class
     WHERE s.id = id_;
     RETURN true;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.end_session_v2(now_ bigint, id_ text, has_crashed_ boolean, expires_at_ bigint)
+CREATE OR REPLACE FUNCTION outlast.end_session_v2(now_ bigint, id_ text, has_crashed_ boolean, expires_at_ bigint, class_max_ integer)
  RETURNS boolean
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 DECLARE
-    aboard_ record;
+    held_ record;
 BEGIN
     PERFORM 1 FROM "outlast".sessions s
     WHERE s.id = id_ AND s.ended_at IS NULL AND s.expires_at = coalesce(expires_at_, s.expires_at) FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    SELECT count(*) AS runs, coalesce(max(least(r.crashes, 4)), 0) AS class INTO aboard_
+    SELECT count(*) AS runs, coalesce(max(least(r.crashes, class_max_)), 0) AS class INTO held_
     FROM "outlast".runs r WHERE r.owner = id_;
-    UPDATE "outlast".sessions s SET ended_at = now_, crashed = has_crashed_, aboard_runs = aboard_.runs,
-        aboard_class = aboard_.class
+    UPDATE "outlast".sessions s SET ended_at = now_, crashed = has_crashed_, held_runs = held_.runs,
+        held_class = held_.class
     WHERE s.id = id_;
     RETURN true;
 END
@@ -1601,11 +1609,12 @@ AS $function$
 DECLARE
     now_ bigint := coalesce(at_, "outlast".clock_v1());
     poison_ CONSTANT integer := (limits_ ->> 'poison_crashes')::integer;
+    suspect_ CONSTANT integer := (limits_ ->> 'suspect_crashes')::integer;
     class_max_ CONSTANT integer := (limits_ ->> 'crash_class_max')::integer;
     ended_ record;
     moved_ record;
 BEGIN
-    SELECT s.crashed, s.aboard_runs, s.aboard_class, s.build INTO ended_
+    SELECT s.crashed, s.held_runs, s.held_class, s.build INTO ended_
     FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NOT NULL;
     IF NOT FOUND THEN
         freed := 0; has_more := false;
@@ -1618,8 +1627,9 @@ BEGIN
     ), held AS (
         SELECT r.*, tip.turn AS tip_turn, tip.at AS tip_at, tip.seq AS tip_seq,
             CASE WHEN r.failed_builds <> '' AND tip.seq <= r.failed_at THEN r.failed_builds::text ELSE '' END AS failed,
-            ended_.crashed AND CASE WHEN ended_.aboard_class IN (2, 3) THEN least(r.crashes, class_max_) = ended_.aboard_class
-                ELSE least(r.crashes, class_max_) < class_max_ OR ended_.aboard_runs = 1 END AS is_counted
+            ended_.crashed AND CASE WHEN ended_.held_class >= suspect_ AND ended_.held_class < class_max_
+                THEN least(r.crashes, class_max_) = ended_.held_class
+                ELSE least(r.crashes, class_max_) < class_max_ OR ended_.held_runs = 1 END AS is_counted
         FROM locked l JOIN "outlast".runs r ON r.id = l.id
         LEFT JOIN LATERAL (SELECT t.id, t.next_seq, t.at FROM "outlast".turns t WHERE t.run = r.id ORDER BY t.seq DESC LIMIT 1) last
         ON true
@@ -1669,11 +1679,12 @@ AS $function$
 DECLARE
     now_ bigint := coalesce(at_, "outlast".clock_v2());
     poison_ CONSTANT integer := (limits_ ->> 'poison_crashes')::integer;
+    suspect_ CONSTANT integer := (limits_ ->> 'suspect_crashes')::integer;
     class_max_ CONSTANT integer := (limits_ ->> 'crash_class_max')::integer;
     ended_ record;
     moved_ record;
 BEGIN
-    SELECT s.crashed, s.aboard_runs, s.aboard_class, s.build INTO ended_
+    SELECT s.crashed, s.held_runs, s.held_class, s.build INTO ended_
     FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NOT NULL;
     IF NOT FOUND THEN
         freed := 0; has_more := false;
@@ -1686,8 +1697,9 @@ BEGIN
     ), held AS (
         SELECT r.*, tip.turn AS tip_turn, tip.at AS tip_at, tip.seq AS tip_seq,
             CASE WHEN r.failed_builds <> '' AND tip.seq <= r.failed_at THEN r.failed_builds::text ELSE '' END AS failed,
-            ended_.crashed AND CASE WHEN ended_.aboard_class IN (2, 3) THEN least(r.crashes, class_max_) = ended_.aboard_class
-                ELSE least(r.crashes, class_max_) < class_max_ OR ended_.aboard_runs = 1 END AS is_counted
+            ended_.crashed AND CASE WHEN ended_.held_class >= suspect_ AND ended_.held_class < class_max_
+                THEN least(r.crashes, class_max_) = ended_.held_class
+                ELSE least(r.crashes, class_max_) < class_max_ OR ended_.held_runs = 1 END AS is_counted
         FROM locked l JOIN "outlast".runs r ON r.id = l.id
         LEFT JOIN LATERAL (SELECT t.id, t.next_seq, t.at FROM "outlast".turns t WHERE t.run = r.id ORDER BY t.seq DESC LIMIT 1) last
         ON true
@@ -1730,7 +1742,7 @@ END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.give_v1(session_ text, now_ bigint, chosen_ text[], ready_ integer)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, next_deadline bigint, first_build text, first_events text, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -1753,10 +1765,9 @@ BEGIN
         RETURNING r.*, c.nth
     )
     SELECT 'given', g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
-        g.crashes, g.kept, g.deadline, g.stuck_reason, g.stuck_message, g.stuck_build::text, g.failed_builds::text, g.failed_at,
         coalesce(g.preferred = session_, false),
         EXISTS (SELECT 1 FROM "outlast".heartbeats h WHERE h.run = g.id),
-        g.nth > ready_, NULL::bigint, NULL::bigint, t.build, t.events
+        g.nth > ready_, NULL::bigint, NULL::bigint, NULL::bigint, t.build, t.events, g.crashes, g.kept, g.deadline, g.stuck_reason, g.stuck_message, g.stuck_build, g.failed_builds, g.failed_at
     FROM given g LEFT JOIN "outlast".turns t ON t.run = g.id AND t.seq = 0 AND g.next_seq = 1
     ORDER BY g.nth;
     PERFORM "outlast".count_v1(moved_.statuses, moved_.changes);
@@ -1764,7 +1775,7 @@ END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.give_v2(session_ text, now_ bigint, chosen_ text[], ready_ integer)
- RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, first_build text, first_events text)
+ RETURNS TABLE(code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint, consumed bigint, is_known boolean, has_details boolean, is_overdue boolean, moment bigint, next_due bigint, next_deadline bigint, first_build text, first_events text, crashes integer, kept bigint, deadline bigint, stuck_reason text, stuck_message text, stuck_build text, failed_builds text, failed_at bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -1787,10 +1798,9 @@ BEGIN
         RETURNING r.*, c.nth
     )
     SELECT 'given', g.id::text, g.workflow::text, g.version, g.turn::text, g.next_seq, g.turn_at, g.sent, g.consumed,
-        g.crashes, g.kept, g.deadline, g.stuck_reason, g.stuck_message, g.stuck_build::text, g.failed_builds::text, g.failed_at,
         coalesce(g.preferred = session_, false),
         EXISTS (SELECT 1 FROM "outlast".heartbeats h WHERE h.run = g.id),
-        g.nth > ready_, NULL::bigint, NULL::bigint, t.build, t.events
+        g.nth > ready_, NULL::bigint, NULL::bigint, NULL::bigint, t.build, t.events, g.crashes, g.kept, g.deadline, g.stuck_reason, g.stuck_message, g.stuck_build, g.failed_builds, g.failed_at
     FROM given g LEFT JOIN "outlast".turns t ON t.run = g.id AND t.seq = 0 AND g.next_seq = 1
     ORDER BY g.nth;
     PERFORM "outlast".count_v2(moved_.statuses, moved_.changes);
@@ -1883,12 +1893,12 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.leave_v1(at_ bigint, id_ text)
+CREATE OR REPLACE FUNCTION outlast.leave_v1(at_ bigint, id_ text, class_max_ integer)
  RETURNS boolean
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-    IF NOT "outlast".end_session_v1(coalesce(at_, "outlast".clock_v1()), id_, false, NULL) THEN
+    IF NOT "outlast".end_session_v1(coalesce(at_, "outlast".clock_v1()), id_, false, NULL, class_max_) THEN
         RETURN false;
     END IF;
     PERFORM "outlast".refresh_rules_v1();
@@ -1896,12 +1906,12 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.leave_v2(at_ bigint, id_ text)
+CREATE OR REPLACE FUNCTION outlast.leave_v2(at_ bigint, id_ text, class_max_ integer)
  RETURNS boolean
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-    IF NOT "outlast".end_session_v2(coalesce(at_, "outlast".clock_v2()), id_, false, NULL) THEN
+    IF NOT "outlast".end_session_v2(coalesce(at_, "outlast".clock_v2()), id_, false, NULL, class_max_) THEN
         RETURN false;
     END IF;
     PERFORM "outlast".refresh_rules_v2();
@@ -1964,7 +1974,7 @@ BEGIN
                 line_.format := 2147483647; line_.crash_class := 32767; line_.priority := 32767;
             ELSIF line_.failed_builds <> '' AND line_.failed_builds::jsonb ? build_ THEN
                 line_.crash_class := 32767; line_.priority := 32767;
-            ELSIF line_.crash_class > 0 AND rooms_[line_.crash_class - 1] <= 0 THEN
+            ELSIF line_.crash_class > 0 AND rooms_[line_.crash_class] <= 0 THEN
                 line_.priority := 32767;
             ELSE
                 lines_ := array_append(lines_, line_);
@@ -2030,7 +2040,7 @@ BEGIN
                 line_.format := 2147483647; line_.crash_class := 32767; line_.priority := 32767;
             ELSIF line_.failed_builds <> '' AND line_.failed_builds::jsonb ? build_ THEN
                 line_.crash_class := 32767; line_.priority := 32767;
-            ELSIF line_.crash_class > 0 AND rooms_[line_.crash_class - 1] <= 0 THEN
+            ELSIF line_.crash_class > 0 AND rooms_[line_.crash_class] <= 0 THEN
                 line_.priority := 32767;
             ELSE
                 lines_ := array_append(lines_, line_);
@@ -2101,7 +2111,9 @@ BEGIN
     IF cardinality(locked_) = cardinality(runs_) THEN
         RETURN '{}';
     END IF;
-    RETURN ARRAY(SELECT r.id::text FROM "outlast".runs r WHERE r.id = ANY (runs_) AND r.id <> ALL (locked_));
+    -- Runs that do not exist are locked by nobody.
+    RETURN ARRAY(SELECT r.id::text FROM "outlast".runs r
+        WHERE r.id = ANY (ARRAY(SELECT unnest(runs_) EXCEPT SELECT unnest(locked_))));
 END
 $function$
 
@@ -2194,7 +2206,7 @@ BEGIN
     FOREACH line_ IN ARRAY lines_ LOOP
         IF line_.head <= now_ THEN
             due_ := least(due_, "outlast".next_due_v1(session_, now_,
-                CASE WHEN line_.crash_class > 0 AND rooms_[line_.crash_class - 1] <= 0 THEN now_ ELSE floor_ END,
+                CASE WHEN line_.crash_class > 0 AND rooms_[line_.crash_class] <= 0 THEN now_ ELSE floor_ END,
                 preference_, line_));
         ELSE
             later_ := array_append(later_, line_);
@@ -2216,7 +2228,7 @@ BEGIN
                     THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
                 ELSE l.ready_at END)
             FROM (SELECT r.ready_at, r.preferred FROM "outlast".runs r WHERE r.ends_without_code AND r.ready_at IS NOT NULL
-                    AND r.format <= format_ AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0 OR r.ready_at > now_)
+                    AND r.format <= format_ AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0 OR r.ready_at > now_)
                 ORDER BY r.ready_at, r.id LIMIT 20) l));
     END IF;
     RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
@@ -2240,7 +2252,7 @@ BEGIN
     FOREACH line_ IN ARRAY lines_ LOOP
         IF line_.head <= now_ THEN
             due_ := least(due_, "outlast".next_due_v2(session_, now_,
-                CASE WHEN line_.crash_class > 0 AND rooms_[line_.crash_class - 1] <= 0 THEN now_ ELSE floor_ END,
+                CASE WHEN line_.crash_class > 0 AND rooms_[line_.crash_class] <= 0 THEN now_ ELSE floor_ END,
                 preference_, line_));
         ELSE
             later_ := array_append(later_, line_);
@@ -2262,7 +2274,7 @@ BEGIN
                     THEN least(l.ready_at, 9223372036854775807 - preference_) + preference_
                 ELSE l.ready_at END)
             FROM (SELECT r.ready_at, r.preferred FROM "outlast".runs r WHERE r.ends_without_code AND r.ready_at IS NOT NULL
-                    AND r.format <= format_ AND (r.crash_class = 0 OR rooms_[r.crash_class - 1] > 0 OR r.ready_at > now_)
+                    AND r.format <= format_ AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0 OR r.ready_at > now_)
                 ORDER BY r.ready_at, r.id LIMIT 20) l));
     END IF;
     RETURN CASE WHEN due_ > now_ THEN due_ WHEN due_ IS NOT NULL THEN now_ + 5000 END;
@@ -2454,33 +2466,40 @@ END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.put_messages_v1(now_ bigint, messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[], refused_ integer[])
- RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean)
+ RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean, holder_host text, holder_pid bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     WITH asked AS (
-        SELECT a.*, r.status, r.sent, r.consumed, r.kept, r.cancel_requested, known.position AS known,
+        SELECT a.*, r.status, r.sent, r.consumed, r.kept, r.waits, r.cancel_requested, known.position AS known,
             known.after_cancel AS known_after_cancel,
-            known.position IS NULL AND r.ended_at IS NULL AND r.id IS NOT NULL AS is_candidate
+            holder.host AS holder_host, holder.pid AS holder_pid, holder.format AS holder_format,
+            known.position IS NULL AND r.ended_at IS NULL AND r.id IS NOT NULL AND holder.pid IS NULL AS is_candidate
         FROM ROWS FROM (
             json_to_recordset(messages_) AS (run text, id text, kind text, name text, op bigint, outcome text, codec text,
-                headers text, turn_nth integer),
+                headers text, turn_nth integer, format integer),
             unnest(bodies_), unnest(raws_)
-        ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, body, raw, nth)
+        ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, format, body, raw, nth)
         LEFT JOIN LATERAL (SELECT * FROM "outlast".runs r WHERE r.id = a.run) r ON true
         -- In the order of `inbox_id`: by the other index, which a planner without statistics may prefer, each message would
         -- read the whole inbox of its receiver.
         LEFT JOIN LATERAL (SELECT i.id, i.position, i.after_cancel FROM "outlast".inbox i WHERE i.run = a.run AND i.id >= a.id
             ORDER BY i.run, i.id LIMIT 1) known ON known.id = a.id
+        LEFT JOIN LATERAL (SELECT s.host, s.pid, s.format FROM "outlast".sessions s WHERE a.format IS NOT NULL
+            AND a.turn_nth IS NULL AND s.id = r.owner AND s.ended_at IS NULL AND s.format < a.format) holder ON true
         WHERE a.turn_nth IS NULL OR a.turn_nth <> ALL (refused_)
     ), ranked AS (
         SELECT a.*, a.sent - a.consumed + count(*) FILTER (WHERE a.is_candidate) OVER (PARTITION BY a.run ORDER BY a.nth) - 1
             AS unread
         FROM asked a
     ), judged AS (
-        SELECT a.*, a.is_candidate AND CASE a.kind WHEN 'hook' THEN a.unread < limits_[1] AND a.unread + a.kept < limits_[2]
+        SELECT a.*, a.is_candidate AND CASE a.kind WHEN 'hook' THEN a.unread < limits_[1] AND CASE
+                WHEN a.unread + a.kept < limits_[2] THEN true
+                -- A name with NUL cannot be compared here, and its hook counts as not open.
+                WHEN strpos(a.waits, '\u0000') > 0 THEN false
+                ELSE EXISTS (SELECT FROM json_array_elements(a.waits::json) w WHERE w->>'on' = 'hook' AND w->>'name' = a.name) END
             WHEN 'wake' THEN a.unread < limits_[1] ELSE true END AS is_accepted
         FROM ranked a
     ), placed AS (
@@ -2495,13 +2514,14 @@ BEGIN
         FROM placed p WHERE p.is_accepted
     ), received AS (
         SELECT p.run, max(p.position) AS sent, coalesce(max(p.position) FILTER (WHERE p.kind = 'terminate'), 0) AS last_terminate,
-            coalesce(max(p.position) FILTER (WHERE p.kind = 'cancel'), 0) AS last_cancel
+            coalesce(max(p.position) FILTER (WHERE p.kind = 'cancel'), 0) AS last_cancel,
+            max(p.format) AS format
         FROM placed p WHERE p.is_accepted GROUP BY p.run
     ), woken AS (
         UPDATE "outlast".runs r SET sent = n.sent, updated_at = now_,
             last_terminate = greatest(r.last_terminate, n.last_terminate),
             last_cancel = greatest(r.last_cancel, n.last_cancel),
-            cancel_requested = r.cancel_requested OR n.last_cancel > 0,
+            cancel_requested = r.cancel_requested OR n.last_cancel > 0, format = greatest(r.format, n.format),
             ready_at = CASE WHEN r.owner IS NOT NULL THEN r.ready_at
                 WHEN (r.status = 'stuck' OR r.status = 'pending' AND r.wake_at IS NOT NULL)
                     AND NOT (n.last_terminate > 0 OR r.next_seq <= 1 AND n.last_cancel > 0) THEN r.ready_at
@@ -2509,40 +2529,50 @@ BEGIN
         FROM received n WHERE r.id = n.run
     )
     SELECT CASE WHEN p.known IS NOT NULL OR p.is_accepted THEN 'sent' WHEN p.status IS NULL THEN 'none'
-            WHEN NOT p.is_candidate THEN 'ended' ELSE 'full' END,
-        CASE WHEN p.known IS NOT NULL THEN p.known WHEN p.is_accepted THEN p.position ELSE p.unread END,
+            WHEN p.holder_pid IS NOT NULL THEN 'unreadable' WHEN NOT p.is_candidate THEN 'ended' ELSE 'full' END,
+        CASE WHEN p.known IS NOT NULL THEN p.known WHEN p.is_accepted THEN p.position
+            WHEN p.holder_pid IS NOT NULL THEN p.holder_format ELSE p.unread END,
         p.status::text, p.kept,
-        CASE WHEN p.known IS NOT NULL THEN coalesce(p.known_after_cancel, p.was_cancelled) ELSE p.was_cancelled END
+        CASE WHEN p.known IS NOT NULL THEN coalesce(p.known_after_cancel, p.was_cancelled) ELSE p.was_cancelled END, p.holder_host, p.holder_pid
     FROM placed p ORDER BY p.nth;
 END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.put_messages_v2(now_ bigint, messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[], refused_ integer[])
- RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean)
+ RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean, holder_host text, holder_pid bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     WITH asked AS (
-        SELECT a.*, r.status, r.sent, r.consumed, r.kept, r.cancel_requested, known.position AS known,
+        SELECT a.*, r.status, r.sent, r.consumed, r.kept, r.waits, r.cancel_requested, known.position AS known,
             known.after_cancel AS known_after_cancel,
-            known.position IS NULL AND r.ended_at IS NULL AND r.id IS NOT NULL AS is_candidate
+            holder.host AS holder_host, holder.pid AS holder_pid, holder.format AS holder_format,
+            known.position IS NULL AND r.ended_at IS NULL AND r.id IS NOT NULL AND holder.pid IS NULL AS is_candidate
         FROM ROWS FROM (
             json_to_recordset(messages_) AS (run text, id text, kind text, name text, op bigint, outcome text, codec text,
-                headers text, turn_nth integer),
+                headers text, turn_nth integer, format integer),
             unnest(bodies_), unnest(raws_)
-        ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, body, raw, nth)
+        ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, format, body, raw, nth)
         LEFT JOIN LATERAL (SELECT * FROM "outlast".runs r WHERE r.id = a.run) r ON true
-        LEFT JOIN LATERAL (SELECT i.position, i.after_cancel FROM "outlast".inbox i WHERE i.run = a.run AND i.id = a.id) known
-        ON true
+        -- In the order of `inbox_id`: by the other index, which a planner without statistics may prefer, each message would
+        -- read the whole inbox of its receiver.
+        LEFT JOIN LATERAL (SELECT i.id, i.position, i.after_cancel FROM "outlast".inbox i WHERE i.run = a.run AND i.id >= a.id
+            ORDER BY i.run, i.id LIMIT 1) known ON known.id = a.id
+        LEFT JOIN LATERAL (SELECT s.host, s.pid, s.format FROM "outlast".sessions s WHERE a.format IS NOT NULL
+            AND a.turn_nth IS NULL AND s.id = r.owner AND s.ended_at IS NULL AND s.format < a.format) holder ON true
         WHERE a.turn_nth IS NULL OR a.turn_nth <> ALL (refused_)
     ), ranked AS (
         SELECT a.*, a.sent - a.consumed + count(*) FILTER (WHERE a.is_candidate) OVER (PARTITION BY a.run ORDER BY a.nth) - 1
             AS unread
         FROM asked a
     ), judged AS (
-        SELECT a.*, a.is_candidate AND CASE a.kind WHEN 'hook' THEN a.unread < limits_[1] AND a.unread + a.kept < limits_[2]
+        SELECT a.*, a.is_candidate AND CASE a.kind WHEN 'hook' THEN a.unread < limits_[1] AND CASE
+                WHEN a.unread + a.kept < limits_[2] THEN true
+                -- A name with NUL cannot be compared here, and its hook counts as not open.
+                WHEN strpos(a.waits, '\u0000') > 0 THEN false
+                ELSE EXISTS (SELECT FROM json_array_elements(a.waits::json) w WHERE w->>'on' = 'hook' AND w->>'name' = a.name) END
             WHEN 'wake' THEN a.unread < limits_[1] ELSE true END AS is_accepted
         FROM ranked a
     ), placed AS (
@@ -2557,13 +2587,14 @@ BEGIN
         FROM placed p WHERE p.is_accepted
     ), received AS (
         SELECT p.run, max(p.position) AS sent, coalesce(max(p.position) FILTER (WHERE p.kind = 'terminate'), 0) AS last_terminate,
-            coalesce(max(p.position) FILTER (WHERE p.kind = 'cancel'), 0) AS last_cancel
+            coalesce(max(p.position) FILTER (WHERE p.kind = 'cancel'), 0) AS last_cancel,
+            max(p.format) AS format
         FROM placed p WHERE p.is_accepted GROUP BY p.run
     ), woken AS (
         UPDATE "outlast".runs r SET sent = n.sent, updated_at = now_,
             last_terminate = greatest(r.last_terminate, n.last_terminate),
             last_cancel = greatest(r.last_cancel, n.last_cancel),
-            cancel_requested = r.cancel_requested OR n.last_cancel > 0,
+            cancel_requested = r.cancel_requested OR n.last_cancel > 0, format = greatest(r.format, n.format),
             ready_at = CASE WHEN r.owner IS NOT NULL THEN r.ready_at
                 WHEN (r.status = 'stuck' OR r.status = 'pending' AND r.wake_at IS NOT NULL)
                     AND NOT (n.last_terminate > 0 OR r.next_seq <= 1 AND n.last_cancel > 0) THEN r.ready_at
@@ -2571,10 +2602,11 @@ BEGIN
         FROM received n WHERE r.id = n.run
     )
     SELECT CASE WHEN p.known IS NOT NULL OR p.is_accepted THEN 'sent' WHEN p.status IS NULL THEN 'none'
-            WHEN NOT p.is_candidate THEN 'ended' ELSE 'full' END,
-        CASE WHEN p.known IS NOT NULL THEN p.known WHEN p.is_accepted THEN p.position ELSE p.unread END,
+            WHEN p.holder_pid IS NOT NULL THEN 'unreadable' WHEN NOT p.is_candidate THEN 'ended' ELSE 'full' END,
+        CASE WHEN p.known IS NOT NULL THEN p.known WHEN p.is_accepted THEN p.position
+            WHEN p.holder_pid IS NOT NULL THEN p.holder_format ELSE p.unread END,
         p.status::text, p.kept,
-        CASE WHEN p.known IS NOT NULL THEN coalesce(p.known_after_cancel, p.was_cancelled) ELSE p.was_cancelled END
+        CASE WHEN p.known IS NOT NULL THEN coalesce(p.known_after_cancel, p.was_cancelled) ELSE p.was_cancelled END, p.holder_host, p.holder_pid
     FROM placed p ORDER BY p.nth;
 END
 $function$
@@ -2775,13 +2807,13 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.ready_v1(session_ text, now_ bigint, limit_ integer, preference_ bigint, line_ outlast.line_v1, OUT ids text[], OUT ranks bigint[])
+CREATE OR REPLACE FUNCTION outlast.ready_v1(session_ text, now_ bigint, limit_ integer, preference_ bigint, priority_age_ bigint, line_ outlast.line_v1, OUT ids text[], OUT ranks bigint[])
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 BEGIN
-    SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * 10000000) INTO ids, ranks
+    SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * priority_age_) INTO ids, ranks
     FROM (
         SELECT r.id, r.ready_at FROM "outlast".runs r
         WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
@@ -2793,13 +2825,13 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.ready_v2(session_ text, now_ bigint, limit_ integer, preference_ bigint, line_ outlast.line_v2, OUT ids text[], OUT ranks bigint[])
+CREATE OR REPLACE FUNCTION outlast.ready_v2(session_ text, now_ bigint, limit_ integer, preference_ bigint, priority_age_ bigint, line_ outlast.line_v2, OUT ids text[], OUT ranks bigint[])
  RETURNS record
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
 BEGIN
-    SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * 10000000) INTO ids, ranks
+    SELECT array_agg(f.id::text), array_agg(f.ready_at - line_.priority::bigint * priority_age_) INTO ids, ranks
     FROM (
         SELECT r.id, r.ready_at FROM "outlast".runs r
         WHERE r.queue = line_.queue AND r.workflow = line_.workflow AND r.version = line_.version
@@ -2845,6 +2877,10 @@ AS $function$
 BEGIN
     DELETE FROM "outlast".sessions s WHERE s.id = id_ AND s.ended_at IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.owner = id_);
+    DELETE FROM "outlast".heartbeats h USING (
+        SELECT k.run, k.op FROM "outlast".heartbeats k JOIN "outlast".runs r ON r.id = k.run
+        WHERE r.ended_at IS NOT NULL FOR UPDATE OF k SKIP LOCKED) old
+    WHERE h.run = old.run AND h.op = old.op;
 END
 $function$
 
@@ -2856,6 +2892,10 @@ AS $function$
 BEGIN
     DELETE FROM "outlast".sessions s WHERE s.id = id_ AND s.ended_at IS NOT NULL
         AND NOT EXISTS (SELECT 1 FROM "outlast".runs r WHERE r.owner = id_);
+    DELETE FROM "outlast".heartbeats h USING (
+        SELECT k.run, k.op FROM "outlast".heartbeats k JOIN "outlast".runs r ON r.id = k.run
+        WHERE r.ended_at IS NOT NULL FOR UPDATE OF k SKIP LOCKED) old
+    WHERE h.run = old.run AND h.op = old.op;
 END
 $function$
 
@@ -2938,7 +2978,7 @@ END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.send_v1(at_ bigint, runs_ text[], messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[])
- RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean)
+ RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean, holder_host text, holder_pid bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -2951,7 +2991,7 @@ END
 $function$
 
 CREATE OR REPLACE FUNCTION outlast.send_v2(at_ bigint, runs_ text[], messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[])
- RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean)
+ RETURNS TABLE(code text, number bigint, status text, kept bigint, was_cancelled boolean, holder_host text, holder_pid bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -3276,8 +3316,8 @@ BEGIN
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.takeover_v1(at_ bigint, id_ text, patience_ bigint)
- RETURNS TABLE(session text, moment bigint, ended bigint, suspects bigint)
+CREATE OR REPLACE FUNCTION outlast.takeover_v1(at_ bigint, id_ text, patience_ bigint, class_max_ integer)
+ RETURNS TABLE(session text, moment bigint, ended bigint, unlocked bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -3288,13 +3328,13 @@ DECLARE
     is_free_ boolean;
     is_late_ boolean;
     ended_ bigint := 0;
-    suspects_ bigint := 0;
+    unlocked_ bigint := 0;
 BEGIN
     PERFORM 1 FROM "outlast".sessions s WHERE s.id = id_ AND s.ended_at IS NULL;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    FOR other_ IN SELECT s.id, s.has_lock, s.expires_at, s.boot, s.time, s.suspect_since, s.ended_at
+    FOR other_ IN SELECT s.id, s.has_lock, s.expires_at, s.boot, s.time, s.lock_free_since, s.ended_at
         FROM "outlast".sessions s WHERE s.id <> id_ ORDER BY s.id
     LOOP
         IF other_.ended_at IS NOT NULL THEN
@@ -3310,21 +3350,21 @@ BEGIN
             is_late_ := is_late_ AND boot_ <= now_ - other_.time;
         END IF;
         IF is_free_ AND NOT is_late_ AND patience_ > 0 THEN
-            IF other_.suspect_since IS NULL THEN
-                UPDATE "outlast".sessions s SET suspect_since = now_ WHERE s.id = other_.id AND s.suspect_since IS NULL;
+            IF other_.lock_free_since IS NULL THEN
+                UPDATE "outlast".sessions s SET lock_free_since = now_ WHERE s.id = other_.id AND s.lock_free_since IS NULL;
             END IF;
-            IF other_.suspect_since IS NULL OR other_.suspect_since > now_ - patience_ THEN
-                suspects_ := suspects_ + 1;
+            IF other_.lock_free_since IS NULL OR other_.lock_free_since > now_ - patience_ THEN
+                unlocked_ := unlocked_ + 1;
                 CONTINUE;
             END IF;
         ELSIF NOT is_free_ AND NOT is_late_ THEN
-            IF other_.suspect_since IS NOT NULL THEN
-                UPDATE "outlast".sessions s SET suspect_since = NULL WHERE s.id = other_.id;
+            IF other_.lock_free_since IS NOT NULL THEN
+                UPDATE "outlast".sessions s SET lock_free_since = NULL WHERE s.id = other_.id;
             END IF;
             CONTINUE;
         END IF;
         -- Unless it has beaten, or found its lock again, in the meantime.
-        CONTINUE WHEN NOT "outlast".end_session_v1(now_, other_.id, true, other_.expires_at);
+        CONTINUE WHEN NOT "outlast".end_session_v1(now_, other_.id, true, other_.expires_at, class_max_);
         ended_ := ended_ + 1;
         session := other_.id;
         RETURN NEXT;
@@ -3332,13 +3372,13 @@ BEGIN
     IF ended_ > 0 THEN
         PERFORM "outlast".refresh_rules_v1();
     END IF;
-    session := NULL; moment := now_; ended := ended_; suspects := suspects_;
+    session := NULL; moment := now_; ended := ended_; unlocked := unlocked_;
     RETURN NEXT;
 END
 $function$
 
-CREATE OR REPLACE FUNCTION outlast.takeover_v2(at_ bigint, id_ text, patience_ bigint)
- RETURNS TABLE(session text, moment bigint, ended bigint, suspects bigint)
+CREATE OR REPLACE FUNCTION outlast.takeover_v2(at_ bigint, id_ text, patience_ bigint, class_max_ integer)
+ RETURNS TABLE(session text, moment bigint, ended bigint, unlocked bigint)
  LANGUAGE plpgsql
 AS $function$
 #variable_conflict use_column
@@ -3349,13 +3389,13 @@ DECLARE
     is_free_ boolean;
     is_late_ boolean;
     ended_ bigint := 0;
-    suspects_ bigint := 0;
+    unlocked_ bigint := 0;
 BEGIN
     PERFORM 1 FROM "outlast".sessions s WHERE s.id = id_ AND s.ended_at IS NULL;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    FOR other_ IN SELECT s.id, s.has_lock, s.expires_at, s.boot, s.time, s.suspect_since, s.ended_at
+    FOR other_ IN SELECT s.id, s.has_lock, s.expires_at, s.boot, s.time, s.lock_free_since, s.ended_at
         FROM "outlast".sessions s WHERE s.id <> id_ ORDER BY s.id
     LOOP
         IF other_.ended_at IS NOT NULL THEN
@@ -3371,21 +3411,21 @@ BEGIN
             is_late_ := is_late_ AND boot_ <= now_ - other_.time;
         END IF;
         IF is_free_ AND NOT is_late_ AND patience_ > 0 THEN
-            IF other_.suspect_since IS NULL THEN
-                UPDATE "outlast".sessions s SET suspect_since = now_ WHERE s.id = other_.id AND s.suspect_since IS NULL;
+            IF other_.lock_free_since IS NULL THEN
+                UPDATE "outlast".sessions s SET lock_free_since = now_ WHERE s.id = other_.id AND s.lock_free_since IS NULL;
             END IF;
-            IF other_.suspect_since IS NULL OR other_.suspect_since > now_ - patience_ THEN
-                suspects_ := suspects_ + 1;
+            IF other_.lock_free_since IS NULL OR other_.lock_free_since > now_ - patience_ THEN
+                unlocked_ := unlocked_ + 1;
                 CONTINUE;
             END IF;
         ELSIF NOT is_free_ AND NOT is_late_ THEN
-            IF other_.suspect_since IS NOT NULL THEN
-                UPDATE "outlast".sessions s SET suspect_since = NULL WHERE s.id = other_.id;
+            IF other_.lock_free_since IS NOT NULL THEN
+                UPDATE "outlast".sessions s SET lock_free_since = NULL WHERE s.id = other_.id;
             END IF;
             CONTINUE;
         END IF;
         -- Unless it has beaten, or found its lock again, in the meantime.
-        CONTINUE WHEN NOT "outlast".end_session_v2(now_, other_.id, true, other_.expires_at);
+        CONTINUE WHEN NOT "outlast".end_session_v2(now_, other_.id, true, other_.expires_at, class_max_);
         ended_ := ended_ + 1;
         session := other_.id;
         RETURN NEXT;
@@ -3393,7 +3433,7 @@ BEGIN
     IF ended_ > 0 THEN
         PERFORM "outlast".refresh_rules_v2();
     END IF;
-    session := NULL; moment := now_; ended := ended_; suspects := suspects_;
+    session := NULL; moment := now_; ended := ended_; unlocked := unlocked_;
     RETURN NEXT;
 END
 $function$
