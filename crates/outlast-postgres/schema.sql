@@ -2475,7 +2475,7 @@ AS $function$
 BEGIN
     RETURN QUERY
     WITH asked AS (
-        SELECT a.*, r.status, r.sent, r.consumed, r.kept, r.cancel_requested, known.position AS known,
+        SELECT a.*, r.status, r.sent, r.consumed, r.kept, r.waits, r.cancel_requested, known.position AS known,
             known.after_cancel AS known_after_cancel,
             holder.host AS holder_host, holder.pid AS holder_pid, holder.format AS holder_format,
             known.position IS NULL AND r.ended_at IS NULL AND r.id IS NOT NULL AND holder.pid IS NULL AS is_candidate
@@ -2497,7 +2497,11 @@ BEGIN
             AS unread
         FROM asked a
     ), judged AS (
-        SELECT a.*, a.is_candidate AND CASE a.kind WHEN 'hook' THEN a.unread < limits_[1] AND a.unread + a.kept < limits_[2]
+        SELECT a.*, a.is_candidate AND CASE a.kind WHEN 'hook' THEN a.unread < limits_[1] AND CASE
+                WHEN a.unread + a.kept < limits_[2] THEN true
+                -- A name with NUL cannot be compared here, and its hook counts as not open.
+                WHEN strpos(a.waits, '\u0000') > 0 THEN false
+                ELSE EXISTS (SELECT FROM json_array_elements(a.waits::json) w WHERE w->>'on' = 'hook' AND w->>'name' = a.name) END
             WHEN 'wake' THEN a.unread < limits_[1] ELSE true END AS is_accepted
         FROM ranked a
     ), placed AS (
@@ -2544,7 +2548,7 @@ AS $function$
 BEGIN
     RETURN QUERY
     WITH asked AS (
-        SELECT a.*, r.status, r.sent, r.consumed, r.kept, r.cancel_requested, known.position AS known,
+        SELECT a.*, r.status, r.sent, r.consumed, r.kept, r.waits, r.cancel_requested, known.position AS known,
             known.after_cancel AS known_after_cancel,
             holder.host AS holder_host, holder.pid AS holder_pid, holder.format AS holder_format,
             known.position IS NULL AND r.ended_at IS NULL AND r.id IS NOT NULL AND holder.pid IS NULL AS is_candidate
@@ -2566,7 +2570,11 @@ BEGIN
             AS unread
         FROM asked a
     ), judged AS (
-        SELECT a.*, a.is_candidate AND CASE a.kind WHEN 'hook' THEN a.unread < limits_[1] AND a.unread + a.kept < limits_[2]
+        SELECT a.*, a.is_candidate AND CASE a.kind WHEN 'hook' THEN a.unread < limits_[1] AND CASE
+                WHEN a.unread + a.kept < limits_[2] THEN true
+                -- A name with NUL cannot be compared here, and its hook counts as not open.
+                WHEN strpos(a.waits, '\u0000') > 0 THEN false
+                ELSE EXISTS (SELECT FROM json_array_elements(a.waits::json) w WHERE w->>'on' = 'hook' AND w->>'name' = a.name) END
             WHEN 'wake' THEN a.unread < limits_[1] ELSE true END AS is_accepted
         FROM ranked a
     ), placed AS (

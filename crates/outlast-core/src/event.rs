@@ -16,7 +16,7 @@ use crate::retry::Policy;
 use crate::run::{Parent, ParentEnd, Tags};
 use crate::time::Timestamp;
 
-pub use json::EventError;
+pub use json::{EventError, NEWER_BUILD};
 
 /// The highest version of the durable format that this build can read. A run needs at least the format that
 /// its events and messages were introduced with; see [`format`](crate::format).
@@ -427,6 +427,16 @@ impl Event {
     /// not know. An unknown field is ignored.
     pub fn read_all(text: &str) -> Result<Vec<Self>, EventError> {
         json::read_all(text)
+    }
+
+    /// Reads the events of a turn whose first event has the number `first` in its history.
+    ///
+    /// # Errors
+    ///
+    /// [`EventError::UnknownKind`] when a newer build wrote one of them, otherwise one that names the number and the kind
+    /// of the event that is damaged.
+    pub fn read_turn(text: &str, first: u64) -> Result<Vec<Self>, EventError> {
+        json::read_turn(text, first)
     }
 }
 

@@ -66,7 +66,7 @@ pub const INBOX_MESSAGES_MAX: u64 = 10_000;
 pub const INBOX_READ_MAX: usize = 1_000;
 
 /// Payloads kept for the hooks of one run that the workflow has not asked for yet, together with its unread
-/// messages. A send past it is refused; the run is unharmed.
+/// messages. A send past it is refused, unless it is for a hook that the run waits for; the run is unharmed.
 pub const HOOK_BUFFER_MAX: usize = 10_000;
 
 /// Events of a history that a claim brings. Longer histories are read afterwards, so that claims stay quick.

@@ -182,6 +182,16 @@ impl PayloadError {
         }
     }
 
+    /// What a value that was recorded cannot be, for the text of an error: "cannot be read as …".
+    pub fn cannot_be_read(&self) -> String {
+        match self {
+            Self::Decode { type_name, reason, .. } => {
+                format!("cannot be read as `{}`: {reason}", without_paths(type_name))
+            }
+            other => format!("cannot be read: {other}"),
+        }
+    }
+
     /// Whether the payload is as it was written, and only another codec can read it.
     pub fn is_coded(&self) -> bool {
         matches!(self, Self::Coded(_))

@@ -9,7 +9,7 @@ use crate::limits::{
 };
 use crate::message::MessageBody;
 use crate::queue::{check_priority, check_queue, step_of_workflow};
-use crate::run::{Start, Status, Tags};
+use crate::run::{Start, Status, Tags, Wait};
 use crate::work::Join;
 
 /// There is no such run.
@@ -140,9 +140,10 @@ pub fn key_taken(start: &Start, run: RunId, workflow: &str) -> WorldError {
 /// # Errors
 ///
 /// [`WorldError::Conflict`] when it has ended, [`WorldError::Limit`] when its inbox is full, or when a hook's
-/// payload would be one too many that nobody has taken.
-pub fn check_send(run: RunId, receiver: Receiver, body: &MessageBody) -> Result<(), WorldError> {
-    let Receiver { status, unread, kept } = receiver;
+/// payload would be one too many that nobody has taken. A payload for a hook that the run waits for is not refused
+/// because of kept payloads: it may be the only one that lets the run continue, and take them.
+pub fn check_send(run: RunId, receiver: Receiver<'_>, body: &MessageBody) -> Result<(), WorldError> {
+    let Receiver { status, unread, kept, waits } = receiver;
     if status.is_final() {
         return Err(WorldError::Conflict(format!(
             "run {run} has ended ({status}); it takes no more messages"
@@ -157,10 +158,14 @@ pub fn check_send(run: RunId, receiver: Receiver, body: &MessageBody) -> Result<
              wait until the run has read some"
         )));
     }
-    if matches!(body, MessageBody::Hook { .. }) && unread + kept >= HOOK_BUFFER_MAX as u64 {
+    if let MessageBody::Hook { name, .. } = body
+        && unread + kept >= HOOK_BUFFER_MAX as u64
+        && !waits.iter().any(|wait| wait.is_for_hook(name))
+    {
         return Err(WorldError::Limit(format!(
             "run {run} has {unread} unread messages and keeps {kept} payloads that no hook has taken, the limit \
-             is {HOOK_BUFFER_MAX}; wait until the run has taken some"
+             is {HOOK_BUFFER_MAX}; it takes payloads only for hooks that it waits for, and `{name}` is none of them: check \
+             the name, or wait until the run has taken some"
         )));
     }
     Ok(())
@@ -188,15 +193,20 @@ pub struct Holder<'a> {
 }
 
 /// What decides whether a run takes one more message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Receiver {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Receiver<'a> {
     /// Where the run is in its life.
     pub status: Status,
     /// How many messages it has not read.
     pub unread: u64,
     /// How many payloads for hooks it keeps that nobody has taken.
     pub kept: u64,
+    /// What it waits for. Needed only of a run that keeps payloads.
+    pub waits: &'a [Wait],
 }
+
+// A run that keeps no payloads is refused none before its inbox is full, so that its waits need not be read.
+const _: () = assert!(HOOK_BUFFER_MAX as u64 >= INBOX_MESSAGES_MAX);
 
 /// Checks how many histories are read in one call.
 ///
@@ -247,4 +257,33 @@ pub fn child_exists(start: &Start, run: RunId) -> Failure {
     let mut failure = Failure::new(FailureKind::Conflict, message);
     failure.details = Some(serde_json::json!({ "run": run }));
     failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::payload::Payload;
+
+    const RUN: RunId = RunId::from_bits(7);
+
+    fn payload_for(hook: &str) -> MessageBody {
+        MessageBody::Hook { name: hook.into(), payload: Payload::null() }
+    }
+
+    #[test]
+    fn a_run_that_keeps_too_many_payloads_takes_those_it_waits_for() {
+        let waits = [
+            Wait::Timer { op: 0, until: crate::Timestamp::from_micros(5) },
+            Wait::Hook { op: 1, name: "go".into(), until: None },
+        ];
+        let limit = HOOK_BUFFER_MAX as u64;
+        let full = Receiver { status: Status::Waiting, unread: 3, kept: limit, waits: &waits };
+        assert_eq!(check_send(RUN, full, &payload_for("go")), Ok(()));
+        let refused = check_send(RUN, full, &payload_for("ga")).unwrap_err().to_string();
+        assert!(refused.contains("`ga` is none of them"), "{refused}");
+        let with_room = Receiver { kept: limit - 4, ..full };
+        assert_eq!(check_send(RUN, with_room, &payload_for("ga")), Ok(()));
+        let unread = Receiver { unread: INBOX_MESSAGES_MAX, kept: 0, ..full };
+        assert!(matches!(check_send(RUN, unread, &payload_for("go")), Err(WorldError::Limit(_))));
+    }
 }

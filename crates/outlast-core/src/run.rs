@@ -294,6 +294,11 @@ impl Wait {
         }
     }
 
+    /// Whether it is for a payload of this hook.
+    pub fn is_for_hook(&self, hook: &str) -> bool {
+        matches!(self, Self::Hook { name, .. } if name == hook)
+    }
+
     /// When the wait ends by itself, if it does.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
@@ -414,6 +419,8 @@ pub struct RunView {
     pub format: u32,
     /// Why it is stuck, if it is.
     pub stuck: Option<Stuck>,
+    /// From when on a stuck run is given to a build that is not among those that failed.
+    pub retry_at: Option<Timestamp>,
     /// The run that started it, if one did.
     pub parent: Option<Parent>,
     /// What it can be found by.
@@ -443,6 +450,7 @@ impl RunView {
             created_at: Timestamp::from_micros(0),
             updated_at: Timestamp::from_micros(0),
             ended_at: None,
+            retry_at: None,
             wake_at: None,
             waits: Vec::new(),
             sent: 0,

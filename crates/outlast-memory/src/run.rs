@@ -194,6 +194,7 @@ impl Run {
             consumed: self.consumed,
             is_cancel_requested: self.is_cancel_requested,
             format: self.format,
+            retry_at: self.awaiting().ready_at.filter(|_| self.status == Status::Stuck),
             parent: self.parent,
             tags: self.tags.clone(),
             ..RunView::of_columns(id, self.status, &self.columns)

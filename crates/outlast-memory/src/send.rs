@@ -41,7 +41,7 @@ impl State {
         }
         let unread = run.sent() - run.consumed;
         let kept = run.columns.kept + self.hook_room_withheld;
-        check_send(id, Receiver { status: run.status, unread, kept }, &message.body)?;
+        check_send(id, Receiver { status: run.status, unread, kept, waits: &run.waits }, &message.body)?;
         run.format = run.format.max(message.body.format());
         let sent = run.accept(message.id, message.body, message.headers, now);
         run.updated_at = now;

@@ -218,7 +218,7 @@ impl Given {
             return Ok(ClaimedHistory::Whole(Vec::new()));
         };
         let build = text(row, 15)?.into();
-        Ok(match Event::read_all(events) {
+        Ok(match Event::read_turn(events, 0) {
             Ok(events) => {
                 ClaimedHistory::Whole(vec![TurnRecord { id: turn, seq: 0, at: turn_at, build, events }])
             }

@@ -98,7 +98,7 @@ pub(crate) fn micros(duration: std::time::Duration) -> i64 {
 
 /// The columns of `run_view.sql` and `runs_page.sql`.
 pub(crate) fn run_view(row: &Row) -> Result<RunView, Damaged> {
-    let columns = columns::read(row, 23)?;
+    let columns = columns::read(row, 24)?;
     let (names, values): (Vec<&str>, Vec<&str>) = (get(row, 17)?, get(row, 18)?);
     let tags = names.into_iter().zip(values);
     Ok(RunView {
@@ -115,6 +115,7 @@ pub(crate) fn run_view(row: &Row) -> Result<RunView, Damaged> {
         consumed: number(row, 12)?,
         is_cancel_requested: get(row, 21)?,
         format: get::<i32>(row, 22)?.unsigned_abs(),
+        retry_at: maybe_moment(row, 23)?,
         parent: parent(row)?,
         queue: text(row, 19)?.into(),
         priority: get::<i16>(row, 20)?.unsigned_abs() as u8,
@@ -138,9 +139,11 @@ fn parent(row: &Row) -> Result<Option<Parent>, Damaged> {
 
 /// The columns of `history.sql` and `histories.sql`.
 pub(crate) fn turn(row: &Row) -> Result<TurnRecord, Damaged> {
-    let events = Event::read_all(get(row, 4)?).map_err(|error| damaged(4, error))?;
+    let seq = number(row, 1)?;
+    // The error says itself which event it is.
+    let events = Event::read_turn(get(row, 4)?, seq).map_err(|error| Damaged(error.to_string()))?;
     let build: Arc<str> = text(row, 3)?.into();
-    Ok(TurnRecord { id: word(row, 0)?, seq: number(row, 1)?, at: moment(row, 2)?, build, events })
+    Ok(TurnRecord { id: word(row, 0)?, seq, at: moment(row, 2)?, build, events })
 }
 
 /// The reason of a stuck run as its bare word.

@@ -92,8 +92,9 @@ pub(crate) fn answer(message: &NewMessage, row: &Row) -> Result<Result<Sent, Wor
     let sent = |position| -> Result<Sent, Damaged> {
         Ok(Sent { position, cancel_was_requested: get::<Option<bool>>(row, 4)?.unwrap_or(false) })
     };
-    let receiver = |unread| -> Result<Receiver, Damaged> {
-        Ok(Receiver { status: word::<Status>(row, 2)?, unread, kept: number(row, 3)? })
+    // The statement has looked whether the run waits for the hook: one that it refuses does not.
+    let receiver = |unread| -> Result<Receiver<'static>, Damaged> {
+        Ok(Receiver { status: word::<Status>(row, 2)?, unread, kept: number(row, 3)?, waits: &[] })
     };
     Ok(match get::<&str>(row, 0)? {
         "sent" => Ok(sent(number(row, 1)?)?),

@@ -72,3 +72,15 @@ async fn an_unreadable_message_to_a_held_run_stops_no_other_messages() {
     let unread = world.claim(SESSION, request()).await.unwrap().unread;
     assert_eq!(unread.iter().map(|unread| unread.run).collect::<Vec<_>>(), [1, 3].map(RunId::from_bits));
 }
+
+#[tokio::test]
+async fn a_damaged_event_is_named_by_its_number_and_kind() {
+    let place = Place::new(TestClock::new());
+    let world = damaged(&place, "turns", "events = '[{\"kind\":\"run_started\"}]'").await;
+    let named = "event 0 (`run_started`) is damaged: it has no field `";
+    let claimed = claim(&world, SESSION).await;
+    let ClaimedHistory::Unreadable(reason) = &claimed[1].history else { panic!("{claimed:?}") };
+    assert!(reason.contains(named), "{reason}");
+    let error = world.history(RunId::from_bits(2), 0, 10).await.unwrap_err().to_string();
+    assert!(error.contains(named) && !error.contains("column"), "{error}");
+}

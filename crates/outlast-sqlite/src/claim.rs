@@ -11,7 +11,7 @@ use outlast_core::{
 };
 use rusqlite::{Connection, Error, OptionalExtension, params};
 
-use crate::error::{Refusal, of_sqlite};
+use crate::error::{Refusal, damage, of_sqlite};
 use crate::heartbeat;
 use crate::holdings::Holding;
 use crate::message::message;
@@ -148,7 +148,7 @@ impl Readings {
 
 /// Why something stored cannot be read by this build; an error when SQLite itself refused.
 fn unreadable(error: Error) -> Result<String, Error> {
-    if error.sqlite_error_code().is_some() { Err(error) } else { Ok(error.to_string()) }
+    if error.sqlite_error_code().is_some() { Err(error) } else { Ok(damage(&error)) }
 }
 
 fn give(tx: &mut Tx<'_>, claim: &Claim, run: Ready, readings: Readings) -> Result<Claimed, Error> {

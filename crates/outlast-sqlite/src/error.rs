@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use outlast_core::WorldError;
+use outlast_core::event::EventError;
 use rusqlite::{Error, ErrorCode};
 
 /// Why a change was not made: the world refuses it, or SQLite does.
@@ -75,7 +76,16 @@ pub(crate) fn of_sqlite(error: &Error, path: &Path) -> WorldError {
             "`{file}` holds what does not fit together ({error}); stop, and restore a backup"
         )),
         Some(_) => WorldError::Unavailable(format!("SQLite refused to work with `{file}`: {error}")),
-        None => WorldError::Corrupt(format!("`{file}` holds a row that no world wrote: {error}")),
+        None => WorldError::Corrupt(format!("`{file}` holds a row that no world wrote: {}", damage(error))),
+    }
+}
+
+/// What is wrong with a value that was read. An event says itself which one it is.
+pub(crate) fn damage(error: &Error) -> String {
+    match error {
+        Error::FromSqlConversionFailure(_, _, why) if why.is::<EventError>() => why.to_string(),
+        Error::FromSqlConversionFailure(column, _, why) => format!("column {column}: {why}"),
+        other => other.to_string(),
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn stored(number: u64) -> i64 {
 
 /// The columns of `run_view.sql` and `runs_page.sql`.
 pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
-    let columns = columns::read(row, 22)?;
+    let columns = columns::read(row, 23)?;
     Ok(RunView {
         workflow: row.get(1)?,
         version: number(row, 2)?,
@@ -79,6 +79,7 @@ pub(crate) fn run_view(row: &Row<'_>) -> Result<RunView, Error> {
         consumed: number(row, 12)?,
         is_cancel_requested: row.get(20)?,
         format: number(row, 19)?,
+        retry_at: maybe_moment(row, 22)?,
         parent: parent(row)?,
         tags: json::<Vec<(String, String)>>(21, row.get_ref(21)?.as_str()?)?.into_iter().collect::<Tags>(),
         ..RunView::of_columns(word(row, 0)?, word(row, 4)?, &columns)
@@ -116,9 +117,10 @@ fn parent(row: &Row<'_>) -> Result<Option<Parent>, Error> {
 
 /// The columns of `history.sql`.
 pub(crate) fn turn(row: &Row<'_>) -> Result<TurnRecord, Error> {
-    let events = Event::read_all(row.get_ref(4)?.as_str()?).map_err(|error| damaged(4, error))?;
+    let seq = number(row, 1)?;
+    let events = Event::read_turn(row.get_ref(4)?.as_str()?, seq).map_err(|error| damaged(4, error))?;
     let build: Arc<str> = row.get(3)?;
-    Ok(TurnRecord { id: word(row, 0)?, seq: number(row, 1)?, at: moment(row, 2)?, build, events })
+    Ok(TurnRecord { id: word(row, 0)?, seq, at: moment(row, 2)?, build, events })
 }
 
 /// A value that is stored as JSON, or as its bare word.

@@ -3,12 +3,12 @@
 use outlast_core::format::FIRST_FORMAT;
 use outlast_core::refusal::{Holder, Receiver, check_send, no_run, unreadable_by_holder};
 use outlast_core::state::{Awaiting, ready_after_send};
-use outlast_core::{CodelessMessages, MessageBody, Sent, Status, Timestamp, WorldError};
+use outlast_core::{CodelessMessages, MessageBody, Sent, Status, Timestamp, Wait, WorldError};
 use rusqlite::{Error, OptionalExtension, Row, params};
 
 use crate::error::Refusal;
 use crate::message::NewLetter;
-use crate::row::{maybe_moment, number, stored, word};
+use crate::row::{json, maybe_moment, number, stored, word};
 use crate::sql;
 use crate::tx::Tx;
 
@@ -24,6 +24,7 @@ pub(crate) struct Addressee {
     is_held: bool,
     has_wake_at: bool,
     pub(crate) ready_at: Option<Timestamp>,
+    waits: Vec<Wait>,
 }
 
 impl Addressee {
@@ -40,11 +41,17 @@ impl Addressee {
             is_held: row.get(8)?,
             has_wake_at: row.get(9)?,
             ready_at: maybe_moment(row, 10)?,
+            waits: json(11, row.get_ref(11)?.as_str()?)?,
         })
     }
 
-    fn receiver(&self) -> Receiver {
-        Receiver { status: self.status, unread: self.sent - self.consumed, kept: self.kept }
+    fn receiver(&self) -> Receiver<'_> {
+        Receiver {
+            status: self.status,
+            unread: self.sent - self.consumed,
+            kept: self.kept,
+            waits: &self.waits,
+        }
     }
 
     fn awaiting(&self, codeless: CodelessMessages) -> Awaiting {

@@ -109,3 +109,15 @@ fn an_unreadable_message_to_a_held_run_stops_no_other_messages() {
     let unread: Vec<_> = work(&world).unread.iter().map(|unread| unread.run).collect();
     assert_eq!(unread, [1, 3].map(RunId::from_bits));
 }
+
+#[test]
+fn a_damaged_event_is_named_by_its_number_and_kind() {
+    let place = Place::new();
+    let world = damaged(&place, "UPDATE turns SET events = '[{\"kind\":\"run_started\"}]' WHERE run = ?1");
+    let named = "event 0 (`run_started`) is damaged: it has no field `";
+    let claimed = work(&world).claimed;
+    let ClaimedHistory::Unreadable(reason) = &claimed[1].history else { panic!("{claimed:?}") };
+    assert!(reason.starts_with(named), "{reason}");
+    let error = block_on(world.history(RunId::from_bits(2), 0, 10)).unwrap_err().to_string();
+    assert!(error.contains(named) && !error.contains("onversion"), "{error}");
+}

@@ -37,7 +37,7 @@ use crate::outage::Outage;
 use crate::workflow::{WorkflowHandle, contained};
 
 pub use control::Cancel;
-pub use explain::{Attempting, Because, Explanation, JoinedWorker, Stopping, Waiting};
+pub use explain::{Attempting, Because, Explanation, JoinedWorker, Probe, Stopping, Waiting};
 pub use handle::RunHandle;
 pub use list::ListCall;
 pub use send::SendCall;
@@ -253,6 +253,12 @@ fn check_bytes(what: &str, bytes: usize, bytes_max: usize) -> Result<(), Error> 
 }
 
 fn check_headers(headers: &Headers) -> Result<(), Error> {
-    let bytes = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-    check_bytes("the headers together", bytes, HEADERS_BYTES_MAX)
+    let bytes: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes <= HEADERS_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!(
+        "the headers have {bytes} bytes together, the limit is {HEADERS_BYTES_MAX}; use fewer or shorter ones"
+    );
+    Err(Error::of_world(&WorldError::Limit(message)))
 }

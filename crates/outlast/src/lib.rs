@@ -80,8 +80,8 @@ pub use outlast_sqlite as sqlite;
 pub use attempt::{Attempt, StopReason};
 pub use backup::backup;
 pub use client::{
-    Attempting, Because, Cancel, Client, Explanation, JoinedWorker, ListCall, RunHandle, SendCall, StartCall,
-    StartManyCall, Stopping, Waiting,
+    Attempting, Because, Cancel, Client, Explanation, JoinedWorker, ListCall, Probe, RunHandle, SendCall,
+    StartCall, StartManyCall, Stopping, Waiting,
 };
 pub use clock::SystemClock;
 pub use context::Context;

@@ -39,6 +39,8 @@ pub(crate) struct BadInput {
     pub(crate) is_coded: bool,
     /// What the run fails with under rules 1.
     pub(crate) error: Error,
+    /// Why a run that has it recorded is stuck.
+    pub(crate) stuck_message: String,
 }
 
 /// Whether an input is one of a workflow, by its type and its check.
@@ -382,7 +384,11 @@ pub(crate) fn encode_output<T: Serialize>(output: &T, codec: &dyn Codec) -> Resu
 }
 
 fn input_of<I: DeserializeOwned>(workflow: &str, input: Payload, codec: &dyn Codec) -> Result<I, BadInput> {
-    let bad = |error: &PayloadError, text| BadInput { is_coded: error.is_coded(), error: text };
+    let bad = |error: &PayloadError, text| BadInput {
+        is_coded: error.is_coded(),
+        error: text,
+        stuck_message: format!("the recorded input of workflow `{workflow}` {}", error.cannot_be_read()),
+    };
     let plain = codec.decode(input).map_err(|error| bad(&error, Error::from(error.clone())))?;
     plain.decode::<I>().map_err(|error| {
         let text = Error::invalid(format!("the input of workflow `{workflow}` does not fit: {error}"));

@@ -19,12 +19,15 @@ use crate::retry::Policy;
 use crate::run::{Parent, ParentEnd};
 use crate::time::Timestamp;
 
+/// Says that a history needs a newer build, rather than a backup.
+pub const NEWER_BUILD: &str = "a newer build wrote this history";
+
 /// A stored event that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventError {
     /// The kind is not known to this build.
-    #[error("unknown event kind `{0}`; a newer build wrote this history, run that build or a later one")]
+    #[error("unknown event kind `{0}`; {NEWER_BUILD}, run that build or a later one")]
     UnknownKind(String),
     /// A field that the kind needs is not there.
     #[error("event `{kind}` has no field `{field}`")]
@@ -37,6 +40,24 @@ pub enum EventError {
     /// The text is not what a world wrote.
     #[error("a stored event is damaged: {0}")]
     Damaged(String),
+    /// An event of a turn cannot be read.
+    #[error("event {number} (`{kind}`) is damaged: {reason}")]
+    DamagedEvent {
+        /// Its number in the history.
+        number: u64,
+        /// Its kind, as far as it can be read.
+        kind: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No event of a turn can be read.
+    #[error("the events from number {first} on are damaged: {reason}")]
+    DamagedTurn {
+        /// The number of the turn's first event.
+        first: u64,
+        /// What is wrong with them.
+        reason: String,
+    },
 }
 
 pub(super) fn write_all(events: &[Event], out: &mut String) {
@@ -361,6 +382,42 @@ fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
 pub(super) fn read_all(text: &str) -> Result<Vec<Event>, EventError> {
     let fields: Vec<Fields<'_>> = serde_json::from_str(text).map_err(|error| why(text, &error))?;
     fields.into_iter().map(read).collect()
+}
+
+/// The events of a turn whose first event has this number. An error says which of them is damaged.
+pub(super) fn read_turn(text: &str, first: u64) -> Result<Vec<Event>, EventError> {
+    read_all(text).map_err(|error| damaged_of(text, first, error))
+}
+
+/// Which event of a turn makes it unreadable.
+fn damaged_of(text: &str, first: u64, error: EventError) -> EventError {
+    if matches!(error, EventError::UnknownKind(_)) {
+        return error;
+    }
+    let events: Vec<&RawValue> = match serde_json::from_str(text) {
+        Ok(events) => events,
+        Err(error) => return EventError::DamagedTurn { first, reason: error.to_string() },
+    };
+    let reason_of = |event: &str| {
+        let fields: Fields<'_> = serde_json::from_str(event).map_err(|error| error.to_string())?;
+        read(fields).map(drop).map_err(|error| match error {
+            EventError::MissingField { field, .. } => format!("it has no field `{field}`"),
+            other => other.to_string(),
+        })
+    };
+    let unreadable = (first..).zip(&events).find_map(|(number, event)| {
+        let reason = reason_of(event.get()).err()?;
+        Some(EventError::DamagedEvent { number, kind: kind_of(event.get()), reason })
+    });
+    unreadable.unwrap_or(error)
+}
+
+fn kind_of(event: &str) -> String {
+    #[derive(Deserialize)]
+    struct Kind {
+        kind: String,
+    }
+    serde_json::from_str::<Kind>(event).map_or_else(|_| "unknown kind".into(), |event| event.kind)
 }
 
 /// Why a text cannot be read. A later kind may give a field another type: then the kind is the news.

@@ -651,3 +651,23 @@ proptest! {
         prop_assert_eq!(Event::read_all(&text).unwrap(), events, "{}", text);
     }
 }
+
+#[test]
+fn an_event_that_cannot_be_read_is_named_by_its_number_and_kind() {
+    let check = |events: &str, expected: &str| {
+        let error = Event::read_turn(events, 7).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    };
+    let fired = r#"{"kind":"timer_fired","op":3}"#;
+    check(
+        &format!(r#"[{fired},{{"kind":"timer_fired"}}]"#),
+        "event 8 (`timer_fired`) is damaged: it has no field `op`",
+    );
+    check(&format!(r#"[{fired},{{"kind":"timer_fired","op":"x"}}]"#), "event 8 (`timer_fired`) is damaged: ");
+    check(&format!(r#"[{fired},17]"#), "event 8 (`unknown kind`) is damaged: ");
+    check(r#"[{"kind":"#, "the events from number 7 on are damaged: ");
+    check(
+        r#"[{"kind":"from_the_future"}]"#,
+        "unknown event kind `from_the_future`; a newer build wrote this history",
+    );
+}

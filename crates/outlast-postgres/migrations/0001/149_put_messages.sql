@@ -5,7 +5,8 @@
 -- code. The answers are `sent` with the position, also when it was sent before, `none` when there is no such run, `ended`,
 -- `full` with the number of unread messages, and `unreadable` with the format that the worker which holds the run can read,
 -- its host and process: only what a turn sends is taken although its receiver's holder cannot read it. `limits_` are the numbers of unread messages, and of unread and kept
--- ones, at which a run takes no more of those that a limit holds for. No message is twice among them.
+-- ones, at which a run takes no more of those that a limit holds for. A payload for a hook that the run waits for is taken
+-- however many are kept: the run may need it to take them. No message is twice among them.
 CREATE FUNCTION {schema}.put_messages{v}(
     now_ bigint, messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[], refused_ integer[]
 ) RETURNS TABLE (
@@ -15,7 +16,7 @@ CREATE FUNCTION {schema}.put_messages{v}(
 BEGIN
     RETURN QUERY
     WITH asked AS (
-        SELECT a.*, r.status, r.sent, r.consumed, r.kept, r.cancel_requested, known.position AS known,
+        SELECT a.*, r.status, r.sent, r.consumed, r.kept, r.waits, r.cancel_requested, known.position AS known,
             known.after_cancel AS known_after_cancel,
             holder.host AS holder_host, holder.pid AS holder_pid, holder.format AS holder_format,
             known.position IS NULL AND r.ended_at IS NULL AND r.id IS NOT NULL AND holder.pid IS NULL AS is_candidate
@@ -37,7 +38,11 @@ BEGIN
             AS unread
         FROM asked a
     ), judged AS (
-        SELECT a.*, a.is_candidate AND CASE a.kind WHEN 'hook' THEN a.unread < limits_[1] AND a.unread + a.kept < limits_[2]
+        SELECT a.*, a.is_candidate AND CASE a.kind WHEN 'hook' THEN a.unread < limits_[1] AND CASE
+                WHEN a.unread + a.kept < limits_[2] THEN true
+                -- A name with NUL cannot be compared here, and its hook counts as not open.
+                WHEN strpos(a.waits, '\u0000') > 0 THEN false
+                ELSE EXISTS (SELECT FROM json_array_elements(a.waits::json) w WHERE w->>'on' = 'hook' AND w->>'name' = a.name) END
             WHEN 'wake' THEN a.unread < limits_[1] ELSE true END AS is_accepted
         FROM ranked a
     ), placed AS (

@@ -412,6 +412,7 @@ macro_rules! conformance {
             kept {
                 a_turn_says_how_many_payloads_are_kept,
                 a_payload_past_the_limit_of_kept_ones_is_refused,
+                a_payload_that_the_run_waits_for_is_taken_past_the_limit_of_kept_ones,
             }
             fleets {
                 new_runs_get_the_lowest_rules_that_every_session_knows,

@@ -1,8 +1,9 @@
 //! Payloads that no hook has taken: counted by the run, and limited together with what is unread.
 
-use outlast_core::limits::HOOK_BUFFER_MAX;
+use outlast_core::limits::{HOOK_BUFFER_MAX, INBOX_MESSAGES_MAX};
 use outlast_core::{MessageBody, NewMessage};
 
+use super::case::text;
 use super::shape::{Shape, wait};
 use super::{Case, assert_refused};
 
@@ -43,4 +44,27 @@ pub async fn a_payload_past_the_limit_of_kept_ones_is_refused(case: Case) {
     assert_refused!(case.try_send(case.new_message(claimed.run, "e")).await, Limit);
     worker.commit_done(case.turn_after(&turn).steps(1).consuming(5).keeping(0).then(wait())).await;
     case.tell(claimed.run, "f").await;
+}
+
+/// A payload for a hook that the run waits for is taken, however many payloads for other hooks are kept: the run may need it
+/// to take those. It is refused only when the inbox itself is full.
+pub async fn a_payload_that_the_run_waits_for_is_taken_past_the_limit_of_kept_ones(case: Case) {
+    let worker = case.join("wf").await;
+    let claimed = case.held(&worker).await;
+    let run = claimed.run;
+    let turn = case.turn(&claimed).steps(1).keeping(HOOK_BUFFER_MAX as u64).then(wait());
+    worker.commit_done(turn).await;
+    let misspelt = || {
+        let body = MessageBody::Hook { name: "\"h".into(), payload: text("x") };
+        case.new_message_of(run, body)
+    };
+    assert_refused!(case.try_send(misspelt()).await, Limit);
+    let answers = case.world.send(vec![misspelt(), case.new_message(run, "a"), misspelt()]).await.unwrap();
+    let taken: Vec<bool> = answers.iter().map(Result::is_ok).collect();
+    assert_eq!(taken, [false, true, false]);
+    assert_eq!(case.tell(run, "b").await, 2);
+    let rest = (2..INBOX_MESSAGES_MAX).map(|_| case.new_message(run, "x")).collect();
+    assert!(case.world.send(rest).await.unwrap().iter().all(Result::is_ok));
+    assert_refused!(case.try_send(case.new_message(run, "c")).await, Limit);
+    assert_eq!(worker.claim_one().await.run, run);
 }

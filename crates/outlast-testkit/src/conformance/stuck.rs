@@ -259,11 +259,15 @@ pub async fn a_ninth_build_replaces_the_oldest_and_the_run_rests(case: Case) {
     assert_eq!(failed(&case, run).await.len(), FAILED_BUILDS_MAX);
     let other = case.join_build("wf", "another").await;
     other.claim_nothing().await;
-    assert_eq!(other.work(other.request()).await.next_due, Some(case.clock.now().plus(FAILED_BUILD_RETRY)));
+    let rests_until = Some(case.clock.now().plus(FAILED_BUILD_RETRY));
+    assert_eq!(other.work(other.request()).await.next_due, rests_until);
+    case.tell(run, "x").await;
+    assert_eq!(case.view(run).await.retry_at, rests_until);
     case.clock.advance(FAILED_BUILD_RETRY - std::time::Duration::from_micros(1));
     first.claim_nothing().await;
     case.clock.advance("1us");
     assert_eq!(first.claim_one().await.run, run);
+    assert_eq!(case.view(run).await.retry_at, None);
 }
 
 /// A run that rests is ended at once when it can be without its code, and resumed at once.

@@ -96,6 +96,7 @@ impl ModelRun {
             failed_builds: FailedBuilds::default(),
             format: format_of_rules(start.rules),
             stuck: None,
+            retry_at: None,
             parent: start.parent,
             tags: start.tags.clone(),
             deadline: start.deadline,
@@ -260,5 +261,5 @@ impl Model {
 }
 
 pub(super) fn timeless(view: RunView) -> RunView {
-    RunView { updated_at: view.created_at, ..view }
+    RunView { updated_at: view.created_at, retry_at: None, ..view }
 }

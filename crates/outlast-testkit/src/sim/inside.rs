@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use outlast_core::limits::HISTORY_TURNS_READ_MAX;
+use outlast_core::limits::{HISTORY_TURNS_READ_MAX, INBOX_MESSAGES_MAX};
 use outlast_core::world::Answers;
 use outlast_core::{
     ClaimRequest, Clock, Committed, Delivered, Join, MessageBody, NewMessage, RunId, Sent, SessionId, Start,
@@ -182,10 +182,14 @@ impl Stage {
 
     /// How many more payloads the run of a single message takes; `None` when it is not looked at.
     async fn hook_room(&self, messages: &[NewMessage]) -> Option<u64> {
-        let [NewMessage { run, body: MessageBody::Hook { .. }, .. }] = messages else { return None };
+        let [NewMessage { run, body: MessageBody::Hook { name, .. }, .. }] = messages else { return None };
         let limit = self.hook_limit()?;
         let view = self.inner.run(*run).await.ok()?;
-        Some(limit.saturating_sub(view.sent - view.consumed + view.kept))
+        let unread = view.sent - view.consumed;
+        if view.waits.iter().any(|wait| wait.is_for_hook(name)) {
+            return Some(INBOX_MESSAGES_MAX.saturating_sub(unread));
+        }
+        Some(limit.saturating_sub(unread + view.kept))
     }
 
     /// A payload is refused when the run keeps too many, and only then.
@@ -229,7 +233,7 @@ impl Stage {
 /// Which value it was that could not be read, as the reason says.
 fn unreadable_part(message: &str) -> Option<Situation> {
     let parts = [
-        ("the input of workflow", Situation::UndecodableInput),
+        ("the recorded input of workflow", Situation::UndecodableInput),
         ("the input of step", Situation::UndecodableStepInput),
         ("the recorded output of step", Situation::UndecodableStepOutput),
         ("the recorded output of child", Situation::UndecodableChildOutput),

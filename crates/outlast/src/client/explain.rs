@@ -1,5 +1,6 @@
 //! Why a run is where it is, as data and as a sentence.
 
+mod probe;
 mod sentence;
 
 use std::collections::BTreeMap;
@@ -13,8 +14,9 @@ use outlast_core::{
 };
 use serde::Serialize;
 
+pub use self::probe::Probe;
 use super::Client;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::upkeep;
 
 /// How often a run is looked at again that changed while it was explained.
@@ -35,6 +37,9 @@ pub struct Explanation {
     /// Who keeps its turns from being written in the world, if anybody does: a transaction that has its row locked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
+    /// What cannot be read of its history or its inbox, if something is damaged. The explanation is then made from its row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
     /// Why, and what to do about it, for people.
     pub sentence: String,
 }
@@ -109,6 +114,9 @@ pub enum Because {
         crashes: u32,
         /// The joined workers that have its code.
         workers: Vec<JoinedWorker>,
+        /// Those of them that take no other run for now, because they probe one that crashed workers before.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        probes: Vec<Probe>,
     },
     /// It is ready, and no joined worker that serves its queue has its code.
     NoCode {
@@ -151,8 +159,11 @@ pub enum Because {
         build: String,
         /// The builds that could not go on since it last progressed, oldest first.
         failed_builds: Vec<String>,
-        /// Other builds with its code that are joined, and try it.
+        /// Other builds with its code that are joined, and retry it.
         other_builds: Vec<String>,
+        /// When they do, if that is later: so many builds have failed that the run rests.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        retry_at: Option<Timestamp>,
         /// The steps that were open, when it is stuck because its worker crashed too often.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         open_steps: Vec<String>,
@@ -278,11 +289,17 @@ impl Client {
             }
             scene = self.scene(run).await?;
         }
-        let history = if scene.view.ended_at.is_some() { Ok(Vec::new()) } else { self.history(run).await };
-        // Of a run whose history cannot be read it is known all the same why it is stuck.
-        let stopping = self.stopping(&scene.view, history.as_deref().unwrap_or_default()).await?;
-        let because = self.because(&scene, history).await?;
-        let mut sentence = sentence::of(&because, scene.now);
+        // What is damaged does not keep the row from being explained.
+        let mut damage = None;
+        let has_ended = scene.view.ended_at.is_some();
+        let history = if has_ended { Ok(Vec::new()) } else { self.history(run).await };
+        let history = unless_damaged(history, &mut damage)?;
+        let stopping = unless_damaged(self.stopping(&scene.view, &history).await, &mut damage)?;
+        let because = self.because(&scene, &history, &mut damage).await?;
+        let mut sentence = sentence::of(&because, damage.as_deref(), scene.now);
+        if !has_ended {
+            sentence::add_kept(&mut sentence, scene.view.kept, scene.view.sent - scene.view.consumed);
+        }
         if let Some(stopping) = &stopping {
             sentence::add_stopping(&mut sentence, stopping, scene.now);
         }
@@ -292,7 +309,7 @@ impl Client {
                 " Its turns cannot be written: its row is locked by {who}. End that transaction; the run then goes on by itself."
             ));
         }
-        Ok(Explanation { run, status: scene.view.status, because, stopping, blocked_by, sentence })
+        Ok(Explanation { run, status: scene.view.status, because, stopping, blocked_by, damage, sentence })
     }
 
     /// That a run is to stop, which it was told or will be when it goes on.
@@ -329,21 +346,27 @@ impl Client {
     async fn because(
         &self,
         scene: &Scene,
-        history: Result<Vec<TurnRecord>, Error>,
+        history: &[TurnRecord],
+        damage: &mut Option<String>,
     ) -> Result<Because, Error> {
         let view = &scene.view;
         if let Some(at) = view.ended_at {
-            return Ok(Because::Ended { status: view.status, at, failure: self.failure(view.id).await? });
+            let failure = unless_damaged(self.failure(view.id).await, damage)?;
+            return Ok(Because::Ended { status: view.status, at, failure });
         }
-        if let Some(because) = scene.trouble(history.as_deref().unwrap_or_default()) {
+        if let Some(because) = scene.trouble(history) {
             return Ok(because);
         }
         if let Some(owner) = scene.owner() {
-            return Ok(scene.held(owner, &operations(&history?)));
+            return Ok(scene.held(owner, &operations(history)));
         }
         match scene.unheld() {
+            Some(Because::Ready { since, crashes, workers, .. }) => {
+                let probes = self.probes(&workers, scene.now).await?;
+                Ok(Because::Ready { since, crashes, workers, probes })
+            }
             Some(because) => Ok(because),
-            None => self.waits(scene, &history?).await,
+            None => self.waits(scene, history).await,
         }
     }
 
@@ -388,6 +411,17 @@ impl Client {
         let (queue, workers) = (scene.view.queue.to_string(), scene.able().count());
         let failed_builds = scene.failed_builds();
         Ok(Because::Waits { workflow, version, queue, waits, kept, workers, failed_builds })
+    }
+}
+
+/// What was read, or nothing when it is damaged. The damage that is found first is noted.
+fn unless_damaged<T: Default>(read: Result<T, Error>, damage: &mut Option<String>) -> Result<T, Error> {
+    match read {
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            damage.get_or_insert_with(|| error.message().to_owned());
+            Ok(T::default())
+        }
+        read => read,
     }
 }
 
@@ -487,6 +521,7 @@ impl Scene {
                 build: stuck.build.clone(),
                 failed_builds: self.failed_builds(),
                 other_builds,
+                retry_at: self.view.retry_at.filter(|at| *at > self.now),
                 open_steps,
             });
         }
@@ -556,7 +591,7 @@ impl Scene {
         let able: Vec<_> = self.able().map(|worker| self.joined(worker)).collect();
         let workers: Vec<_> = self.with_code().map(|worker| self.joined(worker)).collect();
         Some(if !able.is_empty() {
-            Because::Ready { since, crashes: view.crashes, workers: able }
+            Because::Ready { since, crashes: view.crashes, workers: able, probes: Vec::new() }
         } else if !workers.is_empty() {
             Because::BuildsFailed { failed_builds: self.failed_builds(), workers }
         } else if self.serving().next().is_some() {

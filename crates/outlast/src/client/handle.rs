@@ -190,13 +190,13 @@ impl<O: DeserializeOwned> RunHandle<O> {
     }
 
     fn not_in_time(&self, status: Status) -> Error {
-        Error::timeout(format!("run {} has not ended in time; it is {status}, and goes on", self.run))
+        Error::timeout(format!("run {} did not finish in time; it is still {status}", self.run))
     }
 
     fn not_heard_of(&self, error: &WorldError) -> Error {
         Error::timeout(format!(
-            "whether run {} has ended was not to be learnt in time ({error}); it goes on where workers reach the \
-             world: ask again, by this handle or by `client.handle(id)`",
+            "the world did not answer in time whether run {} has ended ({error}); workers that reach the world continue \
+             the run: ask again with this handle or `client.handle(id)`",
             self.run
         ))
     }
@@ -206,7 +206,7 @@ impl<O: DeserializeOwned> RunHandle<O> {
             Outcome::Completed(output) => {
                 let decoded = self.client.codec.decode(output).and_then(|plain| plain.decode());
                 decoded.map_err(|error| {
-                    let message = format!("the output of run {}: {error}", self.run);
+                    let message = format!("the output of run {} cannot be read: {error}", self.run);
                     Error::of_failure(Failure::new(kind_of_payload(&error), message))
                 })
             }

@@ -90,8 +90,8 @@ impl Machine {
         let future: ErasedRun = match begun {
             Ok(future) => future,
             // The worker lacks a codec: that is no fault of the run.
-            Err(BadInput { is_coded, error }) if is_coded || started.rules >= 2 => {
-                return Err(unreadable(is_coded, error.message()));
+            Err(BadInput { is_coded, stuck_message, .. }) if is_coded || started.rules >= 2 => {
+                return Err(unreadable(is_coded, stuck_message));
             }
             Err(BadInput { error, .. }) => Box::pin(std::future::ready(Err(error))),
         };

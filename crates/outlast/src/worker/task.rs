@@ -290,7 +290,7 @@ async fn see_off(mut live: Live<'_>, ended: Result<End, Gone>) -> Result<Kept, B
 
 /// Why a run is stuck whose history or inbox this build cannot read.
 pub(super) fn cannot_be_read(reason: &str) -> Stuck {
-    let message = format!("what is stored of the run cannot be read: {reason}");
+    let message = format!("the stored data of the run cannot be read: {reason}");
     Stuck { reason: StuckReason::Unreadable, message, build: String::new() }
 }
 

@@ -1,7 +1,7 @@
 //! Crash classes: a run that crashes its workers is found, and the runs beside it do not wait for each other.
 
 use outlast::prelude::*;
-use outlast::{Status, StuckReason};
+use outlast::{Because, Status, StuckReason};
 
 use super::faulty::Call;
 use super::rig::{Ask, Rig, on_every_world};
@@ -11,6 +11,7 @@ on_every_world! {
     a_killer_beside_a_branch_that_commits_is_found,
     a_fresh_killer_does_not_take_a_run_of_the_last_class_along,
     a_worker_takes_no_starts_while_a_run_is_on_trial,
+    a_run_that_waits_for_a_probe_says_so,
     a_step_that_fails_an_attempt_clears_the_crashes,
     a_poisoned_run_names_its_open_steps,
 }
@@ -125,6 +126,29 @@ async fn a_worker_takes_no_starts_while_a_run_is_on_trial(rig: Rig) {
     started.output().await.unwrap();
 }
 
+async fn a_run_that_waits_for_a_probe_says_so(rig: Rig) {
+    let probed = of_the_last_class(&rig).await;
+    let _worker = rig.worker((innocent, killer)).await;
+    rig.desk.until("began innocent", 5).await;
+    let waiting = rig.client.start(killer, ()).await.unwrap();
+    let why = rig.client.explain(waiting.id()).await.unwrap();
+    let Because::Ready { probes, workers, .. } = &why.because else { panic!("{why:?}") };
+    assert_eq!((probes.len(), probes[0].run, probes[0].crashes), (1, probed.id(), 4));
+    assert_eq!(probes[0].worker, workers[0].session);
+    let expected = format!(
+        " probes run {}, whose worker crashed 4 times, and takes other runs when that run has committed a turn, or after 1m at \
+         most (at ",
+        probed.id()
+    );
+    assert!(why.sentence.contains(&expected), "{}", why.sentence);
+    assert!(!why.sentence.contains("If this lasts"), "{}", why.sentence);
+    rig.clock.advance("60s");
+    rig.desk.until("began deadly", 1).await;
+    rig.desk.open("innocent");
+    rig.desk.open("deadly");
+    waiting.output().await.unwrap();
+}
+
 async fn a_step_that_fails_an_attempt_clears_the_crashes(rig: Rig) {
     #[step(attempts = 2, initial = "1h")]
     async fn second_time(cx: StepContext<super::rig::Desk>) -> Result<u32, StepError> {
@@ -161,6 +185,6 @@ async fn a_poisoned_run_names_its_open_steps(rig: Rig) {
     let _worker = rig.worker_of_build("a", killer).await;
     rig.settle().await;
     let explained = rig.client.explain(run.id()).await.unwrap();
-    assert!(explained.sentence.contains("Step `blocked` was open then."), "{}", explained.sentence);
+    assert!(explained.sentence.contains("Step `blocked` was in progress then."), "{}", explained.sentence);
     assert_eq!(rig.client.operations(run.id()).await.unwrap()[0].crashed, 5);
 }

@@ -104,5 +104,9 @@ async fn json_that_nobody_looked_at_makes_its_run_stuck(rig: Rig) {
     rig.settle().await;
     let stuck = rig.stuck(run.id()).await;
     assert_eq!(stuck.reason, StuckReason::Undecodable);
-    assert!(stuck.message.starts_with("the input of workflow `sell` does not fit: "), "{}", stuck.message);
+    assert!(
+        stuck.message.starts_with("the recorded input of workflow `sell` cannot be read as "),
+        "{}",
+        stuck.message
+    );
 }

@@ -73,9 +73,9 @@ async fn an_ended_run_says_how_and_when(rig: Rig) {
     let done = explain(&rig, nap.id()).await;
     let at = rig.moment("1h");
     assert_eq!(done.because, Because::Ended { status: Status::Completed, at, failure: None });
-    assert_eq!(done.sentence, "It has ended, completed, at 2030-01-01T01:00:00Z (1h ago).");
+    assert_eq!(done.sentence, "It completed at 2030-01-01T01:00:00Z (1h ago).");
     let failed = nap_failure(&rig, fails.id()).await;
-    assert_eq!(failed.sentence, "It has ended, failed, at 2030-01-01T00:00:00Z (2h ago): no truck.");
+    assert_eq!(failed.sentence, "It failed at 2030-01-01T00:00:00Z (2h ago): no truck.");
 }
 
 async fn nap_failure(rig: &Rig, run: RunId) -> Explanation {
@@ -91,10 +91,7 @@ async fn a_terminated_run_says_why(rig: Rig) {
     let run = rig.client.start(nap, ()).await.unwrap();
     run.terminate("enough!").await.unwrap();
     let ended = run.explain().await.unwrap();
-    assert_eq!(
-        ended.sentence,
-        "It has ended, cancelled, at 2030-01-01T00:00:00Z (0s ago): terminated: enough!"
-    );
+    assert_eq!(ended.sentence, "It was cancelled at 2030-01-01T00:00:00Z (0s ago): terminated: enough!");
 }
 
 #[workflow]
@@ -116,7 +113,7 @@ async fn a_held_run_names_its_worker_and_its_attempts(rig: Rig) {
     assert_eq!(attempts, [(0, "blocked", 1), (1, "blocked", 1)]);
     let moment = "since 2030-01-01T00:00:00Z";
     let expected = format!(
-        "Worker … (process … on … build `7`) has it {moment} (0s ago), and attempts step `blocked` (attempt 1, {moment}) \
+        "Worker … (process … on … build `7`) has held it {moment} (0s ago); in progress: step `blocked` (attempt 1, {moment}) \
          and step `blocked` (attempt 1, {moment})."
     );
     assert_eq!(plain(&held).replace("on …,", "on …"), expected);
@@ -216,7 +213,7 @@ async fn a_pause_tells_how_the_last_attempt_failed(rig: Rig) {
     assert_eq!(
         waits.sentence,
         "It waits for the next attempt at step `flaky`, due at 2030-01-01T00:00:01Z (in 1s); \
-         the last failed: failure 1."
+         the last attempt failed: failure 1."
     );
 }
 
@@ -230,8 +227,8 @@ async fn a_waiting_run_without_a_worker_says_so(rig: Rig) {
     assert!(matches!(waits.because, Because::Waits { workers: 0, .. }));
     assert_eq!(
         waits.sentence,
-        "It waits for a timer that is due at 2030-01-01T01:00:00Z (in 1h). No worker that is joined \
-         has workflow `nap`, version 1: start one, or it will not go on."
+        "It waits for a timer that is due at 2030-01-01T01:00:00Z (in 1h). No joined worker \
+         has workflow `nap`, version 1: start one, otherwise the run does not continue."
     );
 }
 
@@ -240,10 +237,10 @@ async fn a_delayed_run_says_until_when(rig: Rig) {
     let run = rig.client.start(nap, ()).after("90m").await.unwrap();
     let delayed = explain(&rig, run.id()).await;
     assert_eq!(delayed.because, Because::Delayed { until: rig.moment("90m"), workers: 1 });
-    assert_eq!(delayed.sentence, "It was started to begin at 2030-01-01T01:30:00Z (in 1h30m).");
+    assert_eq!(delayed.sentence, "It begins at 2030-01-01T01:30:00Z (in 1h30m).");
     worker.stop().await.unwrap();
     let delayed = explain(&rig, run.id()).await;
-    assert!(delayed.sentence.contains("No worker that has its code is joined"), "{}", delayed.sentence);
+    assert!(delayed.sentence.contains("No joined worker has its code"), "{}", delayed.sentence);
 }
 
 async fn a_ready_run_waits_for_a_worker_with_room(rig: Rig) {
@@ -255,12 +252,10 @@ async fn a_ready_run_waits_for_a_worker_with_room(rig: Rig) {
     let Because::Ready { since, workers, .. } = &ready.because else { panic!("{ready:?}") };
     assert_eq!((*since, workers.len(), workers[0].held), (rig.moment("0s"), 1, 1));
     let text = plain(&ready);
-    assert!(
-        text.starts_with(
-            "It is ready since 2030-01-01T00:00:00Z (0s ago), and waits for a worker with room:"
-        )
-    );
-    assert!(text.ends_with("holds 1 run. If that lasts, start another."), "{text}");
+    assert!(text.starts_with(
+        "It has been ready since 2030-01-01T00:00:00Z (0s ago), and waits for a worker with room:"
+    ));
+    assert!(text.ends_with("holds 1 run. If this lasts, start another worker."), "{text}");
     rig.desk.open("one");
     rig.desk.open("two");
     busy.output().await.unwrap();
@@ -294,7 +289,7 @@ async fn a_run_without_code_names_what_is_joined(rig: Rig) {
     assert_eq!(joined, [("8", [2].as_slice()), ("9", [].as_slice())]);
     assert_eq!(
         plain(&lost),
-        "It is ready, but no worker that is joined has workflow `nap`, version 1: process … on … (build `8`) \
+        "It is ready, but no joined worker has workflow `nap`, version 1: process … on … (build `8`) \
          has version 2 and process … on … (build `9`) has no version of it. Register it with one of them, or \
          start one that has it."
     );
@@ -326,10 +321,10 @@ async fn a_run_of_a_crashed_worker_says_that_it_is_gone(rig: Rig) {
     assert_eq!((Some(*worker), others.len()), (rig.view(run.id()).await.owner, 0));
     let text = plain(&gone);
     assert!(
-        text.starts_with("The worker that has it, process … on …, seems to be gone since its session"),
+        text.starts_with("The worker that holds it, process … on …, seems to be gone: its session expired"),
         "{text}"
     );
-    assert!(text.ends_with("No other worker is joined to take it over: start one."), "{text}");
+    assert!(text.ends_with("No other worker is joined to take the run over: start one."), "{text}");
 }
 
 #[workflow]
@@ -349,8 +344,11 @@ async fn a_stuck_run_says_why_and_what_to_do(rig: Rig) {
     };
     assert!(message.contains("a bug") && build == "7" && other_builds.is_empty(), "{stuck:?}");
     let text = &stuck.sentence;
-    assert!(text.starts_with("It is stuck (panicked) since build `7` could not go on: "), "{text}");
-    assert!(text.ends_with("Another build tries it by itself; resume it to try this one again, or terminate it to give it up."), "{text}");
+    assert!(text.starts_with("Stuck (panicked): build `7` cannot continue because "), "{text}");
+    let remedy = " No worker with a different build is joined. A worker with a different build retries the run automatically: \
+                  deploy one. Call `client.resume(run)` to retry with this build, or `client.terminate(run, reason)` to end \
+                  the run.";
+    assert!(text.ends_with(remedy), "{text}");
 }
 
 async fn a_stuck_run_tells_of_another_build(rig: Rig) {
@@ -365,7 +363,11 @@ async fn a_stuck_run_tells_of_another_build(rig: Rig) {
     let stuck = explain(&rig, run.id()).await;
     let Because::Stuck { other_builds, .. } = &stuck.because else { panic!("{stuck:?}") };
     assert_eq!(*other_builds, ["8"]);
-    assert!(stuck.sentence.ends_with("Another build with its code is joined (`8`) and tries it."));
+    assert!(
+        stuck
+            .sentence
+            .ends_with("A worker with a different build (`8`) is joined and retries it automatically.")
+    );
     claims.open();
 }
 
@@ -389,8 +391,8 @@ async fn a_run_that_was_told_to_stop_says_so(rig: Rig) {
     assert!(stopping.is_told && stopping.reason == "the customer left", "{stopping:?}");
     let text = &why.sentence;
     assert!(text.starts_with("It waits for a payload for hook `clean` (since "), "{text}");
-    assert!(text.contains("). It was told to stop at 20"), "{text}");
-    assert!(text.ends_with(", and has not ended yet: the customer left."), "{text}");
+    assert!(text.contains("). It received a request to stop at 20"), "{text}");
+    assert!(text.ends_with(" and has not ended yet: the customer left."), "{text}");
     run.send("clean", &()).await.unwrap();
     assert!(run.output().await.unwrap_err().is_cancelled());
     assert_eq!(explain(&rig, run.id()).await.stopping, None);
@@ -406,8 +408,8 @@ async fn a_run_that_will_be_told_to_stop_says_so(rig: Rig) {
     assert!(matches!(why.because, Because::NoWorker { .. }), "{why:?}");
     assert!(!why.stopping.unwrap().is_told);
     let text = &why.sentence;
-    assert!(text.contains("version 1. It was asked to stop at 20"), "{text}");
-    assert!(text.ends_with(", and learns of it when it goes on: the customer left."), "{text}");
+    assert!(text.contains("version 1. A request to stop it was sent at 20"), "{text}");
+    assert!(text.ends_with(" and is not delivered yet: the customer left."), "{text}");
 }
 
 async fn a_payload_that_came_early_is_kept(rig: Rig) {
@@ -417,7 +419,9 @@ async fn a_payload_that_came_early_is_kept(rig: Rig) {
     rig.settle().await;
     let text = explain(&rig, run.id()).await.sentence;
     assert!(
-        text.ends_with(" A payload for hook `clean` has come already, and is kept until it asks for it."),
+        text.ends_with(
+            " A payload for hook `clean` has arrived, and is kept until the workflow waits for it."
+        ),
         "{text}"
     );
 }
@@ -435,14 +439,14 @@ async fn a_run_past_its_deadline_says_who_ends_it(rig: Rig) {
     assert_eq!(deadline, rig.moment("30m"));
     assert_eq!(
         late.sentence,
-        "Its deadline, 2030-01-01T00:30:00Z (1m ago), has passed, and no worker is joined to tell it. Start \
-         one: without its code, any ends it after a minute."
+        "Its deadline, 2030-01-01T00:30:00Z (1m ago), has passed, and no worker is joined. Start one: a \
+         worker without its code ends it after a minute."
     );
     let claims = rig.faults.hold(super::faulty::Call::Claim);
     let _worker = rig.worker(nap).await;
     claims.arrived().await;
     let late = explain(&rig, run.id()).await;
-    assert!(late.sentence.ends_with("a worker that has its code is about to tell it to stop."), "{late:?}");
+    assert!(late.sentence.ends_with("a worker that has its code is about to cancel it."), "{late:?}");
     claims.open();
     assert!(run.output().await.unwrap_err().is_cancelled());
 }

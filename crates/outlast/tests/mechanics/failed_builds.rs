@@ -14,6 +14,7 @@ on_every_world! {
     resume_lets_a_failed_build_try_again,
     a_held_or_ended_run_is_not_resumed,
     a_run_that_every_joined_build_failed_to_continue_says_so,
+    a_run_that_rests_says_when_it_is_retried,
     a_waiting_run_says_which_builds_may_not_continue_it,
 }
 
@@ -59,9 +60,11 @@ async fn forty_runs_go_on_after_a_bad_deploy_was_rolled_back_and_explain_says_wh
     for run in &runs {
         assert_eq!(rig.stuck(run.id()).await.build, "bad");
         let sentence = rig.client.explain(run.id()).await.unwrap().sentence;
-        for part in
-            ["It is stuck (panicked) since build `bad`", "this build is broken", "Another build tries it"]
-        {
+        for part in [
+            "Stuck (panicked): build `bad` cannot continue",
+            "this build is broken",
+            "different build is joined",
+        ] {
             assert!(sentence.contains(part), "{part} is not in: {sentence}");
         }
     }
@@ -160,17 +163,44 @@ async fn a_run_that_every_joined_build_failed_to_continue_says_so(rig: Rig) {
         panic!("{explained:?}")
     };
     assert_eq!((&failed_builds[..], &other_builds[..]), (&["a".to_owned()][..], &[][..]));
-    assert!(explained.sentence.contains("Another build tries it by itself"), "{}", explained.sentence);
+    assert!(
+        explained.sentence.contains("No worker with a different build is joined"),
+        "{}",
+        explained.sentence
+    );
     let second = rig.worker_of_build("c", broken).await;
     rig.settle().await;
     let explained = rig.client.explain(run.id()).await.unwrap();
     assert!(
-        explained.sentence.contains("Builds `a` and `c` have failed to continue it"),
+        explained.sentence.contains("Builds `a` and `c` failed to continue it"),
         "{}",
         explained.sentence
     );
     second.stop().await.unwrap();
     alone.stop().await.unwrap();
+}
+
+async fn a_run_that_rests_says_when_it_is_retried(rig: Rig) {
+    let run = left_stuck(&rig).await;
+    for build in ["b", "c", "d", "e", "f", "g", "h", "i"] {
+        let worker = rig.worker_of_build(build, broken).await;
+        rig.settle().await;
+        worker.stop().await.unwrap();
+        assert_eq!(rig.stuck(run.id()).await.build, build);
+    }
+    let alone = rig.client.explain(run.id()).await.unwrap();
+    assert!(alone.sentence.contains("no worker with a different build is joined"), "{}", alone.sentence);
+    let _oldest = rig.worker_of_build("a", fixed).await;
+    rig.settle().await;
+    let rests = rig.client.explain(run.id()).await.unwrap();
+    let Because::Stuck { other_builds, retry_at: Some(at), .. } = &rests.because else { panic!("{rests:?}") };
+    assert_eq!((&other_builds[..], *at), (&["a".to_owned()][..], rig.moment("1h10m")));
+    let expected = "the next retry is at 2030-01-01T01:10:00Z (in 10m), by a worker with a different build (`a`). Call \
+                    `client.resume(run)` to retry at once.";
+    assert!(rests.sentence.ends_with(expected), "{}", rests.sentence);
+    rig.client.resume(run.id()).await.unwrap();
+    rig.settle().await;
+    assert_eq!(rig.status(run.id()).await, Status::Waiting);
 }
 
 async fn a_waiting_run_says_which_builds_may_not_continue_it(rig: Rig) {

@@ -318,6 +318,9 @@ impl World for FaultyWorld {
     }
 
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
+        if self.faults.is_unreadable(run) {
+            return Err(WorldError::Corrupt(format!("event 0 of run {run} makes no sense")));
+        }
         self.faults.call(Call::Ended, 1, self.inner.ended(run, until)).await
     }
 

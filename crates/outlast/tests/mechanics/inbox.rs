@@ -3,7 +3,7 @@
 use outlast::core::limits::HOOK_BUFFER_MAX;
 use outlast::core::{Headers, MessageBody, MessageId, NewMessage, Payload};
 use outlast::prelude::*;
-use outlast::{ErrorKind, Status};
+use outlast::{ErrorKind, RunId, Status};
 
 use super::faulty::Call;
 use super::rig::{Ask, Rig, on_every_world};
@@ -19,6 +19,7 @@ on_every_world! {
     the_buffer_survives_a_crash,
     payloads_that_no_hook_has_taken_are_counted_in_the_row,
     the_sender_of_one_payload_too_many_is_refused_and_the_run_is_unharmed,
+    a_run_that_keeps_too_many_payloads_takes_the_one_it_waits_for,
     a_message_that_arrives_between_check_and_park_wakes_the_run,
     a_payload_while_a_sleep_is_pending_in_the_same_turn_is_delivered_and_the_sleep_goes_on,
     messages_to_a_run_whose_step_is_under_way_are_read_at_once,
@@ -269,6 +270,46 @@ async fn payloads_that_no_hook_has_taken_are_counted_in_the_row(rig: Rig) {
     assert_eq!(rig.view(run.id()).await.kept, 2, "the hook has taken one");
 }
 
+/// Sends as many payloads for hook `x` as a run keeps.
+async fn send_all_that_it_keeps(rig: &Rig, run: RunId) {
+    for part in 0..HOOK_BUFFER_MAX / 1_000 {
+        let message = |number: usize| NewMessage {
+            id: MessageId::from_bits((part * 1_000 + number) as u128),
+            run,
+            body: MessageBody::Hook {
+                name: "x".into(),
+                payload: Payload::json(&(part * 1_000 + number)).unwrap(),
+            },
+            headers: Headers::new(),
+        };
+        let sent = rig.world.send((0..1_000).map(message).collect()).await.unwrap();
+        assert!(sent.iter().all(Result::is_ok));
+        rig.settle().await;
+    }
+}
+
+async fn a_run_that_keeps_too_many_payloads_takes_the_one_it_waits_for(rig: Rig) {
+    #[workflow]
+    async fn gated(ctx: Context) -> Result<u32, Error> {
+        let first = ctx.hook::<u32>("go").await?;
+        Ok(first + ctx.hook::<u32>("x").await?)
+    }
+    let _worker = rig.caching().register(gated).start().await.unwrap();
+    let run = rig.client.start(gated, ()).await.unwrap();
+    rig.settle().await;
+    send_all_that_it_keeps(&rig, run.id()).await;
+    assert_eq!(rig.view(run.id()).await.kept, HOOK_BUFFER_MAX as u64);
+    let text = rig.client.explain(run.id()).await.unwrap().sentence;
+    let keeps = "It keeps 10000 payloads that no hook has taken, and 0 messages are unread; the limit is 10000 together. \
+                 Sends for hooks that are not open are refused";
+    assert!(text.contains(keeps), "{text}");
+    let refused = run.send("g0", &7_u32).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
+    assert!(refused.message().contains("`g0` is none of them"), "{refused}");
+    run.send("go", &7_u32).await.unwrap();
+    assert_eq!(run.output().await.unwrap(), 7, "with the first one that it keeps, which is 0");
+}
+
 async fn the_sender_of_one_payload_too_many_is_refused_and_the_run_is_unharmed(rig: Rig) {
     #[workflow]
     async fn late(ctx: Context) -> Result<u32, Error> {
@@ -280,20 +321,7 @@ async fn the_sender_of_one_payload_too_many_is_refused_and_the_run_is_unharmed(r
     let _worker = rig.caching().register(late).start().await.unwrap();
     let run = rig.client.start(late, ()).await.unwrap();
     rig.settle().await;
-    for part in 0..HOOK_BUFFER_MAX / 1_000 {
-        let message = |number: usize| NewMessage {
-            id: MessageId::from_bits((part * 1_000 + number) as u128),
-            run: run.id(),
-            body: MessageBody::Hook {
-                name: "x".into(),
-                payload: Payload::json(&(part * 1_000 + number)).unwrap(),
-            },
-            headers: Headers::new(),
-        };
-        let sent = rig.world.send((0..1_000).map(message).collect()).await.unwrap();
-        assert!(sent.iter().all(Result::is_ok));
-        rig.settle().await;
-    }
+    send_all_that_it_keeps(&rig, run.id()).await;
     for hook in ["x", "another"] {
         let refused = run.send(hook, &7_u32).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");

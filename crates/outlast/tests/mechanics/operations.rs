@@ -224,7 +224,11 @@ async fn an_input_that_does_not_fit_makes_the_run_stuck(rig: Rig) {
     rig.settle().await;
     let stuck = rig.stuck(run.id()).await;
     assert_eq!(stuck.reason, StuckReason::Undecodable);
-    assert!(stuck.message.contains("the input of workflow `typed` does not fit"), "{}", stuck.message);
+    assert!(
+        stuck.message.contains("the recorded input of workflow `typed` cannot be read as `u32`: "),
+        "{}",
+        stuck.message
+    );
 }
 
 async fn a_step_in_place_is_numbered_and_its_input_recorded(rig: Rig) {

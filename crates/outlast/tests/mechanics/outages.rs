@@ -163,9 +163,10 @@ async fn who_waits_for_a_time_is_told_that_nothing_was_heard_of_the_run() {
         rig.clock.advance(Duration::from_secs(60));
         let error = waiting.await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout);
-        let said = format!("whether run {} has ended was not to be learnt in time (the test lost", run.id());
+        let said =
+            format!("the world did not answer in time whether run {} has ended (the test lost", run.id());
         assert!(error.to_string().starts_with(&said), "{error}");
-        assert!(error.to_string().contains("it goes on where workers reach the world"), "{error}");
+        assert!(error.to_string().contains("workers that reach the world continue the run"), "{error}");
     })
     .await;
 }

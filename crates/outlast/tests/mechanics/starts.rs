@@ -113,7 +113,7 @@ async fn choices_that_make_no_sense_are_errors_at_the_await(rig: Rig) {
         (start().tag("", "nameless"), "a tag needs a name"),
         (start().tag("t", "v".repeat(257)), "has 257 bytes"),
         (crowded, "33 tags"),
-        (start().header("h", "v".repeat(20_000)), "the headers together"),
+        (start().header("h", "v".repeat(20_000)), "the headers have 20001 bytes together, the limit is"),
     ];
     for (call, expected) in limits {
         let error = call.await.unwrap_err();

@@ -52,7 +52,7 @@ async fn assert_undecodable(rig: &Rig, run: RunId, what: &str) {
         assert!(stuck.message.contains(part), "{part} is not in: {}", stuck.message);
     }
     let sentence = rig.client.explain(run).await.unwrap().sentence;
-    assert!(sentence.starts_with("It is stuck (undecodable) since build"), "{sentence}");
+    assert!(sentence.starts_with("Stuck (undecodable): build `"), "{sentence}");
     assert!(sentence.contains("missing field `priority`"), "{sentence}");
 }
 
@@ -80,7 +80,7 @@ async fn an_input_that_gained_a_required_field_makes_the_run_stuck_until_a_build
     let history = rig.history(run.id()).await;
     let worker = rig.worker_of_build("b", gained).await;
     rig.settle().await;
-    assert_undecodable(&rig, run.id(), "the input of workflow `order`").await;
+    assert_undecodable(&rig, run.id(), "the recorded input of workflow `order`").await;
     assert_eq!(rig.history(run.id()).await, history, "the history is untouched");
     worker.stop().await.unwrap();
     let _worker = rig.worker_of_build("c", mended).await;

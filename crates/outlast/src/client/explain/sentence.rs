@@ -1,18 +1,60 @@
 //! Explanations in plain words: what is, since when, and what to do.
 
 use outlast_core::duration::duration_text;
-use outlast_core::limits::{QUEUE_DEFAULT, WAITS_SHOWN_MAX};
+use outlast_core::event::NEWER_BUILD;
+use outlast_core::limits::{CRASH_TRIAL, HOOK_BUFFER_MAX, QUEUE_DEFAULT, WAITS_SHOWN_MAX};
 use outlast_core::queue::step_of_workflow;
 use outlast_core::takeover::is_suspect;
-use outlast_core::{Status, Timestamp, Wait};
+use outlast_core::{Status, StuckReason, Timestamp, Wait};
 
-use super::{Attempting, Because, JoinedWorker, Stopping, Waiting};
+use super::{Attempting, Because, JoinedWorker, Probe, Stopping, Waiting};
 
 /// Things that a sentence lists; the rest is counted.
 const LISTED: usize = 3;
 
-/// The sentence or two that say why.
-pub(super) fn of(because: &Because, now: Timestamp) -> String {
+/// So many payloads and unread messages are near the limit.
+const MANY_KEPT: u64 = HOOK_BUFFER_MAX as u64 / 10 * 9;
+
+/// The sentence or two that say why. `damage` is what cannot be read of the run.
+pub(super) fn of(because: &Because, damage: Option<&str>, now: Timestamp) -> String {
+    let sentence = cause(because, damage.is_some(), now);
+    match damage {
+        // The message of a stuck run says what is damaged.
+        Some(_) if matches!(because, Because::Stuck { reason: StuckReason::Unreadable, .. }) => {
+            with(sentence, &damage_remedy(damage))
+        }
+        Some(what) if matches!(because, Because::Ended { .. }) => {
+            with(sentence, &format!(" Its outcome cannot be read: {}{}", sentence_end(what), restore(what)))
+        }
+        Some(what) => with(
+            sentence,
+            &format!(" Its stored data cannot be read: {}{}", sentence_end(what), damage_remedy(damage)),
+        ),
+        None => sentence,
+    }
+}
+
+/// What to do about a run that cannot be read. A build that is too old says itself what to do.
+fn damage_remedy(damage: Option<&str>) -> String {
+    match damage {
+        Some(what) if what.contains(NEWER_BUILD) => String::new(),
+        _ => " No build can read it: restore a backup, or call `client.terminate(run, reason)` to end it."
+            .into(),
+    }
+}
+
+fn restore(damage: &str) -> &'static str {
+    if damage.contains(NEWER_BUILD) { "" } else { " Restore a backup to read it." }
+}
+
+/// The sentence with more text. The table at the end of some sentences stays there.
+fn with(mut sentence: String, added: &str) -> String {
+    let end = sentence.find("\n\n").unwrap_or(sentence.len());
+    sentence.insert_str(end, added);
+    sentence
+}
+
+fn cause(because: &Because, is_damaged: bool, now: Timestamp) -> String {
     match because {
         Because::Ended { status, at, failure } => {
             let why = failure.as_ref().map(|failure| {
@@ -20,14 +62,17 @@ pub(super) fn of(because: &Because, now: Timestamp) -> String {
                 format!(": {}{}", step.unwrap_or_default(), failure.message)
             });
             let why = why.unwrap_or_default();
-            let how = if *status == Status::Completed { "completed" } else { status.as_str() };
-            format!("It has ended, {how}, at {}{}", moment(*at, now), sentence_end(&why))
+            let how = match status {
+                Status::Cancelled => "was cancelled",
+                other => other.as_str(),
+            };
+            format!("It {how} at {}{}", moment(*at, now), sentence_end(&why))
         }
         Because::Delayed { until, workers } => {
-            format!("It was started to begin at {}.{}", moment(*until, now), absence(*workers))
+            format!("It begins at {}.{}", moment(*until, now), absence(*workers))
         }
         Because::Held { worker, since, attempts } => {
-            format!("{} has it since {}{}.", place(worker), moment(*since, now), under_way(attempts))
+            format!("{} has held it since {}{}.", place(worker), moment(*since, now), under_way(attempts))
         }
         Because::WorkerGone { place, expired_at, others, .. } => gone(place, *expired_at, others, now),
         Because::Waits { workflow, version, queue, waits, kept, workers, failed_builds } => {
@@ -36,28 +81,24 @@ pub(super) fn of(because: &Because, now: Timestamp) -> String {
             format!("{waits}{}", only_others(failed_builds))
         }
         Because::BuildsFailed { failed_builds, .. } => format!(
-            "It is ready, but every build with its code that is joined has failed to continue it ({}). Deploy another \
-             build, or resume it to let these try again.",
+            "It is ready, but every joined build with its code failed to continue it ({}). Deploy another build, or call \
+             `client.resume(run)` to retry with these builds.",
             listed(&quoted(failed_builds))
         ),
         Because::Ready { since, crashes, .. } if is_suspect(*crashes) => format!(
-            "It is ready since {}. Its worker crashed {crashes} times while it held this run, so it is tried apart from \
-             others: such runs wait for each other.",
+            "It has been ready since {}. Its worker crashed {crashes} times while it held this run, so workers take only a \
+             few runs like it at a time, and it waits for one of those to finish.",
             moment(*since, now)
         ),
-        Because::Ready { since, workers, .. } => {
-            let places: Vec<_> = workers.iter().map(busy).collect();
-            format!(
-                "It is ready since {}, and waits for a worker with room: {}. If that lasts, start another.",
-                moment(*since, now),
-                listed(&places)
-            )
-        }
-        Because::Stuck { reason, message, build, failed_builds, other_builds, open_steps } => {
+        Because::Ready { since, workers, probes, .. } => ready(*since, workers, probes, now),
+        Because::Stuck { reason, message, build, failed_builds, other_builds, retry_at, open_steps } => {
             // The report of a divergence comes last: it is a table.
             let (message, report) = message.split_once("\n\n").unwrap_or((message, ""));
-            let what = format!("It is stuck ({reason}) since build `{build}` could not go on: {message}");
-            let remedy = open_steps_of(open_steps) + &stuck_remedy(failed_builds, other_builds);
+            let what = format!("Stuck ({reason}): build `{build}` cannot continue because {message}");
+            let retry = retry_at.map(|at| moment(at, now));
+            let remedy =
+                if is_damaged { String::new() } else { stuck_remedy(failed_builds, other_builds, retry) };
+            let remedy = open_steps_of(open_steps) + &remedy;
             let report = if report.is_empty() { String::new() } else { format!("\n\n{report}") };
             format!("{}{remedy}{report}", sentence_end(&what))
         }
@@ -74,8 +115,7 @@ fn nobody_for(because: &Because) -> String {
         Because::NoCode { workflow, version, queue, workers } => {
             let workers: Vec<_> = workers.iter().map(code).collect();
             format!(
-                "It is ready, but no worker that is joined {}: {}. Register it with one of them, or start one \
-                 that has it.",
+                "It is ready, but no joined worker {}: {}. Register it with one of them, or start one that has it.",
                 needed(workflow, *version, queue),
                 listed(&workers)
             )
@@ -83,7 +123,7 @@ fn nobody_for(because: &Because) -> String {
         Because::NotServed { workflow, version, queue, workers } => {
             let workers: Vec<_> = workers.iter().map(served).collect();
             format!(
-                "It is ready, but no worker that is joined serves queue `{queue}`: {}. Start one that {}.",
+                "It is ready, but no joined worker serves queue `{queue}`: {}. Start one that {}.",
                 listed(&workers),
                 needed(workflow, *version, queue)
             )
@@ -116,7 +156,7 @@ fn waiting_for(needed: &str, waits: &[Waiting], kept: &[String], workers: usize,
         listed(&waits)
     };
     let absence = match workers {
-        0 => format!(" No worker that is joined {needed}: start one, or it will not go on."),
+        0 => format!(" No joined worker {needed}: start one, otherwise the run does not continue."),
         _ => String::new(),
     };
     format!("It waits for {waits}.{}{absence}", unasked(kept))
@@ -130,13 +170,14 @@ fn past_deadline(
     now: Timestamp,
 ) -> String {
     let then = match (with_code, workers) {
-        (0, 0) => "no worker is joined to tell it. Start one: without its code, any ends it after a \
-                   minute"
-            .into(),
+        (0, 0) => "no worker is joined. Start one: a worker without its code ends it after a minute".into(),
         (0, _) => {
-            format!("no worker that is joined has its code. One ends it at {}", moment(overdue_at, now))
+            format!(
+                "no joined worker has its code. A worker without it ends it at {}",
+                moment(overdue_at, now)
+            )
         }
-        _ => "a worker that has its code is about to tell it to stop".into(),
+        _ => "a worker that has its code is about to cancel it".into(),
     };
     format!("Its deadline, {}, has passed, and {then}.", moment(deadline, now))
 }
@@ -150,9 +191,9 @@ fn under_way(attempts: &[Attempting]) -> String {
         })
         .collect();
     if attempts.is_empty() {
-        ", and no step is under way".into()
+        "; no step is in progress".into()
     } else {
-        format!(", and attempts {}", listed(&attempts))
+        format!("; in progress: {}", listed(&attempts))
     }
 }
 
@@ -164,37 +205,81 @@ fn gone(
 ) -> String {
     let place = place.as_ref().map(|place| format!(", {place},")).unwrap_or_default();
     let since =
-        expired_at.map(|at| format!(" since its session expired at {}", moment(at, now))).unwrap_or_default();
+        expired_at.map(|at| format!(": its session expired at {}", moment(at, now))).unwrap_or_default();
     let then = if others.is_empty() {
-        "No other worker is joined to take it over: start one."
+        "No other worker is joined to take the run over: start one."
     } else {
-        "Another worker will take it over."
+        "Another worker takes the run over."
     };
-    format!("The worker that has it{place} seems to be gone{since}. {then}")
+    format!("The worker that holds it{place} seems to be gone{since}. {then}")
 }
 
-fn stuck_remedy(failed_builds: &[String], other_builds: &[String]) -> String {
-    match (other_builds, failed_builds.len()) {
-        ([], 0 | 1) => {
-            " Another build tries it by itself; resume it to try this one again, or terminate it to give it up.".into()
+/// `retry` is when a different build gets the run, if that is later.
+fn stuck_remedy(failed_builds: &[String], other_builds: &[String], retry: Option<String>) -> String {
+    let (builds, failed) = (listed(&quoted(other_builds)), listed(&quoted(failed_builds)));
+    match (other_builds, retry) {
+        ([], None) if failed_builds.len() <= 1 => {
+            " No worker with a different build is joined. A worker with a different build retries the run automatically: \
+             deploy one. Call `client.resume(run)` to retry with this build, or `client.terminate(run, reason)` to end \
+             the run."
+                .into()
         }
-        ([], _) => format!(
-            " Builds {} have failed to continue it, and no other build with its code is joined: deploy one, resume it \
-             to try these again, or terminate it to give it up.",
-            listed(&quoted(failed_builds))
+        ([], retry) => {
+            let rest = retry.map(|at| format!(" A different build gets the run at {at} at the earliest."));
+            format!(
+                " Builds {failed} failed to continue it, and no worker with a different build is joined: deploy one. Call \
+                 `client.resume(run)` to retry with these builds at once, or `client.terminate(run, reason)` to end the \
+                 run.{}",
+                rest.unwrap_or_default()
+            )
+        }
+        (_, Some(at)) => format!(
+            " Many builds failed to continue it, so the next retry is at {at}, by a worker with a different build \
+             ({builds}). Call `client.resume(run)` to retry at once."
         ),
-        (builds, _) => {
-            format!(" Another build with its code is joined ({}) and tries it.", listed(&quoted(builds)))
-        }
+        (_, None) => format!(" A worker with a different build ({builds}) is joined and retries it automatically."),
     }
+}
+
+fn ready(since: Timestamp, workers: &[JoinedWorker], probes: &[Probe], now: Timestamp) -> String {
+    let probe_of = |worker: &JoinedWorker| probes.iter().find(|probe| probe.worker == worker.session);
+    let places: Vec<_> = workers
+        .iter()
+        .map(|worker| match probe_of(worker) {
+            Some(probe) => probing(worker, probe),
+            None => busy(worker),
+        })
+        .collect();
+    let remedy =
+        if probes.len() < workers.len() { "If this lasts, start another worker." } else { PROBE_REMEDY };
+    format!(
+        "It has been ready since {}, and waits for a worker with room: {}. {remedy}",
+        moment(since, now),
+        listed(&places)
+    )
+}
+
+const PROBE_REMEDY: &str = "The run is taken then; another worker takes it at once.";
+
+/// A worker that takes no other run for a while.
+fn probing(worker: &JoinedWorker, probe: &Probe) -> String {
+    let Probe { run, crashes, until, .. } = probe;
+    format!(
+        "process {} on {} probes run {run}, whose worker crashed {crashes} times, and takes other runs when that run has \
+         committed a turn, or after {} at most (at {})",
+        worker.pid,
+        worker.host,
+        duration_text(CRASH_TRIAL),
+        clock(*until)
+    )
 }
 
 /// Which steps may have crashed the worker.
 fn open_steps_of(steps: &[String]) -> String {
     match steps {
         [] => String::new(),
-        [only] => format!(" Step `{only}` was open then."),
-        steps => format!(" Steps {} were open then.", listed(&quoted(steps))),
+        [only] => format!(" Step `{only}` was in progress then."),
+        steps => format!(" Steps {} were in progress then.", listed(&quoted(steps))),
     }
 }
 
@@ -203,7 +288,8 @@ fn only_others(failed_builds: &[String]) -> String {
     match failed_builds {
         [] => String::new(),
         builds => format!(
-            " Builds that failed to continue it ({}) are not given it before it progresses; resume it to let them.",
+            " Builds that failed to continue it ({}) do not get it again before it progresses; call `client.resume(run)` to \
+             let them retry.",
             listed(&quoted(builds))
         ),
     }
@@ -218,28 +304,47 @@ fn unasked(kept: &[String]) -> String {
     let names: Vec<_> = kept.iter().map(|name| format!("`{name}`")).collect();
     match names.len() {
         0 => String::new(),
-        1 => format!(" A payload for hook {} has come already, and is kept until it asks for it.", names[0]),
+        1 => format!(
+            " A payload for hook {} has arrived, and is kept until the workflow waits for it.",
+            names[0]
+        ),
         _ => format!(
-            " Payloads for hooks {} have come already, and are kept until it asks for them.",
+            " Payloads for hooks {} have arrived, and are kept until the workflow waits for them.",
             listed(&names)
         ),
     }
 }
 
-/// Adds that the run is to stop. The table at the end of some sentences stays there.
+/// Adds that the run keeps so many payloads that it refuses some sends, or soon will.
+pub(super) fn add_kept(sentence: &mut String, kept: u64, unread: u64) {
+    if kept == 0 || kept + unread < MANY_KEPT {
+        return;
+    }
+    let sends = if kept + unread < HOOK_BUFFER_MAX as u64 { "At the limit, sends" } else { "Sends" };
+    let added = format!(
+        " It keeps {kept} payloads that no hook has taken, and {unread} messages are unread; the limit is \
+         {HOOK_BUFFER_MAX} together. {sends} for hooks that are not open are refused: check the names of the hooks."
+    );
+    *sentence = with(std::mem::take(sentence), &added);
+}
+
+/// Adds that the run is to stop.
 pub(super) fn add_stopping(sentence: &mut String, stopping: &Stopping, now: Timestamp) {
     let Stopping { reason, at, is_told } = stopping;
     let (at, reason) = (moment(*at, now), sentence_end(reason));
     let added = match is_told {
-        true => format!(" It was told to stop at {at}, and has not ended yet: {reason}"),
-        false => format!(" It was asked to stop at {at}, and learns of it when it goes on: {reason}"),
+        true => format!(" It received a request to stop at {at} and has not ended yet: {reason}"),
+        false => format!(" A request to stop it was sent at {at} and is not delivered yet: {reason}"),
     };
-    let end = sentence.find("\n\n").unwrap_or(sentence.len());
-    sentence.insert_str(end, &added);
+    *sentence = with(std::mem::take(sentence), &added);
 }
 
 fn absence(workers: usize) -> &'static str {
-    if workers > 0 { "" } else { " No worker that has its code is joined: start one, or it will not go on." }
+    if workers > 0 {
+        ""
+    } else {
+        " No joined worker has its code: start one, otherwise the run does not continue."
+    }
 }
 
 fn wait(waiting: &Waiting, now: Timestamp) -> String {
@@ -256,20 +361,20 @@ fn wait(waiting: &Waiting, now: Timestamp) -> String {
             format!("a payload for hook `{name}` (since {since}{}{rejected})", until(end))
         }
         Wait::Child { workflow, run, until: end, .. } => {
-            let status = waiting.child.map_or("not there yet".into(), |status| format!("{status}"));
+            let status = waiting.child.map_or("not started yet".into(), |status| format!("{status}"));
             format!("child `{workflow}` ({run}, {status}, since {since}{})", until(end))
         }
         Wait::Step { name, queue, run, .. } => {
-            let status = waiting.child.map_or("not there yet".into(), |status| format!("{status}"));
+            let status = waiting.child.map_or("not started yet".into(), |status| format!("{status}"));
             let workers = match waiting.workers.unwrap_or_default() {
-                0 => "no worker that is joined serves it and has the step".into(),
+                0 => "no joined worker serves it and has the step".into(),
                 1 => "1 worker serves it".into(),
                 workers => format!("{workers} workers serve it"),
             };
             format!("step `{name}` in queue `{queue}` ({run}, {status}, since {since}; {workers})")
         }
         Wait::Retry { name, until, .. } => {
-            let why = waiting.failure.as_ref().map(|why| format!("; the last failed: {why}"));
+            let why = waiting.failure.as_ref().map(|why| format!("; the last attempt failed: {why}"));
             let why = why.unwrap_or_default();
             format!("the next attempt at step `{name}`, due at {}{why}", moment(*until, now))
         }

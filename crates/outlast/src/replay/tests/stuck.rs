@@ -209,7 +209,7 @@ fn an_input_that_does_not_fit_makes_the_run_stuck() {
         "x".into(),
         "",
         expect![[r#"
-            stuck, undecodable: the input of workflow `doubles` does not fit: the payload is not a `u32`: invalid type: string, expected u32 at line 1 column 3; add `#[serde(default)]` if a field was added, or deploy a build that can read it
+            stuck, undecodable: the recorded input of workflow `doubles` cannot be read as `u32`: invalid type: string, expected u32 at line 1 column 3; add `#[serde(default)]` if a field was added, or deploy a build that can read it
         "#]],
     );
     check_with(
