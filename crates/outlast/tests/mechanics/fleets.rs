@@ -188,7 +188,7 @@ async fn a_wait_for_a_queued_step_says_who_serves_it(rig: Rig) {
         "{why:?}"
     );
     let step = rig.client.explain(step_run(&rig, run.id(), 0).await).await.unwrap();
-    assert!(step.sentence.contains("and attempts step `blocked` (attempt 1"), "{}", step.sentence);
+    assert!(step.sentence.contains("in progress: step `blocked` (attempt 1"), "{}", step.sentence);
 }
 
 async fn a_queued_step_without_its_code_says_so(rig: Rig) {
