@@ -6,7 +6,7 @@ use std::time::Duration;
 use outlast::core::event::{FORMAT, RULES};
 use outlast::core::queue::default_queues;
 use outlast::core::{
-    Clock, Committed, Event, Held, Join, Payload, Report, RunId, SessionId, Status, Then, World,
+    Clock, Committed, Event, Held, Join, Payload, Report, RunId, SessionId, Status, Then, World, WorldError,
 };
 use outlast::{Client, Counts, Order, RunQuery, RunView, SystemClock};
 use throwaway::{Exchange, Proxy, Toward, proxy};
@@ -18,6 +18,9 @@ use super::{Connection, Cut, Tally};
 
 /// How often a call is made until it is answered. Once cut, a connection is made anew, so few are enough.
 const CALLS_MAX: usize = 20;
+
+/// How often a call is made while the server has not noticed that the cut connection is gone: half a minute, at 50 ms each.
+const BLOCKED_MAX: usize = 600;
 
 /// How long the server may take to notice that a connection is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -129,14 +132,16 @@ impl Site {
         is_to_be_cut: bool,
         tally: &mut Tally,
     ) -> Result<Vec<Answer>> {
-        for tries in 0..CALLS_MAX {
+        let (mut tries, mut blocked) = (0, 0);
+        while tries < CALLS_MAX && blocked < BLOCKED_MAX {
             match case.call(&*self.world).await {
                 Ok(answer) => {
-                    tally.repeated += u64::from(tries > 0 && is_to_be_cut && exchange.is_cut());
+                    tally.repeated += u64::from(tries + blocked > 0 && is_to_be_cut && exchange.is_cut());
                     return Ok(vec![answer]);
                 }
-                // Not answered, or the connection that was cut still holds its locks.
-                Err(error) if error.is_transient() => {}
+                // The connection that was cut still holds its locks.
+                Err(WorldError::Blocked(_)) => blocked += 1,
+                Err(error) if error.is_transient() => tries += 1,
                 Err(error) => return Err(format!("instead of an answer there is: {error}").into()),
             }
         }
@@ -144,10 +149,12 @@ impl Site {
     }
 
     async fn call(&self, case: &Case) -> Result<Answer> {
-        for _ in 0..CALLS_MAX {
+        let (mut tries, mut blocked) = (0, 0);
+        while tries < CALLS_MAX && blocked < BLOCKED_MAX {
             match case.call(&*self.world).await {
-                // Not answered, or the connection that was cut still holds its locks.
-                Err(error) if error.is_transient() => {}
+                // The connection that was cut still holds its locks.
+                Err(WorldError::Blocked(_)) => blocked += 1,
+                Err(error) if error.is_transient() => tries += 1,
                 answer => return Ok(answer?),
             }
         }

@@ -89,6 +89,19 @@ fn new_start(number: u128) -> Start {
     }
 }
 
+/// Commits a turn, again while a migration has the table locked.
+async fn commit(world: &PostgresWorld, session: SessionId, turn: Turn) {
+    loop {
+        match world.commit(session, std::slice::from_ref(&turn)).await.unwrap().remove(0) {
+            Err(WorldError::Blocked(_)) => {}
+            answer => {
+                answer.unwrap();
+                return;
+            }
+        }
+    }
+}
+
 /// Starts runs and ends whichever it is given, until it has done its part.
 async fn work(world: &PostgresWorld, session: SessionId, first: u128) {
     let mut done = 0;
@@ -117,8 +130,8 @@ async fn work(world: &PostgresWorld, session: SessionId, first: u128) {
                 )
             })
             .collect();
-        for answer in world.commit(session, &turns).await.unwrap() {
-            answer.unwrap();
+        for turn in turns {
+            commit(world, session, turn).await;
             done += 1;
         }
     }

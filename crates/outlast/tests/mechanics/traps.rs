@@ -118,7 +118,7 @@ async fn waiting_for_an_output_can_be_limited(rig: Rig) {
     let run = rig.client.start(sleeper, ()).await.unwrap();
     let (waited, ()) = join!(run.output_within("10m"), rig.run_to("10m"));
     let error = waited.unwrap_err();
-    assert!(error.is_timeout() && error.message().contains("goes on"), "{error}");
+    assert!(error.is_timeout() && error.message().contains("it is still waiting"), "{error}");
     let (waited, ()) = join!(run.output_within("2h"), rig.run_to("2h"));
     waited.unwrap();
     assert_eq!(run.output_within("soon").await.unwrap_err().kind(), ErrorKind::Invalid);

@@ -508,7 +508,7 @@ fn with_rules_1_a_payload_of_another_type_fails_the_operation_that_takes_it() {
         - hook_received answer "seven"
         "#,
         expect![[r#"
-            - run_failed invalid hook `answer`, operation 1 of run_01KC0000000000000000000001: the payload is not a `u32`: invalid type: string, expected u32 at line 1 column 7
+            - run_failed invalid hook `answer`, operation 1 of run_01KC0000000000000000000001: the payload is not a `u32`: invalid type: string "seven", expected u32 at line 1 column 7
         "#]],
     );
 }

@@ -148,7 +148,7 @@ fn an_output_of_another_type_makes_the_run_stuck() {
         0 step_completed "one"
         "#,
         expect![[r#"
-            - run_failed invalid step `count`, operation 0 of run_01KC0000000000000000000001: the payload is not a `u64`: invalid type: string, expected u64 at line 1 column 5
+            - run_failed invalid step `count`, operation 0 of run_01KC0000000000000000000001: the payload is not a `u64`: invalid type: string "one", expected u64 at line 1 column 5
         "#]],
     );
 }
