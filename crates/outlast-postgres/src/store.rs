@@ -101,6 +101,10 @@ impl Store {
             drop(Object::take(connection));
             return Err(Failed::TooLong);
         };
+        if matches!(&answer, Err(error) if is_lost(error)) {
+            // The pool may not have noticed yet, and would give it to the next call.
+            drop(Object::take(connection));
+        }
         answer.map_err(Failed::Refused)
     }
 
@@ -143,6 +147,11 @@ impl Store {
             Failed::Closed => closed(),
         }
     }
+}
+
+/// Whether the connection is gone.
+fn is_lost(error: &Error) -> bool {
+    error.is_closed() || std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>())
 }
 
 /// Why there is no answer.

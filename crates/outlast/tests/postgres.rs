@@ -130,7 +130,9 @@ async fn an_idle_fleet_makes_at_most_two_queries_per_second_and_worker() {
     let made = statements(&counter).await - before;
     let per_second = made as f64 / began.elapsed().as_secs_f64() / fleet.len() as f64;
     println!("{made} statements in {:?}: {per_second:.2} per second and worker", began.elapsed());
-    assert!(made > 0 && per_second <= 2.0, "{per_second:.2} statements per second and worker");
+    // One more per worker may fall into the time that is measured.
+    let limit = 2.0 * began.elapsed().as_secs_f64() * fleet.len() as f64 + fleet.len() as f64;
+    assert!(made > 0 && made as f64 <= limit, "{per_second:.2} statements per second and worker");
     let said = "SELECT count(*) FROM pg_stat_statements WHERE query LIKE '%pg_notify%' AND calls > 10";
     assert_eq!(
         counter.query_one(said, &[]).await.unwrap().get::<_, i64>(0),

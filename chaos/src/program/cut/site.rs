@@ -19,6 +19,9 @@ use super::{Connection, Cut, Tally};
 /// How often a call is made until it is answered. Once cut, a connection is made anew, so few are enough.
 const CALLS_MAX: usize = 20;
 
+/// The pause before a call that was not answered is repeated; it grows with each.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// How often a call is made while the server has not noticed that the cut connection is gone: half a minute, at 50 ms each.
 const BLOCKED_MAX: usize = 600;
 
@@ -124,7 +127,7 @@ impl Site {
         Ok(case)
     }
 
-    /// Calls until there is an answer, at once when there was none, as long as the cut has not come.
+    /// Calls until there is an answer.
     async fn call_through(
         &self,
         case: &Case,
@@ -132,7 +135,7 @@ impl Site {
         is_to_be_cut: bool,
         tally: &mut Tally,
     ) -> Result<Vec<Answer>> {
-        let (mut tries, mut blocked) = (0, 0);
+        let (mut tries, mut blocked, mut last) = (0, 0, None);
         while tries < CALLS_MAX && blocked < BLOCKED_MAX {
             match case.call(&*self.world).await {
                 Ok(answer) => {
@@ -141,24 +144,42 @@ impl Site {
                 }
                 // The connection that was cut still holds its locks.
                 Err(WorldError::Blocked(_)) => blocked += 1,
-                Err(error) if error.is_transient() => tries += 1,
+                Err(error) if error.is_transient() => {
+                    tries += 1;
+                    last = Some(error);
+                    // As workers and clients do: a connection that was cut is noticed and made anew after a while.
+                    SystemClock.sleep_until(SystemClock.now().plus(PAUSE * tries as u32)).await;
+                }
                 Err(error) => return Err(format!("instead of an answer there is: {error}").into()),
             }
         }
-        Err(format!("no answer to {CALLS_MAX} calls").into())
+        Err(format!(
+            "{:?}: no answer to {tries} calls, and {blocked} were blocked; the last: {last:?}",
+            case.deed
+        )
+        .into())
     }
 
     async fn call(&self, case: &Case) -> Result<Answer> {
-        let (mut tries, mut blocked) = (0, 0);
+        let (mut tries, mut blocked, mut last) = (0, 0, None);
         while tries < CALLS_MAX && blocked < BLOCKED_MAX {
             match case.call(&*self.world).await {
                 // The connection that was cut still holds its locks.
                 Err(WorldError::Blocked(_)) => blocked += 1,
-                Err(error) if error.is_transient() => tries += 1,
+                Err(error) if error.is_transient() => {
+                    tries += 1;
+                    last = Some(error);
+                    // As workers and clients do: a connection that was cut is noticed and made anew after a while.
+                    SystemClock.sleep_until(SystemClock.now().plus(PAUSE * tries as u32)).await;
+                }
                 answer => return Ok(answer?),
             }
         }
-        Err(format!("no answer to {CALLS_MAX} calls").into())
+        Err(format!(
+            "{:?}: no answer to {tries} calls, and {blocked} were blocked; the last: {last:?}",
+            case.deed
+        )
+        .into())
     }
 
     async fn check(&mut self, case: &Case, answers: &[Answer], tally: &mut Tally) -> Result<()> {
