@@ -494,7 +494,7 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    /// Refuses a turn, for now or for good.
+    /// Answers a refused turn: `Blocked` while it is to be retried, `Invalid` once its retries are used up.
     fn refuse(&mut self, index: usize, failed: &Failed) {
         let turn = &self.turns[index];
         let refusal = self.store.refusal(turn.run, failed);

@@ -51,7 +51,7 @@ impl Known {
         self.left = self.left.map(|left| left.saturating_sub(1));
     }
 
-    /// Whether what the code asks for now goes beyond the history.
+    /// Whether the operation that the code requests now is new: the history has no further operations.
     pub(super) fn is_at_open_end(&self) -> bool {
         self.left == Some(0)
     }

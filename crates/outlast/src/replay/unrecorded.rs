@@ -61,7 +61,7 @@ impl Machine {
         self.unrecorded.get_or_insert_default()
     }
 
-    /// Whether what the code asks for now goes beyond the history, and may do so.
+    /// Whether the operation that the code requests now is new (not in the history), and new operations are allowed here.
     pub(super) fn is_at_open_end(&self) -> bool {
         let cell = self.state.cell.lock();
         cell.known.as_ref().is_some_and(|known| known.is_at_open_end() && !known.is_astray)

@@ -66,7 +66,7 @@ struct Gathered {
     next_batch: u64,
     /// Turns without events, in order.
     later: Vec<Later>,
-    /// The runs that turns apart from the batches contend for, with how many such groups of turns there are.
+    /// The runs for which blocked turns are being retried outside the batches, with the number of retried groups.
     apart: BTreeMap<RunId, usize>,
 }
 
@@ -170,12 +170,12 @@ impl Gathered {
         self.batches.iter().flat_map(|batch| &batch.runs).chain(self.apart.keys()).copied().collect()
     }
 
-    /// Turns that contend for the run are on their way apart from the batches.
+    /// Notes that a group of blocked turns of this run is being retried outside the batches.
     fn set_apart(&mut self, run: RunId) {
         *self.apart.entry(run).or_default() += 1;
     }
 
-    /// They are answered, or whoever has the run keeps it for longer.
+    /// Ends that note: the group was answered, or the run stays locked and others need not wait for it.
     fn end_apart(&mut self, run: RunId) {
         if let Some(groups) = self.apart.get_mut(&run) {
             *groups -= 1;
