@@ -1,7 +1,7 @@
 //! The sweep: a program killed at every one of its commit points.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use outlast::Timestamp;
@@ -39,33 +39,33 @@ fn runs(program: Program) -> &'static [Expected] {
 
 #[test]
 fn runs_one_after_another_survive_a_kill_at_every_commit_point() {
-    sweep(ALONE, Ground::File, Points::All, once);
+    sweep(ALONE, Ground::File, Points::All, Kills::Once);
 }
 
 #[test]
 fn runs_at_the_same_time_survive_a_kill_at_every_commit_point() {
-    sweep(TOGETHER, Ground::File, Points::All, once);
+    sweep(TOGETHER, Ground::File, Points::All, Kills::Once);
 }
 
 #[test]
 fn runs_that_are_always_replayed_survive_a_kill_at_every_commit_point() {
-    sweep(REPLAYED, Ground::File, Points::All, once);
+    sweep(REPLAYED, Ground::File, Points::All, Kills::Once);
 }
 
 #[test]
 fn a_process_that_takes_over_may_be_killed_at_every_commit_point_too() {
-    sweep(TOGETHER, Ground::File, Points::All, twice);
+    sweep(TOGETHER, Ground::File, Points::All, Kills::Twice);
 }
 
 #[test]
 fn runs_in_trouble_survive_a_kill_at_every_commit_point() {
-    sweep(TROUBLED, Ground::File, Points::All, once);
+    sweep(TROUBLED, Ground::File, Points::All, Kills::Once);
 }
 
 #[test]
 #[ignore = "takes a minute: cargo xtask chaos --sweep"]
 fn runs_in_trouble_survive_a_kill_at_every_commit_point_of_their_recovery() {
-    sweep(TROUBLED, Ground::File, Points::All, twice);
+    sweep(TROUBLED, Ground::File, Points::All, Kills::Twice);
 }
 
 /// On Postgres a sweep takes minutes, since the locks of the dead are free for a while before they are taken
@@ -79,63 +79,63 @@ mod on_postgres {
 
     #[test]
     fn runs_one_after_another_survive_a_kill_at_some_commit_points() {
-        sweep(ALONE, GROUND, SOME, once);
+        sweep(ALONE, GROUND, SOME, Kills::Once);
     }
 
     #[test]
     fn runs_at_the_same_time_survive_a_kill_at_some_commit_points() {
-        sweep(TOGETHER, GROUND, SOME, once);
+        sweep(TOGETHER, GROUND, SOME, Kills::Once);
     }
 
     #[test]
     fn runs_that_are_always_replayed_survive_a_kill_at_some_commit_points() {
-        sweep(REPLAYED, GROUND, SOME, once);
+        sweep(REPLAYED, GROUND, SOME, Kills::Once);
     }
 
     #[test]
     fn a_process_that_takes_over_may_be_killed_at_some_commit_points_too() {
-        sweep(TOGETHER, GROUND, SOME, twice);
+        sweep(TOGETHER, GROUND, SOME, Kills::Twice);
     }
 
     #[test]
     fn runs_in_trouble_survive_a_kill_at_some_commit_points() {
-        sweep(TROUBLED, GROUND, SOME, once);
+        sweep(TROUBLED, GROUND, SOME, Kills::Once);
     }
 
     #[test]
     #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
     fn every_point_of_runs_in_trouble() {
-        sweep(TROUBLED, GROUND, Points::All, once);
+        sweep(TROUBLED, GROUND, Points::All, Kills::Once);
     }
 
     #[test]
     fn workers_whose_clocks_are_hours_off_do_all_the_same() {
-        sweep(TOGETHER, Ground::Server { hours_ahead: 5 }, Points::Some(3), once);
-        sweep(TOGETHER, Ground::Server { hours_ahead: -5 }, Points::Some(3), once);
+        sweep(TOGETHER, Ground::Server { hours_ahead: 5 }, Points::Some(3), Kills::Once);
+        sweep(TOGETHER, Ground::Server { hours_ahead: -5 }, Points::Some(3), Kills::Once);
     }
 
     #[test]
     #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
     fn every_point_of_runs_one_after_another() {
-        sweep(ALONE, GROUND, Points::All, once);
+        sweep(ALONE, GROUND, Points::All, Kills::Once);
     }
 
     #[test]
     #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
     fn every_point_of_runs_at_the_same_time() {
-        sweep(TOGETHER, GROUND, Points::All, once);
+        sweep(TOGETHER, GROUND, Points::All, Kills::Once);
     }
 
     #[test]
     #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
     fn every_point_of_runs_that_are_always_replayed() {
-        sweep(REPLAYED, GROUND, Points::All, once);
+        sweep(REPLAYED, GROUND, Points::All, Kills::Once);
     }
 
     #[test]
     #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
     fn every_point_of_a_process_that_takes_over() {
-        sweep(TOGETHER, GROUND, Points::All, twice);
+        sweep(TOGETHER, GROUND, Points::All, Kills::Twice);
     }
 }
 
@@ -175,34 +175,97 @@ enum Points {
     All,
     /// So many, by chance.
     #[cfg(feature = "postgres")]
-    Some(usize),
+    Some(u64),
 }
 
 impl Points {
-    /// The points, of so many that there are; and whether the sweep goes on behind them.
-    fn of(self, count: u64) -> (Vec<u64>, bool) {
+    /// The points that the trials take one after another, for a life with so many.
+    fn of(self, count: u64) -> PointSequence {
         match self {
-            Self::All => ((1..=count).collect(), true),
+            Self::All => PointSequence { count, chance: None },
             #[cfg(feature = "postgres")]
-            Self::Some(some) => {
+            Self::Some(_) => {
                 let seed = std::env::var("OUTLAST_SEED")
                     .map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
                 println!("seed: OUTLAST_SEED={seed}");
-                let mut chance = fastrand::Rng::with_seed(seed);
-                ((0..some).map(|_| chance.u64(1..=count)).collect(), false)
+                PointSequence { count, chance: Some(seed) }
             }
+        }
+    }
+
+    /// Whether another trial is made. How many points a life has depends on how turns fall into batches, so some lives
+    /// end before they reach their point.
+    fn go_on(self, count: u64, so_far: Trials) -> bool {
+        match self {
+            Self::All => so_far.begun < count || so_far.ended < ENDED_MIN,
+            #[cfg(feature = "postgres")]
+            Self::Some(some) => {
+                let killed_or_running = so_far.begun - so_far.ended;
+                so_far.begun < some || (2 * killed_or_running < some && so_far.begun < 4 * some)
+            }
+        }
+    }
+
+    /// Of how many kills half are needed: a sweep that hardly kills proves nothing.
+    fn wanted(self, count: u64) -> u64 {
+        match self {
+            Self::All => count,
+            #[cfg(feature = "postgres")]
+            Self::Some(some) => some,
         }
     }
 }
 
-/// A life that ends at the point.
-fn once(point: u64, _: u64) -> Vec<u64> {
-    vec![point]
+/// The trials of a sweep so far.
+#[derive(Clone, Copy, Default)]
+struct Trials {
+    begun: u64,
+    killed: u64,
+    /// Reached their end before their point.
+    ended: u64,
+    /// Attempts that were made once more.
+    extra: usize,
 }
 
-/// A life that ends half way, and another that ends at the point.
-fn twice(point: u64, reference: u64) -> Vec<u64> {
-    vec![reference / 2, point]
+/// Which point the trials take.
+struct PointSequence {
+    count: u64,
+    /// The seed of points by chance; without one, they are taken in order.
+    chance: Option<u64>,
+}
+
+impl PointSequence {
+    fn nth(&self, nth: u64) -> u64 {
+        self.chance
+            .map_or(nth + 1, |seed| fastrand::Rng::with_seed(seed.wrapping_add(nth)).u64(1..=self.count))
+    }
+}
+
+/// How many lives of a trial end by a kill.
+#[derive(Clone, Copy, Debug)]
+enum Kills {
+    /// One life, which ends at the point.
+    Once,
+    /// One that ends half way, and another that ends at the point.
+    Twice,
+}
+
+impl Kills {
+    /// The points at which the lives before the one with the chosen point end.
+    fn before(self, reference: u64) -> Vec<u64> {
+        match self {
+            Self::Once => Vec::new(),
+            Self::Twice => vec![reference / 2],
+        }
+    }
+
+    /// How many points the life has that is killed at the chosen one.
+    fn points_of_last_life(self, program: Program, ground: Ground, reference: &Reference) -> u64 {
+        match self {
+            Self::Once => reference.points,
+            Self::Twice => Trial::new(program, ground, self.before(reference.points)).run(reference).points,
+        }
+    }
 }
 
 /// What a program does when nobody kills it.
@@ -212,39 +275,38 @@ struct Reference {
     tally: Tally,
 }
 
-/// Lets a program die at the points, in a fresh place each; `kills` says at which points the lives before the
-/// last one end.
-fn sweep(program: Program, ground: Ground, points: Points, kills: fn(u64, u64) -> Vec<u64>) {
+/// Lets a program die at the points, in a fresh place each.
+fn sweep(program: Program, ground: Ground, points: Points, kills: Kills) {
     let reference = reference(program, ground);
-    let (points, goes_on) = points.of(reference.points);
-    let chosen = points.len() as u64;
-    let next = AtomicUsize::new(0);
-    let (killed, ended, extra) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let count = kills.points_of_last_life(program, ground, &reference);
+    let sequence = points.of(count);
+    let trials = Mutex::new(Trials::default());
+    let next = || {
+        let mut trials = trials.lock().unwrap();
+        points.go_on(count, *trials).then(|| {
+            trials.begun += 1;
+            sequence.nth(trials.begun)
+        })
+    };
     std::thread::scope(|scope| {
         for _ in 0..ground.lanes() {
             scope.spawn(|| {
-                loop {
-                    let nth = next.fetch_add(1, Ordering::SeqCst);
-                    let behind = || (nth - points.len()) as u64 + 1 + reference.points;
-                    if nth >= points.len() && (!goes_on || ended.load(Ordering::SeqCst) >= ENDED_MIN) {
-                        break;
-                    }
-                    let point = points.get(nth).copied().unwrap_or_else(behind);
-                    let seen = Trial::new(program, ground, kills(point, reference.points)).run(&reference);
-                    let count = if seen.was_killed { &killed } else { &ended };
-                    count.fetch_add(1, Ordering::SeqCst);
-                    extra.fetch_add(seen.extra as u64, Ordering::SeqCst);
+                while let Some(point) = next() {
+                    let mut lives = kills.before(reference.points);
+                    lives.push(point);
+                    let seen = Trial::new(program, ground, lives).run(&reference);
+                    let mut trials = trials.lock().unwrap();
+                    *(if seen.was_killed { &mut trials.killed } else { &mut trials.ended }) += 1;
+                    trials.extra += seen.extra;
                 }
             });
         }
     });
-    let (points, killed, extra) = (reference.points, killed.into_inner(), extra.into_inner());
+    let Trials { killed, extra, .. } = trials.into_inner().unwrap();
     println!(
-        "{program:?} on {ground:?}: {points} points, killed at {killed}, {extra} attempts made once more"
+        "{program:?} on {ground:?}: {count} points, killed at {killed}, {extra} attempts made once more"
     );
-    // A loaded machine commits more turns at once, so a program may end before its point. A sweep that hardly kills proves
-    // nothing.
-    let wanted = if goes_on { points } else { chosen };
+    let wanted = points.wanted(count);
     assert!(killed * 2 >= wanted, "only {killed} of {wanted} programs were killed");
 }
 
@@ -279,6 +341,8 @@ struct Trial {
 }
 
 struct Seen {
+    /// Of the last life, which nobody killed.
+    points: u64,
     /// Whether the last of the points was reached.
     was_killed: bool,
     extra: usize,
@@ -330,7 +394,7 @@ impl Trial {
         let is_fixed = |key: &str| runs(self.program).iter().any(|run| run.key == key && run.is_fixed);
         let extra = check_tally(&tally, &reference.tally, &crashes, is_fixed);
         check_branches(runs(self.program), &tally, crashes.len());
-        Seen { was_killed: ending == Ending::Killed, extra }
+        Seen { points: place.report().points, was_killed: ending == Ending::Killed, extra }
     }
 
     fn live(&self, point: Option<u64>) -> Ending {
