@@ -38,7 +38,7 @@ pub(crate) fn cpu_micros() -> f64 {
 }
 
 /// Blocks the thread for a moment: the parent of B7 looks at a file that its child fills.
-#[allow(clippy::disallowed_methods, reason = "another process fills the file, nothing rings a bell")]
+#[allow(clippy::disallowed_methods, reason = "another process fills the file, nothing rings a change_signal")]
 pub(crate) fn pause(time: Duration) {
     std::thread::sleep(time);
 }

@@ -7,7 +7,7 @@ use outlast::core::event::{FORMAT, RULES};
 use outlast::core::queue::{default_queue, default_queues};
 use outlast::core::{ClaimRequest, Clock, Code, Join, SessionId, Start, SuspectRoom, TurnId};
 use outlast::prelude::*;
-use outlast::{Headers, Order, Payload, RunId, RunQuery, Status, SystemClock, Tags, Timestamp, World};
+use outlast::{Headers, ListOrder, Payload, RunId, RunQuery, Status, SystemClock, Tags, Timestamp, World};
 
 use super::big::{BigWorld, TAG};
 use super::{Measurement, Row, Target, Workload};
@@ -103,7 +103,7 @@ fn lists(full: &BigWorld) -> Vec<(&'static str, RunQuery, usize)> {
     };
     vec![
         ("newest", all.clone(), PAGE),
-        ("oldest", RunQuery { order: Order::OldestFirst, ..all.clone() }, PAGE),
+        ("oldest", RunQuery { order: ListOrder::OldestFirst, ..all.clone() }, PAGE),
         ("deep", RunQuery { after: Some(big.id(middle)), ..all.clone() }, PAGE),
         ("back", RunQuery { before: Some(big.id(middle)), ..all.clone() }, PAGE),
         ("completed", status(Status::Completed), PAGE),

@@ -47,7 +47,7 @@ struct Chaos {
     cuts: u32,
     /// When commits wait for the disk: with `normal` cuts lose commits, and this must find it
     #[arg(long, value_enum, default_value = "full", requires = "power")]
-    sync: power::Sync,
+    sync: power::Durability,
     /// What repeats the fates of the workers and the transfers [default: by chance, and printed]
     #[arg(long)]
     seed: Option<u64>,
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_power_is_cut_as_often_as_told() {
-        let plan = power::Plan { cuts: 9, seed: 7, sync: power::Sync::Full, folder: None };
+        let plan = power::Plan { cuts: 9, seed: 7, sync: power::Durability::Full, folder: None };
         assert_eq!(order("--power --cuts 9 --seed 7"), Ok(Order::Power(plan)));
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use outlast::core::Event;
 use outlast::core::event::TurnRecord;
-use outlast::{Client, Counts, Order, RunQuery, RunView, Status, Timestamp};
+use outlast::{Client, Counts, ListOrder, RunQuery, RunView, Status, Timestamp};
 
 use super::Result;
 use super::report::Checks;
@@ -35,7 +35,7 @@ impl Picture {
     /// Reads everything.
     pub(crate) async fn take(client: &Client, checks: &mut Checks) -> Result<Self> {
         let mut runs = BTreeMap::new();
-        let mut query = RunQuery { order: Order::OldestFirst, ..RunQuery::default() };
+        let mut query = RunQuery { order: ListOrder::OldestFirst, ..RunQuery::default() };
         loop {
             let page = client.runs(query.clone()).await?;
             for view in page.runs {

@@ -23,7 +23,7 @@ use outlast::core::Clock;
 use super::Result;
 use super::report::{Checks, Folder, print_table, seconds};
 
-pub(crate) use storm::Sync;
+pub(crate) use storm::Durability;
 
 /// Copies that are looked at together: most of the time they wait for old sessions to expire.
 const TOGETHER: usize = 8;
@@ -34,7 +34,7 @@ pub(crate) struct Plan {
     /// Cuts of each kind.
     pub(crate) cuts: u32,
     pub(crate) seed: u64,
-    pub(crate) sync: Sync,
+    pub(crate) sync: Durability,
     pub(crate) folder: Option<PathBuf>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn run(plan: &Plan) -> Result<()> {
     let began = SystemClock.now();
     let folder = Folder::new(folder.as_deref())?;
     let done = both(&folder, plan).await;
-    let sync = if *sync == Sync::Full { "" } else { " --sync normal" };
+    let sync = if *sync == Durability::Full { "" } else { " --sync normal" };
     let repeat = format!("cargo xtask chaos --power --cuts {cuts} --seed {seed}{sync}");
     let (frozen, recorded, writes) = folder.close(done, &repeat)?;
     let checks = frozen.checks.made + recorded.checks.made;
@@ -78,8 +78,8 @@ pub(crate) async fn run(plan: &Plan) -> Result<()> {
 async fn both(folder: &Folder, plan: &Plan) -> Result<(Tally, Tally, usize)> {
     // Frozen processes lose nothing, whatever commits wait for: there is nothing to show.
     let frozen = match plan.sync {
-        Sync::Full => freeze::run(&folder.place(), plan).await?,
-        Sync::Normal => Tally::default(),
+        Durability::Full => freeze::run(&folder.place(), plan).await?,
+        Durability::Normal => Tally::default(),
     };
     let (recorded, writes) = storm::run(&folder.place(), plan).await?;
     Ok((frozen, recorded, writes))

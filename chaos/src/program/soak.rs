@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast::core::Clock;
-use outlast::{Client, Order, RunQuery, Status, SystemClock, Timestamp, World};
+use outlast::{Client, ListOrder, RunQuery, Status, SystemClock, Timestamp, World};
 
 use super::Result;
 use super::report::{Folder, seconds};
@@ -100,7 +100,7 @@ async fn soak(plan: &Plan, world: Arc<dyn World>, gauge: &Gauge) -> Result<Vec<S
 /// Fails when a run has been open for too long.
 async fn check_nothing_lost(client: &Client) -> Result<()> {
     let statuses = Status::ALL.into_iter().filter(|status| !status.is_final()).collect();
-    let query = RunQuery { statuses, order: Order::OldestFirst, limit: 1, ..RunQuery::default() };
+    let query = RunQuery { statuses, order: ListOrder::OldestFirst, limit: 1, ..RunQuery::default() };
     let page = client.runs(query).await?;
     let Some(oldest) = page.runs.first() else { return Ok(()) };
     let age = SystemClock.now().since(oldest.created_at);

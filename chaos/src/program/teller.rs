@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use outlast::{Client, Error, ErrorKind, Order, RunId, RunQuery, RunView, Status, StuckReason, Wait, World};
+use outlast::{
+    Client, Error, ErrorKind, ListOrder, RunId, RunQuery, RunView, Status, StuckReason, Wait, World,
+};
 
 use super::Result;
 use super::place::{Ack, Books};
@@ -137,7 +139,7 @@ impl Teller {
 
     async fn look(&self) -> Result<Vec<RunView>, Error> {
         let statuses = Status::ALL.into_iter().filter(|status| !status.is_final()).collect();
-        let query = RunQuery { statuses, order: Order::OldestFirst, ..RunQuery::default() };
+        let query = RunQuery { statuses, order: ListOrder::OldestFirst, ..RunQuery::default() };
         Ok(self.client.runs(query).await?.runs)
     }
 

@@ -155,7 +155,7 @@ impl Branch {
         self.books.attempts.note(&AttemptNote {
             key: cx.key(),
             attempt: cx.attempt(),
-            step: cx.step().into(),
+            step: cx.step_name().into(),
             life: self.life,
             at: SystemClock.now(),
         })

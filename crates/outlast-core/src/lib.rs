@@ -3,7 +3,7 @@
 //! This crate does no I/O, has no runtime and reads no clock. What can be computed from values is
 //! computed here, so that every world behaves the same.
 
-pub mod bell;
+pub mod change_signal;
 pub mod duration;
 pub mod error;
 pub mod event;
@@ -33,7 +33,7 @@ pub mod world;
 /// The version of this library.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub use bell::{Bell, Waiters};
+pub use change_signal::{ChangeSignal, Waiters};
 pub use duration::IntoDuration;
 pub use error::WorldError;
 pub use event::{ChildStarted, Ended, Event, Judgement, OpNumber, Outcome, Queued, RunStarted, TurnRecord};
@@ -41,23 +41,24 @@ pub use failed_builds::FailedBuilds;
 pub use failure::{ErrorClass, Failure, FailureKind};
 pub use history::History;
 pub use id::{AttemptId, IdSource, MessageId, RunId, SessionId, TurnId};
-pub use message::{CodelessMessages, Headers, Message, MessageBody, NewMessage, Sent};
+pub use message::{EndableWithoutCode, Headers, Message, MessageBody, NewMessage, Sent};
 pub use payload::{Codec, Payload, PayloadError, PlainJson};
 pub use report::{Report, WorkerStatus};
 pub use retry::{Policy, Retry};
 pub use run::{
-    Counts, Order, Page, Parent, ParentEnd, Pruned, QueuedSteps, RunQuery, RunView, Start, StartKey, Started,
-    Status, Stuck, StuckReason, Tags, Wait,
+    Counts, ListOrder, Page, Parent, ParentEnd, Pruned, QueuedSteps, RunQuery, RunView, Start, StartKey,
+    Started, Status, Stuck, StuckReason, Tags, Wait,
 };
 pub use run_map::RunMap;
 pub use state::{
-    Freed, Freeing, HolderColumns, Position, Readiness, ReadyAt, RowChange, Terms, TurnColumns, Verdict,
+    CommitTerms, HolderColumns, Position, Readiness, ReadyAt, ReleaseReason, Released, RowChange,
+    TurnColumns, Verdict,
 };
-pub use time::{Busy, Clock, Timestamp};
-pub use turn::{Committed, Held, NewChild, Outbox, Then, Turn};
+pub use time::{Busy, Clock, Timestamp, TimestampOutOfRange};
+pub use turn::{Committed, HeldRun, NewChild, Outbox, Then, Turn};
 pub use view::{OperationKind, OperationStatus, OperationView, Rejection};
 pub use work::{
-    Beat, ClaimRequest, Claimed, ClaimedHistory, Code, HeartbeatDetails, Join, SuspectRoom, Unread, Work,
-    WorkerView,
+    Beat, ClaimRequest, Claimed, ClaimedHistory, Code, HeartbeatDetails, Join, SuspectRoom, UnreadMessages,
+    Work, WorkerView,
 };
 pub use world::{Delivered, Description, Effects, World};

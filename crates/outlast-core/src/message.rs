@@ -88,14 +88,14 @@ impl MessageBody {
 
 /// The positions of the last messages that can be obeyed without a workflow's code, as senders write them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CodelessMessages {
+pub struct EndableWithoutCode {
     /// The position of the last terminate; 0 when there was none.
     pub last_terminate: u64,
     /// The position of the last cancel; 0 when there was none.
     pub last_cancel: u64,
 }
 
-impl CodelessMessages {
+impl EndableWithoutCode {
     /// The positions after a message was accepted at `position`.
     #[must_use]
     pub fn after(self, body: &MessageBody, position: u64) -> Self {

@@ -500,7 +500,7 @@ pub struct RunQuery {
     /// Only runs with this text in their id, workflow or key, in upper or lower case.
     pub text: Option<String>,
     /// How the list is sorted.
-    pub order: Order,
+    pub order: ListOrder,
     /// Only runs behind this one, in the list's order.
     pub after: Option<RunId>,
     /// Only runs in front of this one, in the list's order; the page holds the last of them.
@@ -580,7 +580,7 @@ impl RunView {
 
 /// How a list of runs is sorted. Ids are time-ordered, so by id is by time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum ListOrder {
     /// The newest run first.
     #[default]
     NewestFirst,
@@ -588,7 +588,7 @@ pub enum Order {
     OldestFirst,
 }
 
-impl Order {
+impl ListOrder {
     /// Whether `run` stands behind `other` in a list of this order.
     pub fn is_behind(self, run: RunId, other: RunId) -> bool {
         match self {

@@ -7,7 +7,7 @@
 //! of messages, the marks of cancel and terminate, and the format, which only grows).
 //!
 //! A run leaves its holder in three ways: by a turn ([`RowChange::of`]), because its worker leaves, and because
-//! its worker crashed (both [`Freed`]). A session that has expired still holds its runs until another session
+//! its worker crashed (both [`Released`]). A session that has expired still holds its runs until another session
 //! takes over.
 
 mod columns;
@@ -24,7 +24,7 @@ use crate::refusal::not_resumable;
 use crate::run::{Start, Status, Stuck, Wait};
 use crate::takeover::{HeldRuns, count_crash, poison};
 use crate::time::Timestamp;
-use crate::turn::{From, Then, Turn};
+use crate::turn::{BasedOn, Then, Turn};
 
 pub use columns::{HolderColumns, TurnColumns};
 
@@ -66,19 +66,19 @@ pub fn judge(
     position: &Position,
     missed: Option<Timestamp>,
 ) -> Result<Verdict, WorldError> {
-    Terms::of(turn).judge(session, position, missed)
+    CommitTerms::of(turn).judge(session, position, missed)
 }
 
 /// What decides whether a turn is accepted: the turn without its events, for a world that hands a turn to
 /// another thread.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Terms {
+pub struct CommitTerms {
     /// The run.
     pub run: RunId,
     /// The turn's id.
     pub id: TurnId,
     /// The turn that it was computed from; `None` when it starts the run.
-    pub from: Option<TurnId>,
+    pub based_on: Option<TurnId>,
     /// The number of its first event.
     pub seq: u64,
     /// How many messages the run has consumed after it.
@@ -91,15 +91,15 @@ pub struct Terms {
     pub validity: Result<(), WorldError>,
 }
 
-impl Terms {
+impl CommitTerms {
     /// The terms of a turn.
     pub fn of(turn: &Turn) -> Self {
         Self {
             run: turn.run,
             id: turn.id,
-            from: match &turn.from {
-                From::Turn(from) => Some(*from),
-                From::Start(_) => None,
+            based_on: match &turn.based_on {
+                BasedOn::Turn(from) => Some(*from),
+                BasedOn::Start(_) => None,
             },
             seq: turn.seq,
             consumed: turn.consumed,
@@ -120,7 +120,7 @@ impl Terms {
         position: &Position,
         missed: Option<Timestamp>,
     ) -> Result<Verdict, WorldError> {
-        let Some(from) = self.from else {
+        let Some(from) = self.based_on else {
             return Err(invalid(self.run, "a run that is there was started before"));
         };
         if position.turn == self.id {
@@ -169,7 +169,7 @@ pub fn check(turn: &Turn) -> Result<(), WorldError> {
         let reason = format!("it ends as {status} and its last event does not say so");
         return Err(invalid(turn.run, &reason));
     }
-    let From::Start(start) = &turn.from else { return Ok(()) };
+    let BasedOn::Start(start) = &turn.based_on else { return Ok(()) };
     if start.run != turn.run {
         return Err(invalid(turn.run, &format!("it starts run {}", start.run)));
     }
@@ -237,7 +237,7 @@ pub struct Readiness {
     pub if_read: ReadyAt,
     /// When the run is ready if it has unread messages.
     pub if_unread: ReadyAt,
-    /// When the run is ready if it [can be ended](crate::CodelessMessages::can_end) without its code.
+    /// When the run is ready if it [can be ended](crate::EndableWithoutCode::can_end) without its code.
     pub if_can_end: ReadyAt,
 }
 
@@ -418,9 +418,9 @@ impl<'a> RowChange<'a> {
         self.status = Status::Stuck;
         self.consumed = None;
         self.requests_cancel = false;
-        let before = match &turn.from {
-            From::Turn(_) => (**before).clone(),
-            From::Start(start) => HolderColumns::of_start(start),
+        let before = match &turn.based_on {
+            BasedOn::Turn(_) => (**before).clone(),
+            BasedOn::Start(start) => HolderColumns::of_start(start),
         };
         self.set(HolderColumns {
             crashes: after.crashes,
@@ -434,9 +434,9 @@ impl<'a> RowChange<'a> {
 
 /// The lowest format that has what a turn adds to the history.
 fn added_format(turn: &Turn) -> u32 {
-    let started = match &turn.from {
-        From::Turn(_) => FIRST_FORMAT,
-        From::Start(start) => start.format(),
+    let started = match &turn.based_on {
+        BasedOn::Turn(_) => FIRST_FORMAT,
+        BasedOn::Start(start) => start.format(),
     };
     if matches!(turn.then, Then::Stuck(_)) { started } else { started.max(format_of_events(&turn.events)) }
 }
@@ -453,7 +453,7 @@ fn released_status(stuck: Option<&Stuck>) -> Status {
 
 /// Why a session lets go of all its runs at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Freeing<'a> {
+pub enum ReleaseReason<'a> {
     /// Its worker leaves.
     Left,
     /// Its worker crashed.
@@ -468,7 +468,7 @@ pub enum Freeing<'a> {
 /// The row of a run after its session ended. All other columns stay as they are, except that nobody holds
 /// or is preferred for the run, it is ready, and it waits for nothing.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Freed {
+pub struct Released {
     /// Where the run is in its life.
     pub status: Status,
     /// When it is ready to be claimed.
@@ -477,9 +477,9 @@ pub struct Freed {
     pub columns: HolderColumns,
 }
 
-impl Freed {
+impl Released {
     /// What becomes of a run that an ended session held and whose next event has this number.
-    pub fn of(before: &HolderColumns, next_event: u64, why: Freeing<'_>) -> Self {
+    pub fn of(before: &HolderColumns, next_event: u64, why: ReleaseReason<'_>) -> Self {
         let failed_builds = before.failed_builds.at_event(next_event);
         // The first turn that progressed has cleared the reason from the row.
         let freed = Self {
@@ -487,7 +487,7 @@ impl Freed {
             ready: Readiness::always(ReadyAt::Now),
             columns: HolderColumns { failed_builds, ..before.clone() },
         };
-        let Freeing::Crashed { held_runs, build } = why else { return freed };
+        let ReleaseReason::Crashed { held_runs, build } = why else { return freed };
         let crash = count_crash(before.crashes, held_runs);
         if !crash.is_poison {
             let columns = HolderColumns { crashes: crash.crashes, ..freed.columns };

@@ -1,10 +1,14 @@
 //! Time: moments of a world's clock, and the one door through which they come.
 
+mod convert;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use convert::TimestampOutOfRange;
 
 /// A moment of a world's clock: microseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]

@@ -18,7 +18,7 @@ pub struct Turn {
     /// The turn's id.
     pub id: TurnId,
     /// What the turn was computed from.
-    pub from: From,
+    pub based_on: BasedOn,
     /// The number of the turn's first event in the history.
     pub seq: u64,
     /// The turn's time.
@@ -79,7 +79,7 @@ pub struct NewChild {
 
 /// What a turn was computed from.
 #[derive(Clone, Debug, PartialEq)]
-pub enum From {
+pub enum BasedOn {
     /// The run's state after this turn.
     Turn(TurnId),
     /// Nothing: the turn starts the run, which its session then holds.
@@ -112,7 +112,7 @@ impl Turn {
         Self {
             run: last.run,
             id,
-            from: From::Turn(last.turn),
+            based_on: BasedOn::Turn(last.turn),
             seq: last.seq,
             at,
             build,
@@ -137,7 +137,7 @@ impl Turn {
             consumed: 0,
             fired_until: None,
             columns: TurnColumns::unchanged(HolderColumns::of_start(&start)),
-            from: From::Start(Box::new(start)),
+            based_on: BasedOn::Start(Box::new(start)),
             outbox: None,
             then: Then::Hold,
         }
@@ -146,9 +146,9 @@ impl Turn {
     /// The number that the run's next event gets after the turn. A stuck turn adds nothing, except that one
     /// which starts its run records the start.
     pub fn next_event(&self) -> u64 {
-        match (&self.then, &self.from) {
-            (Then::Stuck(_), From::Turn(_)) => self.seq,
-            (Then::Stuck(_), From::Start(_)) => 1,
+        match (&self.then, &self.based_on) {
+            (Then::Stuck(_), BasedOn::Turn(_)) => self.seq,
+            (Then::Stuck(_), BasedOn::Start(_)) => 1,
             _ => self.seq + self.events.len() as u64,
         }
     }
@@ -204,7 +204,7 @@ pub enum Committed {
 
 /// A run that a session holds, as the world knows it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Held {
+pub struct HeldRun {
     /// The run.
     pub run: RunId,
     /// Its last turn.

@@ -173,7 +173,7 @@ pub struct Work {
     /// Messages that runs the session held before have not consumed, at most
     /// [`INBOX_READ_MAX`](crate::limits::INBOX_READ_MAX) per run, in order. A message is brought
     /// again until a commit has consumed it.
-    pub unread: Vec<Unread>,
+    pub unread: Vec<UnreadMessages>,
     /// When the next run that this worker could claim is due; `None` when none is in sight.
     pub next_due: Option<Timestamp>,
     /// The world's state of change as of the claim, for [`World::changed`](crate::World::changed).
@@ -236,7 +236,7 @@ impl ClaimedHistory {
 
 /// Messages that a held run has not consumed.
 #[derive(Clone, Debug)]
-pub struct Unread {
+pub struct UnreadMessages {
     /// The run.
     pub run: RunId,
     /// The messages, in order.

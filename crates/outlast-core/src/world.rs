@@ -12,7 +12,7 @@ use crate::message::{Message, NewMessage, Sent};
 use crate::report::Report;
 use crate::run::{Counts, Page, Pruned, RunQuery, RunView, Start, Started};
 use crate::time::{Busy, Clock, Timestamp};
-use crate::turn::{Committed, Held, Turn};
+use crate::turn::{Committed, HeldRun, Turn};
 use crate::work::{Beat, ClaimRequest, HeartbeatDetails, Join, Work, WorkerView};
 
 /// One answer per element of a batch, or an error that concerns all of it.
@@ -97,7 +97,7 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// a hook's payload would be one too many that nobody has taken.
     ///
     /// A stuck run keeps its messages and stays stuck. A message by which a run
-    /// [can be ended](crate::CodelessMessages::can_end) without its code makes it ready for every worker, a stuck
+    /// [can be ended](crate::EndableWithoutCode::can_end) without its code makes it ready for every worker, a stuck
     /// one too, whichever builds failed; so does one that came before the run got stuck.
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent>;
 
@@ -125,13 +125,13 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
 
     /// The runs that the session holds, in order of their ids. Takes no lock, so what it answers may be over by
     /// then. Refuses with `Fenced`.
-    async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError>;
+    async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError>;
 
     /// Ends the session: the runs it still holds are ready for others. Repeating it changes nothing.
     async fn leave(&self, session: SessionId) -> Result<(), WorldError>;
 
     /// Ends every other session whose worker is gone (its lock is free) or whose time is over, makes
-    /// their runs ready and counts the crash by [`Freed`](crate::Freed). Answers how many runs that were.
+    /// their runs ready and counts the crash by [`Released`](crate::Released). Answers how many runs that were.
     /// The session is fenced first and its runs are freed afterwards; not as one change, if there are many.
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError>;
 
@@ -156,7 +156,7 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     ///
     /// A turn is accepted only from the session that holds its run and only on the turn it was
     /// computed from; repeating a committed turn that is still the run's last answers as before.
-    /// A turn [from a start](crate::turn::From::Start) also does what `start` does; the session
+    /// A turn [from a start](crate::turn::BasedOn::Start) also does what `start` does; the session
     /// then holds the run, or nothing was written and the answer names the run that existed.
     /// When a run waits or is released with unread messages, it is ready at once.
     ///

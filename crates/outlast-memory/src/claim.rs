@@ -3,8 +3,8 @@
 use outlast_core::limits::{CLAIM_RUNS_MAX, HISTORY_IN_CLAIM_EVENTS_MAX};
 use outlast_core::takeover::Admission;
 use outlast_core::{
-    ClaimRequest, Claimed, ClaimedHistory, RunId, SessionId, Status, SuspectRoom, Timestamp, Unread, Work,
-    WorldError,
+    ClaimRequest, Claimed, ClaimedHistory, RunId, SessionId, Status, SuspectRoom, Timestamp, UnreadMessages,
+    Work, WorldError,
 };
 
 use crate::run::Run;
@@ -53,10 +53,10 @@ impl State {
         claimed
     }
 
-    fn unread(&self, session: SessionId) -> Vec<Unread> {
+    fn unread(&self, session: SessionId) -> Vec<UnreadMessages> {
         let Some(session) = self.sessions.get(&session) else { return Vec::new() };
         let runs = session.unread.iter().filter_map(|id| Some((*id, self.runs.get(id)?)));
-        runs.map(|(id, run)| Unread { run: id, messages: run.inbox_after(run.consumed) }).collect()
+        runs.map(|(id, run)| UnreadMessages { run: id, messages: run.inbox_after(run.consumed) }).collect()
     }
 
     /// The runs that are overdue and may be given.

@@ -2,7 +2,7 @@
 
 use outlast_core::refusal::check_batch;
 use outlast_core::state::{check, fenced, judge};
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::world::Answers;
 use outlast_core::{
     Committed, RowChange, RunId, SessionId, Start, Then, Timestamp, Turn, TurnRecord, Verdict, WorldError,
@@ -30,7 +30,7 @@ impl State {
         effects: &mut Effects,
     ) -> Result<Committed, WorldError> {
         self.check_session(session)?;
-        if let From::Start(start) = &turn.from {
+        if let BasedOn::Start(start) = &turn.based_on {
             return self.commit_start(session, start, turn, now, effects);
         }
         let run = self.runs.get_mut(&turn.run).ok_or_else(|| fenced(turn.run, "there is no such run"))?;

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use outlast_core::limits::{HISTORY_TURNS_READ_MAX, PAGE_RUNS_MAX};
-use outlast_core::{Ended, Order, Outcome, Page, RunId, RunQuery, RunView, TurnRecord, WorldError};
+use outlast_core::{Ended, ListOrder, Outcome, Page, RunId, RunQuery, RunView, TurnRecord, WorldError};
 
 use crate::state::State;
 
@@ -27,8 +27,8 @@ impl State {
     fn walk<'a>(&'a self, query: &RunQuery) -> Box<dyn Iterator<Item = &'a RunId> + 'a> {
         let is_backwards = query.before.is_some() && query.after.is_none();
         let (low, high, is_rising) = match query.order {
-            Order::OldestFirst => (query.after, query.before, !is_backwards),
-            Order::NewestFirst => (query.before, query.after, is_backwards),
+            ListOrder::OldestFirst => (query.after, query.before, !is_backwards),
+            ListOrder::NewestFirst => (query.before, query.after, is_backwards),
         };
         if matches!((low, high), (Some(low), Some(high)) if low >= high) {
             return Box::new(std::iter::empty());

@@ -7,7 +7,7 @@ use outlast_core::limits::INBOX_READ_MAX;
 use outlast_core::state::Awaiting;
 use outlast_core::takeover::{crash_class, is_suspect};
 use outlast_core::{
-    Code, CodelessMessages, FailedBuilds, Headers, HeartbeatDetails, HolderColumns, Message, MessageBody,
+    Code, EndableWithoutCode, FailedBuilds, Headers, HeartbeatDetails, HolderColumns, Message, MessageBody,
     MessageId, OpNumber, Parent, Position, RunId, RunView, Sent, SessionId, Start, StartKey, Status, Tags,
     Timestamp, Turn, TurnId, TurnRecord, Wait,
 };
@@ -46,7 +46,7 @@ pub(crate) struct Run {
     /// What each accepted message was answered with.
     pub(crate) answers: HashMap<MessageId, Sent>,
     pub(crate) consumed: u64,
-    codeless: CodelessMessages,
+    codeless: EndableWithoutCode,
     /// How far attempts at its steps had come, by operation.
     pub(crate) details: BTreeMap<OpNumber, HeartbeatDetails>,
     /// Where it stands in line, when it is ready or will be.
@@ -82,7 +82,7 @@ impl Run {
             inbox: Vec::new(),
             answers: HashMap::new(),
             consumed: 0,
-            codeless: CodelessMessages::default(),
+            codeless: EndableWithoutCode::default(),
             details: BTreeMap::new(),
             place: None,
         }

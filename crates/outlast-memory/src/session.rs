@@ -7,8 +7,8 @@ use outlast_core::refusal::{check_join, session_gone};
 use outlast_core::state::resumed;
 use outlast_core::takeover::HeldRuns;
 use outlast_core::{
-    Beat, FailedBuilds, Freed, Freeing, HeartbeatDetails, Held, Join, Report, RunId, SessionId, Timestamp,
-    VERSION, WorkerView, WorldError,
+    Beat, FailedBuilds, HeartbeatDetails, HeldRun, Join, ReleaseReason, Released, Report, RunId, SessionId,
+    Timestamp, VERSION, WorkerView, WorldError,
 };
 
 use crate::state::{Effects, State};
@@ -86,10 +86,10 @@ impl State {
         self.rules = self.sessions.values().map(|session| session.join.readable_rules()).min();
     }
 
-    pub(crate) fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
+    pub(crate) fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
         let entry = self.sessions.get(&session).ok_or_else(|| session_gone(session))?;
         let held = entry.held.iter().filter_map(|run| Some((run, self.runs.get(run)?)));
-        let held = held.map(|(&id, run)| Held {
+        let held = held.map(|(&id, run)| HeldRun {
             run: id,
             turn: run.turn,
             seq: run.seq,
@@ -101,7 +101,7 @@ impl State {
 
     pub(crate) fn leave(&mut self, session: SessionId, now: Timestamp, effects: &mut Effects) {
         for run in self.end_session(session, now, effects) {
-            self.free(run, Freeing::Left, now, effects);
+            self.free(run, ReleaseReason::Left, now, effects);
         }
     }
 
@@ -127,7 +127,7 @@ impl State {
             let crashes = runs.iter().filter_map(|id| self.runs.get(id)).map(|run| run.columns.crashes);
             let held_runs = HeldRuns::of(crashes);
             for id in runs {
-                self.free(id, Freeing::Crashed { held_runs, build: &build }, now, effects);
+                self.free(id, ReleaseReason::Crashed { held_runs, build: &build }, now, effects);
             }
         }
         Ok(taken)
@@ -171,10 +171,10 @@ impl State {
     }
 
     /// Lets a run go whose session has ended.
-    fn free(&mut self, id: RunId, why: Freeing<'_>, now: Timestamp, effects: &mut Effects) {
+    fn free(&mut self, id: RunId, why: ReleaseReason<'_>, now: Timestamp, effects: &mut Effects) {
         self.let_go(id);
         let Some(run) = self.runs.get_mut(&id) else { return };
-        let freed = Freed::of(&run.columns, run.seq, why);
+        let freed = Released::of(&run.columns, run.seq, why);
         run.updated_at = now;
         run.preferred = None;
         run.wake_at = None;

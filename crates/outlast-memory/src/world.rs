@@ -1,4 +1,4 @@
-//! The world: one lock around the state, a bell for workers, a list of those who wait for ends.
+//! The world: one lock around the state, a change signal for workers, a list of those who wait for ends.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -10,9 +10,10 @@ use outlast_core::limits::HOOK_BUFFER_MAX;
 use outlast_core::refusal::{check_histories, check_starts};
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended,
-    HeartbeatDetails, Held, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent,
-    SessionId, Start, Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
+    Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended,
+    HeartbeatDetails, HeldRun, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView,
+    Sent, SessionId, Start, Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World,
+    WorldError,
 };
 use parking_lot::Mutex;
 
@@ -23,14 +24,19 @@ use crate::state::{Effects, State};
 pub struct MemoryWorld {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    bell: Bell,
+    change_signal: ChangeSignal,
     waiters: Arc<Waiters>,
 }
 
 impl MemoryWorld {
     /// A world without runs, on this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { bell: Bell::new(clock.clone()), clock, state: Mutex::default(), waiters: Arc::default() }
+        Self {
+            change_signal: ChangeSignal::new(clock.clone()),
+            clock,
+            state: Mutex::default(),
+            waiters: Arc::default(),
+        }
     }
 
     /// The same world, but what turns do to other runs is queued, in order per run, and done by
@@ -70,7 +76,7 @@ impl MemoryWorld {
             self.waiters.tell(ended.run, || Some(ended));
         }
         if effects.ring {
-            self.bell.ring();
+            self.change_signal.notify();
         }
         answer
     }
@@ -142,7 +148,7 @@ impl World for MemoryWorld {
         self.change(|state, now, _| state.beat(session, report, details, now))
     }
 
-    async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
+    async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
         self.state.lock().held(session)
     }
 
@@ -158,7 +164,7 @@ impl World for MemoryWorld {
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
         self.change(|state, now, _| {
             // Before anything is looked at: what rings later was perhaps not seen.
-            let epoch = self.bell.epoch();
+            let epoch = self.change_signal.epoch();
             state.claim(session, &request, now, epoch)
         })
     }
@@ -176,7 +182,7 @@ impl World for MemoryWorld {
     }
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
-        match first(self.bell.rung_since(epoch), self.clock.sleep_until(until)).await {
+        match first(self.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
             Ok(busy) | Err(busy) => busy,
         }
     }

@@ -12,7 +12,7 @@ use outlast_core::refusal::{check_histories, no_run, session_gone};
 use outlast_core::takeover::{CRASH_CLASS_MAX, class_room, is_suspect};
 use outlast_core::{
     ClaimRequest, Claimed, ClaimedHistory, Event, HeartbeatDetails, Message, OpNumber, RunId, SessionId,
-    SuspectRoom, Timestamp, TurnId, TurnRecord, Unread, Work, WorldError,
+    SuspectRoom, Timestamp, TurnId, TurnRecord, UnreadMessages, Work, WorldError,
 };
 use tokio_postgres::Row;
 
@@ -227,7 +227,7 @@ impl Given {
     }
 
     /// The messages that wait for runs that the session held before.
-    async fn unread(&self, store: &Store, session: SessionId) -> Result<Vec<Unread>, WorldError> {
+    async fn unread(&self, store: &Store, session: SessionId) -> Result<Vec<UnreadMessages>, WorldError> {
         if !self.has_unread {
             return Ok(Vec::new());
         }
@@ -352,8 +352,8 @@ fn name(request: &ClaimRequest, workflow: String) -> Arc<str> {
 }
 
 /// The messages by run. Those behind one that cannot be read are left out: a claim of the run says what is the matter.
-fn unread_of(rows: &[Row]) -> Result<Vec<Unread>, Damaged> {
-    let mut unread: Vec<Unread> = Vec::new();
+fn unread_of(rows: &[Row]) -> Result<Vec<UnreadMessages>, Damaged> {
+    let mut unread: Vec<UnreadMessages> = Vec::new();
     let mut unreadable: Option<RunId> = None;
     for row in rows {
         let run: RunId = word(row, 11)?;
@@ -366,7 +366,7 @@ fn unread_of(rows: &[Row]) -> Result<Vec<Unread>, Damaged> {
         };
         match unread.last_mut() {
             Some(last) if last.run == run => last.messages.push(message),
-            _ => unread.push(Unread { run, messages: vec![message] }),
+            _ => unread.push(UnreadMessages { run, messages: vec![message] }),
         }
     }
     Ok(unread)

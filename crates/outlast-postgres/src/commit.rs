@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use outlast_core::refusal::{key_taken, session_gone};
 use outlast_core::state::{fenced, invalid, missed_message};
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::{
     Committed, Ended, Event, MessageBody, Outcome, RunId, SessionId, Started, Then, Turn, WorldError,
 };
@@ -90,9 +90,9 @@ fn gather(turns: &[Turn], first: usize) -> Vec<usize> {
 
 /// The keys that a turn asks for: of its own run, and of its children.
 fn keys_of(turn: &Turn) -> (Option<&str>, Vec<&str>) {
-    let own = match &turn.from {
-        From::Turn(_) => None,
-        From::Start(start) => start.key.as_ref().map(|key| key.text.as_str()),
+    let own = match &turn.based_on {
+        BasedOn::Turn(_) => None,
+        BasedOn::Start(start) => start.key.as_ref().map(|key| key.text.as_str()),
     };
     let children = outbox(turn).into_iter().flat_map(|outbox| &outbox.children);
     (own, children.filter_map(|child| child.start.key.as_ref().map(|key| key.text.as_str())).collect())
@@ -314,7 +314,8 @@ impl<'a> Commit<'a> {
         if self.refusals[index].is_some() {
             return Ok(false);
         }
-        let (Some(end_status), From::Turn(from)) = (turn::plain_end(turn, self.session), &turn.from) else {
+        let (Some(end_status), BasedOn::Turn(from)) = (turn::plain_end(turn, self.session), &turn.based_on)
+        else {
             return Ok(false);
         };
         let (store, told, time) = (self.store.clone(), self.told.clone(), self.time.clone());
@@ -549,7 +550,8 @@ impl<'a> Commit<'a> {
             "owner" if detail.is_empty() => fenced(run, "nobody holds it"),
             "owner" => fenced(run, &format!("session {detail} holds it")),
             "from" => {
-                let from = if let From::Turn(from) = &turn.from { from.to_string() } else { String::new() };
+                let from =
+                    if let BasedOn::Turn(from) = &turn.based_on { from.to_string() } else { String::new() };
                 fenced(run, &format!("it was computed from {from}, the last turn is {detail}"))
             }
             "seq" => invalid(run, &format!("it begins with event {}, the next one is {detail}", turn.seq)),
@@ -564,8 +566,8 @@ impl<'a> Commit<'a> {
     fn existing(&self, turn: &Turn, code: &str, detail: &str) -> Answer {
         let (run, workflow) = detail.split_once(' ').unwrap_or((detail, ""));
         let run: RunId = run.parse().map_err(|error| corrupt(&self.store.place, &error))?;
-        match &turn.from {
-            From::Start(start) if code == "taken" => Err(key_taken(start, run, workflow)),
+        match &turn.based_on {
+            BasedOn::Start(start) if code == "taken" => Err(key_taken(start, run, workflow)),
             _ => Ok(Committed::Existed(Started { run, is_new: false })),
         }
     }

@@ -14,7 +14,7 @@ const STARTS_MAX: usize = 16;
 /// How long a worker goes without looking for everything, though it hears of starts: other hints may be lost.
 const FULL_EVERY: Duration = Duration::from_secs(5);
 
-/// What the bell rang for.
+/// What the change signal fired for.
 #[derive(Debug, Default)]
 pub(crate) struct Rings(Mutex<Noted>);
 
@@ -28,7 +28,7 @@ struct Noted {
 }
 
 impl Rings {
-    /// Notes that the bell is about to ring: for the start of one run, or for whatever else.
+    /// Notes that the change signal is about to ring: for the start of one run, or for whatever else.
     pub(crate) fn note(&self, started: Option<RunId>) {
         let mut noted = self.0.lock();
         noted.count += 1;

@@ -9,7 +9,7 @@ mod part;
 use std::ops::RangeInclusive;
 
 use outlast_core::limits::{PAGE_LOOKS_MAX, PAGE_RUNS_MAX};
-use outlast_core::{Order, Page, QueuedSteps, RunId, RunQuery, RunView, WorldError};
+use outlast_core::{ListOrder, Page, QueuedSteps, RunId, RunQuery, RunView, WorldError};
 use tokio_postgres::Row;
 
 use self::part::Part;
@@ -79,7 +79,7 @@ impl Place {
     /// The place of a query; `None` when no run can be there.
     async fn of(store: &Store, query: &RunQuery) -> Result<Option<Self>, WorldError> {
         let is_backwards = query.before.is_some() && query.after.is_none();
-        let is_rising = (query.order == Order::OldestFirst) != is_backwards;
+        let is_rising = (query.order == ListOrder::OldestFirst) != is_backwards;
         let skew = if query.created_from.is_some() || query.created_before.is_some() {
             let rows = store.call(&store.sql.skew, &[]).await?;
             let skew = rows.first().map(|row| Ok((get(row, 0)?, get(row, 1)?))).transpose();
@@ -90,8 +90,8 @@ impl Place {
         let (mut low, mut high) =
             skew::ids_between(skew, query.created_from, query.created_before).into_inner();
         let (above, below) = match query.order {
-            Order::OldestFirst => (query.after, query.before),
-            Order::NewestFirst => (query.before, query.after),
+            ListOrder::OldestFirst => (query.after, query.before),
+            ListOrder::NewestFirst => (query.before, query.after),
         };
         if let Some(above) = above {
             let Some(next) = above.bits().checked_add(1) else { return Ok(None) };

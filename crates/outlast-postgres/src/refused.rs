@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::{SessionId, Turn, TurnId, WorldError};
 use parking_lot::Mutex;
 
@@ -55,10 +55,10 @@ impl Tries {
 impl Refused {
     /// What a turn is answered that was refused alone, for good by `refusal`.
     pub(crate) fn judge(&self, turn: &Turn, failed: &Failed, refusal: WorldError) -> WorldError {
-        let tries_max = match &turn.from {
-            From::Start(_) => START_TRIES_MAX,
-            From::Turn(_) if failed.is_of_turn() => TRIES_MAX,
-            From::Turn(_) => DOUBTFUL_TRIES_MAX,
+        let tries_max = match &turn.based_on {
+            BasedOn::Start(_) => START_TRIES_MAX,
+            BasedOn::Turn(_) if failed.is_of_turn() => TRIES_MAX,
+            BasedOn::Turn(_) => DOUBTFUL_TRIES_MAX,
         };
         let (tries, is_slow) = if failed.is_permanent() { (u32::MAX, false) } else { self.count(turn) };
         if tries >= tries_max || is_slow {

@@ -10,7 +10,7 @@ use outlast_core::limits::{FAILED_BUILD_RETRY, FAILED_BUILDS_MAX, POISON_CRASHES
 use outlast_core::refusal::{no_run, not_resumable, session_gone};
 use outlast_core::takeover::{CRASH_CLASS_MAX, poison_message};
 use outlast_core::{
-    Beat, HeartbeatDetails, Held, Join, Report, RunId, SessionId, Status, VERSION, WorldError,
+    Beat, HeartbeatDetails, HeldRun, Join, Report, RunId, SessionId, Status, VERSION, WorldError,
 };
 
 use crate::clock::Time;
@@ -96,17 +96,17 @@ pub(crate) async fn beat(
 }
 
 /// The runs that a session holds.
-pub(crate) async fn held(store: &Store, session: SessionId) -> Result<Vec<Held>, WorldError> {
+pub(crate) async fn held(store: &Store, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
     let rows = store.call(&store.sql.held, &[&session.to_string()]).await?;
     if rows.is_empty() {
         return Err(session_gone(session));
     }
     let mut held = Vec::with_capacity(rows.len());
     for row in &rows {
-        let read = || -> Result<Option<Held>, Damaged> {
+        let read = || -> Result<Option<HeldRun>, Damaged> {
             let Some(run) = maybe_word(row, 0)? else { return Ok(None) };
             let (turn, seq, columns) = (word(row, 1)?, number(row, 2)?, columns::read(row, 3)?);
-            Ok(Some(Held { run, turn, seq, session, columns }))
+            Ok(Some(HeldRun { run, turn, seq, session, columns }))
         };
         held.extend(read().map_err(|why| corrupt(&store.place, &why))?);
     }

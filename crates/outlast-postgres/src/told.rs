@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outlast_core::{Bell, Ended, RunId, Waiters};
+use outlast_core::{ChangeSignal, Ended, RunId, Waiters};
 
 use crate::looks::Rings;
 use crate::voice::Voice;
@@ -22,7 +22,7 @@ pub(crate) struct News {
 /// Those who hear of changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) change_signal: Arc<ChangeSignal>,
     pub(crate) rings: Arc<Rings>,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) young: Arc<Young>,
@@ -54,7 +54,7 @@ impl Told {
     pub(crate) fn ring_here(&self, started: Option<RunId>) {
         // Before it rings: who hears it sees what for.
         self.rings.note(started);
-        self.bell.ring();
+        self.change_signal.notify();
     }
 
     /// The runs that somebody waits for.

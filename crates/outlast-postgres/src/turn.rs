@@ -2,7 +2,7 @@
 
 use outlast_core::format::FIRST_FORMAT;
 use outlast_core::refusal::check_start;
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::{Event, FailedBuilds, ReadyAt, RowChange, SessionId, Then, Turn, Wait, WorldError, state};
 
 use crate::columns;
@@ -16,7 +16,7 @@ const EVENTS_BYTES: usize = 256;
 
 /// What a turn is refused for, whatever the world holds.
 pub(crate) fn check(turn: &Turn) -> Result<(), WorldError> {
-    if let From::Start(start) = &turn.from {
+    if let BasedOn::Start(start) = &turn.based_on {
         check_start(start)?;
     }
     state::check(turn)
@@ -26,9 +26,9 @@ pub(crate) fn check(turn: &Turn) -> Result<(), WorldError> {
 /// it records that.
 pub(crate) fn events(turn: &Turn) -> Option<String> {
     let mut text = String::with_capacity(EVENTS_BYTES);
-    match (&turn.then, &turn.from) {
-        (Then::Stuck(_), From::Turn(_)) => return None,
-        (Then::Stuck(_), From::Start(start)) => Event::write_all(&[start.event()], &mut text),
+    match (&turn.then, &turn.based_on) {
+        (Then::Stuck(_), BasedOn::Turn(_)) => return None,
+        (Then::Stuck(_), BasedOn::Start(start)) => Event::write_all(&[start.event()], &mut text),
         _ if turn.events.is_empty() => return None,
         _ => Event::write_all(&turn.events, &mut text),
     }
@@ -37,19 +37,20 @@ pub(crate) fn events(turn: &Turn) -> Option<String> {
 
 /// Whether no other commit of the session may be under way: the turn adds no events, so no key fences it.
 pub(crate) fn is_exclusive(turn: &Turn) -> bool {
-    matches!(turn.from, From::Turn(_)) && (turn.events.is_empty() || matches!(turn.then, Then::Stuck(_)))
+    matches!(turn.based_on, BasedOn::Turn(_))
+        && (turn.events.is_empty() || matches!(turn.then, Then::Stuck(_)))
 }
 
 /// Adds a turn to the rows of `commit.sql`.
 pub(crate) fn add(rows: &mut Rows, turn: &Turn, session: SessionId, is_refused: bool) {
     let change = RowChange::of(turn, session);
     rows.begin();
-    match &turn.from {
-        From::Turn(from) => {
+    match &turn.based_on {
+        BasedOn::Turn(from) => {
             rows.word("run", turn.run);
             rows.word("from", from);
         }
-        From::Start(start) => {
+        BasedOn::Start(start) => {
             add_names(rows, start);
             rows.object("start", |rows| add_identity(rows, start));
         }
@@ -69,7 +70,7 @@ pub(crate) fn add(rows: &mut Rows, turn: &Turn, session: SessionId, is_refused: 
     if change.format > FIRST_FORMAT {
         rows.number("format", i64::from(change.format));
     }
-    if may_write_row(turn, &change) || matches!(turn.from, From::Start(_)) {
+    if may_write_row(turn, &change) || matches!(turn.based_on, BasedOn::Start(_)) {
         rows.object("row", |rows| add_change(rows, &change));
     }
 }
@@ -82,7 +83,7 @@ fn may_write_row(turn: &Turn, change: &RowChange<'_>) -> bool {
 
 /// The tags of the start and of the outbox.
 fn add_tags(rows: &mut Rows, turn: &Turn) {
-    let started = if let From::Start(start) = &turn.from { Some(&start.tags) } else { None };
+    let started = if let BasedOn::Start(start) = &turn.based_on { Some(&start.tags) } else { None };
     let is_stuck = matches!(turn.then, Then::Stuck(_));
     let set = turn.outbox.as_ref().filter(|_| !is_stuck).map(|outbox| &outbox.tags);
     rows.tags("tags", started.into_iter().flatten().chain(set.into_iter().flatten()));
@@ -147,7 +148,7 @@ pub(crate) fn plain_end(turn: &Turn, session: SessionId) -> Option<Option<&'stat
         || turn.fired_until.is_some()
         || turn.events.is_empty()
         || change.format > FIRST_FORMAT
-        || matches!(turn.from, From::Start(_))
+        || matches!(turn.based_on, BasedOn::Start(_))
     {
         return None;
     }
@@ -165,6 +166,6 @@ pub(crate) fn plain_end(turn: &Turn, session: SessionId) -> Option<Option<&'stat
 pub(crate) fn locks_row(turn: &Turn, session: SessionId) -> bool {
     // What comes of the start of a child is sent to its parent.
     let has_children = turn.outbox.as_ref().is_some_and(|outbox| !outbox.children.is_empty());
-    matches!(turn.from, From::Turn(_))
+    matches!(turn.based_on, BasedOn::Turn(_))
         && (turn.fired_until.is_some() || has_children || may_write_row(turn, &RowChange::of(turn, session)))
 }

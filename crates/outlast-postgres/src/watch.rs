@@ -30,7 +30,7 @@ pub(crate) struct Watch {
     pub(crate) told: Told,
     /// The sessions of this process; without any it does not look.
     pub(crate) sessions: Arc<Mutex<BTreeSet<SessionId>>>,
-    /// Rung when a worker of this process has looked by itself.
+    /// ChangedSince when a worker of this process has looked by itself.
     pub(crate) looked: Arc<Notify>,
 }
 

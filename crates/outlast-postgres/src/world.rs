@@ -10,12 +10,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
 use outlast_core::refusal::{check_batch, check_join, check_starts, no_run};
-use outlast_core::turn::Held;
+use outlast_core::turn::HeldRun;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Effects, Ended, HeartbeatDetails,
-    Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
-    Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
+    Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Description, Effects, Ended,
+    HeartbeatDetails, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent,
+    SessionId, Start, Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
 };
 
 use crate::blocked::{LANE_CONNECTIONS, Lane};
@@ -136,11 +136,16 @@ impl PostgresWorld {
             time.learn(now);
         }
         let clock = time.clock();
-        let bell = Arc::new(Bell::new(clock.clone()));
+        let change_signal = Arc::new(ChangeSignal::new(clock.clone()));
         let voice = Voice::new(time.is_virtual());
         let origin = origin();
-        let told =
-            Told { bell, rings: Arc::default(), waiters: Arc::default(), young: Arc::default(), voice };
+        let told = Told {
+            change_signal,
+            rings: Arc::default(),
+            waiters: Arc::default(),
+            young: Arc::default(),
+            voice,
+        };
         let side = connector.map(|connector| {
             Side::start(connector, store.clone(), lifeline.clone(), told.clone(), origin, time.clone())
         });
@@ -324,7 +329,7 @@ impl World for PostgresWorld {
         session::beat(&self.lifeline, &self.time, session, report, details).await
     }
 
-    async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
+    async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
         let _busy = self.clock.busy();
         session::held(&self.store, session).await
     }
@@ -355,7 +360,7 @@ impl World for PostgresWorld {
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
         let _busy = self.clock.busy();
         // Before looking: what changes meanwhile rings behind this number.
-        let epoch = self.told.bell.epoch();
+        let epoch = self.told.change_signal.epoch();
         if self.side.is_none() || self.time.is_virtual() {
             // Nothing is heard of other processes.
             return claim::claim(&self.store, &self.time, session, &request, epoch).await;
@@ -397,7 +402,7 @@ impl World for PostgresWorld {
     }
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
-        match first(self.told.bell.rung_since(epoch), self.clock.sleep_until(until)).await {
+        match first(self.told.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
             First::Event(busy) | First::Time(busy) => busy,
         }
     }

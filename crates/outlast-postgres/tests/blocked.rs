@@ -8,7 +8,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{LONG, Place, commit_patiently, completed, join, new_start, request, start, step, until};
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::{
     ClaimRequest, Claimed, Committed, Headers, MessageBody, MessageId, NewMessage, Outbox, RunId, SessionId,
     Start, StartKey, Status, SuspectRoom, Then, Turn, TurnId, World, WorldError,
@@ -123,7 +123,7 @@ async fn a_start_whose_key_somebody_else_inserts_waits_alone() {
         let start = Start { key: key(text), ..new_start(run(number)) };
         let events = vec![start.event()];
         let turn = step(run(number), TurnId::from_bits(1), 0, number, Then::Hold);
-        Turn { events, from: From::Start(Box::new(start)), ..turn }
+        Turn { events, based_on: BasedOn::Start(Box::new(start)), ..turn }
     };
     let turns = [starting(11, "k"), starting(12, "other"), ends(&claimed[0])];
     let answers = world.commit(SESSION, &turns).await.unwrap();

@@ -1,4 +1,4 @@
-//! Runs that another claim has locked at the moment of a claim: they are due again soon, not when the next bell rings.
+//! Runs that another claim has locked at the moment of a claim: they are due again soon, not when the next change signal fires.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

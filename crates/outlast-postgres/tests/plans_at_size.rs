@@ -14,7 +14,7 @@ use std::time::Duration;
 use common::big::Big;
 use common::{LONG, Place, commit, completed, join, new_start, request, step};
 use outlast_core::{
-    ClaimRequest, Claimed, Code, Headers, MessageBody, MessageId, NewChild, NewMessage, OpNumber, Order,
+    ClaimRequest, Claimed, Code, Headers, ListOrder, MessageBody, MessageId, NewChild, NewMessage, OpNumber,
     Outbox, Parent, Report, RunId, RunQuery, SessionId, Start, StartKey, Status, Tags, Then, Timestamp,
     World,
 };
@@ -208,14 +208,14 @@ fn lists(big: Big) -> Vec<RunQuery> {
     let (from, before) = (Some(big.at(big.ended / 2)), Some(big.at(big.ended / 2 + 50_000)));
     vec![
         all.clone(),
-        RunQuery { order: Order::OldestFirst, ..all.clone() },
+        RunQuery { order: ListOrder::OldestFirst, ..all.clone() },
         RunQuery { after: middle, ..all.clone() },
         RunQuery { before: middle, ..all.clone() },
         status(&[Status::Completed]),
         status(&[Status::Failed]),
         status(&[Status::Waiting]),
         status(&[Status::Stuck]),
-        RunQuery { order: Order::OldestFirst, ..status(&[Status::Waiting]) },
+        RunQuery { order: ListOrder::OldestFirst, ..status(&[Status::Waiting]) },
         status(&every),
         RunQuery { workflow: Some("w".into()), ..all.clone() },
         RunQuery { workflow: Some("w".into()), ..status(&[Status::Cancelled]) },

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{LONG, Place, claim, commit_patiently, join, new_start, start, step, until};
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::{
     Claimed, Event, Headers, MessageBody, MessageId, NewMessage, Payload, RunId, RunQuery, SessionId, Start,
     StartKey, Status, Then, Turn, TurnId, World, WorldError,
@@ -239,7 +239,7 @@ async fn the_same_turn_tried_many_times_at_once_is_there_once() {
         assert_eq!(history.len(), 2);
         let is_rival = history[1].id == rival.id;
         assert_eq!(done, [!is_rival, !is_rival, !is_rival, !is_rival, !is_rival, is_rival]);
-        assert!(matches!(turn.from, From::Turn(_)));
+        assert!(matches!(turn.based_on, BasedOn::Turn(_)));
     }
 }
 

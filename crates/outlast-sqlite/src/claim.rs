@@ -7,7 +7,7 @@ use outlast_core::limits::{CLAIM_RUNS_MAX, HISTORY_IN_CLAIM_EVENTS_MAX, INBOX_RE
 use outlast_core::refusal::{no_run, session_gone};
 use outlast_core::{
     ClaimRequest, Claimed, ClaimedHistory, HeartbeatDetails, Message, RunId, SessionId, Status, Timestamp,
-    TurnRecord, Unread, Work, WorldError,
+    TurnRecord, UnreadMessages, Work, WorldError,
 };
 use rusqlite::{Connection, Error, OptionalExtension, params};
 
@@ -29,7 +29,7 @@ pub(crate) struct Claim {
 /// What a claim brings.
 pub(crate) struct Brought {
     pub(crate) claimed: Vec<Claimed>,
-    pub(crate) unread: Vec<Unread>,
+    pub(crate) unread: Vec<UnreadMessages>,
     pub(crate) next_due: Option<Timestamp>,
 }
 
@@ -182,7 +182,7 @@ fn name(request: &ClaimRequest, workflow: String) -> Arc<str> {
 
 /// The unread messages of the runs that the session holds. Of a run with one that this build cannot read, those
 /// before it: the run is claimed again once it waits, and then says so.
-fn unread(connection: &Connection, session: SessionId) -> Result<Vec<Unread>, Error> {
+fn unread(connection: &Connection, session: SessionId) -> Result<Vec<UnreadMessages>, Error> {
     let mut statement = connection.prepare_cached(sql::UNREAD)?;
     let runs = statement.query_map([session.to_string()], |row| Ok((word(row, 0)?, number(row, 1)?)))?;
     let mut unread = Vec::new();
@@ -190,7 +190,7 @@ fn unread(connection: &Connection, session: SessionId) -> Result<Vec<Unread>, Er
         let (run, consumed) = found?;
         let messages = readable(connection, run, consumed)?;
         if !messages.is_empty() {
-            unread.push(Unread { run, messages });
+            unread.push(UnreadMessages { run, messages });
         }
     }
     Ok(unread)

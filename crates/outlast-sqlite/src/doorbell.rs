@@ -316,8 +316,8 @@ impl Ringer {
         match self {
             Self::Hung(hung) => hung.ring(changes),
             Self::Mute { porch, voice } => {
-                for bell in porch.bells() {
-                    let _ = voice.send_to(&[changes.bits()], bell);
+                for change_signal in porch.bells() {
+                    let _ = voice.send_to(&[changes.bits()], change_signal);
                 }
             }
         }

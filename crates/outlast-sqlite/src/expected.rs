@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
-use outlast_core::{Bell, MessageId, RunId};
+use outlast_core::{ChangeSignal, MessageId, RunId};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
@@ -47,7 +47,7 @@ impl Expected {
 #[derive(Clone, Debug)]
 pub(crate) struct Expectations {
     opening: Opening,
-    bell: Arc<Bell>,
+    change_signal: Arc<ChangeSignal>,
     ringer: Option<Arc<Ringer>>,
     state: Arc<Mutex<State>>,
 }
@@ -61,8 +61,12 @@ struct State {
 }
 
 impl Expectations {
-    pub(crate) fn new(opening: Opening, bell: Arc<Bell>, ringer: Option<Arc<Ringer>>) -> Self {
-        Self { opening, bell, ringer, state: Arc::default() }
+    pub(crate) fn new(
+        opening: Opening,
+        change_signal: Arc<ChangeSignal>,
+        ringer: Option<Arc<Ringer>>,
+    ) -> Self {
+        Self { opening, change_signal, ringer, state: Arc::default() }
     }
 
     /// Looks for it from now on. Without a thread to look, the slow poll finds it later.
@@ -104,7 +108,7 @@ impl Expectations {
         let before = state.expected.len();
         state.expected.retain(|(expected, _)| !expected.is_there(connection).unwrap_or(false));
         if state.expected.len() < before {
-            self.bell.ring();
+            self.change_signal.notify();
             if let Some(ringer) = &self.ringer {
                 ringer.ring(Changes::WORK);
             }

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::error::{is_busy, of_sqlite};
 use crate::migrate::{MIGRATIONS, Others, bring_up, check_ours};
-use crate::options::Sync;
+use crate::options::Durability;
 
 /// Earlier versions can corrupt a file when a WAL is reset while another process checkpoints.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -30,7 +30,7 @@ const STATEMENTS_MAX: usize = 128;
 #[derive(Clone, Debug)]
 pub(crate) struct Opening {
     pub(crate) path: PathBuf,
-    pub(crate) sync: Sync,
+    pub(crate) sync: Durability,
     /// Counts every statement but those that only begin and end transactions, if someone wants to know.
     pub(crate) statements: Option<Arc<AtomicU64>>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Opening {
 impl Opening {
     /// One connection to a file, which waits for the disk.
     pub(crate) fn of(path: &Path) -> Self {
-        Self { path: path.into(), sync: Sync::Full, statements: None }
+        Self { path: path.into(), sync: Durability::Full, statements: None }
     }
 }
 
@@ -139,18 +139,18 @@ fn connect(opening: &Opening) -> Result<Connection, WorldError> {
 }
 
 /// Sets what belongs to the connection; the file itself is not touched.
-fn configure(connection: &Connection, sync: Sync) -> Result<(), rusqlite::Error> {
+fn configure(connection: &Connection, sync: Durability) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(Duration::ZERO)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     // Plans do not depend on parameters. Otherwise SQLite may prepare a statement again whenever one is
     // bound to another value, which is most of what a claim would cost.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     match sync {
-        Sync::Full => {
+        Durability::Full => {
             connection.pragma_update(None, "synchronous", "FULL")?;
             connection.pragma_update(None, "fullfsync", true)?;
         }
-        Sync::Normal => connection.pragma_update(None, "synchronous", "NORMAL")?,
+        Durability::Normal => connection.pragma_update(None, "synchronous", "NORMAL")?,
     }
     connection.pragma_update(None, "cache_size", -32_768)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;

@@ -66,7 +66,7 @@ mod sql;
 mod thread;
 
 pub use backup::backup;
-pub use options::{Poll, SqliteOptions, SqliteUrl, Sync};
+pub use options::{Durability, HintMode, SqliteOptions, SqliteUrl};
 pub use within::{send_within, start_within};
 pub use world::SqliteWorld;
 

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::limits::SLOW_POLL;
-use outlast_core::{Bell, Waiters, WorldError};
+use outlast_core::{ChangeSignal, Waiters, WorldError};
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 
 use crate::doorbell::{Doorbell, Porch, Ringer};
 use crate::ends::ends;
 use crate::file::{Opening, open_reader};
-use crate::options::Poll;
+use crate::options::HintMode;
 use crate::readers::in_view;
 use crate::thread::Thread;
 
@@ -93,7 +93,7 @@ struct State {
 /// What the lookout tells of changes.
 #[derive(Debug)]
 pub(crate) struct Told {
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) change_signal: Arc<ChangeSignal>,
     pub(crate) waiters: Arc<Waiters>,
 }
 
@@ -105,7 +105,7 @@ impl Lookout {
     }
 
     /// Starts the thread.
-    pub(crate) fn start(opening: &Opening, poll: Poll, told: Told) -> Result<Self, WorldError> {
+    pub(crate) fn start(opening: &Opening, poll: HintMode, told: Told) -> Result<Self, WorldError> {
         let post = Arc::new(Post::default());
         let path = opening.path.clone();
         let view = View { path, connection: open_reader(opening)?, told };
@@ -154,8 +154,8 @@ impl Drop for Lookout {
 }
 
 /// A doorbell if one can be made, and how changes are noticed.
-fn hang(path: &Path, poll: Poll) -> (Option<Doorbell>, String) {
-    if poll == Poll::Alone {
+fn hang(path: &Path, poll: HintMode) -> (Option<Doorbell>, String) {
+    if poll == HintMode::Alone {
         return (None, format!("within {SLOW_POLL:?}, by polling, as the URL asks"));
     }
     let hung = Porch::of(path).and_then(|porch| Doorbell::hang(porch, poll.period(DOORBELL_POLL)));
@@ -270,7 +270,7 @@ impl View {
 
     fn tell(&self, changes: Changes) {
         if changes.has(Changes::WORK) {
-            self.told.bell.ring();
+            self.told.change_signal.notify();
         }
         if changes.has(Changes::ENDS) {
             self.tell_ends();
@@ -292,7 +292,7 @@ impl View {
                     }
                 }
             }
-            Err(_) => self.told.bell.ring(),
+            Err(_) => self.told.change_signal.notify(),
         }
     }
 }

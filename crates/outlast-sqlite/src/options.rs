@@ -14,7 +14,7 @@ pub struct SqliteOptions {
     /// The world's clock.
     pub clock: Arc<dyn Clock>,
     /// What an acknowledged change survives, unless the URL says otherwise.
-    pub sync: Sync,
+    pub sync: Durability,
     /// What is counted up for every statement that the world executes, apart from those that only begin
     /// and end transactions. For tests.
     #[doc(hidden)]
@@ -24,7 +24,7 @@ pub struct SqliteOptions {
 impl SqliteOptions {
     /// The safe options, on this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, sync: Sync::Full, statements: None }
+        Self { clock, sync: Durability::Full, statements: None }
     }
 
     /// These options, with every statement counted.
@@ -37,7 +37,7 @@ impl SqliteOptions {
 
     /// These options with another `sync`.
     #[must_use]
-    pub fn sync(mut self, sync: Sync) -> Self {
+    pub fn sync(mut self, sync: Durability) -> Self {
         self.sync = sync;
         self
     }
@@ -45,7 +45,7 @@ impl SqliteOptions {
 
 /// What an acknowledged change survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sync {
+pub enum Durability {
     /// The loss of power: every commit waits for the disk.
     #[default]
     Full,
@@ -55,7 +55,7 @@ pub enum Sync {
 
 /// How changes by other processes are noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Poll {
+pub enum HintMode {
     /// By the doorbell, with a slow poll behind it.
     #[default]
     Behind,
@@ -65,7 +65,7 @@ pub enum Poll {
     Never,
 }
 
-impl Poll {
+impl HintMode {
     /// How often to poll, where `usual` is how often that is otherwise.
     pub(crate) fn period(self, usual: Duration) -> Option<Duration> {
         (self != Self::Never).then_some(usual)
@@ -78,9 +78,9 @@ pub struct SqliteUrl {
     /// The file.
     pub path: PathBuf,
     /// What an acknowledged change survives, when the URL says so.
-    pub sync: Option<Sync>,
+    pub sync: Option<Durability>,
     /// How changes by other processes are noticed.
-    pub poll: Poll,
+    pub poll: HintMode,
 }
 
 impl SqliteUrl {
@@ -108,7 +108,7 @@ impl SqliteUrl {
                 "`{text}` asks for a database in memory; use `memory:` for a world that keeps nothing"
             )));
         }
-        let mut url = Self { path: path.into(), sync: None, poll: Poll::default() };
+        let mut url = Self { path: path.into(), sync: None, poll: HintMode::default() };
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             url.set(text, parameter)?;
         }
@@ -117,11 +117,11 @@ impl SqliteUrl {
 
     fn set(&mut self, text: &str, parameter: &str) -> Result<(), WorldError> {
         match parameter {
-            "sync=full" => self.sync = Some(Sync::Full),
-            "sync=normal" => self.sync = Some(Sync::Normal),
+            "sync=full" => self.sync = Some(Durability::Full),
+            "sync=normal" => self.sync = Some(Durability::Normal),
             "doorbell=on" => {}
-            "doorbell=off" => self.poll = Poll::Alone,
-            "poll=off" => self.poll = Poll::Never,
+            "doorbell=off" => self.poll = HintMode::Alone,
+            "poll=off" => self.poll = HintMode::Never,
             other if other.starts_with("sync=") => {
                 return Err(WorldError::Invalid(format!(
                     "`{other}` in `{text}` is not known; write `sync=full` or `sync=normal`"
@@ -147,21 +147,24 @@ mod tests {
             ("sqlite:shop.db", "shop.db", None),
             ("sqlite:/var/lib/shop.db", "/var/lib/shop.db", None),
             ("sqlite:///var/lib/shop.db", "/var/lib/shop.db", None),
-            ("sqlite:shop.db?sync=normal", "shop.db", Some(Sync::Normal)),
-            ("sqlite:shop.db?sync=full", "shop.db", Some(Sync::Full)),
+            ("sqlite:shop.db?sync=normal", "shop.db", Some(Durability::Normal)),
+            ("sqlite:shop.db?sync=full", "shop.db", Some(Durability::Full)),
             ("shop.db", "shop.db", None),
             ("/tmp/what?.db", "/tmp/what?.db", None),
         ];
         for (text, path, sync) in cases {
-            let url = SqliteUrl { path: path.into(), sync, poll: Poll::Behind };
+            let url = SqliteUrl { path: path.into(), sync, poll: HintMode::Behind };
             assert_eq!(SqliteUrl::parse(text), Ok(url), "{text}");
         }
     }
 
     #[test]
     fn a_url_says_how_others_are_heard() {
-        let cases =
-            [("", Poll::Behind), ("?doorbell=off&sync=full", Poll::Alone), ("?poll=off", Poll::Never)];
+        let cases = [
+            ("", HintMode::Behind),
+            ("?doorbell=off&sync=full", HintMode::Alone),
+            ("?poll=off", HintMode::Never),
+        ];
         for (query, poll) in cases {
             assert_eq!(SqliteUrl::parse(&format!("sqlite:shop.db{query}")).unwrap().poll, poll, "{query}");
         }

@@ -9,7 +9,7 @@ mod part;
 use std::ops::RangeInclusive;
 
 use outlast_core::limits::{PAGE_LOOKS_MAX, PAGE_RUNS_MAX};
-use outlast_core::{Order, Page, QueuedSteps, RunId, RunQuery, RunView};
+use outlast_core::{ListOrder, Page, QueuedSteps, RunId, RunQuery, RunView};
 use rusqlite::{Connection, Error, OptionalExtension};
 
 use self::part::Part;
@@ -84,12 +84,12 @@ impl Place {
     /// The place of a query; `None` when no run can be there.
     fn of(connection: &Connection, query: &RunQuery) -> Result<Option<Self>, Error> {
         let is_backwards = query.before.is_some() && query.after.is_none();
-        let is_rising = (query.order == Order::OldestFirst) != is_backwards;
+        let is_rising = (query.order == ListOrder::OldestFirst) != is_backwards;
         let ids = skew::ids_between(connection, query.created_from, query.created_before)?;
         let (mut low, mut high) = ids.into_inner();
         let (above, below) = match query.order {
-            Order::OldestFirst => (query.after, query.before),
-            Order::NewestFirst => (query.before, query.after),
+            ListOrder::OldestFirst => (query.after, query.before),
+            ListOrder::NewestFirst => (query.before, query.after),
         };
         if let Some(above) = above {
             let Some(next) = above.bits().checked_add(1) else { return Ok(None) };

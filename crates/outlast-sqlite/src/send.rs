@@ -3,7 +3,7 @@
 use outlast_core::format::FIRST_FORMAT;
 use outlast_core::refusal::{Holder, Receiver, check_send, no_run, unreadable_by_holder};
 use outlast_core::state::{Awaiting, ready_after_send};
-use outlast_core::{CodelessMessages, MessageBody, Sent, Status, Timestamp, Wait, WorldError};
+use outlast_core::{EndableWithoutCode, MessageBody, Sent, Status, Timestamp, Wait, WorldError};
 use rusqlite::{Error, OptionalExtension, Row, params};
 
 use crate::error::Refusal;
@@ -20,7 +20,7 @@ pub(crate) struct Addressee {
     next_event: u64,
     kept: u64,
     is_cancel_requested: bool,
-    codeless: CodelessMessages,
+    codeless: EndableWithoutCode,
     is_held: bool,
     has_wake_at: bool,
     pub(crate) ready_at: Option<Timestamp>,
@@ -37,7 +37,7 @@ impl Addressee {
             next_event: number(row, 3)?,
             kept: number(row, 4)?,
             is_cancel_requested: row.get(5)?,
-            codeless: CodelessMessages { last_terminate: number(row, 6)?, last_cancel: number(row, 7)? },
+            codeless: EndableWithoutCode { last_terminate: number(row, 6)?, last_cancel: number(row, 7)? },
             is_held: row.get(8)?,
             has_wake_at: row.get(9)?,
             ready_at: maybe_moment(row, 10)?,
@@ -54,7 +54,7 @@ impl Addressee {
         }
     }
 
-    fn awaiting(&self, codeless: CodelessMessages) -> Awaiting {
+    fn awaiting(&self, codeless: EndableWithoutCode) -> Awaiting {
         Awaiting {
             status: self.status,
             is_held: self.is_held,

@@ -7,8 +7,8 @@ use outlast_core::refusal::{no_run, session_gone};
 use outlast_core::state::resumed;
 use outlast_core::takeover::HeldRuns;
 use outlast_core::{
-    Beat, Freed, Freeing, Held, HolderColumns, Join, RunId, SessionId, Status, Timestamp, TurnId, VERSION,
-    WorldError,
+    Beat, HeldRun, HolderColumns, Join, ReleaseReason, Released, RunId, SessionId, Status, Timestamp, TurnId,
+    VERSION, WorldError,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -82,7 +82,7 @@ pub(crate) fn beat(tx: &mut Tx<'_>, beating: &Beating) -> Result<Beat, Refusal> 
 pub(crate) fn leave(tx: &mut Tx<'_>, session: &SessionId) -> Result<(), Refusal> {
     if tx.execute(sql::SESSION_DELETE, [session.to_string()])? > 0 {
         for held in held(tx.connection, *session)? {
-            free(tx, &held, Freeing::Left)?;
+            free(tx, &held, ReleaseReason::Left)?;
         }
         tx.execute(sql::HEARTBEATS_ENDED, [])?;
         tx.after.rings = true;
@@ -154,14 +154,14 @@ fn take_runs(tx: &mut Tx<'_>, session: SessionId, build: &str) -> Result<u64, Re
     let held = held(tx.connection, session)?;
     let held_runs = HeldRuns::of(held.iter().map(|run| run.columns.crashes));
     for run in &held {
-        free(tx, run, Freeing::Crashed { held_runs, build })?;
+        free(tx, run, ReleaseReason::Crashed { held_runs, build })?;
     }
     Ok(held.len() as u64)
 }
 
 /// Lets a run go whose session has ended.
-fn free(tx: &mut Tx<'_>, run: &HeldRun, why: Freeing<'_>) -> Result<(), Refusal> {
-    let freed = Freed::of(&run.columns, run.next_seq, why);
+fn free(tx: &mut Tx<'_>, run: &HeldRow, why: ReleaseReason<'_>) -> Result<(), Refusal> {
+    let freed = Released::of(&run.columns, run.next_seq, why);
     let [if_read, if_unread, if_can_end] = ready_times(freed.ready, tx.now);
     let columns = columns::values(&freed.columns);
     tx.execute(
@@ -186,7 +186,7 @@ fn free(tx: &mut Tx<'_>, run: &HeldRun, why: Freeing<'_>) -> Result<(), Refusal>
 }
 
 /// A held run with its last turn, which the history knows when the row does not.
-pub(crate) struct HeldRun {
+pub(crate) struct HeldRow {
     run: RunId,
     turn: TurnId,
     next_seq: u64,
@@ -194,21 +194,21 @@ pub(crate) struct HeldRun {
     columns: Arc<HolderColumns>,
 }
 
-impl HeldRun {
-    pub(crate) fn into_held(self, session: SessionId) -> Held {
+impl HeldRow {
+    pub(crate) fn into_held(self, session: SessionId) -> HeldRun {
         let Self { run, turn, next_seq, columns, .. } = self;
-        Held { run, turn, seq: next_seq, session, columns }
+        HeldRun { run, turn, seq: next_seq, session, columns }
     }
 }
 
 /// The runs that a session holds, in order of their ids.
-pub(crate) fn held(connection: &Connection, session: SessionId) -> Result<Vec<HeldRun>, rusqlite::Error> {
+pub(crate) fn held(connection: &Connection, session: SessionId) -> Result<Vec<HeldRow>, rusqlite::Error> {
     let mut statement = connection.prepare_cached(&sql::HELD_LIST)?;
     let rows = statement.query_map([session.to_string()], |row| {
         let ahead: Option<i64> = row.get(5)?;
         let is_ahead = ahead.is_some_and(|ahead| row.get(2).is_ok_and(|next_seq: i64| ahead > next_seq));
         let (turn, next_seq, turn_at) = if is_ahead { (4, 5, 6) } else { (1, 2, 3) };
-        Ok(HeldRun {
+        Ok(HeldRow {
             run: word(row, 0)?,
             turn: word(row, turn)?,
             next_seq: number(row, next_seq)?,

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::{
-    Event, Outcome, RowChange, SessionId, Start, Terms, Then, Timestamp, Turn, Wait, WorldError,
+    CommitTerms, Event, Outcome, RowChange, SessionId, Start, Then, Timestamp, Turn, Wait, WorldError,
 };
 
 use crate::outbox::NewOutbox;
@@ -16,7 +16,7 @@ const EVENTS_BYTES: usize = 256;
 pub(crate) struct NewTurn {
     pub(crate) session: SessionId,
     /// What decides whether it is accepted.
-    pub(crate) terms: Terms,
+    pub(crate) terms: CommitTerms,
     /// What it makes of the run's row, without the waits.
     pub(crate) change: RowChange<'static>,
     pub(crate) waits: String,
@@ -39,16 +39,16 @@ impl NewTurn {
     pub(crate) fn encode(session: SessionId, turn: &Turn) -> Self {
         let mut text = String::with_capacity(EVENTS_BYTES);
         let is_stuck = matches!(turn.then, Then::Stuck(_));
-        let added = match &turn.from {
+        let added = match &turn.based_on {
             // A stuck turn adds nothing of its own; if it starts the run, that is all it records.
-            From::Turn(_) if is_stuck => 0,
-            From::Start(start) if is_stuck => write_events(&[start.event()], &mut text),
+            BasedOn::Turn(_) if is_stuck => 0,
+            BasedOn::Start(start) if is_stuck => write_events(&[start.event()], &mut text),
             _ => write_events(&turn.events, &mut text),
         };
         let change = RowChange::of(turn, session);
         Self {
             session,
-            terms: Terms::of(turn),
+            terms: CommitTerms::of(turn),
             waits: write_waits(change.waits),
             run: turn.run.to_string(),
             id: turn.id.to_string(),
@@ -58,9 +58,9 @@ impl NewTurn {
             events: text,
             outcome: turn.events.last().filter(|_| change.has_ended()).and_then(Outcome::of_final),
             change: change.drop_waits(),
-            start: match &turn.from {
-                From::Start(start) => Some(start.clone()),
-                From::Turn(_) => None,
+            start: match &turn.based_on {
+                BasedOn::Start(start) => Some(start.clone()),
+                BasedOn::Turn(_) => None,
             },
             outbox: match &turn.outbox {
                 Some(outbox) if !is_stuck => NewOutbox::encode(outbox).map(|outbox| Some(Box::new(outbox))),

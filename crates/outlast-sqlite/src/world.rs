@@ -9,12 +9,12 @@ use std::task::Poll;
 use async_trait::async_trait;
 use outlast_core::limits::HISTORY_TURNS_READ_MAX;
 use outlast_core::refusal::{check_batch, check_histories, check_join, check_starts, no_run, session_gone};
-use outlast_core::turn::Held;
+use outlast_core::turn::HeldRun;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Bell, Busy, ClaimRequest, Clock, Committed, Counts, Description, Effects, Ended, HeartbeatDetails,
-    Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
-    Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
+    Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Description, Effects, Ended,
+    HeartbeatDetails, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent,
+    SessionId, Start, Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 
 use crate::claim::{Claim, claim, consumed, history, inbox, whole_history};
@@ -29,7 +29,7 @@ use crate::locks::Locks;
 use crate::lookout::{Lookout, Told};
 use crate::message::NewLetter;
 use crate::migrate::Others;
-use crate::options::{SqliteOptions, SqliteUrl, Sync};
+use crate::options::{Durability, SqliteOptions, SqliteUrl};
 use crate::page::page;
 use crate::prune::{Prune, Swept, prune, sweep};
 use crate::readers::Readers;
@@ -55,11 +55,11 @@ pub struct SqliteWorld {
     ends: Ends,
     expectations: Expectations,
     locks: Arc<Locks>,
-    bell: Arc<Bell>,
+    change_signal: Arc<ChangeSignal>,
     waiters: Arc<Waiters>,
     clock: Arc<dyn Clock>,
     path: PathBuf,
-    sync: Sync,
+    sync: Durability,
 }
 
 impl SqliteWorld {
@@ -81,22 +81,22 @@ impl SqliteWorld {
         let others = Others { locks: &locks, now: clock.now() };
         let connection = file::open(&opening, Some(others))?;
         let clock = WorldClock::go_on(clock, &connection, &path)?;
-        let bell = Arc::new(Bell::new(clock.clone()));
+        let change_signal = Arc::new(ChangeSignal::new(clock.clone()));
         let waiters = Arc::new(Waiters::default());
         let lookout = if clock.is_virtual() {
             Lookout::asleep()
         } else {
-            let told = Told { bell: bell.clone(), waiters: waiters.clone() };
+            let told = Told { change_signal: change_signal.clone(), waiters: waiters.clone() };
             Lookout::start(&opening, url.poll, told)?
         };
         let readers = Readers::start(&opening)?;
-        let expectations = Expectations::new(opening, bell.clone(), lookout.ringer());
+        let expectations = Expectations::new(opening, change_signal.clone(), lookout.ringer());
         let writer = Writer::start(Desk {
             path: path.clone(),
             connection,
             clock: clock.clone(),
             locks: locks.clone(),
-            bell: bell.clone(),
+            change_signal: change_signal.clone(),
             waiters: waiters.clone(),
             ringer: lookout.ringer(),
             turnstile: Turnstile::beside(&path),
@@ -104,7 +104,19 @@ impl SqliteWorld {
             skew: Skew::default(),
         })?;
         let ends = Ends::new(path.clone());
-        Ok(Self { writer, lookout, readers, ends, expectations, locks, bell, waiters, clock, path, sync })
+        Ok(Self {
+            writer,
+            lookout,
+            readers,
+            ends,
+            expectations,
+            locks,
+            change_signal,
+            waiters,
+            clock,
+            path,
+            sync,
+        })
     }
 
     /// Copies the world to a file that must not exist, while everything goes on; see [`backup`](crate::backup()).
@@ -241,7 +253,7 @@ impl World for SqliteWorld {
         self.writer.write_one(beating, session::beat).await
     }
 
-    async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
+    async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
         let _busy = self.clock.busy();
         let read = self.readers.read(move |view| {
             if !view.prepare_cached(sql::SESSION_ROW)?.exists([session.to_string()])? {
@@ -271,7 +283,7 @@ impl World for SqliteWorld {
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
         let _busy = self.clock.busy();
         // Before looking: what changes meanwhile rings behind this number.
-        let epoch = self.bell.epoch();
+        let epoch = self.change_signal.epoch();
         let now = self.clock.now();
         let asked = Arc::new(Claim { session, request });
         let looks = asked.clone();
@@ -302,7 +314,7 @@ impl World for SqliteWorld {
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
         let _listening = self.lookout.listen();
-        match first(self.bell.rung_since(epoch), self.clock.sleep_until(until)).await {
+        match first(self.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
             First::Event(busy) | First::Time(busy) => busy,
         }
     }
@@ -332,8 +344,8 @@ impl World for SqliteWorld {
 
     fn describe(&self) -> Description {
         let durability = match self.sync {
-            Sync::Full => "survives the death of the process and the loss of power",
-            Sync::Normal => {
+            Durability::Full => "survives the death of the process and the loss of power",
+            Durability::Normal => {
                 "survives the death of the process; the last commits before a loss of power may be lost"
             }
         };

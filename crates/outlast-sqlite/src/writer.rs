@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use outlast_core::limits::BATCH_TURNS_MAX;
-use outlast_core::{Bell, Busy, Clock, Waiters, WorldError};
+use outlast_core::{Busy, ChangeSignal, Clock, Waiters, WorldError};
 use rusqlite::{Connection, Error};
 use tokio::sync::oneshot;
 
@@ -47,7 +47,7 @@ pub(crate) struct Desk {
     pub(crate) connection: Connection,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) locks: Arc<Locks>,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) change_signal: Arc<ChangeSignal>,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) ringer: Option<Arc<Ringer>>,
     pub(crate) turnstile: Turnstile,
@@ -81,7 +81,7 @@ impl Writer {
         let change = Batch { elements, apply, answers, reply };
         self.changes.send(Box::new(change)).map_err(|_| closed())?;
         let (answers, elements) = answer.await.map_err(|_| closed())?;
-        // Freed where they were made: the writer has better things to do.
+        // Released where they were made: the writer has better things to do.
         drop(elements);
         Ok(answers)
     }
@@ -170,7 +170,7 @@ impl Desk {
                 batch.push(next);
             }
             batch.retain(|change| !change.is_abandoned());
-            // From here until the bell has rung: a virtual clock must not move between the two.
+            // From here until the change signal has fired: a virtual clock must not move between the two.
             let busy = self.clock.busy();
             self.write(batch, busy);
         }
@@ -235,7 +235,7 @@ impl Desk {
         let mut changes = Changes::NONE;
         if after.iter().any(|after| after.rings) {
             changes |= Changes::WORK;
-            self.bell.ring();
+            self.change_signal.notify();
         }
         let has_ends = after.iter().any(|after| !after.ended.is_empty());
         if has_ends {

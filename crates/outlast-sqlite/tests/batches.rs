@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Place, block_on, new_start};
 use outlast_core::queue::default_queues;
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::{
     Committed, Event, Join, NewChild, OpNumber, Outbox, Parent, RunId, SessionId, Start, Status, Turn,
     TurnId, World, WorldError,
@@ -42,7 +42,7 @@ fn first_turn(place: &Place, run: u128) -> Turn {
 fn next_turn(turn: &Turn, id: u128) -> Turn {
     Turn {
         id: TurnId::from_bits(id),
-        from: From::Turn(turn.id),
+        based_on: BasedOn::Turn(turn.id),
         seq: turn.seq + turn.events.len() as u64,
         events: vec![Event::StepDropped { op: OpNumber(0) }],
         ..turn.clone()

@@ -44,7 +44,7 @@ fn listen(world: &Arc<SqliteWorld>) -> Receiver<()> {
     hears
 }
 
-/// How often the world's bell has rung, as a claim would say.
+/// How often the world's change signal has fired, as a claim would say.
 fn epoch(world: &SqliteWorld) -> u64 {
     static SESSIONS: AtomicU64 = AtomicU64::new(900);
     let session = SessionId::from_bits(SESSIONS.fetch_add(1, Ordering::Relaxed).into());

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended, HeartbeatDetails,
-    Held, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
-    Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
+    HeldRun, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId,
+    Start, Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
 };
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -119,7 +119,7 @@ impl World for KillerWorld {
         self.inner.beat(session, report, details).await
     }
 
-    async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
+    async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
         self.inner.held(session).await
     }
 

@@ -8,6 +8,7 @@ mod send;
 mod control;
 
 mod handle;
+mod keyed;
 
 pub(crate) mod local_workers;
 
@@ -39,6 +40,7 @@ use crate::workflow::{WorkflowHandle, contained};
 pub use control::Cancel;
 pub use explain::{Attempting, Because, Explanation, JoinedWorker, Probe, Stopping, Waiting};
 pub use handle::RunHandle;
+pub use keyed::KeyedRun;
 pub use list::ListCall;
 pub use send::SendCall;
 pub use start::StartCall;

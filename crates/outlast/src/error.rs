@@ -49,6 +49,26 @@ pub enum ErrorKind {
     Corrupt,
 }
 
+impl ErrorKind {
+    /// The kind under which history keeps an error of this one.
+    fn recorded(self) -> FailureKind {
+        match self {
+            Self::Fatal => FailureKind::Fatal,
+            Self::Panic => FailureKind::Panic,
+            Self::Timeout => FailureKind::Timeout,
+            Self::Cancelled => FailureKind::Cancelled,
+            Self::MaybeAttempted => FailureKind::MaybeAttempted,
+            Self::Limit => FailureKind::Limit,
+            Self::Invalid => FailureKind::Invalid,
+            Self::Conflict => FailureKind::Conflict,
+            Self::Unknown => FailureKind::Unknown,
+            Self::Error | Self::NotFound | Self::Stuck | Self::Unavailable | Self::Corrupt => {
+                FailureKind::Error
+            }
+        }
+    }
+}
+
 impl From<FailureKind> for ErrorKind {
     fn from(kind: FailureKind) -> Self {
         match kind {
@@ -128,12 +148,28 @@ impl Error {
         Self::of_any(&*error.into())
     }
 
+    /// An error of a kind, as the engine makes it: for tests of code that tells kinds apart, and for workflows that pass
+    /// on what another system said.
+    ///
+    /// ```
+    /// use outlast::{Error, ErrorKind};
+    ///
+    /// fn is_worth_a_refund(error: &Error) -> bool {
+    ///     error.is_timeout() || error.is_cancelled()
+    /// }
+    /// assert!(is_worth_a_refund(&Error::of_kind(ErrorKind::Timeout, "no answer from the bank")));
+    /// assert!(!is_worth_a_refund(&Error::of_kind(ErrorKind::Invalid, "no such card")));
+    /// ```
+    pub fn of_kind(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self::new(kind, Failure::new(kind.recorded(), message))
+    }
+
     fn new(kind: ErrorKind, failure: Failure) -> Self {
         Self(Box::new(Inner { kind, failure }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Invalid, Failure::new(FailureKind::Invalid, message))
+        Self::of_kind(ErrorKind::Invalid, message)
     }
 
     /// The same error as one about a value that does not fit.
@@ -144,11 +180,11 @@ impl Error {
     }
 
     pub(crate) fn timeout(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Timeout, Failure::new(FailureKind::Timeout, message))
+        Self::of_kind(ErrorKind::Timeout, message)
     }
 
     pub(crate) fn stuck(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Stuck, Failure::new(FailureKind::Error, message))
+        Self::of_kind(ErrorKind::Stuck, message)
     }
 
     pub(crate) fn of_failure(failure: Failure) -> Self {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// What a step or workflow whose input is `T` takes: a `T`, something that holds or borrows one, a `&str` where
-/// that is a `String`, and a tuple of references where it has several arguments.
+/// that is a `String`, and where it has several arguments a tuple of any of these.
 ///
 /// ```
 /// # use outlast::prelude::*;
@@ -21,7 +21,8 @@ use std::sync::Arc;
 /// async fn visit(ctx: Context, name: String) -> Result<(), Error> {
 ///     ctx.step(greet, &name).await?;
 ///     ctx.step(greet, "ada").await?;
-///     Ok(ctx.step(pay, (&name, &100)).await?)
+///     ctx.step(pay, (&name, 100)).await?;
+///     ctx.step(pay, ("ada", 100)).await
 /// }
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Error> {
@@ -83,6 +84,57 @@ impl<T: Clone> Input<Vec<T>> for &[T] {
     }
 }
 
+/// One element of a tuple: an owned value, a reference to one, or a `&str` where a `String` is wanted.
+trait Element<T> {
+    fn owned(&self) -> T;
+}
+
+impl<T: Clone> Element<T> for T {
+    fn owned(&self) -> T {
+        self.clone()
+    }
+}
+
+impl<T: Clone> Element<T> for &T {
+    fn owned(&self) -> T {
+        (*self).clone()
+    }
+}
+
+impl Element<String> for &str {
+    fn owned(&self) -> String {
+        (*self).to_owned()
+    }
+}
+
+/// Implements [`Input`] for tuples whose elements are each owned, a reference or a `&str`: every combination except the
+/// tuple that is the input itself, which is accepted as any other type.
+macro_rules! tuples {
+    ($(($($name:ident $place:tt),+)),+ $(,)?) => {
+        $(tuples!(@choose owned [] [] ($($name $place),+));)+
+    };
+    (@choose $kind:ident [$($generic:ident)*] [$($chosen:tt)*] ($name:ident $place:tt $(, $($rest:tt)*)?)) => {
+        tuples!(@choose $kind [$($generic)* $name] [$($chosen)* ($name, $name, $place)] ($($($rest)*)?));
+        tuples!(@choose mixed [$($generic)* $name] [$($chosen)* ($name, &$name, $place)] ($($($rest)*)?));
+        tuples!(@choose mixed [$($generic)*] [$($chosen)* (String, &str, $place)] ($($($rest)*)?));
+    };
+    (@choose owned $generics:tt $chosen:tt ()) => {};
+    (@choose mixed [$($generic:ident)*] [$(($wanted:ty, $given:ty, $place:tt))*] ()) => {
+        impl<$($generic: Clone),*> Input<($($wanted,)*)> for ($($given,)*) {
+            fn with<R>(&self, look: impl FnOnce(&($($wanted,)*)) -> R) -> R {
+                look(&($(Element::<$wanted>::owned(&self.$place),)*))
+            }
+        }
+    };
+}
+
+tuples! {
+    (A 0, B 1),
+    (A 0, B 1, C 2),
+    (A 0, B 1, C 2, D 3),
+}
+
+/// Implements [`Input`] for longer tuples, of references only.
 macro_rules! tuples_of_references {
     ($(($($name:ident $place:tt),+)),+ $(,)?) => {$(
         impl<$($name: Clone),+> Input<($($name,)+)> for ($(&$name,)+) {
@@ -94,9 +146,6 @@ macro_rules! tuples_of_references {
 }
 
 tuples_of_references! {
-    (A 0, B 1),
-    (A 0, B 1, C 2),
-    (A 0, B 1, C 2, D 3),
     (A 0, B 1, C 2, D 3, E 4),
     (A 0, B 1, C 2, D 3, E 4, F 5),
 }

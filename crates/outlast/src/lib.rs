@@ -65,10 +65,10 @@ mod workflow;
 
 pub use outlast_core as core;
 pub use outlast_core::{
-    AttemptId, Codec, Counts, ErrorClass, Headers, IntoDuration, MessageId, OpNumber, OperationKind,
-    OperationStatus, OperationView, Order, Page, ParentEnd, Payload, PayloadError, Policy, Rejection, Retry,
-    RunId, RunQuery, RunView, Status, Stuck, StuckReason, Tags, Timestamp, Wait, WorkerView, World,
-    WorldError,
+    AttemptId, Codec, Counts, ErrorClass, Headers, IntoDuration, ListOrder, MessageId, OpNumber,
+    OperationKind, OperationStatus, OperationView, Page, ParentEnd, Payload, PayloadError, Policy, Rejection,
+    Retry, RunId, RunQuery, RunView, Status, Stuck, StuckReason, Tags, Timestamp, TimestampOutOfRange, Wait,
+    WorkerView, World, WorldError,
 };
 pub use outlast_macros::{select, step, workflow};
 pub use outlast_memory::MemoryWorld;
@@ -80,8 +80,8 @@ pub use outlast_sqlite as sqlite;
 pub use attempt::{Attempt, StopReason};
 pub use backup::backup;
 pub use client::{
-    Attempting, Because, Cancel, Client, Explanation, JoinedWorker, ListCall, Probe, RunHandle, SendCall,
-    StartCall, StartManyCall, Stopping, Waiting,
+    Attempting, Because, Cancel, Client, Explanation, JoinedWorker, KeyedRun, ListCall, Probe, RunHandle,
+    SendCall, StartCall, StartManyCall, Stopping, Waiting,
 };
 pub use clock::SystemClock;
 pub use context::Context;
@@ -100,7 +100,7 @@ pub use replay::again::replay;
 pub use retry::{retry, retry_with_clock};
 #[cfg(feature = "schema")]
 pub use schema::{HasSchema, Schema, schema_of};
-pub use step::{ByName, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
+pub use step::{ByName, NestedStep, Step, StepCode, StepContext, StepDefinition, StepFn, StepHandle};
 pub use unique::unique_key;
 pub use within::Within;
 pub use worker::{Metrics, RetryNotice, Times, Worker, WorkerBuilder};

@@ -335,8 +335,15 @@ impl<S> StepContext<S> {
     }
 
     /// The name of the step, as the workflow asked for it; empty in a [test](Self::test).
-    pub fn step(&self) -> &str {
+    pub fn step_name(&self) -> &str {
         &self.about.step
+    }
+
+    /// Not possible: steps do not nest. It is here for the compiler to say so.
+    #[doc(hidden)]
+    pub fn step<C: NestedStep, I>(&self, step: C, input: I) -> std::future::Ready<()> {
+        drop((step, input));
+        std::future::ready(())
     }
 
     /// What travels with the run that asked for the step: trace context, the caller's identity. A queued step
@@ -478,3 +485,13 @@ impl<S> StepContext<S> {
         StepContext { state: Arc::new(()), about: self.about, unique: self.unique }
     }
 }
+
+/// What could be called as a step from within a step: nothing.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a step cannot call another step: steps do not nest",
+    label = "called from within a step",
+    note = "call both from the workflow, one after the other: `ctx.step(first, ..).await?; ctx.step(second, ..).await?`",
+    note = "code that several steps share is an ordinary async function without `#[step]`"
+)]
+pub trait NestedStep {}

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod beat;
+mod build_id;
 mod by_handle;
 mod cache;
 mod committer;
@@ -25,7 +26,6 @@ mod suspicion;
 mod task;
 mod watchdog;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +42,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::beat::Beating;
+use self::build_id::executable_build_id;
 use self::hand_back::hand_back_unknown;
 use self::metrics::Meter;
 pub use self::metrics::{Metrics, Times};
@@ -339,7 +340,8 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         self
     }
 
-    /// What tells this code from other versions of it. Without it, the executable's size and time.
+    /// Names the build, which identifies this version of the code. The default is the build id that the linker wrote
+    /// into the executable, or a hash of the executable's contents if there is none.
     /// Runs that one build left stuck are tried again by another.
     #[must_use]
     pub fn build(mut self, build: impl Into<String>) -> Self {
@@ -518,7 +520,7 @@ impl<S: Send + Sync + 'static> WorkerBuilder<S> {
         let code = self.registry.finish()?;
         let step_names = code.steps();
         let settings = Arc::new(Settings {
-            build: self.build.unwrap_or_else(executable_build).into(),
+            build: self.build.unwrap_or_else(executable_build_id).into(),
             code,
             queues: self.queues,
             codec: self.codec,
@@ -637,14 +639,4 @@ async fn rejoin(current: &Current, lost: &Arc<Session>, stopping: &CancellationT
             }
         }
     }
-}
-
-/// A build that changes when the executable does.
-fn executable_build() -> String {
-    let mut hash = DefaultHasher::new();
-    if let Ok(file) = std::env::current_exe().and_then(std::fs::metadata) {
-        file.len().hash(&mut hash);
-        file.modified().ok().hash(&mut hash);
-    }
-    format!("exe-{:016x}", hash.finish())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use outlast::core::event::{FORMAT, RULES};
 use outlast::core::queue::{default_queue, default_queues};
 use outlast::core::run::StartKey;
-use outlast::core::turn::From;
+use outlast::core::turn::BasedOn;
 use outlast::core::{
     Beat, ClaimRequest, Claimed, Code, Committed, Event, Headers, HeartbeatDetails, Join, MessageBody,
     MessageId, NewChild, NewMessage, OpNumber, Outbox, Parent, Payload, Report, RunId, SessionId, Start,
@@ -227,10 +227,10 @@ impl Case {
         if self.deed == Deed::StartingTurn {
             let start = self.start(self.run());
             let (id, events) = (start.turn, vec![start.event()]);
-            return Turn { id, seq: 0, events, ..self.bare_turn(From::Start(Box::new(start))) };
+            return Turn { id, seq: 0, events, ..self.bare_turn(BasedOn::Start(Box::new(start))) };
         }
         let before = self.claimed.as_ref().map_or(TurnId::from_bits(0), |claimed| claimed.turn);
-        let mut turn = self.bare_turn(From::Turn(before));
+        let mut turn = self.bare_turn(BasedOn::Turn(before));
         match self.deed {
             Deed::End => {
                 turn.events = vec![Event::RunCompleted { output: Payload::from_json_text("\"out\"") }];
@@ -251,11 +251,11 @@ impl Case {
         turn
     }
 
-    fn bare_turn(&self, from: From) -> Turn {
+    fn bare_turn(&self, from: BasedOn) -> Turn {
         Turn {
             run: self.run(),
             id: self.turn(),
-            from,
+            based_on: from,
             seq: 1,
             at: Timestamp::from_micros(1),
             build: "cut".into(),
@@ -355,6 +355,6 @@ impl Case {
     /// A turn behind the last one that adds nothing.
     pub(super) fn letting_go(&self, last: TurnId, seq: u64, number: u128, then: Then) -> Turn {
         let id = TurnId::from_bits(number);
-        Turn { id, seq, events: Vec::new(), then, ..self.bare_turn(From::Turn(last)) }
+        Turn { id, seq, events: Vec::new(), then, ..self.bare_turn(BasedOn::Turn(last)) }
     }
 }

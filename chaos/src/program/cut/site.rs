@@ -6,9 +6,10 @@ use std::time::Duration;
 use outlast::core::event::{FORMAT, RULES};
 use outlast::core::queue::default_queues;
 use outlast::core::{
-    Clock, Committed, Event, Held, Join, Payload, Report, RunId, SessionId, Status, Then, World, WorldError,
+    Clock, Committed, Event, HeldRun, Join, Payload, Report, RunId, SessionId, Status, Then, World,
+    WorldError,
 };
-use outlast::{Client, Counts, Order, RunQuery, RunView, SystemClock};
+use outlast::{Client, Counts, ListOrder, RunQuery, RunView, SystemClock};
 use throwaway::{Exchange, Proxy, Toward, proxy};
 
 use super::super::Result;
@@ -335,7 +336,7 @@ impl Site {
         Err(format!("session {session} cannot leave").into())
     }
 
-    async fn let_go(&mut self, case: &Case, held: Held, then: Then) -> Result<()> {
+    async fn let_go(&mut self, case: &Case, held: HeldRun, then: Then) -> Result<()> {
         self.next += IDS_PER_CASE;
         let mut turn = case.letting_go(held.turn, held.seq, self.next, then);
         turn.run = held.run;
@@ -349,7 +350,7 @@ impl Site {
     /// The counts are those of the runs that there are.
     pub(super) async fn check_all(&mut self) -> Result<()> {
         let client = Client::new(self.direct.clone());
-        let mut query = RunQuery { order: Order::OldestFirst, ..RunQuery::default() };
+        let mut query = RunQuery { order: ListOrder::OldestFirst, ..RunQuery::default() };
         let mut counted = Counts::new();
         let mut held: Vec<RunId> = Vec::new();
         loop {

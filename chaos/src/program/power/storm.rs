@@ -26,7 +26,7 @@ const TICK: Duration = Duration::from_millis(5);
 
 /// When a commit waits for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Sync {
+pub(crate) enum Durability {
     /// Always: the default of the world.
     Full,
     /// At checkpoints. The last commits may be lost, so this fails; it shows that the cuts can tell.
@@ -73,7 +73,7 @@ async fn record(place: &Place, plan: &Plan) -> Result<Vec<Deed>> {
         Some(Box::new(move |length| recorder::note(Deed::Told { name, length })))
     };
     let books = Arc::new(place.open(told)?);
-    let sync = if plan.sync == Sync::Full { "full" } else { "normal" };
+    let sync = if plan.sync == Durability::Full { "full" } else { "normal" };
     let world = outlast::open(&format!("{}?sync={sync}", place.url())).await?;
     let branch = Branch { books: books.clone(), life: 0 };
     let worker = worker(world.clone(), branch, place.world().session()).start().await?;

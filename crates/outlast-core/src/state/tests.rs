@@ -68,7 +68,7 @@ fn all_turns() -> Vec<Turn> {
                     all.push(Turn {
                         run: RunId::from_bits(1),
                         id: TurnId::from_bits(3),
-                        from: From::Turn(TurnId::from_bits(2)),
+                        based_on: BasedOn::Turn(TurnId::from_bits(2)),
                         seq: 5,
                         at: moment(1),
                         build: "new".into(),
@@ -184,14 +184,14 @@ fn a_row_that_is_not_written_is_right_as_it_is() {
 fn a_freed_run_is_ready_and_stuck_only_if_it_was_or_is_poisoned() {
     for before in all_columns() {
         for why in [
-            Freeing::Left,
-            Freeing::Crashed {
+            ReleaseReason::Left,
+            ReleaseReason::Crashed {
                 held_runs: HeldRuns { runs: 1, highest_class: before.crashes.min(4) },
                 build: "b",
             },
-            Freeing::Crashed { held_runs: HeldRuns { runs: 2, highest_class: 4 }, build: "b" },
+            ReleaseReason::Crashed { held_runs: HeldRuns { runs: 2, highest_class: 4 }, build: "b" },
         ] {
-            let freed = Freed::of(&before, 5, why);
+            let freed = Released::of(&before, 5, why);
             let is_poisoned =
                 freed.columns.stuck.as_ref().is_some_and(|stuck| stuck.reason == StuckReason::Poison);
             assert_eq!(
@@ -206,7 +206,7 @@ fn a_freed_run_is_ready_and_stuck_only_if_it_was_or_is_poisoned() {
                 if_read == Some(moment(10)),
                 !(is_poisoned && before.failed_builds.builds().len() == 8)
             );
-            if why == Freeing::Left {
+            if why == ReleaseReason::Left {
                 assert_eq!(freed.columns.crashes, before.crashes);
             } else {
                 assert!(freed.columns.crashes >= before.crashes && freed.columns.crashes <= 5);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use outlast_core::event::{FORMAT, RULES};
 use outlast_core::limits::{BATCH_STARTS_MAX, SESSION_DEFAULT};
 use outlast_core::queue::{default_queue, default_queues};
-use outlast_core::turn::{From, LastTurn};
+use outlast_core::turn::{BasedOn, LastTurn};
 use outlast_core::{
     Claimed, Code, Counts, Headers, IdSource, Join, MessageBody, MessageId, NewChild, NewMessage, OpNumber,
     Parent, Payload, RowChange, RunId, RunQuery, RunView, Sent, SessionId, Start, StartKey, Started, Status,
@@ -286,7 +286,7 @@ impl Case {
     pub fn turn_after(&self, turn: &Turn) -> Turn {
         Turn {
             id: TurnId::from_bits(self.id()),
-            from: From::Turn(turn.id),
+            based_on: BasedOn::Turn(turn.id),
             seq: turn.seq + turn.events.len() as u64,
             at: self.clock.now(),
             events: Vec::new(),

@@ -377,7 +377,7 @@ pub async fn a_refused_turn_leaves_its_neighbours_children_alone(case: Case) {
         .zip(&children)
         .map(|(parent, child)| case.turn(parent).steps(1).child(child.clone()).tagged("a", "1"))
         .collect();
-    turns[1].from = outlast_core::turn::From::Turn(turns[0].id);
+    turns[1].based_on = outlast_core::turn::BasedOn::Turn(turns[0].id);
     let answers = case.world.commit(worker.session, &turns).await.unwrap();
     worker.settle().await;
     assert_refused!(&answers[1], Fenced);

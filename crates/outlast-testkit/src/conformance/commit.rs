@@ -17,7 +17,7 @@ pub async fn a_turn_that_holds_on_keeps_the_run(case: Case) {
     let seq = turn.seq + turn.events.len() as u64;
     assert_eq!(
         held,
-        [outlast_core::Held {
+        [outlast_core::HeldRun {
             run,
             turn: turn.id,
             seq,
@@ -104,7 +104,7 @@ pub async fn a_refused_turn_leaves_its_neighbours_alone(case: Case) {
     }
     let turns: Vec<_> = worker.claim().await.iter().map(|claimed| case.turn(claimed).steps(1)).collect();
     let mut batch = turns.clone();
-    batch[1].from = outlast_core::turn::From::Turn(outlast_core::TurnId::from_bits(case.id()));
+    batch[1].based_on = outlast_core::turn::BasedOn::Turn(outlast_core::TurnId::from_bits(case.id()));
     let answers = case.world.commit(worker.session, &batch).await.unwrap();
     assert_eq!((&answers[0], &answers[2]), (&Ok(Committed::Done), &Ok(Committed::Done)));
     assert_refused!(&answers[1], Fenced);

@@ -1,7 +1,7 @@
 //! Lists of runs.
 
 use outlast_core::limits::PAGE_RUNS_MAX;
-use outlast_core::{Order, Page, RunId, RunQuery, Status};
+use outlast_core::{ListOrder, Page, RunId, RunQuery, Status};
 
 use super::Case;
 use super::shape::{Shape, stuck, wait};
@@ -21,7 +21,8 @@ fn ids(page: &Page) -> Vec<RunId> {
 /// A list is sorted by id, newest first unless it is asked for the other way round.
 pub async fn a_list_is_sorted_both_ways(case: Case) {
     let mut runs = start_some(&case, 4).await;
-    let oldest = list(&case, RunQuery { order: Order::OldestFirst, limit: 10, ..RunQuery::default() }).await;
+    let oldest =
+        list(&case, RunQuery { order: ListOrder::OldestFirst, limit: 10, ..RunQuery::default() }).await;
     assert_eq!((ids(&oldest), oldest.next), (runs.clone(), None));
     runs.reverse();
     let newest = list(&case, RunQuery { limit: 10, ..RunQuery::default() }).await;
@@ -47,7 +48,7 @@ pub async fn a_list_is_filtered_by_status(case: Case) {
     let by = async |statuses: &[Status]| {
         let query = RunQuery {
             statuses: statuses.into(),
-            order: Order::OldestFirst,
+            order: ListOrder::OldestFirst,
             limit: 10,
             ..RunQuery::default()
         };
@@ -65,8 +66,12 @@ pub async fn a_list_is_filtered_by_workflow(case: Case) {
     let done = case.completed(&worker).await;
     let open = case.start("a").await;
     case.start("b").await;
-    let query =
-        RunQuery { workflow: Some("a".into()), order: Order::OldestFirst, limit: 10, ..RunQuery::default() };
+    let query = RunQuery {
+        workflow: Some("a".into()),
+        order: ListOrder::OldestFirst,
+        limit: 10,
+        ..RunQuery::default()
+    };
     assert_eq!(ids(&list(&case, query.clone()).await), [done, open]);
     let query = RunQuery { statuses: vec![Status::Pending], ..query };
     assert_eq!(ids(&list(&case, query).await), [open]);
@@ -78,7 +83,7 @@ pub async fn pages_bring_every_run_once(case: Case) {
     for limit in [1, 2, 3, 4, 6, 7] {
         let (mut listed, mut after, mut pages) = (Vec::new(), None, 0);
         loop {
-            let query = RunQuery { order: Order::OldestFirst, after, limit, ..RunQuery::default() };
+            let query = RunQuery { order: ListOrder::OldestFirst, after, limit, ..RunQuery::default() };
             let page = list(&case, query).await;
             listed.extend(ids(&page));
             pages += 1;
@@ -113,7 +118,7 @@ pub async fn a_filtered_list_is_paged(case: Case) {
     }
     let query = RunQuery {
         statuses: vec![Status::Waiting],
-        order: Order::OldestFirst,
+        order: ListOrder::OldestFirst,
         limit: 2,
         ..RunQuery::default()
     };
@@ -230,7 +235,7 @@ pub async fn filters_hold_together(case: Case) {
 /// Who walks to the last page and back again sees the same pages, in both orders.
 pub async fn pages_are_walked_both_ways(case: Case) {
     start_some(&case, 7).await;
-    for (order, limit) in [Order::OldestFirst, Order::NewestFirst]
+    for (order, limit) in [ListOrder::OldestFirst, ListOrder::NewestFirst]
         .into_iter()
         .flat_map(|order| [1, 2, 3, 6, 7, 8].map(|limit| (order, limit)))
     {
@@ -272,7 +277,8 @@ pub async fn two_cursors_bound_a_list(case: Case) {
         let none = RunQuery { after: Some(runs[after]), before: Some(runs[before]), ..query.clone() };
         assert_eq!(case.listed(none).await, []);
     }
-    let newest = RunQuery { order: Order::NewestFirst, after: Some(runs[4]), before: Some(runs[1]), ..query };
+    let newest =
+        RunQuery { order: ListOrder::NewestFirst, after: Some(runs[4]), before: Some(runs[1]), ..query };
     assert_eq!(case.listed(newest).await, [runs[3], runs[2]]);
 }
 
@@ -287,7 +293,7 @@ pub async fn a_list_by_key_keeps_to_its_cursors(case: Case) {
 }
 
 fn oldest_first() -> RunQuery {
-    RunQuery { order: Order::OldestFirst, limit: 10, ..RunQuery::default() }
+    RunQuery { order: ListOrder::OldestFirst, limit: 10, ..RunQuery::default() }
 }
 
 /// Runs that started each other.

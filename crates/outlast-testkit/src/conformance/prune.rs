@@ -1,7 +1,7 @@
 //! Pruning: runs that ended long ago are forgotten.
 
 use outlast_core::limits::PRUNE_RUNS_MAX;
-use outlast_core::{Order, Pruned, RunId, RunQuery, Start, Started, Status, Timestamp};
+use outlast_core::{ListOrder, Pruned, RunId, RunQuery, Start, Started, Status, Timestamp};
 
 use super::shape::{Shape, stuck, wait};
 use super::{Case, assert_refused};
@@ -112,7 +112,7 @@ pub async fn pruning_goes_on_where_it_stopped(case: Case) {
     assert_eq!(prune(&case, now, None, 2).await, Pruned { runs: 1, next: Some(runs[1]) });
     assert_eq!(prune(&case, now, Some(runs[1]), 2).await, Pruned { runs: 1, next: Some(runs[3]) });
     assert_eq!(prune(&case, now, Some(runs[3]), 2).await, Pruned { runs: 1, next: None });
-    let kept = RunQuery { order: Order::OldestFirst, limit: 10, ..RunQuery::default() };
+    let kept = RunQuery { order: ListOrder::OldestFirst, limit: 10, ..RunQuery::default() };
     assert_eq!(case.listed(kept).await, [runs[1], runs[3]]);
     assert_eq!(case.counts().await, [(Status::Waiting, 2)].into());
 }
@@ -202,7 +202,7 @@ pub async fn pages_go_on_behind_a_pruned_run(case: Case) {
         runs.push(case.completed(&worker).await);
         runs.push(case.parked(&worker, wait()).await);
     }
-    let query = RunQuery { order: Order::OldestFirst, limit: 3, ..RunQuery::default() };
+    let query = RunQuery { order: ListOrder::OldestFirst, limit: 3, ..RunQuery::default() };
     let first = case.world.runs(query.clone()).await.unwrap();
     assert_eq!(first.next, Some(runs[2]));
     case.clock.advance("1s");

@@ -3,7 +3,7 @@
 use outlast_core::limits::{DEADLINE_GRACE, NAME_BYTES_MAX, QUEUE_DEFAULT, QUEUES_MAX};
 use outlast_core::queue::workflow_of_step;
 use outlast_core::{
-    Event, Join, Order, QueuedSteps, RunId, RunQuery, Start, StartKey, Started, Status, Then,
+    Event, Join, ListOrder, QueuedSteps, RunId, RunQuery, Start, StartKey, Started, Status, Then,
 };
 
 use super::case::text;
@@ -293,7 +293,7 @@ pub async fn runs_are_listed_by_queue(case: Case) {
     }
     let query = |queue: &str, limit| RunQuery {
         queue: Some(queue.into()),
-        order: Order::OldestFirst,
+        order: ListOrder::OldestFirst,
         limit,
         ..RunQuery::default()
     };
@@ -310,7 +310,7 @@ pub async fn lists_leave_queued_steps_out(case: Case) {
     for workflow in ["step:resize", "stepping", "step:resize", "a", "step:resize"] {
         runs.push(case.start(workflow).await);
     }
-    let plain = RunQuery { order: Order::OldestFirst, limit: 10, ..RunQuery::default() };
+    let plain = RunQuery { order: ListOrder::OldestFirst, limit: 10, ..RunQuery::default() };
     assert_eq!(case.listed(plain.clone()).await, [runs[1], runs[3]]);
     let pending = RunQuery { statuses: vec![Status::Pending], ..plain.clone() };
     assert_eq!(case.listed(pending).await, [runs[1], runs[3]]);

@@ -5,8 +5,8 @@ use outlast_core::limits::FAILED_BUILDS_MAX;
 use outlast_core::state::{Awaiting, ready_after_send, resumed};
 use outlast_core::takeover::HeldRuns;
 use outlast_core::{
-    ClaimRequest, Claimed, Code, CodelessMessages, Freed, Freeing, HolderColumns, MessageBody, NewMessage,
-    Readiness, RowChange, RunId, RunView, Start, Status, Then, Timestamp, Turn,
+    ClaimRequest, Claimed, Code, EndableWithoutCode, HolderColumns, MessageBody, NewMessage, Readiness,
+    ReleaseReason, Released, RowChange, RunId, RunView, Start, Status, Then, Timestamp, Turn,
 };
 
 use super::shape::{Shape, stuck_by, wait, wait_until};
@@ -31,7 +31,7 @@ pub struct Before {
 /// What came while somebody held the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
-pub enum Unread {
+pub enum UnreadKind {
     Nothing,
     Payload,
     Cancel,
@@ -65,7 +65,7 @@ pub struct Combination {
     /// The run.
     pub before: Before,
     /// The messages that it has not read.
-    pub unread: Unread,
+    pub unread: UnreadKind,
     /// The events of the turn.
     pub added: Added,
     /// What becomes of the run.
@@ -94,7 +94,7 @@ impl Before {
     }
 }
 
-impl Unread {
+impl UnreadKind {
     const ALL: [Self; 4] = [Self::Nothing, Self::Payload, Self::Cancel, Self::Terminate];
 
     fn message(self, case: &Case, run: RunId) -> Option<NewMessage> {
@@ -109,8 +109,8 @@ impl Unread {
     }
 
     /// The positions of the messages that need no code, when this is the first message of its run.
-    fn codeless(self) -> CodelessMessages {
-        CodelessMessages {
+    fn codeless(self) -> EndableWithoutCode {
+        EndableWithoutCode {
             last_terminate: u64::from(self == Self::Terminate),
             last_cancel: u64::from(self == Self::Cancel),
         }
@@ -122,7 +122,7 @@ impl Combination {
     pub fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for before in Before::all() {
-            for unread in Unread::ALL {
+            for unread in UnreadKind::ALL {
                 for added in [Added::Nothing, Added::Step, Added::CancelRequested] {
                     for next in
                         [Next::Hold, Next::Wait, Next::WaitUntil, Next::Release, Next::Complete, Next::Stuck]
@@ -209,12 +209,12 @@ async fn prober(case: &Case) -> Prober<'_> {
 
 fn ready_at(
     ready: Readiness,
-    unread: Unread,
+    unread: UnreadKind,
     consumed: u64,
     next_event: u64,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    let has_unread = unread != Unread::Nothing;
+    let has_unread = unread != UnreadKind::Nothing;
     ready.choose(has_unread, unread.codeless().can_end(consumed, next_event)).moment(now)
 }
 
@@ -242,7 +242,7 @@ pub async fn every_turn_is_stored_as_core_computes(case: Case) {
     }
 }
 
-fn compare_turn(view: &RunView, change: &RowChange<'_>, claimed: &Claimed, unread: Unread, what: &str) {
+fn compare_turn(view: &RunView, change: &RowChange<'_>, claimed: &Claimed, unread: UnreadKind, what: &str) {
     assert_eq!((view.status, view.owner), (change.status, change.owner), "{what}");
     assert_eq!((view.wake_at, &*view.waits), (change.wake_at, change.waits), "{what}");
     assert_eq!(view.consumed, change.consumed.unwrap_or(claimed.consumed), "{what}");
@@ -255,7 +255,7 @@ fn compare_turn(view: &RunView, change: &RowChange<'_>, claimed: &Claimed, unrea
     assert_eq!(view.failed_builds, change.columns.failed_builds, "{what}");
     let stuck = change.columns.stuck.clone().filter(|_| change.status == Status::Stuck);
     assert_eq!(view.stuck.as_ref(), stuck.as_deref(), "{what}");
-    let is_cancel_requested = unread == Unread::Cancel || change.requests_cancel;
+    let is_cancel_requested = unread == UnreadKind::Cancel || change.requests_cancel;
     assert_eq!(view.is_cancel_requested, is_cancel_requested, "{what}");
 }
 
@@ -263,17 +263,17 @@ fn compare_turn(view: &RunView, change: &RowChange<'_>, claimed: &Claimed, unrea
 pub async fn every_end_of_a_session_is_stored_as_core_computes(case: Case) {
     let prober = prober(&case).await;
     for before in Before::all() {
-        for unread in Unread::ALL {
+        for unread in UnreadKind::ALL {
             end_session(&prober, &[(before, unread)], false).await;
         }
     }
     // Those that can be ended without their code are everybody's, and would be claimed with the first.
     let many: Vec<_> = Before::all()
         .iter()
-        .flat_map(|before| [Unread::Nothing, Unread::Payload].map(|unread| (*before, unread)))
+        .flat_map(|before| [UnreadKind::Nothing, UnreadKind::Payload].map(|unread| (*before, unread)))
         .collect();
     end_session(&prober, &many, true).await;
-    for unread in Unread::ALL {
+    for unread in UnreadKind::ALL {
         for failed in [0, FAILED_BUILDS_MAX] {
             let last = Before { crashes: 4, keeps: true, failed, has_begun: false };
             end_session(&prober, &[(last, unread)], true).await;
@@ -282,7 +282,7 @@ pub async fn every_end_of_a_session_is_stored_as_core_computes(case: Case) {
 }
 
 /// Ends a session that holds such runs, and compares what becomes of each.
-async fn end_session(prober: &Prober<'_>, runs: &[(Before, Unread)], is_crash: bool) {
+async fn end_session(prober: &Prober<'_>, runs: &[(Before, UnreadKind)], is_crash: bool) {
     let case = prober.case;
     let world = if is_crash { case.other_handle().await } else { case.world.clone() };
     let doomed = case.join_with(world, case.new_join(&[("none", 1)])).await;
@@ -297,8 +297,11 @@ async fn end_session(prober: &Prober<'_>, runs: &[(Before, Unread)], is_crash: b
         held.push((workflow, claimed, format!("{before:?} {unread:?} {is_crash}"), *unread));
     }
     let held_runs = HeldRuns::of(held.iter().map(|(_, claimed, ..)| claimed.columns.crashes));
-    let why =
-        if is_crash { Freeing::Crashed { held_runs, build: super::case::BUILD } } else { Freeing::Left };
+    let why = if is_crash {
+        ReleaseReason::Crashed { held_runs, build: super::case::BUILD }
+    } else {
+        ReleaseReason::Left
+    };
     if is_crash {
         case.crash(doomed).await;
         prober.worker.takeover().await;
@@ -306,14 +309,14 @@ async fn end_session(prober: &Prober<'_>, runs: &[(Before, Unread)], is_crash: b
         doomed.leave().await;
     }
     for (workflow, claimed, what, unread) in held {
-        let freed = Freed::of(&claimed.columns, claimed.seq, why);
+        let freed = Released::of(&claimed.columns, claimed.seq, why);
         compare_freed(&case.view(claimed.run).await, &freed, &claimed.columns, &what);
         let at = ready_at(freed.ready, unread, claimed.consumed, claimed.seq, case.clock.now());
         prober.expect_ready(&workflow, at, &what).await;
     }
 }
 
-fn compare_freed(view: &RunView, freed: &Freed, before: &HolderColumns, what: &str) {
+fn compare_freed(view: &RunView, freed: &Released, before: &HolderColumns, what: &str) {
     assert_eq!((view.status, view.owner, view.wake_at), (freed.status, None, None), "{what}");
     assert_eq!(
         (view.crashes, &view.failed_builds),
@@ -330,7 +333,7 @@ pub async fn every_message_and_resume_wakes_as_core_computes(case: Case) {
     let prober = prober(&case).await;
     let all = Before::all().into_iter().flat_map(|before| {
         let nexts = [None, Some(Next::Hold), Some(Next::Wait), Some(Next::WaitUntil), Some(Next::Stuck)];
-        nexts.into_iter().flat_map(move |next| Unread::ALL.map(|unread| (before, next, unread)))
+        nexts.into_iter().flat_map(move |next| UnreadKind::ALL.map(|unread| (before, next, unread)))
     });
     for (index, (before, next, unread)) in all.enumerate() {
         let (workflow, what) = (format!("wf-{index}"), format!("{before:?} {next:?} {unread:?}"));
@@ -340,7 +343,8 @@ pub async fn every_message_and_resume_wakes_as_core_computes(case: Case) {
         if let Some(next) = next {
             let claimed = prober.claim(&workflow).await;
             let (added, changes_columns) = (Added::Nothing, false);
-            let combination = Combination { before, unread: Unread::Nothing, added, next, changes_columns };
+            let combination =
+                Combination { before, unread: UnreadKind::Nothing, added, next, changes_columns };
             let turn = combination.turn(&case, &claimed);
             prober.worker.commit_done(turn.clone()).await;
             let change = RowChange::of(&turn, prober.worker.session);

@@ -16,7 +16,7 @@ async fn start_with(case: &Case, pairs: &[(&str, &str)]) -> RunId {
 }
 
 async fn found(case: &Case, pairs: &[(&str, &str)]) -> Vec<RunId> {
-    let order = outlast_core::Order::OldestFirst;
+    let order = outlast_core::ListOrder::OldestFirst;
     case.listed(RunQuery { tags: tags(pairs), order, limit: 10, ..RunQuery::default() }).await
 }
 

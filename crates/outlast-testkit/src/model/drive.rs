@@ -4,10 +4,10 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use outlast_core::event::format_of_rules;
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::{
-    ClaimRequest, Effects, Join, Message, MessageBody, MessageId, Order, Page, QueuedSteps, Report, RunQuery,
-    RunView, SessionId, Timestamp, Turn, Work, World, WorldError,
+    ClaimRequest, Effects, Join, ListOrder, Message, MessageBody, MessageId, Page, QueuedSteps, Report,
+    RunQuery, RunView, SessionId, Timestamp, Turn, Work, World, WorldError,
 };
 
 use super::make::{self, Done, pick};
@@ -91,7 +91,7 @@ async fn drive_commit(case: &Case, op: &Op, model: &mut Model, done: &mut Done) 
 
 fn is_plain_repeat(model: &mut Model, turn: &Turn) -> bool {
     let Some(run) = model.find(turn.run) else { return true };
-    run.turn == turn.id || matches!(turn.from, From::Turn(_)) && *turn.columns.before == run.columns()
+    run.turn == turn.id || matches!(turn.based_on, BasedOn::Turn(_)) && *turn.columns.before == run.columns()
 }
 
 async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done) -> Result<(), String> {
@@ -246,7 +246,7 @@ fn brought(work: Work, is_next_due_compared: bool) -> Brought {
 /// Compares what everybody can see.
 async fn compare(case: &Case, model: &Model) -> Result<(), String> {
     let queued_steps = QueuedSteps::Listed;
-    let query = RunQuery { queued_steps, order: Order::OldestFirst, limit: 1_000, ..RunQuery::default() };
+    let query = RunQuery { queued_steps, order: ListOrder::OldestFirst, limit: 1_000, ..RunQuery::default() };
     let runs =
         case.world.runs(query).await.map(|page| page.runs.into_iter().map(timeless).collect::<Vec<_>>());
     let (mut runs, mut expected) = (runs.map_err(|error| error.to_string())?, model.views());

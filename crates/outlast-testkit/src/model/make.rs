@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::limits::{NAME_BYTES_MAX, QUEUE_DEFAULT};
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::{
-    HeartbeatDetails, HolderColumns, Join, MessageBody, NewChild, NewMessage, OpNumber, Order, Outcome,
+    HeartbeatDetails, HolderColumns, Join, ListOrder, MessageBody, NewChild, NewMessage, OpNumber, Outcome,
     Parent, Payload, QueuedSteps, RunId, RunQuery, SessionId, Start, Tags, Then, Timestamp, Turn,
     TurnColumns, TurnId,
 };
@@ -129,7 +129,7 @@ fn plain_turn(case: &Case, run: &ModelRun, shape: &Shape, mistake: Mistake, cons
     Turn {
         run: run.view.id,
         id: TurnId::from_bits(case.id()),
-        from: From::Turn(from),
+        based_on: BasedOn::Turn(from),
         seq: run.seq(),
         at: case.clock.now(),
         build: "".into(),
@@ -222,7 +222,7 @@ pub(super) fn query(model: &Model, query: Query) -> RunQuery {
         created_from: created_at(query.created_from),
         created_before: created_at(query.created_before),
         text: run(query.text).map(|run| run.to_string()[22..].to_lowercase()),
-        order: if query.oldest_first { Order::OldestFirst } else { Order::NewestFirst },
+        order: if query.oldest_first { ListOrder::OldestFirst } else { ListOrder::NewestFirst },
         after: run(query.after),
         before: run(query.before),
         limit: query.limit,

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use outlast_core::event::format_of_rules;
 use outlast_core::refusal::{check_start, key_taken};
 use outlast_core::{
-    Code, Counts, FailedBuilds, HeartbeatDetails, HolderColumns, Join, Message, MessageBody, MessageId,
-    OpNumber, Order, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start, Started, Status,
-    Stuck, Timestamp, TurnId, TurnRecord, WorldError,
+    Code, Counts, FailedBuilds, HeartbeatDetails, HolderColumns, Join, ListOrder, Message, MessageBody,
+    MessageId, OpNumber, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start, Started,
+    Status, Stuck, Timestamp, TurnId, TurnRecord, WorldError,
 };
 
 use super::outboxes::Outboxes;
@@ -239,7 +239,7 @@ impl Model {
         let mut views = self.views();
         views.retain(|view| query.wants(view));
         let is_backwards = query.before.is_some() && query.after.is_none();
-        if (query.order == Order::NewestFirst) != is_backwards {
+        if (query.order == ListOrder::NewestFirst) != is_backwards {
             views.reverse();
         }
         query.page(views, query.limit)

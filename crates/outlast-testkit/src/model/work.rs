@@ -3,7 +3,7 @@
 use outlast_core::limits::{DEADLINE_GRACE, HISTORY_IN_CLAIM_EVENTS_MAX, PREFERENCE};
 use outlast_core::queue::rank;
 use outlast_core::takeover::class_room;
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::{
     ClaimRequest, Committed, Event, FailedBuilds, HeartbeatDetails, HolderColumns, Message, RunId, SessionId,
     Start, Status, SuspectRoom, Then, Timestamp, Turn, TurnId, TurnRecord,
@@ -157,14 +157,14 @@ impl Model {
         if !self.lives(session) {
             return Err(Refusal::Fenced);
         }
-        if let From::Start(start) = turn.from.clone() {
+        if let BasedOn::Start(start) = turn.based_on.clone() {
             return self.commit_start(session, *start, turn, now);
         }
         let run = self.find(turn.run).ok_or(Refusal::Fenced)?;
         if run.turn == turn.id {
             return Ok(Committed::Done);
         }
-        if run.view.owner != Some(session) || turn.from != From::Turn(run.turn) {
+        if run.view.owner != Some(session) || turn.based_on != BasedOn::Turn(run.turn) {
             return Err(Refusal::Fenced);
         }
         run.record(&turn)?;

@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended, HeartbeatDetails,
-    Held, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
-    Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
+    HeldRun, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId,
+    Start, Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 
 use super::clock::SimClock;
@@ -172,7 +172,7 @@ impl World for Still {
         self.ask(self.world.beat(session, report, details))
     }
 
-    async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
+    async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
         self.ask(self.world.held(session))
     }
 
@@ -201,7 +201,7 @@ impl World for Still {
     }
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
-        // Nobody is asked for that: it is a bell of this process.
+        // Nobody is asked for that: it is a change signal of this process.
         self.world.changed(epoch, until).await
     }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::{
     Committed, Event, Headers, MessageBody, MessageId, NewMessage, OpNumber, RunId, SessionId, Start,
     Started, Then, Timestamp, Turn, TurnId, TurnRecord, WorldError,
@@ -204,7 +204,7 @@ impl Witness {
         }
         let is_gone = self.gone.contains(&session);
         let seen = self.runs.entry(turn.run).or_default();
-        if seen.turns.iter().any(|known| known.id == turn.id && matches!(turn.from, From::Start(_)))
+        if seen.turns.iter().any(|known| known.id == turn.id && matches!(turn.based_on, BasedOn::Start(_)))
             || seen.turn == Some(turn.id) && seen.holds > 0
         {
             self.tally.repeats += 1;
@@ -242,7 +242,7 @@ fn judge(seen: &Seen, session: SessionId, is_gone: bool, turn: &Turn, now: Times
     if seen.ended {
         return Some(format!("run {run} had ended, and got another turn"));
     }
-    if let From::Turn(from) = &turn.from {
+    if let BasedOn::Turn(from) = &turn.based_on {
         if seen.holder != Some(session) {
             return Some(format!("session {session} committed run {run}, which {:?} holds", seen.holder));
         }
@@ -295,14 +295,14 @@ fn passed_over(seen: &Seen, turn: &Turn) -> Option<String> {
 
 fn apply(seen: &mut Seen, session: SessionId, turn: &Turn) {
     seen.turn = Some(turn.id);
-    if matches!(turn.from, From::Start(_)) {
+    if matches!(turn.based_on, BasedOn::Start(_)) {
         seen.holds += 1;
         seen.turns.clear();
     }
     seen.holder = matches!(turn.then, Then::Hold).then_some(session);
     if matches!(turn.then, Then::Stuck(_)) {
         seen.stuck_by = Some(turn.build.clone());
-        if let From::Start(start) = &turn.from {
+        if let BasedOn::Start(start) = &turn.based_on {
             seen.turns.push(TurnRecord { build: turn.build.clone(), ..start.first_turn(turn.at) });
         }
         return;

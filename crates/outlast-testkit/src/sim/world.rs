@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use outlast_core::world::Answers;
 use outlast_core::{
     Beat, Busy, ClaimRequest, Clock, Committed, Counts, Delivered, Description, Ended, HeartbeatDetails,
-    Held, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start,
-    Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
+    HeldRun, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId,
+    Start, Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
 };
 
 use super::clock::sleep;
@@ -178,7 +178,7 @@ impl World for SimWorld {
         .await
     }
 
-    async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
+    async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
         let inner = self.stage.inner.clone();
         self.call(Call::Held, move || {
             let inner = inner.clone();

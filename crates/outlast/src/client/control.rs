@@ -1,7 +1,7 @@
 //! Control: cancel, terminate, wake, resume, prune.
 
 use outlast_core::limits::{PRUNE_RUNS_MAX, REASON_BYTES_MAX};
-use outlast_core::{MessageBody, OpNumber, RunId, Sent, Status, Timestamp, WorldError};
+use outlast_core::{IntoDuration, MessageBody, OpNumber, RunId, Sent, Status, Timestamp, WorldError};
 
 use super::{Client, check_bytes, persist};
 use crate::error::Error;
@@ -187,6 +187,8 @@ impl Client {
     /// # }
     /// ```
     ///
+    /// [`prune_older_than`](Self::prune_older_than) takes a time instead of a moment.
+    ///
     /// # Errors
     ///
     /// `Unavailable`; what was forgotten until then is forgotten.
@@ -200,5 +202,26 @@ impl Client {
             }
             after = pruned.next;
         }
+    }
+
+    /// As [`prune`](Self::prune), for the runs that ended longer ago than a time by the world's clock.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let client = Client::new(outlast::open("memory:").await?);
+    /// let forgotten = client.prune_older_than("30d").await?;
+    /// # assert_eq!(forgotten, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` when the text is not a duration; those of [`prune`](Self::prune).
+    pub async fn prune_older_than(&self, age: impl IntoDuration) -> Result<u64, Error> {
+        let age = age.into_duration()?;
+        self.prune(self.world.clock().now().minus(age)).await
     }
 }

@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 
 use outlast_core::limits::PAGE_RUNS_MAX;
-use outlast_core::{Order, Page, QueuedSteps, RunId, RunQuery, RunView, Status, Timestamp};
+use outlast_core::{ListOrder, Page, QueuedSteps, RunId, RunQuery, RunView, Status, Timestamp};
 use serde::de::DeserializeOwned;
 
 use super::{BoxedCall, Client, RunHandle};
@@ -44,7 +44,7 @@ impl Client {
     ///
     /// `Unavailable`.
     pub fn list(&self) -> ListCall<'_> {
-        ListCall { client: self, query: RunQuery::default() }
+        ListCall { client: self, query: RunQuery::default(), existing: None }
     }
 
     /// A page of runs. A limit of 0 is a page of the greatest size.
@@ -65,8 +65,12 @@ impl Client {
     ///
     /// `Unavailable`.
     pub async fn newest(&self, statuses: &[Status], limit: usize) -> Result<Vec<RunView>, Error> {
-        let query =
-            RunQuery { statuses: statuses.to_vec(), order: Order::NewestFirst, limit, ..RunQuery::default() };
+        let query = RunQuery {
+            statuses: statuses.to_vec(),
+            order: ListOrder::NewestFirst,
+            limit,
+            ..RunQuery::default()
+        };
         Ok(self.runs(query).await?.runs)
     }
 
@@ -91,9 +95,17 @@ impl Client {
 pub struct ListCall<'a> {
     client: &'a Client,
     query: RunQuery,
+    /// A run without which the list is an error.
+    existing: Option<RunId>,
 }
 
 impl ListCall<'_> {
+    /// That there is no such run is an error, not an empty page.
+    pub(super) fn of_existing(mut self, run: RunId) -> Self {
+        self.existing = Some(run);
+        self
+    }
+
     /// Only runs in this status; in one of them, when called more than once.
     pub fn status(mut self, status: Status) -> Self {
         self.query.statuses.push(status);
@@ -167,7 +179,7 @@ impl ListCall<'_> {
 
     /// The oldest run first.
     pub fn oldest_first(mut self) -> Self {
-        self.query.order = Order::OldestFirst;
+        self.query.order = ListOrder::OldestFirst;
         self
     }
 
@@ -195,6 +207,11 @@ impl<'a> IntoFuture for ListCall<'a> {
     type IntoFuture = BoxedCall<'a, Page>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.client.runs(self.query))
+        Box::pin(async move {
+            if let Some(run) = self.existing {
+                self.client.run(run).await?;
+            }
+            self.client.runs(self.query).await
+        })
     }
 }

@@ -4,7 +4,7 @@ use outlast_core::event::TurnRecord;
 use outlast_core::view::operations;
 use outlast_core::{Counts, History, OperationKind, OperationView, Payload, RunId, RunView, WorkerView};
 
-use super::Client;
+use super::{Client, ListCall};
 use crate::error::Error;
 use crate::upkeep;
 use crate::worker::retention::RETENTION;
@@ -132,15 +132,27 @@ impl Client {
         }
     }
 
-    /// The runs that a run started, the oldest first: a page of the greatest size. If there are more,
-    /// `list().parent(run)` goes through all of them; `list().root(run)` has their children too.
+    /// Lists the runs that a run started, the oldest first. Await it for a page; [`Page::next`](crate::Page::next) is
+    /// the cursor of the page behind it. `list().root(run)` has the children of children too.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// async fn count_children(client: &Client, run: outlast::RunId) -> Result<usize, Error> {
+    ///     let mut page = client.children(run).await?;
+    ///     let mut count = page.runs.len();
+    ///     while let Some(next) = page.next {
+    ///         page = client.children(run).after(next).await?;
+    ///         count += page.runs.len();
+    ///     }
+    ///     Ok(count)
+    /// }
+    /// ```
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Unavailable`.
-    pub async fn children(&self, run: RunId) -> Result<Vec<RunView>, Error> {
-        self.world.run(run).await?;
-        Ok(self.list().parent(run).oldest_first().await?.runs)
+    /// `NotFound` when there is no such run, `Unavailable`.
+    pub fn children(&self, run: RunId) -> ListCall<'_> {
+        self.list().parent(run).oldest_first().of_existing(run)
     }
 
     /// How many runs are in each status, queued steps among them.

@@ -2,7 +2,7 @@
 
 use outlast_core::limits::PAGE_RUNS_MAX;
 use outlast_core::{
-    Claimed, Event, Message, MessageBody, Order, Outcome, QueuedSteps, RunId, RunQuery, Status, World,
+    Claimed, Event, ListOrder, Message, MessageBody, Outcome, QueuedSteps, RunId, RunQuery, Status, World,
     WorldError,
 };
 
@@ -41,7 +41,7 @@ pub(super) async fn told_by(
         parent: Some(run),
         statuses: vec![Status::Pending, Status::Running, Status::Waiting, Status::Stuck],
         queued_steps: QueuedSteps::Listed,
-        order: Order::OldestFirst,
+        order: ListOrder::OldestFirst,
         limit: PAGE_RUNS_MAX,
         ..RunQuery::default()
     };

@@ -22,7 +22,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use outlast_core::limits::BATCH_TURNS_MAX;
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::{Committed, RunId, SessionId, Turn, World, WorldError};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -333,7 +333,7 @@ impl Committer {
                 let is_blocked = matches!(answer, Err(WorldError::Blocked(_)));
                 let failed = answer.as_ref().err().filter(|error| error.is_transient() && !is_blocked);
                 trouble = failed.cloned().or(trouble);
-                let is_given_up = wait >= START_PAUSE_MAX && matches!(turn.from, From::Start(_));
+                let is_given_up = wait >= START_PAUSE_MAX && matches!(turn.based_on, BasedOn::Start(_));
                 match answer {
                     Err(WorldError::Blocked(_)) => answers[place] = Some(Tried::Blocked(Box::new(turn))),
                     Err(error) if error.is_transient() && !is_given_up => {
@@ -379,7 +379,7 @@ impl Committer {
             let tried = tried.into_iter().chain(std::iter::repeat_with(too_few));
             let (mut left, mut left_answers) = (Vec::new(), Vec::new());
             for ((turn, answer), tried) in turns.into_iter().zip(answers).zip(tried) {
-                let is_given_up = wait >= START_PAUSE_MAX && matches!(turn.from, From::Start(_));
+                let is_given_up = wait >= START_PAUSE_MAX && matches!(turn.based_on, BasedOn::Start(_));
                 if tried.as_ref().is_err_and(WorldError::is_transient) && !is_given_up {
                     left.push(turn);
                     left_answers.push(answer);

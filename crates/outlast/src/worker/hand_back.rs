@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::{Busy, Held, RunId, Then, WorldError};
+use outlast_core::{Busy, HeldRun, RunId, Then, WorldError};
 
 use super::session::Session;
 use crate::clock::pause;
@@ -73,7 +73,7 @@ async fn rest(busy: Option<Busy>) -> Busy {
 }
 
 /// The runs that the world says the session holds and that are not live here.
-async fn unknown(session: &Session) -> Option<BTreeMap<RunId, Held>> {
+async fn unknown(session: &Session) -> Option<BTreeMap<RunId, HeldRun>> {
     match session.world.held(session.id).await {
         Ok(held) => {
             let unknown = held.into_iter().filter(|held| !session.is_live(held.run));
@@ -90,7 +90,7 @@ async fn unknown(session: &Session) -> Option<BTreeMap<RunId, Held>> {
     }
 }
 
-async fn hand_back(session: &Session, held: Held) -> Result<(), WorldError> {
+async fn hand_back(session: &Session, held: HeldRun) -> Result<(), WorldError> {
     let turn = session.letting_go(held, Then::Release).await?;
     session.committer.commit(turn).await.map(drop)
 }

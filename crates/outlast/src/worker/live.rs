@@ -14,7 +14,7 @@ use std::pin::pin;
 
 use futures_util::future::{Either, select};
 use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM_EVENTS, INBOX_READ_MAX};
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::{
     Committed, Event, Headers, HeartbeatDetails, HolderColumns, Message, MessageBody, NewMessage, OpNumber,
     Outbox, Outcome, RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, TurnColumns, TurnId,
@@ -152,7 +152,7 @@ impl<'a> Live<'a> {
         draft: Draft,
         answer: impl FnOnce(Result<Committed, WorldError>),
     ) -> Result<End, Gone> {
-        let (turn, rest, then) = self.turn_of(draft, self.place.turn, From::Start(start));
+        let (turn, rest, then) = self.turn_of(draft, self.place.turn, BasedOn::Start(start));
         let (events, columns) = (turn.events.len() as u64, turn.held_columns());
         let commit = self.task.session.committer.commit(turn);
         let committed = commit.await;
@@ -383,7 +383,7 @@ impl<'a> Live<'a> {
         let is_cancel = draft.is_cancel;
         let ops_before = draft.ops_before;
         let failed = std::mem::take(&mut draft.failed);
-        let (turn, rest, then) = self.turn_of(draft, ids::turn(), From::Turn(self.place.turn));
+        let (turn, rest, then) = self.turn_of(draft, ids::turn(), BasedOn::Turn(self.place.turn));
         // Tags of a replay may be all that there is to write.
         if turn.events.is_empty() && turn.outbox.is_none() && then == Then::Hold {
             return Ok(Next::Hold(Vec::new()));
@@ -566,7 +566,7 @@ impl<'a> Live<'a> {
     }
 
     /// The turn that commits a draft, or its first part and the others; and what becomes of the run after it.
-    fn turn_of(&mut self, draft: Draft, id: TurnId, from: From) -> (Turn, Vec<Turn>, Then) {
+    fn turn_of(&mut self, draft: Draft, id: TurnId, from: BasedOn) -> (Turn, Vec<Turn>, Then) {
         let then = if let Some(status) = self.machine.ended() {
             self.task.session.set_ending(self.task.run);
             Then::End(status)
@@ -586,7 +586,7 @@ impl<'a> Live<'a> {
         let turn = Turn {
             run: self.task.run,
             id,
-            from,
+            based_on: from,
             seq: self.place.seq,
             at: draft.at,
             build: self.task.session.settings.build.clone(),

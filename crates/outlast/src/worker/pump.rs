@@ -82,7 +82,7 @@ pub(super) async fn pump(session: &Arc<Session>, starting: Busy) -> PumpEnd {
             () = session.stopping.cancelled() => return PumpEnd::Stopping,
             () = session.lost.cancelled() => return PumpEnd::Lost,
             busy = session.world.changed(epoch, until) => busy,
-            busy = session.freed.rung_since(freed), if may_free_more => busy,
+            busy = session.freed.changed_since(freed), if may_free_more => busy,
             busy = rest(busy) => busy,
         };
         hinted = Some(monotonic());

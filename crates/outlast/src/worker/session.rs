@@ -10,8 +10,8 @@ use futures_util::future::Either;
 use outlast_core::event::{FORMAT, RULES, format_of_rules};
 use outlast_core::turn::LastTurn;
 use outlast_core::{
-    Beat, Bell, Busy, Claimed, Clock, Codec, Effects, Held, Join, Message, RunId, RunMap, SessionId, Start,
-    Started, Stuck, StuckReason, SuspectRoom, Then, Timestamp, Turn, World, WorldError,
+    Beat, Busy, ChangeSignal, Claimed, Clock, Codec, Effects, HeldRun, Join, Message, RunId, RunMap,
+    SessionId, Start, Started, Stuck, StuckReason, SuspectRoom, Then, Timestamp, Turn, World, WorldError,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -111,7 +111,7 @@ pub(super) struct Session {
     /// Cancelled when the first claim was answered: from then on starts are taken.
     pub(super) has_claimed: CancellationToken,
     /// Told when a live run ends.
-    pub(super) freed: Bell,
+    pub(super) freed: ChangeSignal,
     /// Told when the world may say that the session holds a run which it does not know.
     pub(super) unsure: Notify,
     /// Keeps a virtual clock from passing over that.
@@ -240,7 +240,7 @@ impl Session {
             stopping,
             lost: CancellationToken::new(),
             has_claimed: CancellationToken::new(),
-            freed: Bell::new(world.clock()),
+            freed: ChangeSignal::new(world.clock()),
             unsure: Notify::new(),
             doubting: Mutex::default(),
             claims: Claims::default(),
@@ -409,7 +409,7 @@ impl Session {
         live.remove(run);
         last();
         drop(live);
-        self.freed.ring();
+        self.freed.notify();
         None
     }
 
@@ -419,14 +419,14 @@ impl Session {
         if live.by_run.get(&run).is_some_and(|entry| Arc::ptr_eq(&entry.notes, notes)) {
             live.remove(run);
             drop(live);
-            self.freed.ring();
+            self.freed.notify();
         }
     }
 
     /// A run that may have crashed a worker has committed, and has so many crashes from now on.
     pub(super) fn set_crashes(&self, run: RunId, crashes: u32) {
         self.live.lock().set_crashes(run, crashes);
-        self.freed.ring();
+        self.freed.notify();
     }
 
     /// The runs whose turn has been computed for longer than this.
@@ -471,7 +471,7 @@ impl Session {
         }
         *self.cache.lock() = Cache::new(self.settings.cached_max);
         *self.doubting.lock() = None;
-        self.freed.ring();
+        self.freed.notify();
     }
 
     /// Waits until no run is live.
@@ -481,7 +481,7 @@ impl Session {
             if self.live_count() == 0 {
                 return;
             }
-            self.freed.rung_since(freed).await;
+            self.freed.changed_since(freed).await;
         }
     }
 
@@ -501,13 +501,13 @@ impl Session {
     }
 
     /// A turn without events, which lets go of a run that the session holds.
-    pub(super) async fn letting_go(&self, held: Held, then: Then) -> Result<Turn, WorldError> {
+    pub(super) async fn letting_go(&self, held: HeldRun, then: Then) -> Result<Turn, WorldError> {
         let view = self.world.run(held.run).await?;
         // A clock that was set back must not take the run along.
         let history = upkeep::read_history(&*self.world, held.run).await?;
         let before = history.last().map_or(view.created_at, |turn| turn.at);
         let at = self.clock.now().max(before);
-        let Held { run, turn, seq, columns, .. } = held;
+        let HeldRun { run, turn, seq, columns, .. } = held;
         let last = LastTurn { run, turn, seq, consumed: view.consumed, columns };
         Ok(Turn { then, ..Turn::following(&last, ids::turn(), at, self.settings.build.clone()) })
     }

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use outlast_core::duration::duration_text;
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::{
     Event, Headers, MessageBody, NewMessage, Outbox, RunId, Start, Stuck, StuckReason, Then, Turn, WorldError,
 };
@@ -165,9 +165,9 @@ async fn keep_outcomes(session: &Session, notes: &Notes, turn: Turn) -> Result<T
     let message = NewMessage { id: ids::message(), run: turn.run, body, headers: Headers::new() };
     let outbox = Some(Box::new(Outbox { messages: vec![message], ..Outbox::default() }));
     let keeps = Turn { id: ids::turn(), outbox, then: Then::Hold, ..turn.clone() };
-    let from = From::Turn(keeps.id);
+    let from = BasedOn::Turn(keeps.id);
     session.world.commit(session.id, &[keeps]).await?.remove(0)?;
-    Ok(Turn { from, ..turn })
+    Ok(Turn { based_on: from, ..turn })
 }
 
 /// The turn that starts a run which hangs in its first turn. Another id than the first turn's tells the

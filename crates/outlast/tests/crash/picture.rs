@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use outlast::core::event::TurnRecord;
 use outlast::core::limits::POISON_CRASHES;
 use outlast::core::{Event, Timestamp};
-use outlast::{Client, Counts, Error, Order, RunQuery, RunView, Status};
+use outlast::{Client, Counts, Error, ListOrder, RunQuery, RunView, Status};
 
 use crate::ledger::{Ack, Effect, Place};
 
@@ -39,7 +39,7 @@ impl Picture {
         block_on(async {
             let world = outlast::open(&place.url()).await?;
             let client = Client::new(world.clone());
-            let query = RunQuery { order: Order::OldestFirst, ..RunQuery::default() };
+            let query = RunQuery { order: ListOrder::OldestFirst, ..RunQuery::default() };
             let mut runs = BTreeMap::new();
             for view in client.runs(query).await?.runs {
                 let history = client.history(view.id).await?;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
-use outlast::core::turn::From;
+use outlast::core::turn::BasedOn;
 use outlast::core::world::Answers;
 use outlast::core::{
     Beat, Busy, ClaimRequest, ClaimedHistory, Clock, Committed, Counts, Delivered, Description, Ended,
-    HeartbeatDetails, Held, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent,
-    SessionId, Start, Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
+    HeartbeatDetails, HeldRun, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView,
+    Sent, SessionId, Start, Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
 };
 use outlast_testkit::TestClock;
 use parking_lot::Mutex;
@@ -219,7 +219,7 @@ fn unavailable() -> WorldError {
 
 /// Whether a turn of the batch follows a part of a larger one.
 fn follows_a_part(turns: &[Turn]) -> bool {
-    turns.iter().any(|turn| matches!(turn.from, From::Turn(last) if last.is_continued()))
+    turns.iter().any(|turn| matches!(turn.based_on, BasedOn::Turn(last) if last.is_continued()))
 }
 
 /// Where a call waits for the test.
@@ -356,7 +356,7 @@ impl World for FaultyWorld {
         self.faults.call(Call::Beat, details.len(), self.inner.beat(session, report, details)).await
     }
 
-    async fn held(&self, session: SessionId) -> Result<Vec<Held>, WorldError> {
+    async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
         self.faults.call(Call::Held, 1, self.inner.held(session)).await
     }
 

@@ -98,7 +98,7 @@ async fn children_have_queues_and_priorities(rig: Rig) {
     let _worker = rig.builder().queues(all).register((editor, report)).start().await.unwrap();
     let run = rig.client.start(editor, ()).await.unwrap();
     run.output().await.unwrap();
-    let children = rig.client.children(run.id()).await.unwrap();
+    let children = rig.client.children(run.id()).await.unwrap().runs;
     let mut lines: Vec<_> = children.iter().map(|child| (&*child.queue, child.priority)).collect();
     lines.sort_unstable();
     assert_eq!(lines, [("night", 8), ("reports", 3)]);

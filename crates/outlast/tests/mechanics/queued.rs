@@ -111,7 +111,13 @@ async fn many_steps_travel_at_once_and_each_is_made_once(rig: Rig) {
 /// Tells whom it works for.
 #[step(queue = "gpu")]
 async fn whose(cx: StepContext<Desk>) -> Vec<String> {
-    vec![cx.key(), cx.run().to_string(), cx.op().to_string(), cx.step().to_owned(), cx.attempt().to_string()]
+    vec![
+        cx.key(),
+        cx.run().to_string(),
+        cx.op().to_string(),
+        cx.step_name().to_owned(),
+        cx.attempt().to_string(),
+    ]
 }
 
 async fn a_queued_step_works_for_the_run_that_asked_for_it(rig: Rig) {
@@ -371,11 +377,11 @@ async fn a_step_that_was_queued_stays_queued(rig: Rig) {
 async fn a_step_that_was_renamed_is_known_by_both_names(rig: Rig) {
     #[step(queue = "gpu")]
     async fn shrink(cx: StepContext<Desk>) -> String {
-        cx.step().to_owned()
+        cx.step_name().to_owned()
     }
     #[step(queue = "gpu", was = "shrink")]
     async fn resize(cx: StepContext<Desk>) -> String {
-        cx.step().to_owned()
+        cx.step_name().to_owned()
     }
     #[workflow(name = "renamed")]
     async fn before(ctx: Context) -> Result<String, Error> {
@@ -415,7 +421,7 @@ async fn lists_leave_queued_steps_out_unless_asked(rig: Rig) {
     let step = step_run(&rig, run.id(), 1).await;
     let ids = |page: outlast::Page| page.runs.into_iter().map(|run| run.id).collect::<Vec<_>>();
     assert_eq!(ids(rig.client.list().await.unwrap()), [run.id()]);
-    assert_eq!(rig.client.children(run.id()).await.unwrap(), []);
+    assert_eq!(rig.client.children(run.id()).await.unwrap().runs, []);
     assert_eq!(ids(rig.client.list().root(run.id()).queued_steps().await.unwrap()), [step, run.id()]);
     assert_eq!(ids(rig.client.list().queue("gpu").queued_steps().await.unwrap()), [step]);
     assert_eq!(ids(rig.client.list().workflow_named("step:note").await.unwrap()), [step]);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use outlast::prelude::*;
-use outlast::{ErrorKind, Order, RunId, RunQuery, Status};
+use outlast::{ErrorKind, ListOrder, RunId, RunQuery, Status};
 use serde_json::{Value, json};
 
 use super::rig::{Ask, Rig, note, on_every_world};
@@ -268,7 +268,7 @@ async fn runs_are_listed_counted_and_viewed(rig: Rig) {
 
     let query = RunQuery {
         workflow: Some("greet".into()),
-        order: Order::OldestFirst,
+        order: ListOrder::OldestFirst,
         limit: 2,
         ..RunQuery::default()
     };

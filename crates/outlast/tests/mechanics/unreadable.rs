@@ -44,7 +44,7 @@ async fn a_run_that_cannot_be_read_is_terminated_with_its_children(rig: Rig) {
     let worker = rig.worker((parent, child)).await;
     let run = rig.client.start(parent, ()).await.unwrap();
     rig.settle().await;
-    let started = rig.client.children(run.id()).await.unwrap();
+    let started = rig.client.children(run.id()).await.unwrap().runs;
     assert_eq!(started.len(), 1);
     worker.stop().await.unwrap();
     rig.faults.make_unreadable(run.id());

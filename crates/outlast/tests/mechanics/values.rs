@@ -145,7 +145,7 @@ async fn a_run_knows_its_metadata(rig: Rig) {
 async fn an_attempt_knows_its_metadata(rig: Rig) {
     #[step(name = "mirror")]
     async fn mirror(cx: StepContext<Desk>) -> String {
-        format!("{} {} {} {}", cx.run(), cx.step(), cx.op(), cx.attempt())
+        format!("{} {} {} {}", cx.run(), cx.step_name(), cx.op(), cx.attempt())
     }
     #[workflow]
     async fn look(ctx: Context) -> Result<String, Error> {

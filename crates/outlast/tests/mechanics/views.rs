@@ -176,12 +176,12 @@ async fn children_are_runs_and_operations(rig: Rig) {
     let statuses: Vec<_> = operations.iter().map(|view| view.status).collect();
     assert_eq!(statuses, [OperationStatus::Completed, OperationStatus::Failed]);
     assert_eq!(operations[1].failure.as_ref().unwrap().message, "unlucky");
-    let children = rig.client.children(run.id()).await.unwrap();
+    let children = rig.client.children(run.id()).await.unwrap().runs;
     let status_of = |run| children.iter().find(|child| child.id == run).unwrap().status;
     assert_eq!(children.len(), 2);
     assert_eq!(status_of(operations[0].child.unwrap()), Status::Completed);
     assert_eq!(status_of(operations[1].child.unwrap()), Status::Failed);
-    assert!(rig.client.children(children[0].id).await.unwrap().is_empty());
+    assert!(rig.client.children(children[0].id).await.unwrap().runs.is_empty());
 }
 
 async fn an_abandoned_child_is_no_open_operation(rig: Rig) {

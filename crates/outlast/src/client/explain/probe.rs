@@ -2,7 +2,7 @@
 
 use outlast_core::limits::{CRASH_TRIAL, PAGE_RUNS_MAX};
 use outlast_core::takeover::{CRASH_CLASS_MAX, crash_class};
-use outlast_core::{Order, QueuedSteps, RunId, RunQuery, SessionId, Status, Timestamp};
+use outlast_core::{ListOrder, QueuedSteps, RunId, RunQuery, SessionId, Status, Timestamp};
 use serde::Serialize;
 
 use super::JoinedWorker;
@@ -36,7 +36,7 @@ impl Client {
         let mut query = RunQuery {
             statuses: vec![Status::Running],
             queued_steps: QueuedSteps::Listed,
-            order: Order::OldestFirst,
+            order: ListOrder::OldestFirst,
             limit: PAGE_RUNS_MAX,
             ..RunQuery::default()
         };

@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use outlast_core::turn::From;
+use outlast_core::turn::BasedOn;
 use outlast_core::{Event, NewChild, NewMessage, Outbox, Tags, Then, Timestamp, Turn, TurnColumns, TurnId};
 
 use super::{Gone, Live, Next};
@@ -53,7 +53,7 @@ pub(super) fn split(mut turn: Turn, first: First, max: usize) -> (Turn, Vec<Turn
     }
     let mut parts = VecDeque::new();
     let mut events = std::mem::take(&mut turn.events).into_iter();
-    if matches!(turn.from, From::Start(_)) {
+    if matches!(turn.based_on, BasedOn::Start(_)) {
         // Whoever finds a run with nothing else begins it.
         let columns = turn.columns.clone();
         turn.columns = TurnColumns::unchanged(columns.before.clone());
@@ -99,7 +99,7 @@ fn cut_off(turn: &mut Turn, id: TurnId, events: Vec<Event>, outbox: Option<Box<O
     let part = Turn {
         run: turn.run,
         id,
-        from: std::mem::replace(&mut turn.from, From::Turn(id)),
+        based_on: std::mem::replace(&mut turn.based_on, BasedOn::Turn(id)),
         seq: turn.seq,
         at: turn.at,
         build: turn.build.clone(),
@@ -203,9 +203,9 @@ mod tests {
         assert!(matches!(parts[0].events[1], Event::VersionChosen { .. }), "a replay must know it");
         let continued: Vec<_> = parts.iter().map(|part| part.id.is_continued()).collect();
         assert_eq!(continued, [true, true, false]);
-        assert_eq!(parts[0].from, whole.from);
+        assert_eq!(parts[0].based_on, whole.based_on);
         for pair in parts.windows(2) {
-            assert_eq!(pair[1].from, From::Turn(pair[0].id));
+            assert_eq!(pair[1].based_on, BasedOn::Turn(pair[0].id));
             assert_eq!(pair[1].seq, pair[0].next_event());
             assert_eq!(pair[0].then, Then::Hold);
             assert_eq!(pair[1].columns.before, pair[0].columns.after);

@@ -1,6 +1,6 @@
-//! Hints inside one process: a bell for workers, and a list of those who wait for a run's end.
+//! Notifications within one process: a change signal for workers, and the callers that wait for a run to end.
 //!
-//! Both need no runtime: they keep wakers. A hint is never the truth; whoever hears it asks the world.
+//! Neither needs an async runtime: both store wakers. A notification is only a hint; the receiver always queries the world.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,16 +14,16 @@ use crate::id::RunId;
 use crate::run_map::RunMap;
 use crate::time::{Busy, Clock};
 
-/// Rings when something may have become ready. Rings are counted, so that none is missed between
-/// looking and waiting.
+/// Notifies workers that a run may have become ready. Notifications are counted, so that none is lost between a query
+/// and the wait that follows it.
 #[derive(Debug)]
-pub struct Bell {
+pub struct ChangeSignal {
     clock: Arc<dyn Clock>,
-    state: Mutex<BellState>,
+    state: Mutex<SignalState>,
 }
 
 #[derive(Debug, Default)]
-struct BellState {
+struct SignalState {
     epoch: u64,
     listeners: Vec<Arc<Listener>>,
 }
@@ -34,23 +34,23 @@ struct Listener(Mutex<ListenerState>);
 #[derive(Debug, Default)]
 struct ListenerState {
     waker: Option<Waker>,
-    // Held from the ring until the listener wakes, so that a virtual clock sees no gap.
-    rung: Option<Busy>,
+    // Held from the notification until the listener wakes, so that a virtual clock does not advance in between.
+    notified: Option<Busy>,
 }
 
-impl Bell {
-    /// A bell that has not rung.
+impl ChangeSignal {
+    /// A change signal without notifications so far.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, state: Mutex::default() }
     }
 
-    /// How often it has rung.
+    /// The number of notifications so far.
     pub fn epoch(&self) -> u64 {
         self.state.lock().epoch
     }
 
-    /// Rings: everyone who listens wakes.
-    pub fn ring(&self) {
+    /// Wakes all listeners.
+    pub fn notify(&self) {
         let listeners = {
             let mut state = self.state.lock();
             state.epoch += 1;
@@ -58,37 +58,37 @@ impl Bell {
         };
         for listener in listeners {
             let mut state = listener.0.lock();
-            state.rung = Some(self.clock.busy());
+            state.notified = Some(self.clock.busy());
             if let Some(waker) = state.waker.take() {
                 waker.wake();
             }
         }
     }
 
-    /// Completes when the bell has rung since it had rung `seen` times. The work that follows is
-    /// under way as long as the returned [`Busy`] lives.
-    pub fn rung_since(&self, seen: u64) -> Rung<'_> {
-        Rung { bell: self, seen, listener: None }
+    /// Completes when the number of notifications differs from `seen`. The caller holds the returned [`Busy`] while it
+    /// handles the change.
+    pub fn changed_since(&self, seen: u64) -> ChangedSince<'_> {
+        ChangedSince { change_signal: self, seen, listener: None }
     }
 }
 
-/// Waits for a ring; see [`Bell::rung_since`].
+/// Waits for a notification; see [`ChangeSignal::changed_since`].
 #[derive(Debug)]
-pub struct Rung<'a> {
-    bell: &'a Bell,
+pub struct ChangedSince<'a> {
+    change_signal: &'a ChangeSignal,
     seen: u64,
     listener: Option<Arc<Listener>>,
 }
 
-impl Future for Rung<'_> {
+impl Future for ChangedSince<'_> {
     type Output = Busy;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Busy> {
-        let mut state = self.bell.state.lock();
+        let mut state = self.change_signal.state.lock();
         if state.epoch != self.seen {
             drop(state);
-            let rung = self.listener.take().and_then(|listener| listener.0.lock().rung.take());
-            return Poll::Ready(rung.unwrap_or_else(|| self.bell.clock.busy()));
+            let notified = self.listener.take().and_then(|listener| listener.0.lock().notified.take());
+            return Poll::Ready(notified.unwrap_or_else(|| self.change_signal.clock.busy()));
         }
         match &self.listener {
             Some(listener) => listener.0.lock().waker = Some(cx.waker().clone()),
@@ -104,10 +104,10 @@ impl Future for Rung<'_> {
     }
 }
 
-impl Drop for Rung<'_> {
+impl Drop for ChangedSince<'_> {
     fn drop(&mut self) {
         if let Some(listener) = self.listener.take() {
-            self.bell.state.lock().listeners.retain(|other| !Arc::ptr_eq(other, &listener));
+            self.change_signal.state.lock().listeners.retain(|other| !Arc::ptr_eq(other, &listener));
         }
     }
 }

@@ -1,0 +1,160 @@
+//! One run, named by the key with which it was started.
+
+use outlast_core::{IntoDuration, RunId, RunQuery, RunView, WorldError};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Cancel, Client, Explanation, RunHandle};
+use crate::error::Error;
+
+impl Client {
+    /// The run that was started with a key. It is looked up by each call, so it may be started later.
+    ///
+    /// Outputs are JSON here, so no type has to be given. [`find`](Self::find) returns a handle with the type of the
+    /// workflow's output.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn checkout(ctx: Context) -> Result<u64, Error> { ctx.hook::<u64>("paid").await }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// # let worker = Worker::builder(world.clone()).register(checkout).start().await?;
+    /// # let client = Client::new(world);
+    /// client.start(checkout, ()).key("order-7").await?;
+    ///
+    /// let order = client.by_key("order-7");
+    /// order.send("paid", &4200).await?;
+    /// assert_eq!(order.output().await?, 4200);
+    ///
+    /// let error = client.by_key("order-8").cancel("not needed").await.unwrap_err();
+    /// assert!(error.to_string().contains("no run has the key `order-8`"));
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    pub fn by_key(&self, key: impl Into<String>) -> KeyedRun<'_> {
+        KeyedRun { client: self, key: key.into() }
+    }
+}
+
+/// A run that is named by its key; see [`Client::by_key`].
+///
+/// Every call fails with `NotFound` while no run has the key.
+#[derive(Clone, Debug)]
+pub struct KeyedRun<'a> {
+    client: &'a Client,
+    key: String,
+}
+
+impl KeyedRun<'_> {
+    /// The key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The run's id.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn id(&self) -> Result<RunId, Error> {
+        Ok(self.view().await?.id)
+    }
+
+    /// The run as it is now.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn view(&self) -> Result<RunView, Error> {
+        let query = RunQuery { key: Some(self.key.clone()), limit: 1, ..RunQuery::default() };
+        let page = self.client.runs(query).await?;
+        page.runs.into_iter().next().ok_or_else(|| {
+            let message =
+                format!("no run has the key `{}`; start one with `.key(..)`, or check the key", self.key);
+            Error::of_world(&WorldError::NotFound(message))
+        })
+    }
+
+    /// The run as a handle, whose output is JSON.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Unavailable`.
+    pub async fn handle(&self) -> Result<RunHandle<Value>, Error> {
+        Ok(self.client.handle(self.id().await?))
+    }
+
+    /// Sends a payload to one of the run's hooks; see [`Client::send`]. For a key or headers of the message use
+    /// `by_key(..).handle().await?.send(..)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::send`].
+    pub async fn send<T: Serialize + ?Sized>(&self, hook: &str, payload: &T) -> Result<(), Error> {
+        self.client.send(self.id().await?, hook, payload).await
+    }
+
+    /// Asks the run to stop; see [`Client::cancel`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::cancel`].
+    pub async fn cancel(&self, reason: &str) -> Result<Cancel, Error> {
+        self.client.cancel(self.id().await?, reason).await
+    }
+
+    /// Ends the run now, without asking its code; see [`Client::terminate`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::terminate`].
+    pub async fn terminate(&self, reason: &str) -> Result<Cancel, Error> {
+        self.client.terminate(self.id().await?, reason).await
+    }
+
+    /// Ends the run's sleeps early; see [`Client::wake`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::wake`].
+    pub async fn wake(&self) -> Result<(), Error> {
+        self.client.wake(self.id().await?).await
+    }
+
+    /// Lets every build continue the run again; see [`Client::resume`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::resume`].
+    pub async fn resume(&self) -> Result<(), Error> {
+        self.client.resume(self.id().await?).await
+    }
+
+    /// Why the run is where it is; see [`Client::explain`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::explain`].
+    pub async fn explain(&self) -> Result<Explanation, Error> {
+        self.client.explain(self.id().await?).await
+    }
+
+    /// Waits for the run's end, and returns its output as JSON.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunHandle::output`].
+    pub async fn output(&self) -> Result<Value, Error> {
+        self.handle().await?.output().await
+    }
+
+    /// Like [`output`](Self::output), but gives up after a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`RunHandle::output_within`].
+    pub async fn output_within(&self, time: impl IntoDuration) -> Result<Value, Error> {
+        self.handle().await?.output_within(time).await
+    }
+}
