@@ -15,7 +15,7 @@
 //! Turns that somebody else blocks in the world leave their batch, and are tried again apart from the others, together with
 //! those that contend for the same run: the others are answered without waiting for them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use outlast_core::limits::BATCH_TURNS_MAX;
 use outlast_core::turn::BasedOn;
-use outlast_core::{Committed, RunId, SessionId, Turn, World, WorldError};
+use outlast_core::{Committed, RunId, RunSet, SessionId, Turn, World, WorldError};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -120,11 +120,7 @@ impl Gathered {
         if self.turns.is_empty() {
             return None;
         }
-        let (turns, answers) = if self.turns.len() <= BATCH_TURNS_MAX && self.are_all_free() {
-            (std::mem::take(&mut self.turns), std::mem::take(&mut self.answers))
-        } else {
-            self.take_free()
-        };
+        let (turns, answers) = if self.are_all_free() { self.take_first() } else { self.take_free() };
         if turns.is_empty() {
             return None;
         }
@@ -132,9 +128,17 @@ impl Gathered {
         self.next_batch += 1;
         // A committer of one lane has nothing to compare them with.
         let runs = if lanes > 1 { turns.iter().flat_map(contends_for).collect() } else { Vec::new() };
-        self.batches.push(UnderWay { number, sends: turns.iter().any(sends), runs });
-        let (turns, answers) = receivers_first(turns, answers);
+        let sends = turns.iter().any(sends);
+        self.batches.push(UnderWay { number, sends, runs });
+        let (turns, answers) = if sends { receivers_first(turns, answers) } else { (turns, answers) };
         Some((number, turns, answers))
+    }
+
+    /// Takes the turns that came first, as many as a batch may have.
+    fn take_first(&mut self) -> (Vec<Turn>, Vec<oneshot::Sender<Answer>>) {
+        let count = self.turns.len().min(BATCH_TURNS_MAX);
+        let (later_turns, later_answers) = (self.turns.split_off(count), self.answers.split_off(count));
+        (std::mem::replace(&mut self.turns, later_turns), std::mem::replace(&mut self.answers, later_answers))
     }
 
     /// Whether nothing that has gathered can contend for a run with a batch under way: only a turn that sends to
@@ -166,7 +170,7 @@ impl Gathered {
     }
 
     /// The runs that others contend for: batches under way, and turns apart from them.
-    fn busy(&self) -> HashSet<RunId> {
+    fn busy(&self) -> RunSet {
         self.batches.iter().flat_map(|batch| &batch.runs).chain(self.apart.keys()).copied().collect()
     }
 
@@ -213,9 +217,9 @@ fn receivers(turn: &Turn) -> impl Iterator<Item = RunId> {
 }
 
 /// The contended runs of the turns that were written, if others of the batch were blocked: nobody else needs them.
-fn written_runs(contended: &[RunId], results: &[Tried]) -> HashSet<RunId> {
+fn written_runs(contended: &[RunId], results: &[Tried]) -> RunSet {
     if !results.iter().any(|result| matches!(result, Tried::Blocked(_))) {
-        return HashSet::new();
+        return RunSet::default();
     }
     let written = |result: &Tried| matches!(result, Tried::Answered(Ok(_)));
     contended.iter().zip(results).filter(|(_, result)| written(result)).map(|(run, _)| *run).collect()
@@ -242,10 +246,7 @@ fn receivers_first(
     turns: Vec<Turn>,
     answers: Vec<oneshot::Sender<Answer>>,
 ) -> (Vec<Turn>, Vec<oneshot::Sender<Answer>>) {
-    let sent_to: HashSet<RunId> = turns.iter().flat_map(receivers).collect();
-    if sent_to.is_empty() {
-        return (turns, answers);
-    }
+    let sent_to: RunSet = turns.iter().flat_map(receivers).collect();
     let all = turns.into_iter().zip(answers);
     let (first, rest): (Vec<_>, Vec<_>) = all.partition(|(turn, _)| sent_to.contains(&turn.run));
     first.into_iter().chain(rest).unzip()
@@ -406,7 +407,7 @@ struct Blocked {
 
 impl Blocked {
     /// Sorts turns by the run that they contend for. `written` are the runs that others of the batch contended for.
-    fn by_run(blocked: Vec<(Turn, oneshot::Sender<Answer>)>, written: &HashSet<RunId>) -> Vec<Self> {
+    fn by_run(blocked: Vec<(Turn, oneshot::Sender<Answer>)>, written: &RunSet) -> Vec<Self> {
         let mut groups: BTreeMap<RunId, Self> = BTreeMap::new();
         for (turn, answer) in blocked {
             let run = contended_run(&turn);
@@ -589,11 +590,11 @@ mod tests {
         let turns = [sends(2, 1), turn(7, true), sends(3, 1), turn(8, true)];
         let blocked = turns.map(|turn| (turn, oneshot::channel().0)).into();
         let runs = |group: Blocked| group.turns.iter().map(|turn| turn.run.bits()).collect::<Vec<_>>();
-        let groups = Blocked::by_run(blocked, &HashSet::new());
+        let groups = Blocked::by_run(blocked, &RunSet::default());
         assert_eq!(groups.iter().map(|group| group.is_run_locked).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(groups.into_iter().map(runs).collect::<Vec<_>>(), [vec![2, 3], vec![7], vec![8]]);
         let blocked = [sends(2, 1), sends(3, 1)].map(|turn| (turn, oneshot::channel().0)).into();
-        let groups = Blocked::by_run(blocked, &HashSet::from([RunId::from_bits(1)]));
+        let groups = Blocked::by_run(blocked, &RunSet::from_iter([RunId::from_bits(1)]));
         assert!(!groups[0].is_run_locked, "another turn was written that sends to it");
     }
 
