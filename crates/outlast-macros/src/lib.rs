@@ -2,8 +2,8 @@
 //!
 //! This crate is a part of `outlast`, which re-exports all three; the expansions refer to items of `::outlast`. Both
 //! attributes keep a plain *function* under its name, so you can pass it (`ctx.step(charge, &order)`), register it
-//! (`.register((checkout, charge))`) and call it in a unit test. They add one hidden type that holds the definition: the
-//! durable name, the types of input and output, and the policy.
+//! (`.register((checkout, charge))`) and call it in a unit test. They add one hidden type that holds the definition:
+//! the durable name, the types of input and output, and the policy.
 
 mod arguments;
 mod determinism;
@@ -77,10 +77,10 @@ use kind::Kind;
 /// async fn look_up(cx: StepContext<Bank>, order: Order) -> Result<Option<Payment>, StepError> { /* … */ }
 /// ```
 ///
-/// The function has the parameters of the step; the context is optional. It is called before every attempt that may not be
-/// the first: after a failed attempt, and when the worker that announced the step is gone. `Some(output)` completes the
-/// step without an attempt, `None` lets the step be attempted, and an error counts as a failed attempt. The timeout of the
-/// attempt applies to both together.
+/// The function has the parameters of the step; the context is optional. It is called before every attempt that may not
+/// be the first: after a failed attempt, and when the worker that announced the step is gone. `Some(output)` completes
+/// the step without an attempt, `None` lets the step be attempted, and an error counts as a failed attempt. The timeout
+/// of the attempt applies to both together.
 ///
 /// With `at_most_once`, it is called instead of failing as unknown: `None` means that the step did not happen, so it is
 /// attempted. If the function returns an error, the step fails as unknown.
@@ -113,8 +113,8 @@ pub fn step(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// The first parameter is the context, `Context`. For the other parameters, for the return type (with `Error` instead of
-/// `StepError`) and for attributes, the rules of [`macro@step`] apply.
+/// The first parameter is the context, `Context`. For the other parameters, for the return type (with `Error` instead
+/// of `StepError`) and for attributes, the rules of [`macro@step`] apply.
 ///
 /// # Arguments
 ///
@@ -128,8 +128,8 @@ pub fn step(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `check = check_order` | a function that validates the input before a run is started: `fn(&Order) -> Result<(), E>` |
 /// | `unchecked = "reason"` | disables the checks below, and documents why that is correct |
 ///
-/// The `check` function takes a reference to each parameter except the context. If it returns an error, which can be of any
-/// type that implements `Display`, the start is rejected and nothing is written.
+/// The `check` function takes a reference to each parameter except the context. If it returns an error, which can be of
+/// any type that implements `Display`, the start is rejected and nothing is written.
 ///
 /// # Determinism
 ///
@@ -149,8 +149,8 @@ pub fn step(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | files, environment, network, processes, HTTP clients | a step, `ctx.call(…)` |
 ///
 /// Closures that are passed to a method named `call`, and steps that are defined inside the body, are not searched.
-/// Arguments of macros are searched if they are expressions. The search knows names, not types: it finds common mistakes,
-/// but it proves nothing.
+/// Arguments of macros are searched if they are expressions. The search knows names, not types: it finds common
+/// mistakes, but it proves nothing.
 ///
 /// # Expansion
 ///
@@ -179,15 +179,15 @@ pub fn workflow(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// };
 /// ```
 ///
-/// A branch is `pattern = future => expression`; the comma after a block is optional. The pattern must match every value.
-/// The result depends only on the order of the branches, so it is the same in a replay:
+/// A branch is `pattern = future => expression`; the comma after a block is optional. The pattern must match every
+/// value. The result depends only on the order of the branches, so it is the same in a replay:
 ///
 /// 1. All futures are created, in order, before any is polled.
 /// 2. They are polled in order, and the first that is ready is taken. If two are ready at the same time, the one
 ///    written first wins.
-/// 3. All futures are dropped. A dropped operation no longer belongs to the run.
-/// 4. The expression of the branch is evaluated; `?`, `return`, `break` and `.await` have their usual meaning. Its value is
-///    the value of `select!`.
+/// 3. All futures are dropped. Dropping an operation discards its outcome.
+/// 4. The expression of the branch is evaluated; `?`, `return`, `break` and `.await` have their usual meaning. Its
+///    value is the value of `select!`.
 ///
 /// There are neither `else` branches nor preconditions.
 #[proc_macro]

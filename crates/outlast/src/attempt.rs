@@ -24,11 +24,11 @@ use crate::worker::heartbeats::Heartbeats;
 
 /// One attempt at a step: the future that the function of a step returns.
 ///
-/// Awaiting it runs the step's code, so a unit test can call a step as a plain function. The code of a blocking step runs
-/// on the blocking pool of the tokio runtime in which the attempt is awaited.
+/// Awaiting it runs the step's code, so a unit test can call a step as a plain function. The code of a blocking step
+/// runs on the blocking pool of the tokio runtime in which the attempt is awaited.
 ///
-/// A workflow must not await an attempt: it requests the step with `ctx.step(mail, n)` instead of calling `mail(n)`. If a
-/// workflow awaits an attempt, the step's code does not run, and the run becomes stuck with a message that says so.
+/// A workflow must not await an attempt: it requests the step with `ctx.step(mail, n)` instead of calling `mail(n)`. If
+/// a workflow awaits an attempt, the step's code does not run, and the run becomes stuck with a message that says so.
 #[must_use = "an attempt does nothing unless it is awaited"]
 pub struct Attempt<D: StepDefinition> {
     work: Work<Result<D::Output, StepError>>,
@@ -108,8 +108,8 @@ impl<D: StepDefinition> fmt::Debug for Attempt<D> {
 pub enum StopReason {
     /// The run was cancelled, or its deadline has passed. The result of the attempt is still the outcome of the step.
     Cancelled,
-    /// The workflow no longer waits for the step: it dropped the operation, for example as the loser of a race, or the run
-    /// has ended.
+    /// The workflow no longer waits for the step: it dropped the operation, for example as the loser of a race, or the
+    /// run has ended.
     Dropped,
     /// The worker releases the run, because it stops or has lost its session. Another attempt will be made.
     Released,

@@ -8,14 +8,14 @@ use crate::error::Error;
 
 /// Copies a SQLite world to a new file, while its workers and clients keep running.
 ///
-/// The copy contains every start, message and turn that was acknowledged before the call. It opens like any other world.
-/// Runs that were in progress continue there as after a crash of their workers, so steps may be attempted again. Do
-/// not let workers serve both the original and the copy, because the effects would happen twice.
+/// The copy contains every start, message and turn that was acknowledged before the call. It opens like any other
+/// world. Runs that were in progress continue there as after a crash of their workers, so steps may be attempted again.
+/// Do not let workers serve both the original and the copy, because the effects would happen twice.
 ///
 /// # Errors
 ///
-/// If the file exists, its directory does not exist, or it cannot be written; then there is no copy. Also if the world is
-/// not a SQLite file: a memory world cannot be copied, and a database has its own tools.
+/// If the file exists, its directory does not exist, or it cannot be written; then there is no copy. Also if the world
+/// is not a SQLite file: a memory world cannot be copied, and a database has its own tools.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), outlast::Error> {

@@ -58,9 +58,9 @@ type BoxedCall<'a, T> = Boxed<'a, Result<T, Error>>;
 
 /// A client of a world: it starts runs, sends to them, stops them and inspects them.
 ///
-/// A client needs no worker in its process. It is cheap to clone. Calls with options are builders: nothing happens until
-/// they are awaited. A start, send or cancel that the world does not answer is repeated a few times with the same ids, so
-/// it is not executed twice, and then fails with the kind [`Unavailable`](crate::ErrorKind::Unavailable).
+/// A client needs no worker in its process. It is cheap to clone. Calls with options are builders: nothing happens
+/// until they are awaited. A start, send or cancel that the world does not answer is repeated a few times with the same
+/// ids, so it is not executed twice, and then fails with the kind [`Unavailable`](crate::ErrorKind::Unavailable).
 ///
 /// ```
 /// use outlast::prelude::*;

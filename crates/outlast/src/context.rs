@@ -23,10 +23,10 @@ use crate::workflow::WorkflowHandle;
 ///
 /// # Only in the workflow's own code
 ///
-/// A context works only while the engine polls the workflow of its run, because only that code runs again in a replay. It
-/// does not work in a step, in a spawned task, on another thread or in another run. A request made there is not
-/// recorded: the run becomes stuck, and the message says what was requested and where. An operation that is
-/// created or awaited there stays pending; [`record`](Self::record) and [`tag`](Self::tag) return an error;
+/// A context works only while the engine polls the workflow of its run, because only that code runs again in a replay.
+/// It does not work in a step, in a spawned task, on another thread or in another run. A request made there is not
+/// recorded: the run becomes stuck, and the message says what was requested and where. An operation that is created or
+/// awaited there stays pending; [`record`](Self::record) and [`tag`](Self::tag) return an error;
 /// [`patched`](Self::patched), [`random`](Self::random) and [`uuid`](Self::uuid) panic. Deploy a fix and the run
 /// resumes.
 ///
@@ -161,8 +161,8 @@ impl Context {
 
     /// Computes a value once and records it: every replay returns the recorded value and does not call the closure.
     ///
-    /// Use it for a value that is computed quickly and without side effects: a configured rate, or a number from another
-    /// random generator. The value is available at once, and it is recorded before anything that depends on it
+    /// Use it for a value that is computed quickly and without side effects: a configured rate, or a number from
+    /// another random generator. The value is available at once, and it is recorded before anything that depends on it
     /// happens. Work that can fail or has side effects belongs in a [step](Self::call).
     ///
     /// ```
@@ -178,8 +178,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `Limit` if the value or its name exceeds a limit, `Invalid` if the value has no JSON form. The error is the same in
-    /// every replay. If the recorded value cannot be decoded as a `T`, the run becomes stuck and the call does not
+    /// `Limit` if the value or its name exceeds a limit, `Invalid` if the value has no JSON form. The error is the same
+    /// in every replay. If the recorded value cannot be decoded as a `T`, the run becomes stuck and the call does not
     /// return.
     ///
     /// # Panics
@@ -196,9 +196,9 @@ impl Context {
 
     /// Returns whether the run takes the new branch of a change to its workflow's code.
     ///
-    /// The answer is true for a run that reaches this point for the first time with this code, and it is recorded. It is
-    /// false for a run that passed this point before the change. Each run has one answer per name, wherever and however
-    /// often it asks. When no run from before the change is left, remove the condition and the old branch.
+    /// The answer is true for a run that reaches this point for the first time with this code, and it is recorded. It
+    /// is false for a run that passed this point before the change. Each run has one answer per name, wherever and
+    /// however often it asks. When no run from before the change is left, remove the condition and the old branch.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -288,11 +288,11 @@ impl Context {
         StoredStep::new(self.state.create_stored_step(new, Some(Ok(input)), self.is_shielded))
     }
 
-    /// Returns a context whose operations are not affected by a cancel or a deadline of the run. Use it to clean up after a
-    /// cancel, or to finish work that must not be left half done.
+    /// Returns a context whose operations are not affected by a cancel or a deadline of the run. Use it to clean up
+    /// after a cancel, or to finish work that must not be left half done.
     ///
-    /// After a cancel every other operation fails as cancelled. An operation that is requested through this context works
-    /// as usual, whether it began before the cancel or after it, and so do its retries, its queued step or its
+    /// After a cancel every other operation fails as cancelled. An operation that is requested through this context
+    /// works as usual, whether it began before the cancel or after it, and so do its retries, its queued step or its
     /// child. A shield does not protect an operation that is dropped, and it does not protect against
     /// [`terminate`](crate::Client::terminate) or the end of a run whose code is gone. Shielding a shielded context
     /// changes nothing.
@@ -312,8 +312,8 @@ impl Context {
     /// }
     /// ```
     ///
-    /// In a run that was started under rules 1, by a build without shields, it changes nothing: there, operations that are
-    /// requested after a cancel work as usual.
+    /// In a run that was started under rules 1, by a build without shields, it changes nothing: there, operations that
+    /// are requested after a cancel work as usual.
     #[must_use = "the shield covers what is asked for through the context that this returns"]
     pub fn shielded(&self) -> Self {
         Self { state: self.state.clone(), is_shielded: true }
@@ -408,8 +408,8 @@ impl Context {
 
     /// Returns a random UUID (version 4) that is the same in every replay.
     ///
-    /// Like [`random`](Self::random), it can be predicted by anyone who knows the run's id: use it as an identifier, not
-    /// as a secret.
+    /// Like [`random`](Self::random), it can be predicted by anyone who knows the run's id: use it as an identifier,
+    /// not as a secret.
     ///
     /// # Panics
     ///

@@ -89,8 +89,8 @@ impl From<FailureKind> for ErrorKind {
 
 /// An error of a workflow or of a client call.
 ///
-/// Any `std::error::Error` converts to it with `?`. An error that a workflow receives from an operation is recorded in the
-/// history, so it is the same in every replay.
+/// Any `std::error::Error` converts to it with `?`. An error that a workflow receives from an operation is recorded in
+/// the history, so it is the same in every replay.
 ///
 /// ```
 /// use outlast::Error;
@@ -135,8 +135,8 @@ impl Error {
         self
     }
 
-    /// Converts a boxed error: a `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a text. The chain of its sources is
-    /// kept.
+    /// Converts a boxed error: a `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a text. The chain of its sources
+    /// is kept.
     ///
     /// ```
     /// # use outlast::Error;
@@ -152,8 +152,8 @@ impl Error {
         Self::of_any(&*error.into())
     }
 
-    /// Creates an error of a given kind. Use it to test code that distinguishes kinds, or to pass on an error of another
-    /// system.
+    /// Creates an error of a given kind. Use it to test code that distinguishes kinds, or to pass on an error of
+    /// another system.
     ///
     /// ```
     /// use outlast::{Error, ErrorKind};
@@ -243,10 +243,11 @@ impl Error {
         self.0.kind == ErrorKind::Timeout
     }
 
-    /// Returns whether a step has used up its attempts: every attempt ended with an error, a panic or a timeout, and none is
-    /// left. The kind of the error is that of the last attempt.
+    /// Returns whether a step has used up its attempts: every attempt ended with an error, a panic or a timeout, and
+    /// none is left. The kind of the error is that of the last attempt.
     ///
-    /// It is false for an error that is not retried, because it is fatal or because the step's [`Retry`] excludes its class.
+    /// It is false for an error that is not retried, because it is fatal or because the step's [`Retry`] excludes its
+    /// class.
     ///
     /// [`Retry`]: crate::Retry
     pub fn is_exhausted(&self) -> bool {
@@ -382,8 +383,8 @@ impl From<StepError> for Error {
 
 /// The error of an attempt at a step.
 ///
-/// Any `std::error::Error` converts to it with `?`. Unless the error is fatal, the step is attempted again according to its
-/// policy.
+/// Any `std::error::Error` converts to it with `?`. Unless the error is fatal, the step is attempted again according to
+/// its policy.
 ///
 /// ```
 /// use outlast::StepError;
@@ -441,8 +442,8 @@ impl StepError {
         Self::of_failure(Failure::new(FailureKind::Fatal, message))
     }
 
-    /// Creates an error after which the next attempt is due when `pause` has passed, instead of the pause of the policy. The
-    /// policy still decides how many attempts there are.
+    /// Creates an error after which the next attempt is due when `pause` has passed, instead of the pause of the
+    /// policy. The policy still decides how many attempts there are.
     ///
     /// # Panics
     ///
@@ -452,8 +453,8 @@ impl StepError {
         Self { next: Some(NextAttempt::After(pause)), ..Self::msg(message) }
     }
 
-    /// Like [`retry_after`](Self::retry_after), but the next attempt is due at a given time of the world's clock. If that
-    /// time has passed, it is due at once.
+    /// Like [`retry_after`](Self::retry_after), but the next attempt is due at a given time of the world's clock. If
+    /// that time has passed, it is due at once.
     ///
     /// ```
     /// # use outlast::{StepError, Timestamp};
@@ -465,8 +466,8 @@ impl StepError {
         Self { next: Some(NextAttempt::At(moment)), ..Self::msg(message) }
     }
 
-    /// Converts a boxed error: a `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a text. The chain of its sources is
-    /// kept. The step is attempted again according to its policy.
+    /// Converts a boxed error: a `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a text. The chain of its sources
+    /// is kept. The step is attempted again according to its policy.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -589,8 +590,8 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for StepError {
     }
 }
 
-/// Converts an error that a step received from a client. Errors of the kinds `Fatal`, `Invalid` and `Limit` keep their kind
-/// and are not retried. All others are ordinary errors of the step.
+/// Converts an error that a step received from a client. Errors of the kinds `Fatal`, `Invalid` and `Limit` keep their
+/// kind and are not retried. All others are ordinary errors of the step.
 impl From<Error> for StepError {
     fn from(error: Error) -> Self {
         let mut failure = error.into_failure();

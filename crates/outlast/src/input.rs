@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 /// A value that is accepted as the input of a step or workflow whose input type is `T`.
 ///
-/// Accepted are a `T`, a reference, `Box` or `Arc` of one, a `&str` for a `String`, and a slice for a `Vec`. If the function
-/// has several parameters, the input is a tuple. Its elements may be values, references, or `&str` for `String` in
-/// any combination, for up to four elements; with five or six, all elements are values or all are references.
+/// Accepted are a `T`, a reference, `Box` or `Arc` of one, a `&str` for a `String`, and a slice for a `Vec`. If the
+/// function has several parameters, the input is a tuple. Its elements may be values, references, or `&str` for
+/// `String` in any combination, for up to four elements; with five or six, all elements are values or all are
+/// references.
 ///
 /// ```
 /// # use outlast::prelude::*;

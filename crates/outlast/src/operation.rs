@@ -76,8 +76,8 @@ impl fmt::Debug for OpHandle {
 
 /// A requested step; created by [`Context::step`](crate::Context::step) and [`Context::call`](crate::Context::call).
 ///
-/// It completes with the output of the step, or with its failure when no attempt is left. Its methods override the step's
-/// own policy for this call.
+/// It completes with the output of the step, or with its failure when no attempt is left. Its methods override the
+/// step's own policy for this call.
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
 #[derive(Debug)]
 pub struct StepOperation<O> {
@@ -122,8 +122,8 @@ impl<O> StepOperation<O> {
         self
     }
 
-    /// Sets how long an attempt may go without a [heartbeat](crate::StepContext::heartbeat). An invalid duration is an error
-    /// when the operation is awaited.
+    /// Sets how long an attempt may go without a [heartbeat](crate::StepContext::heartbeat). An invalid duration is an
+    /// error when the operation is awaited.
     ///
     /// # Panics
     ///
@@ -147,8 +147,9 @@ impl<O> StepOperation<O> {
         self
     }
 
-    /// Sends the step to a queue: a worker that serves the queue attempts it, instead of the worker that holds the run. That
-    /// worker needs the step's code, but not the workflow's. An invalid name is an error when the operation is awaited.
+    /// Sends the step to a queue: a worker that serves the queue attempts it, instead of the worker that holds the run.
+    /// That worker needs the step's code, but not the workflow's. An invalid name is an error when the operation is
+    /// awaited.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -168,8 +169,8 @@ impl<O> StepOperation<O> {
     }
 
     /// Sets the priority of a queued step, from 0 to 9. Each level is worth ten seconds of waiting. The default is the
-    /// priority of the run. A higher number, or a priority for a step without a queue, is an error when the operation is
-    /// awaited.
+    /// priority of the run. A higher number, or a priority for a step without a queue, is an error when the operation
+    /// is awaited.
     ///
     /// # Panics
     ///
@@ -208,7 +209,8 @@ impl<O: DeserializeOwned> Future for StepOperation<O> {
     }
 }
 
-/// A timer; created by [`Context::sleep`](crate::Context::sleep) and [`Context::sleep_until`](crate::Context::sleep_until).
+/// A timer; created by [`Context::sleep`](crate::Context::sleep) and
+/// [`Context::sleep_until`](crate::Context::sleep_until).
 ///
 /// It completes when the time is reached, or when [`Client::wake`](crate::Client::wake) ends it early.
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
@@ -258,8 +260,8 @@ impl<T> HookOperation<T> {
         self
     }
 
-    /// Makes the operation return the payload together with the sender's headers, the time at which the world accepted it,
-    /// and the message id.
+    /// Makes the operation return the payload together with the sender's headers, the time at which the world accepted
+    /// it, and the message id.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -342,9 +344,9 @@ impl<O> ChildOperation<O> {
         self.run
     }
 
-    /// Sets the key of the child. If the key belongs to another run, the operation fails with an error that
-    /// [is a conflict](Error::is_conflict), unless the child is [abandoned](Self::abandon): then the operation completes
-    /// with the id of that run.
+    /// Sets the key of the child. If the key belongs to another run, the operation fails with an error that [is a
+    /// conflict](Error::is_conflict), unless the child is [abandoned](Self::abandon): then the operation completes with
+    /// the id of that run.
     ///
     /// # Panics
     ///
@@ -354,7 +356,8 @@ impl<O> ChildOperation<O> {
         self
     }
 
-    /// Sets the queue of the child, instead of its workflow's own. An invalid name is an error when the operation is awaited.
+    /// Sets the queue of the child, instead of its workflow's own. An invalid name is an error when the operation is
+    /// awaited.
     ///
     /// # Panics
     ///
@@ -364,8 +367,8 @@ impl<O> ChildOperation<O> {
         self
     }
 
-    /// Sets the priority of the child, from 0 to 9. Each level is worth ten seconds of waiting. A higher number is an error
-    /// when the operation is awaited.
+    /// Sets the priority of the child, from 0 to 9. Each level is worth ten seconds of waiting. A higher number is an
+    /// error when the operation is awaited.
     ///
     /// # Panics
     ///
@@ -408,7 +411,8 @@ impl<O> ChildOperation<O> {
         self
     }
 
-    /// Starts the child without waiting for its end. The operation completes with the child's id when the child is started.
+    /// Starts the child without waiting for its end. The operation completes with the child's id when the child is
+    /// started.
     ///
     /// ```
     /// # use outlast::prelude::*;

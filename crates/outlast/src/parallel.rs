@@ -8,14 +8,14 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::context::Context;
 
 impl Context {
-    /// Processes every item with a closure, at most `limit` at the same time, and returns the outputs in the order of the
-    /// items.
+    /// Processes every item with a closure, at most `limit` at the same time, and returns the outputs in the order of
+    /// the items.
     ///
     /// The first error is returned at once, and the work in progress is dropped. After a cancel of the run, no further
     /// item is begun, and the error is returned when all items that were begun have returned.
     ///
-    /// The closure is called for an item when there is capacity for it, and receives its own context. It awaits operations
-    /// like any other code of the workflow; nothing else is recorded.
+    /// The closure is called for an item when there is capacity for it, and receives its own context. It awaits
+    /// operations like any other code of the workflow; nothing else is recorded.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -48,8 +48,8 @@ impl Context {
         Ok(outputs.into_iter().flatten().collect())
     }
 
-    /// Like [`parallel`](Self::parallel), but processes all items even if some fail, and returns the result of each item, in
-    /// their order.
+    /// Like [`parallel`](Self::parallel), but processes all items even if some fail, and returns the result of each
+    /// item, in their order.
     ///
     /// ```
     /// # use outlast::prelude::*;

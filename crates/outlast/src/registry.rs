@@ -419,8 +419,8 @@ where
     }))
 }
 
-/// Code that can be passed to [`register`](crate::WorkerBuilder::register): a workflow, a step, or a tuple of up to 12 of
-/// them. `M` is always inferred.
+/// Code that can be passed to [`register`](crate::WorkerBuilder::register): a workflow, a step, or a tuple of up to 12
+/// of them. `M` is always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be registered with a worker whose state is `{S}`",
     label = "expected functions with `#[workflow]` or `#[step]`, or a tuple of up to 12 of them",

@@ -364,8 +364,8 @@ impl<S> StepContext<S> {
         std::future::ready(())
     }
 
-    /// Returns the headers with which the run was started, such as a trace context or the caller's identity. A queued step
-    /// has the headers of the run that requested it. They are empty in a [test](Self::test).
+    /// Returns the headers with which the run was started, such as a trace context or the caller's identity. A queued
+    /// step has the headers of the run that requested it. They are empty in a [test](Self::test).
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -384,14 +384,14 @@ impl<S> StepContext<S> {
         self.about.op
     }
 
-    /// Returns the number of this attempt, starting at 1. An attempt that follows a crash has the same number as the one
-    /// before it.
+    /// Returns the number of this attempt, starting at 1. An attempt that follows a crash has the same number as the
+    /// one before it.
     pub fn attempt(&self) -> u32 {
         self.about.attempt
     }
 
-    /// Returns the idempotency key of the step: the same in every attempt at this step of this run, and different from the
-    /// key of any other step. Pass it to the external system, so that it recognizes a repeated request.
+    /// Returns the idempotency key of the step: the same in every attempt at this step of this run, and different from
+    /// the key of any other step. Pass it to the external system, so that it recognizes a repeated request.
     ///
     /// With `#[step(unique = "order.id, action")]` the key is formed from the step's name and these values of the input
     /// instead, so it is the same in every run that requests the same effect:
@@ -435,8 +435,8 @@ impl<S> StepContext<S> {
         self.about.id
     }
 
-    /// Returns whether the attempt is asked to stop, because the run was cancelled, the workflow no longer waits for the step,
-    /// or the worker releases the run; see [`stop_reason`](Self::stop_reason). The attempt may ignore it.
+    /// Returns whether the attempt is asked to stop, because the run was cancelled, the workflow no longer waits for
+    /// the step, or the worker releases the run; see [`stop_reason`](Self::stop_reason). The attempt may ignore it.
     pub fn is_cancelled(&self) -> bool {
         self.stop_reason().is_some()
     }
@@ -468,10 +468,10 @@ impl<S> StepContext<S> {
 
     /// Reports that the attempt is alive, with details of its progress.
     ///
-    /// An attempt without a heartbeat for its `heartbeat_timeout` fails with a timeout. When an attempt fails, the details
-    /// of its last heartbeat are recorded with the failure, and the next attempt reads them with
-    /// [`last_details`](Self::last_details). The heartbeat itself writes nothing, so call it as often as you like. Details
-    /// that have no JSON form or are too large are left out, with a warning.
+    /// An attempt without a heartbeat for its `heartbeat_timeout` fails with a timeout. When an attempt fails, the
+    /// details of its last heartbeat are recorded with the failure, and the next attempt reads them with
+    /// [`last_details`](Self::last_details). The heartbeat itself writes nothing, so call it as often as you like.
+    /// Details that have no JSON form or are too large are left out, with a warning.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -494,8 +494,8 @@ impl<S> StepContext<S> {
 
     /// Returns the details of the last heartbeat of the previous attempt, if they can be decoded as a `T`.
     ///
-    /// If the previous attempt ended because its worker was lost, the details may be older than its last heartbeat, by up
-    /// to a quarter of the worker's session time.
+    /// If the previous attempt ended because its worker was lost, the details may be older than its last heartbeat, by
+    /// up to a quarter of the worker's session time.
     pub fn last_details<T: DeserializeOwned>(&self) -> Option<T> {
         self.about.details_before()
     }

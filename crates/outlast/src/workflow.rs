@@ -180,8 +180,8 @@ type InputCheck<I> = fn(&I) -> Result<(), Error>;
 
 /// A handle to a workflow that consists of its name, version and types, without its function.
 ///
-/// Handles are for programs that only start the workflow, and for contracts that several programs share. The worker that
-/// executes the workflow assigns [its function](crate::WorkerBuilder::workflow).
+/// Handles are for programs that only start the workflow, and for contracts that several programs share. The worker
+/// that executes the workflow assigns [its function](crate::WorkerBuilder::workflow).
 ///
 /// ```
 /// use outlast::Workflow;
@@ -240,8 +240,8 @@ impl<I, O> Workflow<I, O> {
         Self { priority, ..self }
     }
 
-    /// Sets a function that validates the input before a run is started. If it returns an error, the start fails with the
-    /// kind `Invalid`, and nothing is written.
+    /// Sets a function that validates the input before a run is started. If it returns an error, the start fails with
+    /// the kind `Invalid`, and nothing is written.
     ///
     /// ```
     /// # use outlast::prelude::*;

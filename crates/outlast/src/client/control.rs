@@ -28,9 +28,9 @@ impl Client {
     /// [`shielded`](crate::Context::shielded) operations, which a cancel does not affect. If the workflow then returns
     /// an error, the run is `cancelled`; if it returns an output, the run is `completed`.
     ///
-    /// A run without any turn is cancelled at once, even if it is stuck or no worker has its code. A stuck run with turns
-    /// keeps the request until it resumes; [`terminate`](Self::terminate) does not wait for that. A repeated cancel
-    /// changes nothing, and returns [`AlreadyRequested`](Cancel::AlreadyRequested).
+    /// A run without any turn is cancelled at once, even if it is stuck or no worker has its code. A stuck run with
+    /// turns keeps the request until it resumes; [`terminate`](Self::terminate) does not wait for that. A repeated
+    /// cancel changes nothing, and returns [`AlreadyRequested`](Cancel::AlreadyRequested).
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -50,8 +50,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is no such run, `Limit` if the reason is longer than 4 KiB, `Unavailable` if the world does not
-    /// respond.
+    /// `NotFound` if there is no such run, `Limit` if the reason is longer than 4 KiB, `Unavailable` if the world does
+    /// not respond.
     pub async fn cancel(&self, run: RunId, reason: &str) -> Result<Cancel, Error> {
         check_bytes("the reason", reason.len(), REASON_BYTES_MAX)?;
         let message = MessageBody::Cancel { reason: reason.into() };
@@ -67,10 +67,10 @@ impl Client {
 
     /// Ends a run now, without its code. A run that has ended is not changed.
     ///
-    /// Use it for a run that is stuck, whose code is gone, or that does not stop when it is cancelled. Nothing is cleaned
-    /// up: a step in progress is asked to stop, but its outcome is discarded. The status of the run is `cancelled`. Its
-    /// children are cancelled, and callers that wait for its output get an error that
-    /// [is cancelled](Error::is_cancelled). Any worker carries out the request; if none is joined, this call does.
+    /// Use it for a run that is stuck, whose code is gone, or that does not stop when it is cancelled. Nothing is
+    /// cleaned up: a step in progress is asked to stop, but its outcome is discarded. The status of the run is
+    /// `cancelled`. Its children are cancelled, and callers that wait for its output get an error that [is
+    /// cancelled](Error::is_cancelled). Any worker carries out the request; if none is joined, this call does.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -146,14 +146,14 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is no such run, `Conflict` if the run has ended, `Limit` if its inbox is full, `Unavailable` if
-    /// the world does not respond.
+    /// `NotFound` if there is no such run, `Conflict` if the run has ended, `Limit` if its inbox is full, `Unavailable`
+    /// if the world does not respond.
     pub async fn wake(&self, run: RunId) -> Result<(), Error> {
         Ok(self.post_plain(run, MessageBody::Wake { op: None }).await.map(drop)?)
     }
 
-    /// Ends one sleep of a run early: the timer with this operation number, as listed by [`timers`](Self::timers). If it is
-    /// not open, nothing happens.
+    /// Ends one sleep of a run early: the timer with this operation number, as listed by [`timers`](Self::timers). If
+    /// it is not open, nothing happens.
     ///
     /// # Errors
     ///
@@ -177,8 +177,8 @@ impl Client {
 
     /// Deletes the runs that ended before a given time, with all their data, and returns how many were deleted.
     ///
-    /// No worker needs to have their code. The keys of deleted runs can be used again. The runs are deleted in batches, so
-    /// that other work is not delayed. The call can be repeated.
+    /// No worker needs to have their code. The keys of deleted runs can be used again. The runs are deleted in batches,
+    /// so that other work is not delayed. The call can be repeated.
     ///
     /// ```
     /// # use outlast::prelude::*;

@@ -37,8 +37,8 @@ pub struct Explanation {
     /// The transaction of another client that blocks writes to the run, if any (on Postgres).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
-    /// A description of the damage, if the run's history or inbox cannot be read. The explanation is then derived from the
-    /// run's row alone.
+    /// A description of the damage, if the run's history or inbox cannot be read. The explanation is then derived from
+    /// the run's row alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
     /// The reason and the remedy as a sentence, for people.

@@ -48,8 +48,8 @@ impl<O> RunHandle<O> {
         self.run
     }
 
-    /// Returns whether the start that returned this handle created the run. It is false if a run with the same key or id
-    /// existed.
+    /// Returns whether the start that returned this handle created the run. It is false if a run with the same key or
+    /// id existed.
     pub fn is_new(&self) -> bool {
         self.is_new
     }

@@ -38,8 +38,8 @@ impl Client {
     /// # }
     /// ```
     ///
-    /// Pages are delimited by run ids, so runs that start in the meantime do not shift them. A page may have fewer runs than
-    /// its limit, even none, while [`Page::next`] still names another page.
+    /// Pages are delimited by run ids, so runs that start in the meantime do not shift them. A page may have fewer runs
+    /// than its limit, even none, while [`Page::next`] still names another page.
     ///
     /// # Errors
     ///

@@ -41,8 +41,8 @@ impl Client {
         Ok(History { run, turns }.to_json())
     }
 
-    /// Returns the operations of a run so far: steps, timers, hooks, children, recorded values and tags, in the order in
-    /// which its workflow requested them.
+    /// Returns the operations of a run so far: steps, timers, hooks, children, recorded values and tags, in the order
+    /// in which its workflow requested them.
     ///
     /// Payloads are decoded with the client's codec. A payload that the codec cannot decode is returned as stored.
     ///
@@ -164,8 +164,8 @@ impl Client {
         Ok(self.world.counts().await?)
     }
 
-    /// Lists the joined workers, with the queues that they serve and the report of their last beat. A worker whose session
-    /// has expired, because it crashed or does not respond, is not listed.
+    /// Lists the joined workers, with the queues that they serve and the report of their last beat. A worker whose
+    /// session has expired, because it crashed or does not respond, is not listed.
     ///
     /// ```
     /// # use outlast::prelude::*;

@@ -17,8 +17,8 @@ impl Client {
     /// run takes it, whether the run already waits for it or not.
     ///
     /// Only the workflow's code knows the names and types of its hooks, so the call does not check them. A payload for
-    /// a hook that the workflow never opens is kept. A payload that no open hook of its name can decode is rejected: the
-    /// run keeps waiting, and the worker logs the reason.
+    /// a hook that the workflow never opens is kept. A payload that no open hook of its name can decode is rejected:
+    /// the run keeps waiting, and the worker logs the reason.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -32,7 +32,8 @@ impl Client {
     /// # Errors
     ///
     /// `NotFound` if there is no such run; `Conflict` if the run has ended, or if the worker that holds it cannot read
-    /// the message; `Limit` if its inbox is full or the payload is too large; `Unavailable` if the world does not respond.
+    /// the message; `Limit` if its inbox is full or the payload is too large; `Unavailable` if the world does not
+    /// respond.
     pub fn send<T: Serialize + ?Sized>(&self, run: RunId, hook: &str, payload: &T) -> SendCall<'_> {
         SendCall {
             client: self,
@@ -58,8 +59,9 @@ pub struct SendCall<'a> {
 }
 
 impl SendCall<'_> {
-    /// Sets a key, which makes the send idempotent: of several payloads sent to the run with the same key, only the first
-    /// is delivered. A repeated send succeeds without effect, even with another payload or after the run has ended.
+    /// Sets a key, which makes the send idempotent: of several payloads sent to the run with the same key, only the
+    /// first is delivered. A repeated send succeeds without effect, even with another payload or after the run has
+    /// ended.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self

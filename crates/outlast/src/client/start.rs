@@ -101,8 +101,8 @@ impl<'a, O> StartCall<'a, O> {
         self
     }
 
-    /// Sets how long an earlier start with the same key counts. If the earlier start is older, a new run is started, and
-    /// the key belongs to the new run from now on.
+    /// Sets how long an earlier start with the same key counts. If the earlier start is older, a new run is started,
+    /// and the key belongs to the new run from now on.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -173,8 +173,8 @@ impl<'a, O> StartCall<'a, O> {
     /// Sets a deadline, counted from now, even if the run begins later. At the deadline the run is cancelled, as by
     /// [`Client::cancel`], and can clean up.
     ///
-    /// A waiting run is woken for its deadline. If no worker is running then, the run is cancelled when one joins. If no
-    /// worker has the run's code one minute later, any worker ends the run.
+    /// A waiting run is woken for its deadline. If no worker is running then, the run is cancelled when one joins. If
+    /// no worker has the run's code one minute later, any worker ends the run.
     pub fn deadline(mut self, time: impl IntoDuration) -> Self {
         self.form.end_within(time);
         self
@@ -186,8 +186,8 @@ impl<'a, O> StartCall<'a, O> {
         self
     }
 
-    /// Sets the run's id, so that the caller can store it before the run starts. A start that repeats the id returns the
-    /// same run; with another workflow or input it is a conflict.
+    /// Sets the run's id, so that the caller can store it before the run starts. A start that repeats the id returns
+    /// the same run; with another workflow or input it is a conflict.
     ///
     /// Ids are ordered by time, and lists are sorted by them: create one with [`Client::new_id`].
     ///

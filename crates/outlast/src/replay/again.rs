@@ -10,8 +10,8 @@ use crate::registry::{Register, Registry};
 
 /// Replays the whole history of a run with the given code, and returns the number of events.
 ///
-/// The code is passed as to `.register(…)`; steps are not needed, because a replay attempts none. Use it to test a change
-/// of a workflow on the histories of runs in progress: see [`Client::export`](crate::Client::export), and
+/// The code is passed as to `.register(…)`; steps are not needed, because a replay attempts none. Use it to test a
+/// change of a workflow on the histories of runs in progress: see [`Client::export`](crate::Client::export), and
 /// `assert_replays` in `outlast-testkit`.
 ///
 /// # Errors

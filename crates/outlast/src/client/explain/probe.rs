@@ -9,11 +9,12 @@ use super::JoinedWorker;
 use crate::client::Client;
 use crate::error::Error;
 
-/// How many pages of running runs are searched for those that workers probe. A run that crashed workers is an old one, and
-/// the oldest come first.
+/// How many pages of running runs are searched for those that workers probe. A run that crashed workers is an old one,
+/// and the oldest come first.
 const PROBED_PAGES: usize = 5;
 
-/// A worker that takes no other run at the moment, because it tries one that has crashed workers; part of an explanation.
+/// A worker that takes no other run at the moment, because it tries one that has crashed workers; part of an
+/// explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Probe {
     /// The worker's session.
@@ -27,8 +28,8 @@ pub struct Probe {
 }
 
 impl Client {
-    /// Which of the workers hold one run only, which crashed workers before: they take no other run until it has committed a
-    /// turn, or a minute is over.
+    /// Which of the workers hold one run only, which crashed workers before: they take no other run until it has
+    /// committed a turn, or a minute is over.
     pub(super) async fn probes(&self, workers: &[JoinedWorker], now: Timestamp) -> Result<Vec<Probe>, Error> {
         let mut probes = Vec::new();
         let mut searched: Vec<SessionId> =
