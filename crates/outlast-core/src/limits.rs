@@ -92,8 +92,8 @@ pub const OPEN_OPERATIONS_MAX: usize = 20_000;
 pub const REFUSALS_MAX: u64 = 100_000;
 
 /// Events of one turn that are committed together. A turn that asks for more is committed in parts, so that other runs
-/// do not wait for all of it: 20,000 children in one transaction take seconds, and 500 take some tens of milliseconds.
-pub const PART_EVENTS_MAX: usize = 500;
+/// do not wait for all of it: 20,000 children in one transaction take seconds, and 1,000 take some tens of milliseconds.
+pub const PART_EVENTS_MAX: usize = 1_000;
 
 /// Waits that a run's row shows; the rest is in its history.
 pub const WAITS_SHOWN_MAX: usize = 100;

@@ -31,14 +31,8 @@ impl NewOutbox {
             new: NewRun::encode(child.start.clone()),
             wants_answer: child.wants_answer,
         });
-        let mut children: Vec<_> = children.collect();
-        // Ids of children have no order, and six indexes are in order of ids: so neighbours there are written one after
-        // the other. Of two with the same key the first counts, and answers are sent in order.
-        if !children.iter().any(|child| child.wants_answer || child.new.start.key.is_some()) {
-            children.sort_by_key(|child| child.new.start.run);
-        }
         let letters = outbox.messages.iter().map(|message| NewLetter::encode(message.clone()));
-        Ok(Self { children, letters: letters.collect::<Result<_, _>>()?, tags: outbox.tags.clone() })
+        Ok(Self { children: children.collect(), letters: letters.collect::<Result<_, _>>()?, tags: outbox.tags.clone() })
     }
 }
 

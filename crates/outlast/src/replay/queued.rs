@@ -42,7 +42,7 @@ impl Cell {
             self.refused.push((op, without_queue(&name)));
         }
         let queued = Queued {
-            run: RunId::of_child(self.run, op.0, self.now),
+            run: RunId::of_child(self.run, op.0, self.now, self.rules),
             queue: queue.unwrap_or_else(default_queue),
             priority: policy.priority.unwrap_or(self.priority),
         };

@@ -340,7 +340,7 @@ impl RunState {
             version,
             queue: queue.map_or_else(default_queue, Into::into),
             priority,
-            run: RunId::of_child(self.run, cell.next_op, cell.now),
+            run: RunId::of_child(self.run, cell.next_op, cell.now, cell.rules),
             input,
             digest,
             key: None,
@@ -420,7 +420,7 @@ impl RunState {
         let cell = self.cell.lock();
         match cell.ops.get(op).map(|slot| &slot.kind) {
             Some(OpKind::Child(child)) => child.run,
-            _ => RunId::of_child(self.run, op.0, cell.now),
+            _ => RunId::of_child(self.run, op.0, cell.now, cell.rules),
         }
     }
 

@@ -174,7 +174,7 @@ fn child_started(op: OpNumber, rest: &str, now: Timestamp) -> Event {
         .map(|timeout| now.plus(timeout.into_duration().unwrap()));
     Event::ChildStarted(Box::new(ChildStarted {
         op,
-        run: RunId::of_child(RUN, op.0, now),
+        run: RunId::of_child(RUN, op.0, now, RULES),
         workflow: workflow.into(),
         version: 1,
         queue: outlast_core::queue::default_queue(),
