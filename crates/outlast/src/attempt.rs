@@ -1,4 +1,4 @@
-//! Attempts as the step's code sees them: the future that it is, and what it is told.
+//! Attempts from the step's point of view: the future of its code, and the signals that it receives.
 
 use std::fmt;
 use std::future::Future;
@@ -22,13 +22,13 @@ use crate::replay::polling;
 use crate::step::StepDefinition;
 use crate::worker::heartbeats::Heartbeats;
 
-/// One attempt at a step: the future that a step's function returns.
+/// One attempt at a step: the future that the function of a step returns.
 ///
-/// Awaiting it runs the step's code, so a step can be called as a plain function in a unit test. That
-/// of a blocking step runs on the blocking pool of the tokio runtime in which it is awaited.
+/// Awaiting it runs the step's code, so a unit test can call a step as a plain function. The code of a blocking step
+/// runs on the blocking pool of the tokio runtime in which the attempt is awaited.
 ///
-/// A workflow does not await it: it writes `ctx.step(mail, n)` and not `mail(n)`. Awaited by a workflow the
-/// attempt does nothing, and the run is stuck with that remedy.
+/// A workflow must not await an attempt: it requests the step with `ctx.step(mail, n)` instead of calling `mail(n)`. If
+/// a workflow awaits an attempt, the step's code does not run, and the run becomes stuck with a message that says so.
 #[must_use = "an attempt does nothing unless it is awaited"]
 pub struct Attempt<D: StepDefinition> {
     work: Work<Result<D::Output, StepError>>,
@@ -42,12 +42,12 @@ enum Work<R> {
 }
 
 impl<D: StepDefinition> Attempt<D> {
-    /// The attempt that `future` is.
+    /// Creates an attempt from the future of a step's code.
     pub fn new(future: impl Future<Output = Result<D::Output, StepError>> + Send + 'static) -> Self {
         Self { work: Work::Async(Box::pin(future)) }
     }
 
-    /// The attempt that `work` is, which blocks its thread.
+    /// Creates an attempt from code that blocks its thread.
     pub fn blocking(work: impl FnOnce() -> Result<D::Output, StepError> + Send + 'static) -> Self {
         Self { work: Work::Blocking(Box::new(work)) }
     }
@@ -102,17 +102,18 @@ impl<D: StepDefinition> fmt::Debug for Attempt<D> {
     }
 }
 
-/// Why an attempt is told to stop; see [`StepContext::stop_reason`](crate::StepContext::stop_reason).
+/// The reason why an attempt is asked to stop; see [`StepContext::stop_reason`](crate::StepContext::stop_reason).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The run was cancelled, or its deadline has passed. How the attempt ends is still the step's outcome.
+    /// The run was cancelled, or its deadline has passed. The result of the attempt is still the outcome of the step.
     Cancelled,
-    /// Nobody waits for the step any more: the workflow dropped it, as the loser of a race, or the run has ended.
+    /// The workflow no longer waits for the step: it dropped the operation, for example as the loser of a race, or the
+    /// run has ended.
     Dropped,
-    /// The worker lets go of the run, because it stops or has lost its session. Another attempt will be made.
+    /// The worker releases the run, because it stops or has lost its session. Another attempt will be made.
     Released,
-    /// The attempt has failed, by its timeout for example. Work that it left behind may see this.
+    /// The attempt has failed, for example by its timeout. Tasks or threads that it left behind may see this.
     Failed,
 }
 
