@@ -108,25 +108,25 @@ pub(crate) fn postgres_error(error: &Error, place: &str) -> WorldError {
             "the connection to Postgres at `{place}` is lost ({why}); work resumes when the server is back"
         ));
     };
-    let (code, why) = (db_error.code(), db_error.message());
-    let text = match code.code() {
-        text if text.starts_with("22") || text.starts_with("54") => {
+    let why = db_error.message();
+    let code = match db_error.code().code() {
+        code if code.starts_with("22") || code.starts_with("54") => {
             return WorldError::Invalid(format!("Postgres at `{place}` cannot store this ({why})"));
         }
-        text if !text.starts_with("23") && !affects_all_statements(text) => {
-            return WorldError::Invalid(format!("Postgres at `{place}` rejects this ({why}, {text})"));
+        code if !code.starts_with("23") && !affects_all_statements(code) => {
+            return WorldError::Invalid(format!("Postgres at `{place}` rejects this ({why}, {code})"));
         }
-        text if text.starts_with("23") || text.starts_with("XX") => {
+        code if code.starts_with("23") || code.starts_with("XX") => {
             return WorldError::Corrupt(format!(
                 "the data in Postgres at `{place}` is inconsistent ({why}); stop, and restore a backup"
             ));
         }
-        text => text,
+        code => code,
     };
     // An operator can fix these at the server; work waits until then.
-    WorldError::Unavailable(match remedy(text) {
+    WorldError::Unavailable(match remedy(code) {
         Some((what, remedy)) => format!("Postgres at `{place}` {what} ({why}); {remedy}"),
-        None => format!("Postgres at `{place}` returned an error: {why} ({text})"),
+        None => format!("Postgres at `{place}` returned an error: {why} ({code})"),
     })
 }
 

@@ -202,11 +202,11 @@ async fn a_run_whose_claim_a_crash_undid_is_claimed_again_and_only_its_new_holde
             holder.claim(session, request()).await.is_ok_and(|work| !work.claimed.is_empty())
         })
         .await;
-        let mut late = Err(WorldError::Unavailable(String::new()));
-        while matches!(late, Err(WorldError::Unavailable(_))) {
-            late = commit(&worker, SESSION, one_event_turn(run, claimed.turn, 1, 100, Then::Hold)).await;
+        let mut answer = Err(WorldError::Unavailable(String::new()));
+        while matches!(answer, Err(WorldError::Unavailable(_))) {
+            answer = commit(&worker, SESSION, one_event_turn(run, claimed.turn, 1, 100, Then::Hold)).await;
         }
-        assert!(matches!(late, Err(WorldError::Fenced(_))), "{late:?}");
+        assert!(matches!(answer, Err(WorldError::Fenced(_))), "{answer:?}");
     }
     let end = Turn {
         events: vec![completed()],

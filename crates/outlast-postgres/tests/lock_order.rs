@@ -30,12 +30,12 @@ fn message(to: RunId, body: MessageBody) -> NewMessage {
 }
 
 /// Waits until `count` statements of the schema wait for a lock.
-async fn until_waiting(test_schema: &TestSchema, count: i64) {
-    until_waiting_or(test_schema, count, || false).await;
+async fn wait_until_blocked(test_schema: &TestSchema, count: i64) {
+    wait_until_blocked_or(test_schema, count, || false).await;
 }
 
 /// The same, but also ends when `is_over` returns true.
-async fn until_waiting_or(test_schema: &TestSchema, count: i64, is_over: impl Fn() -> bool) {
+async fn wait_until_blocked_or(test_schema: &TestSchema, count: i64, is_over: impl Fn() -> bool) {
     let connection = test_schema.connect().await;
     let sql =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND strpos(query, $1) > 0";
@@ -99,7 +99,7 @@ async fn a_timer_does_not_overtake_a_message_of_an_open_transaction() {
         let (world, turn) = (world.clone(), turn.clone());
         tokio::spawn(async move { commit_until_unblocked(&world, FIRST, &[turn]).await.remove(0) })
     };
-    until_waiting(&test_schema, 1).await;
+    wait_until_blocked(&test_schema, 1).await;
     sending.commit().await.unwrap();
     let error = committing.await.unwrap();
     assert!(matches!(error, Err(WorldError::Conflict(_))), "{error:?}");
@@ -155,10 +155,10 @@ async fn turns_with_the_same_keys_in_opposite_order_do_not_deadlock() {
         tokio::spawn(async move { commit_until_unblocked(&world, FIRST, &[turn]).await.remove(0) })
     };
     let first = commit(turn_with_keyed_children(1, one, &["a", "z", "b"]));
-    until_waiting(&test_schema, 1).await;
+    wait_until_blocked(&test_schema, 1).await;
     let second = commit(turn_with_keyed_children(2, other, &["b", "a"]));
     // The first turn waits for a while and releases its keys before it tries again; the second may be committed then.
-    until_waiting_or(&test_schema, 2, || second.is_finished()).await;
+    wait_until_blocked_or(&test_schema, 2, || second.is_finished()).await;
     blocking.rollback().await.unwrap();
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
@@ -203,12 +203,12 @@ async fn a_claim_and_an_exclusive_turn_do_not_deadlock() {
         let world = world.clone();
         tokio::spawn(async move { commit_until_unblocked(&world, FIRST, &[turn]).await.remove(0) })
     };
-    until_waiting(&test_schema, 1).await;
+    wait_until_blocked(&test_schema, 1).await;
     let claiming = {
         let world = world.clone();
         tokio::spawn(async move { claim(&world, FIRST).await })
     };
-    until_waiting(&test_schema, 2).await;
+    wait_until_blocked(&test_schema, 2).await;
     blocker.batch_execute("ROLLBACK").await.unwrap();
     committing.await.unwrap().unwrap();
     let claimed_runs = claiming.await.unwrap();
@@ -250,7 +250,7 @@ async fn turns_of_different_kinds_do_not_wait_for_each_others_counts() {
     let waits = || Then::Wait { wake_at: None, waits: Vec::new() };
     let first =
         commit(vec![turn_with_child(&claimed[0], 91, Then::Hold), turn_with_child(&claimed[1], 92, waits())]);
-    until_waiting(&test_schema, 1).await;
+    wait_until_blocked(&test_schema, 1).await;
     let second =
         commit(vec![turn_with_child(&claimed[2], 93, waits()), turn_with_child(&claimed[3], 94, Then::Hold)]);
     let second = tokio::time::timeout(Duration::from_secs(10), second).await;
@@ -288,7 +288,7 @@ async fn a_deadlock_over_a_key_whose_window_has_ended_is_resolved_and_nothing_is
         let world = world.clone();
         tokio::spawn(async move { world.start(starts).await.unwrap() })
     };
-    until_waiting(&test_schema, 1).await;
+    wait_until_blocked(&test_schema, 1).await;
     let mut turn = turn_with_keyed_children(1, &claimed, &["a"]);
     if let Some(outbox) = &mut turn.outbox {
         outbox.messages = vec![message(run(2), MessageBody::Wake { op: None })];
@@ -297,7 +297,7 @@ async fn a_deadlock_over_a_key_whose_window_has_ended_is_resolved_and_nothing_is
         let world = world.clone();
         tokio::spawn(async move { commit_until_unblocked(&world, FIRST, &[turn]).await.remove(0) })
     };
-    until_waiting(&test_schema, 2).await;
+    wait_until_blocked(&test_schema, 2).await;
     blocking.rollback().await.unwrap();
     assert!(starting.await.unwrap().into_iter().all(|answer| answer.is_ok()));
     committing.await.unwrap().unwrap();

@@ -114,7 +114,7 @@ async fn a_worker_with_an_empty_build_name_claims_runs() {
 async fn a_start_that_is_repeated_after_the_end_does_not_wait_for_a_notification() {
     let test_schema = TestSchema::new(TestClock::new());
     // A world with a virtual clock sends no notifications.
-    let (worker, late) = (test_schema.open().await, test_schema.open_real_time().await);
+    let (worker, client) = (test_schema.open().await, test_schema.open_real_time().await);
     join(&worker, SESSION, NO_EXPIRY).await;
     let started_at = Instant::now();
     for round in 1..=ROUNDS {
@@ -129,7 +129,7 @@ async fn a_start_that_is_repeated_after_the_end_does_not_wait_for_a_notification
         if round % 2 == 0 {
             starts.push(new_start(RunId::from_bits(1_000 + round)));
         }
-        let answers = late.start(starts).await.unwrap();
+        let answers = client.start(starts).await.unwrap();
         assert!(
             answers.into_iter().all(|answer| answer.unwrap().is_new),
             "a repeated start has the same answer"
@@ -137,7 +137,7 @@ async fn a_start_that_is_repeated_after_the_end_does_not_wait_for_a_notification
         if round % 2 == 0 {
             wait_until("the other is claimed", async || !claim(&worker, SESSION).await.is_empty()).await;
         }
-        assert_eq!(late.ended(run, Timestamp::NEVER).await.unwrap().unwrap().run, run);
+        assert_eq!(client.ended(run, Timestamp::NEVER).await.unwrap().unwrap().run, run);
     }
     assert!(started_at.elapsed() < TIME_LIMIT, "{:?}", started_at.elapsed());
 }

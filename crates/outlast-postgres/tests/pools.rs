@@ -143,8 +143,8 @@ async fn other_statements_on_the_pool_keep_their_settings() {
                     current_setting('enable_sort')";
     start(&world, RUN).await;
     // Also drop a call before it has finished, unless it is too fast.
-    let late = world.start(vec![new_start(RunId::from_bits(4))]);
-    drop(tokio::time::timeout(Duration::ZERO, late).await);
+    let dropped_call = world.start(vec![new_start(RunId::from_bits(4))]);
+    drop(tokio::time::timeout(Duration::ZERO, dropped_call).await);
     let client = pool.get().await.unwrap();
     let row = client.query_one(settings, &[]).await.unwrap();
     assert_eq!([row.get::<_, &str>(0), row.get(1), row.get(2)], ["on", "auto", "on"]);

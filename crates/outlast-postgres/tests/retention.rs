@@ -31,7 +31,8 @@ fn configured_size() -> LargeSchema {
     LargeSchema { from: 0, ended, waiting: 2_000 }
 }
 
-async fn number(client: &Client, sql: String) -> i64 {
+/// The number that a query returns.
+async fn query_number(client: &Client, sql: String) -> i64 {
     client.query_one(&sql, &[]).await.unwrap().get(0)
 }
 
@@ -126,15 +127,15 @@ async fn old_runs_are_deleted_completely_while_workers_work() {
 
     assert_eq!(deleted, u64::from(large.ended / 2));
     let schema = &test_schema.schema;
-    let runs = number(&client, format!("SELECT count(*) FROM {schema}.runs")).await;
+    let runs = query_number(&client, format!("SELECT count(*) FROM {schema}.runs")).await;
     assert_eq!(runs, i64::from(large.ended / 2 + large.waiting) + worked as i64, "nothing else is deleted");
     for table in ["turns", "inbox", "tags"] {
         let orphans = format!(
             "SELECT count(*) FROM {schema}.{table} t WHERE NOT EXISTS (SELECT 1 FROM {schema}.runs r WHERE r.id = t.run)"
         );
-        assert_eq!(number(&client, orphans).await, 0, "no row of {table} is left");
+        assert_eq!(query_number(&client, orphans).await, 0, "no row of {table} is left");
     }
-    assert_eq!(number(&client, format!("SELECT count(*) FROM {schema}.leftovers")).await, 0);
+    assert_eq!(query_number(&client, format!("SELECT count(*) FROM {schema}.leftovers")).await, 0);
     assert!(matches!(world.run(large.id(0)).await, Err(WorldError::NotFound(_))));
     world.run(large.id(large.ended / 2)).await.unwrap();
     check_vacuumed(&client, &test_schema).await;
@@ -195,7 +196,7 @@ async fn connection_with_own_slot(test_schema: &TestSchema) -> Client {
     loop {
         let client = test_schema.connect().await;
         let shared = "SELECT count(*) FROM pg_stat_activity WHERE pid % 64 = pg_backend_pid() % 64";
-        if number(&client, shared.into()).await == 1 {
+        if query_number(&client, shared.into()).await == 1 {
             return client;
         }
     }
@@ -234,18 +235,18 @@ async fn a_run_that_is_started_again_has_no_leftovers_of_the_deleted_one() {
     let sweep = |rows: u32| format!("SELECT {schema}.sweep_v2(ARRAY[{list}], {rows}, true)");
     assert!(!client.query_one(&sweep(40), &[]).await.unwrap().get::<_, bool>(0));
     let first = format!("SELECT count(*) FROM {schema}.turns WHERE seq = 0");
-    assert_eq!(number(&client, first.clone()).await, 3, "first turns are deleted last");
+    assert_eq!(query_number(&client, first.clone()).await, 3, "first turns are deleted last");
 
     for starts in again {
         for answer in world.start(starts).await.unwrap() {
             answer.unwrap();
         }
     }
-    assert_eq!(number(&client, first).await, 4);
-    assert_eq!(number(&client, format!("SELECT count(*) FROM {schema}.turns")).await, 4);
-    assert_eq!(number(&client, format!("SELECT count(*) FROM {schema}.inbox")).await, 0);
+    assert_eq!(query_number(&client, first).await, 4);
+    assert_eq!(query_number(&client, format!("SELECT count(*) FROM {schema}.turns")).await, 4);
+    assert_eq!(query_number(&client, format!("SELECT count(*) FROM {schema}.inbox")).await, 0);
     // There are no leftovers to delete any more.
     client.query_one(&format!("SELECT {schema}.sweep_leftovers_v2(100)"), &[]).await.unwrap();
-    assert_eq!(number(&client, format!("SELECT count(*) FROM {schema}.turns")).await, 4);
+    assert_eq!(query_number(&client, format!("SELECT count(*) FROM {schema}.turns")).await, 4);
     assert_eq!(claim(&world, SESSION).await.len(), 4);
 }

@@ -30,7 +30,7 @@ async fn open_error(url: &str) -> WorldError {
     open(url).await.unwrap_err()
 }
 
-fn quick() -> Postgres {
+fn start_server() -> Postgres {
     Postgres::builder().quick().start().unwrap()
 }
 
@@ -118,7 +118,7 @@ async fn always_unavailable(world: &PostgresWorld, turn: &Turn) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turns_wait_for_a_server_that_accepts_no_writes_or_lacks_a_table() {
-    let server = quick();
+    let server = start_server();
     let test_schema = schema_on(&server);
     let world = test_schema.open_real_time().await;
     start(&world, RUN).await;
@@ -192,7 +192,7 @@ async fn a_statement_that_takes_too_long_is_cancelled_at_the_server_and_can_be_r
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_only_server_is_an_error_when_opening_and_is_waited_for_later() {
-    let server = quick();
+    let server = start_server();
     let test_schema = schema_on(&server);
     let world = test_schema.open_real_time().await;
     start(&world, RUN).await;
@@ -229,11 +229,11 @@ async fn a_read_only_server_is_an_error_when_opening_and_is_waited_for_later() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_is_refused_until_it_becomes_the_primary() {
-    let primary = quick();
+    let primary = start_server();
     let test_schema = schema_on(&primary);
     start(&test_schema.open_real_time().await, RUN).await;
     // A new server, whose files are replaced by a copy of the primary's.
-    let mut replica = quick();
+    let mut replica = start_server();
     replica.stop().unwrap();
     let data = replica.folder().join("data");
     let owner = std::fs::metadata(&data).unwrap();
@@ -301,7 +301,7 @@ impl Drop for SmallDisk {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_of_the_server_loses_no_data_and_work_resumes_when_there_is_space() {
-    let server = quick();
+    let server = start_server();
     let test_schema = schema_on(&server);
     let path = server.folder().join("disk");
     let disk = match SmallDisk::mount(&path, &std::fs::metadata(server.folder()).unwrap()) {
@@ -361,7 +361,7 @@ async fn a_full_disk_of_the_server_loses_no_data_and_work_resumes_when_there_is_
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn opening_gives_up_a_server_that_accepts_connections_and_does_not_respond() {
-    let server = quick();
+    let server = start_server();
     let pid = server.pid().unwrap().to_string();
     let signal = |name: &str| assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     signal("-STOP");

@@ -78,7 +78,7 @@ pub(crate) async fn with_timeout<T>(
     future: impl Future<Output = T>,
 ) -> Option<T> {
     let mut future = pin!(future);
-    // The timer is created when it is needed: most futures are ready the first time they are polled after an answer.
+    // Create the timer only if the future is not ready immediately.
     let mut timer: Option<Pin<Box<tokio::time::Sleep>>> = None;
     std::future::poll_fn(|cx| {
         if let Poll::Ready(answer) = future.as_mut().poll(cx) {

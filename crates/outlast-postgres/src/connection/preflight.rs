@@ -23,7 +23,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// The oldest version of Postgres that a world can use.
 const VERSION_MIN: i32 = 140_000;
 
-/// How often is checked whether two connections share one server connection.
+/// The number of checks whether two connections share one server connection.
 const SHARING_CHECKS: u32 = 3;
 
 /// How long the check waits for a second connection of the pool.

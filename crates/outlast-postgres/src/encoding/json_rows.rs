@@ -56,42 +56,42 @@ impl JsonRows {
         let _ = write!(self.text, "\"{name}\":");
     }
 
-    /// An id or another text that needs no escaping in JSON.
+    /// Adds an id or another text that needs no escaping in JSON.
     pub(crate) fn word(&mut self, name: &str, word: impl Display) {
         self.write_name(name);
         let _ = write!(self.text, "\"{word}\"");
     }
 
-    /// A number.
+    /// Adds a number.
     pub(crate) fn number(&mut self, name: &str, number: i64) {
         self.write_name(name);
         let _ = write!(self.text, "{number}");
     }
 
-    /// A number that is never negative.
+    /// Adds a number that is never negative.
     pub(crate) fn unsigned(&mut self, name: &str, number: u64) {
         self.number(name, to_i64(number));
     }
 
-    /// A timestamp in microseconds, if there is one.
+    /// Adds a timestamp in microseconds, if there is one.
     pub(crate) fn timestamp(&mut self, name: &str, timestamp: Option<Timestamp>) {
         if let Some(timestamp) = timestamp {
             self.number(name, timestamp.as_micros());
         }
     }
 
-    /// A text that a user chose; NUL is escaped.
+    /// Adds a text that a user chose; NUL is escaped.
     pub(crate) fn text(&mut self, name: &str, text: &str) {
         self.plain_text(name, &escape_nul(text));
     }
 
-    /// A text that contains no NUL.
+    /// Adds a text that contains no NUL.
     pub(crate) fn plain_text(&mut self, name: &str, text: &str) {
         self.write_name(name);
         self.text.push_str(&serde_json::Value::from(text).to_string());
     }
 
-    /// A flag; left out if it is not set.
+    /// Adds a flag, if it is set.
     pub(crate) fn flag(&mut self, name: &str, is_set: bool) {
         if is_set {
             self.write_name(name);
@@ -99,7 +99,7 @@ impl JsonRows {
         }
     }
 
-    /// A nested object.
+    /// Adds a nested object, whose fields the closure adds.
     pub(crate) fn nested_object(&mut self, name: &str, fields: impl FnOnce(&mut Self)) {
         self.write_name(name);
         self.text.push('{');
@@ -109,13 +109,13 @@ impl JsonRows {
         self.has_fields = true;
     }
 
-    /// A value that is already JSON.
+    /// Adds a value that is already JSON.
     pub(crate) fn json_value(&mut self, name: &str, json: &str) {
         self.write_name(name);
         self.text.push_str(json);
     }
 
-    /// Tags, if there are any.
+    /// Adds tags, if there are any.
     pub(crate) fn tags<'a>(&mut self, name: &str, tags: impl Iterator<Item = (&'a String, &'a String)>) {
         let tags: serde_json::Map<String, serde_json::Value> = tags
             .map(|(name, value)| (escape_nul(name).into_owned(), escape_nul(value).into_owned().into()))

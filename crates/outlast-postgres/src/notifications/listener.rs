@@ -32,13 +32,13 @@ use crate::error::{closed_error, postgres_error};
 /// How often the ends of awaited runs are polled, in case a notification was lost.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Every so many polls, workers are woken as well.
+/// Every `POLLS_PER_WAKE`-th poll also wakes the workers of this process.
 const POLLS_PER_WAKE: u32 = 10;
 
 /// The pause between two attempts to connect, or to take a lock again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// Every so many failed attempts to connect, the pool is used to poll for changes.
+/// Every `ATTEMPTS_PER_POLL`-th failed attempt to connect also polls for changes on the pool.
 const ATTEMPTS_PER_POLL: u32 = 10;
 
 /// How often a lock is tried that another process holds for a moment, while it checks whether the lock is free.
@@ -377,8 +377,8 @@ impl ListenerTask {
         Ok(false)
     }
 
-    /// Handles a notification, and all others that have already been received. The payload is described at
-    /// [`PendingNotification::payload`](super::notifier::PendingNotification::payload).
+    /// Handles a notification, and all others that have already been received. Ignores those of this world. The payload
+    /// is described at [`PendingNotification::payload`](super::notifier::PendingNotification::payload).
     async fn handle_notifications(&self, first: &str, more: &mut mpsc::UnboundedReceiver<String>) {
         let mut has_work = false;
         let mut started: BTreeSet<RunId> = BTreeSet::new();

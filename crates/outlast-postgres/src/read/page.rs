@@ -50,7 +50,7 @@ async fn read_range(
 ) -> Result<(Vec<RunView>, Option<RunId>), WorldError> {
     let Some(mut range) = IdRange::of(database, query).await? else { return Ok((Vec::new(), None)) };
     let scans = IndexScan::all(query, &database.sql.schema);
-    let last_examined = range.cut_to_examined(database, &scans).await?;
+    let last_examined = range.limit_to_examined(database, &scans).await?;
     let mut runs = IndexScan::read_all(&scans, database, query, &range, limit + 1).await?;
     if let Some(root) = query.root {
         let rows = database.call(&database.sql.run_views, &[&vec![root.to_string()]]).await?;
@@ -108,7 +108,7 @@ impl IdRange {
     }
 
     /// Limits the range to the runs that the page may examine. Returns the last of them, if there are more.
-    async fn cut_to_examined(
+    async fn limit_to_examined(
         &mut self,
         database: &Database,
         scans: &[IndexScan],
@@ -122,6 +122,7 @@ impl IdRange {
                 (one, other) => one.or(other),
             };
         }
+        // The page ends where the first of its scans reaches its limit.
         if let Some(last_examined) = nearest {
             let (low, high) = (*self.ids.start(), *self.ids.end());
             self.ids =

@@ -62,7 +62,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
 const LOCK_PAUSE: Duration = Duration::from_millis(500);
 
 /// How often a migration is tried: for some minutes.
-const TRIES_MAX: u32 = 400;
+const MIGRATION_TRIES_MAX: u32 = 400;
 
 /// The tables of the first migration.
 const TABLES: &[&str] = &[
@@ -179,7 +179,7 @@ pub(crate) async fn ensure_schema(
     migrate: Migrate,
 ) -> Result<(), WorldError> {
     check_name(schema)?;
-    let version = version(database).await?;
+    let version = schema_version(database).await?;
     match compare_version(database, version).await? {
         SchemaState::Current => check_privileges(database, schema).await,
         SchemaState::Outdated if migrate == Migrate::Off && version == 0 => {
@@ -198,7 +198,7 @@ pub(crate) async fn ensure_schema(
         SchemaState::Outdated => {
             apply_missing(database, schema, MIGRATIONS).await?;
             // Another process, with a newer build, may have migrated the schema meanwhile.
-            compare_version(database, self::version(database).await?).await.map(|_| ())
+            compare_version(database, schema_version(database).await?).await.map(|_| ())
         }
     }
 }
@@ -240,7 +240,7 @@ async fn apply_missing(
         let apply = async |connection: &Object| apply_all(connection, schema, migrations).await;
         match database.with_connection(apply).await {
             Err(CallError::Postgres(error))
-                if (is_lock_timeout(&error) || is_conflict(&error)) && tries < TRIES_MAX =>
+                if (is_lock_timeout(&error) || is_conflict(&error)) && tries < MIGRATION_TRIES_MAX =>
             {
                 tries += 1;
                 pause(&database.handle, LOCK_PAUSE).await;
@@ -269,7 +269,7 @@ fn check_name(schema: &str) -> Result<(), WorldError> {
 }
 
 /// The schema's version; 0 if the schema does not exist.
-async fn version(database: &Database) -> Result<usize, WorldError> {
+async fn schema_version(database: &Database) -> Result<usize, WorldError> {
     let sql = format!("SELECT coalesce(max(version), 0) FROM {}.migrations", database.sql.schema);
     let read =
         database.with_connection(async |connection: &Object| connection.query_one(&sql, &[]).await).await;
@@ -337,22 +337,22 @@ async fn apply_migration(
     migration: &Migration,
     previous_interface: u32,
 ) -> Result<Option<String>, tokio_postgres::Error> {
-    let name = quoted(schema);
+    let quoted_schema = quoted(schema);
     let lock = format!(
         "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended({}, 0)); \
-         CREATE SCHEMA IF NOT EXISTS {name}; \
-         CREATE TABLE IF NOT EXISTS {name}.migrations (version integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());",
+         CREATE SCHEMA IF NOT EXISTS {quoted_schema}; \
+         CREATE TABLE IF NOT EXISTS {quoted_schema}.migrations (version integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT now());",
         quoted_literal(&format!("outlast migrate {schema}"))
     );
     connection.batch_execute(&lock).await?;
-    let sql = format!("SELECT 1 FROM {name}.migrations WHERE version >= $1");
+    let sql = format!("SELECT 1 FROM {quoted_schema}.migrations WHERE version >= $1");
     if connection.query(&sql, &[&(version as i32)]).await?.is_empty() {
         // A migration that creates a new interface drops the one before the previous.
         let dropped_interface =
             if migration.interface > previous_interface { previous_interface.saturating_sub(1) } else { 0 };
         if dropped_interface > 0 {
-            end_expired_sessions(connection, &name, dropped_interface, previous_interface).await?;
-            if let Some(workers) = joined_workers(connection, &name, dropped_interface).await? {
+            end_expired_sessions(connection, &quoted_schema, dropped_interface, previous_interface).await?;
+            if let Some(workers) = joined_workers(connection, &quoted_schema, dropped_interface).await? {
                 return Ok(Some(workers));
             }
             drop_interface(connection, schema, dropped_interface).await?;
@@ -363,7 +363,7 @@ async fn apply_migration(
             batch.push_str(&fill_statement(statement, schema, migration.interface));
             batch.push_str(";\n");
         }
-        batch.push_str(&format!("INSERT INTO {name}.migrations (version) VALUES ({version})"));
+        batch.push_str(&format!("INSERT INTO {quoted_schema}.migrations (version) VALUES ({version})"));
         connection.batch_execute(&batch).await?;
     }
     connection.batch_execute("COMMIT").await?;
@@ -378,14 +378,14 @@ async fn apply_migration(
 /// again after a restart of the server. `latest` is the newest interface of the schema.
 async fn end_expired_sessions(
     connection: &Object,
-    name: &str,
+    quoted_schema: &str,
     interface: u32,
     latest: u32,
 ) -> Result<(), tokio_postgres::Error> {
     let v = function_suffix(latest);
     let sql = format!(
-        "SELECT {name}.end_session{v}(c.now_at, s.id, true, s.expires_at, $2), {name}.refresh_rules{v}() \
-         FROM {name}.sessions s, (SELECT {name}.clock{v}() AS now_at, {name}.boot{v}() AS boot_at OFFSET 0) c \
+        "SELECT {quoted_schema}.end_session{v}(c.now_at, s.id, true, s.expires_at, $2), {quoted_schema}.refresh_rules{v}() \
+         FROM {quoted_schema}.sessions s, (SELECT {quoted_schema}.clock{v}() AS now_at, {quoted_schema}.boot{v}() AS boot_at OFFSET 0) c \
          WHERE s.interface <= $1 AND s.ended_at IS NULL AND s.expires_at <= c.now_at \
              AND (s.boot = c.boot_at OR c.boot_at <= c.now_at - s.time)"
     );
@@ -396,12 +396,12 @@ async fn end_expired_sessions(
 /// A description of the joined workers that call functions of this interface or older ones; `None` if there are none.
 async fn joined_workers(
     connection: &Object,
-    name: &str,
+    quoted_schema: &str,
     interface: u32,
 ) -> Result<Option<String>, tokio_postgres::Error> {
     let sql = format!(
         "SELECT string_agg(format('process %s on %s', s.pid, s.host), ', ' ORDER BY s.host, s.pid) \
-         FROM {name}.sessions s WHERE s.interface <= $1 AND s.ended_at IS NULL"
+         FROM {quoted_schema}.sessions s WHERE s.interface <= $1 AND s.ended_at IS NULL"
     );
     let row = connection.query_one(&sql, &[&(interface as i32)]).await?;
     Ok(row.get(0))

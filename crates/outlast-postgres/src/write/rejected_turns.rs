@@ -130,7 +130,7 @@ impl RejectedTurns {
     }
 }
 
-/// Whether the database accepts commits now, apart from the content of the rejected turns, which have so many bytes. If
+/// Whether the database accepts commits now, apart from the content of the rejected turns, whose size is `bytes`. If
 /// it does, one of these turns is the cause of the error.
 pub(crate) async fn can_commit(
     database: &Database,
