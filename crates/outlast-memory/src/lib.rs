@@ -10,7 +10,7 @@ mod deadlines;
 mod outbox;
 mod prune;
 mod query;
-mod ready;
+mod ready_queues;
 mod run;
 mod send;
 mod session;

@@ -12,7 +12,7 @@ use outlast_core::{
     Timestamp, Turn, TurnId, TurnRecord, Wait,
 };
 
-use crate::ready::{Line, Place};
+use crate::ready_queues::{Line, Place};
 
 #[derive(Debug)]
 pub(crate) struct Run {

@@ -7,7 +7,7 @@ use outlast_core::{Counts, Ended, RunId, RunMap, SessionId, Status, Timestamp, W
 
 use crate::deadlines::Deadlines;
 use crate::outbox::Outboxes;
-use crate::ready::Ready;
+use crate::ready_queues::Ready;
 use crate::run::Run;
 use crate::session::Session;
 

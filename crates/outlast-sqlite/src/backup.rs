@@ -16,13 +16,13 @@ use outlast_core::{Clock, WorldError};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::error::{Refusal, closed, of_sqlite};
-use crate::file::{self, Opening, retry_busy};
-use crate::holdings::Holdings;
-use crate::locks::Locks;
-use crate::session;
-use crate::skew::Skew;
-use crate::tx::Tx;
+use crate::connection::error::{Refusal, closed, of_sqlite};
+use crate::connection::file::{self, Opening, retry_busy};
+use crate::read::id_clock_skew::Skew;
+use crate::sessions::session;
+use crate::sessions::session_locks::Locks;
+use crate::write::lease_cache::Holdings;
+use crate::write::tx::Tx;
 
 /// Between two flushes of a copy that is being written: some megabytes.
 const FLUSH_PAUSE: Duration = Duration::from_millis(10);

@@ -23,52 +23,19 @@ mod world;
 
 mod options;
 
-mod heartbeat;
-mod holdings;
-mod skew;
-mod turnstile;
-mod tx;
-mod writer;
-
-mod claim;
-mod commit;
-mod prune;
-mod ready;
-mod send;
-mod session;
-mod start;
-mod turn;
-mod within;
+mod connection;
+mod notifications;
+mod read;
+mod schema;
+mod sessions;
+mod write;
 
 mod backup;
-#[cfg(unix)]
-mod doorbell;
-#[cfg(not(unix))]
-#[path = "no_doorbell.rs"]
-mod doorbell;
-mod ends;
-mod expected;
-mod list;
-mod lookout;
-mod outbox;
-mod page;
-mod readers;
-
-mod clock;
-mod columns;
-mod error;
-mod file;
-mod locks;
-mod message;
-mod migrate;
-mod row;
-mod sql;
-mod thread;
 
 pub use backup::backup;
 pub use options::{Durability, HintMode, SqliteOptions, SqliteUrl};
-pub use within::{send_within, start_within};
 pub use world::SqliteWorld;
+pub use write::within::{send_within, start_within};
 
 /// The driver, in the version whose transactions starts and sends can take part in.
 pub use rusqlite;

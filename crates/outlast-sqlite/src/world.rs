@@ -17,30 +17,33 @@ use outlast_core::{
     SessionId, Start, Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 
-use crate::claim::{Claim, claim, consumed, history, inbox, whole_history};
-use crate::clock::WorldClock;
-use crate::commit::commit;
-use crate::ends::Ends;
-use crate::expected::{Expectations, Expected};
-use crate::file::Opening;
-use crate::heartbeat::NewDetails;
-use crate::holdings::Holdings;
-use crate::locks::Locks;
-use crate::lookout::{Lookout, Told};
-use crate::message::NewLetter;
-use crate::migrate::Others;
+use crate::connection::clock::WorldClock;
+use crate::connection::fair_lock::Turnstile;
+use crate::connection::file;
+use crate::connection::file::Opening;
+use crate::notifications::change_watcher::{Lookout, Told};
+use crate::notifications::tx_watcher::{Expectations, Expected};
 use crate::options::{Durability, SqliteOptions, SqliteUrl};
-use crate::page::page;
-use crate::prune::{Prune, Swept, prune, sweep};
-use crate::readers::Readers;
-use crate::send::send_by_client;
-use crate::skew::Skew;
-use crate::start::{NewRun, start};
-use crate::turn::NewTurn;
-use crate::turnstile::Turnstile;
-use crate::tx::Tx;
-use crate::writer::{Desk, Writer};
-use crate::{file, list, session, sql};
+use crate::read::id_clock_skew::Skew;
+use crate::read::page::page;
+use crate::read::readers::Readers;
+use crate::read::run_ends::Ends;
+use crate::read::views as list;
+use crate::schema::migrate::Others;
+use crate::schema::sql;
+use crate::sessions::claim::{Claim, claim, consumed, history, inbox, whole_history};
+use crate::sessions::heartbeat::NewDetails;
+use crate::sessions::session;
+use crate::sessions::session_locks::Locks;
+use crate::write::commit::commit;
+use crate::write::lease_cache::Holdings;
+use crate::write::message::NewLetter;
+use crate::write::prune::{Prune, Swept, prune, sweep};
+use crate::write::send::send_by_client;
+use crate::write::start::{NewRun, start};
+use crate::write::turn::NewTurn;
+use crate::write::tx::Tx;
+use crate::write::writer::{Desk, Writer};
 
 /// A world in one SQLite file.
 ///
