@@ -1,8 +1,8 @@
-//! The lines of runs that are ready, or will be when their moment comes.
+//! The runs that are ready, or will be at a known time.
 //!
-//! A run stands in the lines of its queue and code, or in those for every worker when it needs none. Runs
-//! that are told apart by who may have them, or by their priority, stand in different lines, so that a claim
-//! takes from the front of a few lines and never looks at a run it may not give.
+//! Runs are grouped by everything that decides who may claim them, and by priority: either a worker may claim all runs
+//! of a group, or none. So a claim takes runs from the front of a few groups, and never reads a run that it may not
+//! take.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,169 +13,176 @@ use outlast_core::queue::ahead;
 use outlast_core::takeover::{Admission, CRASH_CLASS_MAX};
 use outlast_core::{ClaimRequest, Code, FailedBuilds, RunId, SessionId, SuspectRoom, Timestamp};
 
-/// Where a run stands in line.
+/// Where a run is stored in the ready queues.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
-    /// The queue it stands in and the code that is needed; `None` when everybody may have it.
-    pub(crate) served_by: Option<(Arc<str>, Code)>,
-    pub(crate) line: Line,
-    /// Since when it is ready, or when it will be.
+pub(crate) struct ReadyEntry {
+    /// The queue and the code that a worker must have; `None` if every worker may claim the run.
+    pub(crate) required: Option<(Arc<str>, Code)>,
+    pub(crate) group: ReadyGroup,
+    /// When the run became or becomes ready.
     pub(crate) at: Timestamp,
 }
 
-/// What runs of one line have in common.
+/// What the runs of one group have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Line {
+pub(crate) struct ReadyGroup {
     pub(crate) format: u32,
-    /// The crash class; 0 for all that are carried like any run.
+    /// The crash class; 0 for all runs that are not suspects.
     pub(crate) class: u32,
-    /// The session that others let go first.
+    /// The session that may claim the runs earlier than others.
     pub(crate) preferred: Option<SessionId>,
-    /// The builds that may not have them.
+    /// The builds that may not claim the runs.
     pub(crate) failed_builds: FailedBuilds,
     pub(crate) priority: u8,
 }
 
-type Lines = BTreeMap<Line, BTreeSet<(Timestamp, RunId)>>;
+/// The runs of one group, by ready time.
+type GroupRuns = BTreeSet<(Timestamp, RunId)>;
 
+type Groups = BTreeMap<ReadyGroup, GroupRuns>;
+
+/// All runs that are ready or will be.
 #[derive(Debug, Default)]
-pub(crate) struct Ready {
-    by_queue: HashMap<Arc<str>, HashMap<Code, Lines>>,
-    for_everyone: Lines,
+pub(crate) struct ReadyQueues {
+    by_queue: HashMap<Arc<str>, HashMap<Code, Groups>>,
+    /// Runs that every worker may claim.
+    without_code: Groups,
 }
 
-/// The front of the lines that one claim may take from.
-pub(crate) struct Offers<'a> {
-    lines: Vec<Offer<'a>>,
+/// The runs that one claim may take, in order of their ranks.
+pub(crate) struct ClaimCandidates<'a> {
+    groups: Vec<CandidateGroup<'a>>,
     admission: Admission,
 }
 
-struct Offer<'a> {
+struct CandidateGroup<'a> {
     class: u32,
+    /// The latest ready time of a run that may be claimed now.
     latest: Timestamp,
-    /// How much earlier than they are its runs count as ready.
-    ahead: Duration,
+    /// The bonus of the group's priority: its runs are ranked as if they had become ready this much earlier.
+    bonus: Duration,
     runs: std::iter::Peekable<std::collections::btree_set::Iter<'a, (Timestamp, RunId)>>,
 }
 
-impl Ready {
-    /// Adds a run; tells whether that is news: it is ready now, or due before the others of its line.
-    pub(crate) fn insert(&mut self, place: &Place, run: RunId, now: Timestamp) -> bool {
-        let lines = match &place.served_by {
+impl ReadyQueues {
+    /// Adds a run. Returns whether waiting workers must be woken: the run is ready now, or becomes ready before the
+    /// others of its group.
+    pub(crate) fn insert(&mut self, entry: &ReadyEntry, run: RunId, now: Timestamp) -> bool {
+        let groups = match &entry.required {
             Some((queue, code)) => {
                 self.by_queue.entry(queue.clone()).or_default().entry(code.clone()).or_default()
             }
-            None => &mut self.for_everyone,
+            None => &mut self.without_code,
         };
-        let line = lines.entry(place.line.clone()).or_default();
-        line.insert((place.at, run));
-        place.at <= now || line.range(after(now)..).next() == Some(&(place.at, run))
+        let runs = groups.entry(entry.group.clone()).or_default();
+        runs.insert((entry.at, run));
+        entry.at <= now || runs.range(first_after(now)..).next() == Some(&(entry.at, run))
     }
 
-    pub(crate) fn remove(&mut self, place: &Place, run: RunId) {
-        let lines = match &place.served_by {
-            Some((queue, code)) => self.by_queue.get_mut(queue).and_then(|lines| lines.get_mut(code)),
-            None => Some(&mut self.for_everyone),
+    pub(crate) fn remove(&mut self, entry: &ReadyEntry, run: RunId) {
+        let groups = match &entry.required {
+            Some((queue, code)) => self.by_queue.get_mut(queue).and_then(|groups| groups.get_mut(code)),
+            None => Some(&mut self.without_code),
         };
-        let Some(lines) = lines else { return };
-        if let Some(line) = lines.get_mut(&place.line) {
-            line.remove(&(place.at, run));
-            if line.is_empty() {
-                lines.remove(&place.line);
+        let Some(groups) = groups else { return };
+        if let Some(runs) = groups.get_mut(&entry.group) {
+            runs.remove(&(entry.at, run));
+            if runs.is_empty() {
+                groups.remove(&entry.group);
             }
         }
     }
 
-    /// The runs whose line prefers this session.
+    /// The runs that prefer this session.
     pub(crate) fn preferring(&self, session: SessionId) -> Vec<RunId> {
-        let lines = self.by_queue.values().flat_map(HashMap::values).chain([&self.for_everyone]).flatten();
-        let preferring = lines.filter(|(line, _)| line.preferred == Some(session));
+        let groups = self.by_queue.values().flat_map(HashMap::values).chain([&self.without_code]).flatten();
+        let preferring = groups.filter(|(group, _)| group.preferred == Some(session));
         preferring.flat_map(|(_, runs)| runs.iter().map(|(_, run)| *run)).collect()
     }
 
-    /// What the session may be given now.
-    pub(crate) fn offers<'a>(
+    /// The runs that the session may claim now.
+    pub(crate) fn candidates<'a>(
         &'a self,
         session: SessionId,
         request: &'a ClaimRequest,
         admission: Admission,
         now: Timestamp,
-    ) -> Offers<'a> {
-        let lines = self.lines_for(session, request).map(|(line, runs, head_start)| Offer {
-            class: line.class,
-            latest: now.minus(head_start),
-            ahead: ahead(line.priority),
+    ) -> ClaimCandidates<'a> {
+        let groups = self.claimable_groups(session, request).map(|(group, runs, delay)| CandidateGroup {
+            class: group.class,
+            latest: now.minus(delay),
+            bonus: ahead(group.priority),
             runs: runs.iter().peekable(),
         });
-        Offers { lines: lines.collect(), admission }
+        ClaimCandidates { groups: groups.collect(), admission }
     }
 
-    /// The run of the last crash class that the session may be given now.
+    /// The run of the last crash class that the session may claim now as its trial.
     pub(crate) fn trial(&self, session: SessionId, request: &ClaimRequest, now: Timestamp) -> Option<RunId> {
         let room = SuspectRoom::Class { class: CRASH_CLASS_MAX, room: 1 };
-        let mut offers = self.offers(session, request, Admission::new(room), now);
-        offers.lines.retain(|offer| offer.class == CRASH_CLASS_MAX);
-        offers.next()
+        let mut candidates = self.candidates(session, request, Admission::new(room), now);
+        candidates.groups.retain(|group| group.class == CRASH_CLASS_MAX);
+        candidates.next()
     }
 
-    /// When the next run is due, of those that the session may be given then.
+    /// When the next run becomes claimable for the session.
     pub(crate) fn next_due(
         &self,
         session: SessionId,
         request: &ClaimRequest,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        let due = self.lines_for(session, request).filter_map(|(_, runs, head_start)| {
-            let (at, _) = runs.range(after(now.minus(head_start))..).next()?;
-            Some(at.plus(head_start))
+        let due = self.claimable_groups(session, request).filter_map(|(_, runs, delay)| {
+            let (at, _) = runs.range(first_after(now.minus(delay))..).next()?;
+            Some(at.plus(delay))
         });
         due.min()
     }
 
-    /// The lines that the session may take from, and how long others go first.
-    fn lines_for<'a>(
+    /// The groups that the session may claim, and how long after its ready time a run is reserved for another session.
+    fn claimable_groups<'a>(
         &'a self,
         session: SessionId,
         request: &'a ClaimRequest,
-    ) -> impl Iterator<Item = (&'a Line, &'a BTreeSet<(Timestamp, RunId)>, Duration)> {
+    ) -> impl Iterator<Item = (&'a ReadyGroup, &'a GroupRuns, Duration)> {
         let admission = Admission::new(request.suspects);
         let of_queues = request.queues.iter().filter_map(|queue| self.by_queue.get(queue));
         of_queues
-            .flat_map(|lines| request.code.iter().filter_map(|code| lines.get(code)))
-            .chain([&self.for_everyone])
+            .flat_map(|groups| request.code.iter().filter_map(|code| groups.get(code)))
+            .chain([&self.without_code])
             .flatten()
-            .filter(|(line, _)| line.format <= request.format)
-            .filter(move |(line, _)| admission.allows(line.class))
-            .filter(|(line, _)| !line.failed_builds.contains(&request.build))
-            .map(move |(line, runs)| {
-                let others_first = line.preferred.is_some_and(|preferred| preferred != session);
-                (line, runs, if others_first { PREFERENCE } else { Duration::ZERO })
+            .filter(|(group, _)| group.format <= request.format)
+            .filter(move |(group, _)| admission.allows(group.class))
+            .filter(|(group, _)| !group.failed_builds.contains(&request.build))
+            .map(move |(group, runs)| {
+                let prefers_another = group.preferred.is_some_and(|preferred| preferred != session);
+                (group, runs, if prefers_another { PREFERENCE } else { Duration::ZERO })
             })
     }
 }
 
-impl Iterator for Offers<'_> {
+impl Iterator for ClaimCandidates<'_> {
     type Item = RunId;
 
-    /// The run of the lowest rank that is admitted.
+    /// The admitted run with the lowest rank.
     fn next(&mut self) -> Option<RunId> {
-        let front = |offer: &mut Offer<'_>| {
-            let (at, run) = **offer.runs.peek()?;
-            (at <= offer.latest).then_some((at.minus(offer.ahead), run))
+        let front = |group: &mut CandidateGroup<'_>| {
+            let (at, run) = **group.runs.peek()?;
+            (at <= group.latest).then_some((at.minus(group.bonus), run))
         };
         let admission = self.admission;
-        self.lines.retain(|offer| admission.allows(offer.class));
+        self.groups.retain(|group| admission.allows(group.class));
         let fronts =
-            self.lines.iter_mut().enumerate().filter_map(|(index, offer)| Some((front(offer)?, index)));
+            self.groups.iter_mut().enumerate().filter_map(|(index, group)| Some((front(group)?, index)));
         let ((_, run), index) = fronts.min()?;
-        let offer = &mut self.lines[index];
-        offer.runs.next();
-        self.admission.admit(offer.class);
+        let group = &mut self.groups[index];
+        group.runs.next();
+        self.admission.admit(group.class);
         Some(run)
     }
 }
 
-/// The first entry a line could have after this moment.
-fn after(moment: Timestamp) -> (Timestamp, RunId) {
-    (Timestamp::from_micros(moment.as_micros().saturating_add(1)), RunId::from_bits(0))
+/// The lowest possible entry after this time.
+fn first_after(at: Timestamp) -> (Timestamp, RunId) {
+    (Timestamp::from_micros(at.as_micros().saturating_add(1)), RunId::from_bits(0))
 }

@@ -1,2 +1,2 @@
--- When the first message was accepted that lies behind what a turn consumed.
+-- The time of the first message after those that a turn consumed.
 SELECT at FROM inbox WHERE run = ?1 AND position > ?2 ORDER BY position LIMIT 1

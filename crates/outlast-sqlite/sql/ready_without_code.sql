@@ -1,4 +1,4 @@
--- Runs that every worker may claim, the longest ready first; their priority does not count.
+-- Runs that every worker can claim because they need no code, the longest ready first. Their priority does not matter.
 SELECT id, workflow, version, format, preferred, turn, next_seq, turn_at, sent, consumed, ready_at, status, 0, line,
     {columns}
 FROM runs INDEXED BY runs_codeless

@@ -1,2 +1,2 @@
--- Takes the key from a run that was started too long ago to count, so that another may have it.
+-- Removes the key of a run that was started before the window of the key, so that another run can have it.
 UPDATE runs SET key = NULL, key_digest = NULL WHERE id = ?1

@@ -1,5 +1,5 @@
--- Takes a run from a session that is gone. Which of the ready times counts depends on the messages that are
--- there now.
+-- Releases a run whose session has ended. Which of the three ready times is stored depends on the messages that the run
+-- has now.
 UPDATE runs SET status = ?2, owner = NULL, preferred = NULL, turn = ?3, next_seq = ?4, turn_at = ?5,
     updated_at = ?6, wake_at = NULL, waits = '[]',
     ready_at = CASE WHEN last_terminate > consumed OR ?4 <= 1 AND last_cancel > consumed THEN ?9

@@ -1,3 +1,3 @@
--- The last run that one page looks at, if there are that many. What replaces the words in braces is that of
--- `runs_page.sql`, without what no index helps with.
-SELECT {id} FROM {walk} WHERE {filters} ORDER BY {id} {order} LIMIT 1 OFFSET ?1
+-- The last run that the scan of one page reads, if there are that many rows. The placeholders are those of
+-- `runs_page.sql`, without the filters that no index supports.
+SELECT {id} FROM {source} WHERE {filters} ORDER BY {id} {order} LIMIT 1 OFFSET ?1

@@ -1,2 +1,2 @@
--- Whether a session that a run prefers still lives.
+-- Whether a session exists.
 SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1)

@@ -1,2 +1,2 @@
--- Who is joined: for a look whether a takeover has anything to do, and for the sweep of lock files.
+-- All joined sessions, to find those that have expired or whose process is dead, and to remove stale lock files.
 SELECT id, build, expires_at, time FROM sessions ORDER BY id

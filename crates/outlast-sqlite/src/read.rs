@@ -6,6 +6,9 @@ pub(crate) mod readers;
 /// One run, the counts, the workers.
 pub(crate) mod views;
 
+/// Histories and inboxes.
+pub(crate) mod history;
+
 /// Pages of runs.
 pub(crate) mod page;
 

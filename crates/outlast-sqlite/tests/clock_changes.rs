@@ -1,4 +1,4 @@
-//! Clocks that are set: nobody is robbed, and what is ready is not late.
+//! The system clock is set forward or back: live sessions are not taken over, and ready runs are not delayed.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use common::{Place, block_on, new_start};
+use common::{TempDatabase, block_on, new_start};
 use outlast_core::event::{FORMAT, RULES};
 use outlast_core::queue::default_queues;
 use outlast_core::{
@@ -21,17 +21,17 @@ use outlast_sqlite::{SqliteOptions, SqliteWorld};
 
 const HOUR: i64 = 3_600_000_000;
 
-/// The clock of a machine, which a person sets.
+/// A system clock that the test sets.
 #[derive(Clone, Debug, Default)]
-struct Machine(Arc<AtomicI64>);
+struct SettableClock(Arc<AtomicI64>);
 
-impl Machine {
+impl SettableClock {
     fn set(&self, hours: i64) {
         self.0.store(hours * HOUR, Ordering::Relaxed);
     }
 }
 
-impl Clock for Machine {
+impl Clock for SettableClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(1_000_000 * HOUR + self.0.load(Ordering::Relaxed))
     }
@@ -49,9 +49,9 @@ impl Clock for Machine {
     }
 }
 
-fn open(place: &Place, machine: &Machine) -> SqliteWorld {
-    let options = SqliteOptions::new(Arc::new(machine.clone()));
-    SqliteWorld::open(place.path().to_str().unwrap(), options).unwrap()
+fn open(database: &TempDatabase, clock: &SettableClock) -> SqliteWorld {
+    let options = SqliteOptions::new(Arc::new(clock.clone()));
+    SqliteWorld::open(database.path().to_str().unwrap(), options).unwrap()
 }
 
 fn code() -> Arc<[Code]> {
@@ -96,35 +96,43 @@ const SECOND: SessionId = SessionId::from_bits(2);
 const THIRD: SessionId = SessionId::from_bits(3);
 
 #[test]
-fn a_clock_set_forward_robs_nobody_who_lives() {
-    let (place, machine) = (Place::new(), Machine::default());
-    let (first, second) = (open(&place, &machine), open(&place, &machine));
+fn a_clock_set_forward_does_not_take_over_live_sessions() {
+    let (database, clock) = (TempDatabase::new(), SettableClock::default());
+    let (first, second) = (open(&database, &clock), open(&database, &clock));
     let time = Duration::from_secs(10);
     join(&first, FIRST, time);
     start(&first, 1);
     assert_eq!(claim(&first, FIRST), Ok(1));
     join(&second, SECOND, time);
     assert_eq!(block_on(second.takeover(SECOND)), Ok(0));
-    machine.set(5);
-    assert_eq!(block_on(second.takeover(SECOND)), Ok(0), "nobody has been silent for ten seconds");
-    let late = open(&place, &machine);
+    clock.set(5);
+    assert_eq!(
+        block_on(second.takeover(SECOND)),
+        Ok(0),
+        "no session has been without a beat for ten seconds"
+    );
+    let late = open(&database, &clock);
     join(&late, THIRD, time);
-    assert_eq!(block_on(late.takeover(THIRD)), Ok(0), "nor does a newcomer know of one");
+    assert_eq!(
+        block_on(late.takeover(THIRD)),
+        Ok(0),
+        "a world that was just opened has not observed one either"
+    );
     block_on(first.beat(FIRST, &Report::default(), &[])).unwrap();
     assert_eq!(claim(&first, FIRST), Ok(0), "it is still joined");
 }
 
 #[test]
-fn who_is_silent_is_taken_over_though_its_lock_is_held() {
-    let (place, machine) = (Place::new(), Machine::default());
-    let (first, second) = (open(&place, &machine), open(&place, &machine));
+fn a_session_without_beats_is_taken_over_even_if_its_lock_is_held() {
+    let (database, clock) = (TempDatabase::new(), SettableClock::default());
+    let (first, second) = (open(&database, &clock), open(&database, &clock));
     let time = Duration::from_millis(50);
     join(&first, FIRST, time);
     start(&first, 1);
     assert_eq!(claim(&first, FIRST), Ok(1));
     join(&second, SECOND, Duration::from_secs(100));
-    machine.set(1);
-    // Real time, which nobody can set: waited for, not slept for.
+    clock.set(1);
+    // Poll until enough time has passed on the monotonic clock.
     let taken = (0..10_000).find_map(|_| {
         std::thread::park_timeout(Duration::from_millis(1));
         let taken = block_on(second.takeover(SECOND)).unwrap();
@@ -135,34 +143,37 @@ fn who_is_silent_is_taken_over_though_its_lock_is_held() {
 }
 
 #[test]
-fn what_is_ready_is_not_late_when_the_clock_is_set_back_between_two_processes() {
-    let (place, machine) = (Place::new(), Machine::default());
-    let world = open(&place, &machine);
+fn ready_runs_are_not_delayed_when_the_clock_is_set_back_before_a_restart() {
+    let (database, clock) = (TempDatabase::new(), SettableClock::default());
+    let world = open(&database, &clock);
     join(&world, FIRST, Duration::from_secs(10));
     block_on(world.beat(FIRST, &Report::default(), &[])).unwrap();
     start(&world, 1);
     drop(world);
-    machine.set(-3);
-    let world = open(&place, &machine);
-    assert!(world.clock().now() >= Timestamp::from_micros(1_000_000 * HOUR), "the world's clock goes on");
+    clock.set(-3);
+    let world = open(&database, &clock);
+    assert!(
+        world.clock().now() >= Timestamp::from_micros(1_000_000 * HOUR),
+        "the world's clock does not go back"
+    );
     join(&world, SECOND, Duration::from_secs(10));
     block_on(world.takeover(SECOND)).unwrap();
-    assert_eq!(claim(&world, SECOND), Ok(1), "it was ready before, and is ready now");
+    assert_eq!(claim(&world, SECOND), Ok(1), "the run was ready before, and still is");
     drop(world);
 
-    machine.set(9);
-    assert_eq!(open(&place, &machine).clock().now(), machine.now(), "the machine has caught up");
+    clock.set(9);
+    assert_eq!(open(&database, &clock).clock().now(), clock.now(), "the system clock has caught up");
 }
 
 #[test]
-fn a_file_from_far_in_the_future_does_not_take_the_world_there() {
-    let (place, machine) = (Place::new(), Machine::default());
-    machine.set(24 * 365);
-    let world = open(&place, &machine);
+fn a_file_time_far_in_the_future_is_ignored() {
+    let (database, clock) = (TempDatabase::new(), SettableClock::default());
+    clock.set(24 * 365);
+    let world = open(&database, &clock);
     join(&world, FIRST, Duration::from_secs(10));
     block_on(world.beat(FIRST, &Report::default(), &[])).unwrap();
     block_on(world.leave(FIRST)).unwrap();
     drop(world);
-    machine.set(0);
-    assert_eq!(open(&place, &machine).clock().now(), machine.now());
+    clock.set(0);
+    assert_eq!(open(&database, &clock).clock().now(), clock.now());
 }

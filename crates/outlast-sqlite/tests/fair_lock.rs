@@ -1,4 +1,4 @@
-//! Processes that write to one file take turns: nobody starves.
+//! Processes that write to one file take turns: none of them starves.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -6,16 +6,16 @@ mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::{Place, block_on, new_start};
+use common::{TempDatabase, block_on, new_start};
 use outlast_core::{RunId, World};
 
 #[test]
-fn a_second_process_writes_while_the_first_never_rests() {
-    let place = Place::new();
-    let (busy, other) = (place.open(), place.open());
+fn a_second_process_can_write_while_the_first_one_writes_without_pause() {
+    let database = TempDatabase::new();
+    let (busy, other) = (database.open(), database.open());
     let (is_over, next) = (AtomicBool::new(false), AtomicU64::new(1_000_000));
     std::thread::scope(|scope| {
-        // Several at once, so that the next transaction is there when one ends.
+        // Several threads, so that the next transaction is already queued when one ends.
         for _ in 0..4 {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
@@ -32,11 +32,11 @@ fn a_second_process_writes_while_the_first_never_rests() {
 }
 
 #[test]
-fn one_who_stands_in_line_and_does_not_move_stops_nobody() {
-    let place = Place::new();
-    let world = place.open();
+fn a_frozen_process_in_the_queue_does_not_block_others() {
+    let database = TempDatabase::new();
+    let world = database.open();
     let frozen =
-        std::fs::File::options().write(true).open(place.path().with_file_name("world.db-line")).unwrap();
+        std::fs::File::options().write(true).open(database.path().with_file_name("world.db-line")).unwrap();
     frozen.lock().unwrap();
     for run in 1..=50 {
         block_on(world.start(vec![new_start(RunId::from_bits(run))])).unwrap().remove(0).unwrap();

@@ -1,4 +1,4 @@
-//! What another process does is noticed at once, by a doorbell: here the slow poll behind it is off.
+//! Changes by other processes are noticed immediately, by hints. The slow poll is disabled in most of these tests.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use common::{Noon, Place, block_on, new_start};
+use common::{FixedClock, TempDatabase, block_on, new_start};
 use outlast_core::{
     Headers, Join, MessageBody, MessageId, NewMessage, Outcome, Payload, RunId, SessionId, SuspectRoom,
     Timestamp, World,
 };
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 
-/// How long a test waits for what must come. Its end is a failed test, not a measurement.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a test waits for a condition before it fails.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn open(path: &Path) -> Arc<SqliteWorld> {
     open_with(path, "poll=off")
@@ -29,22 +29,22 @@ fn open(path: &Path) -> Arc<SqliteWorld> {
 
 fn open_with(path: &Path, query: &str) -> Arc<SqliteWorld> {
     let url = format!("sqlite:{}?{query}", path.display());
-    Arc::new(SqliteWorld::open(&url, SqliteOptions::new(Arc::new(Noon))).unwrap())
+    Arc::new(SqliteWorld::open(&url, SqliteOptions::new(Arc::new(FixedClock))).unwrap())
 }
 
-/// Listens for a change since now, in a thread of its own.
+/// Waits for a change after now, on another thread.
 fn listen(world: &Arc<SqliteWorld>) -> Receiver<()> {
     let epoch = epoch(world);
-    let (heard, hears) = channel();
+    let (sender, changed) = channel();
     let world = world.clone();
     std::thread::spawn(move || {
         block_on(world.changed(epoch, Timestamp::NEVER));
-        let _ = heard.send(());
+        let _ = sender.send(());
     });
-    hears
+    changed
 }
 
-/// How often the world's change signal has fired, as a claim would say.
+/// The current epoch of the world, from a claim with a new session.
 fn epoch(world: &SqliteWorld) -> u64 {
     static SESSIONS: AtomicU64 = AtomicU64::new(900);
     let session = SessionId::from_bits(SESSIONS.fetch_add(1, Ordering::Relaxed).into());
@@ -87,23 +87,24 @@ fn cancel() -> MessageBody {
 }
 
 #[track_caller]
-fn must_hear(hears: &Receiver<()>) {
-    hears.recv_timeout(PATIENCE).expect("the doorbell rang in vain");
+fn wait_for_change(changed: &Receiver<()>) {
+    changed.recv_timeout(TIMEOUT).expect("the change was not noticed");
 }
 
-/// Looks again and again until it is so.
+/// Polls until the condition is true.
 #[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..PATIENCE.as_millis() / 5 {
-        if is_so() {
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..TIMEOUT.as_millis() / 5 {
+        if condition() {
             return;
         }
         std::thread::park_timeout(Duration::from_millis(5));
     }
-    panic!("waited in vain until {what}");
+    panic!("timeout while waiting until {what}");
 }
 
-fn bells(path: &Path) -> Vec<PathBuf> {
+/// The sockets in the folder next to the file.
+fn sockets(path: &Path) -> Vec<PathBuf> {
     let mut folder = path.as_os_str().to_owned();
     folder.push("-bells");
     std::fs::read_dir(folder)
@@ -112,10 +113,10 @@ fn bells(path: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_start_a_message_and_a_cancel_by_another_process_are_noticed_within_milliseconds() {
-    let place = Place::new();
-    let (here, there) = (open(&place.path()), open(&place.path()));
-    let mut quickest = [Duration::MAX; 3];
-    // The quickest of some: others use this machine too.
+    let database = TempDatabase::new();
+    let (here, there) = (open(&database.path()), open(&database.path()));
+    let mut fastest = [Duration::MAX; 3];
+    // Take the fastest of ten rounds, because other programs use this machine too.
     for round in 1..=10 {
         let changes: [&dyn Fn(); 3] =
             [&|| start(&there, round), &|| send(&there, round, MessageBody::Wake { op: None }), &|| {
@@ -124,23 +125,23 @@ fn a_start_a_message_and_a_cancel_by_another_process_are_noticed_within_millisec
                 let message = NewMessage { id, run, body: cancel(), headers: Headers::new() };
                 block_on(there.send(vec![message])).unwrap().remove(0).unwrap();
             }];
-        for (change, quickest) in changes.iter().zip(&mut quickest) {
-            let hears = listen(&here);
+        for (change, fastest) in changes.iter().zip(&mut fastest) {
+            let changed = listen(&here);
             #[allow(clippy::disallowed_methods, reason = "a measurement")]
             let began = Instant::now();
             change();
-            must_hear(&hears);
-            *quickest = began.elapsed().min(*quickest);
+            wait_for_change(&changed);
+            *fastest = began.elapsed().min(*fastest);
         }
     }
-    println!("start, message, cancel: {quickest:?}");
-    assert!(quickest.iter().all(|time| *time < Duration::from_millis(50)), "{quickest:?}");
+    println!("start, message, cancel: {fastest:?}");
+    assert!(fastest.iter().all(|time| *time < Duration::from_millis(50)), "{fastest:?}");
 }
 
 #[test]
-fn the_end_of_a_run_in_another_process_is_told_to_those_who_wait() {
-    let place = Place::new();
-    let (here, there) = (open(&place.path()), open(&place.path()));
+fn the_end_of_a_run_in_another_process_wakes_its_waiters() {
+    let database = TempDatabase::new();
+    let (here, there) = (open(&database.path()), open(&database.path()));
     start(&there, 1);
     let (ended, ends) = channel();
     let waiting = here.clone();
@@ -148,141 +149,144 @@ fn the_end_of_a_run_in_another_process_is_told_to_those_who_wait() {
         let _ = ended.send(block_on(waiting.ended(RunId::from_bits(1), Timestamp::NEVER)));
     });
     common::end_run(&there, RunId::from_bits(1));
-    let ended = ends.recv_timeout(PATIENCE).expect("the end was not told").unwrap().unwrap();
+    let ended = ends.recv_timeout(TIMEOUT).expect("the end was not noticed").unwrap().unwrap();
     assert_eq!(ended.outcome, Outcome::Completed(Payload::null()));
 }
 
 #[test]
-fn every_one_of_many_processes_is_told() {
-    let place = Place::new();
-    let worlds: Vec<_> = (0..12).map(|_| open(&place.path())).collect();
+fn all_of_many_processes_get_a_hint() {
+    let database = TempDatabase::new();
+    let worlds: Vec<_> = (0..12).map(|_| open(&database.path())).collect();
     let listeners: Vec<_> = worlds.iter().map(listen).collect();
     start(&worlds[5], 1);
-    for hears in &listeners {
-        must_hear(hears);
+    for changed in &listeners {
+        wait_for_change(changed);
     }
 }
 
 #[test]
-fn the_doorbell_of_a_dead_process_is_cleaned_away() {
-    let place = Place::new();
-    drop(open(&place.path()));
-    let folder = place.path().with_file_name("world.db-bells");
+fn the_socket_of_a_dead_process_is_removed() {
+    let database = TempDatabase::new();
+    drop(open(&database.path()));
+    let folder = database.path().with_file_name("world.db-bells");
     std::fs::create_dir_all(&folder).unwrap();
     let stale = folder.join("0123456789abcdef");
     drop(UnixDatagram::bind(&stale).unwrap());
-    assert!(stale.exists(), "a socket's file outlives it");
-    let world = open(&place.path());
+    assert!(stale.exists(), "the file remains when its socket is closed");
+    let world = open(&database.path());
     assert!(!stale.exists());
-    assert_eq!(bells(&place.path()).len(), 1);
+    assert_eq!(sockets(&database.path()).len(), 1);
 
-    let other = open(&place.path());
-    let hears = listen(&other);
+    let other = open(&database.path());
+    let changed = listen(&other);
     start(&world, 1);
-    must_hear(&hears);
+    wait_for_change(&changed);
 }
 
 #[test]
-fn who_closes_the_world_takes_its_doorbell_along() {
-    let place = Place::new();
-    let (first, second) = (open(&place.path()), open(&place.path()));
-    assert_eq!(bells(&place.path()).len(), 2);
+fn closing_a_world_removes_its_socket() {
+    let database = TempDatabase::new();
+    let (first, second) = (open(&database.path()), open(&database.path()));
+    assert_eq!(sockets(&database.path()).len(), 2);
     drop(first);
-    assert_eq!(bells(&place.path()).len(), 1);
+    assert_eq!(sockets(&database.path()).len(), 1);
     start(&second, 1);
     drop(second);
-    assert!(!place.path().with_file_name("world.db-bells").exists());
+    assert!(!database.path().with_file_name("world.db-bells").exists());
 }
 
 #[test]
-fn a_path_too_long_for_a_socket_has_its_doorbell_elsewhere() {
-    let place = Place::new();
-    let folder = place.path().with_file_name("a-rather-long-name".repeat(8));
+fn a_path_too_long_for_a_socket_uses_the_fallback_folder() {
+    let database = TempDatabase::new();
+    let folder = database.path().with_file_name("a-rather-long-name".repeat(8));
     std::fs::create_dir(&folder).unwrap();
     let path = folder.join("world.db");
     let (here, there) = (open(&path), open(&path));
     let hints = here.describe().hints;
-    assert!(hints.starts_with("at once, by the doorbell `") && hints.contains("outlast-"), "{hints}");
-    let hears = listen(&here);
+    assert!(
+        hints.starts_with("immediately, through the hint socket `") && hints.contains("outlast-"),
+        "{hints}"
+    );
+    let changed = listen(&here);
     start(&there, 1);
-    must_hear(&hears);
+    wait_for_change(&changed);
 }
 
 #[test]
-fn where_no_doorbell_can_be_made_polling_does_it_and_the_world_says_so() {
-    let place = Place::new();
-    drop(open(&place.path()));
-    let blocked = place.path().with_file_name("world.db-bells");
+fn without_a_socket_changes_are_noticed_by_polling_and_the_description_says_so() {
+    let database = TempDatabase::new();
+    drop(open(&database.path()));
+    let blocked = database.path().with_file_name("world.db-bells");
     std::fs::write(&blocked, "in the way").unwrap();
-    let file = place.path().metadata().unwrap();
-    let spare = std::env::temp_dir().join(format!("outlast-{:x}-{:x}", file.dev(), file.ino()));
-    std::fs::write(&spare, "in the way").unwrap();
-    let (here, there) = (open_with(&place.path(), ""), open_with(&place.path(), ""));
-    std::fs::remove_file(spare).unwrap();
+    let file = database.path().metadata().unwrap();
+    let fallback = std::env::temp_dir().join(format!("outlast-{:x}-{:x}", file.dev(), file.ino()));
+    std::fs::write(&fallback, "in the way").unwrap();
+    let (here, there) = (open_with(&database.path(), ""), open_with(&database.path(), ""));
+    std::fs::remove_file(fallback).unwrap();
     let hints = here.describe().hints;
-    assert!(hints.starts_with("within 500ms, by polling, since no doorbell can be made"), "{hints}");
+    assert!(hints.starts_with("within 500ms, by polling, since no hint socket can be created"), "{hints}");
     assert!(hints.contains("world.db-bells"), "{hints}");
-    let hears = listen(&here);
+    let changed = listen(&here);
     start(&there, 1);
-    must_hear(&hears);
+    wait_for_change(&changed);
 }
 
 #[test]
-fn a_world_says_how_it_hears_of_others() {
-    let place = Place::new();
-    assert!(open(&place.path()).describe().hints.starts_with("at once, by the doorbell `"));
-    let polling = open_with(&place.path(), "doorbell=off").describe().hints;
-    assert_eq!(polling, "within 500ms, by polling, as the URL asks");
+fn a_world_describes_how_it_notices_changes() {
+    let database = TempDatabase::new();
+    assert!(open(&database.path()).describe().hints.starts_with("immediately, through the hint socket `"));
+    let polling = open_with(&database.path(), "doorbell=off").describe().hints;
+    assert_eq!(polling, "within 500ms, by polling, as the URL requests");
 }
 
 #[test]
-fn worlds_in_a_folder_that_is_moved_still_hear_of_each_other() {
-    let place = Place::new();
-    let (old, new) = (place.path().with_file_name("old"), place.path().with_file_name("new"));
+fn worlds_in_a_moved_folder_still_get_hints() {
+    let database = TempDatabase::new();
+    let (old, new) = (database.path().with_file_name("old"), database.path().with_file_name("new"));
     std::fs::create_dir(&old).unwrap();
     let before = open(&old.join("world.db"));
     std::fs::rename(&old, &new).unwrap();
     let after = open(&new.join("world.db"));
-    let hears = listen(&before);
+    let changed = listen(&before);
     start(&after, 1);
-    must_hear(&hears);
-    let hears = listen(&after);
+    wait_for_change(&changed);
+    let changed = listen(&after);
     start(&before, 2);
-    must_hear(&hears);
+    wait_for_change(&changed);
 }
 
 #[test]
-fn a_doorbell_that_was_removed_is_hung_again() {
-    let place = Place::new();
-    let here = open_with(&place.path(), "");
-    let before = bells(&place.path());
-    std::fs::remove_dir_all(place.path().with_file_name("world.db-bells")).unwrap();
-    until("there is another", || bells(&place.path()).len() == 1);
-    assert_ne!(bells(&place.path()), before);
-    let there = open(&place.path());
-    let hears = listen(&here);
+fn a_socket_that_was_removed_is_created_again() {
+    let database = TempDatabase::new();
+    let here = open_with(&database.path(), "");
+    let before = sockets(&database.path());
+    std::fs::remove_dir_all(database.path().with_file_name("world.db-bells")).unwrap();
+    wait_until("there is another socket", || sockets(&database.path()).len() == 1);
+    assert_ne!(sockets(&database.path()), before);
+    let there = open(&database.path());
+    let changed = listen(&here);
     start(&there, 1);
-    must_hear(&hears);
+    wait_for_change(&changed);
 }
 
 #[test]
-fn a_ring_during_a_flood_is_not_lost() {
-    let place = Place::new();
-    let (here, there) = (open(&place.path()), open(&place.path()));
-    // More than a socket's queue takes.
+fn a_hint_is_not_lost_when_the_queue_of_a_socket_is_full() {
+    let database = TempDatabase::new();
+    let (here, there) = (open(&database.path()), open(&database.path()));
+    // More hints than the queue of a socket can contain.
     for run in 1..=200 {
         start(&there, run);
     }
-    let hears = listen(&here);
+    let changed = listen(&here);
     start(&there, 201);
-    must_hear(&hears);
+    wait_for_change(&changed);
 }
 
 #[test]
-fn lock_files_of_joins_that_were_cut_short_are_swept_away() {
-    let place = Place::new();
-    let world = place.open();
-    let folder = place.path().with_file_name("world.db-sessions");
+fn lock_files_of_interrupted_joins_are_removed() {
+    let database = TempDatabase::new();
+    let world = database.open();
+    let folder = database.path().with_file_name("world.db-sessions");
     std::fs::create_dir_all(&folder).unwrap();
     let (left, held) = (SessionId::from_bits(5), SessionId::from_bits(6));
     std::fs::write(folder.join(left.to_string()), "").unwrap();
@@ -291,17 +295,21 @@ fn lock_files_of_joins_that_were_cut_short_are_swept_away() {
     std::fs::write(folder.join("readme"), "not ours").unwrap();
     epoch(&world);
     let has = |name: &str| folder.join(name).exists();
-    assert!(!has(&left.to_string()), "nobody locks it and no session owns it");
-    assert!(has(&held.to_string()), "someone is about to join with it");
-    assert!(has("readme"), "it is no lock of ours");
-    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3, "with the lock of who joined just now");
+    assert!(!has(&left.to_string()), "it is not locked and belongs to no session");
+    assert!(has(&held.to_string()), "another process is joining with it");
+    assert!(has("readme"), "it is not a lock file");
+    assert_eq!(
+        std::fs::read_dir(&folder).unwrap().count(),
+        3,
+        "including the lock file of the session that just joined"
+    );
 }
 
 #[test]
-fn a_process_without_a_doorbell_rings_those_of_others() {
-    let place = Place::new();
-    let (here, mute) = (open(&place.path()), open_with(&place.path(), "doorbell=off"));
-    let hears = listen(&here);
-    start(&mute, 1);
-    must_hear(&hears);
+fn a_process_without_a_socket_sends_hints_to_others() {
+    let database = TempDatabase::new();
+    let (here, without_socket) = (open(&database.path()), open_with(&database.path(), "doorbell=off"));
+    let changed = listen(&here);
+    start(&without_socket, 1);
+    wait_for_change(&changed);
 }

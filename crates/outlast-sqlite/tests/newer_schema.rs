@@ -1,4 +1,4 @@
-//! A program keeps every rule on a file that a newer one has migrated by an additive step, also while it has it open.
+//! A program passes the conformance suite on a file that a newer program migrates by an additive step while it is open.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -11,17 +11,18 @@ use outlast_testkit::conformance::Subject;
 
 outlast_testkit::conformance!(open);
 
-async fn open(clock: TestClock) -> Newer {
+async fn open(clock: TestClock) -> MigratedSubject {
     let folder = tempfile::tempdir().unwrap();
     let world = open_in(&folder, &clock);
     // Statements are prepared before the migration, and used after it.
     world.counts().await.unwrap();
     assert!(world.workers().await.unwrap().is_empty());
     migrate(&folder);
-    Newer { world, clock, folder }
+    MigratedSubject { world, clock, folder }
 }
 
-/// What a newer program may do to a file that this one goes on to use: a column in every table, and a table.
+/// The largest change that a newer program may make while this one uses the file: a new table, and a new column in
+/// every table.
 fn migrate(folder: &tempfile::TempDir) {
     let connection = rusqlite::Connection::open(folder.path().join("world.db")).unwrap();
     let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
@@ -45,14 +46,14 @@ fn open_in(folder: &tempfile::TempDir, clock: &TestClock) -> Arc<dyn World> {
     Arc::new(SqliteWorld::open(path.to_str().unwrap(), options).unwrap())
 }
 
-struct Newer {
+struct MigratedSubject {
     world: Arc<dyn World>,
     clock: TestClock,
     folder: tempfile::TempDir,
 }
 
 #[async_trait::async_trait]
-impl Subject for Newer {
+impl Subject for MigratedSubject {
     fn world(&self) -> Arc<dyn World> {
         self.world.clone()
     }

@@ -1,4 +1,4 @@
-//! What another process does is noticed without a doorbell too, by polling.
+//! Without hint sockets, changes by other processes are noticed by polling.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -7,16 +7,16 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Noon, Place, block_on, new_start};
+use common::{FixedClock, TempDatabase, block_on, new_start};
 use outlast_core::turn::LastTurn;
 use outlast_core::{
     Clock, Event, Join, Outcome, Payload, RunId, SessionId, Status, Then, Timestamp, Turn, TurnId, World,
 };
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 
-fn open(place: &Place) -> Arc<SqliteWorld> {
-    let options = SqliteOptions::new(Arc::new(Noon));
-    let url = format!("sqlite:{}?doorbell=off", place.path().display());
+fn open(database: &TempDatabase) -> Arc<SqliteWorld> {
+    let options = SqliteOptions::new(Arc::new(FixedClock));
+    let url = format!("sqlite:{}?doorbell=off", database.path().display());
     Arc::new(SqliteWorld::open(&url, options).unwrap())
 }
 
@@ -38,7 +38,7 @@ fn start(world: &SqliteWorld) -> TurnId {
         format: outlast_core::event::FORMAT,
     };
     block_on(world.join(join)).unwrap();
-    let first = Turn::starting(start, turn, Noon.now(), "b".into());
+    let first = Turn::starting(start, turn, FixedClock.now(), "b".into());
     block_on(world.commit(SESSION, &[first])).unwrap().remove(0).unwrap();
     turn
 }
@@ -47,15 +47,15 @@ fn end(world: &SqliteWorld, from: TurnId) {
     let last = Turn {
         events: vec![Event::RunCompleted { output: Payload::null() }],
         then: Then::End(Status::Completed),
-        ..Turn::following(&LastTurn::new(RUN, from, 1), TurnId::from_bits(4), Noon.now(), "b".into())
+        ..Turn::following(&LastTurn::new(RUN, from, 1), TurnId::from_bits(4), FixedClock.now(), "b".into())
     };
     block_on(world.commit(SESSION, &[last])).unwrap().remove(0).unwrap();
 }
 
 #[test]
-fn the_end_of_a_run_in_another_process_is_told_to_those_who_wait() {
-    let place = Place::new();
-    let (here, there) = (open(&place), open(&place));
+fn the_end_of_a_run_in_another_process_wakes_its_waiters() {
+    let database = TempDatabase::new();
+    let (here, there) = (open(&database), open(&database));
     let turn = start(&there);
     let waiting = here.clone();
     let waiter = std::thread::spawn(move || block_on(waiting.ended(RUN, Timestamp::NEVER)));
@@ -65,9 +65,9 @@ fn the_end_of_a_run_in_another_process_is_told_to_those_who_wait() {
 }
 
 #[test]
-fn a_change_in_another_process_wakes_those_who_listen() {
-    let place = Place::new();
-    let (here, there) = (open(&place), open(&place));
+fn a_change_in_another_process_wakes_listeners() {
+    let database = TempDatabase::new();
+    let (here, there) = (open(&database), open(&database));
     let listening = here.clone();
     let listener = std::thread::spawn(move || block_on(listening.changed(0, Timestamp::NEVER)));
     start(&there);

@@ -1,7 +1,7 @@
-//! How SQLite runs each statement of `sql/`: it seeks, however many runs there are.
+//! The query plans of all statements in `sql/`: their cost does not grow with the number of runs.
 //!
-//! The plans are those of a file that was never analysed, as all of them are. The pages of lists are made
-//! of parts, and their plans are tested where they are made.
+//! The files of worlds are never analysed, and neither is the file of these tests. The statements of pages are built
+//! from templates, and the unit tests of `index_scan.rs` check their plans.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -9,11 +9,11 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::Place;
+use common::TempDatabase;
 use rusqlite::Connection;
 
-/// What reads a whole table, and why that is little.
-const SCANS: [(&str, &str); 8] = [
+/// The scans of whole tables that are allowed, and why these tables are small.
+const ALLOWED_SCANS: [(&str, &str); 8] = [
     ("SCAN counts", "a row per status"),
     ("SCAN sessions", "a row per joined worker"),
     ("SCAN skew", "one row"),
@@ -23,11 +23,11 @@ const SCANS: [(&str, &str); 8] = [
     ),
     ("SCAN clock", "one row"),
     ("SCAN compatibility", "one row"),
-    ("SCAN leftovers", "a row per long run that is being forgotten, and one is read at a time"),
-    ("VIRTUAL TABLE INDEX", "a list that the caller gave"),
+    ("SCAN leftovers", "a row per long run that is being deleted, and one is read at a time"),
+    ("VIRTUAL TABLE INDEX", "a list that is a parameter of the statement"),
 ];
 
-/// The steps by which each statement finds its rows; where there are several, in any order.
+/// The steps of each statement's plan, in any order.
 const PLANS: [(&str, &[&str]); 51] = [
     ("counts", &["SCAN counts"]),
     (
@@ -85,13 +85,13 @@ const PLANS: [(&str, &[&str]); 51] = [
     ("workers", &["SCAN sessions", "INDEX runs_held (owner=?)"]),
 ];
 
-/// The statements by name, without the templates.
+/// The statements by name, without the templates of pages.
 fn statements() -> BTreeMap<String, String> {
     let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/sql")).unwrap();
     let statements = folder.map(|entry| {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        // Some of the columns stand for all that only a run's holder changes: no index has the others.
+        // Two columns represent all that only a run's holder changes: no index contains the others.
         let sql = std::fs::read_to_string(&path).unwrap();
         (name, sql.replace("{columns}", "crashes, deadline").replace("{values}", "?, ?"))
     });
@@ -105,29 +105,29 @@ fn plan(connection: &Connection, sql: &str) -> Vec<String> {
     steps.collect::<Result<_, _>>().unwrap()
 }
 
-fn file() -> (Place, Connection) {
-    let place = Place::new();
-    drop(place.open());
-    let connection = Connection::open(place.path()).unwrap();
+fn open_database() -> (TempDatabase, Connection) {
+    let database = TempDatabase::new();
+    drop(database.open());
+    let connection = Connection::open(database.path()).unwrap();
     connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).unwrap();
-    (place, connection)
+    (database, connection)
 }
 
 #[test]
-fn no_statement_reads_a_table_that_grows_or_sorts() {
-    let (_place, connection) = file();
+fn no_statement_scans_a_table_that_grows_or_sorts_its_rows() {
+    let (_database, connection) = open_database();
     for (name, sql) in statements() {
         for step in plan(&connection, &sql) {
-            let is_known = SCANS.iter().any(|(scan, _)| step.contains(scan));
-            assert!(!step.contains("SCAN") || is_known || step.contains("CONSTANT ROW"), "{name}: {step}");
+            let is_allowed = ALLOWED_SCANS.iter().any(|(scan, _)| step.contains(scan));
+            assert!(!step.contains("SCAN") || is_allowed || step.contains("CONSTANT ROW"), "{name}: {step}");
             assert!(!step.contains("TEMP B-TREE"), "{name}: {step}");
         }
     }
 }
 
 #[test]
-fn every_statement_seeks_by_the_index_that_was_made_for_it() {
-    let (_place, connection) = file();
+fn every_statement_uses_the_index_that_is_meant_for_it() {
+    let (_database, connection) = open_database();
     let statements = statements();
     for (name, steps) in PLANS {
         let plan = plan(&connection, &statements[name]);
@@ -138,8 +138,8 @@ fn every_statement_seeks_by_the_index_that_was_made_for_it() {
 }
 
 #[test]
-fn every_statement_that_looks_for_rows_has_its_plan_here() {
-    let (_place, connection) = file();
+fn every_statement_that_searches_rows_has_an_expected_plan() {
+    let (_database, connection) = open_database();
     for (name, sql) in statements() {
         let searches = plan(&connection, &sql).iter().any(|step| step.contains("SEARCH"));
         assert!(!searches || PLANS.iter().any(|(known, _)| *known == name), "{name} has no line in PLANS");

@@ -1,4 +1,4 @@
-//! What this build cannot read is a result of its run: the claim and the other runs go on.
+//! A row that this build cannot read affects only its run: claims and queries return the other runs.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Place, block_on, new_start};
+use common::{TempDatabase, block_on, new_start};
 use outlast_core::event::{FORMAT, RULES};
 use outlast_core::queue::default_queues;
 use outlast_core::{
@@ -50,14 +50,14 @@ fn work(world: &SqliteWorld) -> Work {
     block_on(world.claim(SESSION, request)).unwrap()
 }
 
-/// A world with three runs, the second of which was damaged by this statement.
-fn damaged(place: &Place, sql: &str) -> SqliteWorld {
-    let world = place.open();
+/// A world with three runs. The statement damages the second one.
+fn world_with_damage(database: &TempDatabase, sql: &str) -> SqliteWorld {
+    let world = database.open();
     for run in 1..=3 {
         block_on(world.start(vec![new_start(RunId::from_bits(run))])).unwrap().remove(0).unwrap();
         send(&world, run, 100 + run);
     }
-    let connection = Connection::open(place.path()).unwrap();
+    let connection = Connection::open(database.path()).unwrap();
     assert_eq!(connection.execute(sql, [RunId::from_bits(2).to_string()]).unwrap(), 1);
     join(&world);
     world
@@ -73,17 +73,19 @@ fn send(world: &SqliteWorld, run: u128, message: u128) {
     block_on(world.send(vec![message])).unwrap().remove(0).unwrap();
 }
 
-fn unreadable(claimed: &Claimed) -> bool {
+fn is_unreadable(claimed: &Claimed) -> bool {
     matches!(&claimed.history, ClaimedHistory::Unreadable(reason) if !reason.is_empty())
 }
 
 #[test]
-fn an_unreadable_event_is_a_result_of_its_run() {
-    let place = Place::new();
-    let world =
-        damaged(&place, "UPDATE turns SET events = '[{\"kind\":\"from_the_future\"}]' WHERE run = ?1");
+fn an_unreadable_event_affects_only_its_run() {
+    let database = TempDatabase::new();
+    let world = world_with_damage(
+        &database,
+        "UPDATE turns SET events = '[{\"kind\":\"from_the_future\"}]' WHERE run = ?1",
+    );
     let claimed = work(&world).claimed;
-    assert_eq!(claimed.iter().map(unreadable).collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(claimed.iter().map(is_unreadable).collect::<Vec<_>>(), [false, true, false]);
     assert_eq!(claimed.iter().map(|claimed| claimed.inbox.len()).collect::<Vec<_>>(), [1, 0, 1]);
     let runs = [1, 2, 3].map(RunId::from_bits);
     let histories = block_on(world.histories(&runs)).unwrap();
@@ -92,18 +94,18 @@ fn an_unreadable_event_is_a_result_of_its_run() {
 }
 
 #[test]
-fn an_unreadable_message_is_a_result_of_its_run() {
-    let place = Place::new();
-    let world = damaged(&place, "UPDATE inbox SET kind = 'from_the_future' WHERE run = ?1");
+fn an_unreadable_message_affects_only_its_run() {
+    let database = TempDatabase::new();
+    let world = world_with_damage(&database, "UPDATE inbox SET kind = 'from_the_future' WHERE run = ?1");
     let claimed = work(&world).claimed;
-    assert_eq!(claimed.iter().map(unreadable).collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(claimed.iter().map(is_unreadable).collect::<Vec<_>>(), [false, true, false]);
     assert!(claimed[1].inbox.is_empty());
 }
 
 #[test]
-fn an_unreadable_message_to_a_held_run_stops_no_other_messages() {
-    let place = Place::new();
-    let world = damaged(&place, "UPDATE inbox SET kind = 'from_the_future' WHERE run = ?1");
+fn an_unreadable_message_does_not_delay_messages_to_other_runs() {
+    let database = TempDatabase::new();
+    let world = world_with_damage(&database, "UPDATE inbox SET kind = 'from_the_future' WHERE run = ?1");
     work(&world);
     send(&world, 2, 202);
     let unread: Vec<_> = work(&world).unread.iter().map(|unread| unread.run).collect();
@@ -111,9 +113,12 @@ fn an_unreadable_message_to_a_held_run_stops_no_other_messages() {
 }
 
 #[test]
-fn a_damaged_event_is_named_by_its_number_and_kind() {
-    let place = Place::new();
-    let world = damaged(&place, "UPDATE turns SET events = '[{\"kind\":\"run_started\"}]' WHERE run = ?1");
+fn the_error_of_a_damaged_event_contains_its_number_and_kind() {
+    let database = TempDatabase::new();
+    let world = world_with_damage(
+        &database,
+        "UPDATE turns SET events = '[{\"kind\":\"run_started\"}]' WHERE run = ?1",
+    );
     let named = "event 0 (`run_started`) is damaged: it has no field `";
     let claimed = work(&world).claimed;
     let ClaimedHistory::Unreadable(reason) = &claimed[1].history else { panic!("{claimed:?}") };

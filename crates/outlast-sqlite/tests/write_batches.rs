@@ -1,4 +1,4 @@
-//! One bad turn never fails its neighbours, even when it is SQLite that refuses it.
+//! A turn that is refused does not affect the other turns of its batch, even if SQLite refuses it.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Place, block_on, new_start};
+use common::{TempDatabase, block_on, new_start};
 use outlast_core::queue::default_queues;
 use outlast_core::turn::BasedOn;
 use outlast_core::{
@@ -33,10 +33,10 @@ fn join(world: &SqliteWorld) {
     block_on(world.join(join)).unwrap();
 }
 
-fn first_turn(place: &Place, run: u128) -> Turn {
+fn first_turn(database: &TempDatabase, run: u128) -> Turn {
     let start = new_start(RunId::from_bits(run));
     let turn = start.turn;
-    Turn::starting(start, turn, place.clock.now(), "b".into())
+    Turn::starting(start, turn, database.clock.now(), "b".into())
 }
 
 fn next_turn(turn: &Turn, id: u128) -> Turn {
@@ -50,17 +50,17 @@ fn next_turn(turn: &Turn, id: u128) -> Turn {
 }
 
 #[test]
-fn a_turn_that_sqlite_refuses_leaves_its_neighbours_alone() {
-    let place = Place::new();
-    let world = place.open();
+fn a_turn_that_sqlite_refuses_does_not_affect_the_others_of_its_batch() {
+    let database = TempDatabase::new();
+    let world = database.open();
     join(&world);
-    let firsts = vec![first_turn(&place, 1), first_turn(&place, 2), first_turn(&place, 3)];
+    let firsts = vec![first_turn(&database, 1), first_turn(&database, 2), first_turn(&database, 3)];
     for answer in block_on(world.commit(SESSION, &firsts)).unwrap() {
         assert_eq!(answer, Ok(Committed::Done));
     }
-    let vandal = rusqlite::Connection::open(place.path()).unwrap();
+    let damaging = rusqlite::Connection::open(database.path()).unwrap();
     let damage = "INSERT INTO turns VALUES (?1, 1, 'turn_', 0, '', '[]')";
-    vandal.execute(damage, [RunId::from_bits(2).to_string()]).unwrap();
+    damaging.execute(damage, [RunId::from_bits(2).to_string()]).unwrap();
 
     let seconds = vec![next_turn(&firsts[0], 11), next_turn(&firsts[1], 12), next_turn(&firsts[2], 13)];
     let answers = block_on(world.commit(SESSION, &seconds)).unwrap();
@@ -68,22 +68,22 @@ fn a_turn_that_sqlite_refuses_leaves_its_neighbours_alone() {
     assert!(matches!(answers[1], Err(WorldError::Corrupt(_))), "{:?}", answers[1]);
     assert_eq!(answers[2], Ok(Committed::Done));
 
-    // What the writer forgot when it rolled back, it reads again.
+    // The rollback cleared the writer's cache, so the writer reads the rows again.
     let third = next_turn(&seconds[2], 23);
     assert_eq!(block_on(world.commit(SESSION, &[third])).unwrap(), [Ok(Committed::Done)]);
     assert_eq!(block_on(world.counts()).unwrap()[&Status::Running], 3);
 }
 
 #[test]
-fn a_turn_that_sqlite_refuses_does_nothing_beyond_its_run() {
-    let place = Place::new();
-    let world = place.open();
+fn a_turn_that_sqlite_refuses_has_no_effect_on_other_runs() {
+    let database = TempDatabase::new();
+    let world = database.open();
     join(&world);
-    let first = first_turn(&place, 1);
+    let first = first_turn(&database, 1);
     block_on(world.commit(SESSION, std::slice::from_ref(&first))).unwrap().remove(0).unwrap();
-    let vandal = rusqlite::Connection::open(place.path()).unwrap();
+    let damaging = rusqlite::Connection::open(database.path()).unwrap();
     let damage = "INSERT INTO turns VALUES (?1, 1, 'turn_', 0, '', '[]')";
-    vandal.execute(damage, [RunId::from_bits(1).to_string()]).unwrap();
+    damaging.execute(damage, [RunId::from_bits(1).to_string()]).unwrap();
 
     let parent = Parent { run: first.run, op: OpNumber(0), root: first.run, awaits: true };
     let start = Start { parent: Some(parent), ..new_start(RunId::from_bits(2)) };
@@ -100,11 +100,11 @@ fn a_turn_that_sqlite_refuses_does_nothing_beyond_its_run() {
 }
 
 #[test]
-fn calls_that_come_together_are_all_answered() {
-    let place = Place::new();
-    let world = Arc::new(place.open());
+fn concurrent_calls_are_all_answered() {
+    let database = TempDatabase::new();
+    let world = Arc::new(database.open());
     let callers = (0..8_u128).map(|caller| {
-        let (world, at) = (world.clone(), place.clock.now());
+        let (world, at) = (world.clone(), database.clock.now());
         std::thread::spawn(move || {
             for n in 0..50 {
                 let run = RunId::from_bits(caller * 1_000 + n);

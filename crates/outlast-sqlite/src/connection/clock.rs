@@ -1,8 +1,9 @@
-//! The world's clock: the machine's, which never goes back.
+//! The world's clock: the system clock, but it never goes back.
 //!
-//! A machine's clock may be set back by hours. Whatever became ready before would then wait until it has
-//! caught up. So a world goes on from the latest moment that its file knows, and runs a little slower
-//! than the machine's clock until that one has caught up.
+//! An administrator may set the system clock back by hours. Runs that became ready before would then wait until the
+//! system clock has caught up. To prevent that, the file stores the latest time that a beat has seen. A process that
+//! opens the file starts its clock at that time, and lets it run slightly slower than the system clock until both
+//! agree.
 
 use std::future::Future;
 use std::path::Path;
@@ -13,75 +14,78 @@ use std::time::Duration;
 use outlast_core::{Busy, Clock, Timestamp, WorldError};
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::connection::error::of_sqlite;
+use crate::connection::error::from_sqlite;
 use crate::connection::file::retry_busy;
-use crate::schema::row::moment;
+use crate::schema::row::timestamp;
 use crate::schema::sql;
 
-/// How far a file may be ahead of the machine. More is no clock set back but one that was far off when
-/// the file was written, and nobody wants to live in that future.
+/// How far the time in the file may be ahead of the system clock. If it is further ahead, the file was written with a
+/// wrong clock, and its time is ignored.
 const AHEAD_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Of so many microseconds the world's clock leaves out one while it is ahead.
-const SLOWER: u32 = 8;
+/// While the world's clock is ahead, it omits one of this many microseconds.
+const CATCH_UP_DIVISOR: u32 = 8;
 
-/// A clock that began ahead of another, and lets that one catch up.
+/// A clock that starts ahead of the system clock and runs slower until that one has caught up.
 #[derive(Debug)]
 pub(crate) struct WorldClock {
-    machine: Arc<dyn Clock>,
+    system: Arc<dyn Clock>,
     opened_at: Timestamp,
     ahead: Duration,
 }
 
 impl WorldClock {
-    /// The clock of the world in this file: `machine`, but not behind what the file knows.
-    pub(crate) fn go_on(
-        machine: Arc<dyn Clock>,
+    /// The clock of the world in this file: the system clock, but never behind the time that the file stores.
+    pub(crate) fn continue_from_file(
+        system: Arc<dyn Clock>,
         connection: &Connection,
         path: &Path,
     ) -> Result<Arc<dyn Clock>, WorldError> {
-        if machine.is_virtual() {
-            return Ok(machine);
+        if system.is_virtual() {
+            return Ok(system);
         }
-        let read = || connection.query_row(sql::CLOCK_READ, [], |row| moment(row, 0)).optional();
-        let latest = retry_busy(read).map_err(|error| of_sqlite(&error, path))?;
-        let opened_at = machine.now();
+        let read = || connection.query_row(sql::CLOCK_READ, [], |row| timestamp(row, 0)).optional();
+        let latest = retry_busy(read).map_err(|error| from_sqlite(&error, path))?;
+        let opened_at = system.now();
         let ahead = latest.map_or(Duration::ZERO, |latest| latest.since(opened_at));
         if ahead.is_zero() {
-            return Ok(machine);
+            return Ok(system);
         }
         let file = path.display();
         if ahead > AHEAD_MAX {
             tracing::warn!(
                 %file, ?latest, now = %opened_at,
-                "the file was last used more than a day in the future; set this machine's clock right. \
-                 What became ready then waits until then"
+                "the file was last used more than a day in the future; correct the clock of this machine. \
+                 Runs that became ready at that time wait until then"
             );
-            return Ok(machine);
+            return Ok(system);
         }
-        tracing::warn!(%file, ?ahead, "this machine's clock was set back; the world's clock goes on and slows down");
-        Ok(Arc::new(Self { machine, opened_at, ahead }))
+        tracing::warn!(
+            %file, ?ahead,
+            "the clock of this machine was set back; the world's clock continues from its last time, more slowly"
+        );
+        Ok(Arc::new(Self { system, opened_at, ahead }))
     }
 
-    /// What the world's clock shows when the machine's shows `now`.
-    fn shown(&self, now: Timestamp) -> Timestamp {
-        now.plus(self.ahead.saturating_sub(now.since(self.opened_at) / SLOWER))
+    /// The world's time when the system clock shows `now`.
+    fn world_time(&self, now: Timestamp) -> Timestamp {
+        now.plus(self.ahead.saturating_sub(now.since(self.opened_at) / CATCH_UP_DIVISOR))
     }
 }
 
 impl Clock for WorldClock {
     fn now(&self) -> Timestamp {
-        self.shown(self.machine.now())
+        self.world_time(self.system.now())
     }
 
     fn sleep_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = Busy> + Send>> {
-        let clock = Self { machine: self.machine.clone(), ..*self };
+        let clock = Self { system: self.system.clone(), ..*self };
         Box::pin(async move {
             loop {
-                let now = clock.machine.now();
-                let left = at.since(clock.shown(now));
-                // At least this long: the world's clock is not the faster one.
-                let busy = clock.machine.sleep_until(now.plus(left)).await;
+                let now = clock.system.now();
+                let left = at.since(clock.world_time(now));
+                // This sleep may be too short, never too long: the world's clock is not faster than the system clock.
+                let busy = clock.system.sleep_until(now.plus(left)).await;
                 if left.is_zero() || clock.now() >= at {
                     return busy;
                 }
@@ -90,7 +94,7 @@ impl Clock for WorldClock {
     }
 
     fn busy(&self) -> Busy {
-        self.machine.busy()
+        self.system.busy()
     }
 
     fn is_virtual(&self) -> bool {
@@ -103,9 +107,9 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Fixed(i64);
+    struct FixedClock(i64);
 
-    impl Clock for Fixed {
+    impl Clock for FixedClock {
         fn now(&self) -> Timestamp {
             Timestamp::from_micros(self.0)
         }
@@ -124,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_ahead_never_goes_back_and_is_caught_up_with() {
+    fn a_clock_that_is_ahead_never_goes_back_until_the_system_clock_catches_up() {
         let opened_at = Timestamp::from_micros(1_000);
         let clock =
-            WorldClock { machine: Arc::new(Fixed(1_000)), opened_at, ahead: Duration::from_micros(800) };
-        let shown = |now| clock.shown(Timestamp::from_micros(now)).as_micros();
+            WorldClock { system: Arc::new(FixedClock(1_000)), opened_at, ahead: Duration::from_micros(800) };
+        let world_time = |now| clock.world_time(Timestamp::from_micros(now)).as_micros();
         assert_eq!(clock.now().as_micros(), 1_800);
-        assert_eq!(shown(1_080), 1_870, "7 microseconds for 8");
-        assert!((1_000..9_000).is_sorted_by(|a, b| shown(*a) <= shown(*b)));
-        assert_eq!((shown(7_400), shown(9_000)), (7_400, 9_000));
+        assert_eq!(world_time(1_080), 1_870, "7 microseconds for 8");
+        assert!((1_000..9_000).is_sorted_by(|a, b| world_time(*a) <= world_time(*b)));
+        assert_eq!((world_time(7_400), world_time(9_000)), (7_400, 9_000));
     }
 }

@@ -1,4 +1,4 @@
-//! What SQLite refuses, sorted by what the caller does next.
+//! Errors of SQLite as errors of the world, sorted by what the caller does next.
 
 use std::path::Path;
 
@@ -6,14 +6,13 @@ use outlast_core::WorldError;
 use outlast_core::event::EventError;
 use rusqlite::{Error, ErrorCode};
 
-/// Why a change was not made: the world refuses it, or SQLite does.
+/// Why a call failed: the world refused it, or SQLite returned an error.
 ///
-/// The world's refusals come before anything of the change is written; SQLite's roll the whole
-/// transaction back.
+/// The world refuses a change before it writes any part of it. An error of SQLite rolls back the whole transaction.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     World(WorldError),
-    Store(Error),
+    Sqlite(Error),
 }
 
 impl From<WorldError> for Refusal {
@@ -24,34 +23,34 @@ impl From<WorldError> for Refusal {
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
-        Self::Store(error)
+        Self::Sqlite(error)
     }
 }
 
 impl Refusal {
-    /// The refusal as the caller sees it.
-    pub(crate) fn into_world(self, path: &Path) -> WorldError {
+    /// Converts it into the error that the caller gets.
+    pub(crate) fn into_world_error(self, path: &Path) -> WorldError {
         match self {
             Self::World(error) => error,
-            Self::Store(error) => of_sqlite(&error, path),
+            Self::Sqlite(error) => from_sqlite(&error, path),
         }
     }
 }
 
-/// Whether the same statement may succeed in a moment, because another process writes.
+/// Whether a statement failed because another process holds a lock, so that it may succeed if it is repeated.
 pub(crate) fn is_busy(error: &Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// An error of SQLite as an error of the world.
-pub(crate) fn of_sqlite(error: &Error, path: &Path) -> WorldError {
+/// Converts an error of SQLite into an error of the world.
+pub(crate) fn from_sqlite(error: &Error, path: &Path) -> WorldError {
     let file = path.display();
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => WorldError::Unavailable(format!(
             "`{file}` is busy: another process has been writing for too long; try again, or end that process"
         )),
         Some(ErrorCode::DiskFull) => WorldError::Unavailable(format!(
-            "`{file}` cannot grow, the disk is full; free some space, work goes on by itself"
+            "`{file}` cannot grow because the disk is full; free some space, then work resumes by itself"
         )),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => WorldError::Unavailable(format!(
             "`{file}` cannot be written; make the file and its folder writable for this user"
@@ -61,11 +60,11 @@ pub(crate) fn of_sqlite(error: &Error, path: &Path) -> WorldError {
              and how many files this process may open"
         )),
         Some(ErrorCode::SystemIoFailure) => WorldError::Unavailable(format!(
-            "reading or writing `{file}` failed ({error}); check the disk, work goes on by itself"
+            "reading or writing `{file}` failed ({error}); check the disk; work resumes by itself"
         )),
-        Some(ErrorCode::DatabaseCorrupt) => {
-            WorldError::Corrupt(format!("`{file}` is damaged ({error}); stop, and restore a backup"))
-        }
+        Some(ErrorCode::DatabaseCorrupt) => WorldError::Corrupt(format!(
+            "`{file}` is damaged ({error}); stop the workers, and restore a backup"
+        )),
         Some(ErrorCode::NotADatabase) => WorldError::Corrupt(format!(
             "`{file}` is not an SQLite file; give the path of another file, or restore a backup"
         )),
@@ -73,15 +72,18 @@ pub(crate) fn of_sqlite(error: &Error, path: &Path) -> WorldError {
             "a value is too large for `{file}` ({error}); store it elsewhere and pass its address"
         )),
         Some(ErrorCode::ConstraintViolation) => WorldError::Corrupt(format!(
-            "`{file}` holds what does not fit together ({error}); stop, and restore a backup"
+            "`{file}` contains inconsistent rows ({error}); stop the workers, and restore a backup"
         )),
-        Some(_) => WorldError::Unavailable(format!("SQLite refused to work with `{file}`: {error}")),
-        None => WorldError::Corrupt(format!("`{file}` holds a row that no world wrote: {}", damage(error))),
+        Some(_) => WorldError::Unavailable(format!("SQLite cannot use `{file}`: {error}")),
+        None => WorldError::Corrupt(format!(
+            "`{file}` contains a row that no world wrote: {}",
+            describe_damage(error)
+        )),
     }
 }
 
-/// What is wrong with a value that was read. An event says itself which one it is.
-pub(crate) fn damage(error: &Error) -> String {
+/// Describes a value that cannot be read. The error of an event already names the event.
+pub(crate) fn describe_damage(error: &Error) -> String {
     match error {
         Error::FromSqlConversionFailure(_, _, why) if why.is::<EventError>() => why.to_string(),
         Error::FromSqlConversionFailure(column, _, why) => format!("column {column}: {why}"),
@@ -89,7 +91,7 @@ pub(crate) fn damage(error: &Error) -> String {
     }
 }
 
-/// The answer when the world's threads have ended, or one of them panicked.
-pub(crate) fn closed() -> WorldError {
+/// The error of a call to a world whose threads have ended, or one of whose threads panicked.
+pub(crate) fn world_closed() -> WorldError {
     WorldError::Unavailable("the SQLite world is closed; open it again".into())
 }

@@ -1,9 +1,15 @@
-//! The turnstile: processes that write to one file take turns.
+//! A fair lock for processes that write to one file.
 //!
-//! SQLite's lock goes to whoever asks at the right moment. A busy writer asks again as soon as it is done,
-//! so that others, who look every now and then, may miss that moment for long. Here, who finds the file
-//! busy stands in line by locking a small file beside it, and who was just writing lets the one in line go
-//! first. The kernel frees the place of one that dies.
+//! **Problem.** SQLite gives its write lock to whichever process asks when the lock is free. A busy process asks again
+//! right after its COMMIT, while the others only retry from time to time. They can miss the short gaps for a long time.
+//!
+//! **Protocol.** A process that finds the file busy takes an exclusive lock on a small *queue file* next to the
+//! database. At most one process holds that lock: it is the next one to write. Before every transaction, each process
+//! checks whether another process holds the queue file, and if so waits a short time for it to begin. The kernel frees
+//! the lock of a process that dies.
+//!
+//! **A frozen process** (stopped by a debugger, for example) may hold the queue file and never begin. So the others
+//! wait for a limited time, and after some waits without effect they ignore the queue file for a while.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -14,61 +20,64 @@ use rusqlite::Error;
 use crate::connection::error::is_busy;
 use crate::connection::file::{BUSY_PAUSE, BUSY_TRIES_MAX};
 
-/// How often the one in line tries to begin, and the one that lets it go first looks.
-const PAUSE: Duration = Duration::from_micros(200);
+/// The pause between attempts of the queued process to begin, and between checks of the process that yields to it.
+const RETRY_PAUSE: Duration = Duration::from_micros(200);
 
-/// Looks before a writer goes on though the one in line has not begun.
-const LOOKS_MAX: usize = 25;
+/// The number of checks after which a process stops yielding to a queued process that has not begun.
+const YIELD_CHECKS_MAX: usize = 25;
 
-/// After so many times in vain the one in line is frozen, and not waited for ...
-const IN_VAIN_MAX: u32 = 3;
+/// The number of futile waits in a row after which the queued process is considered frozen.
+const FUTILE_WAITS_MAX: u32 = 3;
 
-/// ... in so many transactions.
-const IGNORED: u32 = 200;
+/// The number of transactions that do not yield after the queued process was considered frozen.
+const TRANSACTIONS_WITHOUT_YIELD: u32 = 200;
 
-/// Transactions for which others are expected after one was in line.
-const CROWDED: u32 = 100;
+/// The number of transactions for which the file counts as contended after another process was queued.
+const CONTENDED_TRANSACTIONS: u32 = 100;
 
-/// One world's way to the file.
+/// The access of one world to the write lock of its file.
 #[derive(Debug)]
-pub(crate) struct Turnstile {
-    /// None where no such file can be made: then luck decides.
-    line: Option<File>,
-    in_vain: u32,
-    ignored: u32,
-    /// In so many transactions more others are expected.
-    crowded: u32,
+pub(crate) struct FairLock {
+    /// `None` if the file cannot be created; then the order is not fair.
+    queue_file: Option<File>,
+    /// Waits in a row in which the queued process did not begin.
+    futile_waits: u32,
+    /// Transactions left that do not yield.
+    without_yield: u32,
+    /// Transactions left for which the file counts as contended.
+    contended: u32,
 }
 
-impl Turnstile {
-    /// The turnstile of the database at `path`.
-    pub(crate) fn beside(path: &Path) -> Self {
-        let mut line = path.as_os_str().to_owned();
-        line.push("-line");
-        let line = OpenOptions::new().create(true).truncate(false).write(true).open(line).ok();
-        Self { line, in_vain: 0, ignored: 0, crowded: 0 }
+impl FairLock {
+    /// The lock for the database at `path`.
+    pub(crate) fn for_database(path: &Path) -> Self {
+        let mut queue_file = path.as_os_str().to_owned();
+        queue_file.push("-line");
+        let queue_file = OpenOptions::new().create(true).truncate(false).write(true).open(queue_file).ok();
+        Self { queue_file, futile_waits: 0, without_yield: 0, contended: 0 }
     }
 
-    /// Whether others have been in line lately: then transactions should be short.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.crowded > 0
+    /// Whether other processes were queued recently. Transactions should then be short.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.contended > 0
     }
 
-    /// Begins a transaction once it is this world's turn. Gives up when others write for too long.
+    /// Begins a transaction when it is this world's turn. Returns the error of SQLite if other processes write for
+    /// about five seconds.
     pub(crate) fn begin(&mut self, begin: impl Fn() -> Result<(), Error>) -> Result<(), Error> {
-        self.crowded = self.crowded.saturating_sub(1);
-        self.let_others_go_first();
+        self.contended = self.contended.saturating_sub(1);
+        self.yield_to_queued_process();
         match begin() {
             Err(error) if is_busy(&error) => {}
             other => return other,
         }
-        self.crowded = CROWDED;
-        let mut is_in_line = false;
-        // In line it tries more often, so that all wait for about the same time.
+        self.contended = CONTENDED_TRANSACTIONS;
+        let mut is_queued = false;
+        // A queued process retries more often, so count time instead of attempts: every process waits equally long.
         let mut waited = Duration::ZERO;
         let begun = loop {
-            is_in_line |= self.line.as_ref().is_some_and(|line| line.try_lock().is_ok());
-            let pause = if is_in_line { PAUSE } else { BUSY_PAUSE };
+            is_queued |= self.queue_file.as_ref().is_some_and(|file| file.try_lock().is_ok());
+            let pause = if is_queued { RETRY_PAUSE } else { BUSY_PAUSE };
             std::thread::park_timeout(pause);
             waited += pause;
             match begin() {
@@ -76,31 +85,32 @@ impl Turnstile {
                 other => break other,
             }
         };
-        if let Some(line) = self.line.as_ref().filter(|_| is_in_line) {
-            // It is freed when the file is closed, at the latest.
-            let _ = line.unlock();
+        if let Some(file) = self.queue_file.as_ref().filter(|_| is_queued) {
+            // If this fails, the lock is freed when the file is closed.
+            let _ = file.unlock();
         }
         begun
     }
 
-    fn let_others_go_first(&mut self) {
-        let Some(line) = &self.line else { return };
-        if self.ignored > 0 {
-            self.ignored -= 1;
+    /// Waits until no other process is queued, for a limited time.
+    fn yield_to_queued_process(&mut self) {
+        let Some(file) = &self.queue_file else { return };
+        if self.without_yield > 0 {
+            self.without_yield -= 1;
             return;
         }
-        for _ in 0..LOOKS_MAX {
-            if line.try_lock_shared().is_ok() {
-                let _ = line.unlock();
-                self.in_vain = 0;
+        for _ in 0..YIELD_CHECKS_MAX {
+            if file.try_lock_shared().is_ok() {
+                let _ = file.unlock();
+                self.futile_waits = 0;
                 return;
             }
-            self.crowded = CROWDED;
-            std::thread::park_timeout(PAUSE);
+            self.contended = CONTENDED_TRANSACTIONS;
+            std::thread::park_timeout(RETRY_PAUSE);
         }
-        self.in_vain += 1;
-        if self.in_vain >= IN_VAIN_MAX {
-            (self.in_vain, self.ignored) = (0, IGNORED);
+        self.futile_waits += 1;
+        if self.futile_waits >= FUTILE_WAITS_MAX {
+            (self.futile_waits, self.without_yield) = (0, TRANSACTIONS_WITHOUT_YIELD);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The file: opening it, and what belongs to every connection.
+//! Opening the file, and the settings of every connection.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,72 +10,82 @@ use rusqlite::config::DbConfig;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::{Connection, OpenFlags};
 
-use crate::connection::error::{is_busy, of_sqlite};
+use crate::connection::error::{from_sqlite, is_busy};
 use crate::options::Durability;
-use crate::schema::migrate::{MIGRATIONS, Others, bring_up, check_ours};
+use crate::schema::migrate::{LivenessCheck, MIGRATIONS, check_usable, migrate_to_latest};
 
-/// Earlier versions can corrupt a file when a WAL is reset while another process checkpoints.
+/// The lowest supported version of SQLite. Earlier versions can corrupt a file when one process resets the WAL while
+/// another one runs a checkpoint.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
-/// How long another process may write before we give up, in tries of [`BUSY_PAUSE`].
+/// Attempts to get a lock that another process holds, with [`BUSY_PAUSE`] between them: about five seconds.
 pub(crate) const BUSY_TRIES_MAX: u32 = 5_000;
 
-/// SQLite's own busy handler waits longer and longer, so that late comers starve.
+/// The pause between two attempts to get a lock. It is constant: with the growing pauses of SQLite's own busy handler,
+/// a process that has waited for long tries less often than a newcomer.
 pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Statements that stay prepared; more than there are in `sql/`.
-const STATEMENTS_MAX: usize = 128;
+/// The size of the cache of prepared statements. It is larger than the number of statements in `sql/`.
+const PREPARED_STATEMENTS_MAX: usize = 128;
 
-/// What is opened, and how: the same for all connections of a world.
+/// The settings that all connections of a world share.
 #[derive(Clone, Debug)]
-pub(crate) struct Opening {
+pub(crate) struct ConnectionSettings {
     pub(crate) path: PathBuf,
     pub(crate) sync: Durability,
-    /// Counts every statement but those that only begin and end transactions, if someone wants to know.
+    /// Counts statements, without those that begin and end transactions. For tests.
     pub(crate) statements: Option<Arc<AtomicU64>>,
 }
 
-impl Opening {
-    /// One connection to a file, which waits for the disk.
-    pub(crate) fn of(path: &Path) -> Self {
+impl ConnectionSettings {
+    /// The settings of a connection whose commits wait for the disk.
+    pub(crate) fn durable(path: &Path) -> Self {
         Self { path: path.into(), sync: Durability::Full, statements: None }
     }
 }
 
-/// Opens the file, makes it if it is not there, and brings its schema up to date. `others` are the workers that may be
-/// joined.
-pub(crate) fn open(opening: &Opening, others: Option<Others<'_>>) -> Result<Connection, WorldError> {
-    let path = &*opening.path;
+/// Opens the file, creates it if it does not exist, and migrates its schema. With a `liveness` check, a migration is
+/// refused while it would lock out a joined worker.
+pub(crate) fn open(
+    settings: &ConnectionSettings,
+    liveness: Option<LivenessCheck<'_>>,
+) -> Result<Connection, WorldError> {
+    let path = &*settings.path;
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
         return Err(WorldError::Invalid(format!(
             "SQLite {} can damage files; build with version 3.51.3 or later (the bundled one is)",
             rusqlite::version()
         )));
     }
-    check_place(path)?;
-    let connection = connect(opening)?;
-    check_ours(&connection, path)?;
+    check_file(path)?;
+    let connection = connect(settings)?;
+    check_usable(&connection, path)?;
     set_wal(&connection, path)?;
-    bring_up(&connection, path, others, MIGRATIONS)?;
+    migrate_to_latest(&connection, path, liveness, MIGRATIONS)?;
     Ok(connection)
 }
 
-/// One more connection that reads a file which [`open`] has opened.
-pub(crate) fn open_reader(opening: &Opening) -> Result<Connection, WorldError> {
-    let connection = connect(opening)?;
-    connection.pragma_update(None, "query_only", true).map_err(|error| of_sqlite(&error, &opening.path))?;
+/// Opens a read-only connection to a file that [`open`] has opened before.
+pub(crate) fn open_reader(settings: &ConnectionSettings) -> Result<Connection, WorldError> {
+    let connection = connect(settings)?;
+    connection
+        .pragma_update(None, "query_only", true)
+        .map_err(|error| from_sqlite(&error, &settings.path))?;
     Ok(connection)
 }
 
-/// One more connection to a world's file, which must be there.
+/// Opens another connection to the file of a world. The file must exist.
 pub(crate) fn open_existing(path: &Path) -> Result<Connection, WorldError> {
     if !path.is_file() {
-        return Err(WorldError::Unavailable(format!("`{}` is not there any more", path.display())));
+        return Err(WorldError::Unavailable(format!(
+            "`{}` does not exist any more; restore it, or open another file",
+            path.display()
+        )));
     }
-    connect(&Opening::of(path))
+    connect(&ConnectionSettings::durable(path))
 }
 
-/// Tries again, for a while, as long as another process is in the way.
+/// Repeats an attempt while another process holds the lock that it needs, for about five seconds.
 pub(crate) fn retry_busy<T>(
     mut attempt: impl FnMut() -> Result<T, rusqlite::Error>,
 ) -> Result<T, rusqlite::Error> {
@@ -88,7 +98,8 @@ pub(crate) fn retry_busy<T>(
     attempt()
 }
 
-fn check_place(path: &Path) -> Result<(), WorldError> {
+/// Refuses a path at which there is no writable file and none can be created.
+fn check_file(path: &Path) -> Result<(), WorldError> {
     check_folder(path)?;
     let file = path.display();
     let Ok(metadata) = path.metadata() else { return Ok(()) };
@@ -101,7 +112,7 @@ fn check_place(path: &Path) -> Result<(), WorldError> {
     Ok(())
 }
 
-/// The folder for a file must be there.
+/// Refuses a path whose folder does not exist.
 pub(crate) fn check_folder(path: &Path) -> Result<(), WorldError> {
     let file = path.display();
     let folder = match path.parent() {
@@ -117,15 +128,16 @@ pub(crate) fn check_folder(path: &Path) -> Result<(), WorldError> {
     Ok(())
 }
 
-fn connect(opening: &Opening) -> Result<Connection, WorldError> {
-    let path = &*opening.path;
+/// Opens a connection, and sets its options.
+fn connect(settings: &ConnectionSettings) -> Result<Connection, WorldError> {
+    let path = &*settings.path;
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let refused = |error: rusqlite::Error| of_sqlite(&error, path);
-    let mut connection = Connection::open_with_flags(path, flags).map_err(refused)?;
-    // Another process may be making or recovering the file at this moment.
-    retry_busy(|| configure(&connection, opening.sync)).map_err(refused)?;
-    if let Some(statements) = opening.statements.clone() {
+    let to_world_error = |error: rusqlite::Error| from_sqlite(&error, path);
+    let mut connection = Connection::open_with_flags(path, flags).map_err(to_world_error)?;
+    // Another process may be creating or recovering the file.
+    retry_busy(|| configure(&connection, settings.sync)).map_err(to_world_error)?;
+    if let Some(statements) = settings.statements.clone() {
         let count = move |event: TraceEvent<'_>| {
             if let TraceEvent::Stmt(_, sql) = event
                 && !matches!(sql, "BEGIN" | "BEGIN IMMEDIATE" | "COMMIT")
@@ -133,17 +145,17 @@ fn connect(opening: &Opening) -> Result<Connection, WorldError> {
                 statements.fetch_add(1, Ordering::Relaxed);
             }
         };
-        connection.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(count)).map_err(refused)?;
+        connection.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(count)).map_err(to_world_error)?;
     }
     Ok(connection)
 }
 
-/// Sets what belongs to the connection; the file itself is not touched.
+/// Sets the options of the connection. It does not change the file.
 fn configure(connection: &Connection, sync: Durability) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(Duration::ZERO)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // Plans do not depend on parameters. Otherwise SQLite may prepare a statement again whenever one is
-    // bound to another value, which is most of what a claim would cost.
+    connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS_MAX);
+    // Make query plans independent of parameters. Otherwise SQLite may prepare a statement again whenever a parameter
+    // gets another value, which would be most of the cost of a claim.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     match sync {
         Durability::Full => {
@@ -154,21 +166,22 @@ fn configure(connection: &Connection, sync: Durability) -> Result<(), rusqlite::
     }
     connection.pragma_update(None, "cache_size", -32_768)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // A log that is written over is flushed faster than one that grows, so begin again early.
+    // Overwriting the log is flushed faster than appending to it, so checkpoint early to reuse its start.
     connection.pragma_update(None, "wal_autocheckpoint", 1_000)?;
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)
 }
 
+/// Switches the file to write-ahead logging, which SQLite then keeps.
 fn set_wal(connection: &Connection, path: &Path) -> Result<(), WorldError> {
     let mode = retry_busy(|| {
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))
     })
-    .map_err(|error| of_sqlite(&error, path))?;
+    .map_err(|error| from_sqlite(&error, path))?;
     if mode == "wal" {
         return Ok(());
     }
     Err(WorldError::Invalid(format!(
-        "`{}` is on a file system without shared memory (it stays in mode `{mode}`); put it on a local disk",
+        "`{}` is on a file system without shared memory (its journal mode stays `{mode}`); put it on a local disk",
         path.display()
     )))
 }

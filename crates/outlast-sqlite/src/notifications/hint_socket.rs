@@ -1,12 +1,21 @@
-//! The doorbell: how processes that share a file tell each other at once that something changed.
+//! Hint sockets: how processes that share a file tell each other immediately that something changed.
 //!
-//! Each has a datagram socket of its own in a folder beside the file, and sends a byte to those of the
-//! others after a commit that may concern them. A ring is a hint: it may be lost, doubled or late, and
-//! the lookout's slow poll stands behind it. So nothing here ever waits for a peer or fails a commit.
+//! **Messages.** Each process has a datagram socket in a folder next to the file. After a commit that may concern other
+//! processes, it sends one byte, the bits of [`Changes`], to the socket of each of them. A new process *introduces*
+//! itself: it sends the path of its socket to all others, so that they send hints to it from then on.
 //!
-//! A socket whose process is gone refuses datagrams, and whoever finds it so removes its file. Where no
-//! socket can be made beside the file (a long path, a file system without sockets), a folder in the
-//! temporary one stands in for it, named by the file's own number; everyone looks into both.
+//! **Guarantees.** None: a datagram is a hint, and may be lost, duplicated or late. The slow poll of the
+//! [change watcher](crate::notifications::change_watcher) finds what a lost hint missed. So nothing here waits for
+//! another process or fails a commit.
+//!
+//! **Threads.** The thread of the change watcher owns the [`HintSocket`]. The writer thread has a [`HintSender`], which
+//! only records what to send and wakes the owner.
+//!
+//! **Cleanup.** A socket whose process is dead refuses datagrams; the process that notices this removes the file.
+//!
+//! **Fallback folder.** If no socket can be created next to the file (because of a long path, or a file system without
+//! sockets), a folder in the system's folder for temporary files is used, named after the device and inode of the file.
+//! Every process looks for sockets in both folders.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -23,69 +32,72 @@ use parking_lot::Mutex;
 
 use crate::notifications::change_watcher::Changes;
 
-/// A datagram with this bit introduces its sender, whose path follows.
-const HELLO: u8 = 0x10;
+/// The bit of a datagram that introduces its sender. The path of the sender's socket follows.
+const INTRODUCTION: u8 = 0x10;
 
-/// So many datagrams at once may be all that fitted: what did not is unknown.
-const CROWD: usize = 4;
+/// The number of queued datagrams that may have filled the queue of the socket, so that others were lost.
+const OVERFLOW_MIN: usize = 4;
 
-/// Tries to introduce oneself to a peer whose queue is full, with a pause of [`HELLO_PAUSE`] between them.
-const HELLO_TRIES_MAX: usize = 10;
-const HELLO_PAUSE: Duration = Duration::from_millis(1);
+/// Attempts to introduce this process to a peer whose queue is full, with [`INTRODUCTION_PAUSE`] between them.
+const INTRODUCTION_TRIES_MAX: usize = 10;
+const INTRODUCTION_PAUSE: Duration = Duration::from_millis(1);
 
-/// Tries to make a socket in a folder that another process may be removing because it is empty.
+/// Attempts to create a socket in a folder that another process may be removing because it is empty.
 const BIND_TRIES_MAX: usize = 5;
 
-/// Datagrams taken before the lookout is let look; more stay for the next time.
-const HEARD_AT_ONCE_MAX: usize = 1_000;
+/// The number of datagrams that one call of [`HintSocket::receive`] reads; the next call reads the rest.
+const RECEIVED_MAX: usize = 1_000;
 
-/// Where the doorbells of one file are.
+/// The folders in which the sockets of one file are.
 #[derive(Clone, Debug)]
-pub(crate) struct Porch {
-    beside: PathBuf,
-    spare: PathBuf,
+pub(crate) struct SocketFolders {
+    /// The folder next to the file.
+    primary: PathBuf,
+    /// The folder among the temporary files.
+    fallback: PathBuf,
 }
 
-impl Porch {
-    /// The folders for the doorbells of the database at `path`, which exists.
-    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+impl SocketFolders {
+    /// The folders for the database at `path`, which must exist.
+    pub(crate) fn for_database(path: &Path) -> io::Result<Self> {
         let file = std::path::absolute(path)?;
         let identity = file.metadata()?;
-        let mut beside = file.into_os_string();
-        beside.push("-bells");
-        let spare = format!("outlast-{:x}-{:x}", identity.dev(), identity.ino());
-        Ok(Self { beside: beside.into(), spare: std::env::temp_dir().join(spare) })
+        let mut primary = file.into_os_string();
+        primary.push("-bells");
+        let fallback = format!("outlast-{:x}-{:x}", identity.dev(), identity.ino());
+        Ok(Self { primary: primary.into(), fallback: std::env::temp_dir().join(fallback) })
     }
 
     fn folders(&self) -> [&Path; 2] {
-        [&self.beside, &self.spare]
+        [&self.primary, &self.fallback]
     }
 
-    /// Every doorbell there is.
-    fn bells(&self) -> Vec<PathBuf> {
+    /// The paths of all sockets of the file.
+    fn sockets(&self) -> Vec<PathBuf> {
         let entries = self.folders().into_iter().filter_map(|folder| std::fs::read_dir(folder).ok());
         entries.flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
     }
 
-    /// A new socket, and where it is.
+    /// Creates a socket, and returns it with its path.
     fn bind(&self) -> io::Result<(UnixDatagram, PathBuf)> {
-        bind_in(&self.beside, 0o777).or_else(|beside| {
-            // Whoever may read the temporary folder is not meant to ring.
-            bind_in(&self.spare, 0o700).map_err(|spare| {
-                let (first, second) = (self.beside.display(), self.spare.display());
-                io::Error::new(beside.kind(), format!("`{first}`: {beside}; `{second}`: {spare}"))
+        bind_in(&self.primary, 0o777).or_else(|primary| {
+            // Everybody can read the folder of temporary files, but other users must not send hints.
+            bind_in(&self.fallback, 0o700).map_err(|fallback| {
+                let (first, second) = (self.primary.display(), self.fallback.display());
+                io::Error::new(primary.kind(), format!("`{first}`: {primary}; `{second}`: {fallback}"))
             })
         })
     }
 }
 
+/// Creates the folder, if necessary with this mode, and a socket with a random name in it.
 fn bind_in(folder: &Path, mode: u32) -> io::Result<(UnixDatagram, PathBuf)> {
     let mut tries = 0;
     loop {
         tries += 1;
-        let made = std::fs::DirBuilder::new().recursive(true).mode(mode).create(folder);
+        let created = std::fs::DirBuilder::new().recursive(true).mode(mode).create(folder);
         let path = folder.join(format!("{:016x}", RandomState::new().hash_one(std::process::id())));
-        match made.and_then(|()| UnixDatagram::bind(&path)) {
+        match created.and_then(|()| UnixDatagram::bind(&path)) {
             Ok(socket) => return Ok((socket, path)),
             Err(error) if error.kind() == io::ErrorKind::NotFound && tries < BIND_TRIES_MAX => {}
             Err(error) => return Err(error),
@@ -93,96 +105,99 @@ fn bind_in(folder: &Path, mode: u32) -> io::Result<(UnixDatagram, PathBuf)> {
     }
 }
 
-/// The doorbell of this world. The lookout's thread owns it, hears it, and rings those of others.
+/// The socket of this world. The thread of the change watcher owns it, and sends the hints to other processes.
 #[derive(Debug)]
-pub(crate) struct Doorbell {
-    porch: Porch,
-    socket: UnixDatagram,
+pub(crate) struct HintSocket {
+    folders: SocketFolders,
+    receiving: UnixDatagram,
+    /// The path of the receiving socket.
     path: PathBuf,
-    voice: UnixDatagram,
+    sending: UnixDatagram,
+    /// The sockets of other processes.
     peers: HashSet<PathBuf>,
-    ringer: Arc<Ringer>,
+    sender: Arc<HintSender>,
 }
 
-/// What came while the doorbell was listened to.
+/// The hints that one call of [`HintSocket::receive`] has read.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct ReceivedHints {
     /// What has changed.
     pub(crate) changes: Changes,
-    /// Nothing came in time.
-    pub(crate) is_silent: bool,
+    /// Whether nothing arrived until the timeout.
+    pub(crate) is_timeout: bool,
 }
 
-impl Doorbell {
-    /// Hangs up a doorbell, and introduces it to the others.
-    pub(crate) fn hang(porch: Porch, poll: Option<Duration>) -> io::Result<Self> {
-        let (socket, path) = porch.bind()?;
-        socket.set_read_timeout(poll)?;
-        let voice = UnixDatagram::unbound()?;
-        voice.set_nonblocking(true)?;
-        let ringer = Arc::new(Ringer::Hung(Hung {
-            kick: Mutex::new(kick(&path)?),
-            owed: AtomicU8::new(0),
+impl HintSocket {
+    /// Creates the socket, and introduces it to the other processes. `poll_interval` is the timeout of
+    /// [`HintSocket::receive`].
+    pub(crate) fn open(folders: SocketFolders, poll_interval: Option<Duration>) -> io::Result<Self> {
+        let (receiving, path) = folders.bind()?;
+        receiving.set_read_timeout(poll_interval)?;
+        let sending = UnixDatagram::unbound()?;
+        sending.set_nonblocking(true)?;
+        let sender = Arc::new(HintSender::ThroughOwner(PendingHints {
+            wake_socket: Mutex::new(connect_wake_socket(&path)?),
+            changes: AtomicU8::new(0),
             has_peers: AtomicBool::new(false),
         }));
-        let mut doorbell = Self { porch, socket, path, voice, peers: HashSet::new(), ringer };
-        doorbell.meet();
-        Ok(doorbell)
+        let mut socket = Self { folders, receiving, path, sending, peers: HashSet::new(), sender };
+        socket.introduce();
+        Ok(socket)
     }
 
-    /// Rings the others for this world.
-    pub(crate) fn ringer(&self) -> Arc<Ringer> {
-        self.ringer.clone()
+    /// Sends hints to the other processes on behalf of this world.
+    pub(crate) fn sender(&self) -> Arc<HintSender> {
+        self.sender.clone()
     }
 
-    /// Where the socket is.
+    /// The path of the socket.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Waits until someone rings, this world's own writer has something to ring for, or time is up.
-    pub(crate) fn hear(&mut self) -> io::Result<Heard> {
-        let mut heard = Heard { changes: Changes::NONE, is_silent: false };
+    /// Waits for hints from other processes, for a hint that this world's writer wants to send, or for the timeout.
+    pub(crate) fn receive(&mut self) -> io::Result<ReceivedHints> {
+        let mut received = ReceivedHints { changes: Changes::NONE, is_timeout: false };
         let mut datagram = [0; 256];
         let mut count = 0;
-        let mut newcomers = Vec::new();
+        let mut new_peers = Vec::new();
         loop {
-            match self.socket.recv(&mut datagram) {
+            match self.receiving.recv(&mut datagram) {
                 Ok(length) => {
-                    heard.changes |= Changes::from_bits(datagram[0]);
-                    if datagram[0] & HELLO != 0 && length > 1 {
-                        newcomers
+                    received.changes |= Changes::from_bits(datagram[0]);
+                    if datagram[0] & INTRODUCTION != 0 && length > 1 {
+                        new_peers
                             .push(PathBuf::from(std::ffi::OsString::from_vec(datagram[1..length].into())));
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    heard.is_silent = count == 0;
+                    received.is_timeout = count == 0;
                     break;
                 }
                 Err(error) => return Err(error),
             }
             count += 1;
             if count == 1 {
-                self.socket.set_nonblocking(true)?;
-            } else if count == HEARD_AT_ONCE_MAX {
+                self.receiving.set_nonblocking(true)?;
+            } else if count == RECEIVED_MAX {
                 break;
             }
         }
         if count > 0 {
-            self.socket.set_nonblocking(false)?;
+            self.receiving.set_nonblocking(false)?;
         }
-        if count >= CROWD {
-            heard.changes = Changes::ALL;
-            newcomers.extend(self.porch.bells());
+        if count >= OVERFLOW_MIN {
+            received.changes = Changes::ALL;
+            new_peers.extend(self.folders.sockets());
         }
-        self.welcome(newcomers);
-        Ok(heard)
+        self.add_peers(new_peers);
+        Ok(received)
     }
 
-    /// Rings the others, if the writer asked for it.
-    pub(crate) fn ring_others(&mut self) {
-        let changes = self.ringer.hung().map_or(Changes::NONE, Hung::take_owed);
+    /// Sends the pending hints of the writer to the other processes.
+    pub(crate) fn send_pending(&mut self) {
+        let changes = self.sender.pending().map_or(Changes::NONE, PendingHints::take);
         if changes != Changes::NONE {
             let peers: Vec<PathBuf> = self.peers.iter().cloned().collect();
             for peer in peers {
@@ -191,167 +206,174 @@ impl Doorbell {
         }
     }
 
-    /// Looks who else is there, and whether the own socket is still where others look for it.
-    pub(crate) fn look_around(&mut self) {
+    /// Searches for new peers, and creates the own socket again if its file was removed or moved.
+    pub(crate) fn refresh(&mut self) {
         if !self.path.exists()
-            && let Err(error) = self.move_house()
+            && let Err(error) = self.rebind()
         {
-            tracing::debug!(%error, "the doorbell is gone and no other can be made");
+            tracing::debug!(%error, "the hint socket was removed, and no other can be created");
         }
-        let bells = self.porch.bells();
-        self.welcome(bells);
+        let sockets = self.folders.sockets();
+        self.add_peers(sockets);
     }
 
-    /// Hangs the doorbell anew: its folder was moved or cleaned up.
-    fn move_house(&mut self) -> io::Result<()> {
-        let (socket, path) = self.porch.bind()?;
-        socket.set_read_timeout(self.socket.read_timeout()?)?;
-        if let Some(hung) = self.ringer.hung() {
-            *hung.kick.lock() = kick(&path)?;
+    /// Creates the socket again, because its folder was moved or removed.
+    fn rebind(&mut self) -> io::Result<()> {
+        let (receiving, path) = self.folders.bind()?;
+        receiving.set_read_timeout(self.receiving.read_timeout()?)?;
+        if let Some(pending) = self.sender.pending() {
+            *pending.wake_socket.lock() = connect_wake_socket(&path)?;
         }
-        (self.socket, self.path) = (socket, path);
-        self.meet();
+        (self.receiving, self.path) = (receiving, path);
+        self.introduce();
         Ok(())
     }
 
-    /// Introduces this doorbell to all others.
-    fn meet(&mut self) {
-        let mut hello = vec![HELLO];
-        hello.extend_from_slice(self.path.as_os_str().as_bytes());
-        for peer in self.porch.bells() {
+    /// Introduces this process to all others.
+    fn introduce(&mut self) {
+        let mut introduction = vec![INTRODUCTION];
+        introduction.extend_from_slice(self.path.as_os_str().as_bytes());
+        for peer in self.folders.sockets() {
             if peer == self.path {
                 continue;
             }
             self.peers.insert(peer.clone());
-            for _ in 0..HELLO_TRIES_MAX {
-                if self.send(&peer, &hello) {
+            for _ in 0..INTRODUCTION_TRIES_MAX {
+                if self.send(&peer, &introduction) {
                     break;
                 }
-                std::thread::park_timeout(HELLO_PAUSE);
+                std::thread::park_timeout(INTRODUCTION_PAUSE);
             }
         }
-        self.count_peers();
+        self.publish_has_peers();
     }
 
-    /// Takes newcomers in. They get a ring, since they may have looked before this world knew of them.
-    fn welcome(&mut self, newcomers: Vec<PathBuf>) {
-        for peer in newcomers {
+    /// Adds peers. A new peer gets a hint that everything may have changed, because it may have missed earlier hints.
+    fn add_peers(&mut self, peers: Vec<PathBuf>) {
+        for peer in peers {
             if peer != self.path && self.peers.insert(peer.clone()) {
                 self.send(&peer, &[Changes::ALL.bits()]);
             }
         }
-        self.count_peers();
+        self.publish_has_peers();
     }
 
-    /// Sends a datagram to a peer; `false` when its queue is full. One that is gone is forgotten.
+    /// Sends a datagram to a peer; `false` if its queue is full. A peer that is dead is removed.
     fn send(&mut self, peer: &Path, datagram: &[u8]) -> bool {
-        let Err(error) = self.voice.send_to(datagram, peer) else { return true };
+        let Err(error) = self.sending.send_to(datagram, peer) else { return true };
         match error.kind() {
-            // It has enough to hear, and will find everything changed.
+            // The peer has a full queue, so it will assume that everything has changed.
             io::ErrorKind::WouldBlock => return false,
             io::ErrorKind::ConnectionRefused => drop(std::fs::remove_file(peer)),
             io::ErrorKind::NotFound => {}
-            _ => tracing::debug!(%error, peer = %peer.display(), "a doorbell cannot be rung"),
+            _ => tracing::debug!(%error, peer = %peer.display(), "a hint cannot be sent"),
         }
         self.peers.remove(peer);
-        self.count_peers();
+        self.publish_has_peers();
         true
     }
 
-    fn count_peers(&self) {
-        if let Some(hung) = self.ringer.hung() {
-            hung.has_peers.store(!self.peers.is_empty(), Ordering::Release);
+    /// Tells the writer whether there is anyone to send hints to.
+    fn publish_has_peers(&self) {
+        if let Some(pending) = self.sender.pending() {
+            pending.has_peers.store(!self.peers.is_empty(), Ordering::Release);
         }
     }
 }
 
-impl Drop for Doorbell {
+impl Drop for HintSocket {
     fn drop(&mut self) {
-        // What stays is removed by whoever finds that nobody hears it.
+        // If this fails, another process removes the file when it finds that nobody receives its datagrams.
         let _ = std::fs::remove_file(&self.path);
-        for folder in self.porch.folders() {
+        for folder in self.folders.folders() {
             let _ = std::fs::remove_dir(folder);
         }
     }
 }
 
-/// A socket that reaches the one at `path`, wherever that is moved.
-fn kick(path: &Path) -> io::Result<UnixDatagram> {
-    let kick = UnixDatagram::unbound()?;
-    kick.connect(path)?;
-    kick.set_nonblocking(true)?;
-    Ok(kick)
+/// Connects a socket to the one at `path`. It stays connected if the file is moved.
+fn connect_wake_socket(path: &Path) -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.connect(path)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
-/// Rings the doorbells of others, for the writer. It never waits and never fails.
+/// Sends hints to other processes for the writer. It never waits and never fails.
 #[derive(Debug)]
-pub(crate) enum Ringer {
-    /// The thread that hears this world's doorbell rings for it.
-    Hung(Hung),
-    /// There is no such thread, since no doorbell could be hung. The others can be rung all the same.
-    Mute { porch: Porch, voice: UnixDatagram },
+pub(crate) enum HintSender {
+    /// The thread that owns the socket of this world sends the hints.
+    ThroughOwner(PendingHints),
+    /// This world has no socket of its own, so the writer sends the hints itself.
+    Direct { folders: SocketFolders, sending: UnixDatagram },
 }
 
-/// What there is to tell, for the thread that tells it.
+/// The hints that the writer wants to send, for the thread that owns the socket.
 #[derive(Debug)]
-pub(crate) struct Hung {
-    kick: Mutex<UnixDatagram>,
-    owed: AtomicU8,
+pub(crate) struct PendingHints {
+    /// Wakes the owner of the hint socket.
+    wake_socket: Mutex<UnixDatagram>,
+    /// The bits of the changes to send.
+    changes: AtomicU8,
     has_peers: AtomicBool,
 }
 
-impl Ringer {
-    /// Rings for a world without a doorbell of its own.
-    pub(crate) fn without_doorbell(path: &Path) -> Option<Arc<Self>> {
-        let voice = UnixDatagram::unbound().ok()?;
-        voice.set_nonblocking(true).ok()?;
-        Some(Arc::new(Self::Mute { porch: Porch::of(path).ok()?, voice }))
+impl HintSender {
+    /// The sender of a world without a socket of its own.
+    pub(crate) fn without_socket(path: &Path) -> Option<Arc<Self>> {
+        let sending = UnixDatagram::unbound().ok()?;
+        sending.set_nonblocking(true).ok()?;
+        Some(Arc::new(Self::Direct { folders: SocketFolders::for_database(path).ok()?, sending }))
     }
 
-    /// Has the others told. Rings that come together become one.
-    pub(crate) fn ring(&self, changes: Changes) {
+    /// Sends a hint to the other processes. Hints in quick succession are combined.
+    pub(crate) fn send(&self, changes: Changes) {
         if changes == Changes::NONE {
             return;
         }
         match self {
-            Self::Hung(hung) => hung.ring(changes),
-            Self::Mute { porch, voice } => {
-                for change_signal in porch.bells() {
-                    let _ = voice.send_to(&[changes.bits()], change_signal);
+            Self::ThroughOwner(pending) => pending.add(changes),
+            Self::Direct { folders, sending } => {
+                for socket in folders.sockets() {
+                    let _ = sending.send_to(&[changes.bits()], socket);
                 }
             }
         }
     }
 
-    /// Wakes the thread that hears the doorbell.
-    pub(crate) fn wake(&self) {
-        if let Self::Hung(hung) = self {
-            hung.wake();
+    /// Wakes the thread that owns the socket.
+    pub(crate) fn wake_owner(&self) {
+        if let Self::ThroughOwner(pending) = self {
+            pending.wake_owner();
         }
     }
 
-    fn hung(&self) -> Option<&Hung> {
+    /// The pending hints, if the owner of the socket sends them.
+    fn pending(&self) -> Option<&PendingHints> {
         match self {
-            Self::Hung(hung) => Some(hung),
-            Self::Mute { .. } => None,
+            Self::ThroughOwner(pending) => Some(pending),
+            Self::Direct { .. } => None,
         }
     }
 }
 
-impl Hung {
-    fn ring(&self, changes: Changes) {
-        if self.has_peers.load(Ordering::Acquire) && self.owed.fetch_or(changes.bits(), Ordering::AcqRel) == 0
+impl PendingHints {
+    /// Adds changes. If none were pending, the owner is woken to send them.
+    fn add(&self, changes: Changes) {
+        if self.has_peers.load(Ordering::Acquire)
+            && self.changes.fetch_or(changes.bits(), Ordering::AcqRel) == 0
         {
-            self.wake();
+            self.wake_owner();
         }
     }
 
-    fn wake(&self) {
-        // A queue that is full wakes it too.
-        let _ = self.kick.lock().send(&[0]);
+    fn wake_owner(&self) {
+        // An error means that the queue is full, and then the owner wakes up anyway.
+        let _ = self.wake_socket.lock().send(&[0]);
     }
 
-    fn take_owed(&self) -> Changes {
-        Changes::from_bits(self.owed.swap(0, Ordering::AcqRel))
+    /// Returns the pending changes, and clears them.
+    fn take(&self) -> Changes {
+        Changes::from_bits(self.changes.swap(0, Ordering::AcqRel))
     }
 }

@@ -1,4 +1,4 @@
-//! The doorbell where there are no Unix sockets: none. The lookout polls.
+//! Hint sockets on systems without Unix sockets: they cannot be created, so the change watcher polls.
 
 use std::io;
 use std::path::Path;
@@ -8,30 +8,30 @@ use std::time::Duration;
 use crate::notifications::change_watcher::Changes;
 
 #[derive(Debug)]
-pub(crate) struct Porch;
+pub(crate) struct SocketFolders;
 
-impl Porch {
-    pub(crate) fn of(_: &Path) -> io::Result<Self> {
+impl SocketFolders {
+    pub(crate) fn for_database(_: &Path) -> io::Result<Self> {
         Ok(Self)
     }
 }
 
-/// What cannot be hung.
+/// A type without values, because no socket can be created.
 #[derive(Debug)]
-pub(crate) enum Doorbell {}
+pub(crate) enum HintSocket {}
 
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct ReceivedHints {
     pub(crate) changes: Changes,
-    pub(crate) is_silent: bool,
+    pub(crate) is_timeout: bool,
 }
 
-impl Doorbell {
-    pub(crate) fn hang(_: Porch, _: Option<Duration>) -> io::Result<Self> {
+impl HintSocket {
+    pub(crate) fn open(_: SocketFolders, _: Option<Duration>) -> io::Result<Self> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no Unix sockets"))
     }
 
-    pub(crate) fn ringer(&self) -> Arc<Ringer> {
+    pub(crate) fn sender(&self) -> Arc<HintSender> {
         match *self {}
     }
 
@@ -39,32 +39,32 @@ impl Doorbell {
         match *self {}
     }
 
-    pub(crate) fn hear(&mut self) -> io::Result<Heard> {
+    pub(crate) fn receive(&mut self) -> io::Result<ReceivedHints> {
         match *self {}
     }
 
-    pub(crate) fn ring_others(&mut self) {
+    pub(crate) fn send_pending(&mut self) {
         match *self {}
     }
 
-    pub(crate) fn look_around(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         match *self {}
     }
 }
 
 #[derive(Debug)]
-pub(crate) enum Ringer {}
+pub(crate) enum HintSender {}
 
-impl Ringer {
-    pub(crate) fn without_doorbell(_: &Path) -> Option<Arc<Self>> {
+impl HintSender {
+    pub(crate) fn without_socket(_: &Path) -> Option<Arc<Self>> {
         None
     }
 
-    pub(crate) fn ring(&self, _: Changes) {
+    pub(crate) fn send(&self, _: Changes) {
         match *self {}
     }
 
-    pub(crate) fn wake(&self) {
+    pub(crate) fn wake_owner(&self) {
         match *self {}
     }
 }

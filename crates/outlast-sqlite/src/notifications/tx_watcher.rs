@@ -1,4 +1,5 @@
-//! Commits that callers are about to make by themselves: nobody else would ring for them.
+//! Waits for commits of callers' own transactions (`start_within`, `send_within`). The writer does not make these
+//! commits, so it cannot notify anyone of them.
 
 use std::sync::Arc;
 use std::thread::Builder;
@@ -8,31 +9,31 @@ use outlast_core::{ChangeSignal, MessageId, RunId};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
-use crate::connection::file::{Opening, open_reader};
+use crate::connection::file::{ConnectionSettings, open_reader};
 use crate::notifications::change_watcher::Changes;
-use crate::notifications::hint_socket::Ringer;
+use crate::notifications::hint_socket::HintSender;
 use crate::schema::sql;
 
-/// How often a commit is looked for, which takes some 30 seconds. A transaction that is open for longer is
-/// found by the slow poll.
-const LOOKS_MAX: u32 = 600;
+/// The number of polls for one commit, which take about 30 seconds. The slow poll of the change watcher finds the
+/// commit of a transaction that is open for longer.
+const POLLS_MAX: u32 = 600;
 
-/// The pauses between looks, from the first to the last.
+/// The pauses between polls: the first one, and the largest one.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// What a transaction of the caller's will have written.
+/// A row that becomes visible when the transaction of a caller commits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Expected {
+pub(crate) enum AwaitedWrite {
     /// A run.
     Run(RunId),
     /// A message to a run.
     Message(RunId, MessageId),
 }
 
-impl Expected {
-    /// Whether it is there.
-    fn is_there(self, connection: &Connection) -> Result<bool, rusqlite::Error> {
+impl AwaitedWrite {
+    /// Whether the transaction has committed.
+    fn is_visible(self, connection: &Connection) -> Result<bool, rusqlite::Error> {
         match self {
             Self::Run(run) => connection.prepare_cached(sql::RUN_EXISTS)?.exists([run.to_string()]),
             Self::Message(run, message) => {
@@ -42,80 +43,82 @@ impl Expected {
     }
 }
 
-/// Looks for expected commits, and rings when one is there. A thread does so as long as there is one to
-/// look for.
+/// Polls for awaited commits, and notifies workers of them. Its thread runs only while there is something to wait for.
 #[derive(Clone, Debug)]
-pub(crate) struct Expectations {
-    opening: Opening,
+pub(crate) struct TxWatcher {
+    settings: ConnectionSettings,
     change_signal: Arc<ChangeSignal>,
-    ringer: Option<Arc<Ringer>>,
-    state: Arc<Mutex<State>>,
+    hint_sender: Option<Arc<HintSender>>,
+    state: Arc<Mutex<TxWatcherState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// With how often each was looked for.
-    expected: Vec<(Expected, u32)>,
-    is_looking: bool,
+struct TxWatcherState {
+    /// The awaited writes, each with the number of polls for it so far.
+    awaited: Vec<(AwaitedWrite, u32)>,
+    is_running: bool,
     is_closed: bool,
 }
 
-impl Expectations {
+impl TxWatcher {
     pub(crate) fn new(
-        opening: Opening,
+        settings: ConnectionSettings,
         change_signal: Arc<ChangeSignal>,
-        ringer: Option<Arc<Ringer>>,
+        hint_sender: Option<Arc<HintSender>>,
     ) -> Self {
-        Self { opening, change_signal, ringer, state: Arc::default() }
+        Self { settings, change_signal, hint_sender, state: Arc::default() }
     }
 
-    /// Looks for it from now on. Without a thread to look, the slow poll finds it later.
-    pub(crate) fn expect(&self, expected: Expected) {
+    /// Polls for the write from now on. If no thread can be started, the slow poll of the change watcher finds it
+    /// later.
+    pub(crate) fn watch(&self, write: AwaitedWrite) {
         let mut state = self.state.lock();
-        state.expected.push((expected, 0));
-        if state.is_looking || state.is_closed {
+        state.awaited.push((write, 0));
+        if state.is_running || state.is_closed {
             return;
         }
-        let looks = self.clone();
-        let thread = Builder::new().name("outlast-expected".into()).spawn(move || looks.look());
+        let watcher = self.clone();
+        let thread = Builder::new().name("outlast-txwatch".into()).spawn(move || watcher.run());
         match thread {
-            Ok(_) => state.is_looking = true,
-            Err(error) => tracing::warn!(%error, "no thread can be started; the slow poll finds the commit"),
+            Ok(_) => state.is_running = true,
+            Err(error) => {
+                tracing::warn!(%error, "no thread can be started; the commit is noticed later, by the slow poll");
+            }
         }
     }
 
-    /// Ends the thread.
+    /// Makes the thread end.
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
     }
 
-    fn look(&self) {
-        let Ok(connection) = open_reader(&self.opening) else {
-            self.state.lock().is_looking = false;
+    fn run(&self) {
+        let Ok(connection) = open_reader(&self.settings) else {
+            self.state.lock().is_running = false;
             return;
         };
         let mut pause = PAUSE_MIN;
-        while self.look_once(&connection) {
+        while self.poll_once(&connection) {
             std::thread::park_timeout(pause);
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
-    /// Rings for what is there, and answers whether there is more to look for. What cannot be read now is
-    /// looked for again.
-    fn look_once(&self, connection: &Connection) -> bool {
+    /// Notifies workers of the writes that are visible now, and returns whether others are still awaited. If a row
+    /// cannot be read, the next poll tries again.
+    fn poll_once(&self, connection: &Connection) -> bool {
         let mut state = self.state.lock();
-        let before = state.expected.len();
-        state.expected.retain(|(expected, _)| !expected.is_there(connection).unwrap_or(false));
-        if state.expected.len() < before {
+        let before = state.awaited.len();
+        state.awaited.retain(|(write, _)| !write.is_visible(connection).unwrap_or(false));
+        if state.awaited.len() < before {
             self.change_signal.notify();
-            if let Some(ringer) = &self.ringer {
-                ringer.ring(Changes::WORK);
+            if let Some(hint_sender) = &self.hint_sender {
+                hint_sender.send(Changes::WORK);
             }
         }
-        state.expected.iter_mut().for_each(|(_, looks)| *looks += 1);
-        state.expected.retain(|(_, looks)| *looks < LOOKS_MAX);
-        state.is_looking = !state.expected.is_empty() && !state.is_closed;
-        state.is_looking
+        state.awaited.iter_mut().for_each(|(_, polls)| *polls += 1);
+        state.awaited.retain(|(_, polls)| *polls < POLLS_MAX);
+        state.is_running = !state.awaited.is_empty() && !state.is_closed;
+        state.is_running
     }
 }

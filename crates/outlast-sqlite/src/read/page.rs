@@ -1,8 +1,8 @@
 //! Pages of runs.
 //!
-//! A page is read from the index that has the shortest list, in order of ids; from several where one
-//! cannot answer: each status has a list of its own, and a root is not among its descendants. What no index
-//! helps with is looked for among so many runs of the list, and the next page goes on behind them.
+//! A page is read from the index with the fewest entries, in order of ids. Some queries need several scans: each status
+//! has its own part of an index, and a root is not among its descendants. Filters that no index supports are evaluated
+//! row by row. A page evaluates them for a limited number of rows, and the next page continues after them.
 
 mod index_scan;
 
@@ -12,10 +12,10 @@ use outlast_core::limits::{PAGE_LOOKS_MAX, PAGE_RUNS_MAX};
 use outlast_core::{ListOrder, Page, QueuedSteps, RunId, RunQuery, RunView};
 use rusqlite::{Connection, Error, OptionalExtension};
 
-use self::index_scan::Part;
+use self::index_scan::IndexScan;
 use crate::connection::error::Refusal;
-use crate::read::id_clock_skew as skew;
-use crate::schema::row::{run_view, word};
+use crate::read::id_clock_skew;
+use crate::schema::row::{parsed, run_view};
 use crate::schema::sql;
 
 /// A page of runs.
@@ -26,41 +26,41 @@ pub(crate) fn page(connection: &Connection, query: &RunQuery) -> Result<Page, Re
         return Ok(query.page(run.into_iter().collect(), limit));
     }
     if query.leaves_out_queued_steps() {
-        // Most lists have none between their runs, and are then the same without a look at each.
+        // Most pages contain no queued steps. Reading one without that filter does not have to evaluate it row by row.
         let all = RunQuery { queued_steps: QueuedSteps::Listed, ..query.clone() };
-        let (runs, edge) = find(connection, &all, limit)?;
+        let (runs, scan_end) = find(connection, &all, limit)?;
         if !runs.iter().any(RunView::is_queued_step) {
-            return Ok(query.page_until(runs, limit, edge));
+            return Ok(query.page_until(runs, limit, scan_end));
         }
     }
-    let (runs, edge) = find(connection, query, limit)?;
-    Ok(query.page_until(runs, limit, edge))
+    let (runs, scan_end) = find(connection, query, limit)?;
+    Ok(query.page_until(runs, limit, scan_end))
 }
 
-/// The runs of a page and one more if there are more, and the run where the looking ended.
+/// The runs of a page, plus one if there are more; and the last run that was scanned, if the scan stopped at its limit.
 fn find(
     connection: &Connection,
     query: &RunQuery,
     limit: usize,
 ) -> Result<(Vec<RunView>, Option<RunId>), Error> {
-    let Some(mut place) = Place::of(connection, query)? else { return Ok((Vec::new(), None)) };
-    let parts = Part::all(query);
-    let edge = place.cut(connection, &parts)?;
+    let Some(mut range) = ScanRange::of(connection, query)? else { return Ok((Vec::new(), None)) };
+    let scans = IndexScan::all(query);
+    let scan_end = range.limit_rows(connection, &scans)?;
     let mut runs = Vec::new();
-    for part in &parts {
-        part.read(connection, query, &place, limit + 1, &mut runs)?;
+    for scan in &scans {
+        scan.read(connection, query, &range, limit + 1, &mut runs)?;
     }
     if let Some(root) = query.root {
         let root = by_id(connection, root)?;
-        runs.extend(root.filter(|run| place.ids.contains(&run.id.bits()) && query.wants(run)));
+        runs.extend(root.filter(|run| range.ids.contains(&run.id.bits()) && query.wants(run)));
     }
     runs.sort_by_key(|run| run.id);
-    if !place.is_rising {
+    if !range.is_ascending {
         runs.reverse();
     }
-    // Each part has brought so many; where the looking ended counts only if there are fewer in all.
+    // Each scan may have returned `limit + 1` runs. The end of the scan matters only if all of them returned fewer.
     runs.truncate(limit + 1);
-    Ok((runs, edge))
+    Ok((runs, scan_end))
 }
 
 fn by_id(connection: &Connection, run: RunId) -> Result<Option<RunView>, Error> {
@@ -69,24 +69,24 @@ fn by_id(connection: &Connection, run: RunId) -> Result<Option<RunView>, Error> 
 
 fn by_key(connection: &Connection, key: &str) -> Result<Option<RunView>, Error> {
     let mut statement = connection.prepare_cached(sql::RUN_BY_KEY)?;
-    let id = statement.query_row([key], |row| word::<RunId>(row, 0)).optional()?;
+    let id = statement.query_row([key], |row| parsed::<RunId>(row, 0)).optional()?;
     id.map_or(Ok(None), |id| by_id(connection, id))
 }
 
-/// Where a page may have runs, and from which side it is walked.
+/// The range of ids that a page scans, and the direction of the scan.
 #[derive(Debug)]
-struct Place {
+struct ScanRange {
     ids: RangeInclusive<u128>,
-    /// Whether it is walked from the lowest id on. A list is walked backwards when only its end is given.
-    is_rising: bool,
+    /// Whether the scan begins at the lowest id. A list is scanned backwards if the query gives only its end.
+    is_ascending: bool,
 }
 
-impl Place {
-    /// The place of a query; `None` when no run can be there.
+impl ScanRange {
+    /// The range of a query; `None` if it is empty.
     fn of(connection: &Connection, query: &RunQuery) -> Result<Option<Self>, Error> {
         let is_backwards = query.before.is_some() && query.after.is_none();
-        let is_rising = (query.order == ListOrder::OldestFirst) != is_backwards;
-        let ids = skew::ids_between(connection, query.created_from, query.created_before)?;
+        let is_ascending = (query.order == ListOrder::OldestFirst) != is_backwards;
+        let ids = id_clock_skew::ids_between(connection, query.created_from, query.created_before)?;
         let (mut low, mut high) = ids.into_inner();
         let (above, below) = match query.order {
             ListOrder::OldestFirst => (query.after, query.before),
@@ -100,23 +100,24 @@ impl Place {
             let Some(last) = below.bits().checked_sub(1) else { return Ok(None) };
             high = high.min(last);
         }
-        Ok((low <= high).then_some(Self { ids: low..=high, is_rising }))
+        Ok((low <= high).then_some(Self { ids: low..=high, is_ascending }))
     }
 
-    /// Cuts the place where the page stops looking; answers the last run before the cut.
-    fn cut(&mut self, connection: &Connection, parts: &[Part]) -> Result<Option<RunId>, Error> {
+    /// Shortens the range so that row filters are evaluated for a limited number of rows. Returns the last run of the
+    /// shortened range, or `None` if the range has fewer rows.
+    fn limit_rows(&mut self, connection: &Connection, scans: &[IndexScan]) -> Result<Option<RunId>, Error> {
         let mut nearest: Option<RunId> = None;
-        for part in parts.iter().filter(|part| part.needs_looks()) {
-            let edge = part.edge(connection, self, PAGE_LOOKS_MAX)?;
-            nearest = match (nearest, edge) {
-                (Some(one), Some(other)) if self.is_rising => Some(one.min(other)),
+        for scan in scans.iter().filter(|scan| scan.has_row_filters()) {
+            let scan_end = scan.scan_end(connection, self, PAGE_LOOKS_MAX)?;
+            nearest = match (nearest, scan_end) {
+                (Some(one), Some(other)) if self.is_ascending => Some(one.min(other)),
                 (Some(one), Some(other)) => Some(one.max(other)),
                 (one, other) => one.or(other),
             };
         }
-        if let Some(edge) = nearest {
+        if let Some(scan_end) = nearest {
             let (low, high) = (*self.ids.start(), *self.ids.end());
-            self.ids = if self.is_rising { low..=edge.bits() } else { edge.bits()..=high };
+            self.ids = if self.is_ascending { low..=scan_end.bits() } else { scan_end.bits()..=high };
         }
         Ok(nearest)
     }

@@ -1,4 +1,4 @@
-//! Readers: a few threads with a connection each, for everything that changes nothing.
+//! The reader pool: a few threads with a connection each, for queries.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -9,93 +9,94 @@ use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::connection::error::{Refusal, closed, is_busy};
-use crate::connection::file::{Opening, open_reader, retry_busy};
-use crate::connection::thread::Thread;
+use crate::connection::error::{Refusal, is_busy, world_closed};
+use crate::connection::file::{ConnectionSettings, open_reader, retry_busy};
+use crate::connection::thread::OwnedThread;
 
-/// How many readers a world has. SQLite reads from memory most of the time, so few are enough.
+/// The number of reader threads of a world. SQLite mostly reads from memory, so few are enough.
 const READERS: usize = 2;
 
-type Job = Box<dyn FnOnce(&Connection) + Send>;
+type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
 
-/// Hands queries to the readers' threads.
+/// Passes queries to the reader threads.
 #[derive(Debug)]
-pub(crate) struct Readers {
+pub(crate) struct ReaderPool {
     path: PathBuf,
-    line: Arc<Line>,
-    _threads: Vec<Thread>,
+    queue: Arc<JobQueue>,
+    _threads: Vec<OwnedThread>,
 }
 
 #[derive(Default)]
-struct Line {
-    state: Mutex<State>,
+struct JobQueue {
+    state: Mutex<JobQueueState>,
     added: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    jobs: VecDeque<Job>,
+struct JobQueueState {
+    jobs: VecDeque<ReadJob>,
     is_closed: bool,
 }
 
-impl std::fmt::Debug for Line {
+impl std::fmt::Debug for JobQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Line({})", self.state.lock().jobs.len())
+        write!(f, "JobQueue({})", self.state.lock().jobs.len())
     }
 }
 
-impl Readers {
+impl ReaderPool {
     /// Starts the threads.
-    pub(crate) fn start(opening: &Opening) -> Result<Self, WorldError> {
-        let mut readers = Self { path: opening.path.clone(), line: Arc::default(), _threads: Vec::new() };
+    pub(crate) fn start(settings: &ConnectionSettings) -> Result<Self, WorldError> {
+        let mut readers = Self { path: settings.path.clone(), queue: Arc::default(), _threads: Vec::new() };
         for _ in 0..READERS {
-            let connection = open_reader(opening)?;
-            let line = readers.line.clone();
-            readers._threads.push(Thread::spawn("outlast-reader", move || line.work(&connection))?);
+            let connection = open_reader(settings)?;
+            let queue = readers.queue.clone();
+            readers._threads.push(OwnedThread::spawn("outlast-reader", move || queue.work(&connection))?);
         }
         Ok(readers)
     }
 
-    /// Runs a query on one unchanging view of the file.
+    /// Runs a query on one snapshot of the file.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         query: impl Fn(&Connection) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, WorldError> {
         let (reply, answer) = oneshot::channel();
         self.run(Box::new(move |connection| {
-            // Nobody listens any more when the caller's future was dropped.
-            let _ = reply.send(in_view(connection, &query));
+            // Sending fails if the caller's future was dropped.
+            let _ = reply.send(in_snapshot(connection, &query));
         }));
-        answer.await.map_err(|_| closed())?.map_err(|refusal| refusal.into_world(&self.path))
+        answer.await.map_err(|_| world_closed())?.map_err(|refusal| refusal.into_world_error(&self.path))
     }
 
-    /// Runs a query of one statement, which needs no view of its own.
-    pub(crate) async fn read_once<T: Send + 'static>(
+    /// Runs a query of one statement, which needs no explicit snapshot.
+    pub(crate) async fn read_statement<T: Send + 'static>(
         &self,
         query: impl Fn(&Connection) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, WorldError> {
         let (reply, answer) = oneshot::channel();
         self.run(Box::new(move |connection| {
-            let _ = reply.send(again_while_busy(|| query(connection)));
+            let _ = reply.send(retry_while_busy(|| query(connection)));
         }));
-        answer.await.map_err(|_| closed())?.map_err(|refusal| refusal.into_world(&self.path))
+        answer.await.map_err(|_| world_closed())?.map_err(|refusal| refusal.into_world_error(&self.path))
     }
 
-    /// Runs a job that answers by itself.
-    pub(crate) fn run(&self, job: Job) {
-        self.line.state.lock().jobs.push_back(job);
-        self.line.added.notify_one();
+    /// Queues a job that sends its result itself.
+    pub(crate) fn run(&self, job: ReadJob) {
+        self.queue.state.lock().jobs.push_back(job);
+        self.queue.added.notify_one();
     }
 }
 
-impl Drop for Readers {
+impl Drop for ReaderPool {
     fn drop(&mut self) {
-        self.line.state.lock().is_closed = true;
-        self.line.added.notify_all();
+        self.queue.state.lock().is_closed = true;
+        self.queue.added.notify_all();
     }
 }
 
-impl Line {
+impl JobQueue {
+    /// Runs jobs until the pool is dropped and the queue is empty.
     fn work(&self, connection: &Connection) {
         loop {
             let job = {
@@ -113,28 +114,28 @@ impl Line {
     }
 }
 
-/// Runs a query inside a read transaction, again when another process is in the way.
-pub(crate) fn in_view<T>(
+/// Runs a query in a read transaction. It is repeated while another process holds a lock that it needs.
+pub(crate) fn in_snapshot<T>(
     connection: &Connection,
     query: impl Fn(&Connection) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    again_while_busy(|| {
+    retry_while_busy(|| {
         connection.prepare_cached("BEGIN")?.execute([])?;
         let answer = query(connection);
         let ended = connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
         if !connection.is_autocommit() {
             let _ = connection.execute_batch("ROLLBACK");
         }
-        // Why the query failed says more than why its view could not be ended: SQLite may have done that.
+        // If both failed, report the error of the query: SQLite may have ended the transaction because of it.
         let answer = answer?;
         ended?;
         Ok(answer)
     })
 }
 
-fn again_while_busy<T>(mut query: impl FnMut() -> Result<T, Refusal>) -> Result<T, Refusal> {
+fn retry_while_busy<T>(mut query: impl FnMut() -> Result<T, Refusal>) -> Result<T, Refusal> {
     retry_busy(|| match query() {
-        Err(Refusal::Store(error)) if is_busy(&error) => Err(error),
+        Err(Refusal::Sqlite(error)) if is_busy(&error) => Err(error),
         answer => Ok(answer),
     })?
 }

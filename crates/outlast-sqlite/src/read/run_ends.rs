@@ -1,7 +1,7 @@
-//! Ends: telling those who wait for runs how they ended.
+//! How runs ended, for callers that wait for them.
 //!
-//! Who waits registers first and then looks, so that no end falls between the two. Looks that come
-//! together are one query: the first sends it, the others join while it queues.
+//! A caller registers as a waiter before it reads, so that it misses no end between the two. Concurrent reads are
+//! combined into one query: the first caller queues it, and others add their runs until it is executed.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,69 +13,73 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, Error};
 use tokio::sync::oneshot;
 
-use crate::connection::error::{Refusal, closed};
-use crate::read::readers::{Readers, in_view};
-use crate::schema::row::word;
+use crate::connection::error::{Refusal, world_closed};
+use crate::read::readers::{ReaderPool, in_snapshot};
+use crate::schema::row::parsed;
 use crate::schema::sql;
 
-type Answer = Result<Option<Ended>, WorldError>;
+type EndResult = Result<Option<Ended>, WorldError>;
 
-/// Looks for the ends of runs, many in one query.
+/// Reads the ends of runs, many in one query.
 #[derive(Debug)]
-pub(crate) struct Ends {
+pub(crate) struct EndLookup {
     path: PathBuf,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<EndRequest>>>,
 }
 
+/// The request of one caller.
 #[derive(Debug)]
-struct Asked {
+struct EndRequest {
     run: RunId,
-    reply: oneshot::Sender<Answer>,
+    reply: oneshot::Sender<EndResult>,
 }
 
-impl Ends {
+impl EndLookup {
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, asked: Arc::default() }
+        Self { path, requests: Arc::default() }
     }
 
     /// How the run ended, if it has.
-    pub(crate) async fn look(&self, readers: &Readers, run: RunId) -> Answer {
+    pub(crate) async fn find(&self, readers: &ReaderPool, run: RunId) -> EndResult {
         let (reply, answer) = oneshot::channel();
         let is_first = {
-            let mut asked = self.asked.lock();
-            asked.push(Asked { run, reply });
-            asked.len() == 1
+            let mut requests = self.requests.lock();
+            requests.push(EndRequest { run, reply });
+            requests.len() == 1
         };
         if is_first {
-            let (asked, path) = (self.asked.clone(), self.path.clone());
+            let (requests, path) = (self.requests.clone(), self.path.clone());
             readers.run(Box::new(move |connection| {
-                let asked = std::mem::take(&mut *asked.lock());
-                let runs: Vec<RunId> = asked.iter().map(|asked| asked.run).collect();
-                let ends = in_view(connection, |view| Ok(ends(view, &runs)?));
-                answer_all(asked, ends.map_err(|refusal: Refusal| refusal.into_world(&path)));
+                let requests = std::mem::take(&mut *requests.lock());
+                let runs: Vec<RunId> = requests.iter().map(|request| request.run).collect();
+                let ends = in_snapshot(connection, |snapshot| Ok(find_ends(snapshot, &runs)?));
+                answer_all(requests, ends.map_err(|refusal: Refusal| refusal.into_world_error(&path)));
             }));
         }
-        answer.await.map_err(|_| closed())?
+        answer.await.map_err(|_| world_closed())?
     }
 }
 
-fn answer_all(asked: Vec<Asked>, ends: Result<HashMap<RunId, Option<Ended>>, WorldError>) {
-    for Asked { run, reply } in asked {
+fn answer_all(requests: Vec<EndRequest>, ends: Result<HashMap<RunId, Option<Ended>>, WorldError>) {
+    for EndRequest { run, reply } in requests {
         let answer = match &ends {
             Ok(ends) => ends.get(&run).cloned().ok_or_else(|| no_run(run)),
             Err(error) => Err(error.clone()),
         };
-        // Nobody listens any more when the caller's future was dropped.
+        // Sending fails if the caller's future was dropped.
         let _ = reply.send(answer);
     }
 }
 
-/// How each of the runs ended, `None` for those that have not; runs that are not there are left out.
-pub(crate) fn ends(connection: &Connection, runs: &[RunId]) -> Result<HashMap<RunId, Option<Ended>>, Error> {
-    let asked: Vec<String> = runs.iter().map(|run| format!("\"{run}\"")).collect();
+/// How each of the runs ended; `None` if it has not ended. Runs that do not exist are omitted.
+pub(crate) fn find_ends(
+    connection: &Connection,
+    runs: &[RunId],
+) -> Result<HashMap<RunId, Option<Ended>>, Error> {
+    let quoted: Vec<String> = runs.iter().map(|run| format!("\"{run}\"")).collect();
     let mut statement = connection.prepare_cached(sql::RUN_ENDS)?;
-    let rows = statement.query_map([format!("[{}]", asked.join(","))], |row| {
-        let run: RunId = word(row, 0)?;
+    let rows = statement.query_map([format!("[{}]", quoted.join(","))], |row| {
+        let run: RunId = parsed(row, 0)?;
         let events: Option<String> = row.get(1)?;
         Ok((run, events.map(|events| outcome(&events)).transpose()?.flatten()))
     })?;

@@ -1,24 +1,24 @@
-//! Looking at what there is: a run, the counts, the workers.
+//! Views: one run, the counts, the workers.
 
 use outlast_core::refusal::no_run;
 use outlast_core::{Code, Counts, Report, RunId, RunView, WorkerView};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::connection::error::Refusal;
-use crate::schema::row::{json, moment, number, run_view, word};
+use crate::schema::row::{number, parse_json, parsed, run_view, timestamp};
 use crate::schema::sql;
 
-/// A run as the outside sees it.
+/// The view of a run.
 pub(crate) fn run(connection: &Connection, run: RunId) -> Result<RunView, Refusal> {
     let mut statement = connection.prepare_cached(&sql::RUN_VIEW)?;
     let view = statement.query_row([run.to_string()], run_view).optional()?;
     view.ok_or_else(|| no_run(run).into())
 }
 
-/// How many runs are in each status.
+/// The number of runs in each status.
 pub(crate) fn counts(connection: &Connection) -> Result<Counts, Refusal> {
     let mut statement = connection.prepare_cached(sql::COUNTS)?;
-    let rows = statement.query_map([], |row| Ok((word(row, 0)?, number(row, 1)?)))?;
+    let rows = statement.query_map([], |row| Ok((parsed(row, 0)?, number(row, 1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
@@ -26,19 +26,19 @@ pub(crate) fn counts(connection: &Connection) -> Result<Counts, Refusal> {
 pub(crate) fn workers(connection: &Connection) -> Result<Vec<WorkerView>, Refusal> {
     let mut statement = connection.prepare_cached(sql::WORKERS)?;
     let rows = statement.query_map([], |row| {
-        let code: Vec<(String, u32)> = json(7, row.get_ref(7)?.as_str()?)?;
+        let code: Vec<(String, u32)> = parse_json(7, row.get_ref(7)?.as_str()?)?;
         let code = code.into_iter().map(|(workflow, version)| Code { workflow: workflow.into(), version });
         Ok(WorkerView {
-            session: word(row, 0)?,
+            session: parsed(row, 0)?,
             host: row.get(1)?,
             pid: number(row, 2)?,
             build: row.get(3)?,
-            joined_at: moment(row, 4)?,
-            beat_at: moment(row, 9)?,
-            expires_at: moment(row, 5)?,
+            joined_at: timestamp(row, 4)?,
+            beat_at: timestamp(row, 9)?,
+            expires_at: timestamp(row, 5)?,
             held: number(row, 6)?,
             code: code.collect(),
-            queues: json(8, row.get_ref(8)?.as_str()?)?,
+            queues: parse_json(8, row.get_ref(8)?.as_str()?)?,
             report: Report::from_json(row.get_ref(10)?.as_str()?),
             version: row.get(11)?,
         })

@@ -1,5 +1,5 @@
-//! The columns of a run that only its holder changes, as SQLite stores them. Statements have `{columns}` where they name
-//! them, and `{values}` where they are given them, so that a new column is named here alone.
+//! The columns of a run that only its holder changes, as SQLite stores them. Statements contain the placeholders
+//! `{columns}` for their names and `{values}` for their parameters, so that a new column is added only here.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use outlast_core::{FailedBuilds, HolderColumns, Timestamp};
 use rusqlite::types::Value;
 use rusqlite::{Error, Row, ToSql};
 
-use crate::schema::row::{failed_builds, maybe_moment, number, reason, stored, stuck};
+use crate::schema::row::{failed_builds, number, stuck, stuck_reason_text, timestamp_or_null, to_i64};
 
-/// Their names, in the order in which they are written and read.
+/// The names of the columns, in the order in which they are written and read.
 const NAMES: [&str; 8] = [
     "crashes",
     "kept",
@@ -21,56 +21,56 @@ const NAMES: [&str; 8] = [
     "failed_at",
 ];
 
-/// A statement with the names of the columns. Parameters for their values come behind those that have numbers.
-pub(crate) fn fill(statement: &str) -> String {
+/// Replaces the placeholders of a statement. The parameters of the columns follow the numbered ones.
+pub(crate) fn expand_placeholders(statement: &str) -> String {
     let values = NAMES.map(|_| "?").join(", ");
     statement.replace("{columns}", &NAMES.join(", ")).replace("{values}", &values)
 }
 
-/// The columns as values of a statement.
+/// The values of the columns, as parameters of a statement.
 pub(crate) fn values(columns: &HolderColumns) -> [Value; NAMES.len()] {
     let HolderColumns { crashes, kept, deadline, stuck, failed_builds } = columns;
     let text = |text: &str| Value::Text(text.to_owned());
     let stuck = stuck.as_deref();
     [
         (*crashes).into(),
-        stored(*kept).into(),
+        to_i64(*kept).into(),
         deadline.map(Timestamp::as_micros).into(),
-        stuck.map(reason).into(),
+        stuck.map(stuck_reason_text).into(),
         stuck.map_or(Value::Null, |stuck| text(&stuck.message)),
         stuck.map_or(Value::Null, |stuck| text(&stuck.build)),
         failed_builds.text().into(),
-        stored(failed_builds.at()).into(),
+        to_i64(failed_builds.at()).into(),
     ]
 }
 
-/// The values of a statement, those of the columns behind the others.
-pub(crate) fn with_values<'a>(others: &'a [&'a dyn ToSql], values: &'a [Value]) -> Vec<&'a dyn ToSql> {
-    others.iter().copied().chain(values.iter().map(|value| value as &dyn ToSql)).collect()
+/// All parameters of a statement: the numbered ones, then those of the columns.
+pub(crate) fn append_values<'a>(numbered: &'a [&'a dyn ToSql], values: &'a [Value]) -> Vec<&'a dyn ToSql> {
+    numbered.iter().copied().chain(values.iter().map(|value| value as &dyn ToSql)).collect()
 }
 
-/// The columns of a row in which the first of them is at this place.
+/// Reads all of the columns. `first` is the number of the first one in the row.
 pub(crate) fn read(row: &Row<'_>, first: usize) -> Result<Arc<HolderColumns>, Error> {
     Ok(Arc::new(HolderColumns {
-        crashes: crashes(row, first)?,
+        crashes: read_crashes(row, first)?,
         kept: number(row, first + 1)?,
-        deadline: deadline(row, first)?,
+        deadline: read_deadline(row, first)?,
         stuck: stuck(row, first + 3)?.map(Box::new),
-        failed_builds: builds(row, first)?,
+        failed_builds: read_failed_builds(row, first)?,
     }))
 }
 
-/// One of them, for a look that needs no more.
-pub(crate) fn crashes(row: &Row<'_>, first: usize) -> Result<u32, Error> {
+/// Reads only the number of crashes.
+pub(crate) fn read_crashes(row: &Row<'_>, first: usize) -> Result<u32, Error> {
     number(row, first)
 }
 
-/// One of them, for a look that needs no more.
-pub(crate) fn deadline(row: &Row<'_>, first: usize) -> Result<Option<Timestamp>, Error> {
-    maybe_moment(row, first + 2)
+/// Reads only the deadline.
+pub(crate) fn read_deadline(row: &Row<'_>, first: usize) -> Result<Option<Timestamp>, Error> {
+    timestamp_or_null(row, first + 2)
 }
 
-/// One of them, for a look that needs no more.
-pub(crate) fn builds(row: &Row<'_>, first: usize) -> Result<FailedBuilds, Error> {
+/// Reads only the failed builds.
+pub(crate) fn read_failed_builds(row: &Row<'_>, first: usize) -> Result<FailedBuilds, Error> {
     failed_builds(row, first + 6)
 }

@@ -1,11 +1,11 @@
-//! Locks: how one process knows that another is gone.
+//! Lock files: how one process detects that the process of another session is dead.
 //!
-//! A session holds an exclusive lock on a small file of its own, in a folder beside the database. The
-//! kernel frees the lock at any death of the process, so whoever can take it knows that the owner is
-//! gone. A file that is not there says nothing: then only the session's time counts.
+//! A session holds an exclusive lock on a small file of its own, in a folder next to the database. The kernel frees the
+//! lock whenever the process dies. So a process that can take the lock knows that its owner is dead. A missing file
+//! proves nothing; then only the expiry time of the session counts.
 //!
-//! That time is the world's, which may jump. So a session is overdue only when this process, too, has
-//! seen it silent for as long, by a clock that nobody can set.
+//! That expiry time is measured by the world's clock, which may jump. So a session counts as overdue only if this
+//! process has also observed no beat for the whole session time, measured by a monotonic clock.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -16,73 +16,74 @@ use std::time::{Duration, Instant};
 use outlast_core::{SessionId, Timestamp, WorldError};
 use parking_lot::Mutex;
 
-use crate::sessions::session::Joined;
+use crate::sessions::session::SessionRow;
 
-/// How often beats note the world's time: so much of it may be lost when the machine's clock is set back.
-const NOTE_EVERY: Duration = Duration::from_secs(30);
+/// The interval at which beats save the world's time in the file. If the system clock is set back, the world's clock
+/// loses at most this much.
+const CLOCK_SAVE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Tries to lock a file that another process may be sweeping away.
+/// Attempts to create and lock a file that another process may be removing.
 const ACQUIRE_TRIES_MAX: usize = 10;
 
 /// The lock files of a database, and the locks that this process holds for its sessions.
 #[derive(Debug)]
-pub(crate) struct Locks {
+pub(crate) struct SessionLocks {
     folder: PathBuf,
     held: Mutex<HashMap<SessionId, File>>,
-    /// When the world's time was last noted.
-    noted_at: Mutex<Option<Timestamp>>,
-    /// Since when others have not beaten; `None` when a test moves the clock.
-    silent: Option<Mutex<HashMap<SessionId, Silent>>>,
+    /// When a beat last saved the world's time.
+    clock_saved_at: Mutex<Option<Timestamp>>,
+    /// The last beat of each other session; `None` if a test controls the clock.
+    last_beats: Option<Mutex<HashMap<SessionId, LastBeat>>>,
 }
 
-/// A session's last beat, and when this process first saw that it was the last.
+/// The last beat of a session, and when this process first observed it.
 #[derive(Clone, Copy, Debug)]
-struct Silent {
+struct LastBeat {
+    /// The expiry time that the beat set. It identifies the beat.
     expires_at: Timestamp,
-    since: Instant,
+    observed_at: Instant,
 }
 
-impl Locks {
+impl SessionLocks {
     /// The locks of the sessions in the database at `path`.
-    pub(crate) fn beside(path: &Path, is_virtual: bool) -> Self {
+    pub(crate) fn for_database(path: &Path, is_virtual: bool) -> Self {
         let mut folder = path.as_os_str().to_owned();
         folder.push("-sessions");
-        let silent = (!is_virtual).then(Mutex::default);
-        Self { folder: folder.into(), held: Mutex::default(), noted_at: Mutex::default(), silent }
+        let last_beats = (!is_virtual).then(Mutex::default);
+        Self { folder: folder.into(), held: Mutex::default(), clock_saved_at: Mutex::default(), last_beats }
     }
 
-    /// Whether this world holds the session's lock.
+    /// Whether this world holds the lock of the session.
     pub(crate) fn holds(&self, session: SessionId) -> bool {
         self.held.lock().contains_key(&session)
     }
 
-    /// Takes the session's lock, before its row says that it exists. Repeating it changes nothing.
+    /// Takes the lock of a session before its row is inserted. Repeating the call has no effect.
     pub(crate) fn acquire(&self, session: SessionId) -> Result<(), WorldError> {
         let mut held = self.held.lock();
-        let path = self.path(session);
-        // A takeover removes the file of a session, which may join again.
+        let path = self.lock_path(session);
+        // A takeover removes the file of a session, and the session may join again.
         if held.contains_key(&session) && path.exists() {
             return Ok(());
         }
-        match self.lock(&path) {
+        match self.create_and_lock(&path) {
             Ok(file) => {
                 held.insert(session, file);
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(WorldError::Conflict(format!(
-                "session {session} is joined by another process; join with a new one"
+                "session {session} is already joined by another process; join with a new session"
             ))),
             Err(error) => Err(WorldError::Unavailable(format!(
-                "the session's lock `{}` cannot be taken ({error}); {}",
+                "the lock file `{}` of the session cannot be locked ({error}); {}",
                 path.display(),
                 remedy(&error)
             ))),
         }
     }
 
-    /// Makes and locks a file. One that is swept away in between, by someone who took it for a leftover,
-    /// is made again.
-    fn lock(&self, path: &Path) -> io::Result<File> {
+    /// Creates and locks a file. If another process removes it as stale between the two steps, it is created again.
+    fn create_and_lock(&self, path: &Path) -> io::Result<File> {
         let mut last = io::Error::from(io::ErrorKind::WouldBlock);
         for _ in 0..ACQUIRE_TRIES_MAX {
             let locked = std::fs::create_dir_all(&self.folder)
@@ -101,50 +102,54 @@ impl Locks {
         Err(last)
     }
 
-    /// Whether a session has not beaten for its time, by the world's clock and by this process's own.
-    #[allow(clippy::disallowed_methods, reason = "a clock that nobody can set, for what others do not do")]
-    pub(crate) fn is_overdue(&self, other: &Joined, now: Timestamp) -> bool {
+    /// Whether a session has expired by the world's clock, and this process has observed no beat for the session time.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a monotonic clock, to measure how long a session has not beaten"
+    )]
+    pub(crate) fn is_overdue(&self, other: &SessionRow, now: Timestamp) -> bool {
         let is_expired = other.expires_at <= now;
-        let Some(silent) = &self.silent else { return is_expired };
-        let this_moment = Instant::now();
-        let new = Silent { expires_at: other.expires_at, since: this_moment };
-        let mut silent = silent.lock();
-        let seen = silent.entry(other.id).or_insert(new);
-        if seen.expires_at != other.expires_at {
-            *seen = new;
+        let Some(last_beats) = &self.last_beats else { return is_expired };
+        let observed_at = Instant::now();
+        let new = LastBeat { expires_at: other.expires_at, observed_at };
+        let mut last_beats = last_beats.lock();
+        let last = last_beats.entry(other.id).or_insert(new);
+        if last.expires_at != other.expires_at {
+            *last = new;
         }
-        is_expired && this_moment.duration_since(seen.since) >= other.time
+        is_expired && observed_at.duration_since(last.observed_at) >= other.time
     }
 
-    /// Whether a beat should note the world's time in the file; `true` once per [`NOTE_EVERY`].
-    pub(crate) fn is_time_to_note(&self, now: Timestamp) -> bool {
-        let mut noted_at = self.noted_at.lock();
-        let is_time = noted_at.is_none_or(|noted_at| now >= noted_at.plus(NOTE_EVERY));
-        if is_time {
-            *noted_at = Some(now);
+    /// Whether a beat should save the world's time in the file: `true` once per [`CLOCK_SAVE_INTERVAL`].
+    pub(crate) fn is_clock_save_due(&self, now: Timestamp) -> bool {
+        let mut saved_at = self.clock_saved_at.lock();
+        let is_due = saved_at.is_none_or(|saved_at| now >= saved_at.plus(CLOCK_SAVE_INTERVAL));
+        if is_due {
+            *saved_at = Some(now);
         }
-        is_time
+        is_due
     }
 
-    /// Forgets since when others have been silent, of those that are gone.
-    pub(crate) fn forget_all_but(&self, joined: &[Joined]) {
-        if let Some(silent) = &self.silent {
-            silent.lock().retain(|session, _| joined.iter().any(|joined| joined.id == *session));
+    /// Discards the observed beats of all sessions that are not joined any more.
+    pub(crate) fn retain_sessions(&self, joined: &[SessionRow]) {
+        if let Some(last_beats) = &self.last_beats {
+            last_beats.lock().retain(|session, _| joined.iter().any(|joined| joined.id == *session));
         }
     }
 
-    /// Whether there is a lock of the session that somebody may hold.
-    pub(crate) fn has_file(&self, session: SessionId) -> bool {
-        self.path(session).exists()
+    /// Whether the session has a lock file.
+    pub(crate) fn has_lock_file(&self, session: SessionId) -> bool {
+        self.lock_path(session).exists()
     }
 
-    /// Whether the session's owner is gone for sure.
+    /// Whether the process of the session is certainly dead.
     pub(crate) fn is_abandoned(&self, session: SessionId) -> bool {
-        self.take_abandoned(session).is_some()
+        self.try_lock_abandoned(session).is_some()
     }
 
-    /// Removes the lock files of joins that were cut short: nobody holds them, and no session is theirs.
-    pub(crate) fn sweep(&self, joined: &[Joined]) {
+    /// Removes the lock files of joins that were interrupted: nobody holds their locks, and their sessions have no
+    /// rows.
+    pub(crate) fn remove_stale_files(&self, joined: &[SessionRow]) {
         let Ok(files) = std::fs::read_dir(&self.folder) else { return };
         for file in files.flatten() {
             let Some(session) = file.file_name().to_str().and_then(|name| name.parse::<SessionId>().ok())
@@ -154,44 +159,44 @@ impl Locks {
             if joined.iter().any(|joined| joined.id == session) {
                 continue;
             }
-            if let Some(lock) = self.take_abandoned(session) {
-                // Under the lock: whoever joins meanwhile makes the file again.
+            if let Some(lock) = self.try_lock_abandoned(session) {
+                // Remove the file while it is locked, so that a process that joins meanwhile creates a new one.
                 let _ = std::fs::remove_file(file.path());
                 drop(lock);
             }
         }
     }
 
-    /// The lock of a session whose owner is gone; `None` when it lives, or when nothing can be told.
-    pub(crate) fn take_abandoned(&self, session: SessionId) -> Option<File> {
-        // Without `create`: a missing file must not look like a free lock.
-        let file = OpenOptions::new().write(true).open(self.path(session)).ok()?;
+    /// Takes the lock of a session whose process is dead; `None` if the process is alive, or if this is unknown.
+    pub(crate) fn try_lock_abandoned(&self, session: SessionId) -> Option<File> {
+        // Without `create`, because a missing file must not look like a free lock.
+        let file = OpenOptions::new().write(true).open(self.lock_path(session)).ok()?;
         match file.try_lock() {
             Ok(()) => Some(file),
             Err(TryLockError::WouldBlock | TryLockError::Error(_)) => None,
         }
     }
 
-    /// Removes the lock of a session that has ended.
+    /// Releases the lock of a session that has ended, and removes its file.
     pub(crate) fn release(&self, session: SessionId) {
         let file = self.held.lock().remove(&session);
-        // A file that stays is harmless: nothing asks for the lock of a session that has no row.
-        let _ = std::fs::remove_file(self.path(session));
+        // A file that remains is harmless: nobody checks the lock of a session that has no row.
+        let _ = std::fs::remove_file(self.lock_path(session));
         drop(file);
     }
 
-    fn path(&self, session: SessionId) -> PathBuf {
+    fn lock_path(&self, session: SessionId) -> PathBuf {
         self.folder.join(session.to_string())
     }
 }
 
-/// What a person does when a lock cannot be taken.
+/// How a person can fix the error of a lock file.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull => "free some space",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "make the folder writable for this user"
         }
-        _ => "check that the folder is there and writable, and how many files this process may open",
+        _ => "check that the folder exists and is writable, and how many files this process may open",
     }
 }

@@ -1,25 +1,27 @@
-//! What the writer knows of held runs without asking the file.
+//! The writer's cache of the runs that sessions of this process hold.
 //!
-//! A turn that goes on holding its run is one insert, because what it must be checked against is here.
-//! The knowledge is exact as long as the session's row is there, which every transaction looks at: a
-//! run is taken from a session only by deleting that row. Should another process act for a session of
-//! ours, it says so in the row, and we forget. After a rollback everything is forgotten.
+//! A turn after which its session still holds the run needs only one insert, because the writer checks the turn against
+//! this cache and reads no row.
+//!
+//! **Why the cache is exact.** A run is taken from a session only by deleting the row of the session, and every
+//! transaction reads that row. If another process changes runs of the session, it increases the number of *foreign
+//! writes* in that row, and this process then discards the runs of the session. A rollback discards all runs.
 
 use std::collections::HashMap;
 
 use outlast_core::{Position, RunId, RunMap, SessionId, TurnId};
 
-/// A held run as of its last turn.
+/// A held run after its last turn.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Holding {
+pub(crate) struct CachedLease {
     pub(crate) session: SessionId,
     pub(crate) turn: TurnId,
     pub(crate) next_seq: u64,
     pub(crate) consumed: u64,
 }
 
-impl Holding {
-    /// Where the run is. How many messages it was sent is not known here, but at least what it consumed.
+impl CachedLease {
+    /// The position of the run. The number of messages sent to it is not cached; at least the consumed ones were sent.
     pub(crate) fn position(&self) -> Position {
         Position {
             owner: Some(self.session),
@@ -31,45 +33,47 @@ impl Holding {
     }
 }
 
-/// The held runs of the sessions that were joined here.
+/// The held runs of the sessions that this process joined.
 #[derive(Debug, Default)]
-pub(crate) struct Holdings {
-    runs: RunMap<Holding>,
-    strangers: HashMap<SessionId, i64>,
+pub(crate) struct LeaseCache {
+    runs: RunMap<CachedLease>,
+    /// The number of foreign writes that was last read from the row of each session.
+    foreign_writes: HashMap<SessionId, i64>,
 }
 
-impl Holdings {
-    pub(crate) fn get(&self, run: RunId, session: SessionId) -> Option<Holding> {
-        self.runs.get(&run).filter(|holding| holding.session == session).copied()
+impl LeaseCache {
+    pub(crate) fn get(&self, run: RunId, session: SessionId) -> Option<CachedLease> {
+        self.runs.get(&run).filter(|lease| lease.session == session).copied()
     }
 
-    pub(crate) fn put(&mut self, run: RunId, holding: Holding) {
-        self.runs.insert(run, holding);
+    pub(crate) fn put(&mut self, run: RunId, lease: CachedLease) {
+        self.runs.insert(run, lease);
     }
 
     pub(crate) fn remove(&mut self, run: RunId) {
         self.runs.remove(&run);
     }
 
-    /// Forgets the session's runs when a stranger has changed some since we last looked.
-    pub(crate) fn compare_strangers(&mut self, session: SessionId, strangers: i64) {
-        let before = self.strangers.insert(session, strangers);
-        if before.is_some_and(|before| before != strangers) {
-            self.forget(session);
+    /// Discards the runs of the session if its number of foreign writes has changed.
+    pub(crate) fn check_foreign_writes(&mut self, session: SessionId, foreign_writes: i64) {
+        let before = self.foreign_writes.insert(session, foreign_writes);
+        if before.is_some_and(|before| before != foreign_writes) {
+            self.discard_runs(session);
         }
     }
 
-    /// Forgets the session and its runs.
-    pub(crate) fn end(&mut self, session: SessionId) {
-        self.strangers.remove(&session);
-        self.forget(session);
+    /// Discards a session that has ended, and its runs.
+    pub(crate) fn remove_session(&mut self, session: SessionId) {
+        self.foreign_writes.remove(&session);
+        self.discard_runs(session);
     }
 
+    /// Discards all runs.
     pub(crate) fn clear(&mut self) {
         self.runs.clear();
     }
 
-    fn forget(&mut self, session: SessionId) {
-        self.runs.retain(|_, holding| holding.session != session);
+    fn discard_runs(&mut self, session: SessionId) {
+        self.runs.retain(|_, lease| lease.session != session);
     }
 }

@@ -1,81 +1,87 @@
-//! What a turn does to other runs: children, messages; and the tags of its own.
+//! The outbox of a turn: children to start, messages to other runs, and the tags of its own run.
 
 use outlast_core::refusal::{child_exists, child_refused};
 use outlast_core::{Headers, MessageBody, MessageId, NewMessage, Outbox, Started, Tags, WorldError};
 
 use crate::connection::error::Refusal;
-use crate::write::message::NewLetter;
+use crate::write::message::EncodedMessage;
 use crate::write::send::send;
-use crate::write::start::{NewRun, put_tags, start};
-use crate::write::turn::NewTurn;
+use crate::write::start::{EncodedStart, put_tags, start};
+use crate::write::turn::EncodedTurn;
 use crate::write::tx::Tx;
 
-/// The same, written out by the caller so that the writer does not have to.
-pub(crate) struct NewOutbox {
-    children: Vec<NewChild>,
-    letters: Vec<NewLetter>,
+/// An outbox, encoded on the caller's thread to relieve the writer.
+pub(crate) struct EncodedOutbox {
+    children: Vec<EncodedChild>,
+    messages: Vec<EncodedMessage>,
     tags: Tags,
 }
 
-struct NewChild {
-    /// Its place among the children of the turn.
+/// A child to start, encoded on the caller's thread.
+struct EncodedChild {
+    /// Its index among the children of the turn.
     index: usize,
-    new: NewRun,
+    encoded: EncodedStart,
     wants_answer: bool,
 }
 
-impl NewOutbox {
+impl EncodedOutbox {
     pub(crate) fn encode(outbox: &Outbox) -> Result<Self, WorldError> {
-        let children = outbox.children.iter().enumerate().map(|(index, child)| NewChild {
+        let children = outbox.children.iter().enumerate().map(|(index, child)| EncodedChild {
             index,
-            new: NewRun::encode(child.start.clone()),
+            encoded: EncodedStart::encode(child.start.clone()),
             wants_answer: child.wants_answer,
         });
         let mut children: Vec<_> = children.collect();
-        // Ids of children have no order, and six indexes are in order of ids: so neighbours there are written one after
-        // the other. Of two with the same key the first counts, and answers are sent in order.
-        if !children.iter().any(|child| child.wants_answer || child.new.start.key.is_some()) {
-            children.sort_by_key(|child| child.new.start.run);
+        // The ids of children are random, and six indexes are sorted by id. So insert the children in order of their
+        // ids, which touches each page of an index once. Not if the order matters: of two children with the same key
+        // the first one counts, and answers are sent in order.
+        if !children.iter().any(|child| child.wants_answer || child.encoded.start.key.is_some()) {
+            children.sort_by_key(|child| child.encoded.start.run);
         }
-        let letters = outbox.messages.iter().map(|message| NewLetter::encode(message.clone()));
-        Ok(Self { children, letters: letters.collect::<Result<_, _>>()?, tags: outbox.tags.clone() })
+        let messages = outbox.messages.iter().map(|message| EncodedMessage::encode(message.clone()));
+        Ok(Self { children, messages: messages.collect::<Result<_, _>>()?, tags: outbox.tags.clone() })
     }
 }
 
-/// Does it before the run's row lets go of it, so that an answer is unread when the run goes to wait.
-pub(crate) fn deliver(tx: &mut Tx<'_>, new: &NewTurn, outbox: &NewOutbox) -> Result<(), Refusal> {
+/// Applies an outbox. This happens before the run is released, so that the run does not wait if it gets an answer.
+pub(crate) fn apply_outbox(
+    tx: &mut Tx<'_>,
+    new: &EncodedTurn,
+    outbox: &EncodedOutbox,
+) -> Result<(), Refusal> {
     let ends = new.change.has_ended();
     for child in &outbox.children {
         let answer = start_child(tx, child)?;
         if let Some(body) = answer.filter(|_| !ends) {
             let (id, run, headers) =
                 (MessageId::of_answer(new.terms.id, child.index), new.terms.run, Headers::new());
-            tell(tx, &NewLetter::encode(NewMessage { id, run, body, headers })?)?;
+            send_if_possible(tx, &EncodedMessage::encode(NewMessage { id, run, body, headers })?)?;
         }
     }
-    for letter in &outbox.letters {
-        tell(tx, letter)?;
+    for message in &outbox.messages {
+        send_if_possible(tx, message)?;
     }
     Ok(put_tags(tx, &new.run, &outbox.tags)?)
 }
 
-/// Starts a child; answers what its parent is told.
-fn start_child(tx: &mut Tx<'_>, child: &NewChild) -> Result<Option<MessageBody>, Refusal> {
-    let of = &child.new.start;
-    let Some(op) = of.parent.map(|parent| parent.op) else { return Ok(None) };
-    Ok(match start(tx, &child.new) {
+/// Starts a child, and returns the message to its parent.
+fn start_child(tx: &mut Tx<'_>, child: &EncodedChild) -> Result<Option<MessageBody>, Refusal> {
+    let new = &child.encoded.start;
+    let Some(op) = new.parent.map(|parent| parent.op) else { return Ok(None) };
+    Ok(match start(tx, &child.encoded) {
         Ok(Started { run, .. }) if child.wants_answer => Some(MessageBody::ChildStarted { op, run }),
         Ok(Started { is_new: true, .. }) => None,
-        Ok(Started { run, .. }) => Some(MessageBody::Refused { op, failure: child_exists(of, run) }),
-        Err(Refusal::World(error)) => Some(MessageBody::Refused { op, failure: child_refused(of, &error) }),
-        Err(Refusal::Store(error)) => return Err(error.into()),
+        Ok(Started { run, .. }) => Some(MessageBody::Refused { op, failure: child_exists(new, run) }),
+        Err(Refusal::World(error)) => Some(MessageBody::Refused { op, failure: child_refused(new, &error) }),
+        Err(Refusal::Sqlite(error)) => return Err(error.into()),
     })
 }
 
-/// Sends a message whose refusal comes to nothing: the run is gone, or has ended.
-fn tell(tx: &mut Tx<'_>, letter: &NewLetter) -> Result<(), Refusal> {
-    match send(tx, letter) {
-        Err(Refusal::Store(error)) => Err(error.into()),
+/// Sends a message. If the world refuses it, because the run does not exist or has ended, it is dropped.
+fn send_if_possible(tx: &mut Tx<'_>, encoded: &EncodedMessage) -> Result<(), Refusal> {
+    match send(tx, encoded) {
+        Err(Refusal::Sqlite(error)) => Err(error.into()),
         Ok(_) | Err(Refusal::World(_)) => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Turns on their way to the writer.
+//! Turns, encoded on the caller's thread.
 
 use std::sync::Arc;
 
@@ -7,40 +7,40 @@ use outlast_core::{
     CommitTerms, Event, Outcome, RowChange, SessionId, Start, Then, Timestamp, Turn, Wait, WorldError,
 };
 
-use crate::write::outbox::NewOutbox;
+use crate::write::outbox::EncodedOutbox;
 
-/// Room for the events of an ordinary turn.
+/// The initial capacity for the events of a turn, in bytes.
 const EVENTS_BYTES: usize = 256;
 
-/// A turn, written out by the caller so that the writer does not have to.
-pub(crate) struct NewTurn {
+/// A turn, encoded on the caller's thread to relieve the writer.
+pub(crate) struct EncodedTurn {
     pub(crate) session: SessionId,
-    /// What decides whether it is accepted.
+    /// What core needs to decide whether the turn is accepted.
     pub(crate) terms: CommitTerms,
-    /// What it makes of the run's row, without the waits.
+    /// The change of the run's row, without the waits.
     pub(crate) change: RowChange<'static>,
     pub(crate) waits: String,
     pub(crate) run: String,
     pub(crate) id: String,
     pub(crate) at: Timestamp,
     pub(crate) build: Arc<str>,
-    /// How many events it adds, and their text.
+    /// The number of events that the turn adds, and their JSON.
     pub(crate) added: u64,
     pub(crate) events: String,
     /// How the run ended, if the turn ends it.
     pub(crate) outcome: Option<Outcome>,
     /// The start of the run, if the turn starts it.
     pub(crate) start: Option<Box<Start>>,
-    /// What it does to other runs, or why that cannot be written.
-    pub(crate) outbox: Result<Option<Box<NewOutbox>>, WorldError>,
+    /// The effects on other runs, or why they cannot be encoded.
+    pub(crate) outbox: Result<Option<Box<EncodedOutbox>>, WorldError>,
 }
 
-impl NewTurn {
+impl EncodedTurn {
     pub(crate) fn encode(session: SessionId, turn: &Turn) -> Self {
         let mut text = String::with_capacity(EVENTS_BYTES);
         let is_stuck = matches!(turn.then, Then::Stuck(_));
         let added = match &turn.based_on {
-            // A stuck turn adds nothing of its own; if it starts the run, that is all it records.
+            // A stuck turn adds no events; if it starts the run, it records only the start.
             BasedOn::Turn(_) if is_stuck => 0,
             BasedOn::Start(start) if is_stuck => write_events(&[start.event()], &mut text),
             _ => write_events(&turn.events, &mut text),
@@ -63,13 +63,15 @@ impl NewTurn {
                 BasedOn::Turn(_) => None,
             },
             outbox: match &turn.outbox {
-                Some(outbox) if !is_stuck => NewOutbox::encode(outbox).map(|outbox| Some(Box::new(outbox))),
+                Some(outbox) if !is_stuck => {
+                    EncodedOutbox::encode(outbox).map(|outbox| Some(Box::new(outbox)))
+                }
                 _ => Ok(None),
             },
         }
     }
 
-    /// Refuses a turn that could not be written out.
+    /// Refuses a turn whose outbox could not be encoded.
     pub(crate) fn check(&self) -> Result<(), WorldError> {
         self.outbox.as_ref().map(|_| ()).map_err(Clone::clone)
     }
@@ -80,7 +82,7 @@ fn write_events(events: &[Event], text: &mut String) -> u64 {
     events.len() as u64
 }
 
-/// Waits are plain numbers and names, so writing them cannot fail.
+/// The waits as JSON. They contain only numbers and names, so the conversion cannot fail.
 fn write_waits(waits: &[Wait]) -> String {
     if waits.is_empty() {
         return "[]".into();

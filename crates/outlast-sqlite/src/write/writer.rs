@@ -1,9 +1,9 @@
-//! The writer: one thread, and one transaction for all that waits for it.
+//! The writer thread, and its group commit.
 //!
-//! Group commit without a timer. The thread blocks for the first change, takes along what has queued up
-//! behind it, and answers everyone after the one COMMIT; while that waits for the disk, the next batch
-//! gathers. If SQLite refuses a batch, its changes are applied one by one, so that only the bad one
-//! gets the error.
+//! The thread blocks until the first request arrives, adds all other requests that are in the queue, applies them in
+//! one transaction, and answers them after the COMMIT. While the COMMIT waits for the disk, the requests of the next
+//! transaction queue up. There is no timer. If SQLite refuses a transaction, each element is applied in a transaction
+//! of its own, so that only the one that SQLite refuses gets the error.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,56 +14,56 @@ use outlast_core::{Busy, ChangeSignal, Clock, Waiters, WorldError};
 use rusqlite::{Connection, Error};
 use tokio::sync::oneshot;
 
-use crate::connection::error::{Refusal, closed, of_sqlite};
-use crate::connection::fair_lock::Turnstile;
-use crate::connection::thread::Thread;
+use crate::connection::error::{Refusal, from_sqlite, world_closed};
+use crate::connection::fair_lock::FairLock;
+use crate::connection::thread::OwnedThread;
 use crate::notifications::change_watcher::Changes;
-use crate::notifications::hint_socket::Ringer;
-use crate::read::id_clock_skew::Skew;
-use crate::sessions::session_locks::Locks;
-use crate::write::lease_cache::Holdings;
-use crate::write::tx::{After, Tx};
+use crate::notifications::hint_socket::HintSender;
+use crate::read::id_clock_skew::IdClockSkew;
+use crate::sessions::session_locks::SessionLocks;
+use crate::write::lease_cache::LeaseCache;
+use crate::write::tx::{AfterCommit, Tx};
 
-/// How many elements one transaction takes along. More would make the first of them wait too long.
+/// The number of elements in one transaction. With more, the first ones would wait too long.
 const TRANSACTION_ELEMENTS_MAX: usize = 4 * BATCH_TURNS_MAX;
 
-/// The same while other processes wait for their turn.
-const CROWDED_ELEMENTS_MAX: usize = BATCH_TURNS_MAX / 2;
+/// The same while other processes wait to write.
+const CONTENDED_ELEMENTS_MAX: usize = BATCH_TURNS_MAX / 2;
 
-/// How often the thread looks for the next change before it sleeps; some tens of microseconds.
-const LOOKS_BEFORE_SLEEP: usize = 200;
+/// The number of times that the thread checks the queue before it blocks: some tens of microseconds.
+const SPINS_BEFORE_SLEEP: usize = 200;
 
-/// Hands changes to the writer's thread.
+/// Passes requests to the writer thread.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    // Declared first, so that the channel is closed before the thread is awaited.
-    changes: Sender<Box<dyn Change>>,
-    _thread: Thread,
+    // Declared first, so that the channel is closed before the thread is joined.
+    requests: Sender<Box<dyn WriteRequest>>,
+    _thread: OwnedThread,
 }
 
-/// What the writer's thread works with.
-pub(crate) struct Desk {
+/// The state of the writer thread.
+pub(crate) struct WriterThread {
     pub(crate) path: PathBuf,
     pub(crate) connection: Connection,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) locks: Arc<Locks>,
+    pub(crate) locks: Arc<SessionLocks>,
     pub(crate) change_signal: Arc<ChangeSignal>,
     pub(crate) waiters: Arc<Waiters>,
-    pub(crate) ringer: Option<Arc<Ringer>>,
-    pub(crate) turnstile: Turnstile,
-    pub(crate) holdings: Holdings,
-    pub(crate) skew: Skew,
+    pub(crate) hint_sender: Option<Arc<HintSender>>,
+    pub(crate) fair_lock: FairLock,
+    pub(crate) lease_cache: LeaseCache,
+    pub(crate) id_skew: IdClockSkew,
 }
 
 impl Writer {
     /// Starts the thread.
-    pub(crate) fn start(desk: Desk) -> Result<Self, WorldError> {
-        let (changes, received) = channel();
-        let thread = Thread::spawn("outlast-writer", move || desk.work(&received))?;
-        Ok(Self { changes, _thread: thread })
+    pub(crate) fn start(writer: WriterThread) -> Result<Self, WorldError> {
+        let (requests, received) = channel();
+        let thread = OwnedThread::spawn("outlast-writer", move || writer.run(&received))?;
+        Ok(Self { requests, _thread: thread })
     }
 
-    /// Applies each element, and answers each after the commit.
+    /// Applies each element, and returns the result of each after the commit.
     pub(crate) async fn write<E, A>(
         &self,
         elements: Vec<E>,
@@ -78,15 +78,16 @@ impl Writer {
         }
         let (reply, answer) = oneshot::channel();
         let answers = elements.iter().map(|_| None).collect();
-        let change = Batch { elements, apply, answers, reply };
-        self.changes.send(Box::new(change)).map_err(|_| closed())?;
-        let (answers, elements) = answer.await.map_err(|_| closed())?;
-        // Released where they were made: the writer has better things to do.
+        let request = WriteBatch { elements, apply, answers, reply };
+        self.requests.send(Box::new(request)).map_err(|_| world_closed())?;
+        let (answers, elements) = answer.await.map_err(|_| world_closed())?;
+        // The elements come back with the answers, so that the caller's thread frees their memory instead of the
+        // writer.
         drop(elements);
         Ok(answers)
     }
 
-    /// Applies one element, and answers after the commit.
+    /// Applies one element, and returns its result after the commit.
     pub(crate) async fn write_one<E, A>(
         &self,
         element: E,
@@ -96,30 +97,36 @@ impl Writer {
         E: Send + 'static,
         A: Send + 'static,
     {
-        self.write(vec![element], apply).await?.pop().ok_or_else(closed)?
+        self.write(vec![element], apply).await?.pop().ok_or_else(world_closed)?
     }
 }
 
-/// A batch of elements with the answers to them, whatever their types.
-trait Change: Send {
+/// A [`WriteBatch`] without its type parameters.
+trait WriteRequest: Send {
+    /// The number of elements.
     fn len(&self) -> usize;
+    /// Whether the caller's future was dropped.
     fn is_abandoned(&self) -> bool;
+    /// Applies one element, and stores its answer. Only an error of SQLite is returned.
     fn apply(&mut self, index: usize, tx: &mut Tx<'_>) -> Result<(), Error>;
+    /// Stores an error as the answer to one element.
     fn fail(&mut self, index: usize, error: WorldError);
+    /// Sends the answers to the caller.
     fn answer(self: Box<Self>);
 }
 
-struct Batch<E, A> {
+/// The elements of one call, and the answers to them.
+struct WriteBatch<E, A> {
     elements: Vec<E>,
     apply: fn(&mut Tx<'_>, &E) -> Result<A, Refusal>,
     answers: Vec<Option<Result<A, WorldError>>>,
-    reply: oneshot::Sender<Reply<E, A>>,
+    reply: oneshot::Sender<WriteReply<E, A>>,
 }
 
 /// The answers, and the elements that they belong to.
-type Reply<E, A> = (Vec<Result<A, WorldError>>, Vec<E>);
+type WriteReply<E, A> = (Vec<Result<A, WorldError>>, Vec<E>);
 
-impl<E: Send, A: Send> Change for Batch<E, A> {
+impl<E: Send, A: Send> WriteRequest for WriteBatch<E, A> {
     fn len(&self) -> usize {
         self.elements.len()
     }
@@ -132,7 +139,7 @@ impl<E: Send, A: Send> Change for Batch<E, A> {
         self.answers[index] = Some(match (self.apply)(tx, &self.elements[index]) {
             Ok(answer) => Ok(answer),
             Err(Refusal::World(error)) => Err(error),
-            Err(Refusal::Store(error)) => return Err(error),
+            Err(Refusal::Sqlite(error)) => return Err(error),
         });
         Ok(())
     }
@@ -142,26 +149,27 @@ impl<E: Send, A: Send> Change for Batch<E, A> {
     }
 
     fn answer(self: Box<Self>) {
-        let answers = self.answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(closed())));
-        // Nobody listens any more when the caller's future was dropped.
+        let answers = self.answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(world_closed())));
+        // Sending fails if the caller's future was dropped.
         let _ = self.reply.send((answers.collect(), self.elements));
     }
 }
 
-/// Why a transaction did not happen.
-enum Failed {
-    /// Another process kept writing: nothing of it was tried.
-    ToBegin(Error),
-    /// SQLite refused something in it: all of it was rolled back.
-    Within(Error),
+/// Why a transaction was not committed.
+enum TransactionError {
+    /// It did not begin, because other processes were writing.
+    NotBegun(Error),
+    /// SQLite refused a statement or the commit, and the transaction was rolled back.
+    RolledBack(Error),
 }
 
-impl Desk {
-    fn work(mut self, received: &Receiver<Box<dyn Change>>) {
-        while let Some(first) = next(received) {
+impl WriterThread {
+    /// Writes batches of requests until the channel is closed.
+    fn run(mut self, received: &Receiver<Box<dyn WriteRequest>>) {
+        while let Some(first) = next_request(received) {
             let mut elements = first.len();
             let limit =
-                if self.turnstile.is_crowded() { CROWDED_ELEMENTS_MAX } else { TRANSACTION_ELEMENTS_MAX };
+                if self.fair_lock.is_contended() { CONTENDED_ELEMENTS_MAX } else { TRANSACTION_ELEMENTS_MAX };
             let mut batch = vec![first];
             while elements < limit
                 && let Ok(next) = received.try_recv()
@@ -169,107 +177,115 @@ impl Desk {
                 elements += next.len();
                 batch.push(next);
             }
-            batch.retain(|change| !change.is_abandoned());
-            // From here until the change signal has fired: a virtual clock must not move between the two.
+            batch.retain(|request| !request.is_abandoned());
+            // A virtual clock must not advance until the change signal of this batch has fired.
             let busy = self.clock.busy();
             self.write(batch, busy);
         }
     }
 
-    fn write(&mut self, mut batch: Vec<Box<dyn Change>>, busy: Busy) {
+    /// Writes a batch in one transaction, or each element in its own if SQLite refuses that; then answers the requests.
+    fn write(&mut self, mut batch: Vec<Box<dyn WriteRequest>>, busy: Busy) {
         let written = self.transaction(|tx| {
-            batch.iter_mut().try_for_each(|change| (0..change.len()).try_for_each(|i| change.apply(i, tx)))
+            batch.iter_mut().try_for_each(|request| (0..request.len()).try_for_each(|i| request.apply(i, tx)))
         });
-        let after = match written {
-            Ok(after) => vec![after],
-            Err(Failed::ToBegin(error)) => {
-                let error = of_sqlite(&error, &self.path);
-                for change in &mut batch {
-                    (0..change.len()).for_each(|index| change.fail(index, error.clone()));
+        let after_commits = match written {
+            Ok(after_commit) => vec![after_commit],
+            Err(TransactionError::NotBegun(error)) => {
+                let error = from_sqlite(&error, &self.path);
+                for request in &mut batch {
+                    (0..request.len()).for_each(|index| request.fail(index, error.clone()));
                 }
                 Vec::new()
             }
-            Err(Failed::Within(_)) => self.write_singly(&mut batch),
+            Err(TransactionError::RolledBack(_)) => self.write_singly(&mut batch),
         };
-        self.tell(after, batch, busy);
+        self.publish(after_commits, batch, busy);
     }
 
-    fn write_singly(&mut self, batch: &mut [Box<dyn Change>]) -> Vec<After> {
-        let mut done = Vec::new();
-        for change in batch {
-            for index in 0..change.len() {
-                match self.transaction(|tx| change.apply(index, tx)) {
-                    Ok(after) => done.push(after),
-                    Err(Failed::ToBegin(error) | Failed::Within(error)) => {
-                        change.fail(index, of_sqlite(&error, &self.path));
+    /// Writes each element in a transaction of its own.
+    fn write_singly(&mut self, batch: &mut [Box<dyn WriteRequest>]) -> Vec<AfterCommit> {
+        let mut after_commits = Vec::new();
+        for request in batch {
+            for index in 0..request.len() {
+                match self.transaction(|tx| request.apply(index, tx)) {
+                    Ok(after_commit) => after_commits.push(after_commit),
+                    Err(TransactionError::NotBegun(error) | TransactionError::RolledBack(error)) => {
+                        request.fail(index, from_sqlite(&error, &self.path));
                     }
                 }
             }
         }
-        done
+        after_commits
     }
 
+    /// Runs one transaction.
     fn transaction(
         &mut self,
         mut changes: impl FnMut(&mut Tx<'_>) -> Result<(), Error>,
-    ) -> Result<After, Failed> {
+    ) -> Result<AfterCommit, TransactionError> {
         let connection = &self.connection;
-        self.turnstile.begin(|| run(connection, "BEGIN IMMEDIATE")).map_err(Failed::ToBegin)?;
-        let mut tx = Tx::new(connection, self.clock.now(), &self.locks, &mut self.holdings, &mut self.skew);
+        self.fair_lock
+            .begin(|| execute(connection, "BEGIN IMMEDIATE"))
+            .map_err(TransactionError::NotBegun)?;
+        let mut tx =
+            Tx::new(connection, self.clock.now(), &self.locks, &mut self.lease_cache, &mut self.id_skew);
         let written = changes(&mut tx)
             .and_then(|()| tx.finish())
-            .and_then(|after| run(connection, "COMMIT").map(|()| after));
+            .and_then(|after_commit| execute(connection, "COMMIT").map(|()| after_commit));
         written.map_err(|error| {
-            self.holdings.clear();
-            self.skew.clear();
+            self.lease_cache.clear();
+            self.id_skew.clear();
             if !connection.is_autocommit() {
-                // Fails only when SQLite has rolled back by itself, which is what we want.
-                let _ = run(connection, "ROLLBACK");
+                // This fails only if SQLite has already rolled back by itself.
+                let _ = execute(connection, "ROLLBACK");
             }
-            Failed::Within(error)
+            TransactionError::RolledBack(error)
         })
     }
 
-    /// Rings before answering, so that whoever has an answer finds the hint given.
-    fn tell(&self, after: Vec<After>, batch: Vec<Box<dyn Change>>, busy: Busy) {
+    /// Notifies workers and other processes of the changes, then answers the requests. In this order, so that a caller
+    /// that has its answer can rely on the notification.
+    fn publish(&self, after_commits: Vec<AfterCommit>, batch: Vec<Box<dyn WriteRequest>>, busy: Busy) {
         let mut changes = Changes::NONE;
-        if after.iter().any(|after| after.rings) {
+        if after_commits.iter().any(|after_commit| after_commit.wakes_workers) {
             changes |= Changes::WORK;
             self.change_signal.notify();
         }
-        let has_ends = after.iter().any(|after| !after.ended.is_empty());
+        let has_ends = after_commits.iter().any(|after_commit| !after_commit.ended_runs.is_empty());
         if has_ends {
             changes |= Changes::ENDS;
         }
-        if let Some(ringer) = &self.ringer {
-            ringer.ring(changes);
+        if let Some(hint_sender) = &self.hint_sender {
+            hint_sender.send(changes);
         }
-        for (session, _lock) in after.iter().flat_map(|after| &after.left) {
+        for (session, _lock) in after_commits.iter().flat_map(|after_commit| &after_commit.ended_sessions) {
             self.locks.release(*session);
         }
-        // Whoever is answered is busy by itself, and finds nobody else so when there is nothing more to tell.
+        // A caller that gets its answer keeps the clock busy itself. Keep it busy here only if waiters still have to be
+        // notified of ends.
         let _busy = has_ends.then_some(busy);
-        for change in batch {
-            change.answer();
+        for request in batch {
+            request.answer();
         }
-        for ended in after.into_iter().flat_map(|after| after.ended) {
+        for ended in after_commits.into_iter().flat_map(|after_commit| after_commit.ended_runs) {
             self.waiters.tell(ended.run, || Some(ended.clone()));
         }
     }
 }
 
-/// The next change. Whoever was just answered often asks again at once, so it is worth to look a few
-/// times before the thread goes to sleep: waking it costs more than the whole turn.
-fn next(received: &Receiver<Box<dyn Change>>) -> Option<Box<dyn Change>> {
-    for _ in 0..LOOKS_BEFORE_SLEEP {
-        if let Ok(change) = received.try_recv() {
-            return Some(change);
+/// The next request; `None` if the channel is closed. A caller that was just answered often sends its next request
+/// immediately. So check the queue some times before blocking: waking the thread costs more than writing a turn.
+fn next_request(received: &Receiver<Box<dyn WriteRequest>>) -> Option<Box<dyn WriteRequest>> {
+    for _ in 0..SPINS_BEFORE_SLEEP {
+        if let Ok(request) = received.try_recv() {
+            return Some(request);
         }
         std::thread::yield_now();
     }
     received.recv().ok()
 }
 
-fn run(connection: &Connection, sql: &str) -> Result<(), Error> {
+fn execute(connection: &Connection, sql: &str) -> Result<(), Error> {
     connection.prepare_cached(sql)?.execute([]).map(|_| ())
 }

@@ -1,126 +1,126 @@
-//! A part of a list, which one index has in order.
+//! A scan of one index, which returns runs in order of their ids.
 
 use outlast_core::queue::STEP_PREFIX;
 use outlast_core::{RunId, RunQuery, RunView, Status};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Error, OptionalExtension, params_from_iter};
 
-use super::Place;
-use crate::schema::row::{run_view, word};
+use super::ScanRange;
+use crate::schema::row::{parsed, run_view};
 use crate::schema::sql;
 
-/// A part of a list, which one index has in order.
+/// A scan of one index. It builds the statements of `runs_page.sql` and `runs_scan_end.sql`.
 #[derive(Debug)]
-pub(super) struct Part {
-    /// The index.
-    walk: &'static str,
-    /// How to come from there to the run's row, if it is not there.
+pub(super) struct IndexScan {
+    /// The table with its index, for the placeholder `{source}`.
+    source: &'static str,
+    /// The join with `runs`, if the index belongs to another table.
     join: &'static str,
-    /// The column with the run's id in that index.
+    /// The column of the index that contains the run's id.
     id: &'static str,
-    /// What the index helps with.
-    filters: Vec<String>,
-    values: Vec<Value>,
-    /// What it does not help with.
-    looks: Vec<String>,
-    look_values: Vec<Value>,
+    /// The conditions that the index supports, and their values.
+    index_filters: Vec<String>,
+    index_values: Vec<Value>,
+    /// The conditions that are evaluated row by row, and their values.
+    row_filters: Vec<String>,
+    row_values: Vec<Value>,
 }
 
-/// The parameters that every statement begins with: how many rows, the lowest and the highest id.
+/// The number of parameters that every statement begins with: the number of rows, the lowest and the highest id.
 const FIRST_VALUES: usize = 3;
 
-impl Part {
-    /// The parts that have all the runs of the list between them, except a root.
+impl IndexScan {
+    /// The scans that together return all runs of the list, except for a root.
     pub(super) fn all(query: &RunQuery) -> Vec<Self> {
         let mut statuses = query.statuses.clone();
         statuses.sort_unstable();
         statuses.dedup();
-        if let Some(mut part) = Self::of_few(query) {
-            part.look_at_statuses(&statuses);
-            part.look_at_workflow(query);
-            part.look_at_rest(query);
-            return vec![part];
+        if let Some(mut scan) = Self::of_selective_index(query) {
+            scan.filter_rows_by_status(&statuses);
+            scan.filter_rows_by_workflow(query);
+            scan.filter_rows_by_other_fields(query);
+            return vec![scan];
         }
-        let mut parts: Vec<Self> = match &query.workflow {
+        let mut scans: Vec<Self> = match &query.workflow {
             _ if !statuses.is_empty() => {
                 statuses.iter().map(|status| Self::of_status(query, *status)).collect()
             }
             Some(workflow) => {
-                let mut part = Self::new("runs INDEXED BY runs_by_workflow");
-                part.filter("workflow = ", workflow.to_string());
-                vec![part]
+                let mut scan = Self::new("runs INDEXED BY runs_by_workflow");
+                scan.filter_index("workflow = ", workflow.to_string());
+                vec![scan]
             }
             None => vec![Self::new("runs")],
         };
-        parts.iter_mut().for_each(|part| part.look_at_rest(query));
-        parts
+        scans.iter_mut().for_each(|scan| scan.filter_rows_by_other_fields(query));
+        scans
     }
 
-    fn new(walk: &'static str) -> Self {
-        let (filters, values, looks, look_values) = Default::default();
-        Self { walk, join: "", id: "id", filters, values, looks, look_values }
+    fn new(source: &'static str) -> Self {
+        let (index_filters, index_values, row_filters, row_values) = Default::default();
+        Self { source, join: "", id: "id", index_filters, index_values, row_filters, row_values }
     }
 
-    /// The list of a parent, a root or a tag, which has few of all runs.
-    fn of_few(query: &RunQuery) -> Option<Self> {
+    /// The scan by parent, root or tag, if the query has one: these select few of all runs.
+    fn of_selective_index(query: &RunQuery) -> Option<Self> {
         if let Some(parent) = query.parent {
-            let mut part = Self::new("runs INDEXED BY runs_by_parent");
-            part.filter("parent = ", parent.to_string());
-            return Some(part);
+            let mut scan = Self::new("runs INDEXED BY runs_by_parent");
+            scan.filter_index("parent = ", parent.to_string());
+            return Some(scan);
         }
         if let Some(root) = query.root {
-            let mut part = Self::new("runs INDEXED BY runs_by_root");
-            part.filter("root = ", root.to_string());
-            return Some(part);
+            let mut scan = Self::new("runs INDEXED BY runs_by_root");
+            scan.filter_index("root = ", root.to_string());
+            return Some(scan);
         }
         let (name, value) = query.tags.first_key_value()?;
-        let mut part = Self::new("tags AS tag INDEXED BY tags_by_value");
-        // A cross join is not reordered: the tag's index gives the order of the list.
-        part.join = " CROSS JOIN runs ON runs.id = tag.run";
-        part.id = "tag.run";
-        part.filter("tag.name = ", name.clone());
-        part.filter("tag.value = ", value.clone());
-        Some(part)
+        let mut scan = Self::new("tags AS tag INDEXED BY tags_by_value");
+        // SQLite does not reorder a cross join, so the rows keep the order of the tag's index.
+        scan.join = " CROSS JOIN runs ON runs.id = tag.run";
+        scan.id = "tag.run";
+        scan.filter_index("tag.name = ", name.clone());
+        scan.filter_index("tag.value = ", value.clone());
+        Some(scan)
     }
 
     fn of_status(query: &RunQuery, status: Status) -> Self {
-        let mut part = Self::new("runs INDEXED BY runs_by_status");
-        part.filters.push(format!("status = '{status}'"));
-        part.look_at_workflow(query);
-        part
+        let mut scan = Self::new("runs INDEXED BY runs_by_status");
+        scan.index_filters.push(format!("status = '{status}'"));
+        scan.filter_rows_by_workflow(query);
+        scan
     }
 
-    /// Whether it has filters that its index does not help with.
-    pub(super) fn needs_looks(&self) -> bool {
-        !self.looks.is_empty()
+    /// Whether some conditions are evaluated row by row.
+    pub(super) fn has_row_filters(&self) -> bool {
+        !self.row_filters.is_empty()
     }
 
-    /// The run that is the last of so many in the place; `None` when there are fewer.
-    pub(super) fn edge(
+    /// The run of row number `rows_max` in the range, without row filters; `None` if there are fewer rows.
+    pub(super) fn scan_end(
         &self,
         connection: &Connection,
-        place: &Place,
-        looks_max: usize,
+        range: &ScanRange,
+        rows_max: usize,
     ) -> Result<Option<RunId>, Error> {
-        let mut statement = connection.prepare_cached(&self.statement(sql::RUNS_EDGE, place, &[]))?;
-        let values = self.values(place, looks_max as i64 - 1);
-        statement.query_row(params_from_iter(values), |row| word(row, 0)).optional()
+        let mut statement = connection.prepare_cached(&self.statement(sql::RUNS_SCAN_END, range, &[]))?;
+        let values = self.values(range, rows_max as i64 - 1);
+        statement.query_row(params_from_iter(values), |row| parsed(row, 0)).optional()
     }
 
-    /// Reads at most so many of the wanted runs in the place.
+    /// Adds at most `runs_max` runs of the range that match the query to `runs`.
     pub(super) fn read(
         &self,
         connection: &Connection,
         query: &RunQuery,
-        place: &Place,
+        range: &ScanRange,
         runs_max: usize,
         runs: &mut Vec<RunView>,
     ) -> Result<(), Error> {
-        // Whether a text is in a run is not for SQL alone to say, so that the rows cannot be counted there.
+        // SQL cannot decide every text filter, so the number of rows must not be limited in SQL.
         let rows_max = if query.text.is_some() { -1 } else { runs_max as i64 };
         let mut statement =
-            connection.prepare_cached(&self.statement(&sql::RUNS_PAGE, place, &self.looks))?;
-        let values = self.values(place, rows_max).chain(self.look_values.iter().cloned());
+            connection.prepare_cached(&self.statement(&sql::RUNS_PAGE, range, &self.row_filters))?;
+        let values = self.values(range, rows_max).chain(self.row_values.iter().cloned());
         let rows = statement.query_map(params_from_iter(values), run_view)?;
         let wanted = rows.filter(|run| run.as_ref().map_or(true, |run| query.wants(run)));
         for run in wanted.take(runs_max) {
@@ -129,81 +129,83 @@ impl Part {
         Ok(())
     }
 
-    /// The parameters of a statement without looks.
-    fn values(&self, place: &Place, rows: i64) -> impl Iterator<Item = Value> {
-        let ids = [*place.ids.start(), *place.ids.end()];
+    /// The parameters of a statement without row filters.
+    fn values(&self, range: &ScanRange, rows: i64) -> impl Iterator<Item = Value> {
+        let ids = [*range.ids.start(), *range.ids.end()];
         let ids = ids.map(|bits| Value::Text(RunId::from_bits(bits).to_string()));
-        std::iter::once(Value::Integer(rows)).chain(ids).chain(self.values.iter().cloned())
+        std::iter::once(Value::Integer(rows)).chain(ids).chain(self.index_values.iter().cloned())
     }
 
-    /// A statement about the part.
-    fn statement(&self, sql: &str, place: &Place, looks: &[String]) -> String {
+    /// Replaces the placeholders of a statement.
+    fn statement(&self, sql: &str, range: &ScanRange, row_filters: &[String]) -> String {
         let ids = format!("{0} >= ?2 AND {0} <= ?3", self.id);
         let filters: Vec<&str> =
-            std::iter::once(&ids).chain(&self.filters).chain(looks).map(String::as_str).collect();
-        sql.replace("{walk}", self.walk)
+            std::iter::once(&ids).chain(&self.index_filters).chain(row_filters).map(String::as_str).collect();
+        sql.replace("{source}", self.source)
             .replace("{join}", self.join)
             .replace("{filters}", &filters.join(" AND "))
             .replace("{id}", self.id)
-            .replace("{order}", if place.is_rising { "ASC" } else { "DESC" })
+            .replace("{order}", if range.is_ascending { "ASC" } else { "DESC" })
     }
 
-    /// Adds a filter that the index helps with; all of these come before the first look.
-    fn filter(&mut self, comparison: &str, value: impl Into<Value>) {
-        self.values.push(value.into());
-        self.filters.push(format!("{comparison}?{}", FIRST_VALUES + self.values.len()));
+    /// Adds a condition that the index supports. All of these must be added before the first row filter.
+    fn filter_index(&mut self, comparison: &str, value: impl Into<Value>) {
+        self.index_values.push(value.into());
+        self.index_filters.push(format!("{comparison}?{}", FIRST_VALUES + self.index_values.len()));
     }
 
-    /// Adds a parameter of a look, and answers how the statement calls it.
+    /// Adds a parameter for a row filter, and returns its name in the statement.
     fn bind(&mut self, value: impl Into<Value>) -> String {
-        self.look_values.push(value.into());
-        format!("?{}", FIRST_VALUES + self.values.len() + self.look_values.len())
+        self.row_values.push(value.into());
+        format!("?{}", FIRST_VALUES + self.index_values.len() + self.row_values.len())
     }
 
-    fn look(&mut self, comparison: &str, value: impl Into<Value>) {
+    fn filter_rows(&mut self, comparison: &str, value: impl Into<Value>) {
         let value = self.bind(value);
-        self.looks.push(format!("{comparison}{value}"));
+        self.row_filters.push(format!("{comparison}{value}"));
     }
 
-    fn look_at_statuses(&mut self, statuses: &[Status]) {
+    fn filter_rows_by_status(&mut self, statuses: &[Status]) {
         if !statuses.is_empty() {
             let list: Vec<String> = statuses.iter().map(|status| format!("'{status}'")).collect();
-            self.looks.push(format!("status IN ({})", list.join(", ")));
+            self.row_filters.push(format!("status IN ({})", list.join(", ")));
         }
     }
 
-    fn look_at_workflow(&mut self, query: &RunQuery) {
+    fn filter_rows_by_workflow(&mut self, query: &RunQuery) {
         if let Some(workflow) = &query.workflow {
-            self.look("workflow = ", workflow.to_string());
+            self.filter_rows("workflow = ", workflow.to_string());
         }
     }
 
-    /// Adds the filters that have no list of their own.
-    fn look_at_rest(&mut self, query: &RunQuery) {
+    /// Adds the conditions that no index supports.
+    fn filter_rows_by_other_fields(&mut self, query: &RunQuery) {
         if let Some(queue) = &query.queue {
-            self.look("queue = ", queue.to_string());
+            self.filter_rows("queue = ", queue.to_string());
         }
         if query.leaves_out_queued_steps() {
             let prefix = self.bind(STEP_PREFIX.to_owned());
-            self.looks.push(format!("substr(workflow, 1, {}) <> {prefix}", STEP_PREFIX.len()));
+            self.row_filters.push(format!("substr(workflow, 1, {}) <> {prefix}", STEP_PREFIX.len()));
         }
-        let is_walked = usize::from(self.id == "tag.run");
-        for (name, value) in query.tags.iter().skip(is_walked) {
+        // The scan of the tags' index already selects the first tag.
+        let selected_by_index = usize::from(self.id == "tag.run");
+        for (name, value) in query.tags.iter().skip(selected_by_index) {
             let (name, value) = (self.bind(name.clone()), self.bind(value.clone()));
             let tagged =
                 format!("SELECT 1 FROM tags WHERE run = runs.id AND name = {name} AND value = {value}");
-            self.looks.push(format!("EXISTS ({tagged})"));
+            self.row_filters.push(format!("EXISTS ({tagged})"));
         }
         if let Some(from) = query.created_from {
-            self.look("created_at >= ", from.as_micros());
+            self.filter_rows("created_at >= ", from.as_micros());
         }
         if let Some(before) = query.created_before {
-            self.look("created_at < ", before.as_micros());
+            self.filter_rows("created_at < ", before.as_micros());
         }
         if let Some(text) = &query.text {
             let text = self.bind(text.to_lowercase());
-            // SQLite lowers ASCII only: what has other letters is left for the query itself to tell.
-            self.looks.push(format!(
+            // `lower` of SQLite supports ASCII only. Rows with other letters pass this filter, and the query itself
+            // checks them.
+            self.row_filters.push(format!(
                 "(instr(lower(runs.id), {text}) OR instr(lower(workflow), {text}) OR instr(lower(key), {text}) \
                  OR octet_length(workflow) > length(workflow) OR octet_length(key) > length(key))"
             ));

@@ -1,4 +1,4 @@
-//! What a look costs, in steps of SQLite's machine.
+//! The cost of a search, in steps of SQLite's virtual machine.
 
 use outlast_core::event::FORMAT;
 use outlast_core::limits::SUSPECT_CRASHES;
@@ -7,12 +7,12 @@ use rusqlite::StatementStatus;
 
 use super::*;
 
-/// Runs that are ready and may be claimed.
-const READY: u32 = 100;
+/// The number of runs that are ready and that the worker may claim.
+const READY_RUNS: u32 = 100;
 
 fn request() -> ClaimRequest {
     ClaimRequest {
-        limit: READY as usize,
+        limit: READY_RUNS as usize,
         code: [Code { workflow: "w".into(), version: 1 }].into(),
         queues: default_queues(),
         build: "mine".into(),
@@ -31,57 +31,57 @@ fn insert(connection: &Connection, run: u32, format: u32, crashes: u32, failed: 
     connection.execute(sql, params![id, format, run, crashes, failed]).unwrap();
 }
 
-/// How many steps of SQLite's machine a look takes that finds all that is ready.
+/// The number of steps of SQLite's virtual machine that a search for all ready runs takes.
 fn steps(connection: &Connection) -> i32 {
-    let found = look(
+    let found = find_claimable(
         connection,
         Timestamp::from_micros(1_000_000),
         SessionId::from_bits(1),
         &request(),
-        READY as usize,
+        READY_RUNS as usize,
     );
-    assert_eq!(found.unwrap().ready.len(), READY as usize);
-    let statements = [&sql::READY_BY_CODE, &sql::READY_IN_LINE, &sql::DUE_IN_LINE, &sql::READY_CODELESS];
+    assert_eq!(found.unwrap().ready.len(), READY_RUNS as usize);
+    let statements = [&sql::READY_BY_CODE, &sql::READY_IN_LINE, &sql::DUE_IN_LINE, &sql::READY_WITHOUT_CODE];
     let steps =
         statements.map(|sql| connection.prepare_cached(sql).unwrap().reset_status(StatementStatus::VmStep));
     steps.iter().sum()
 }
 
-/// The steps of a look with these runs beside, in hundredths of the steps without them.
-fn cost_beside(beside: impl Fn(&Connection, u32)) -> i32 {
+/// The cost of a search with 10,000 additional runs, in percent of its cost without them.
+fn cost_with(insert_other: impl Fn(&Connection, u32)) -> i32 {
     let connection = Connection::open_in_memory().unwrap();
-    crate::schema::migrate::make_schema(&connection).unwrap();
+    crate::schema::migrate::create_schema(&connection).unwrap();
     connection.set_prepared_statement_cache_capacity(64);
-    (0..READY).for_each(|run| insert(&connection, 100_000 + run, FORMAT, 0, ""));
+    (0..READY_RUNS).for_each(|run| insert(&connection, 100_000 + run, FORMAT, 0, ""));
     let alone = steps(&connection);
     connection.execute_batch("BEGIN").unwrap();
-    (0..10_000).for_each(|run| beside(&connection, run));
+    (0..10_000).for_each(|run| insert_other(&connection, run));
     connection.execute_batch("COMMIT").unwrap();
     steps(&connection) * 100 / alone
 }
 
 #[test]
-fn a_claim_beside_ten_thousand_runs_that_its_build_failed_costs_the_same() {
-    let stuck = cost_beside(|connection, run| insert(connection, run, FORMAT, 0, "[\"other\",\"mine\"]"));
+fn ten_thousand_runs_that_its_build_failed_do_not_slow_down_a_claim() {
+    let stuck = cost_with(|connection, run| insert(connection, run, FORMAT, 0, "[\"other\",\"mine\"]"));
     assert!(stuck <= 110, "{stuck} %");
 }
 
 #[test]
-fn a_claim_beside_ten_thousand_runs_of_a_higher_crash_class_costs_the_same() {
-    let suspects = cost_beside(|connection, run| insert(connection, run, FORMAT, SUSPECT_CRASHES, ""));
+fn ten_thousand_runs_of_a_higher_crash_class_do_not_slow_down_a_claim() {
+    let suspects = cost_with(|connection, run| insert(connection, run, FORMAT, SUSPECT_CRASHES, ""));
     assert!(suspects <= 110, "{suspects} %");
 }
 
 #[test]
-fn a_claim_beside_ten_thousand_runs_of_a_newer_format_costs_the_same() {
-    let newer = cost_beside(|connection, run| insert(connection, run, FORMAT + 1, 0, ""));
+fn ten_thousand_runs_of_a_newer_format_do_not_slow_down_a_claim() {
+    let newer = cost_with(|connection, run| insert(connection, run, FORMAT + 1, 0, ""));
     assert!(newer <= 110, "{newer} %");
 }
 
 #[test]
-fn a_line_tells_the_crash_classes_apart() {
+fn runs_of_different_crash_classes_have_different_lines() {
     let connection = Connection::open_in_memory().unwrap();
-    crate::schema::migrate::make_schema(&connection).unwrap();
+    crate::schema::migrate::create_schema(&connection).unwrap();
     for crashes in 0..=6 {
         insert(&connection, crashes, 2, crashes, "");
     }

@@ -3,19 +3,19 @@ use outlast_core::Timestamp;
 use super::*;
 use crate::read::page::page;
 
-fn file() -> Connection {
+fn open_in_memory() -> Connection {
     let connection = Connection::open_in_memory().unwrap();
-    crate::schema::migrate::make_schema(&connection).unwrap();
+    crate::schema::migrate::create_schema(&connection).unwrap();
     connection
 }
 
-/// How SQLite would read the parts of the list: to find the edge, and to read it.
+/// The query plans of all statements for the list: those that find the end of the scan, and those that read it.
 fn plans(connection: &Connection, query: &RunQuery) -> Vec<String> {
-    let place = Place::of(connection, query).unwrap().unwrap();
+    let range = ScanRange::of(connection, query).unwrap().unwrap();
     let mut plans = Vec::new();
-    for part in Part::all(query) {
-        for (sql, looks) in [(sql::RUNS_EDGE, &[][..]), (&*sql::RUNS_PAGE, &part.looks)] {
-            let sql = part.statement(sql, &place, looks);
+    for scan in IndexScan::all(query) {
+        for (sql, filters) in [(sql::RUNS_SCAN_END, &[][..]), (&*sql::RUNS_PAGE, &scan.row_filters)] {
+            let sql = scan.statement(sql, &range, filters);
             let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let values = vec![Value::Null; statement.parameter_count()];
             let steps = statement.query_map(params_from_iter(values), |row| row.get(3)).unwrap();
@@ -26,8 +26,8 @@ fn plans(connection: &Connection, query: &RunQuery) -> Vec<String> {
 }
 
 #[test]
-fn every_list_comes_in_the_order_of_its_index() {
-    let connection = file();
+fn every_list_is_read_in_the_order_of_its_index() {
+    let connection = open_in_memory();
     let run = Some(RunId::from_bits(1 << 100));
     let tags: outlast_core::Tags = [("a".into(), "1".into()), ("b".into(), "2".into())].into();
     let statuses = vec![Status::Waiting, Status::Completed];
@@ -51,7 +51,7 @@ fn every_list_comes_in_the_order_of_its_index() {
     ];
     for (query, index) in cases {
         if index.is_empty() {
-            assert!(Place::of(&connection, &query).unwrap().is_none());
+            assert!(ScanRange::of(&connection, &query).unwrap().is_none());
             continue;
         }
         for plan in plans(&connection, &query) {
@@ -66,12 +66,13 @@ fn insert(connection: &Connection, run: u128, workflow: &str) {
     connection.execute(sql, [RunId::from_bits(run).to_string(), workflow.into()]).unwrap();
 }
 
-/// The runs of a list, page by page, and how many pages that took.
-fn walk(connection: &Connection, mut query: RunQuery, is_forward: bool) -> (Vec<u128>, usize) {
+/// Reads all pages of a list. Returns its runs, and the number of pages.
+fn read_pages(connection: &Connection, mut query: RunQuery, is_forward: bool) -> (Vec<u128>, usize) {
     let (mut found, mut pages) = (Vec::new(), 0);
     loop {
         pages += 1;
-        let page = page(connection, &query).map_err(|refusal| refusal.into_world("x".as_ref())).unwrap();
+        let page =
+            page(connection, &query).map_err(|refusal| refusal.into_world_error("x".as_ref())).unwrap();
         let ids = page.runs.iter().map(|run| run.id.bits());
         let next = if is_forward {
             found.extend(ids);
@@ -89,8 +90,8 @@ fn walk(connection: &Connection, mut query: RunQuery, is_forward: bool) -> (Vec<
 }
 
 #[test]
-fn what_is_rare_is_found_a_part_at_a_time_in_both_directions() {
-    let connection = file();
+fn rare_runs_are_found_in_several_pages_in_both_directions() {
+    let connection = open_in_memory();
     let rare: Vec<u128> = vec![3, 7_000, 7_001, 14_000];
     let transaction = connection.unchecked_transaction().unwrap();
     for run in 1..=14_000 {
@@ -99,23 +100,23 @@ fn what_is_rare_is_found_a_part_at_a_time_in_both_directions() {
     transaction.commit().unwrap();
     let backwards: Vec<u128> = rare.iter().rev().copied().collect();
     let query = RunQuery { text: Some("RARE".into()), limit: 10, ..RunQuery::default() };
-    assert_eq!(walk(&connection, query.clone(), true), (backwards.clone(), 3));
+    assert_eq!(read_pages(&connection, query.clone(), true), (backwards.clone(), 3));
     let status = RunQuery { statuses: vec![Status::Pending], workflow: Some("rare".into()), ..query.clone() };
-    assert_eq!(walk(&connection, status, true), (backwards, 3));
+    assert_eq!(read_pages(&connection, status, true), (backwards, 3));
     let last = Some(RunId::from_bits(1));
-    assert_eq!(walk(&connection, RunQuery { before: last, ..query.clone() }, false), (rare, 3));
+    assert_eq!(read_pages(&connection, RunQuery { before: last, ..query.clone() }, false), (rare, 3));
     let nothing = RunQuery { text: Some("none".into()), ..query };
-    assert_eq!(walk(&connection, nothing, true), (vec![], 3));
+    assert_eq!(read_pages(&connection, nothing, true), (vec![], 3));
 }
 
 #[test]
-fn a_page_is_full_as_long_as_there_is_enough() {
-    let connection = file();
+fn a_page_is_full_while_enough_runs_match() {
+    let connection = open_in_memory();
     let transaction = connection.unchecked_transaction().unwrap();
     (1..=6_000).for_each(|run| insert(&connection, run, "usual"));
     transaction.commit().unwrap();
     let query = RunQuery { text: Some("usual".into()), limit: 1_000, ..RunQuery::default() };
-    let (found, pages) = walk(&connection, query, true);
+    let (found, pages) = read_pages(&connection, query, true);
     assert_eq!((found.len(), pages), (6_000, 6));
     assert!(found.is_sorted_by(|one, other| one > other));
 }
