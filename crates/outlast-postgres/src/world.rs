@@ -13,9 +13,9 @@ use outlast_core::refusal::{check_batch, check_join, check_starts, no_run};
 use outlast_core::turn::HeldRun;
 use outlast_core::world::Answers;
 use outlast_core::{
-    Beat, Busy, ChangeSignal, ClaimRequest, Clock, Committed, Counts, Description, Effects, Ended,
-    HeartbeatDetails, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent,
-    SessionId, Start, Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
+    Beat, Busy, ClaimRequest, Clock, Committed, Counts, Description, Effects, Ended, HeartbeatDetails, Join,
+    Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId, Start, Started,
+    Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
 };
 
 use crate::batcher::Batchers;
@@ -28,7 +28,6 @@ use crate::connection::url::parse;
 use crate::encoding::row::timestamp;
 use crate::notifications::claim_hints::ClaimHints;
 use crate::notifications::listener::Listener;
-use crate::notifications::notifier::Notifier;
 use crate::notifications::polling::poll;
 use crate::notifications::subscribers::Subscribers;
 use crate::options::PostgresOptions;
@@ -140,13 +139,7 @@ impl PostgresWorld {
         }
         let clock = time.clock();
         let origin = random_origin();
-        let subscribers = Subscribers {
-            change_signal: Arc::new(ChangeSignal::new(clock.clone())),
-            wake_reasons: Arc::default(),
-            waiters: Arc::default(),
-            recently_started: Arc::default(),
-            notifier: Notifier::new(time.is_virtual()),
-        };
+        let subscribers = Subscribers::new(clock.clone());
         let listener = connector.map(|connector| {
             let (database, beat_database) = (database.clone(), beat_database.clone());
             Listener::start(connector, database, beat_database, subscribers.clone(), origin, time.clone())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outlast_core::{ChangeSignal, Ended, RunId, Waiters};
+use outlast_core::{ChangeSignal, Clock, Ended, RunId, Waiters};
 
 use super::claim_hints::WakeReasons;
 use super::notifier::Notifier;
@@ -32,6 +32,17 @@ pub(crate) struct Subscribers {
 }
 
 impl Subscribers {
+    /// The subscribers of a world with this clock. If the clock is virtual, other processes are not notified.
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            notifier: Notifier::new(clock.is_virtual()),
+            change_signal: Arc::new(ChangeSignal::new(clock)),
+            wake_reasons: Arc::default(),
+            waiters: Arc::default(),
+            recently_started: Arc::default(),
+        }
+    }
+
     /// Publishes a change that this process made.
     pub(crate) fn publish(&self, notice: ChangeNotice) {
         if notice.has_work {
