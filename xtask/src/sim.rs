@@ -13,7 +13,7 @@ sim [--seeds N] [--from S] [--threads T] [--trace]
     with the calls and the workers follows from the seed, and the rules of RELIABILITY.md are checked.
     A seed that fails is printed with the end of its trace; `--trace` prints all of it.";
 
-const PACKAGE: &str = "outlast-testkit";
+const PACKAGE: &str = "outlast-conformance";
 
 /// Builds the simulation and runs it.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {

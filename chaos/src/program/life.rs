@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use outlast::core::Clock;
 use outlast::{Error, ErrorKind, SystemClock};
-use outlast_testkit::KillerWorld;
+use outlast_conformance::KillerWorld;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::Result;

@@ -22,7 +22,7 @@ pub type Answers<T> = Result<Vec<Result<T, WorldError>>, WorldError>;
 ///
 /// A world stores, it does not decide: it never looks into a payload or computes a retry, and what a commit
 /// or a takeover does to a run's row is computed by [`state`](crate::state). The conformance suite in
-/// `outlast-testkit` is the final word on what each method does.
+/// `outlast-conformance` is the final word on what each method does.
 ///
 /// Every change that a method acknowledges survives `kill -9` of the process, as far as
 /// [`World::describe`] promises. A method that answers [`WorldError::Unavailable`] may or may not have

@@ -7,15 +7,15 @@ mod common;
 use std::sync::Arc;
 
 use common::Place;
+use outlast_conformance::WorldUnderTest;
 use outlast_core::{SessionId, World};
 use outlast_testkit::TestClock;
-use outlast_testkit::conformance::Subject;
 
-outlast_testkit::conformance!(open);
+outlast_conformance::suite!(open);
 
 #[test]
 fn the_world_is_like_the_model() {
-    outlast_testkit::model::check_world(open, 0..12, 60);
+    outlast_conformance::model::check_world(open, 0..12, 60);
 }
 
 async fn open(clock: TestClock) -> OnServer {
@@ -30,7 +30,7 @@ struct OnServer {
 }
 
 #[async_trait::async_trait]
-impl Subject for OnServer {
+impl WorldUnderTest for OnServer {
     fn world(&self) -> Arc<dyn World> {
         self.world.clone()
     }

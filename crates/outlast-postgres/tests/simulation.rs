@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use outlast_conformance::simulation::{QUEUED_SEEDS, Tally, check_in_earnest, check_seed_on};
 use outlast_core::World;
 use outlast_postgres::{PostgresOptions, PostgresWorld};
-use outlast_testkit::sim::{QUEUED_SEEDS, Tally, check_in_earnest, check_seed_on};
 
 /// Seeds of one test in virtual time.
 const SEEDS: u64 = 6;

@@ -10,7 +10,7 @@ use outlast_core::time::CountBusy;
 use outlast_core::{Busy, Clock, IntoDuration, Timestamp};
 use parking_lot::Mutex;
 
-use crate::watchdog::{PATIENCE_SECONDS, Watched};
+use crate::watchdog::{TIMEOUT_SECONDS, WatchedWait};
 
 /// Virtual time: it passes only when a test moves it, and then at once.
 ///
@@ -245,7 +245,7 @@ impl Drop for Sleep {
 
 struct Settle<'a> {
     clock: &'a TestClock,
-    watched: Option<Arc<Watched>>,
+    watched: Option<Arc<WatchedWait>>,
 }
 
 impl Future for Settle<'_> {
@@ -259,10 +259,10 @@ impl Future for Settle<'_> {
             }
             work.settling.push(cx.waker().clone());
         }
-        let watched = self.watched.get_or_insert_with(Watched::begin);
+        let watched = self.watched.get_or_insert_with(WatchedWait::begin);
         assert!(
             !watched.is_overdue(cx.waker()),
-            "after {PATIENCE_SECONDS} s of real time {} pieces of work are still under way at {}, next sleeper: {:?}; \
+            "after {TIMEOUT_SECONDS} s of real time {} pieces of work are still under way at {}, next sleeper: {:?}; \
              a step, a claim or a commit hangs, or someone keeps a `Busy`",
             self.clock.busy_count(),
             self.clock.now(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use outlast::prelude::*;
 use outlast::{RunQuery, World};
-use outlast_testkit::KillerWorld;
+use outlast_conformance::KillerWorld;
 
 use crate::ledger::{Ack, Outputs, Place};
 use crate::medley::pass;

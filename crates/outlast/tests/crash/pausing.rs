@@ -5,7 +5,7 @@ use std::sync::Arc;
 use outlast::core::Event;
 use outlast::prelude::*;
 use outlast::{Timestamp, World};
-use outlast_testkit::KillerWorld;
+use outlast_conformance::KillerWorld;
 use tokio::sync::Notify;
 
 use crate::ledger::{Ack, Effect, Outputs, Place};

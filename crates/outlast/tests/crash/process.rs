@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use outlast::core::Clock;
 use outlast::{Error, SystemClock};
-use outlast_testkit::KillerWorld;
+use outlast_conformance::KillerWorld;
 
 use crate::ledger::Place;
 use crate::medley::{Company, Replay};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use outlast::core::Event;
 use outlast::prelude::*;
 use outlast::{Status, Timestamp, World};
-use outlast_testkit::KillerWorld;
+use outlast_conformance::KillerWorld;
 
 use crate::ledger::{Ack, Outputs, Place};
 use crate::medley::pass;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use outlast::core::{Event, Judgement};
 use outlast::prelude::*;
 use outlast::{RunView, Status, World};
-use outlast_testkit::KillerWorld;
+use outlast_conformance::KillerWorld;
 use tokio::sync::Notify;
 
 use crate::ledger::{Ack, Outputs, Place};

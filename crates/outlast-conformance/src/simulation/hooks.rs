@@ -238,7 +238,7 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::values::{forget_hooks, note_hook};
+    use crate::simulation::values::{forget_hooks, note_hook};
 
     const RUN: RunId = RunId::from_bits(1);
 

@@ -7,7 +7,7 @@ use outlast_core::{SessionId, World};
 
 /// A fresh, empty world under examination, and what only it can do.
 #[async_trait]
-pub trait Subject: Send + Sync {
+pub trait WorldUnderTest: Send + Sync {
     /// The world as this process sees it.
     fn world(&self) -> Arc<dyn World>;
 
@@ -15,7 +15,7 @@ pub trait Subject: Send + Sync {
     /// view, and returns that.
     async fn other_handle(&self) -> Arc<dyn World>;
 
-    /// The process dies that has `handle`, from [`Subject::other_handle`], and that joined `session`
+    /// The process dies that has `handle`, from [`WorldUnderTest::other_handle`], and that joined `session`
     /// with it: nothing more comes from it, and the next takeover finds its worker gone.
     ///
     /// No other clone of `handle` exists.
@@ -23,7 +23,7 @@ pub trait Subject: Send + Sync {
 }
 
 #[async_trait]
-impl Subject for Box<dyn Subject> {
+impl WorldUnderTest for Box<dyn WorldUnderTest> {
     fn world(&self) -> Arc<dyn World> {
         self.as_ref().world()
     }

@@ -1,6 +1,6 @@
 //! Random calls to a world, compared with a model of it.
 //!
-//! The [conformance suite](mod@crate::conformance) proves one rule at a time; this finds the rules that
+//! The [conformance suite](mod@crate::suite) proves one rule at a time; this finds the rules that
 //! break each other. The model is a list of runs and a list of sessions, and looks at all of them for
 //! every answer: too slow for anything else, and too plain to be wrong in the same way as a world.
 
@@ -15,9 +15,9 @@ mod work;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::TestClock;
-use crate::conformance::{Case, Subject, block_on};
+use crate::suite::{Case, WorldUnderTest, block_on};
 use op::Op;
+use outlast_testkit::TestClock;
 
 /// How many shorter sequences are tried to explain a failure.
 const SHRINKS_MAX: usize = 2_000;
@@ -28,7 +28,7 @@ const SHRINKS_MAX: usize = 2_000;
 /// ```ignore
 /// #[test]
 /// fn the_world_is_like_the_model() {
-///     outlast_testkit::model::check_world(open, 0..200, 60);
+///     outlast_conformance::model::check_world(open, 0..200, 60);
 /// }
 /// ```
 ///
@@ -38,7 +38,7 @@ const SHRINKS_MAX: usize = 2_000;
 /// difference.
 pub fn check_world<S, O>(open: impl Fn(TestClock) -> O, seeds: std::ops::Range<u64>, operations: usize)
 where
-    S: Subject + 'static,
+    S: WorldUnderTest + 'static,
     O: Future<Output = S>,
 {
     let attempt = |ops: &[Op]| attempt(&open, ops);
@@ -55,7 +55,7 @@ where
 /// Applies the operations to a fresh world; says how it differs from the model.
 fn attempt<S, O>(open: &impl Fn(TestClock) -> O, ops: &[Op]) -> Result<(), String>
 where
-    S: Subject + 'static,
+    S: WorldUnderTest + 'static,
     O: Future<Output = S>,
 {
     let run = AssertUnwindSafe(|| {

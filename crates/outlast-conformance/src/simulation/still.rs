@@ -17,7 +17,7 @@ use outlast_core::{
 };
 
 use super::clock::SimClock;
-use crate::TestClock;
+use outlast_testkit::TestClock;
 
 /// The simulation's clock as a world with threads of its own sees it: they are told what it shows.
 #[derive(Clone, Debug)]

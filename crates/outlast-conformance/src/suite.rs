@@ -1,9 +1,9 @@
 //! The conformance suite: what every world promises, one case per rule.
 //!
-//! A world's own test file opens it and calls [`conformance!`](crate::conformance!):
+//! A world's own test file opens it and calls [`conformance!`](crate::suite!):
 //!
 //! ```text
-//! outlast_testkit::conformance!(open);
+//! outlast_conformance::suite!(open);
 //!
 //! async fn open(clock: TestClock) -> MySubject { … }
 //! ```
@@ -60,11 +60,11 @@ use std::pin::{Pin, pin};
 
 pub use case::Case;
 pub(crate) use case::one;
-pub use subject::Subject;
+pub use subject::WorldUnderTest;
 pub use worker::Worker;
 
-use crate::TestClock;
-use crate::watchdog::{PATIENCE_SECONDS, Watched};
+use outlast_testkit::TestClock;
+use outlast_testkit::watchdog::{TIMEOUT_SECONDS, WatchedWait};
 
 /// Runs one case against a fresh world, on an executor of its own.
 ///
@@ -73,7 +73,7 @@ use crate::watchdog::{PATIENCE_SECONDS, Watched};
 /// When the world does not keep the rule.
 pub fn check<S, O, C>(open: impl FnOnce(TestClock) -> O, case: impl FnOnce(Case) -> C)
 where
-    S: Subject + 'static,
+    S: WorldUnderTest + 'static,
     O: Future<Output = S>,
     C: Future<Output = ()>,
 {
@@ -86,11 +86,11 @@ where
 
 /// What the future gives; panics when that takes longer than any case should.
 async fn within_patience<T>(future: impl Future<Output = T>) -> T {
-    let (mut future, watched) = (pin!(future), Watched::begin());
+    let (mut future, watched) = (pin!(future), WatchedWait::begin());
     poll_fn(|cx| {
         let poll = future.as_mut().poll(cx);
         let hangs = poll.is_pending() && watched.is_overdue(cx.waker());
-        assert!(!hangs, "the case waits for something that has not come for {PATIENCE_SECONDS} s");
+        assert!(!hangs, "the case waits for something that has not come for {TIMEOUT_SECONDS} s");
         poll
     })
     .await

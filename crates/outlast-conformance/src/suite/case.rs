@@ -15,8 +15,8 @@ use outlast_core::{
 };
 use parking_lot::Mutex;
 
-use super::{Subject, Worker};
-use crate::TestClock;
+use super::{Worker, WorldUnderTest};
+use outlast_testkit::TestClock;
 
 /// The build that workers have unless a case says otherwise.
 pub(crate) const BUILD: &str = "build-1";
@@ -27,7 +27,7 @@ pub struct Case {
     pub world: Arc<dyn World>,
     /// Its clock.
     pub clock: TestClock,
-    subject: Box<dyn Subject>,
+    subject: Box<dyn WorldUnderTest>,
     ids: Mutex<IdSource>,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Debug for Case {
 
 impl Case {
     /// A case on this world.
-    pub fn new(subject: Box<dyn Subject>, clock: TestClock) -> Self {
+    pub fn new(subject: Box<dyn WorldUnderTest>, clock: TestClock) -> Self {
         Self { world: subject.world(), clock, subject, ids: Mutex::default() }
     }
 

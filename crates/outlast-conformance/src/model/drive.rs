@@ -14,7 +14,7 @@ use super::make::{self, Done, pick};
 use super::op::Op;
 use super::runs::{Model, Refusal, timeless};
 use super::work::{Brought, Facts};
-use crate::conformance::{Case, one};
+use crate::suite::{Case, one};
 
 /// Applies the operations; says where the world differs from the model.
 pub(super) async fn drive(case: &Case, ops: &[Op]) -> Result<(), String> {

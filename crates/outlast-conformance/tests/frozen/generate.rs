@@ -1,12 +1,12 @@
 //! How the frozen histories were made. For the record: they are not made again.
 //!
-//! Half of them are histories of the simulation (`sim::histories`), as it was then. The other half are those of
+//! Half of them are histories of the simulation (`simulation::histories`), as it was then. The other half are those of
 //! a world of their own, which has what the simulation lacks: payloads, inputs and outputs of another type than
 //! the code expects, deadlines and tags given by clients, heartbeats. Both have the engine of their time, on the
 //! world in memory and in virtual time.
 //!
 //! ```text
-//! cargo test -p outlast-testkit --test frozen -- --ignored freeze
+//! cargo test -p outlast-conformance --test frozen -- --ignored freeze
 //! ```
 //!
 //! It refuses to write over files that are there, and when a run that it started has other rules than 1.
@@ -21,8 +21,9 @@ use fastrand::Rng;
 use outlast::frozen::{FrozenCode, lines_of};
 use outlast::prelude::*;
 use outlast::{MemoryWorld, RunId, Simulated};
+use outlast_conformance::simulation;
 use outlast_core::{Busy, Clock, Event, History, QueuedSteps, RunQuery, Timestamp, Wait, World};
-use outlast_testkit::{TestClock, sim};
+use outlast_testkit::TestClock;
 
 use super::program::{Ending, FAR, Job, Leaf, PLAY_A_NUMBER, Program, QUEUES, hasty, once, play, rare, work};
 use super::record::Frozen;
@@ -40,8 +41,8 @@ fn freeze() {
     for file in FILES.map(path) {
         assert!(!file.exists(), "{} is there, and is not written again", file.display());
     }
-    let seeds = (0..).flat_map(|seed| [seed, sim::QUEUED_SEEDS + seed]);
-    let simulated = seeds.map(|seed| (format!("simulation {seed}"), sim::histories(seed)));
+    let seeds = (0..).flat_map(|seed| [seed, simulation::QUEUED_SEEDS + seed]);
+    let simulated = seeds.map(|seed| (format!("simulation {seed}"), simulation::histories(seed)));
     let with_values = (0..).map(|seed| (format!("values {seed}"), values(seed)));
     let half = HISTORIES / 2;
     let (simulated, with_values) = (choose(simulated, half), choose(with_values, half));

@@ -3,11 +3,11 @@
 /// Makes one `#[test]` of every case of the suite, each against a fresh world.
 ///
 /// `open` is the name of an `async fn(TestClock)` that opens an empty world on that clock, as a
-/// [`Subject`](crate::conformance::Subject).
+/// [`WorldUnderTest`](crate::suite::WorldUnderTest).
 #[macro_export]
-macro_rules! conformance {
+macro_rules! suite {
     ($open:ident) => {
-        $crate::conformance! {
+        $crate::suite! {
             @cases $open
             starts {
                 a_started_run_is_pending_and_its_history_begins,
@@ -472,7 +472,7 @@ macro_rules! conformance {
             $(
                 #[test]
                 fn $case() {
-                    $crate::conformance::check(super::$open, $crate::conformance::$module::$case);
+                    $crate::suite::check(super::$open, $crate::suite::$module::$case);
                 }
             )*
         }

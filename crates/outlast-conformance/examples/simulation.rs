@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use outlast_testkit::sim::{Tally, check_seed, simulate};
+use outlast_conformance::simulation::{Tally, check_seed, simulate};
 use parking_lot::Mutex;
 
 struct Options {

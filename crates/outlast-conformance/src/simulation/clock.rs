@@ -9,7 +9,7 @@ use std::time::Duration;
 use outlast_core::{Busy, Clock, Timestamp};
 use tokio::time::Instant;
 
-use crate::TestClock;
+use outlast_testkit::TestClock;
 
 /// The longest sleep before the clock is read again, so that a corrected clock is noticed.
 const NAP_MAX: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 #[test]
 fn every_case_is_in_the_list() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/suite");
     let list = std::fs::read_to_string(folder.join("cases.rs")).unwrap();
     let listed: BTreeSet<&str> = list.lines().filter_map(|line| line.trim().strip_suffix(',')).collect();
     let mut written = BTreeSet::new();

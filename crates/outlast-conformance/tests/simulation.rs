@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use outlast_testkit::sim::{DEFERRED_SEEDS, QUEUED_SEEDS, Situation, Tally, check_seed, simulate};
+use outlast_conformance::simulation::{DEFERRED_SEEDS, QUEUED_SEEDS, Situation, Tally, check_seed, simulate};
 
 /// Seeds of one run of the tests.
 const SEEDS: u64 = 500;

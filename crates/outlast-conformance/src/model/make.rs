@@ -14,8 +14,8 @@ use outlast_core::{
 
 use super::op::{Child, Details, Mistake, NewStart, Query, Says, Shape, Tag, ThenKind};
 use super::runs::{Model, ModelRun};
-use crate::conformance::shape::{Shape as _, stuck_by, wait, wait_until};
-use crate::conformance::{Case, Worker};
+use crate::suite::shape::{Shape as _, stuck_by, wait, wait_until};
+use crate::suite::{Case, Worker};
 
 const WORKFLOWS: [&str; 3] = ["a", "b", "step:s"];
 
