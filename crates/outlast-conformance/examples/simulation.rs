@@ -1,9 +1,9 @@
-//! `cargo xtask sim`: simulates seeds, each twice, and says what went wrong.
+//! `cargo xtask sim`: simulates seeds, each twice, and prints violated rules.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use outlast_conformance::simulation::{Tally, check_seed, simulate};
+use outlast_conformance::simulation::{Statistics, check_seed, simulate};
 use parking_lot::Mutex;
 
 struct Options {
@@ -28,7 +28,7 @@ fn options() -> Result<Options, String> {
             "--trace" => options.shows_trace = true,
             _ => {
                 return Err(format!(
-                    "unknown option `{name}`; known are --seeds, --from, --threads, --trace"
+                    "unknown option `{name}`; known options: --seeds, --from, --threads, --trace"
                 ));
             }
         }
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         for seed in options.from..options.from + options.seeds {
             let report = simulate(seed, true);
             println!("{}", report.trace.join("\n"));
-            println!("seed {seed}: {}\n{}", report.tally, report.wrongs.join("\n"));
+            println!("seed {seed}: {}\n{}", report.statistics, report.violations.join("\n"));
         }
         return ExitCode::SUCCESS;
     }
@@ -56,17 +56,17 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs all seeds, and answers how many failed.
+/// Runs all seeds, and returns how many failed.
 fn run(options: &Options) -> u64 {
     let (next, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-    let total = Mutex::new(Tally::default());
+    let total = Mutex::new(Statistics::default());
     let work = || loop {
         let index = next.fetch_add(1, Ordering::Relaxed);
         if index >= options.seeds {
             return;
         }
         match check_seed(options.from + index) {
-            Ok(tally) => total.lock().add(&tally),
+            Ok(statistics) => total.lock().add(&statistics),
             Err(report) => {
                 failed.fetch_add(1, Ordering::Relaxed);
                 println!("{report}\n");

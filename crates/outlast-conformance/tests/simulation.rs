@@ -1,24 +1,26 @@
-//! The simulation in the tests: some seeds, each twice, and those that found bugs.
+//! Simulates some seeds, each twice, and the seeds that have found bugs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use outlast_conformance::simulation::{DEFERRED_SEEDS, QUEUED_SEEDS, Situation, Tally, check_seed, simulate};
+use outlast_conformance::simulation::{
+    DEFERRED_SEEDS, QUEUED_SEEDS, Situation, Statistics, check_seed, simulate,
+};
 
 /// Seeds of one run of the tests.
 const SEEDS: u64 = 500;
 
 /// Simulates seeds on two threads; each seed has one of them to itself.
-fn check_all(seeds: std::ops::Range<u64>) -> Tally {
+fn check_all(seeds: std::ops::Range<u64>) -> Statistics {
     let next = AtomicU64::new(seeds.start);
     let work = || {
-        let mut total = Tally::default();
+        let mut total = Statistics::default();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= seeds.end {
                 return total;
             }
             match check_seed(seed) {
-                Ok(tally) => total.add(&tally),
+                Ok(statistics) => total.add(&statistics),
                 Err(report) => panic!("{report}"),
             }
         }
@@ -31,23 +33,23 @@ fn check_all(seeds: std::ops::Range<u64>) -> Tally {
     })
 }
 
-/// Coverage must not disappear silently: the seeds come to each situation that they can come to.
+/// The seeds reach each situation that they can reach.
 #[track_caller]
-fn assert_covered(total: &Tally, is_reachable: impl Fn(Situation) -> bool) {
+fn assert_covered(total: &Statistics, is_reachable: impl Fn(Situation) -> bool) {
     let wanted = Situation::ALL.into_iter().filter(|situation| is_reachable(*situation));
     let missing: Vec<_> = wanted.filter(|situation| total.coverage.count(*situation) == 0).collect();
-    assert!(missing.is_empty(), "no seed came to {missing:?}:\n{}", total.coverage);
+    assert!(missing.is_empty(), "no seed reached {missing:?}:\n{}", total.coverage);
 }
 
 #[test]
 fn the_engine_keeps_its_promises_whatever_goes_wrong() {
     let total = check_all(0..SEEDS);
-    // The seeds are worth simulating.
+    // The seeds have enough faults.
     assert!(total.crashes > SEEDS && total.freezes > SEEDS / 4 && total.takeovers > SEEDS, "{total}");
     assert!(total.fenced > 0 && total.conflicts > 0 && total.repeats > 0, "{total}");
     assert!(total.attempts > 5 * SEEDS && total.attempts_again > SEEDS / 5, "{total}");
-    // A payload that only the newer build can read, taken before the older build continues the run, is rare: a run of
-    // `cargo xtask sim` with more seeds comes to it.
+    // A payload that only the newer build can read, taken before the older build continues the run, is rare. A run of
+    // `cargo xtask sim` with more seeds reaches it.
     assert_covered(&total, |situation| {
         let is_rare = situation == Situation::UndecodablePayload;
         !is_rare && !situation.needs_queued_seeds() && !situation.needs_deferred_seeds()
@@ -67,7 +69,7 @@ fn the_engine_keeps_its_promises_when_effects_on_other_runs_come_later() {
     let total = check_all(DEFERRED_SEEDS..DEFERRED_SEEDS + SEEDS / 2);
     assert!(total.crashes > SEEDS / 2 && total.takeovers > SEEDS / 2, "{total}");
     assert_covered(&total, |situation| {
-        // These are rare, and the other seeds come to them.
+        // These are rare, and other seeds reach them.
         let is_rare = matches!(
             situation,
             Situation::ShieldedAfterCancel

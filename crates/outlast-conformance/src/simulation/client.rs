@@ -1,4 +1,4 @@
-//! Clients: they start, send, cancel and look, and remember what they were promised.
+//! Clients: they start, send, cancel and inspect, and record what was acknowledged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,106 +15,106 @@ use outlast_core::{
 use parking_lot::Mutex;
 
 use super::clock::sleep;
-use super::crew::Build;
+use super::environment::{Environment, short_run};
 use super::generate::any_program;
 use super::node::Node;
-use super::program::{HASTE, Program, QUEUES, play, rare};
-use super::stage::{Stage, short};
-use super::values::{Wanted, unreadable_payload};
+use super::program::{Program, QUEUES, SHORT_PAUSES, play, rare};
+use super::values::{PayloadType, unreadable_payload};
+use super::workers::Build;
 
-/// How deep programs nest.
+/// The nesting depth of programs.
 const DEPTH: u32 = 3;
 
-/// What clients were promised.
+/// What the world has acknowledged to clients.
 #[derive(Debug, Default)]
-pub(super) struct Promises {
+pub(super) struct Acknowledged {
     /// Runs whose start was acknowledged, with their key.
     pub(super) starts: Vec<(RunId, Option<String>)>,
     /// Payloads that were acknowledged, by sender and run, in order.
     pub(super) sends: BTreeMap<(String, RunId), Vec<u64>>,
-    /// How a run ended, as someone was told.
+    /// The outputs of runs that clients have received.
     pub(super) outputs: Vec<(RunId, Result<String, String>)>,
-    /// Runs that were told to stop at once.
+    /// Runs that were terminated.
     pub(super) terminated: Vec<RunId>,
     last: u64,
 }
 
 /// One client of the simulation.
-pub(super) struct Caller {
-    stage: Arc<Stage>,
+pub(super) struct SimulatedClient {
+    env: Arc<Environment>,
     node: Arc<Node>,
     world: Arc<dyn World>,
     client: Client,
-    promises: Arc<Mutex<Promises>>,
+    acknowledged: Arc<Mutex<Acknowledged>>,
     rng: Rng,
 }
 
-impl Caller {
+impl SimulatedClient {
     pub(super) fn new(
-        stage: &Arc<Stage>,
+        env: &Arc<Environment>,
         node: &Arc<Node>,
         world: Arc<dyn World>,
-        promises: &Arc<Mutex<Promises>>,
+        acknowledged: &Arc<Mutex<Acknowledged>>,
     ) -> Self {
         Self {
-            stage: stage.clone(),
+            env: env.clone(),
             node: node.clone(),
             client: Client::new(world.clone()),
             world,
-            promises: promises.clone(),
-            rng: Rng::with_seed(stage.chance(|rng| rng.u64(..))),
+            acknowledged: acknowledged.clone(),
+            rng: Rng::with_seed(env.random(|rng| rng.u64(..))),
         }
     }
 
-    /// Does so many things, with pauses.
-    pub(super) async fn act(mut self, actions: u32, pause: Duration) {
+    /// Makes this many random calls, with pauses.
+    pub(super) async fn run_actions(mut self, actions: u32, pause: Duration) {
         for _ in 0..actions {
             sleep(pause.mul_f64(self.rng.f64())).await;
-            self.node.pass().await;
-            if self.stage.is_calm() {
+            self.node.wait_until_running().await;
+            if self.env.is_calm() {
                 return;
             }
-            self.act_once().await;
+            self.run_action().await;
         }
     }
 
-    async fn act_once(&mut self) {
+    async fn run_action(&mut self) {
         let run = self.any_run();
         match (self.rng.u32(0..20), run) {
             (0..=5, _) | (_, None) => self.start().await,
-            (6 | 7, _) => self.start_by_hand().await,
+            (6 | 7, _) => self.start_raw().await,
             (8..=13, Some(run)) => self.send(run).await,
             (14, Some(run)) => {
-                let cancelled = self.client.cancel(run, "the simulation says so").await;
-                self.note(format_args!("cancelled {}: {}", short(run), cancelled.is_ok()));
+                let cancelled = self.client.cancel(run, "cancelled by the simulation").await;
+                self.log(format_args!("cancelled {}: {}", short_run(run), cancelled.is_ok()));
             }
-            (15, Some(run)) => self.post(run, MessageBody::Terminate { reason: "enough".into() }).await,
-            (16, Some(run)) => self.post(run, MessageBody::Wake { op: None }).await,
-            (17, Some(run)) => self.post(run, MessageBody::Cancel { reason: "by hand".into() }).await,
-            (_, Some(run)) => self.look(run).await,
+            (15, Some(run)) => self.send_raw(run, MessageBody::Terminate { reason: "enough".into() }).await,
+            (16, Some(run)) => self.send_raw(run, MessageBody::Wake { op: None }).await,
+            (17, Some(run)) => self.send_raw(run, MessageBody::Cancel { reason: "by hand".into() }).await,
+            (_, Some(run)) => self.inspect(run).await,
         }
     }
 
-    fn note(&self, what: std::fmt::Arguments<'_>) {
-        self.stage.note(&self.node.name, what);
+    fn log(&self, what: std::fmt::Arguments<'_>) {
+        self.env.log(&self.node.name, what);
     }
 
     fn any_run(&mut self) -> Option<RunId> {
-        if self.stage.is_earnest {
-            let promises = self.promises.lock();
-            return self.rng.choice(&promises.starts).map(|(run, _)| *run);
+        if self.env.is_real_time {
+            let acknowledged = self.acknowledged.lock();
+            return self.rng.choice(&acknowledged.starts).map(|(run, _)| *run);
         }
-        let witness = self.stage.witness.lock();
-        let known = witness.runs.len();
+        let observer = self.env.observer.lock();
+        let known = observer.runs.len();
         if known == 0 {
             return None;
         }
-        // The newer ones are more likely to be open.
+        // Newer runs are more likely to be open.
         let place = self.rng.usize(0..known).max(self.rng.usize(0..known));
-        witness.runs.keys().nth(place).copied()
+        observer.runs.keys().nth(place).copied()
     }
 
-    /// Starts a run, with a key or without one. A key has one program, so that a repeat is a repeat.
+    /// Starts a run, with or without a key. A key always has the same program, so that a second start is a repeat.
     async fn start(&mut self) {
         let key = (self.rng.u32(0..3) == 0).then(|| self.rng.u8(0..4));
         let program = match key {
@@ -133,18 +133,18 @@ impl Caller {
         }
         match start.await {
             Ok(handle) => {
-                self.note(format_args!("was promised the start of {}", short(handle.id())));
-                self.promises.lock().starts.push((handle.id(), key));
+                self.log(format_args!("start of {} acknowledged", short_run(handle.id())));
+                self.acknowledged.lock().starts.push((handle.id(), key));
                 if self.rng.u32(0..4) == 0 {
-                    self.listen(handle.id());
+                    self.await_output(handle.id());
                 }
             }
-            Err(error) => self.note(format_args!("start failed: {}", error.message())),
+            Err(error) => self.log(format_args!("start failed: {}", error.message())),
         }
     }
 
-    /// Starts a run with what the client's builder does not offer, perhaps twice with the same ids.
-    async fn start_by_hand(&mut self) {
+    /// Starts a run by a call to the world, with options that the client's builder lacks; sometimes twice with the same ids.
+    async fn start_raw(&mut self) {
         let now = self.world.clock().now();
         let program: Program = any_program(&mut self.rng, DEPTH);
         let Ok(input) = Payload::json(&program) else { return };
@@ -172,25 +172,25 @@ impl Caller {
         for _ in 0..self.rng.u32(1..3) {
             let answers = self.world.start(vec![start.clone()]).await;
             if let Ok([Ok(started)]) = answers.as_deref() {
-                self.note(format_args!("was promised the start of {}", short(started.run)));
+                self.log(format_args!("start of {} acknowledged", short_run(started.run)));
                 if started.run != start.run || !started.is_new {
-                    self.stage.wrong(format!("a start with its own id was answered {started:?}"));
+                    self.env.report_violation(format!("a start with a new id got the answer {started:?}"));
                 }
-                self.promises.lock().starts.push((started.run, None));
+                self.acknowledged.lock().starts.push((started.run, None));
             }
         }
     }
 
-    /// Old rules in some runs, unless builds differ in what they can read: under rules 1 they would not agree.
+    /// Old rules for some runs, unless the builds can decode different values: under rules 1 they would diverge.
     fn any_rules(&mut self) -> u32 {
         let rules = self.rng.u32(1..=RULES);
-        if self.stage.profile.has_older_build { RULES } else { rules }
+        if self.env.profile.has_older_build { RULES } else { rules }
     }
 
-    /// What the programs of runs depend on.
+    /// The headers that configure the program of a run.
     fn headers(&self) -> Headers {
-        let queues = self.stage.profile.has_queues.then_some(QUEUES);
-        let haste = self.stage.is_earnest.then_some(HASTE);
+        let queues = self.env.profile.has_queues.then_some(QUEUES);
+        let haste = self.env.is_real_time.then_some(SHORT_PAUSES);
         queues.into_iter().chain(haste).map(|name| (name.into(), String::new())).collect()
     }
 
@@ -199,18 +199,18 @@ impl Caller {
         (millis << 80) | (self.rng.u128(..) >> 48)
     }
 
-    /// Sends a payload that no other is like.
+    /// Sends unique payloads.
     async fn send(&mut self, run: RunId) {
         let hook = format!("hook-{}", self.rng.u8(0..2));
         for _ in 0..self.rng.u32(1..4) {
             let token = {
-                let mut promises = self.promises.lock();
-                promises.last += 1;
-                promises.last
+                let mut acknowledged = self.acknowledged.lock();
+                acknowledged.last += 1;
+                acknowledged.last
             };
             let payload = match self.rng.usize(0..8) {
                 0 => unreadable_payload(token),
-                shape => Wanted::ALL[shape % Wanted::ALL.len()].payload(token),
+                shape => PayloadType::ALL[shape % PayloadType::ALL.len()].payload(token),
             };
             let mut call = self.client.send(run, &hook, &payload);
             if self.rng.bool() {
@@ -219,15 +219,15 @@ impl Caller {
             match call.await {
                 Ok(()) => {
                     let sender = format!("{} {hook}", self.node.name);
-                    self.promises.lock().sends.entry((sender, run)).or_default().push(token);
+                    self.acknowledged.lock().sends.entry((sender, run)).or_default().push(token);
                 }
-                Err(error) => self.note(format_args!("send failed: {}", error.message())),
+                Err(error) => self.log(format_args!("send failed: {}", error.message())),
             }
         }
     }
 
-    /// Sends a message of a kind that the client's methods do not offer.
-    async fn post(&mut self, run: RunId, body: MessageBody) {
+    /// Sends a message by a call to the world; sometimes twice.
+    async fn send_raw(&mut self, run: RunId, body: MessageBody) {
         let is_end = matches!(body, MessageBody::Terminate { .. });
         let id = MessageId::from_bits(self.bits());
         let message = NewMessage { id, run, body, headers: Headers::new() };
@@ -236,66 +236,67 @@ impl Caller {
             let answers = self.world.send(vec![message.clone()]).await;
             let Ok([Ok(position)]) = answers.as_deref() else { continue };
             if is_end {
-                self.promises.lock().terminated.push(run);
+                self.acknowledged.lock().terminated.push(run);
             }
             if *first.get_or_insert(*position) != *position {
-                self.stage.wrong(format!("message {id} was answered with two positions"));
+                self.env.report_violation(format!("message {id} got two different positions"));
             }
         }
     }
 
-    async fn look(&mut self, run: RunId) {
+    async fn inspect(&mut self, run: RunId) {
         if self.rng.bool() {
-            self.listen(run);
+            self.await_output(run);
         }
         let _view = self.client.run(run).await;
         if let Ok(history) = self.client.history(run).await {
             let mut next = 0;
             for turn in history {
                 if turn.seq != next {
-                    self.stage.wrong(format!("the history of run {run} has a gap before {}", turn.seq));
+                    self.env
+                        .report_violation(format!("the history of run {run} has a gap before {}", turn.seq));
                 }
                 next = turn.seq + turn.events.len() as u64;
             }
         }
     }
 
-    /// Waits for the output, beside everything else.
-    fn listen(&self, run: RunId) {
-        let (client, promises) = (self.client.clone(), self.promises.clone());
+    /// Waits for the output, in a task of its own.
+    fn await_output(&self, run: RunId) {
+        let (client, acknowledged) = (self.client.clone(), self.acknowledged.clone());
         tokio::spawn(async move {
             let output = client.handle::<String>(run).output().await;
             if is_final(&output) {
-                promises.lock().outputs.push((run, output.map_err(|error| error.message().to_owned())));
+                acknowledged.lock().outputs.push((run, output.map_err(|error| error.message().to_owned())));
             }
         });
     }
 }
 
-/// Whether a waiter was told how a run ended, and not that nobody knows.
+/// Whether the output tells how the run ended.
 fn is_final(output: &Result<String, Error>) -> bool {
     match output {
         Ok(_) => true,
-        Err(error) => !error.is_stuck() && error.message() != "the simulation lost it",
+        Err(error) => !error.is_stuck() && error.message() != "lost by the simulation",
     }
 }
 
-/// Sends what open runs wait for, and lets those go on that crashes of the build with all the code left stuck.
-/// What another build left stuck goes on by itself.
-pub(super) async fn help(
-    stage: &Arc<Stage>,
+/// Sends the payloads that open runs wait for, and resumes runs that the complete build left stuck after crashes. Runs
+/// that the partial build left stuck continue by themselves. Returns the number of open runs.
+pub(super) async fn unblock_runs(
+    env: &Arc<Environment>,
     node: &Arc<Node>,
-    promises: &Mutex<Promises>,
+    acknowledged: &Mutex<Acknowledged>,
 ) -> Result<usize, WorldError> {
-    // Queued steps are runs too, and crashes leave them stuck as well.
+    // Queued steps are runs too, and can be stuck as well.
     let query = RunQuery { limit: 1_000, queued_steps: QueuedSteps::Listed, ..RunQuery::default() };
     let mut open = 0;
-    for run in stage.inner.runs(query).await?.runs {
+    for run in env.inner.runs(query).await?.runs {
         open += usize::from(!run.status.is_final());
-        if run.status == Status::Stuck && run.failed_builds.contains(&Build::All.to_string()) {
-            stage.note("help", format_args!("resumes {}: {:?}", short(run.id), run.stuck));
-            match stage.inner.resume(run.id).await {
-                // A worker has claimed it meanwhile.
+        if run.status == Status::Stuck && run.failed_builds.contains(&Build::Complete.to_string()) {
+            env.log("help", format_args!("resumes {}: {:?}", short_run(run.id), run.stuck));
+            match env.inner.resume(run.id).await {
+                // A conflict: a worker has claimed it meanwhile.
                 Ok(()) | Err(WorldError::Conflict(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -303,18 +304,18 @@ pub(super) async fn help(
         for wait in run.waits {
             let outlast_core::Wait::Hook { name, .. } = wait else { continue };
             let token = {
-                let mut promises = promises.lock();
-                promises.last += 1;
-                promises.last
+                let mut acknowledged = acknowledged.lock();
+                acknowledged.last += 1;
+                acknowledged.last
             };
-            // What the hook waits for is not known from outside: sooner or later one fits.
-            let shape = Wanted::ALL[stage.chance(|rng| rng.usize(0..Wanted::ALL.len()))];
+            // The type of the hook is unknown here; one of several random payloads fits.
+            let shape = PayloadType::ALL[env.random(|rng| rng.usize(0..PayloadType::ALL.len()))];
             let payload = Payload::json(&shape.payload(token))
                 .map_err(|error| WorldError::Invalid(error.to_string()))?;
             let body = MessageBody::Hook { name: name.into(), payload };
             let id = MessageId::from_bits(u128::from(token) | (0xfeed << 100));
             let message = NewMessage { id, run: run.id, body, headers: Headers::new() };
-            let _ended = stage.clone().send(node.clone(), vec![message]).await?;
+            let _ended = env.clone().send(node.clone(), vec![message]).await?;
         }
     }
     Ok(open)

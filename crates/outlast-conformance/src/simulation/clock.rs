@@ -1,4 +1,4 @@
-//! The clock of a simulation: tokio's time, paused, which jumps to the next moment at which something is due.
+//! The clock of a simulation: tokio's paused time, which jumps to the next timer when all tasks wait.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,17 +14,17 @@ use outlast_testkit::TestClock;
 /// The longest sleep before the clock is read again, so that a corrected clock is noticed.
 const NAP_MAX: Duration = Duration::from_secs(1);
 
-/// The world's clock. Everybody who is simulated has the same.
+/// The clock of the world and of all simulated processes.
 ///
-/// It is not virtual in the sense of [`Clock::is_virtual`]: the engine polls, beats and loses its
-/// sessions as it does in earnest.
+/// It is not virtual in the sense of [`Clock::is_virtual`]: the engine polls, sends beats and loses its
+/// sessions as in production.
 #[derive(Clone, Debug)]
-pub(super) struct SimClock {
+pub(super) struct SimulationClock {
     began: Instant,
     off: Arc<AtomicI64>,
 }
 
-impl SimClock {
+impl SimulationClock {
     /// A clock that begins now. Needs a runtime whose time is paused.
     pub(super) fn new() -> Self {
         Self { began: Instant::now(), off: Arc::default() }
@@ -35,13 +35,13 @@ impl SimClock {
         self.began.elapsed()
     }
 
-    /// Sets the clock on, or back.
+    /// Moves the clock forward or back.
     pub(super) fn jump(&self, millis: i64) {
         self.off.fetch_add(millis * 1_000, Ordering::Relaxed);
     }
 }
 
-impl Clock for SimClock {
+impl Clock for SimulationClock {
     fn now(&self) -> Timestamp {
         let now = TestClock::BEGIN.plus(self.elapsed()).as_micros();
         Timestamp::from_micros(now + self.off.load(Ordering::Relaxed))
@@ -72,7 +72,7 @@ impl Clock for SimClock {
 /// Lets simulated time pass.
 #[allow(clippy::disallowed_methods, reason = "the time of the runtime is paused: this is virtual time")]
 pub(super) async fn sleep(time: Duration) {
-    // Even nothing lets others go first.
+    // Also a sleep of zero lets other tasks run.
     if time.is_zero() {
         tokio::task::yield_now().await;
     } else {

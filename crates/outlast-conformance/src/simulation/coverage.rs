@@ -1,22 +1,22 @@
-//! Coverage: how often a simulation came to the situations that it is meant to come to.
+//! Coverage: how often a simulation reached the situations that it must reach.
 //!
 //! A seed whose programs never cancel a running step proves nothing about cancels. So each situation is counted
-//! where it is seen, `cargo xtask sim` prints the counts, and a test asserts that none of them is zero.
+//! where it occurs, `cargo xtask sim` prints the counts, and a test asserts that none of them is zero.
 
 use std::fmt;
 
-/// A situation that the simulation must come to.
+/// A situation that the simulation must reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Situation {
     /// A shielded attempt began after the run was cancelled.
     ShieldedAfterCancel,
-    /// A cancel came while a step was being attempted, which went on.
+    /// A cancel arrived during an attempt, which continued.
     CancelDuringStep,
     /// A deadline passed while a step was being attempted.
     DeadlineDuringStep,
     /// A cancel ended a step that a lost worker may have attempted.
     MaybeAttempted,
-    /// A shielded operation was open when a cancel came, and went on.
+    /// A shielded operation was open when a cancel arrived, and continued.
     ShieldedDuringCancel,
     /// A payload was rejected when it arrived.
     RejectedOnArrival,
@@ -24,37 +24,37 @@ pub enum Situation {
     RejectedWhenKept,
     /// A payload was kept, and taken by a hook that opened later.
     TakenWhenKept,
-    /// A payload passed over an open hook that could not read it, and another one took it.
+    /// An open hook could not decode a payload, and a later one took it.
     PassedOver,
-    /// A payload was rejected by several open hooks that wait for different things.
+    /// A payload was rejected by several open hooks of different types.
     RejectedByDifferentHooks,
-    /// A dropped hook gave its payload back.
+    /// A dropped hook returned its payload.
     GivenBack,
-    /// A payload was rejected by the older build that the newer one could read.
+    /// The older build rejected a payload that the newer one could decode.
     RejectedByOlderBuild,
-    /// A run with rules 1 was sent a payload that no hook can read.
+    /// A run with rules 1 received a payload that no hook can decode.
     UnreadableUnderRules1,
-    /// A payload was refused since the run kept too many.
+    /// A payload was refused because the run kept too many.
     RefusedAtLimit,
-    /// A build could not read the input of a workflow.
+    /// A build could not decode the input of a workflow.
     UndecodableInput,
-    /// A build could not read the input of a step.
+    /// A build could not decode the input of a step.
     UndecodableStepInput,
-    /// A build could not read the output of a step.
+    /// A build could not decode the output of a step.
     UndecodableStepOutput,
-    /// A build could not read the output of a child.
+    /// A build could not decode the output of a child.
     UndecodableChildOutput,
-    /// A build could not read a payload that another one had taken.
+    /// A build could not decode a payload that another build had accepted.
     UndecodablePayload,
-    /// A build could not read a recorded value.
+    /// A build could not decode a recorded value.
     UndecodableValue,
     /// A build lacked a step.
     StepNotRegistered,
     /// A run that one build left stuck was continued by the other.
     ContinuedByOtherBuild,
-    /// An attempt got the details of a failed one.
+    /// An attempt got the details of a failed attempt.
     DetailsOfFailure,
-    /// An attempt got the details of one whose worker was lost.
+    /// An attempt got the details of an attempt whose worker was lost.
     DetailsOfLoss,
     /// A run had rules 1.
     Rules1,
@@ -62,7 +62,7 @@ pub enum Situation {
     Rules2,
     /// A worker that knows only rules 1 made a turn.
     TurnOfOldRules,
-    /// What a turn does to other runs was done later than its commit.
+    /// The effects of a turn on other runs were applied after its commit.
     LateEffect,
     /// A queued step was attempted.
     QueuedStep,
@@ -102,13 +102,13 @@ impl Situation {
         Self::QueuedStep,
     ];
 
-    /// Whether only seeds from [`DEFERRED_SEEDS`](super::DEFERRED_SEEDS) on come to it.
+    /// Whether only seeds from [`DEFERRED_SEEDS`](super::DEFERRED_SEEDS) on reach it.
     pub fn needs_deferred_seeds(self) -> bool {
         matches!(self, Self::TurnOfOldRules | Self::LateEffect)
     }
 
-    /// Whether only seeds before [`DEFERRED_SEEDS`](super::DEFERRED_SEEDS) come to it: the older build of the others
-    /// gets no run that it could not read.
+    /// Whether only seeds before [`DEFERRED_SEEDS`](super::DEFERRED_SEEDS) reach it: from there on, the older build gets
+    /// no run that it could not read.
     pub fn needs_earlier_seeds(self) -> bool {
         matches!(
             self,
@@ -122,13 +122,13 @@ impl Situation {
         )
     }
 
-    /// Whether only seeds from [`QUEUED_SEEDS`](super::QUEUED_SEEDS) on come to it.
+    /// Whether only seeds from [`QUEUED_SEEDS`](super::QUEUED_SEEDS) on reach it.
     pub fn needs_queued_seeds(self) -> bool {
         matches!(self, Self::QueuedStep)
     }
 }
 
-/// How often each situation was come to.
+/// How often each situation was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coverage([u64; Situation::ALL.len()]);
 
@@ -139,16 +139,16 @@ impl Default for Coverage {
 }
 
 impl Coverage {
-    /// How often the situation was come to.
+    /// How often the situation was reached.
     pub fn count(&self, situation: Situation) -> u64 {
         self.0[situation as usize]
     }
 
-    pub(super) fn saw(&mut self, situation: Situation) {
+    pub(super) fn record(&mut self, situation: Situation) {
         self.0[situation as usize] += 1;
     }
 
-    /// Adds what another simulation came to.
+    /// Adds the counts of another simulation.
     pub fn add(&mut self, other: &Self) {
         for (count, more) in self.0.iter_mut().zip(other.0) {
             *count += more;
@@ -176,7 +176,7 @@ mod tests {
             assert_eq!(situation as usize, place);
         }
         let mut coverage = Coverage::default();
-        coverage.saw(Situation::GivenBack);
+        coverage.record(Situation::GivenBack);
         coverage.add(&coverage.clone());
         assert_eq!(coverage.count(Situation::GivenBack), 2);
         assert_eq!(coverage.count(Situation::QueuedStep), 0);

@@ -1,10 +1,10 @@
-//! Faults: what goes wrong, how often, by the seed.
+//! Faults: which calls fail in which way, determined by the seed.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// A method of the world that can be disturbed.
+/// A method of the world that faults can affect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Call {
     Start,
@@ -20,130 +20,135 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// Whether it changes the world, so that a late repeat of it is worth trying.
+    /// Whether it changes the world, so that a duplicate of it is useful.
     fn writes(self) -> bool {
         !matches!(self, Self::Held | Self::Read)
     }
 }
 
-/// What goes wrong with one call.
+/// The fault of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// It is not done, and the caller is told `Unavailable`.
+    /// The call is not executed, and the caller gets `Unavailable`.
     Refuse,
-    /// It is done, and the caller is told `Unavailable`.
+    /// The call is executed, and the caller gets `Unavailable`.
     Lose,
-    /// The caller's process is killed before the call reached the world.
+    /// The caller's process is killed before the call reaches the world.
     CrashBefore,
-    /// The caller's process is killed after the call was done, before the answer.
+    /// The caller's process is killed after the call was executed, before the answer.
     CrashAfter,
 }
 
-/// How one call goes.
+/// What happens to one call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub(super) struct CallPlan {
     pub(super) fault: Fault,
-    /// How long it travels.
+    /// The delay before the call.
     pub(super) before: Duration,
-    /// How long its answer travels.
+    /// The delay of its answer.
     pub(super) after: Duration,
-    /// Whether it arrives though the caller is gone meanwhile.
-    pub(super) is_on_the_wire: bool,
-    /// After which time it arrives once more.
-    pub(super) again: Option<Duration>,
+    /// Whether the call arrives even if its caller is dropped meanwhile.
+    pub(super) outlives_caller: bool,
+    /// The time after which the call arrives a second time.
+    pub(super) duplicate: Option<Duration>,
 }
 
-impl Plan {
-    pub(super) const CALM: Self = Self {
+impl CallPlan {
+    pub(super) const NO_FAULT: Self = Self {
         fault: Fault::None,
         before: Duration::ZERO,
         after: Duration::ZERO,
-        is_on_the_wire: false,
-        again: None,
+        outlives_caller: false,
+        duplicate: None,
     };
 
-    /// Whether it may cost the caller its session.
-    pub(super) fn is_grave(&self) -> bool {
+    /// Whether the caller may lose its session by it.
+    pub(super) fn may_cost_session(&self) -> bool {
         self.fault != Fault::None || self.before + self.after > Duration::from_millis(60)
     }
 }
 
-/// How rough a seed is. Chances are in 10,000.
+/// How often each fault happens in a seed. Probabilities are in 1/10,000.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Profile {
     pub(super) refuse: u32,
     pub(super) lose: u32,
     pub(super) crash: u32,
-    pub(super) again: u32,
+    pub(super) duplicate: u32,
     pub(super) slow: u32,
-    /// The usual time on the way, at most.
+    /// The maximum delay of a normal call.
     pub(super) latency: Duration,
-    /// How long a slow call takes, at most.
+    /// The maximum delay of a slow call.
     pub(super) slowness: Duration,
-    /// Whether workers are frozen, cut off, killed and stopped from outside too.
-    pub(super) has_fates: bool,
-    /// Whether the clock is set on and back.
-    pub(super) has_jumps: bool,
+    /// Whether workers are also frozen, disconnected, killed and stopped at random times.
+    pub(super) has_disturbances: bool,
+    /// Whether the clock is moved forward and back.
+    pub(super) has_clock_jumps: bool,
     /// Whether steps are queued, and workers serve some queues.
     pub(super) has_queues: bool,
-    /// Whether the workers without all the code are of an older build, which knows fewer rules.
+    /// Whether the partial build is an older one that knows fewer rules.
     pub(super) has_old_rules: bool,
-    /// Whether the workers without all the code are of an older build, which cannot read all values.
+    /// Whether the partial build is an older one that cannot decode all values.
     pub(super) has_older_build: bool,
-    /// How many payloads a run may have that nobody has taken, if that is less than usual.
+    /// The limit of payloads that a run keeps, if it is lower than usual.
     pub(super) hook_limit: Option<usize>,
-    /// How many hints are not heard, of 10,000.
-    pub(super) deaf: u32,
+    /// The probability that a change signal is missed.
+    pub(super) missed_hints: u32,
 }
 
 impl Profile {
-    /// One of some temperaments.
+    /// A random profile.
     pub(super) fn choose(rng: &mut Rng) -> Self {
         let millis = Duration::from_millis;
         let gentle = Self {
             refuse: 0,
             lose: 0,
             crash: 0,
-            again: 0,
+            duplicate: 0,
             slow: 0,
             latency: millis(rng.u64(0..10)),
             slowness: millis(50),
-            has_fates: false,
-            has_jumps: false,
+            has_disturbances: false,
+            has_clock_jumps: false,
             has_queues: false,
             has_old_rules: false,
             has_older_build: rng.bool(),
             hook_limit: (rng.u32(0..3) == 0).then(|| rng.usize(1..6)),
-            deaf: 0,
+            missed_hints: 0,
         };
         match rng.u32(0..10) {
             0 => gentle,
             1 => Self { crash: 100, ..gentle },
             2 => Self { lose: 500, refuse: 500, ..gentle },
-            3 => Self { slow: 1_000, slowness: millis(8_000), again: 500, ..gentle },
-            4 => Self { has_fates: true, ..gentle },
-            5 => {
-                Self { crash: 300, lose: 300, has_fates: true, slow: 300, slowness: millis(3_000), ..gentle }
-            }
+            3 => Self { slow: 1_000, slowness: millis(8_000), duplicate: 500, ..gentle },
+            4 => Self { has_disturbances: true, ..gentle },
+            5 => Self {
+                crash: 300,
+                lose: 300,
+                has_disturbances: true,
+                slow: 300,
+                slowness: millis(3_000),
+                ..gentle
+            },
             _ => Self {
                 refuse: rng.u32(0..400),
                 lose: rng.u32(0..400),
                 crash: rng.u32(0..200),
-                again: rng.u32(0..300),
+                duplicate: rng.u32(0..300),
                 slow: rng.u32(0..500),
                 slowness: millis(rng.u64(100..10_000)),
-                has_fates: rng.bool(),
-                has_jumps: rng.u32(0..4) == 0,
-                deaf: rng.u32(0..3_000),
+                has_disturbances: rng.bool(),
+                has_clock_jumps: rng.u32(0..4) == 0,
+                missed_hints: rng.u32(0..3_000),
                 ..gentle
             },
         }
     }
 
     /// How a call goes.
-    pub(super) fn plan(&self, call: Call, rng: &mut Rng) -> Plan {
+    pub(super) fn plan(&self, call: Call, rng: &mut Rng) -> CallPlan {
         let millis = Duration::from_millis;
         let mut happens = |chance: u32| rng.u32(0..10_000) < chance;
         let fault = if happens(self.refuse) {
@@ -155,15 +160,15 @@ impl Profile {
         } else {
             Fault::None
         };
-        let (is_slow, is_again) = (happens(self.slow), happens(self.again) && call.writes());
-        let (is_slow_there, is_on_the_wire) = (happens(5_000), happens(5_000) && call.writes());
+        let (is_slow, is_duplicated) = (happens(self.slow), happens(self.duplicate) && call.writes());
+        let (is_slow_there, outlives_caller) = (happens(5_000), happens(5_000) && call.writes());
         let mut travel = |is_slow: bool| {
             let limit = if is_slow { self.slowness } else { self.latency };
             millis(rng.u64(0..=limit.as_millis() as u64))
         };
         let before = travel(is_slow && is_slow_there);
         let after = travel(is_slow && !is_slow_there);
-        let again = is_again.then(|| millis(rng.u64(0..20_000)));
-        Plan { fault, before, after, is_on_the_wire, again }
+        let duplicate = is_duplicated.then(|| millis(rng.u64(0..20_000)));
+        CallPlan { fault, before, after, outlives_caller, duplicate }
     }
 }

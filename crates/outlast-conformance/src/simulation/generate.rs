@@ -1,16 +1,16 @@
-//! Programs by chance.
+//! Random programs.
 
 use fastrand::Rng;
 use outlast::prelude::*;
 
 use super::program::{Ending, Job, Leaf, Program};
-use super::values::Wanted;
+use super::values::PayloadType;
 
-/// A program by chance, that nests so deep.
+/// A random program of at most this nesting depth.
 pub(super) fn any_program(rng: &mut Rng, depth: u32) -> Program {
     let parts = (0..rng.usize(1..5)).map(|_| any_part(rng, depth)).collect();
-    let goes_on = rng.bool();
-    let guard = |part| if goes_on { Program::Try(Box::new(part)) } else { part };
+    let continues = rng.bool();
+    let guard = |part| if continues { Program::Try(Box::new(part)) } else { part };
     let parts: Vec<Program> = parts;
     let program = Program::Seq(parts.into_iter().map(guard).collect());
     if rng.u32(0..8) == 0 { Program::Newer(Box::new(program)) } else { program }
@@ -35,33 +35,34 @@ fn any_part(rng: &mut Rng, depth: u32) -> Program {
         9 => Program::CleanUp(boxed(rng), boxed(rng)),
         10 => Program::Parallel(some(rng), rng.usize(1..4)),
         11 => Program::Patch(rng.u8(0..2), boxed(rng), boxed(rng)),
-        12 => Program::Toss(some(rng)),
+        12 => Program::RandomChoice(some(rng)),
         13 => Program::Shield(boxed(rng)),
         14 | 15 => several_hooks(rng),
         _ => Program::Try(boxed(rng)),
     }
 }
 
-/// Several open hooks of one name, which wait for different things.
+/// Several open hooks of one name with different types.
 fn several_hooks(rng: &mut Rng) -> Program {
     let name = rng.u8(0..2);
     let hooks = (0..rng.usize(2..4)).map(|_| {
         let timeout = rng.bool().then(|| any_millis(rng));
-        Program::Await(Leaf::Hook { name, timeout, wanted: any_wanted(rng) })
+        Program::Await(Leaf::Hook { name, timeout, payload_type: any_wanted(rng) })
     });
     let hooks = hooks.collect();
     match rng.u32(0..4) {
         0 => Program::Join(hooks),
         1 => Program::Race(hooks),
-        // Payloads that were taken some time ago: another build may replay the run.
+        // Payloads that were taken earlier: another build may replay the run.
         2 => {
             let naps = (0..2).map(|_| Program::Await(Leaf::Sleep(any_millis(rng))));
-            let taking = naps.flat_map(|nap| [Program::Take { name, count: 1, wanted: Wanted::Number }, nap]);
+            let taking = naps
+                .flat_map(|nap| [Program::Take { name, count: 1, payload_type: PayloadType::Number }, nap]);
             Program::Seq(taking.collect())
         }
-        // A hook that is dropped though it may have taken a payload, and another one of its name.
+        // A hook that is dropped, perhaps with a payload, and others of the same name.
         _ => {
-            let first = Leaf::Hook { name, timeout: None, wanted: Wanted::Number };
+            let first = Leaf::Hook { name, timeout: None, payload_type: PayloadType::Number };
             let nap = Program::Await(Leaf::Sleep(any_millis(rng)));
             Program::Seq(vec![Program::DropAfter(first, Box::new(nap)), Program::Race(hooks)])
         }
@@ -74,7 +75,7 @@ fn any_simple(rng: &mut Rng, depth: u32) -> Program {
         1 => Program::Record(rng.u8(0..2)),
         2 => Program::Tag(rng.u8(0..2)),
         3 => Program::Fail,
-        4 | 5 => Program::Take { name: rng.u8(0..2), count: rng.u8(1..4), wanted: any_wanted(rng) },
+        4 | 5 => Program::Take { name: rng.u8(0..2), count: rng.u8(1..4), payload_type: any_wanted(rng) },
         _ => Program::Await(any_leaf(rng, depth)),
     }
 }
@@ -83,12 +84,12 @@ fn any_leaf(rng: &mut Rng, depth: u32) -> Leaf {
     match rng.u32(0..16) {
         0..=3 => Leaf::Work(any_job(rng)),
         4 => Leaf::Once(any_job(rng)),
-        5 => Leaf::Hasty(any_job(rng)),
+        5 => Leaf::TimeLimited(any_job(rng)),
         6 => Leaf::Call(rng.u8(0..5)),
         7..=9 => Leaf::Sleep(any_millis(rng)),
         10..=12 => {
             let timeout = rng.bool().then(|| any_millis(rng));
-            Leaf::Hook { name: rng.u8(0..2), timeout, wanted: any_wanted(rng) }
+            Leaf::Hook { name: rng.u8(0..2), timeout, payload_type: any_wanted(rng) }
         }
         13 | 14 if depth > 0 => Leaf::Child {
             program: Box::new(any_program(rng, depth - 1)),
@@ -105,17 +106,17 @@ fn any_leaf(rng: &mut Rng, depth: u32) -> Leaf {
     }
 }
 
-/// Mostly a number: a payload that is sent by chance fits then.
-fn any_wanted(rng: &mut Rng) -> Wanted {
-    if rng.bool() { Wanted::Number } else { Wanted::ALL[rng.usize(0..Wanted::ALL.len())] }
+/// Mostly a number, so that random payloads often fit.
+fn any_wanted(rng: &mut Rng) -> PayloadType {
+    if rng.bool() { PayloadType::Number } else { PayloadType::ALL[rng.usize(0..PayloadType::ALL.len())] }
 }
 
 fn any_job(rng: &mut Rng) -> Job {
     let millis = if rng.bool() { rng.u64(0..50) } else { any_millis(rng) };
     let fails = if rng.bool() { 0 } else { rng.u32(0..5) };
     let ending = [Ending::Error, Ending::Error, Ending::Fatal, Ending::Panic][rng.usize(0..4)];
-    let (heeds, beats) = (rng.u32(0..3) == 0, rng.u32(0..3) == 0);
-    Job { millis, fails, ending, heeds, beats, is_shielded: false }
+    let (stops_on_cancel, beats) = (rng.u32(0..3) == 0, rng.u32(0..3) == 0);
+    Job { millis, fails, ending, stops_on_cancel, beats, is_shielded: false }
 }
 
 /// A duration: most are short.

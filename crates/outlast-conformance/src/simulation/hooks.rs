@@ -1,48 +1,53 @@
-//! What must be true of hooks in the end: each payload is recorded once and in order, the first open hook that can
-//! read it takes it, and one that none can read changes nothing.
+//! The checks of hooks: each payload is recorded once and in order, the first open hook that can decode it takes it, and
+//! a payload that none can decode closes no hook.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use outlast_core::{Event, Headers, Judgement, MessageBody, MessageId, OpNumber, Payload, RunId};
 
-use super::check::Life;
+use super::check::FinalRun;
 use super::coverage::{Coverage, Situation};
-use super::crew::Build;
-use super::stage::Stage;
-use super::values::{Wanted, wanted_by};
-use super::witness::Seen;
+use super::environment::Environment;
+use super::observer::ObservedRun;
+use super::values::{PayloadType, payload_type_of};
+use super::workers::Build;
 
-/// Compares the hooks of a run with what it was sent, and with a model of them.
-pub(super) fn check_hooks(stage: &Stage, life: &Life, wrongs: &mut Vec<String>, coverage: &mut Coverage) {
-    let witness = stage.witness.lock();
-    let Some(seen) = witness.runs.get(&life.view.id) else { return };
-    check_order(seen, life, wrongs);
-    check_payloads(stage, seen, life, wrongs);
-    if life.rules() < 2 {
+/// Compares the hooks of a run with the messages sent to it, and with a model.
+pub(super) fn check_hooks(
+    env: &Environment,
+    final_run: &FinalRun,
+    violations: &mut Vec<String>,
+    coverage: &mut Coverage,
+) {
+    let observer = env.observer.lock();
+    let Some(observed) = observer.runs.get(&final_run.view.id) else { return };
+    check_order(observed, final_run, violations);
+    check_payloads(env, observed, final_run, violations);
+    if final_run.rules() < 2 {
         return;
     }
-    let mut model = Model::new(life.view.id);
-    for turn in &life.turns {
-        model.is_older = stage.profile.has_older_build && *turn.build == *Build::Some.to_string();
+    let mut model = HookModel::new(final_run.view.id);
+    for turn in &final_run.turns {
+        model.is_older = env.profile.has_older_build && *turn.build == *Build::Partial.to_string();
         for event in &turn.events {
-            if let Err(wrong) = model.apply(event, coverage) {
-                return wrongs.push(format!("run {}: {event:?}: {wrong}", life.view.id));
+            if let Err(violation) = model.apply(event, coverage) {
+                return violations.push(format!("run {}: {event:?}: {violation}", final_run.view.id));
             }
         }
     }
     let kept: usize = model.kept.values().map(Vec::len).sum();
-    // A run that has ended keeps nothing that anybody could take.
-    if !life.view.status.is_final() && kept as u64 != life.view.kept {
-        let (run, counted) = (life.view.id, life.view.kept);
-        wrongs.push(format!("run {run} keeps {kept} payloads, and its row counts {counted}"));
+    // The kept payloads of an ended run do not matter.
+    if !final_run.view.status.is_final() && kept as u64 != final_run.view.kept {
+        let (run, counted) = (final_run.view.id, final_run.view.kept);
+        violations.push(format!("run {run} keeps {kept} payloads, but its row counts {counted}"));
     }
 }
 
-/// What was sent and consumed was told, once and in order.
-fn check_order(seen: &Seen, life: &Life, wrongs: &mut Vec<String>) {
-    let run = life.view.id;
-    let told: Vec<_> = life
+/// Every consumed payload is in the history, once and in order.
+fn check_order(observed: &ObservedRun, final_run: &FinalRun, violations: &mut Vec<String>) {
+    let run = final_run.view.id;
+    let received: Vec<_> = final_run
         .events()
         .filter_map(|event| match event {
             Event::HookReceived { message, .. } => Some(*message),
@@ -50,74 +55,82 @@ fn check_order(seen: &Seen, life: &Life, wrongs: &mut Vec<String>) {
         })
         .collect();
     let up_to = |limit: u64| {
-        let read = seen.messages.iter().filter(move |(position, _)| **position <= limit);
+        let read = observed.messages.iter().filter(move |(position, _)| **position <= limit);
         let hooks = read.filter(|(_, sent)| matches!(sent.body, MessageBody::Hook { .. }));
         hooks.map(|(_, sent)| sent.id).collect::<Vec<_>>()
     };
-    // A run that ends in the middle of a turn has no use for what the rest of it brings.
-    let (may, must) = (up_to(seen.consumed), up_to(seen.consumed_before));
-    if !may.starts_with(&told) || !told.starts_with(&must) {
-        wrongs.push(format!("run {run} consumed {must:?}, at most {may:?}, and was told {told:?}"));
+    // A run that ends in the middle of a turn does not record the payloads after its end.
+    let (may, must) = (up_to(observed.consumed), up_to(observed.consumed_before));
+    if !may.starts_with(&received) || !received.starts_with(&must) {
+        violations
+            .push(format!("run {run} consumed {must:?}, at most {may:?}, but its history has {received:?}"));
     }
-    if seen.consumed != life.view.consumed {
-        wrongs.push(format!("run {run} has consumed {}, not {}", life.view.consumed, seen.consumed));
+    if observed.consumed != final_run.view.consumed {
+        violations
+            .push(format!("run {run} has consumed {}, not {}", final_run.view.consumed, observed.consumed));
     }
 }
 
-/// What is recorded of a payload is what was sent, with the sender's headers and the time of its acceptance.
-fn check_payloads(stage: &Stage, seen: &Seen, life: &Life, wrongs: &mut Vec<String>) {
-    let has_headers = life.rules() >= 2;
-    for event in life.events() {
+/// A recorded payload is the one sent, with the sender's headers and the time of its acceptance.
+fn check_payloads(
+    env: &Environment,
+    observed: &ObservedRun,
+    final_run: &FinalRun,
+    violations: &mut Vec<String>,
+) {
+    let has_headers = final_run.rules() >= 2;
+    for event in final_run.events() {
         let Event::HookReceived { name, message, payload, headers, at, .. } = event else { continue };
-        let Some(sent) = seen.messages.values().find(|sent| sent.id == *message) else { continue };
+        let Some(sent) = observed.messages.values().find(|sent| sent.id == *message) else { continue };
         let body = MessageBody::Hook { name: name.clone(), payload: payload.clone() };
         let expected = if has_headers { sent.headers.clone() } else { Headers::new() };
-        // A world whose clock is set back accepts nothing before what it accepted last.
-        let is_same_time = *at == has_headers.then_some(sent.at) || stage.profile.has_jumps;
+        // A world whose clock was moved back keeps the times of messages ascending.
+        let is_same_time = *at == has_headers.then_some(sent.at) || env.profile.has_clock_jumps;
         if sent.body != body || *headers != expected || !is_same_time {
-            wrongs.push(format!("run {} was sent {sent:?}, and history has {event:?}", life.view.id));
+            violations
+                .push(format!("run {} was sent {sent:?}, but its history has {event:?}", final_run.view.id));
         }
     }
 }
 
 /// A payload that arrived.
 #[derive(Clone, Debug)]
-struct Arrived {
+struct ArrivedPayload {
     message: MessageId,
     payload: Payload,
-    /// How many arrived before it.
+    /// The number of payloads that arrived before it.
     before: usize,
 }
 
-/// The hooks of a run with rules 2, as its events say.
-struct Model {
+/// A model of the hooks of a run with rules 2, computed from its events.
+struct HookModel {
     run: RunId,
     names: BTreeMap<OpNumber, Arc<str>>,
     open: BTreeMap<Arc<str>, BTreeSet<OpNumber>>,
-    /// What hooks took.
-    taken: BTreeMap<OpNumber, Arrived>,
-    /// What nobody has taken, in the order of its arrival.
-    kept: BTreeMap<Arc<str>, Vec<Arrived>>,
+    /// The payloads that hooks have taken.
+    taken: BTreeMap<OpNumber, ArrivedPayload>,
+    /// The kept payloads, in the order of arrival.
+    kept: BTreeMap<Arc<str>, Vec<ArrivedPayload>>,
     arrived: usize,
     /// Whether the older build made the turn.
     is_older: bool,
 }
 
-/// What the open hooks make of a payload.
+/// The decision about a payload.
 #[derive(Debug, PartialEq)]
-enum Fate {
+enum HookDecision {
     NoneOpen,
     TakenBy(OpNumber),
     Rejected,
 }
 
-impl Model {
+impl HookModel {
     fn new(run: RunId) -> Self {
         let (names, open, taken, kept) = Default::default();
         Self { run, names, open, taken, kept, arrived: 0, is_older: false }
     }
 
-    /// Applies an event; says what is wrong with it.
+    /// Applies an event. Fails when the event contradicts the model.
     fn apply(&mut self, event: &Event, coverage: &mut Coverage) -> Result<(), String> {
         match event {
             Event::HookOpened { op, name, .. } => {
@@ -125,21 +138,22 @@ impl Model {
                 self.open.entry(name.clone()).or_default().insert(*op);
             }
             Event::HookReceived { name, message, payload, judgement, .. } => {
-                let arrived = Arrived { message: *message, payload: payload.clone(), before: self.arrived };
+                let arrived =
+                    ArrivedPayload { message: *message, payload: payload.clone(), before: self.arrived };
                 self.arrived += 1;
                 self.received(name, arrived, judgement, coverage)?;
             }
             Event::HookTaken { op, message } => {
                 let name = self.names.get(op).cloned().ok_or("there is no such hook")?;
-                let arrived = self.unkeep(&name, *message)?;
-                self.expect(&name, &arrived, &Fate::TakenBy(*op), coverage)?;
+                let arrived = self.take_kept(&name, *message)?;
+                self.expect(&name, &arrived, &HookDecision::TakenBy(*op), coverage)?;
                 self.take(*op, &name, arrived);
-                coverage.saw(Situation::TakenWhenKept);
+                coverage.record(Situation::TakenWhenKept);
             }
             Event::HookRejected { name, message, .. } => {
-                let arrived = self.unkeep(name, *message)?;
-                self.expect(name, &arrived, &Fate::Rejected, coverage)?;
-                coverage.saw(Situation::RejectedWhenKept);
+                let arrived = self.take_kept(name, *message)?;
+                self.expect(name, &arrived, &HookDecision::Rejected, coverage)?;
+                coverage.record(Situation::RejectedWhenKept);
             }
             Event::HookClosed { op } => {
                 self.close(*op);
@@ -147,7 +161,7 @@ impl Model {
                     let kept = self.kept.entry(name.clone()).or_default();
                     kept.push(arrived);
                     kept.sort_by_key(|kept| kept.before);
-                    coverage.saw(Situation::GivenBack);
+                    coverage.record(Situation::GivenBack);
                 }
             }
             Event::TimerFired { op } => self.close(*op),
@@ -160,67 +174,72 @@ impl Model {
     fn received(
         &mut self,
         name: &Arc<str>,
-        arrived: Arrived,
+        arrived: ArrivedPayload,
         judgement: &Judgement,
         coverage: &mut Coverage,
     ) -> Result<(), String> {
-        let fate = match judgement {
-            Judgement::Kept => Fate::NoneOpen,
-            Judgement::TakenBy(op) => Fate::TakenBy(*op),
-            Judgement::Rejected(_) => Fate::Rejected,
+        let decision = match judgement {
+            Judgement::Kept => HookDecision::NoneOpen,
+            Judgement::TakenBy(op) => HookDecision::TakenBy(*op),
+            Judgement::Rejected(_) => HookDecision::Rejected,
         };
-        self.expect(name, &arrived, &fate, coverage)?;
-        match fate {
-            Fate::NoneOpen => self.kept.entry(name.clone()).or_default().push(arrived),
-            Fate::TakenBy(op) => self.take(op, name, arrived),
-            Fate::Rejected => coverage.saw(Situation::RejectedOnArrival),
+        self.expect(name, &arrived, &decision, coverage)?;
+        match decision {
+            HookDecision::NoneOpen => self.kept.entry(name.clone()).or_default().push(arrived),
+            HookDecision::TakenBy(op) => self.take(op, name, arrived),
+            HookDecision::Rejected => coverage.record(Situation::RejectedOnArrival),
         }
         Ok(())
     }
 
-    /// Compares what became of a payload with what the open hooks are like.
+    /// Compares the decision about a payload with the open hooks.
     fn expect(
         &self,
         name: &Arc<str>,
-        arrived: &Arrived,
-        fate: &Fate,
+        arrived: &ArrivedPayload,
+        decision: &HookDecision,
         coverage: &mut Coverage,
     ) -> Result<(), String> {
         let none = BTreeSet::new();
         let open = self.open.get(name).unwrap_or(&none);
-        let mut wanted = Vec::new();
+        let mut payload_types = Vec::new();
         for op in open {
-            wanted.push((*op, wanted_by(self.run, *op).ok_or("no workflow asked for this hook")?));
+            payload_types
+                .push((*op, payload_type_of(self.run, *op).ok_or("no workflow requested this hook")?));
         }
-        let reads = |wanted: Wanted, is_older| wanted.can_read(&arrived.payload, is_older);
-        let taker = wanted.iter().find(|(_, wanted)| reads(*wanted, self.is_older));
+        let reads = |payload_types: PayloadType, is_older| payload_types.can_read(&arrived.payload, is_older);
+        let taker = payload_types.iter().find(|(_, payload_types)| reads(*payload_types, self.is_older));
         let right = match taker {
-            _ if wanted.is_empty() => Fate::NoneOpen,
-            Some((op, _)) => Fate::TakenBy(*op),
-            None => Fate::Rejected,
+            _ if payload_types.is_empty() => HookDecision::NoneOpen,
+            Some((op, _)) => HookDecision::TakenBy(*op),
+            None => HookDecision::Rejected,
         };
-        if *fate != right {
-            return Err(format!("the open hooks are {wanted:?}, so it should be {right:?}"));
+        if *decision != right {
+            return Err(format!("the open hooks are {payload_types:?}, so it should be {right:?}"));
         }
-        if matches!(right, Fate::TakenBy(op) if Some(&op) != open.first()) {
-            coverage.saw(Situation::PassedOver);
+        if matches!(right, HookDecision::TakenBy(op) if Some(&op) != open.first()) {
+            coverage.record(Situation::PassedOver);
         }
-        if right == Fate::Rejected && wanted.iter().any(|(_, other)| *other != wanted[0].1) {
-            coverage.saw(Situation::RejectedByDifferentHooks);
+        if right == HookDecision::Rejected
+            && payload_types.iter().any(|(_, other)| *other != payload_types[0].1)
+        {
+            coverage.record(Situation::RejectedByDifferentHooks);
         }
-        if right == Fate::Rejected && wanted.iter().any(|(_, wanted)| reads(*wanted, false)) {
-            coverage.saw(Situation::RejectedByOlderBuild);
+        if right == HookDecision::Rejected
+            && payload_types.iter().any(|(_, payload_types)| reads(*payload_types, false))
+        {
+            coverage.record(Situation::RejectedByOlderBuild);
         }
         Ok(())
     }
 
-    fn take(&mut self, op: OpNumber, name: &Arc<str>, arrived: Arrived) {
+    fn take(&mut self, op: OpNumber, name: &Arc<str>, arrived: ArrivedPayload) {
         self.open.entry(name.clone()).or_default().remove(&op);
         self.taken.insert(op, arrived);
     }
 
-    /// Takes a payload out of those that are kept: the oldest of its name.
-    fn unkeep(&mut self, name: &Arc<str>, message: MessageId) -> Result<Arrived, String> {
+    /// Removes a payload from the kept ones: it must be the oldest of its name.
+    fn take_kept(&mut self, name: &Arc<str>, message: MessageId) -> Result<ArrivedPayload, String> {
         let kept = self.kept.entry(name.clone()).or_default();
         match kept.first() {
             Some(oldest) if oldest.message == message => Ok(kept.remove(0)),
@@ -238,12 +257,12 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulation::values::{forget_hooks, note_hook};
+    use crate::simulation::values::{clear_hooks, register_hook};
 
     const RUN: RunId = RunId::from_bits(1);
 
-    fn opened(op: u64, wanted: Wanted) -> Event {
-        note_hook(RUN, &format_args!("operation {op} of a run"), wanted);
+    fn opened(op: u64, payload_types: PayloadType) -> Event {
+        register_hook(RUN, &format_args!("operation {op} of a run"), payload_types);
         Event::HookOpened { op: OpNumber(op), name: "x".into(), timeout_at: None }
     }
 
@@ -264,17 +283,17 @@ mod tests {
 
     /// Applies events after a hook for a text and one for a number have opened.
     fn check(events: &[Event]) -> Result<(), String> {
-        forget_hooks();
-        let (mut model, mut coverage) = (Model::new(RUN), Coverage::default());
-        let open = [opened(0, Wanted::Text), opened(1, Wanted::Number)];
+        clear_hooks();
+        let (mut model, mut coverage) = (HookModel::new(RUN), Coverage::default());
+        let open = [opened(0, PayloadType::Text), opened(1, PayloadType::Number)];
         open.iter().chain(events).try_for_each(|event| model.apply(event, &mut coverage))
     }
 
     #[test]
     fn the_first_open_hook_that_can_read_a_payload_takes_it() {
         assert_eq!(check(&[received("5", taken_by(1))]), Ok(()));
-        let wrong = check(&[received("\"5\"", taken_by(1))]).unwrap_err();
-        assert!(wrong.contains("should be TakenBy(OpNumber(0))"), "{wrong}");
+        let violation = check(&[received("\"5\"", taken_by(1))]).unwrap_err();
+        assert!(violation.contains("should be TakenBy(OpNumber(0))"), "{violation}");
         check(&[received("5", taken_by(0))]).unwrap_err();
         check(&[received("5", Judgement::Kept)]).unwrap_err();
     }

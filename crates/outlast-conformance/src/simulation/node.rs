@@ -1,4 +1,4 @@
-//! Nodes: the processes of a simulation. They are frozen, cut off and killed.
+//! Nodes: the processes of a simulation. They are frozen, disconnected and killed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,103 +12,103 @@ use super::signal::Signal;
 
 /// Whether a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+enum ProcessState {
     Alive,
-    /// Stopped, as by SIGSTOP: it goes on later and does not know how much later.
+    /// Stopped, as by SIGSTOP: it continues later.
     Frozen,
-    /// Killed. Its calls are never answered, and what it was about to do does not happen.
+    /// Killed. Its calls are never answered, and it makes no more calls.
     Dead,
 }
 
 /// A process of the simulation.
 pub(super) struct Node {
     pub(super) name: String,
-    life: Signal<Life>,
-    state: Mutex<State>,
+    life: Signal<ProcessState>,
+    state: Mutex<NodeState>,
 }
 
 #[derive(Default)]
-struct State {
+struct NodeState {
     sessions: Vec<SessionId>,
-    /// Until when no call gets through.
-    cut_off_until: Option<Instant>,
-    /// Whether something happened for which it may lose a session.
-    is_excused: bool,
+    /// The time until which every call fails.
+    disconnected_until: Option<Instant>,
+    /// Whether a fault has happened that may cost it a session.
+    may_lose_session: bool,
 }
 
 impl Node {
     pub(super) fn new(name: String) -> Arc<Self> {
-        Arc::new(Self { name, life: Signal::new(Life::Alive), state: Mutex::default() })
+        Arc::new(Self { name, life: Signal::new(ProcessState::Alive), state: Mutex::default() })
     }
 
-    /// Goes on when the process runs; never, when it was killed.
-    pub(super) async fn pass(&self) {
-        if self.life.get() != Life::Alive {
-            self.life.is(|life| life == Life::Alive).await;
+    /// Waits until the process runs; for ever, if it was killed.
+    pub(super) async fn wait_until_running(&self) {
+        if self.life.get() != ProcessState::Alive {
+            self.life.is(|life| life == ProcessState::Alive).await;
         }
     }
 
     /// Completes when the process is killed.
-    pub(super) async fn died(&self) {
-        self.life.is(|life| life == Life::Dead).await;
+    pub(super) async fn killed(&self) {
+        self.life.is(|life| life == ProcessState::Dead).await;
     }
 
     pub(super) fn is_dead(&self) -> bool {
-        self.life.get() == Life::Dead
+        self.life.get() == ProcessState::Dead
     }
 
     pub(super) fn kill(&self) {
-        self.excuse();
-        self.life.set(Life::Dead);
+        self.allow_session_loss();
+        self.life.set(ProcessState::Dead);
     }
 
     pub(super) fn freeze(&self) {
-        self.excuse();
-        if self.life.get() == Life::Alive {
-            self.life.set(Life::Frozen);
+        self.allow_session_loss();
+        if self.life.get() == ProcessState::Alive {
+            self.life.set(ProcessState::Frozen);
         }
     }
 
     pub(super) fn thaw(&self) {
-        if self.life.get() == Life::Frozen {
-            self.life.set(Life::Alive);
+        if self.life.get() == ProcessState::Frozen {
+            self.life.set(ProcessState::Alive);
         }
     }
 
-    /// Lets no call through for a time.
-    pub(super) fn cut_off(&self, time: Duration) {
-        self.excuse();
-        self.state.lock().cut_off_until = Some(Instant::now() + time);
+    /// Makes every call fail for a time.
+    pub(super) fn disconnect(&self, time: Duration) {
+        self.allow_session_loss();
+        self.state.lock().disconnected_until = Some(Instant::now() + time);
     }
 
-    /// Lets calls through again.
+    /// Ends a disconnect.
     pub(super) fn reconnect(&self) {
-        self.state.lock().cut_off_until = None;
+        self.state.lock().disconnected_until = None;
     }
 
-    pub(super) fn is_cut_off(&self) -> bool {
-        self.state.lock().cut_off_until.is_some_and(|until| until > Instant::now())
+    pub(super) fn is_disconnected(&self) -> bool {
+        self.state.lock().disconnected_until.is_some_and(|until| until > Instant::now())
     }
 
-    /// From now on nobody wonders when it loses a session.
-    pub(super) fn excuse(&self) {
-        self.state.lock().is_excused = true;
+    /// From now on, a lost session of this node is no violation.
+    pub(super) fn allow_session_loss(&self) {
+        self.state.lock().may_lose_session = true;
     }
 
-    pub(super) fn is_excused(&self) -> bool {
-        self.state.lock().is_excused
+    pub(super) fn may_lose_session(&self) -> bool {
+        self.state.lock().may_lose_session
     }
 
     pub(super) fn joined(&self, session: SessionId) {
         self.state.lock().sessions.push(session);
     }
 
-    /// The sessions that it ever had.
+    /// All sessions that it has opened.
     pub(super) fn sessions(&self) -> Vec<SessionId> {
         self.state.lock().sessions.clone()
     }
 
-    pub(super) fn has_had(&self, session: SessionId) -> bool {
+    pub(super) fn had_session(&self, session: SessionId) -> bool {
         self.state.lock().sessions.contains(&session)
     }
 }

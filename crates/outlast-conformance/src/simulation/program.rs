@@ -1,4 +1,4 @@
-//! Workflows of the simulation: a program is a tree that one workflow interprets, and its children too.
+//! Workflows of the simulation: a program is a tree that one workflow interprets; its children interpret subtrees.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -9,9 +9,9 @@ use outlast::{AbandonedChild, ChildOperation, HookOperation, StepOperation, Time
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::attempt_log::StepState;
 use super::clock::sleep;
-use super::ledger::Desk;
-use super::values::{Number, Text, Wanted, note_hook};
+use super::values::{Number, PayloadType, Text, register_hook};
 
 /// What a step does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -21,15 +21,15 @@ pub(super) struct Job {
     /// How many attempts fail.
     pub(super) fails: u32,
     pub(super) ending: Ending,
-    /// Whether it stops when it is told to.
-    pub(super) heeds: bool,
+    /// Whether it stops when it is cancelled.
+    pub(super) stops_on_cancel: bool,
     /// Whether its attempts send heartbeats with details.
     pub(super) beats: bool,
-    /// Whether it is asked for through a shielded context, which its run says when it asks.
+    /// Whether it was requested through a shielded context; its run sets this.
     pub(super) is_shielded: bool,
 }
 
-/// What the older build reads as a job: it does not know all of them.
+/// A job as the older build decodes it: some jobs are unknown to it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub(super) struct OlderJob(Job);
@@ -57,10 +57,10 @@ pub(super) enum Ending {
 pub(super) enum Leaf {
     Work(Job),
     Once(Job),
-    Hasty(Job),
+    TimeLimited(Job),
     Call(u8),
     Sleep(u64),
-    Hook { name: u8, timeout: Option<u64>, wanted: Wanted },
+    Hook { name: u8, timeout: Option<u64>, payload_type: PayloadType },
     Child { program: Box<Program>, timeout: Option<u64>, end: ParentEnd, key: Option<u8>, is_rare: bool },
     Abandoned { program: Box<Program>, key: Option<u8> },
 }
@@ -70,27 +70,27 @@ pub(super) enum Leaf {
 pub(super) enum Program {
     /// Awaits an operation.
     Await(Leaf),
-    /// One after the other, until one fails.
+    /// In sequence, until one fails.
     Seq(Vec<Program>),
-    /// All at once, seen in the order written.
+    /// Concurrently, with results in the order written.
     Join(Vec<Program>),
-    /// All at once, seen in the order in which they end.
+    /// Concurrently, with results in the order of their ends.
     Unordered(Vec<Program>),
-    /// The first to end, looked at in the order written; the others are dropped.
+    /// The first to end, polled in the order written; the others are dropped.
     Race(Vec<Program>),
     /// The first to end of a `FuturesUnordered`; the others are dropped.
     RaceUnordered(Vec<Program>),
-    /// Asks for an operation and drops it before the next suspension.
+    /// Requests an operation and drops it before the next suspension.
     Forget(Leaf),
-    /// Asks for an operation, does something else, and drops it.
+    /// Requests an operation, executes a program, and drops the operation.
     DropAfter(Leaf, Box<Program>),
-    /// Asks for an operation, does something else, and awaits it.
+    /// Requests an operation, executes a program, and awaits the operation.
     AwaitAfter(Leaf, Box<Program>),
-    /// Does the second when the run was cancelled meanwhile.
+    /// Executes the second program if the run was cancelled during the first.
     CleanUp(Box<Program>, Box<Program>),
-    /// One by chance.
-    Toss(Vec<Program>),
-    /// Goes on when it fails.
+    /// One of them, chosen at random.
+    RandomChoice(Vec<Program>),
+    /// Continues when it fails.
     Try(Box<Program>),
     /// With a shielded context.
     Shield(Box<Program>),
@@ -100,20 +100,20 @@ pub(super) enum Program {
     Record(u8),
     /// Sets a tag.
     Tag(u8),
-    /// The first when the run takes the new side of a patch, else the second.
+    /// The first if the run takes the new side of a patch, else the second.
     Patch(u8, Box<Program>, Box<Program>),
-    /// Takes payloads of a hook until so many came.
+    /// Awaits this many payloads of a hook, one after the other.
     Take {
         name: u8,
         count: u8,
-        wanted: Wanted,
+        payload_type: PayloadType,
     },
-    /// The same as what is in it. The older build does not know it as an input.
+    /// Executes the inner program. The older build cannot decode it as an input.
     Newer(Box<Program>),
     Fail,
 }
 
-/// What the older build reads as a program: it does not know all of them.
+/// A program as the older build decodes it: some programs are unknown to it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub(super) struct OlderProgram(Program);
@@ -127,31 +127,31 @@ impl<'de> Deserialize<'de> for OlderProgram {
     }
 }
 
-/// Retried, with pauses.
+/// A step that is retried, with pauses.
 #[step(attempts = 4, initial = "200ms", multiplier = 3.0)]
-pub(super) async fn work(cx: StepContext<Desk>, job: Job) -> Result<u64, StepError> {
+pub(super) async fn work(cx: StepContext<StepState>, job: Job) -> Result<u64, StepError> {
     attempt(&cx, &job, false).await
 }
 
 /// As [`work`], in the older build.
 #[step(name = "work", attempts = 4, initial = "200ms", multiplier = 3.0)]
-pub(super) async fn work_older(cx: StepContext<Desk>, job: OlderJob) -> Result<u64, StepError> {
+pub(super) async fn work_older(cx: StepContext<StepState>, job: OlderJob) -> Result<u64, StepError> {
     attempt(&cx, &job.0, false).await
 }
 
-/// Never attempted again.
+/// A step that is attempted at most once.
 #[step(at_most_once)]
-pub(super) async fn once(cx: StepContext<Desk>, job: Job) -> Result<u64, StepError> {
+pub(super) async fn once(cx: StepContext<StepState>, job: Job) -> Result<u64, StepError> {
     attempt(&cx, &job, true).await
 }
 
-/// Impatient, and one at a time.
+/// A step with a timeout and a concurrency limit of one.
 #[step(attempts = 3, initial = "50ms", timeout = "1s", limit = 1)]
-pub(super) async fn hasty(cx: StepContext<Desk>, job: Job) -> Result<u64, StepError> {
+pub(super) async fn time_limited(cx: StepContext<StepState>, job: Job) -> Result<u64, StepError> {
     attempt(&cx, &job, false).await
 }
 
-async fn attempt(cx: &StepContext<Desk>, job: &Job, is_at_most_once: bool) -> Result<u64, StepError> {
+async fn attempt(cx: &StepContext<StepState>, job: &Job, is_at_most_once: bool) -> Result<u64, StepError> {
     cx.state().begin(cx, is_at_most_once, job.is_shielded).await;
     let part = std::time::Duration::from_millis(job.millis) / 2;
     let working = async {
@@ -162,21 +162,21 @@ async fn attempt(cx: &StepContext<Desk>, job: &Job, is_at_most_once: bool) -> Re
             sleep(part).await;
         }
     };
-    if job.heeds {
+    if job.stops_on_cancel {
         select! {
-            () = cx.cancelled() => return Err(StepError::fatal("it was told to stop")),
+            () = cx.cancelled() => return Err(StepError::fatal("stopped by a cancel")),
             () = working => {}
         }
     } else {
         working.await;
     }
     if cx.attempt() <= job.fails {
-        cx.state().node.pass().await;
+        cx.state().node.wait_until_running().await;
         return match job.ending {
-            Ending::Error => Err(StepError::msg("as it was told")),
-            Ending::Fatal => Err(StepError::fatal("as it was told")),
-            // A panic that nobody prints.
-            Ending::Panic => std::panic::resume_unwind(Box::new("as it was told")),
+            Ending::Error => Err(StepError::msg("failed as planned")),
+            Ending::Fatal => Err(StepError::fatal("failed as planned")),
+            // A panic that is not printed.
+            Ending::Panic => std::panic::resume_unwind(Box::new("failed as planned")),
         };
     }
     Ok(cx.state().end(cx).await)
@@ -194,38 +194,37 @@ pub(super) async fn play_older(ctx: Context, program: OlderProgram) -> Result<St
     interpret::<true>(&ctx, &program.0).await
 }
 
-/// Interprets a program. Some builds of workers lack it.
+/// Interprets a program. Some workers lack it.
 #[workflow]
 pub(super) async fn rare(ctx: Context, program: Program) -> Result<String, Error> {
     interpret::<false>(&ctx, &program).await
 }
 
-/// The queue that not every worker serves.
+/// A queue that only some workers serve.
 pub(super) const FAR: &str = "far";
 
-/// The header of runs whose steps are queued: their children have it too.
+/// The header of runs whose steps are queued; children inherit it.
 pub(super) const QUEUES: &str = "queues";
 
-/// The header of runs in real time, whose pauses are a part of what their programs say: their children have it
-/// too.
-pub(super) const HASTE: &str = "haste";
+/// The header of runs in real time, whose pauses are shortened; children inherit it.
+pub(super) const SHORT_PAUSES: &str = "haste";
 
-/// How much shorter pauses are in real time.
-const HASTE_FACTOR: u64 = 20;
+/// The divisor of pauses in real time.
+const PAUSE_DIVISOR: u64 = 20;
 
-/// A pause of a program, as long as its run takes it.
-fn paced(ctx: &Context, millis: u64) -> u64 {
-    if ctx.headers().contains_key(HASTE) { millis / HASTE_FACTOR } else { millis }
+/// A pause of a program, shortened if the run is in real time.
+fn scaled(ctx: &Context, millis: u64) -> u64 {
+    if ctx.headers().contains_key(SHORT_PAUSES) { millis / PAUSE_DIVISOR } else { millis }
 }
 
 impl Job {
-    fn paced(&self, ctx: &Context) -> Self {
-        Self { millis: paced(ctx, self.millis), is_shielded: ctx.is_shielded(), ..self.clone() }
+    fn scaled(&self, ctx: &Context) -> Self {
+        Self { millis: scaled(ctx, self.millis), is_shielded: ctx.is_shielded(), ..self.clone() }
     }
 
-    /// Lets the step travel, in some runs, by what it is rather than by chance: so programs are the same
-    /// with and without queues.
-    fn in_line(&self, ctx: &Context, step: StepOperation<u64>) -> StepOperation<u64> {
+    /// Queues some steps if the run has the header. The job decides which, so that programs are the same with and without
+    /// queues.
+    fn queued_if_enabled(&self, ctx: &Context, step: StepOperation<u64>) -> StepOperation<u64> {
         if !ctx.headers().contains_key(QUEUES) {
             return step;
         }
@@ -237,8 +236,8 @@ impl Job {
     }
 }
 
-/// An operation of any kind.
-enum Asked<const OLDER: bool> {
+/// A requested operation of any kind.
+enum RequestedOperation<const OLDER: bool> {
     Step(StepOperation<u64>),
     Call(StepOperation<Number<OLDER>>),
     Timer(TimerOperation),
@@ -250,41 +249,51 @@ enum Asked<const OLDER: bool> {
 }
 
 impl Leaf {
-    fn ask<const OLDER: bool>(&self, ctx: &Context) -> Asked<OLDER> {
+    fn request<const OLDER: bool>(&self, ctx: &Context) -> RequestedOperation<OLDER> {
         match self {
-            Self::Work(job) => Asked::Step(job.in_line(ctx, ctx.step(work, job.paced(ctx)))),
-            Self::Once(job) => Asked::Step(job.in_line(ctx, ctx.step(once, job.paced(ctx)))),
-            Self::Hasty(job) => Asked::Step(job.in_line(ctx, ctx.step(hasty, job.paced(ctx)))),
+            Self::Work(job) => {
+                RequestedOperation::Step(job.queued_if_enabled(ctx, ctx.step(work, job.scaled(ctx))))
+            }
+            Self::Once(job) => {
+                RequestedOperation::Step(job.queued_if_enabled(ctx, ctx.step(once, job.scaled(ctx))))
+            }
+            Self::TimeLimited(job) => {
+                RequestedOperation::Step(job.queued_if_enabled(ctx, ctx.step(time_limited, job.scaled(ctx))))
+            }
             Self::Call(number) => {
                 let call = async |number: u8| Ok::<_, StepError>(Number::<OLDER>(u64::from(number)));
-                Asked::Call(ctx.call(&format!("call-{number}"), *number, call))
+                RequestedOperation::Call(ctx.call(&format!("call-{number}"), *number, call))
             }
-            Self::Sleep(millis) => Asked::Timer(ctx.sleep(format!("{}ms", paced(ctx, *millis)))),
-            Self::Hook { name, timeout, wanted } => {
-                let (name, timeout) = (format!("hook-{name}"), timeout.map(|millis| paced(ctx, millis)));
-                match wanted {
-                    Wanted::Number => Asked::Number(hook(ctx, &name, timeout, *wanted)),
-                    Wanted::Text => Asked::Text(hook(ctx, &name, timeout, *wanted)),
-                    Wanted::Pair => Asked::Pair(hook(ctx, &name, timeout, *wanted)),
+            Self::Sleep(millis) => {
+                RequestedOperation::Timer(ctx.sleep(format!("{}ms", scaled(ctx, *millis))))
+            }
+            Self::Hook { name, timeout, payload_type } => {
+                let (name, timeout) = (format!("hook-{name}"), timeout.map(|millis| scaled(ctx, millis)));
+                match payload_type {
+                    PayloadType::Number => {
+                        RequestedOperation::Number(hook(ctx, &name, timeout, *payload_type))
+                    }
+                    PayloadType::Text => RequestedOperation::Text(hook(ctx, &name, timeout, *payload_type)),
+                    PayloadType::Pair => RequestedOperation::Pair(hook(ctx, &name, timeout, *payload_type)),
                 }
             }
             Self::Child { program, timeout, end, key, is_rare } => {
                 let workflow = Workflow::<Program, Text<OLDER>>::new(if *is_rare { "rare" } else { "play" });
                 let mut child = ctx.child(workflow, &**program).on_parent_end(*end);
                 if let Some(millis) = timeout {
-                    child = child.timeout(format!("{}ms", paced(ctx, *millis)));
+                    child = child.timeout(format!("{}ms", scaled(ctx, *millis)));
                 }
                 if let Some(key) = key {
                     child = child.key(format!("child-{key}"));
                 }
-                Asked::Child(child)
+                RequestedOperation::Child(child)
             }
             Self::Abandoned { program, key } => {
                 let mut child = ctx.child(play, &**program);
                 if let Some(key) = key {
                     child = child.key(format!("child-{key}"));
                 }
-                Asked::Abandoned(child.abandon())
+                RequestedOperation::Abandoned(child.abandon())
             }
         }
     }
@@ -294,17 +303,17 @@ fn hook<T: DeserializeOwned + Debug>(
     ctx: &Context,
     name: &str,
     timeout: Option<u64>,
-    wanted: Wanted,
+    payload_type: PayloadType,
 ) -> HookOperation<T> {
     let hook = ctx.hook(name);
-    note_hook(ctx.run(), &hook, wanted);
+    register_hook(ctx.run(), &hook, payload_type);
     match timeout {
         Some(millis) => hook.timeout(format!("{millis}ms")),
         None => hook,
     }
 }
 
-impl<const OLDER: bool> Asked<OLDER> {
+impl<const OLDER: bool> RequestedOperation<OLDER> {
     async fn outcome(self) -> Result<String, Error> {
         match self {
             Self::Step(step) => step.await.map(|output| format!("s{output}")),
@@ -321,11 +330,11 @@ impl<const OLDER: bool> Asked<OLDER> {
 
 type Interpreted<'a> = Pin<Box<dyn Future<Output = Result<String, Error>> + Send + 'a>>;
 
-/// Runs a program and returns a trace of what it saw.
+/// Executes a program, and returns a trace of its results.
 fn interpret<'a, const OLDER: bool>(ctx: &'a Context, program: &'a Program) -> Interpreted<'a> {
     Box::pin(async move {
         Ok(match program {
-            Program::Await(leaf) => leaf.ask::<OLDER>(ctx).outcome().await?,
+            Program::Await(leaf) => leaf.request::<OLDER>(ctx).outcome().await?,
             Program::Seq(programs) => {
                 let mut seen = Vec::new();
                 for program in programs {
@@ -334,25 +343,25 @@ fn interpret<'a, const OLDER: bool>(ctx: &'a Context, program: &'a Program) -> I
                 format!("({})", seen.join(" "))
             }
             Program::Forget(leaf) => {
-                drop(leaf.ask::<OLDER>(ctx));
+                drop(leaf.request::<OLDER>(ctx));
                 "forgot".into()
             }
             Program::DropAfter(leaf, program) => {
-                let asked = leaf.ask::<OLDER>(ctx);
+                let requested = leaf.request::<OLDER>(ctx);
                 let seen = interpret::<OLDER>(ctx, program).await?;
-                drop(asked);
+                drop(requested);
                 seen
             }
             Program::AwaitAfter(leaf, program) => {
-                let asked = leaf.ask::<OLDER>(ctx);
+                let requested = leaf.request::<OLDER>(ctx);
                 let seen = interpret::<OLDER>(ctx, program).await?;
-                format!("{seen} {}", asked.outcome().await?)
+                format!("{seen} {}", requested.outcome().await?)
             }
             Program::CleanUp(program, clean_up) => match interpret::<OLDER>(ctx, program).await {
                 Err(_) if ctx.is_cancelled() => interpret::<OLDER>(&ctx.shielded(), clean_up).await?,
                 seen => seen?,
             },
-            Program::Toss(programs) => {
+            Program::RandomChoice(programs) => {
                 let chosen = ctx.random() % programs.len().max(1) as u64;
                 interpret::<OLDER>(ctx, &programs[chosen as usize]).await?
             }
@@ -371,12 +380,12 @@ fn interpret<'a, const OLDER: bool>(ctx: &'a Context, program: &'a Program) -> I
                 let side = if ctx.patched(&format!("patch-{name}")) { new } else { old };
                 interpret::<OLDER>(ctx, side).await?
             }
-            Program::Take { name, count, wanted } => {
-                let leaf = Leaf::Hook { name: *name, timeout: None, wanted: *wanted };
+            Program::Take { name, count, payload_type } => {
+                let leaf = Leaf::Hook { name: *name, timeout: None, payload_type: *payload_type };
                 take::<OLDER>(ctx, &leaf, *count).await?
             }
             Program::Newer(program) => interpret::<OLDER>(ctx, program).await?,
-            Program::Fail => return Err(Error::msg("as it was told")),
+            Program::Fail => return Err(Error::msg("failed as planned")),
             many => at_once::<OLDER>(ctx, many).await?,
         })
     })
@@ -385,7 +394,7 @@ fn interpret<'a, const OLDER: bool>(ctx: &'a Context, program: &'a Program) -> I
 async fn take<const OLDER: bool>(ctx: &Context, leaf: &Leaf, count: u8) -> Result<String, Error> {
     let mut taken = Vec::new();
     for _ in 0..count {
-        taken.push(leaf.ask::<OLDER>(ctx).outcome().await?);
+        taken.push(leaf.request::<OLDER>(ctx).outcome().await?);
     }
     Ok(format!("{taken:?}"))
 }
@@ -394,7 +403,7 @@ fn each<'a, const OLDER: bool>(ctx: &'a Context, programs: &'a [Program]) -> Vec
     programs.iter().map(|program| interpret::<OLDER>(ctx, program)).collect()
 }
 
-/// Runs several programs at once.
+/// Executes several programs concurrently.
 async fn at_once<const OLDER: bool>(ctx: &Context, program: &Program) -> Result<String, Error> {
     Ok(match program {
         Program::Join(programs) => format!("join{:?}", join_all(each::<OLDER>(ctx, programs)).await),

@@ -1,4 +1,4 @@
-//! A value that others wait on. Unlike `tokio::sync::watch` it wakes them in the order in which they came.
+//! A value that tasks wait for. Unlike `tokio::sync::watch` it wakes them in the order of their arrival.
 
 use std::pin::pin;
 
@@ -25,7 +25,7 @@ impl<T: Copy> Signal<T> {
         self.changed.notify_waiters();
     }
 
-    /// Waits until the value is as wanted.
+    /// Waits until the value satisfies the predicate.
     pub(super) async fn is(&self, wanted: impl Fn(T) -> bool) {
         loop {
             let mut changed = pin!(self.changed.notified());

@@ -1,6 +1,6 @@
-//! Values of the simulated programs: what hooks wait for, what they are sent, and which builds can read what.
+//! Values of the simulated programs: the types of hooks and payloads, and which builds can decode which values.
 //!
-//! The older of two builds does not know some values that the newer one writes. A run with such a value is stuck
+//! The older of two builds cannot decode some values that the newer one writes. A run with such a value is stuck
 //! for the older build and continues with the newer one.
 
 use std::cell::RefCell;
@@ -12,12 +12,12 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
-/// Whether the older build does not know a number, or a text of this length.
+/// Whether the older build cannot decode this number, or a text of this length.
 fn is_unknown_to_older(number: u64) -> bool {
     number % 2 == 1
 }
 
-/// A number. The older build does not know all of them.
+/// A number. The older build cannot decode all of them.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(transparent)]
 pub(super) struct Number<const OLDER: bool>(pub(super) u64);
@@ -32,7 +32,7 @@ impl<'de, const OLDER: bool> Deserialize<'de> for Number<OLDER> {
     }
 }
 
-/// A text. The older build does not know all of them.
+/// A text. The older build cannot decode all of them.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub(super) struct Text<const OLDER: bool>(pub(super) String);
@@ -47,18 +47,18 @@ impl<'de, const OLDER: bool> Deserialize<'de> for Text<OLDER> {
     }
 }
 
-/// What a hook waits for.
+/// The payload type of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Wanted {
+pub(super) enum PayloadType {
     Number,
     Text,
     Pair,
 }
 
-impl Wanted {
+impl PayloadType {
     pub(super) const ALL: [Self; 3] = [Self::Number, Self::Text, Self::Pair];
 
-    /// Whether a hook of a build can read a payload as what it waits for.
+    /// Whether a hook of this type can decode a payload.
     pub(super) fn can_read(self, payload: &Payload, is_older: bool) -> bool {
         match self {
             Self::Number if is_older => payload.decode::<Number<true>>().is_ok(),
@@ -68,7 +68,7 @@ impl Wanted {
         }
     }
 
-    /// A payload that can be read as this, unlike any other.
+    /// A unique payload of this type.
     pub(super) fn payload(self, token: u64) -> Value {
         match self {
             Self::Number => json!(token),
@@ -78,12 +78,12 @@ impl Wanted {
     }
 }
 
-/// A payload that no hook can read.
+/// A unique payload that no hook can decode.
 pub(super) fn unreadable_payload(token: u64) -> Value {
     json!({ "token": token })
 }
 
-/// The number that makes a payload unlike any other.
+/// The number that makes a payload unique.
 pub(super) fn token_of(payload: &Payload) -> Option<u64> {
     match payload.decode::<Value>().ok()? {
         Value::Number(token) => token.as_u64(),
@@ -95,26 +95,26 @@ pub(super) fn token_of(payload: &Payload) -> Option<u64> {
 }
 
 thread_local! {
-    /// What the hooks of the simulation on this thread wait for. Histories do not record types.
-    static WANTED: RefCell<BTreeMap<(RunId, OpNumber), Wanted>> = const { RefCell::new(BTreeMap::new()) };
+/// The types of the hooks of the simulation on this thread. Histories do not record types.
+    static HOOK_TYPES: RefCell<BTreeMap<(RunId, OpNumber), PayloadType>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Forgets the hooks of the simulation before.
-pub(super) fn forget_hooks() {
-    WANTED.with_borrow_mut(BTreeMap::clear);
+/// Removes the hooks of the previous simulation.
+pub(super) fn clear_hooks() {
+    HOOK_TYPES.with_borrow_mut(BTreeMap::clear);
 }
 
-/// Remembers what a hook waits for.
-pub(super) fn note_hook(run: RunId, hook: &impl fmt::Debug, wanted: Wanted) {
-    // The number of an operation is shown, and is no part of its interface.
+/// Stores the type of a hook.
+pub(super) fn register_hook(run: RunId, hook: &impl fmt::Debug, payload_type: PayloadType) {
+    // The operation's number is in its debug text, but not in its interface.
     let shown = format!("{hook:?}");
     let op = shown.split_once("operation ").and_then(|(_, rest)| rest.split_once(" of "));
     if let Some(op) = op.and_then(|(op, _)| op.parse().ok()) {
-        WANTED.with_borrow_mut(|hooks| hooks.insert((run, OpNumber(op)), wanted));
+        HOOK_TYPES.with_borrow_mut(|hooks| hooks.insert((run, OpNumber(op)), payload_type));
     }
 }
 
-/// What a hook waits for; `None` when no workflow asked for it.
-pub(super) fn wanted_by(run: RunId, op: OpNumber) -> Option<Wanted> {
-    WANTED.with_borrow(|hooks| hooks.get(&(run, op)).copied())
+/// The type of a hook; `None` when no workflow requested it.
+pub(super) fn payload_type_of(run: RunId, op: OpNumber) -> Option<PayloadType> {
+    HOOK_TYPES.with_borrow(|hooks| hooks.get(&(run, op)).copied())
 }

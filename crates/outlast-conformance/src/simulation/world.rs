@@ -1,4 +1,4 @@
-//! The world as one process sees it: the one inside, with faults on the way.
+//! The world of one process: passes calls to the inner world, with faults.
 
 use std::fmt;
 use std::future::Future;
@@ -13,44 +13,44 @@ use outlast_core::{
 };
 
 use super::clock::sleep;
+use super::environment::Environment;
 use super::faults::{Call, Fault};
 use super::node::Node;
-use super::stage::Stage;
 
 /// The world of one process.
-pub(super) struct SimWorld {
-    stage: Arc<Stage>,
+pub(super) struct SimulatedWorld {
+    env: Arc<Environment>,
     node: Arc<Node>,
 }
 
-impl SimWorld {
-    pub(super) fn new(stage: &Arc<Stage>, node: &Arc<Node>) -> Arc<Self> {
-        Arc::new(Self { stage: stage.clone(), node: node.clone() })
+impl SimulatedWorld {
+    pub(super) fn new(env: &Arc<Environment>, node: &Arc<Node>) -> Arc<Self> {
+        Arc::new(Self { env: env.clone(), node: node.clone() })
     }
 
-    /// Calls, and lets go wrong what is planned to.
+    /// Makes a call, with the faults that are planned for it.
     async fn call<T, F>(&self, call: Call, arrive: impl Fn() -> F + Send + 'static) -> Result<T, WorldError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, WorldError>> + Send + 'static,
     {
-        self.node.pass().await;
-        let Some(plan) = self.stage.plan(&self.node, call) else { return std::future::pending().await };
-        if self.node.is_cut_off() || plan.fault == Fault::Refuse {
+        self.node.wait_until_running().await;
+        let Some(plan) = self.env.plan(&self.node, call) else { return std::future::pending().await };
+        if self.node.is_disconnected() || plan.fault == Fault::Refuse {
             sleep(plan.before).await;
-            self.node.pass().await;
-            self.stage.note(&self.node.name, format_args!("{call:?} not done"));
+            self.node.wait_until_running().await;
+            self.env.log(&self.node.name, format_args!("{call:?} not executed"));
             return Err(unavailable());
         }
         if plan.fault == Fault::CrashBefore {
             return self.crash(call, "before").await;
         }
-        if let Some(later) = plan.again {
-            let (again, stage, name) = (arrive(), self.stage.clone(), self.node.name.clone());
+        if let Some(later) = plan.duplicate {
+            let (duplicate, env, name) = (arrive(), self.env.clone(), self.node.name.clone());
             tokio::spawn(async move {
                 sleep(later).await;
-                stage.note(&name, format_args!("{call:?} arrives again"));
-                drop(again.await);
+                env.log(&name, format_args!("{call:?} arrives again"));
+                drop(duplicate.await);
             });
         }
         let arriving = arrive();
@@ -58,7 +58,7 @@ impl SimWorld {
             sleep(plan.before).await;
             arriving.await
         };
-        let answer = if plan.is_on_the_wire {
+        let answer = if plan.outlives_caller {
             match tokio::spawn(travelling).await {
                 Ok(answer) => answer,
                 Err(_) => return std::future::pending().await,
@@ -70,9 +70,9 @@ impl SimWorld {
             return self.crash(call, "after").await;
         }
         sleep(plan.after).await;
-        self.node.pass().await;
+        self.node.wait_until_running().await;
         if plan.fault == Fault::Lose {
-            self.stage.note(&self.node.name, format_args!("{call:?} done, answer lost"));
+            self.env.log(&self.node.name, format_args!("{call:?} executed, answer lost"));
             return Err(unavailable());
         }
         answer
@@ -80,7 +80,7 @@ impl SimWorld {
 
     async fn crash<T>(&self, call: Call, when: &str) -> T {
         if !self.node.is_dead() {
-            self.stage.note(&self.node.name, format_args!("crashes {when} {call:?}"));
+            self.env.log(&self.node.name, format_args!("crashes {when} {call:?}"));
         }
         self.node.kill();
         std::future::pending().await
@@ -91,30 +91,30 @@ impl SimWorld {
         T: Send + 'static,
         F: Future<Output = Result<T, WorldError>> + Send + 'static,
     {
-        let inner: Arc<dyn World> = self.stage.inner.clone();
+        let inner: Arc<dyn World> = self.env.inner.clone();
         self.call(Call::Read, move || ask(inner.clone())).await
     }
 
-    fn parts(&self) -> (Arc<Stage>, Arc<Node>) {
-        (self.stage.clone(), self.node.clone())
+    fn parts(&self) -> (Arc<Environment>, Arc<Node>) {
+        (self.env.clone(), self.node.clone())
     }
 }
 
 fn unavailable() -> WorldError {
-    WorldError::Unavailable("the simulation lost it".into())
+    WorldError::Unavailable("lost by the simulation".into())
 }
 
-impl fmt::Debug for SimWorld {
+impl fmt::Debug for SimulatedWorld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SimWorld({:?})", self.node)
     }
 }
 
 #[async_trait]
-impl World for SimWorld {
+impl World for SimulatedWorld {
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
-        let (stage, node) = self.parts();
-        self.call(Call::Start, move || stage.clone().start(node.clone(), starts.clone())).await
+        let (env, node) = self.parts();
+        self.call(Call::Start, move || env.clone().start(node.clone(), starts.clone())).await
     }
 
     async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
@@ -151,8 +151,8 @@ impl World for SimWorld {
     }
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
-        let (stage, node) = self.parts();
-        self.call(Call::Send, move || stage.clone().send(node.clone(), messages.clone())).await
+        let (env, node) = self.parts();
+        self.call(Call::Send, move || env.clone().send(node.clone(), messages.clone())).await
     }
 
     async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
@@ -160,8 +160,8 @@ impl World for SimWorld {
     }
 
     async fn join(&self, join: Join) -> Result<(), WorldError> {
-        let (stage, node) = self.parts();
-        self.call(Call::Join, move || stage.clone().join(node.clone(), join.clone())).await
+        let (env, node) = self.parts();
+        self.call(Call::Join, move || env.clone().join(node.clone(), join.clone())).await
     }
 
     async fn beat(
@@ -170,7 +170,7 @@ impl World for SimWorld {
         report: &Report,
         details: &[HeartbeatDetails],
     ) -> Result<Beat, WorldError> {
-        let (inner, report, details) = (self.stage.inner.clone(), report.clone(), details.to_vec());
+        let (inner, report, details) = (self.env.inner.clone(), report.clone(), details.to_vec());
         self.call(Call::Beat, move || {
             let (inner, report, details) = (inner.clone(), report.clone(), details.clone());
             async move { inner.beat(session, &report, &details).await }
@@ -179,7 +179,7 @@ impl World for SimWorld {
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
-        let inner = self.stage.inner.clone();
+        let inner = self.env.inner.clone();
         self.call(Call::Held, move || {
             let inner = inner.clone();
             async move { inner.held(session).await }
@@ -188,27 +188,31 @@ impl World for SimWorld {
     }
 
     async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
-        let (stage, node) = self.parts();
-        self.call(Call::Leave, move || stage.clone().leave(node.clone(), session)).await
+        let (env, node) = self.parts();
+        self.call(Call::Leave, move || env.clone().leave(node.clone(), session)).await
     }
 
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
-        let (stage, node) = self.parts();
-        self.call(Call::Takeover, move || stage.clone().takeover(node.clone(), session)).await
+        let (env, node) = self.parts();
+        self.call(Call::Takeover, move || env.clone().takeover(node.clone(), session)).await
     }
 
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
-        let (stage, node) = self.parts();
-        self.call(Call::Claim, move || stage.clone().claim(node.clone(), session, request.clone())).await
+        let (env, node) = self.parts();
+        self.call(Call::Claim, move || env.clone().claim(node.clone(), session, request.clone())).await
     }
 
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
-        let ((stage, node), sent) = (self.parts(), turns.to_vec());
+        let ((env, node), sent) = (self.parts(), turns.to_vec());
         let answers =
-            self.call(Call::Commit, move || stage.clone().commit(node.clone(), session, sent.clone())).await;
+            self.call(Call::Commit, move || env.clone().commit(node.clone(), session, sent.clone())).await;
         let done = turns.iter().zip(answers.iter().flatten()).filter(|(_, answer)| answer.is_ok());
-        let (elapsed, name) = (self.stage.clock.elapsed(), &self.node.name);
-        self.stage.witness.lock().answered.extend(done.map(|(turn, _)| ((turn.id, name.clone()), elapsed)));
+        let (elapsed, name) = (self.env.clock.elapsed(), &self.node.name);
+        self.env
+            .observer
+            .lock()
+            .commit_answered_at
+            .extend(done.map(|(turn, _)| ((turn.id, name.clone()), elapsed)));
         answers
     }
 
@@ -221,20 +225,20 @@ impl World for SimWorld {
     }
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
-        let deaf = self.stage.profile.deaf;
-        let is_deaf = !self.stage.is_calm() && self.stage.chance(|rng| rng.u32(0..10_000) < deaf);
-        let busy = if is_deaf {
-            self.stage.clock.sleep_until(until).await
+        let missed_hints = self.env.profile.missed_hints;
+        let misses_hint = !self.env.is_calm() && self.env.random(|rng| rng.u32(0..10_000) < missed_hints);
+        let busy = if misses_hint {
+            self.env.clock.sleep_until(until).await
         } else {
-            self.stage.inner.changed(epoch, until).await
+            self.env.inner.changed(epoch, until).await
         };
-        self.node.pass().await;
+        self.node.wait_until_running().await;
         busy
     }
 
     async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
-        let (stage, node) = self.parts();
-        self.call(Call::Read, move || stage.clone().deliver(node.clone(), session)).await
+        let (env, node) = self.parts();
+        self.call(Call::Read, move || env.clone().deliver(node.clone(), session)).await
     }
 
     async fn prune(
@@ -247,14 +251,14 @@ impl World for SimWorld {
     }
 
     fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
-        self.stage.inner.run_id(key, bits)
+        self.env.inner.run_id(key, bits)
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
-        Arc::new(self.stage.clock.clone())
+        Arc::new(self.env.clock.clone())
     }
 
     fn describe(&self) -> Description {
-        self.stage.inner.describe()
+        self.env.inner.describe()
     }
 }

@@ -1,4 +1,4 @@
-//! The stage: what everybody in one simulation shares.
+//! The environment: the state that all parts of one simulation share.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -12,37 +12,37 @@ use outlast_core::limits::HOOK_BUFFER_MAX;
 use outlast_core::{RunId, SessionId, World};
 use parking_lot::Mutex;
 
-use super::clock::SimClock;
+use super::attempt_log::AttemptLog;
+use super::clock::SimulationClock;
 use super::coverage::Situation;
-use super::faults::{Call, Plan, Profile};
-use super::ledger::Ledger;
+use super::faults::{Call, CallPlan, Profile};
 use super::node::Node;
-use super::witness::Witness;
+use super::observer::Observer;
 use super::{DEFERRED_SEEDS, QUEUED_SEEDS};
 
-/// Calls to the world in one simulation. More is a loop without end.
+/// The limit of calls to the world in one simulation. More calls mean an endless loop.
 const CALLS_MAX: u64 = 400_000;
 
-/// Lines of the trace that are kept when not all are wanted.
-const LINES_KEPT: usize = 80;
+/// Lines of the trace that are kept unless all are requested.
+const TRACE_LINES_MAX: usize = 80;
 
-/// What everybody shares: the clock, the world inside, chance, and what was seen.
+/// The shared state: the clock, the inner world, the random generator, and the observations.
 #[derive(Debug)]
-pub(super) struct Stage {
-    pub(super) clock: SimClock,
+pub(super) struct Environment {
+    pub(super) clock: SimulationClock,
     pub(super) inner: Arc<dyn World>,
-    /// The same, when it is the one in memory: only that one can be told that a process is gone.
+    /// The inner world, if it is the one in memory: only that one can be told that a process has died.
     memory: Option<Arc<MemoryWorld>>,
-    /// Whether time is real, and calls come together: nobody can tell in which order they were done.
-    pub(super) is_earnest: bool,
+    /// Whether time is real and calls are concurrent, so that their order is unknown.
+    pub(super) is_real_time: bool,
     pub(super) profile: Profile,
-    pub(super) witness: Mutex<Witness>,
-    pub(super) ledger: Mutex<Ledger>,
+    pub(super) observer: Mutex<Observer>,
+    pub(super) attempt_log: Mutex<AttemptLog>,
     pub(super) nodes: Mutex<Vec<Arc<Node>>>,
     is_calm: AtomicBool,
     rng: Mutex<Rng>,
     trace: Mutex<Trace>,
-    wrongs: Mutex<Vec<String>>,
+    violations: Mutex<Vec<String>>,
 }
 
 #[derive(Debug)]
@@ -53,22 +53,22 @@ struct Trace {
     calls: u64,
 }
 
-impl Stage {
-    /// On the world in memory.
-    pub(super) fn new(seed: u64, keeps_all: bool, clock: SimClock) -> Arc<Self> {
+impl Environment {
+    /// An environment on the world in memory.
+    pub(super) fn new(seed: u64, keeps_all: bool, clock: SimulationClock) -> Arc<Self> {
         let memory = MemoryWorld::new(Arc::new(clock.clone()));
         let memory = if seed >= DEFERRED_SEEDS { memory.with_deferred_effects() } else { memory };
         let memory = Arc::new(memory);
         let inner = memory.clone();
-        let stage = Self { memory: Some(memory), ..Self::on(inner, seed, keeps_all, clock) };
-        if let (Some(memory), Some(limit)) = (&stage.memory, stage.profile.hook_limit) {
+        let env = Self { memory: Some(memory), ..Self::on(inner, seed, keeps_all, clock) };
+        if let (Some(memory), Some(limit)) = (&env.memory, env.profile.hook_limit) {
             memory.limit_hook_payloads(limit);
         }
-        Arc::new(stage)
+        Arc::new(env)
     }
 
-    /// On another world.
-    pub(super) fn on(inner: Arc<dyn World>, seed: u64, keeps_all: bool, clock: SimClock) -> Self {
+    /// An environment on another world.
+    pub(super) fn on(inner: Arc<dyn World>, seed: u64, keeps_all: bool, clock: SimulationClock) -> Self {
         let mut rng = Rng::with_seed(seed);
         let profile = Profile::choose(&mut rng);
         let has_old_rules = seed >= DEFERRED_SEEDS;
@@ -76,32 +76,32 @@ impl Stage {
         Self {
             inner,
             memory: None,
-            is_earnest: false,
+            is_real_time: false,
             clock,
             profile: Profile {
                 has_queues: seed >= QUEUED_SEEDS,
                 has_old_rules,
-                // Under rules 1 a value that cannot be read is an error, which the other build would not replay.
+                // Under rules 1 a value that cannot be decoded is an error, which the other build would not replay.
                 has_older_build: profile.has_older_build && !has_old_rules,
                 ..profile
             },
-            witness: Mutex::default(),
-            ledger: Mutex::default(),
+            observer: Mutex::default(),
+            attempt_log: Mutex::default(),
             nodes: Mutex::default(),
             is_calm: AtomicBool::new(false),
             rng: Mutex::new(rng),
             trace: Mutex::new(trace),
-            wrongs: Mutex::default(),
+            violations: Mutex::default(),
         }
     }
 
-    /// On another world, in real time.
-    pub(super) fn in_earnest(inner: Arc<dyn World>, seed: u64) -> Arc<Self> {
-        Arc::new(Self { is_earnest: true, ..Self::on(inner, seed, false, SimClock::new()) })
+    /// An environment on another world, in real time.
+    pub(super) fn in_real_time(inner: Arc<dyn World>, seed: u64) -> Arc<Self> {
+        Arc::new(Self { is_real_time: true, ..Self::on(inner, seed, false, SimulationClock::new()) })
     }
 
-    /// A number by chance.
-    pub(super) fn chance<T>(&self, choose: impl FnOnce(&mut Rng) -> T) -> T {
+    /// A random value, determined by the seed.
+    pub(super) fn random<T>(&self, choose: impl FnOnce(&mut Rng) -> T) -> T {
         choose(&mut self.rng.lock())
     }
 
@@ -113,8 +113,8 @@ impl Stage {
         node
     }
 
-    /// How a call goes; `None` when there were far too many.
-    pub(super) fn plan(&self, node: &Node, call: Call) -> Option<Plan> {
+    /// The faults of a call; `None` when the limit of calls is exceeded.
+    pub(super) fn plan(&self, node: &Node, call: Call) -> Option<CallPlan> {
         let calls = {
             let mut trace = self.trace.lock();
             trace.calls += 1;
@@ -122,16 +122,18 @@ impl Stage {
         };
         if calls > CALLS_MAX {
             if calls == CALLS_MAX + 1 {
-                self.wrong(format!("more than {CALLS_MAX} calls to the world: somebody asks without end"));
+                self.report_violation(format!(
+                    "more than {CALLS_MAX} calls to the world: a caller loops endlessly"
+                ));
             }
             return None;
         }
         if self.is_calm() {
-            return Some(Plan::CALM);
+            return Some(CallPlan::NO_FAULT);
         }
-        let plan = self.chance(|rng| self.profile.plan(call, rng));
-        if matches!(call, Call::Beat | Call::Takeover | Call::Join | Call::Leave) && plan.is_grave() {
-            node.excuse();
+        let plan = self.random(|rng| self.profile.plan(call, rng));
+        if matches!(call, Call::Beat | Call::Takeover | Call::Join | Call::Leave) && plan.may_cost_session() {
+            node.allow_session_loss();
         }
         Some(plan)
     }
@@ -140,8 +142,8 @@ impl Stage {
         self.trace.lock().calls
     }
 
-    /// Nothing goes wrong any more.
-    pub(super) fn calm_down(&self) {
+    /// Ends all faults.
+    pub(super) fn stop_faults(&self) {
         self.is_calm.store(true, Ordering::Relaxed);
         if let Some(memory) = &self.memory {
             memory.limit_hook_payloads(HOOK_BUFFER_MAX);
@@ -152,7 +154,7 @@ impl Stage {
         }
     }
 
-    /// How many payloads a run may have that nobody has taken, where that is known.
+    /// The limit of payloads that a run keeps, if it is known.
     pub(super) fn hook_limit(&self) -> Option<u64> {
         self.memory.as_ref()?;
         let limit = self.profile.hook_limit.filter(|_| !self.is_calm());
@@ -160,8 +162,8 @@ impl Stage {
     }
 
     /// Counts a situation.
-    pub(super) fn saw(&self, situation: Situation) {
-        self.witness.lock().tally.coverage.saw(situation);
+    pub(super) fn record(&self, situation: Situation) {
+        self.observer.lock().statistics.coverage.record(situation);
     }
 
     pub(super) fn is_calm(&self) -> bool {
@@ -169,54 +171,54 @@ impl Stage {
     }
 
     /// Adds a line to the trace.
-    pub(super) fn note(&self, who: &str, what: std::fmt::Arguments<'_>) {
+    pub(super) fn log(&self, who: &str, what: std::fmt::Arguments<'_>) {
         let mut line = String::with_capacity(80);
         let _ = write!(line, "{:>9.3} {who:<4} {what}", self.clock.elapsed().as_secs_f64());
         let mut trace = self.trace.lock();
         line.hash(&mut trace.hash);
-        if !trace.keeps_all && trace.lines.len() == LINES_KEPT {
+        if !trace.keeps_all && trace.lines.len() == TRACE_LINES_MAX {
             trace.lines.pop_front();
         }
         trace.lines.push_back(line);
     }
 
-    /// Something that must not be.
-    pub(super) fn wrong(&self, what: String) {
-        self.note("!!", format_args!("{what}"));
-        self.wrongs.lock().push(what);
+    /// Records a violated rule.
+    pub(super) fn report_violation(&self, what: String) {
+        self.log("!!", format_args!("{what}"));
+        self.violations.lock().push(what);
     }
 
-    pub(super) fn wrongs(&self) -> Vec<String> {
-        self.wrongs.lock().clone()
+    pub(super) fn violations(&self) -> Vec<String> {
+        self.violations.lock().clone()
     }
 
-    /// What was noted, and the hash of all of it.
+    /// Takes the trace, and the hash of all its lines.
     pub(super) fn take_trace(&self) -> (Vec<String>, u64) {
         let mut trace = self.trace.lock();
         (std::mem::take(&mut trace.lines).into(), trace.hash.finish())
     }
 
-    /// Makes a session look as if its process were gone, where that can be done from outside.
+    /// Marks the process of a session as dead, if the world allows that.
     pub(super) fn kill(&self, session: SessionId) {
         if let Some(memory) = &self.memory {
             memory.kill(session);
         }
     }
 
-    /// The node that a session is of.
+    /// The node that opened a session.
     pub(super) fn node_of(&self, session: SessionId) -> Option<Arc<Node>> {
-        self.nodes.lock().iter().find(|node| node.has_had(session)).cloned()
+        self.nodes.lock().iter().find(|node| node.had_session(session)).cloned()
     }
 }
 
-/// The end of an id, which tells it from others at a glance.
-pub(super) fn short(run: RunId) -> String {
+/// The last characters of a run's id, for the trace.
+pub(super) fn short_run(run: RunId) -> String {
     let text = run.to_string();
     text[text.len() - 5..].to_owned()
 }
 
-/// The end of a session's id.
-pub(super) fn brief(session: SessionId) -> String {
+/// The last characters of a session's id, for the trace.
+pub(super) fn short_session(session: SessionId) -> String {
     let text = session.to_string();
     text[text.len() - 4..].to_owned()
 }

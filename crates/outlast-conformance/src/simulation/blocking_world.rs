@@ -1,5 +1,5 @@
-//! A real world inside a simulation: time stands still, and nobody else does anything, while it is called. So
-//! it is as quick as the one in memory, as far as the simulation can tell, and as repeatable.
+//! A wrapper that makes a real world usable in a simulation: each call blocks the only thread, so simulated time stands
+//! still and no other task runs meanwhile. To the simulation the world is as fast as the one in memory.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -16,32 +16,32 @@ use outlast_core::{
     Start, Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 
-use super::clock::SimClock;
+use super::clock::SimulationClock;
 use outlast_testkit::TestClock;
 
-/// The simulation's clock as a world with threads of its own sees it: they are told what it shows.
+/// The simulation's clock for a world with threads of its own: they read the time that the simulation has stored last.
 #[derive(Clone, Debug)]
-pub(super) struct ShownClock {
-    clock: SimClock,
-    shown: Arc<AtomicI64>,
+pub(super) struct SharedClock {
+    clock: SimulationClock,
+    now_micros: Arc<AtomicI64>,
 }
 
-impl ShownClock {
-    pub(super) fn new(clock: &SimClock) -> Self {
-        let shown = Arc::new(AtomicI64::new(TestClock::BEGIN.as_micros()));
-        Self { clock: clock.clone(), shown }
+impl SharedClock {
+    pub(super) fn new(clock: &SimulationClock) -> Self {
+        let now_micros = Arc::new(AtomicI64::new(TestClock::BEGIN.as_micros()));
+        Self { clock: clock.clone(), now_micros }
     }
 
-    fn show(&self) -> Timestamp {
+    fn update(&self) -> Timestamp {
         let now = self.clock.now();
-        self.shown.store(now.as_micros(), Ordering::SeqCst);
+        self.now_micros.store(now.as_micros(), Ordering::SeqCst);
         now
     }
 }
 
-impl Clock for ShownClock {
+impl Clock for SharedClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.shown.load(Ordering::SeqCst))
+        Timestamp::from_micros(self.now_micros.load(Ordering::SeqCst))
     }
 
     fn sleep_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = Busy> + Send>> {
@@ -52,33 +52,33 @@ impl Clock for ShownClock {
         Busy::uncounted()
     }
 
-    /// The world has no clock but this, and asks nobody by itself.
+    /// Virtual, so that the world uses no other clock and polls nothing by itself.
     fn is_virtual(&self) -> bool {
         true
     }
 }
 
-/// A world that answers before any time has passed.
+/// A world whose calls take no simulated time.
 #[derive(Debug)]
-pub(super) struct Still {
+pub(super) struct BlockingWorld {
     world: Arc<dyn World>,
-    clock: ShownClock,
+    clock: SharedClock,
     waiters: Arc<Waiters>,
 }
 
-impl Still {
-    pub(super) fn new(world: Arc<dyn World>, clock: ShownClock) -> Self {
+impl BlockingWorld {
+    pub(super) fn new(world: Arc<dyn World>, clock: SharedClock) -> Self {
         Self { world, clock, waiters: Arc::default() }
     }
 
-    fn ask<T>(&self, call: impl Future<Output = T>) -> T {
-        self.clock.show();
+    fn call<T>(&self, call: impl Future<Output = T>) -> T {
+        self.clock.update();
         block_on(call)
     }
 
-    /// As [`Still::ask`], for calls with which runs may end.
-    fn change<T>(&self, call: impl Future<Output = T>) -> T {
-        let answer = self.ask(call);
+    /// As [`BlockingWorld::call`], for calls that may end runs: notifies those that wait for an end.
+    fn call_and_notify<T>(&self, call: impl Future<Output = T>) -> T {
+        let answer = self.call(call);
         let mut awaited = self.waiters.runs();
         awaited.sort_unstable();
         for run in awaited {
@@ -90,11 +90,11 @@ impl Still {
     }
 
     fn ended_by_now(&self, run: RunId) -> Result<Option<Ended>, WorldError> {
-        self.ask(self.world.ended(run, self.clock.show()))
+        self.call(self.world.ended(run, self.clock.update()))
     }
 }
 
-/// Waits on this thread, whatever the runtime around it may think of that.
+/// Waits for a future on this thread, also inside a runtime.
 fn block_on<T>(call: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -103,7 +103,7 @@ fn block_on<T>(call: impl Future<Output = T>) -> T {
         }
     }
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    // The runtime must not ask it to let others go first: they cannot.
+    // Without tokio's cooperative budget: other tasks cannot run meanwhile.
     let mut call = pin!(tokio::task::unconstrained(call));
     loop {
         match call.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -114,53 +114,53 @@ fn block_on<T>(call: impl Future<Output = T>) -> T {
 }
 
 #[async_trait]
-impl World for Still {
+impl World for BlockingWorld {
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
-        self.change(self.world.start(starts))
+        self.call_and_notify(self.world.start(starts))
     }
 
     async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
-        self.ask(self.world.run(run))
+        self.call(self.world.run(run))
     }
 
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
-        self.ask(self.world.runs(query))
+        self.call(self.world.runs(query))
     }
 
     async fn counts(&self) -> Result<Counts, WorldError> {
-        self.ask(self.world.counts())
+        self.call(self.world.counts())
     }
 
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
-        let told = self.waiters.wait(run);
+        let ended_later = self.waiters.wait(run);
         if let Some(ended) = self.ended_by_now(run)? {
             return Ok(Some(ended));
         }
         tokio::select! {
             biased;
-            ended = told => Ok(Some(ended)),
+            ended = ended_later => Ok(Some(ended)),
             _ = self.clock.sleep_until(until) => Ok(None),
         }
     }
 
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
-        self.ask(self.world.history(run, from, limit))
+        self.call(self.world.history(run, from, limit))
     }
 
     async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
-        self.ask(self.world.histories(runs))
+        self.call(self.world.histories(runs))
     }
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
-        self.change(self.world.send(messages))
+        self.call_and_notify(self.world.send(messages))
     }
 
     async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
-        self.ask(self.world.inbox(run, after))
+        self.call(self.world.inbox(run, after))
     }
 
     async fn join(&self, join: Join) -> Result<(), WorldError> {
-        self.ask(self.world.join(join))
+        self.call(self.world.join(join))
     }
 
     async fn beat(
@@ -169,44 +169,44 @@ impl World for Still {
         report: &Report,
         details: &[HeartbeatDetails],
     ) -> Result<Beat, WorldError> {
-        self.ask(self.world.beat(session, report, details))
+        self.call(self.world.beat(session, report, details))
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
-        self.ask(self.world.held(session))
+        self.call(self.world.held(session))
     }
 
     async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
-        self.ask(self.world.leave(session))
+        self.call(self.world.leave(session))
     }
 
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
-        self.ask(self.world.takeover(session))
+        self.call(self.world.takeover(session))
     }
 
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
-        self.change(self.world.claim(session, request))
+        self.call_and_notify(self.world.claim(session, request))
     }
 
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
-        self.change(self.world.commit(session, turns))
+        self.call_and_notify(self.world.commit(session, turns))
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
-        self.ask(self.world.workers())
+        self.call(self.world.workers())
     }
 
     async fn resume(&self, run: RunId) -> Result<(), WorldError> {
-        self.ask(self.world.resume(run))
+        self.call(self.world.resume(run))
     }
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
-        // Nobody is asked for that: it is a change signal of this process.
+        // Not blocking: it only waits for a change signal of this process.
         self.world.changed(epoch, until).await
     }
 
     async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
-        self.change(self.world.deliver(session))
+        self.call_and_notify(self.world.deliver(session))
     }
 
     async fn prune(
@@ -215,7 +215,7 @@ impl World for Still {
         after: Option<RunId>,
         limit: usize,
     ) -> Result<Pruned, WorldError> {
-        self.ask(self.world.prune(before, after, limit))
+        self.call(self.world.prune(before, after, limit))
     }
 
     fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {

@@ -1,4 +1,4 @@
-//! Calls that have arrived at the world inside: done, and seen by the witness.
+//! Executes the calls that arrive at the inner world, and reports them to the observer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,21 +11,24 @@ use outlast_core::{
 };
 
 use super::coverage::Situation;
-use super::crew::Build;
+use super::environment::{Environment, short_run, short_session};
 use super::node::Node;
-use super::stage::{Stage, brief, short};
+use super::workers::Build;
 
-impl Stage {
+impl Environment {
     pub(super) async fn start(self: Arc<Self>, who: Arc<Node>, starts: Vec<Start>) -> Answers<Started> {
         let answers = self.inner.start(starts.clone()).await?;
         for (start, answer) in starts.iter().zip(&answers) {
-            self.note(&who.name, format_args!("start {} -> {}", short(start.run), told(answer)));
+            self.log(
+                &who.name,
+                format_args!("start {} -> {}", short_run(start.run), describe_answer(answer)),
+            );
             let first = match answer {
                 Ok(started) => self.history(started.run).await.into_iter().next(),
                 Err(_) => None,
             };
-            let wrong = self.witness.lock().started(start, answer, first);
-            wrong.into_iter().for_each(|wrong| self.wrong(wrong));
+            let violation = self.observer.lock().started(start, answer, first);
+            violation.into_iter().for_each(|violation| self.report_violation(violation));
         }
         Ok(answers)
     }
@@ -34,32 +37,37 @@ impl Stage {
         let room = self.hook_room(&messages).await;
         let answers = self.inner.send(messages.clone()).await?;
         for (message, answer) in messages.iter().zip(&answers) {
-            self.judge_limit(message, room, answer);
-            self.note(
+            self.check_limit(message, room, answer);
+            self.log(
                 &who.name,
-                format_args!("send {} {:?} -> {}", short(message.run), message.body, told(answer)),
+                format_args!(
+                    "send {} {:?} -> {}",
+                    short_run(message.run),
+                    message.body,
+                    describe_answer(answer)
+                ),
             );
             if let Ok(sent) = answer {
-                let wrong = self.witness.lock().sent(message, sent.position, self.clock.now());
-                wrong.into_iter().for_each(|wrong| self.wrong(wrong));
+                let violation = self.observer.lock().sent(message, sent.position, self.clock.now());
+                violation.into_iter().for_each(|violation| self.report_violation(violation));
             }
         }
         Ok(answers)
     }
 
     pub(super) async fn join(self: Arc<Self>, who: Arc<Node>, join: Join) -> Result<(), WorldError> {
-        self.note(&who.name, format_args!("join {}", brief(join.session)));
+        self.log(&who.name, format_args!("join {}", short_session(join.session)));
         let session = join.session;
-        // Before it can be claimed under. One that comes again after it left is another.
+        // Before the session can claim. A session that joins again after it left counts as a new one.
         who.joined(session);
-        self.witness.lock().gone.remove(&session);
+        self.observer.lock().ended_sessions.remove(&session);
         self.inner.join(join).await
     }
 
     pub(super) async fn leave(self: Arc<Self>, who: Arc<Node>, session: SessionId) -> Result<(), WorldError> {
-        self.note(&who.name, format_args!("leave {}", brief(session)));
+        self.log(&who.name, format_args!("leave {}", short_session(session)));
         let left = self.inner.leave(session).await;
-        self.look_for_sessions().await;
+        self.update_sessions().await;
         left
     }
 
@@ -70,13 +78,13 @@ impl Stage {
     ) -> Result<u64, WorldError> {
         let before = self.sessions().await;
         let taken = self.inner.takeover(session).await;
-        let after = self.look_for_sessions().await;
-        for gone in before.difference(&after) {
-            self.note(&who.name, format_args!("takeover of {}", brief(*gone)));
-            self.witness.lock().tally.takeovers += 1;
-            let is_excused = self.node_of(*gone).is_none_or(|node| node.is_excused());
-            if !is_excused && !self.profile.has_jumps {
-                self.wrong(format!("session {gone} was taken over, and nothing had happened to its worker"));
+        let after = self.update_sessions().await;
+        for lost in before.difference(&after) {
+            self.log(&who.name, format_args!("takeover of {}", short_session(*lost)));
+            self.observer.lock().statistics.takeovers += 1;
+            let may_lose_session = self.node_of(*lost).is_none_or(|node| node.may_lose_session());
+            if !may_lose_session && !self.profile.has_clock_jumps {
+                self.report_violation(format!("session {lost} was taken over without a fault of its worker"));
             }
         }
         taken
@@ -90,28 +98,28 @@ impl Stage {
     ) -> Result<Work, WorldError> {
         let work = self.inner.claim(session, request).await?;
         for unread in &work.unread {
-            let (run, count) = (short(unread.run), unread.messages.len());
-            self.note(&who.name, format_args!("claim brings {count} unread of {run}"));
+            let (run, count) = (short_run(unread.run), unread.messages.len());
+            self.log(&who.name, format_args!("claim brings {count} unread of {run}"));
         }
         for claimed in &work.claimed {
-            self.note(
+            self.log(
                 &who.name,
                 format_args!(
                     "claim {} by {} at {} with {} unread",
-                    short(claimed.run),
-                    brief(session),
+                    short_run(claimed.run),
+                    short_session(session),
                     claimed.seq,
                     claimed.inbox.len()
                 ),
             );
             let history = self.history(claimed.run).await;
-            let mut witness = self.witness.lock();
+            let mut observer = self.observer.lock();
             if let Some(first) = history.into_iter().next() {
-                witness.began(claimed.run, first);
+                observer.began(claimed.run, first);
             }
-            let wrong = witness.claimed(claimed.run, session);
-            drop(witness);
-            wrong.into_iter().for_each(|wrong| self.wrong(wrong));
+            let violation = observer.claimed(claimed.run, session);
+            drop(observer);
+            violation.into_iter().for_each(|violation| self.report_violation(violation));
         }
         Ok(work)
     }
@@ -123,8 +131,8 @@ impl Stage {
     ) -> Result<Delivered, WorldError> {
         let delivered = self.inner.deliver(session).await?;
         if delivered.applied > 0 {
-            self.note(&who.name, format_args!("deliver {} -> {delivered:?}", brief(session)));
-            self.saw(Situation::LateEffect);
+            self.log(&who.name, format_args!("deliver {} -> {delivered:?}", short_session(session)));
+            self.record(Situation::LateEffect);
         }
         Ok(delivered)
     }
@@ -136,51 +144,52 @@ impl Stage {
         turns: Vec<Turn>,
     ) -> Answers<Committed> {
         let answers = self.inner.commit(session, &turns).await?;
-        let now = if self.profile.has_jumps { Timestamp::NEVER } else { self.clock.now() };
+        let now = if self.profile.has_clock_jumps { Timestamp::NEVER } else { self.clock.now() };
         for (turn, answer) in turns.iter().zip(&answers) {
             let kinds: Vec<_> = turn.events.iter().map(outlast_core::Event::kind).collect();
-            self.note(
+            self.log(
                 &who.name,
                 format_args!(
                     "commit {} by {} at {} {} consumed {} {} -> {}",
-                    short(turn.run),
-                    brief(session),
+                    short_run(turn.run),
+                    short_session(session),
                     turn.seq,
                     kinds.join(" "),
                     turn.consumed,
-                    then(turn),
-                    told(answer)
+                    describe_then(turn),
+                    describe_answer(answer)
                 ),
             );
             if let Then::Stuck(stuck) = &turn.then
                 && answer.is_ok()
             {
-                self.judge_stuck(turn, stuck);
+                self.check_stuck(turn, stuck);
             }
-            if answer.is_ok() && self.profile.has_old_rules && *turn.build == *Build::Some.to_string() {
-                self.saw(Situation::TurnOfOldRules);
+            if answer.is_ok() && self.profile.has_old_rules && *turn.build == *Build::Partial.to_string() {
+                self.record(Situation::TurnOfOldRules);
             }
-            let wrong = self.witness.lock().committed(session, turn, answer, now);
-            wrong.into_iter().for_each(|wrong| self.wrong(wrong));
+            let violation = self.observer.lock().committed(session, turn, answer, now);
+            violation.into_iter().for_each(|violation| self.report_violation(violation));
         }
         Ok(answers)
     }
 
-    /// A build is stuck where it lacks code, or cannot read a value; nobody is for another reason.
-    fn judge_stuck(&self, turn: &Turn, stuck: &Stuck) {
-        let is_older = self.profile.has_older_build && *turn.build == *Build::Some.to_string();
+    /// A turn may be stuck only if the build lacks code or cannot decode a value.
+    fn check_stuck(&self, turn: &Turn, stuck: &Stuck) {
+        let is_older = self.profile.has_older_build && *turn.build == *Build::Partial.to_string();
         let situation = match stuck.reason {
             StuckReason::StepNotRegistered => Some(Situation::StepNotRegistered),
-            StuckReason::Undecodable if is_older => unreadable_part(&stuck.message),
+            StuckReason::Undecodable if is_older => undecodable_situation(&stuck.message),
             _ => None,
         };
         match situation {
-            Some(situation) => self.saw(situation),
-            None => self.wrong(format!("run {} is stuck: {}: {}", turn.run, stuck.reason, stuck.message)),
+            Some(situation) => self.record(situation),
+            None => self
+                .report_violation(format!("run {} is stuck: {}: {}", turn.run, stuck.reason, stuck.message)),
         }
     }
 
-    /// How many more payloads the run of a single message takes; `None` when it is not looked at.
+    /// How many more payloads the run of a single message accepts; `None` when that is not checked.
     async fn hook_room(&self, messages: &[NewMessage]) -> Option<u64> {
         let [NewMessage { run, body: MessageBody::Hook { name, .. }, .. }] = messages else { return None };
         let limit = self.hook_limit()?;
@@ -192,46 +201,52 @@ impl Stage {
         Some(limit.saturating_sub(unread + view.kept))
     }
 
-    /// A payload is refused when the run keeps too many, and only then.
-    fn judge_limit(&self, message: &NewMessage, room: Option<u64>, answer: &Result<Sent, WorldError>) {
+    /// A payload is refused exactly when the run keeps too many.
+    fn check_limit(&self, message: &NewMessage, room: Option<u64>, answer: &Result<Sent, WorldError>) {
         let is_refused = matches!(answer, Err(WorldError::Limit(_)));
         if is_refused {
-            self.saw(Situation::RefusedAtLimit);
+            self.record(Situation::RefusedAtLimit);
         }
-        let is_known = self.witness.lock().knows(message);
+        let is_known = self.observer.lock().has_message(message);
         match room {
             Some(0) if answer.is_ok() && !is_known => {
-                self.wrong(format!("run {} has no room for {}, and took it", message.run, message.id));
+                self.report_violation(format!(
+                    "run {} has no room for {}, but accepted it",
+                    message.run, message.id
+                ));
             }
             Some(1..) | None if is_refused => {
-                self.wrong(format!("run {} has room for {}, and refused it", message.run, message.id));
+                self.report_violation(format!(
+                    "run {} has room for {}, but refused it",
+                    message.run, message.id
+                ));
             }
             _ => {}
         }
     }
 
-    /// The history that the world has now.
+    /// The history as the world has it now.
     pub(super) async fn history(&self, run: RunId) -> Vec<TurnRecord> {
         self.inner.history(run, 0, HISTORY_TURNS_READ_MAX).await.unwrap_or_default()
     }
 
-    /// The sessions that the world has now.
+    /// The sessions as the world has them now.
     pub(super) async fn sessions(&self) -> BTreeSet<SessionId> {
         let workers = self.inner.workers().await.unwrap_or_default();
         workers.into_iter().map(|worker| worker.session).collect()
     }
 
-    /// Looks which sessions are gone.
-    async fn look_for_sessions(&self) -> BTreeSet<SessionId> {
+    /// Tells the observer which sessions exist.
+    async fn update_sessions(&self) -> BTreeSet<SessionId> {
         let now = self.sessions().await;
         let known: Vec<_> = self.nodes.lock().iter().flat_map(|node| node.sessions()).collect();
-        self.witness.lock().sessions_are(known.into_iter(), &now);
+        self.observer.lock().set_live_sessions(known.into_iter(), &now);
         now
     }
 }
 
-/// Which value it was that could not be read, as the reason says.
-fn unreadable_part(message: &str) -> Option<Situation> {
+/// The value that could not be decoded, according to the message.
+fn undecodable_situation(message: &str) -> Option<Situation> {
     let parts = [
         ("the recorded input of workflow", Situation::UndecodableInput),
         ("the input of step", Situation::UndecodableStepInput),
@@ -243,7 +258,7 @@ fn unreadable_part(message: &str) -> Option<Situation> {
     parts.into_iter().find(|(part, _)| message.contains(part)).map(|(_, situation)| situation)
 }
 
-fn then(turn: &Turn) -> &'static str {
+fn describe_then(turn: &Turn) -> &'static str {
     match turn.then {
         Then::Hold => "hold",
         Then::Wait { .. } => "wait",
@@ -253,7 +268,7 @@ fn then(turn: &Turn) -> &'static str {
     }
 }
 
-fn told<T: std::fmt::Debug>(answer: &Result<T, WorldError>) -> String {
+fn describe_answer<T: std::fmt::Debug>(answer: &Result<T, WorldError>) -> String {
     match answer {
         Ok(answer) => format!("{answer:?}"),
         Err(error) => format!("{error:?}").chars().take(60).collect(),

@@ -1,5 +1,5 @@
-//! The witness: what the world inside was seen to accept. It knows nothing but the answers, so that it can
-//! say when the world contradicts itself.
+//! The observer: records what the inner world has accepted. It uses the world's answers alone, so that it notices when
+//! the world contradicts itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,27 +14,27 @@ use outlast_core::{
 
 use super::coverage::{Coverage, Situation};
 
-/// What was seen.
+/// The observations.
 #[derive(Debug, Default)]
-pub(super) struct Witness {
-    pub(super) runs: BTreeMap<RunId, Seen>,
-    /// The run that each key named first.
+pub(super) struct Observer {
+    pub(super) runs: BTreeMap<RunId, ObservedRun>,
+    /// The first run of each key.
     pub(super) keys: BTreeMap<String, RunId>,
-    /// The sessions that are gone.
-    pub(super) gone: BTreeSet<SessionId>,
-    /// When the worker learned that a turn of its was committed.
-    pub(super) answered: BTreeMap<(TurnId, String), Duration>,
-    pub(super) tally: Tally,
+    /// The sessions that have ended.
+    pub(super) ended_sessions: BTreeSet<SessionId>,
+    /// When a worker learned that its turn was committed.
+    pub(super) commit_answered_at: BTreeMap<(TurnId, String), Duration>,
+    pub(super) statistics: Statistics,
 }
 
-/// How much happened.
+/// Counters of what happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct Statistics {
     /// Turns that were committed.
     pub turns: u64,
     /// Events in all histories.
     pub events: u64,
-    /// Turns that were refused because they came from a session that did not hold the run.
+    /// Turns that were refused because their session did not hold the run.
     pub fenced: u64,
     /// Turns that were refused because a message came first.
     pub conflicts: u64,
@@ -50,16 +50,16 @@ pub struct Tally {
     pub runs: u64,
     /// Attempts at steps.
     pub attempts: u64,
-    /// Attempts that were made once more.
+    /// Attempts that were repeated.
     pub attempts_again: u64,
     /// Calls to the world.
     pub calls: u64,
-    /// The situations that it came to.
+    /// The situations that were reached.
     pub coverage: Coverage,
 }
 
-impl Tally {
-    /// Adds what happened in another simulation.
+impl Statistics {
+    /// Adds the counters of another simulation.
     pub fn add(&mut self, other: &Self) {
         self.turns += other.turns;
         self.events += other.events;
@@ -77,13 +77,13 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { runs, turns, events, attempts, attempts_again, calls, .. } = self;
         let Self { crashes, freezes, takeovers, fenced, conflicts, repeats, .. } = self;
         write!(
             f,
-            "{runs} runs, {turns} turns, {events} events, {attempts} attempts ({attempts_again} again), "
+            "{runs} runs, {turns} turns, {events} events, {attempts} attempts ({attempts_again} repeated), "
         )?;
         write!(
             f,
@@ -93,41 +93,41 @@ impl fmt::Display for Tally {
     }
 }
 
-/// What was seen of one run.
+/// The observations of one run.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ObservedRun {
     pub(super) holder: Option<SessionId>,
-    /// How often it was given to a session.
+    /// How often a session has got it.
     pub(super) holds: u64,
     pub(super) turn: Option<TurnId>,
     pub(super) turns: Vec<TurnRecord>,
     pub(super) ended: bool,
     /// Messages of clients, by position.
-    pub(super) messages: BTreeMap<u64, Sent>,
+    pub(super) messages: BTreeMap<u64, AcceptedMessage>,
     pub(super) consumed: u64,
-    /// What it had consumed before the turn in which it ended.
+    /// The messages that it had consumed before its last turn.
     pub(super) consumed_before: u64,
-    /// The build that left it stuck, if it has not progressed since.
+    /// The build that left it stuck, if it has not advanced since.
     stuck_by: Option<Arc<str>>,
 }
 
 /// A message that was accepted.
 #[derive(Debug)]
-pub(super) struct Sent {
+pub(super) struct AcceptedMessage {
     pub(super) id: MessageId,
     pub(super) at: Timestamp,
     pub(super) body: MessageBody,
     pub(super) headers: Headers,
 }
 
-impl Seen {
+impl ObservedRun {
     fn seq(&self) -> u64 {
         self.turns.iter().map(|turn| turn.events.len() as u64).sum()
     }
 }
 
-impl Witness {
-    /// A run was started. Answers what is wrong with that.
+impl Observer {
+    /// Records a start. Returns the violated rule, if any.
     pub(super) fn started(
         &mut self,
         start: &Start,
@@ -138,7 +138,7 @@ impl Witness {
         if let Some(key) = &start.key {
             let named = *self.keys.entry(key.text.clone()).or_insert(started.run);
             if named != started.run {
-                return Some(format!("key `{}` named run {named}, and now {}", key.text, started.run));
+                return Some(format!("key `{}` returned run {named}, and now {}", key.text, started.run));
             }
         }
         if let Some(first) = first {
@@ -147,41 +147,45 @@ impl Witness {
         None
     }
 
-    /// A run has its first turn, if it was not known before.
+    /// Records the first turn of a run that is new.
     pub(super) fn began(&mut self, run: RunId, first: TurnRecord) {
-        self.runs.entry(run).or_insert_with(|| Seen {
+        self.runs.entry(run).or_insert_with(|| ObservedRun {
             turn: Some(first.id),
             turns: vec![first],
-            ..Seen::default()
+            ..ObservedRun::default()
         });
     }
 
-    /// A session got a run.
+    /// Records that a session got a run.
     pub(super) fn claimed(&mut self, run: RunId, session: SessionId) -> Option<String> {
         let holder = self.runs.entry(run).or_default().holder;
-        let is_held = holder.is_some_and(|holder| !self.gone.contains(&holder));
-        let seen = self.runs.entry(run).or_default();
-        seen.holder = Some(session);
-        seen.holds += 1;
+        let is_held = holder.is_some_and(|holder| !self.ended_sessions.contains(&holder));
+        let observed = self.runs.entry(run).or_default();
+        observed.holder = Some(session);
+        observed.holds += 1;
         is_held.then(|| format!("run {run} was given to {session} while {holder:?} held it"))
     }
 
     pub(super) fn sent(&mut self, message: &NewMessage, position: u64, at: Timestamp) -> Option<String> {
-        let seen = self.runs.entry(message.run).or_default();
-        let sent =
-            || Sent { id: message.id, at, body: message.body.clone(), headers: message.headers.clone() };
-        let known = seen.messages.entry(position).or_insert_with(sent);
+        let observed = self.runs.entry(message.run).or_default();
+        let sent = || AcceptedMessage {
+            id: message.id,
+            at,
+            body: message.body.clone(),
+            headers: message.headers.clone(),
+        };
+        let known = observed.messages.entry(position).or_insert_with(sent);
         let is_other = known.id != message.id;
         is_other.then(|| format!("two messages have position {position} of run {}", message.run))
     }
 
     /// Whether a message was accepted before.
-    pub(super) fn knows(&self, message: &NewMessage) -> bool {
-        let seen = self.runs.get(&message.run);
-        seen.is_some_and(|seen| seen.messages.values().any(|sent| sent.id == message.id))
+    pub(super) fn has_message(&self, message: &NewMessage) -> bool {
+        let observed = self.runs.get(&message.run);
+        observed.is_some_and(|observed| observed.messages.values().any(|sent| sent.id == message.id))
     }
 
-    /// A turn was answered. Answers what is wrong with that.
+    /// Records the answer to a commit. Returns the violated rule, if any.
     pub(super) fn committed(
         &mut self,
         session: SessionId,
@@ -192,93 +196,109 @@ impl Witness {
         match answer {
             Ok(Committed::Done) => {}
             Err(WorldError::Fenced(_)) => {
-                self.tally.fenced += 1;
+                self.statistics.fenced += 1;
                 return None;
             }
             Err(WorldError::Conflict(_)) => {
-                self.tally.conflicts += 1;
+                self.statistics.conflicts += 1;
                 return None;
             }
             Err(WorldError::Invalid(reason)) => return Some(format!("an invalid turn: {reason}")),
             _ => return None,
         }
-        let is_gone = self.gone.contains(&session);
-        let seen = self.runs.entry(turn.run).or_default();
-        if seen.turns.iter().any(|known| known.id == turn.id && matches!(turn.based_on, BasedOn::Start(_)))
-            || seen.turn == Some(turn.id) && seen.holds > 0
+        let is_gone = self.ended_sessions.contains(&session);
+        let observed = self.runs.entry(turn.run).or_default();
+        if observed
+            .turns
+            .iter()
+            .any(|known| known.id == turn.id && matches!(turn.based_on, BasedOn::Start(_)))
+            || observed.turn == Some(turn.id) && observed.holds > 0
         {
-            self.tally.repeats += 1;
+            self.statistics.repeats += 1;
             return None;
         }
-        self.tally.turns += 1;
-        let wrong = judge(seen, session, is_gone, turn, now);
-        if matches!(&seen.stuck_by, Some(build) if *build != turn.build && !turn.events.is_empty()) {
-            self.tally.coverage.saw(Situation::ContinuedByOtherBuild);
+        self.statistics.turns += 1;
+        let violation = check_turn(observed, session, is_gone, turn, now);
+        if matches!(&observed.stuck_by, Some(build) if *build != turn.build && !turn.events.is_empty()) {
+            self.statistics.coverage.record(Situation::ContinuedByOtherBuild);
         }
-        apply(seen, session, turn);
-        wrong
+        apply_turn(observed, session, turn);
+        violation
     }
 
-    /// These sessions are all that there are.
-    pub(super) fn sessions_are(&mut self, known: impl Iterator<Item = SessionId>, now: &BTreeSet<SessionId>) {
-        self.gone.extend(known.filter(|session| !now.contains(session)));
-        for seen in self.runs.values_mut() {
-            seen.holder = seen.holder.filter(|holder| now.contains(holder));
+    /// Sets the sessions that exist; all others have ended.
+    pub(super) fn set_live_sessions(
+        &mut self,
+        known: impl Iterator<Item = SessionId>,
+        now: &BTreeSet<SessionId>,
+    ) {
+        self.ended_sessions.extend(known.filter(|session| !now.contains(session)));
+        for observed in self.runs.values_mut() {
+            observed.holder = observed.holder.filter(|holder| now.contains(holder));
         }
     }
 
-    /// Whether the session may hold the run as far as was seen.
+    /// How often a session has got the run.
     pub(super) fn holds(&self, run: RunId) -> u64 {
-        self.runs.get(&run).map_or(0, |seen| seen.holds)
+        self.runs.get(&run).map_or(0, |observed| observed.holds)
     }
 }
 
-/// What is wrong with a turn that the world accepted.
-fn judge(seen: &Seen, session: SessionId, is_gone: bool, turn: &Turn, now: Timestamp) -> Option<String> {
+/// The rule that an accepted turn violates, if any.
+fn check_turn(
+    observed: &ObservedRun,
+    session: SessionId,
+    is_gone: bool,
+    turn: &Turn,
+    now: Timestamp,
+) -> Option<String> {
     let run = turn.run;
     if is_gone {
-        return Some(format!("session {session} is gone, and committed a turn of run {run}"));
+        return Some(format!("session {session} has ended, but committed a turn of run {run}"));
     }
-    if seen.ended {
-        return Some(format!("run {run} had ended, and got another turn"));
+    if observed.ended {
+        return Some(format!("run {run} had ended, but got another turn"));
     }
     if let BasedOn::Turn(from) = &turn.based_on {
-        if seen.holder != Some(session) {
-            return Some(format!("session {session} committed run {run}, which {:?} holds", seen.holder));
+        if observed.holder != Some(session) {
+            return Some(format!("session {session} committed run {run}, which {:?} holds", observed.holder));
         }
-        if seen.turn != Some(*from) {
+        if observed.turn != Some(*from) {
             return Some(format!(
                 "a turn of run {run} was computed from {from}, its last was {:?}",
-                seen.turn
+                observed.turn
             ));
         }
         let is_stuck = matches!(turn.then, Then::Stuck(_));
-        if turn.seq != seen.seq() {
-            return Some(format!("a turn of run {run} begins at {}, not {}", turn.seq, seen.seq()));
+        if turn.seq != observed.seq() {
+            return Some(format!("a turn of run {run} begins at {}, not {}", turn.seq, observed.seq()));
         }
-        if !is_stuck && turn.consumed < seen.consumed {
-            return Some(format!("run {run} forgot that it had consumed {} messages", seen.consumed));
+        if !is_stuck && turn.consumed < observed.consumed {
+            return Some(format!(
+                "run {run} had consumed {} messages, but the turn says fewer",
+                observed.consumed
+            ));
         }
     }
-    let before = seen.turns.last().map_or(turn.at, |last| last.at);
+    let before = observed.turns.last().map_or(turn.at, |last| last.at);
     if turn.at < before {
         return Some(format!("the time of a turn of run {run} is before that of the last one"));
     }
     if turn.at > now && turn.at > before {
         return Some(format!("the time of a turn of run {run} is in the future: {} > {now}", turn.at));
     }
-    passed_over(seen, turn)
+    skipped_message(observed, turn)
 }
 
-/// A message that came in time, and lost against a timer that the turn fires.
-fn passed_over(seen: &Seen, turn: &Turn) -> Option<String> {
-    let (_, unread) = seen.messages.range(turn.consumed + 1..).next()?;
+/// An unread message that arrived before the due time of a timer that the turn fires.
+fn skipped_message(observed: &ObservedRun, turn: &Turn) -> Option<String> {
+    let (_, unread) = observed.messages.range(turn.consumed + 1..).next()?;
     let fired = turn.events.iter().filter_map(|event| match event {
         Event::TimerFired { op } => Some(*op),
         _ => None,
     });
     let due = |wanted: OpNumber| {
-        let mut events = seen.turns.iter().flat_map(|turn| &turn.events);
+        let mut events = observed.turns.iter().flat_map(|turn| &turn.events);
         events.find_map(|event| match event {
             Event::TimerStarted { op, fire_at } if *op == wanted => Some(*fire_at),
             Event::HookOpened { op, timeout_at, .. } if *op == wanted => *timeout_at,
@@ -290,30 +310,30 @@ fn passed_over(seen: &Seen, turn: &Turn) -> Option<String> {
     fired
         .filter_map(due)
         .find(|due| *due >= at)
-        .map(|due| format!("run {run} was sent {id} at {at}, and fired a timer of {due} without reading it"))
+        .map(|due| format!("run {run} was sent {id} at {at}, but fired a timer of {due} without reading it"))
 }
 
-fn apply(seen: &mut Seen, session: SessionId, turn: &Turn) {
-    seen.turn = Some(turn.id);
+fn apply_turn(observed: &mut ObservedRun, session: SessionId, turn: &Turn) {
+    observed.turn = Some(turn.id);
     if matches!(turn.based_on, BasedOn::Start(_)) {
-        seen.holds += 1;
-        seen.turns.clear();
+        observed.holds += 1;
+        observed.turns.clear();
     }
-    seen.holder = matches!(turn.then, Then::Hold).then_some(session);
+    observed.holder = matches!(turn.then, Then::Hold).then_some(session);
     if matches!(turn.then, Then::Stuck(_)) {
-        seen.stuck_by = Some(turn.build.clone());
+        observed.stuck_by = Some(turn.build.clone());
         if let BasedOn::Start(start) = &turn.based_on {
-            seen.turns.push(TurnRecord { build: turn.build.clone(), ..start.first_turn(turn.at) });
+            observed.turns.push(TurnRecord { build: turn.build.clone(), ..start.first_turn(turn.at) });
         }
         return;
     }
     if !turn.events.is_empty() {
-        seen.stuck_by = None;
+        observed.stuck_by = None;
     }
-    seen.consumed_before = seen.consumed;
-    seen.consumed = turn.consumed;
-    seen.ended = matches!(turn.then, Then::End(_));
+    observed.consumed_before = observed.consumed;
+    observed.consumed = turn.consumed;
+    observed.ended = matches!(turn.then, Then::End(_));
     if !turn.events.is_empty() {
-        seen.turns.push(turn.record());
+        observed.turns.push(turn.record());
     }
 }
