@@ -1,15 +1,15 @@
-//! Random calls to a world, compared with a model of it.
+//! Random calls to a world, compared with a naive model.
 //!
-//! The [conformance suite](mod@crate::suite) proves one rule at a time; this finds the rules that
-//! break each other. The model is a list of runs and a list of sessions, and looks at all of them for
-//! every answer: too slow for anything else, and too plain to be wrong in the same way as a world.
+//! The [conformance suite](mod@crate::suite) tests one rule at a time; random calls test combinations of rules.
+//! The model is a list of runs and a list of sessions, and scans both for every answer. It is slow, but so simple that it
+//! hardly has the same bugs as a world.
 
-mod drive;
+mod execute;
 mod inbox;
-mod make;
 mod op;
 mod outboxes;
 mod runs;
+mod values;
 mod work;
 
 use std::future::Future;
@@ -19,7 +19,7 @@ use crate::suite::{Case, WorldUnderTest, block_on};
 use op::Op;
 use outlast_testkit::TestClock;
 
-/// How many shorter sequences are tried to explain a failure.
+/// The number of shorter sequences that are tried to shrink a failure.
 const SHRINKS_MAX: usize = 2_000;
 
 /// Calls a world at random, `operations` times for each seed, and compares every answer and every run
@@ -43,16 +43,16 @@ where
 {
     let attempt = |ops: &[Op]| attempt(&open, ops);
     for seed in seeds {
-        let mut chance = fastrand::Rng::with_seed(seed);
-        let ops: Vec<Op> = (0..operations).map(|_| Op::random(&mut chance)).collect();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let ops: Vec<Op> = (0..operations).map(|_| Op::random(&mut rng)).collect();
         if let Err(first) = attempt(&ops) {
             let (ops, difference) = shrink(ops, first, attempt);
-            panic!("seed {seed}: the world differs from the model after\n{}\n{difference}", listed(&ops));
+            panic!("seed {seed}: the world differs from the model after\n{}\n{difference}", list_ops(&ops));
         }
     }
 }
 
-/// Applies the operations to a fresh world; says how it differs from the model.
+/// Applies the operations to a fresh world. Fails when it differs from the model.
 fn attempt<S, O>(open: &impl Fn(TestClock) -> O, ops: &[Op]) -> Result<(), String>
 where
     S: WorldUnderTest + 'static,
@@ -61,8 +61,8 @@ where
     let run = AssertUnwindSafe(|| {
         block_on(async {
             let clock = TestClock::new();
-            let subject = Box::new(open(clock.clone()).await);
-            drive::drive(&Case::new(subject, clock), ops).await
+            let under_test = Box::new(open(clock.clone()).await);
+            execute::execute(&Case::new(under_test, clock), ops).await
         })
     });
     catch_unwind(run).unwrap_or_else(|panic| {
@@ -71,7 +71,7 @@ where
     })
 }
 
-/// Leaves out operations, many at first and then one by one, as long as what is left still fails.
+/// Removes operations, many at first and then one by one, as long as the rest still fails.
 fn shrink(
     mut ops: Vec<Op>,
     mut difference: String,
@@ -90,13 +90,13 @@ fn shrink(
                 Ok(()) => begin += size,
             }
         }
-        // At the finest grain go round again until nothing more can go.
+        // Repeat single removals until none succeeds.
         size = if size == 1 && ops.len() < before { 1 } else { size / 2 };
     }
     (ops, difference)
 }
 
-fn listed(ops: &[Op]) -> String {
+fn list_ops(ops: &[Op]) -> String {
     ops.iter().map(|op| format!("  {op:?}\n")).collect()
 }
 
@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn a_failing_sequence_is_shrunk_to_what_makes_it_fail() {
-        let mut chance = fastrand::Rng::with_seed(7);
-        let mut ops: Vec<Op> = (0..40).map(|_| Op::Advance { micros: chance.u64(1..9) }).collect();
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut ops: Vec<Op> = (0..40).map(|_| Op::Advance { micros: rng.u64(1..9) }).collect();
         ops.insert(5, Op::Leave { session: 1 });
         ops.insert(30, Op::Leave { session: 2 });
         let fails = |ops: &[Op]| {

@@ -1,4 +1,4 @@
-//! The conformance suite: what every world promises, one case per rule.
+//! The conformance suite: the contract of worlds, one case per rule.
 //!
 //! A world's own test file opens it and calls [`conformance!`](crate::suite!):
 //!
@@ -8,36 +8,36 @@
 //! async fn open(clock: TestClock) -> MySubject { … }
 //! ```
 //!
-//! A case is a plain function of a [`Case`]. Its name is the rule that it proves.
+//! A case is a function of a [`Case`]. Its name is the rule that it tests.
 
 #![allow(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 mod case;
 mod cases;
-pub(crate) mod shape;
-mod subject;
-mod worker;
+mod test_worker;
+pub(crate) mod turn_ext;
+mod world_under_test;
 
-pub mod beyond;
 pub mod cancels;
 pub mod changed;
 pub mod children;
 pub mod claim;
-pub mod codeless;
 pub mod commit;
 pub mod counts;
 pub mod deadlines;
 pub mod delays;
+pub mod endable_without_code;
 pub mod ended;
 pub mod fencing;
-pub mod fleets;
 pub mod formats;
 pub mod heartbeats;
 pub mod history;
 pub mod inbox;
-pub mod kept;
+pub mod kept_payloads;
 pub mod keys;
 pub mod lists;
+pub mod mixed_rules;
+pub mod outbox;
 pub mod payloads;
 pub mod poison;
 pub mod preference;
@@ -60,17 +60,17 @@ use std::pin::{Pin, pin};
 
 pub use case::Case;
 pub(crate) use case::one;
-pub use subject::WorldUnderTest;
-pub use worker::Worker;
+pub use test_worker::TestWorker;
+pub use world_under_test::WorldUnderTest;
 
 use outlast_testkit::TestClock;
 use outlast_testkit::watchdog::{TIMEOUT_SECONDS, WatchedWait};
 
-/// Runs one case against a fresh world, on an executor of its own.
+/// Runs one case against a fresh world, on a runtime of its own.
 ///
 /// # Panics
 ///
-/// When the world does not keep the rule.
+/// When the world breaks the rule.
 pub fn check<S, O, C>(open: impl FnOnce(TestClock) -> O, case: impl FnOnce(Case) -> C)
 where
     S: WorldUnderTest + 'static,
@@ -79,18 +79,18 @@ where
 {
     block_on(async {
         let clock = TestClock::new();
-        let subject = Box::new(open(clock.clone()).await);
-        within_patience(case(Case::new(subject, clock))).await;
+        let under_test = Box::new(open(clock.clone()).await);
+        with_timeout(case(Case::new(under_test, clock))).await;
     });
 }
 
-/// What the future gives; panics when that takes longer than any case should.
-async fn within_patience<T>(future: impl Future<Output = T>) -> T {
+/// Awaits the future; panics when it takes longer than any case should.
+async fn with_timeout<T>(future: impl Future<Output = T>) -> T {
     let (mut future, watched) = (pin!(future), WatchedWait::begin());
     poll_fn(|cx| {
         let poll = future.as_mut().poll(cx);
         let hangs = poll.is_pending() && watched.is_overdue(cx.waker());
-        assert!(!hangs, "the case waits for something that has not come for {TIMEOUT_SECONDS} s");
+        assert!(!hangs, "the case has waited for {TIMEOUT_SECONDS} s");
         poll
     })
     .await
@@ -102,7 +102,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.expect("a runtime for one thread starts").block_on(future)
 }
 
-/// What each of the futures gives; all of them are under way at the same time.
+/// Awaits all futures concurrently; returns their outputs in order.
 pub(crate) async fn all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut futures: Vec<(Pin<Box<_>>, Option<T>)> =
         futures.into_iter().map(|future| (Box::pin(future), None)).collect();

@@ -49,7 +49,7 @@ impl Model {
         known.report = report;
         for details in details {
             let run = self.find(details.run).filter(|run| run.view.owner == Some(session));
-            run.into_iter().for_each(|run| run.note_details(&details));
+            run.into_iter().for_each(|run| run.store_details(&details));
         }
         Ok((held, rules))
     }
@@ -57,13 +57,13 @@ impl Model {
     pub(super) fn leave(&mut self, session: SessionId, now: Timestamp) {
         self.sessions.retain(|other| other.join.session != session);
         for run in self.runs.iter_mut().filter(|run| run.view.owner == Some(session)) {
-            run.let_go(now);
-            run.show();
+            run.release(now);
+            run.update_view();
         }
     }
 
     pub(super) fn takeover(&mut self, by: SessionId, now: Timestamp) -> Result<u64, Refusal> {
-        if !self.lives(by) {
+        if !self.is_live(by) {
             return Err(Refusal::Fenced);
         }
         let is_gone = |session: &ModelSession| {
@@ -81,16 +81,16 @@ impl Model {
             for run in self.runs.iter_mut().filter(|run| is_its(run)) {
                 taken += 1;
                 let class = run.crashes.min(4);
-                let is_innocent = [2, 3].contains(&highest) && class < highest;
+                let is_spared = [2, 3].contains(&highest) && class < highest;
                 let is_beside = class == 4 && held_runs.len() > 1;
-                run.let_go(now);
-                if !is_innocent && !is_beside {
+                run.release(now);
+                if !is_spared && !is_beside {
                     run.crashes = (run.crashes + 1).min(POISON_CRASHES);
                     if run.crashes == POISON_CRASHES {
-                        run.get_stuck(poison(&dead.join.build), now);
+                        run.set_stuck(poison(&dead.join.build), now);
                     }
                 }
-                run.show();
+                run.update_view();
             }
         }
         Ok(taken)
@@ -105,7 +105,7 @@ impl Model {
         if run.view.status == Status::Stuck {
             run.ready_at = Some(now);
         }
-        run.show();
+        run.update_view();
         Ok(())
     }
 }
@@ -121,15 +121,15 @@ impl ModelRun {
         self.view.sent = position;
         self.inbox.push(Message { id, position, at: now, body, headers });
         let is_delayed = self.view.status == Status::Pending && self.view.wake_at.is_some_and(|at| at > now);
-        let stays_put = self.view.status == Status::Stuck || is_delayed;
-        if self.view.owner.is_none() && (self.needs_no_code() || !stays_put) {
+        let stays_unready = self.view.status == Status::Stuck || is_delayed;
+        if self.view.owner.is_none() && (self.needs_no_code() || !stays_unready) {
             self.ready_at = Some(self.ready_at.map_or(now, |at| at.min(now)));
         }
         sent
     }
 
-    /// Keeps how far an attempt has come, unless a later one has said so.
-    fn note_details(&mut self, new: &HeartbeatDetails) {
+    /// Stores the heartbeat details of an attempt, unless a later attempt has some.
+    fn store_details(&mut self, new: &HeartbeatDetails) {
         let is_later = self.details.get(&new.op).is_some_and(|known| known.attempt > new.attempt);
         match &new.details {
             _ if is_later => {}
@@ -138,21 +138,21 @@ impl ModelRun {
         }
     }
 
-    /// Nobody holds it any more, and anybody may have it.
-    pub(super) fn let_go(&mut self, now: Timestamp) {
+    /// Releases the run: any session may claim it.
+    pub(super) fn release(&mut self, now: Timestamp) {
         self.view.owner = None;
         self.view.status = if self.stuck.is_some() { Status::Stuck } else { Status::Pending };
         self.last_holder = None;
         self.ready_at = Some(now);
     }
 
-    pub(super) fn get_stuck(&mut self, stuck: Stuck, now: Timestamp) {
+    pub(super) fn set_stuck(&mut self, stuck: Stuck, now: Timestamp) {
         self.view.owner = None;
         self.view.status = Status::Stuck;
         self.last_holder = None;
         let failed = self.failed.with(&stuck.build, self.seq());
-        let rests = failed.replaced_oldest && !self.needs_no_code();
-        self.ready_at = Some(if rests { now.plus(FAILED_BUILD_RETRY) } else { now });
+        let is_delayed = failed.replaced_oldest && !self.needs_no_code();
+        self.ready_at = Some(if is_delayed { now.plus(FAILED_BUILD_RETRY) } else { now });
         self.failed = failed.list;
         self.stuck = Some(stuck);
     }

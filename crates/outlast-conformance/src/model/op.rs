@@ -1,7 +1,7 @@
 //! The operations of a random sequence.
 //!
-//! They name runs and sessions by numbers that are taken modulo what there is, so that a sequence
-//! keeps its meaning when operations are left out.
+//! They refer to runs and sessions by numbers, modulo the number that exists, so that a sequence
+//! keeps its meaning when operations are removed.
 
 use fastrand::Rng;
 use outlast_core::event::RULES;
@@ -18,7 +18,7 @@ pub(super) enum Op {
     },
     Send {
         run: usize,
-        says: Says,
+        kind: MessageKind,
     },
     RepeatSend {
         message: usize,
@@ -33,11 +33,11 @@ pub(super) enum Op {
     },
     Beat {
         session: usize,
-        /// How many live runs its report says.
+        /// The number of live runs in its report.
         live: u64,
-        details: Vec<Details>,
+        details: Vec<AttemptDetails>,
     },
-    /// What turns have left to be done to other runs is done.
+    /// Applies the deferred effects of turns.
     Deliver {
         session: usize,
     },
@@ -45,18 +45,18 @@ pub(super) enum Op {
         session: usize,
         limit: usize,
         suspects: SuspectRoom,
-        /// From when on it ends overdue runs, if it does.
+        /// The time from which it ends overdue runs, if it does.
         ends_overdue_in_micros: Option<u64>,
     },
     Commit {
         run: usize,
-        shape: Shape,
+        shape: TurnShape,
         mistake: Mistake,
     },
     CommitStart {
         session: usize,
         start: NewStart,
-        shape: Shape,
+        shape: TurnShape,
     },
     RepeatCommit {
         turn: usize,
@@ -70,17 +70,17 @@ pub(super) enum Op {
     Crash {
         session: usize,
     },
-    /// A worker elsewhere joins, claims all it can get and crashes; another one takes over.
-    Doom {
+    /// A worker in another process joins, claims all available runs and crashes; another worker takes over.
+    ClaimAllAndCrash {
         code: usize,
         queues: usize,
-        taker: usize,
+        takeover_by: usize,
     },
     Resume {
         run: usize,
     },
     List {
-        query: Query,
+        query: ListQuery,
     },
     Prune {
         ended_micros_ago: u64,
@@ -92,27 +92,27 @@ pub(super) enum Op {
     },
 }
 
-/// What a beat says of an attempt.
+/// The heartbeat details of an attempt.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Details {
+pub(super) struct AttemptDetails {
     /// Mostly a run that the session holds.
     pub(super) run: usize,
     pub(super) op: u64,
     pub(super) attempt: u32,
-    /// How far it has come; `None` when that is not needed any more.
-    pub(super) says: Option<u64>,
+    /// The details; `None` removes them.
+    pub(super) progress: Option<u64>,
 }
 
-/// What a start asks for.
+/// The options of a start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewStart {
-    /// The rules that its client knows.
+    /// The highest rules that its client supports.
     pub(super) rules: u32,
     pub(super) workflow: usize,
     pub(super) queue: usize,
     pub(super) priority: u8,
     pub(super) key: Option<usize>,
-    /// How long an earlier start with the key counts.
+    /// The window of the key.
     pub(super) window_micros: Option<u64>,
     pub(super) input: usize,
     pub(super) tag: Option<Tag>,
@@ -123,9 +123,9 @@ pub(super) struct NewStart {
 /// The name and the value of a tag.
 pub(super) type Tag = (usize, usize);
 
-/// What a message says.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Says {
+pub(super) enum MessageKind {
     Hook,
     Cancel,
     Terminate,
@@ -133,40 +133,40 @@ pub(super) enum Says {
     ChildEnded,
 }
 
-/// What a turn looks like.
+/// The content of a turn.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct TurnShape {
     pub(super) events: u32,
-    /// How many of the unread messages it consumes, at the most.
+    /// The maximum number of unread messages that it consumes.
     pub(super) consumes: usize,
-    /// How long ago the timer was due that it fires.
+    /// How long ago its fired timer was due.
     pub(super) fires_micros_ago: Option<u64>,
-    pub(super) children: Vec<Child>,
-    /// Messages, first to the turn's own children, then to the runs that there are.
-    pub(super) messages: Vec<(usize, Says)>,
+    pub(super) children: Vec<ChildRequest>,
+    /// Messages; a target is a child of the turn, or an existing run.
+    pub(super) messages: Vec<(usize, MessageKind)>,
     pub(super) tag: Option<Tag>,
     pub(super) clears_deadline: bool,
     pub(super) asks_to_stop: bool,
-    /// Whether the crashes of its workers are forgotten.
-    pub(super) forgives: bool,
-    /// How many payloads the run keeps.
+    /// Whether it resets the crash counter.
+    pub(super) clears_crashes: bool,
+    /// The number of payloads that the run keeps.
     pub(super) kept: u64,
     pub(super) then: ThenKind,
 }
 
-/// A child that a turn asks for.
+/// A child that a turn starts.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Child {
+pub(super) enum ChildRequest {
     New {
         start: NewStart,
         wants_answer: bool,
     },
-    /// One that was asked for before.
+    /// A start that was made before.
     Again {
         start: usize,
         wants_answer: bool,
     },
-    /// One that no world starts.
+    /// A start that every world refuses.
     Refused,
 }
 
@@ -181,19 +181,19 @@ pub(super) enum ThenKind {
     Stuck,
 }
 
-/// What is wrong with a turn.
+/// The mistake of a turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mistake {
     None,
-    /// It is computed from another turn than the last.
+    /// It is not based on the run's last turn.
     Stale,
-    /// It comes from this session, whether or not that holds the run.
+    /// It comes from this session, which may not hold the run.
     From(usize),
 }
 
-/// Which runs a list is asked for.
+/// The filters of a list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Query {
+pub(super) struct ListQuery {
     pub(super) status: Option<Status>,
     pub(super) workflow: Option<usize>,
     pub(super) queue: Option<usize>,
@@ -212,94 +212,96 @@ pub(super) struct Query {
 }
 
 impl Op {
-    pub(super) fn random(chance: &mut Rng) -> Self {
-        match chance.u8(0..112) {
-            0..14 => Self::Start { start: NewStart::random(chance) },
-            14..16 => Self::RepeatStart { start: some(chance) },
-            16..29 => Self::Send { run: some(chance), says: Says::random(chance) },
-            29..32 => Self::RepeatSend { message: some(chance) },
+    pub(super) fn random(rng: &mut Rng) -> Self {
+        match rng.u8(0..112) {
+            0..14 => Self::Start { start: NewStart::random(rng) },
+            14..16 => Self::RepeatStart { start: any_index(rng) },
+            16..29 => Self::Send { run: any_index(rng), kind: MessageKind::random(rng) },
+            29..32 => Self::RepeatSend { message: any_index(rng) },
             32..39 => Self::Join {
-                // Now and then more builds than a run's row has room for.
-                build: if one_in(chance, 3).is_some() { chance.usize(0..12) } else { chance.usize(0..3) },
-                code: chance.usize(0..4),
-                queues: queues(chance),
-                rules: one_in(chance, 6).map_or(RULES, |()| 1),
-                is_elsewhere: chance.bool(),
+                // Sometimes more builds than a run's row can store.
+                build: if one_in(rng, 3).is_some() { rng.usize(0..12) } else { rng.usize(0..3) },
+                code: rng.usize(0..4),
+                queues: queues(rng),
+                rules: one_in(rng, 6).map_or(RULES, |()| 1),
+                is_elsewhere: rng.bool(),
             },
             39..41 => Self::Beat {
-                session: some(chance),
-                live: chance.u64(0..3),
-                details: (0..chance.usize(0..4)).map(|_| Details::random(chance)).collect(),
+                session: any_index(rng),
+                live: rng.u64(0..3),
+                details: (0..rng.usize(0..4)).map(|_| AttemptDetails::random(rng)).collect(),
             },
             41..58 => Self::Claim {
-                session: some(chance),
-                limit: chance.usize(0..6),
-                suspects: suspects(chance),
-                ends_overdue_in_micros: chance
-                    .bool()
-                    .then(|| one_in(chance, 3).map_or(0, |()| micros(chance))),
+                session: any_index(rng),
+                limit: rng.usize(0..6),
+                suspects: suspects(rng),
+                ends_overdue_in_micros: rng.bool().then(|| one_in(rng, 3).map_or(0, |()| micros(rng))),
             },
             58..77 => Self::Commit {
-                run: some(chance),
-                shape: Shape::random(chance),
-                mistake: Mistake::random(chance),
+                run: any_index(rng),
+                shape: TurnShape::random(rng),
+                mistake: Mistake::random(rng),
             },
             77..80 => Self::CommitStart {
-                session: some(chance),
-                // Whoever begins a run at once does not put it off.
-                start: NewStart { begins_in_micros: None, ..NewStart::random(chance) },
-                shape: Shape::random(chance),
+                session: any_index(rng),
+                // A run that is started by its first turn is not delayed.
+                start: NewStart { begins_in_micros: None, ..NewStart::random(rng) },
+                shape: TurnShape::random(rng),
             },
-            80..83 => Self::RepeatCommit { turn: some(chance) },
-            83..86 => Self::Takeover { session: some(chance) },
-            86..88 => Self::Leave { session: some(chance) },
-            88..90 => Self::Crash { session: some(chance) },
-            90..92 => Self::Resume { run: some(chance) },
-            92..95 => Self::Doom { code: chance.usize(0..3), queues: queues(chance), taker: some(chance) },
+            80..83 => Self::RepeatCommit { turn: any_index(rng) },
+            83..86 => Self::Takeover { session: any_index(rng) },
+            86..88 => Self::Leave { session: any_index(rng) },
+            88..90 => Self::Crash { session: any_index(rng) },
+            90..92 => Self::Resume { run: any_index(rng) },
+            92..95 => Self::ClaimAllAndCrash {
+                code: rng.usize(0..3),
+                queues: queues(rng),
+                takeover_by: any_index(rng),
+            },
             95..98 => Self::Prune {
-                ended_micros_ago: micros(chance),
-                after: one_in(chance, 3).map(|()| some(chance)),
-                limit: chance.usize(1..6),
+                ended_micros_ago: micros(rng),
+                after: one_in(rng, 3).map(|()| any_index(rng)),
+                limit: rng.usize(1..6),
             },
-            98..101 => Self::Deliver { session: some(chance) },
-            101..104 => Self::List { query: Query::random(chance) },
-            _ => Self::Advance { micros: micros(chance) },
+            98..101 => Self::Deliver { session: any_index(rng) },
+            101..104 => Self::List { query: ListQuery::random(rng) },
+            _ => Self::Advance { micros: micros(rng) },
         }
     }
 }
 
-impl Details {
-    fn random(chance: &mut Rng) -> Self {
+impl AttemptDetails {
+    fn random(rng: &mut Rng) -> Self {
         Self {
-            run: some(chance),
-            op: chance.u64(0..2),
-            attempt: chance.u32(1..4),
-            says: (chance.u8(0..3) > 0).then(|| chance.u64(0..3)),
+            run: any_index(rng),
+            op: rng.u64(0..2),
+            attempt: rng.u32(1..4),
+            progress: (rng.u8(0..3) > 0).then(|| rng.u64(0..3)),
         }
     }
 }
 
 impl NewStart {
-    fn random(chance: &mut Rng) -> Self {
+    fn random(rng: &mut Rng) -> Self {
         Self {
-            rules: one_in(chance, 4).map_or(RULES, |()| 1),
-            workflow: one_in(chance, 8).map_or_else(|| chance.usize(0..2), |()| 2),
-            queue: one_in(chance, 3).map_or(0, |()| chance.usize(1..3)),
-            // Now and then one that there is not.
-            priority: one_in(chance, 3).map_or(0, |()| chance.u8(0..11)),
-            key: one_in(chance, 3).map(|()| chance.usize(0..3)),
-            window_micros: one_in(chance, 3).map(|()| micros(chance)),
-            input: chance.usize(0..2),
-            tag: one_in(chance, 3).map(|()| tag(chance)),
-            begins_in_micros: one_in(chance, 4).map(|()| micros(chance)),
-            deadline_in_micros: one_in(chance, 3).map(|()| micros(chance)),
+            rules: one_in(rng, 4).map_or(RULES, |()| 1),
+            workflow: one_in(rng, 8).map_or_else(|| rng.usize(0..2), |()| 2),
+            queue: one_in(rng, 3).map_or(0, |()| rng.usize(1..3)),
+            // Sometimes an invalid one.
+            priority: one_in(rng, 3).map_or(0, |()| rng.u8(0..11)),
+            key: one_in(rng, 3).map(|()| rng.usize(0..3)),
+            window_micros: one_in(rng, 3).map(|()| micros(rng)),
+            input: rng.usize(0..2),
+            tag: one_in(rng, 3).map(|()| tag(rng)),
+            begins_in_micros: one_in(rng, 4).map(|()| micros(rng)),
+            deadline_in_micros: one_in(rng, 3).map(|()| micros(rng)),
         }
     }
 }
 
-impl Says {
-    fn random(chance: &mut Rng) -> Self {
-        match chance.u8(0..8) {
+impl MessageKind {
+    fn random(rng: &mut Rng) -> Self {
+        match rng.u8(0..8) {
             0..3 => Self::Hook,
             3..5 => Self::Cancel,
             5 => Self::Terminate,
@@ -309,113 +311,113 @@ impl Says {
     }
 }
 
-impl Shape {
-    fn random(chance: &mut Rng) -> Self {
-        let then = match chance.u8(0..14) {
+impl TurnShape {
+    fn random(rng: &mut Rng) -> Self {
+        let then = match rng.u8(0..14) {
             0..4 => ThenKind::Hold,
-            4..8 => ThenKind::Wait { wake_in_micros: chance.bool().then(|| micros(chance)) },
+            4..8 => ThenKind::Wait { wake_in_micros: rng.bool().then(|| micros(rng)) },
             8..10 => ThenKind::Release,
             10 => ThenKind::Complete,
             11 => ThenKind::Fail,
             12 => ThenKind::Cancel,
             _ => ThenKind::Stuck,
         };
-        let reaches_beyond = one_in(chance, 2).is_some();
-        let up_to = |chance: &mut Rng, count| if reaches_beyond { chance.usize(0..count) } else { 0 };
+        let reaches_beyond = one_in(rng, 2).is_some();
+        let up_to = |rng: &mut Rng, count| if reaches_beyond { rng.usize(0..count) } else { 0 };
         Self {
-            events: chance.u32(0..3),
-            consumes: chance.usize(0..4),
-            fires_micros_ago: one_in(chance, 5).map(|()| chance.u64(0..200_000)),
-            children: (0..up_to(chance, 3)).map(|_| Child::random(chance)).collect(),
-            messages: (0..up_to(chance, 3)).map(|_| (some(chance), Says::random(chance))).collect(),
-            tag: one_in(chance, 4).map(|()| tag(chance)),
-            clears_deadline: one_in(chance, 6).is_some(),
-            asks_to_stop: one_in(chance, 8).is_some(),
-            forgives: chance.bool(),
-            kept: chance.u64(0..3),
+            events: rng.u32(0..3),
+            consumes: rng.usize(0..4),
+            fires_micros_ago: one_in(rng, 5).map(|()| rng.u64(0..200_000)),
+            children: (0..up_to(rng, 3)).map(|_| ChildRequest::random(rng)).collect(),
+            messages: (0..up_to(rng, 3)).map(|_| (any_index(rng), MessageKind::random(rng))).collect(),
+            tag: one_in(rng, 4).map(|()| tag(rng)),
+            clears_deadline: one_in(rng, 6).is_some(),
+            asks_to_stop: one_in(rng, 8).is_some(),
+            clears_crashes: rng.bool(),
+            kept: rng.u64(0..3),
             then,
         }
     }
 }
 
-impl Child {
-    fn random(chance: &mut Rng) -> Self {
-        let wants_answer = chance.bool();
-        match chance.u8(0..8) {
-            0 => Self::Again { start: some(chance), wants_answer },
+impl ChildRequest {
+    fn random(rng: &mut Rng) -> Self {
+        let wants_answer = rng.bool();
+        match rng.u8(0..8) {
+            0 => Self::Again { start: any_index(rng), wants_answer },
             1 => Self::Refused,
-            _ => Self::New { start: NewStart::random(chance), wants_answer },
+            _ => Self::New { start: NewStart::random(rng), wants_answer },
         }
     }
 }
 
 impl Mistake {
-    fn random(chance: &mut Rng) -> Self {
-        match chance.u8(0..10) {
+    fn random(rng: &mut Rng) -> Self {
+        match rng.u8(0..10) {
             0 => Self::Stale,
-            1 => Self::From(chance.usize(0..64)),
+            1 => Self::From(rng.usize(0..64)),
             _ => Self::None,
         }
     }
 }
 
-impl Query {
-    fn random(chance: &mut Rng) -> Self {
+impl ListQuery {
+    fn random(rng: &mut Rng) -> Self {
         Self {
-            status: one_in(chance, 4).map(|()| Status::ALL[chance.usize(0..Status::ALL.len())]),
-            workflow: one_in(chance, 5).map(|()| chance.usize(0..3)),
-            queue: one_in(chance, 5).map(|()| chance.usize(0..3)),
-            lists_steps: chance.bool(),
-            key: one_in(chance, 8).map(|()| chance.usize(0..3)),
-            parent: one_in(chance, 5).map(|()| some(chance)),
-            root: one_in(chance, 4).map(|()| some(chance)),
-            tags: [0, 1].map(|_| one_in(chance, 4).map(|()| tag(chance))),
-            created_from: one_in(chance, 6).map(|()| some(chance)),
-            created_before: one_in(chance, 6).map(|()| some(chance)),
-            text: one_in(chance, 6).map(|()| some(chance)),
-            oldest_first: chance.bool(),
-            after: one_in(chance, 3).map(|()| some(chance)),
-            before: one_in(chance, 3).map(|()| some(chance)),
-            limit: chance.usize(1..6),
+            status: one_in(rng, 4).map(|()| Status::ALL[rng.usize(0..Status::ALL.len())]),
+            workflow: one_in(rng, 5).map(|()| rng.usize(0..3)),
+            queue: one_in(rng, 5).map(|()| rng.usize(0..3)),
+            lists_steps: rng.bool(),
+            key: one_in(rng, 8).map(|()| rng.usize(0..3)),
+            parent: one_in(rng, 5).map(|()| any_index(rng)),
+            root: one_in(rng, 4).map(|()| any_index(rng)),
+            tags: [0, 1].map(|_| one_in(rng, 4).map(|()| tag(rng))),
+            created_from: one_in(rng, 6).map(|()| any_index(rng)),
+            created_before: one_in(rng, 6).map(|()| any_index(rng)),
+            text: one_in(rng, 6).map(|()| any_index(rng)),
+            oldest_first: rng.bool(),
+            after: one_in(rng, 3).map(|()| any_index(rng)),
+            before: one_in(rng, 3).map(|()| any_index(rng)),
+            limit: rng.usize(1..6),
         }
     }
 }
 
-/// Something, in one case of so many.
-fn one_in(chance: &mut Rng, cases: u8) -> Option<()> {
-    (chance.u8(0..cases) == 0).then_some(())
+/// `Some` with a probability of 1 in `cases`.
+fn one_in(rng: &mut Rng, cases: u8) -> Option<()> {
+    (rng.u8(0..cases) == 0).then_some(())
 }
 
-fn some(chance: &mut Rng) -> usize {
-    chance.usize(0..64)
+fn any_index(rng: &mut Rng) -> usize {
+    rng.usize(0..64)
 }
 
-fn suspects(chance: &mut Rng) -> SuspectRoom {
-    let room = chance.usize(1..4);
-    match chance.u8(0..6) {
+fn suspects(rng: &mut Rng) -> SuspectRoom {
+    let room = rng.usize(1..4);
+    match rng.u8(0..6) {
         0 => SuspectRoom::Nothing,
-        1 => SuspectRoom::Class { class: chance.u32(2..5), room: chance.usize(0..3) },
+        1 => SuspectRoom::Class { class: rng.u32(2..5), room: rng.usize(0..3) },
         2 => SuspectRoom::TrialFirst { room },
         _ => SuspectRoom::AnyClass { room },
     }
 }
 
 /// Mostly the default queue.
-fn queues(chance: &mut Rng) -> usize {
-    one_in(chance, 3).map_or(0, |()| chance.usize(1..4))
+fn queues(rng: &mut Rng) -> usize {
+    one_in(rng, 3).map_or(0, |()| rng.usize(1..4))
 }
 
-fn tag(chance: &mut Rng) -> Tag {
-    (chance.usize(0..2), chance.usize(0..2))
+fn tag(rng: &mut Rng) -> Tag {
+    (rng.usize(0..2), rng.usize(0..2))
 }
 
-/// A duration around the ones that matter: the preference, a session's time, the grace of a deadline.
-fn micros(chance: &mut Rng) -> u64 {
-    match chance.u8(0..8) {
+/// A duration near the relevant limits: the preference, the session time, the grace of a deadline.
+fn micros(rng: &mut Rng) -> u64 {
+    match rng.u8(0..8) {
         0 => 1,
         1 => 99_999,
         2 => 100_000,
-        3 => chance.u64(0..300_000),
+        3 => rng.u64(0..300_000),
         4 => 5_000_000,
         5 => 10_000_000,
         6 => 59_900_000,

@@ -1,4 +1,4 @@
-//! The model's outboxes: what turns do to other runs is done with the commit, or later.
+//! The model's outboxes: effects on other runs are applied with the commit, or later.
 
 use std::collections::VecDeque;
 
@@ -10,37 +10,37 @@ use outlast_core::{
 
 use super::runs::{Model, Refusal};
 
-/// What turns have left to be done to other runs.
+/// The effects on other runs that are not applied yet.
 #[derive(Debug, Default)]
 pub(super) struct Outboxes {
-    /// Whether that is done by deliveries. Otherwise it is done with the commit.
+    /// Whether deliveries apply them. Otherwise the commit does.
     pub(super) are_deferred: bool,
     /// In the order of the commits.
-    left: VecDeque<Entry>,
-    /// The run whose entry was applied last: each has its turn.
+    left: VecDeque<OutboxEntry>,
+    /// The run whose entry was applied last: runs take turns.
     last: Option<RunId>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct OutboxEntry {
     source: RunId,
-    what: What,
+    effect: OutboxEffect,
 }
 
 #[derive(Debug)]
-enum What {
+enum OutboxEffect {
     Start(Box<NewChild>),
-    Tell(Box<NewMessage>),
+    Send(Box<NewMessage>),
 }
 
 impl Outboxes {
-    /// Whether something is left to be done of what a run asked for.
+    /// Whether effects of a run are not applied yet.
     pub(super) fn has(&self, source: RunId) -> bool {
         self.left.iter().any(|entry| entry.source == source)
     }
 
-    /// The first entry of the run that comes next.
-    fn pop(&mut self) -> Option<Entry> {
+    /// Takes the first entry of the next run.
+    fn pop(&mut self) -> Option<OutboxEntry> {
         let sources = || self.left.iter().map(|entry| entry.source);
         let behind = sources().filter(|source| self.last.is_none_or(|last| *source > last)).min();
         let next = behind.or_else(|| sources().min())?;
@@ -51,12 +51,12 @@ impl Outboxes {
 }
 
 impl Model {
-    /// Does what a turn asks of other runs, or leaves it for later. Its tags are its own run's.
-    pub(super) fn post(&mut self, turn: &Turn, outbox: Outbox, now: Timestamp) {
+    /// Applies the outbox of a turn, or defers it. Tags belong to the turn's own run.
+    pub(super) fn apply_outbox(&mut self, turn: &Turn, outbox: Outbox, now: Timestamp) {
         let source = turn.run;
-        let children = outbox.children.into_iter().map(|child| What::Start(Box::new(child)));
-        let messages = outbox.messages.into_iter().map(|message| What::Tell(Box::new(message)));
-        let entries: Vec<_> = children.chain(messages).map(|what| Entry { source, what }).collect();
+        let children = outbox.children.into_iter().map(|child| OutboxEffect::Start(Box::new(child)));
+        let messages = outbox.messages.into_iter().map(|message| OutboxEffect::Send(Box::new(message)));
+        let entries: Vec<_> = children.chain(messages).map(|effect| OutboxEntry { source, effect }).collect();
         if self.outboxes.are_deferred {
             self.outboxes.left.extend(entries);
         } else {
@@ -68,9 +68,9 @@ impl Model {
         }
     }
 
-    /// Does all that is left to be done; answers how much that was.
+    /// Applies all deferred effects. Returns how many.
     pub(super) fn deliver(&mut self, session: SessionId, now: Timestamp) -> Result<u64, Refusal> {
-        if !self.lives(session) {
+        if !self.is_live(session) {
             return Err(Refusal::Fenced);
         }
         let mut applied = 0;
@@ -81,19 +81,19 @@ impl Model {
         Ok(applied)
     }
 
-    fn apply(&mut self, Entry { source, what }: Entry, ends: bool, now: Timestamp) {
-        let message = match what {
-            What::Tell(message) => *message,
-            What::Start(child) => {
+    fn apply(&mut self, OutboxEntry { source, effect }: OutboxEntry, ends: bool, now: Timestamp) {
+        let message = match effect {
+            OutboxEffect::Send(message) => *message,
+            OutboxEffect::Start(child) => {
                 let Some(body) = self.start_child(*child, now).filter(|_| !ends) else { return };
-                // Worlds name their answers as they like. Whoever has ended is told nothing.
+                // Worlds choose the ids of answers. A parent that has ended gets none.
                 let (id, headers) = (MessageId::from_bits(0), Headers::new());
                 let Some(run) = self.find(source).filter(|run| !run.view.status.is_final()) else { return };
                 run.accept(NewMessage { id, run: source, body, headers }, now);
                 return;
             }
         };
-        // A refusal comes to nothing.
+        // A refused message is dropped.
         let _ = self.send(message, now);
     }
 

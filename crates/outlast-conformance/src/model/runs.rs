@@ -12,7 +12,7 @@ use outlast_core::{
 
 use super::outboxes::Outboxes;
 
-/// A refusal, by its kind alone.
+/// The kind of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     NotFound,
@@ -49,16 +49,16 @@ pub(super) struct ModelRun {
     pub(super) turn: TurnId,
     pub(super) turn_at: Timestamp,
     pub(super) inbox: Vec<Message>,
-    /// Since when it is ready, or when it will be.
+    /// The time from which it is ready.
     pub(super) ready_at: Option<Timestamp>,
     pub(super) last_holder: Option<SessionId>,
     pub(super) crashes: u32,
-    /// Why it is stuck, or was when it was claimed.
+    /// Why it is stuck, or was stuck when it was claimed.
     pub(super) stuck: Option<Stuck>,
     pub(super) failed: FailedBuilds,
-    /// What each message was answered with.
+    /// The answer to each message.
     pub(super) answers: Vec<(MessageId, Sent)>,
-    /// How far attempts have come, by their steps.
+    /// The heartbeat details of attempts, by step.
     pub(super) details: BTreeMap<OpNumber, HeartbeatDetails>,
 }
 
@@ -150,8 +150,8 @@ impl ModelRun {
         }
     }
 
-    /// What the outside sees of what was kept apart.
-    pub(super) fn show(&mut self) {
+    /// Updates the view from the other fields.
+    pub(super) fn update_view(&mut self) {
         self.view.crashes = self.crashes;
         self.view.failed_builds = self.failed.clone();
         self.view.stuck = self.stuck.clone().filter(|_| self.view.status == Status::Stuck);
@@ -163,7 +163,7 @@ impl Model {
         self.runs.iter_mut().find(|other| other.view.id == run)
     }
 
-    pub(super) fn lives(&self, session: SessionId) -> bool {
+    pub(super) fn is_live(&self, session: SessionId) -> bool {
         self.sessions.iter().any(|other| other.join.session == session)
     }
 
@@ -211,7 +211,7 @@ impl Model {
         Ok(None)
     }
 
-    /// Adds a run; whoever had its key loses it.
+    /// Adds a run. An older run with the same key loses it.
     pub(super) fn add(&mut self, new: ModelRun) {
         for run in self.runs.iter_mut().filter(|run| new.view.key.is_some() && run.view.key == new.view.key) {
             run.view.key = None;
@@ -228,9 +228,9 @@ impl Model {
         counts
     }
 
-    /// The runs as a list shows them; when a row last changed is not compared.
+    /// The runs as a list shows them, without the times of their last updates.
     pub(super) fn views(&self) -> Vec<RunView> {
-        let mut views: Vec<_> = self.runs.iter().map(|run| timeless(run.view.clone())).collect();
+        let mut views: Vec<_> = self.runs.iter().map(|run| without_update_times(run.view.clone())).collect();
         views.sort_by_key(|view| view.id);
         views
     }
@@ -260,6 +260,6 @@ impl Model {
     }
 }
 
-pub(super) fn timeless(view: RunView) -> RunView {
+pub(super) fn without_update_times(view: RunView) -> RunView {
     RunView { updated_at: view.created_at, retry_at: None, ..view }
 }

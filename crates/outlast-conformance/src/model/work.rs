@@ -11,19 +11,19 @@ use outlast_core::{
 
 use super::runs::{Model, ModelRun, Refusal};
 
-/// What a claim should bring.
+/// The expected answer to a claim.
 #[derive(Debug, PartialEq)]
-pub(super) struct Brought {
-    pub(super) claimed: Vec<Facts>,
-    /// The runs with unread messages, and those.
+pub(super) struct ExpectedWork {
+    pub(super) claimed: Vec<ClaimFacts>,
+    /// The held runs with unread messages, and the messages.
     pub(super) unread: Vec<(RunId, Vec<Message>)>,
-    /// `None` when it is not compared: something is ready that the claim left out.
+    /// `None` when it is not compared, because the claim left out ready runs.
     pub(super) next_due: Option<Option<Timestamp>>,
 }
 
-/// What a claim tells of a run.
+/// The compared parts of a claimed run.
 #[derive(Debug, PartialEq)]
-pub(super) struct Facts {
+pub(super) struct ClaimFacts {
     pub(super) run: RunId,
     pub(super) turn: TurnId,
     pub(super) turn_at: Timestamp,
@@ -34,26 +34,26 @@ pub(super) struct Facts {
     pub(super) columns: HolderColumns,
     pub(super) is_fresh: bool,
     pub(super) is_overdue: bool,
-    /// How many turns its history has; `None` when it is left out.
+    /// The number of turns in its history; `None` when the claim leaves it out.
     pub(super) turns: Option<usize>,
-    /// How far attempts have come.
+    /// The heartbeat details of attempts.
     pub(super) details: Vec<HeartbeatDetails>,
 }
 
-/// A run that a session may have at some time.
+/// A run that a session may claim at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
-    /// Whether it is given to be ended; those come last.
+    /// Whether it is claimed to be ended as overdue; those come last.
     is_overdue: bool,
     rank: Timestamp,
     run: RunId,
-    /// From when on the session may have it.
+    /// The time from which the session may claim it.
     available_at: Timestamp,
     class: u32,
 }
 
-/// Whether a claim that gave runs of these higher crash classes may give the run as well.
-fn may_give(run: &ModelRun, request: &ClaimRequest, given: &[u32]) -> bool {
+/// Whether a claim with runs of these higher crash classes may include the run as well.
+fn may_claim(run: &ModelRun, request: &ClaimRequest, given: &[u32]) -> bool {
     let class = run.crashes.min(4);
     let has_class_room = class < 2
         || match request.suspects {
@@ -72,8 +72,8 @@ impl Model {
         session: SessionId,
         request: &ClaimRequest,
         now: Timestamp,
-    ) -> Result<Brought, Refusal> {
-        if !self.lives(session) {
+    ) -> Result<ExpectedWork, Refusal> {
+        if !self.is_live(session) {
             return Err(Refusal::Fenced);
         }
         let unread =
@@ -82,16 +82,16 @@ impl Model {
         unread.sort_by_key(|(run, _)| *run);
 
         let mut claimed = Vec::new();
-        // The crash classes of the higher ones among what is given.
+        // The higher crash classes of the claimed runs.
         let mut classes: Vec<u32> = Vec::new();
         let mut limit = request.limit;
-        if self.has_trial(session, request, now) {
+        if self.gets_trial(session, request, now) {
             limit = limit.min(1);
         }
         while claimed.len() < limit {
             let mut candidates = self.candidates(session, request, &classes);
             candidates.retain(|candidate| candidate.available_at <= now);
-            if self.has_trial(session, request, now) && claimed.is_empty() {
+            if self.gets_trial(session, request, now) && claimed.is_empty() {
                 candidates.retain(|candidate| candidate.class == 4 && !candidate.is_overdue);
             }
             let Some(first) = candidates.into_iter().min() else { break };
@@ -102,15 +102,15 @@ impl Model {
         let due = self.candidates(session, request, &[]);
         let due: Vec<Timestamp> = due.into_iter().map(|candidate| candidate.available_at).collect();
         let is_left_out = due.iter().any(|at| *at <= now);
-        // Nor is it fixed whether an overdue run is in sight of a worker that may not have it.
-        let may_have = |run: &ModelRun| may_give(run, request, &[]);
+        // Worlds may or may not count overdue runs that this worker may not claim.
+        let may_have = |run: &ModelRun| may_claim(run, request, &[]);
         let hides_some = request.ends_overdue_from < Timestamp::NEVER && !self.runs.iter().all(may_have);
         let next_due = if is_left_out || hides_some { None } else { Some(due.into_iter().min()) };
-        Ok(Brought { claimed, unread, next_due })
+        Ok(ExpectedWork { claimed, unread, next_due })
     }
 
-    /// Whether a new session is given a run of the last crash class, and nothing else.
-    fn has_trial(&self, session: SessionId, request: &ClaimRequest, now: Timestamp) -> bool {
+    /// Whether a new session gets a run of the last crash class, and nothing else.
+    fn gets_trial(&self, session: SessionId, request: &ClaimRequest, now: Timestamp) -> bool {
         matches!(request.suspects, SuspectRoom::TrialFirst { .. })
             && self.candidates(session, request, &[]).iter().any(|candidate| {
                 candidate.class == 4 && !candidate.is_overdue && candidate.available_at <= now
@@ -121,18 +121,18 @@ impl Model {
         let mut candidates = Vec::new();
         for run in &self.runs {
             let is_open = run.view.owner.is_none() && !run.view.status.is_final();
-            if !is_open || !may_give(run, request, classes) {
+            if !is_open || !may_claim(run, request, classes) {
                 continue;
             }
             let class = run.crashes.min(4);
-            let is_kept_from_it = run.failed.contains(&request.build);
+            let has_failed_it = run.failed.contains(&request.build);
             let is_served = request.queues.contains(&run.start.queue) && request.code.contains(&run.code());
-            let has_code = is_served && !is_kept_from_it;
+            let has_code = is_served && !has_failed_it;
             let run_id = run.view.id;
             if let Some(ready_at) = run.ready_at
                 && (has_code || run.needs_no_code())
             {
-                let others_first = run.last_holder.is_some_and(|last| last != session && self.lives(last));
+                let others_first = run.last_holder.is_some_and(|last| last != session && self.is_live(last));
                 let available_at = if others_first { ready_at.plus(PREFERENCE) } else { ready_at };
                 let priority = if run.needs_no_code() { 0 } else { run.start.priority };
                 let rank = rank(ready_at, priority);
@@ -154,7 +154,7 @@ impl Model {
         turn: Turn,
         now: Timestamp,
     ) -> Result<Committed, Refusal> {
-        if !self.lives(session) {
+        if !self.is_live(session) {
             return Err(Refusal::Fenced);
         }
         if let BasedOn::Start(start) = turn.based_on.clone() {
@@ -162,14 +162,14 @@ impl Model {
         }
         let run = self.find(turn.run).ok_or(Refusal::Fenced)?;
         if run.turn == turn.id {
-            return Ok(Committed::Done);
+            return Ok(Committed::PastCalls);
         }
         if run.view.owner != Some(session) || turn.based_on != BasedOn::Turn(run.turn) {
             return Err(Refusal::Fenced);
         }
         run.record(&turn)?;
-        self.follow(session, turn, now);
-        Ok(Committed::Done)
+        self.finish(session, turn, now);
+        Ok(Committed::PastCalls)
     }
 
     fn commit_start(
@@ -182,7 +182,7 @@ impl Model {
         let existed = self.started_before(&start, now)?;
         let last = self.find(turn.run).map(|run| run.turn);
         match existed {
-            Some(_) if last == Some(turn.id) => return Ok(Committed::Done),
+            Some(_) if last == Some(turn.id) => return Ok(Committed::PastCalls),
             Some(existed) => return Ok(Committed::Existed(existed)),
             None => {}
         }
@@ -193,32 +193,32 @@ impl Model {
         let mut run = ModelRun::new(start, first, now);
         run.take(session, false);
         self.add(run);
-        self.follow(session, turn, now);
-        Ok(Committed::Done)
+        self.finish(session, turn, now);
+        Ok(Committed::PastCalls)
     }
 
-    /// What a turn does beyond its run, and then what becomes of that.
-    fn follow(&mut self, session: SessionId, mut turn: Turn, now: Timestamp) {
+    /// Applies the outbox of a turn, and then its end.
+    fn finish(&mut self, session: SessionId, mut turn: Turn, now: Timestamp) {
         let outbox = turn.outbox.take();
         if !matches!(turn.then, Then::Stuck(_)) {
-            self.post(&turn, *outbox.unwrap_or_default(), now);
+            self.apply_outbox(&turn, *outbox.unwrap_or_default(), now);
         }
         if let Some(run) = self.find(turn.run) {
-            run.follow(session, turn, now);
+            run.finish(session, turn, now);
         }
     }
 }
 
 impl ModelRun {
-    fn take(&mut self, session: SessionId, is_overdue: bool) -> Facts {
+    fn take(&mut self, session: SessionId, is_overdue: bool) -> ClaimFacts {
         self.view.owner = Some(session);
         self.view.status = Status::Running;
         self.view.wake_at = None;
         self.view.waits = Vec::new();
         self.ready_at = None;
-        self.show();
+        self.update_view();
         let is_left_out = self.last_holder == Some(session) || self.seq() > HISTORY_IN_CLAIM_EVENTS_MAX;
-        Facts {
+        ClaimFacts {
             run: self.view.id,
             turn: self.turn,
             turn_at: self.turn_at,
@@ -233,7 +233,7 @@ impl ModelRun {
         }
     }
 
-    /// Writes the turn into the history, unless it is stuck or fires over a message.
+    /// Writes the turn into the history. Refused if it fires a timer over an unread message.
     fn record(&mut self, turn: &Turn) -> Result<(), Refusal> {
         let is_stuck = matches!(turn.then, Then::Stuck(_));
         let is_there = (self.view.consumed..=self.view.sent).contains(&turn.consumed);
@@ -256,7 +256,7 @@ impl ModelRun {
         Ok(())
     }
 
-    fn follow(&mut self, session: SessionId, turn: Turn, now: Timestamp) {
+    fn finish(&mut self, session: SessionId, turn: Turn, now: Timestamp) {
         self.crashes = turn.columns.after.crashes;
         self.turn = turn.id;
         let asks_to_stop = |event: &Event| matches!(event, Event::CancelRequested { .. });
@@ -281,7 +281,7 @@ impl ModelRun {
                 let since = (!self.unread().is_empty()).then_some(now);
                 self.ready_at = [wake_at, since].into_iter().flatten().min();
             }
-            Then::Release => self.let_go(now),
+            Then::Release => self.release(now),
             Then::End(status) => {
                 self.view.status = status;
                 self.view.owner = None;
@@ -293,8 +293,8 @@ impl ModelRun {
                 self.stuck = None;
                 self.failed = FailedBuilds::default();
             }
-            Then::Stuck(stuck) => self.get_stuck(stuck, now),
+            Then::Stuck(stuck) => self.set_stuck(stuck, now),
         }
-        self.show();
+        self.update_view();
     }
 }

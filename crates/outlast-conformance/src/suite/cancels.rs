@@ -1,15 +1,15 @@
-//! The mark of a run that was asked to stop, and what a sender learns of it.
+//! The mark `is_cancel_requested` of a run, and what a sender learns of it.
 
 use outlast_core::Sent;
 
 use super::Case;
-use super::shape::{Shape, wait};
+use super::turn_ext::{TurnExt, wait};
 
 /// The first cancel sets the mark; a second one is told that the run was asked before.
 pub async fn a_second_cancel_is_told_of_the_first(case: Case) {
     let run = case.start("wf").await;
     assert!(!case.view(run).await.is_cancel_requested);
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     assert!(!case.view(run).await.is_cancel_requested, "a payload asks for nothing");
     let (first, second) = (case.new_cancel(run), case.new_cancel(run));
     let sent = |position, cancel_was_requested| Ok(Sent { position, cancel_was_requested });
@@ -33,7 +33,7 @@ pub async fn of_two_cancels_in_one_call_the_second_is_told(case: Case) {
 pub async fn a_turn_that_was_asked_to_stop_sets_the_mark(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
-    let turn = case.turn(&worker.claim_one().await).asked_to_stop();
+    let turn = case.turn(&worker.claim_one().await).with_cancel_requested();
     worker.commit_done(turn.clone()).await;
     assert!(case.view(run).await.is_cancel_requested);
     worker.commit_done(case.turn_after(&turn).steps(1).then(wait())).await;
@@ -47,7 +47,7 @@ pub async fn a_cancel_repeated_after_the_end_is_answered_as_before(case: Case) {
     let claimed = case.held(&worker).await;
     let cancel = case.new_cancel(claimed.run);
     let sent = case.try_send(cancel.clone()).await;
-    worker.commit_done(case.turn(&claimed).consuming(1).asked_to_stop().cancelling()).await;
+    worker.commit_done(case.turn(&claimed).consuming(1).with_cancel_requested().cancelling()).await;
     assert_eq!(case.try_send(cancel).await, sent);
     assert_eq!(sent, Ok(Sent { position: 1, cancel_was_requested: false }));
     assert!(case.view(claimed.run).await.is_cancel_requested);

@@ -1,4 +1,4 @@
-//! What a case works with: a world, its clock, and short words for what clients do.
+//! The context of a case: a world, its clock, and helpers for the calls of clients.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use outlast_core::{
 };
 use parking_lot::Mutex;
 
-use super::{Worker, WorldUnderTest};
+use super::{TestWorker, WorldUnderTest};
 use outlast_testkit::TestClock;
 
 /// The build that workers have unless a case says otherwise.
 pub(crate) const BUILD: &str = "build-1";
 
-/// A world under examination, and short words for what clients do with it.
+/// A world under test, with helpers for the calls of clients.
 pub struct Case {
     /// The world.
     pub world: Arc<dyn World>,
     /// Its clock.
     pub clock: TestClock,
-    subject: Box<dyn WorldUnderTest>,
+    under_test: Box<dyn WorldUnderTest>,
     ids: Mutex<IdSource>,
 }
 
@@ -39,16 +39,16 @@ impl fmt::Debug for Case {
 
 impl Case {
     /// A case on this world.
-    pub fn new(subject: Box<dyn WorldUnderTest>, clock: TestClock) -> Self {
-        Self { world: subject.world(), clock, subject, ids: Mutex::default() }
+    pub fn new(under_test: Box<dyn WorldUnderTest>, clock: TestClock) -> Self {
+        Self { world: under_test.world(), clock, under_test, ids: Mutex::default() }
     }
 
-    /// Bits of an id that rises.
+    /// The bits of a new id; ids ascend.
     pub fn id(&self) -> u128 {
         self.ids.lock().next(self.clock.now(), 1 << 100)
     }
 
-    /// A start of the workflow that nobody has sent yet.
+    /// A new start of the workflow.
     pub fn new_start(&self, workflow: &str) -> Start {
         Start {
             run: RunId::from_bits(self.id()),
@@ -76,7 +76,7 @@ impl Case {
         Start { key, input, ..self.new_start(workflow) }
     }
 
-    /// A start in a queue of its own that nobody has sent yet.
+    /// A new start in a queue.
     pub fn new_queued_start(&self, workflow: &str, queue: &str) -> Start {
         Start { queue: queue.into(), ..self.new_start(workflow) }
     }
@@ -86,7 +86,7 @@ impl Case {
         self.try_start(self.new_start(workflow)).await.expect("the world starts a run").run
     }
 
-    /// Starts so many runs of the workflow.
+    /// Starts this many runs of the workflow.
     pub async fn start_many(&self, workflow: &str, count: usize) -> Vec<RunId> {
         let starts: Vec<Start> = (0..count).map(|_| self.new_start(workflow)).collect();
         for part in starts.chunks(BATCH_STARTS_MAX) {
@@ -100,36 +100,36 @@ impl Case {
         one(self.world.start(vec![start]).await)
     }
 
-    /// A payload for hook `h` that nobody has sent yet.
+    /// A new payload for hook `h`.
     pub fn new_message(&self, run: RunId, payload: &str) -> NewMessage {
         self.new_message_of(run, MessageBody::Hook { name: "h".into(), payload: text(payload) })
     }
 
-    /// A cancel that nobody has sent yet.
+    /// A new cancel.
     pub fn new_cancel(&self, run: RunId) -> NewMessage {
         self.new_message_of(run, MessageBody::Cancel { reason: "enough".into() })
     }
 
-    /// A message that says this and that nobody has sent yet.
+    /// A new message with this body.
     pub fn new_message_of(&self, run: RunId, body: MessageBody) -> NewMessage {
         NewMessage { id: MessageId::from_bits(self.id()), run, body, headers: Headers::new() }
     }
 
-    /// A child of the run, asked for by this operation, that nobody has started yet. Its parent awaits
-    /// its end, and does not want to know which run it is.
+    /// A new child of the run, started by this operation. Its parent awaits its end, and is not notified which run it
+    /// is.
     pub fn new_child(&self, parent: RunId, op: u64, workflow: &str) -> NewChild {
         let parent = Parent { run: parent, op: OpNumber(op), root: parent, awaits: true };
         let start = Start { parent: Some(parent), ..self.new_start(workflow) };
         NewChild { start, wants_answer: false }
     }
 
-    /// The moment so many seconds from now.
+    /// The time this many seconds from now.
     pub fn later(&self, seconds: u64) -> Timestamp {
         self.clock.now().plus(Duration::from_secs(seconds))
     }
 
-    /// Sends the run a payload; answers its position.
-    pub async fn tell(&self, run: RunId, payload: &str) -> u64 {
+    /// Sends the run a payload; returns its position.
+    pub async fn send_payload(&self, run: RunId, payload: &str) -> u64 {
         self.try_send(self.new_message(run, payload)).await.expect("the world takes a message").position
     }
 
@@ -154,7 +154,7 @@ impl Case {
         self.world.run(run).await.expect("the world knows the run")
     }
 
-    /// Where the run is in its life.
+    /// The status of the run.
     pub async fn status(&self, run: RunId) -> Status {
         self.view(run).await.status
     }
@@ -165,8 +165,8 @@ impl Case {
         history.iter().flat_map(|turn| turn.events.iter().map(|event| event.kind())).collect()
     }
 
-    /// What the run was ever told, in order.
-    pub async fn told(&self, run: RunId) -> Vec<MessageBody> {
+    /// The bodies of all messages to the run, in order.
+    pub async fn inbox_bodies(&self, run: RunId) -> Vec<MessageBody> {
         let inbox = self.world.inbox(run, 0).await.expect("the world knows the run");
         inbox.into_iter().map(|message| message.body).collect()
     }
@@ -185,33 +185,33 @@ impl Case {
     }
 
     /// A worker of this process with the code of version 1 of the workflow.
-    pub async fn join(&self, workflow: &str) -> Worker {
+    pub async fn join(&self, workflow: &str) -> TestWorker {
         self.join_with(self.world.clone(), self.new_join(&[(workflow, 1)])).await
     }
 
     /// A worker of this process with another build.
-    pub async fn join_build(&self, workflow: &str, build: &str) -> Worker {
+    pub async fn join_build(&self, workflow: &str, build: &str) -> TestWorker {
         let join = Join { build: build.into(), ..self.new_join(&[(workflow, 1)]) };
         self.join_with(self.world.clone(), join).await
     }
 
     /// A worker of this process that serves these queues.
-    pub async fn join_queues(&self, workflow: &str, queues: &[&str]) -> Worker {
+    pub async fn join_queues(&self, workflow: &str, queues: &[&str]) -> TestWorker {
         let queues = queues.iter().map(|queue| (*queue).into()).collect();
         self.join_with(self.world.clone(), Join { queues, ..self.new_join(&[(workflow, 1)]) }).await
     }
 
     /// A worker of another process, which can crash.
-    pub async fn join_elsewhere(&self, workflow: &str) -> Worker {
+    pub async fn join_elsewhere(&self, workflow: &str) -> TestWorker {
         self.join_with(self.other_handle().await, self.new_join(&[(workflow, 1)])).await
     }
 
     /// The world as another process would see it.
     pub async fn other_handle(&self) -> Arc<dyn World> {
-        self.subject.other_handle().await
+        self.under_test.other_handle().await
     }
 
-    /// A join that nobody has asked for yet.
+    /// A new join.
     pub fn new_join(&self, code: &[(&str, u32)]) -> Join {
         let code =
             code.iter().map(|(workflow, version)| Code { workflow: (*workflow).into(), version: *version });
@@ -229,37 +229,37 @@ impl Case {
     }
 
     /// Joins through this handle of the world.
-    pub async fn join_with(&self, world: Arc<dyn World>, join: Join) -> Worker {
+    pub async fn join_with(&self, world: Arc<dyn World>, join: Join) -> TestWorker {
         let (build, code, queues) = (join.build.clone(), join.code.clone(), join.queues.clone());
-        let worker = Worker { world, session: join.session, build, code, queues, format: join.format };
+        let worker = TestWorker { world, session: join.session, build, code, queues, format: join.format };
         worker.world.join(join).await.expect("the world takes a worker");
         worker
     }
 
-    /// The worker's process dies. It must have joined elsewhere.
-    pub async fn crash(&self, worker: Worker) {
-        self.subject.crash(worker.world, worker.session).await;
+    /// Crashes the worker's process. It must have joined through another handle.
+    pub async fn crash(&self, worker: TestWorker) {
+        self.under_test.crash(worker.world, worker.session).await;
     }
 
-    /// A worker elsewhere claims everything, and its process dies; answers what it had claimed. The
-    /// world does not know it yet.
-    pub async fn crash_with_all(&self, workflow: &str) -> Vec<RunId> {
+    /// A worker of another process claims everything, and its process dies. Returns the claimed runs. The
+    /// world has not noticed the death yet.
+    pub async fn claim_all_and_crash(&self, workflow: &str) -> Vec<RunId> {
         let doomed = self.join_elsewhere(workflow).await;
         let claimed = doomed.claim().await.iter().map(|claimed| claimed.run).collect();
         self.crash(doomed).await;
         claimed
     }
 
-    /// A new run that the worker, which has its code, holds; nobody else had work.
-    pub async fn held(&self, worker: &Worker) -> Claimed {
+    /// A new run that the worker holds. The worker has its code, and no other run is ready.
+    pub async fn held(&self, worker: &TestWorker) -> Claimed {
         let run = self.start(&worker.code[0].workflow).await;
         let claimed = worker.claim_one().await;
         assert_eq!(claimed.run, run);
         claimed
     }
 
-    /// A run that the worker, which has its code, has parked with this wait; nobody else had work.
-    pub async fn parked(&self, worker: &Worker, then: Then) -> RunId {
+    /// A run that the worker has committed with this end of a turn. The worker has its code, and no other run is ready.
+    pub async fn parked(&self, worker: &TestWorker, then: Then) -> RunId {
         let claimed = self.held(worker).await;
         let turn = Turn { then, ..self.turn(&claimed) };
         worker.commit(turn).await.expect("the holder parks its run");
@@ -267,22 +267,22 @@ impl Case {
     }
 
     /// A run that ended with an output.
-    pub async fn completed(&self, worker: &Worker) -> RunId {
-        use super::shape::Shape;
+    pub async fn completed(&self, worker: &TestWorker) -> RunId {
+        use super::turn_ext::TurnExt;
         let run = self.start(&worker.code[0].workflow).await;
         let turn = self.turn(&worker.claim_one().await).completing("out");
         worker.commit(turn).await.expect("the holder ends its run");
         run
     }
 
-    /// A turn on what was claimed: consumes all of its messages, adds nothing, holds on.
+    /// A turn of a claimed run: consumes all its messages, has no events, and holds the run.
     pub fn turn(&self, claimed: &Claimed) -> Turn {
         let consumed = claimed.consumed + claimed.inbox.len() as u64;
         let id = TurnId::from_bits(self.id());
         Turn { consumed, ..Turn::following(&LastTurn::of(claimed), id, self.clock.now(), BUILD.into()) }
     }
 
-    /// The turn behind `turn`: consumes and adds nothing, holds on.
+    /// The turn after `turn`: consumes nothing, has no events, and holds the run.
     pub fn turn_after(&self, turn: &Turn) -> Turn {
         Turn {
             id: TurnId::from_bits(self.id()),
@@ -298,7 +298,7 @@ impl Case {
         }
     }
 
-    /// A turn that starts its run, and holds on.
+    /// A turn that starts its run, and holds it.
     pub fn starting_turn(&self, start: Start) -> Turn {
         let id = start.turn;
         Turn::starting(start, id, self.clock.now(), BUILD.into())

@@ -1,6 +1,6 @@
-//! The list of all cases, and the macro that makes tests of them.
+//! The list of all cases, and the macro that generates tests from it.
 
-/// Makes one `#[test]` of every case of the suite, each against a fresh world.
+/// Generates one `#[test]` for every case of the suite, each against a fresh world.
 ///
 /// `open` is the name of an `async fn(TestClock)` that opens an empty world on that clock, as a
 /// [`WorldUnderTest`](crate::suite::WorldUnderTest).
@@ -173,7 +173,7 @@ macro_rules! suite {
                 a_full_inbox_takes_an_answer,
                 a_parent_is_kept_as_it_was_told,
             }
-            beyond {
+            outbox {
                 a_message_of_a_turn_wakes_its_run,
                 a_message_of_a_turn_to_a_held_run_is_unread,
                 an_end_and_a_wait_in_one_call_do_not_miss_each_other,
@@ -265,7 +265,7 @@ macro_rules! suite {
                 a_ninth_build_replaces_the_oldest_and_the_run_rests,
                 a_resting_run_is_ended_or_resumed_at_once,
             }
-            codeless {
+            endable_without_code {
                 a_fresh_run_that_is_cancelled_needs_no_code,
                 a_fresh_run_that_is_cancelled_is_given_to_its_own_worker_too,
                 a_fresh_run_that_was_sent_a_payload_needs_its_code,
@@ -409,12 +409,12 @@ macro_rules! suite {
                 a_cancel_repeated_after_the_end_is_answered_as_before,
                 a_cancel_of_a_turn_sets_the_mark,
             }
-            kept {
+            kept_payloads {
                 a_turn_says_how_many_payloads_are_kept,
                 a_payload_past_the_limit_of_kept_ones_is_refused,
                 a_payload_that_the_run_waits_for_is_taken_past_the_limit_of_kept_ones,
             }
-            fleets {
+            mixed_rules {
                 new_runs_get_the_lowest_rules_that_every_session_knows,
                 a_start_may_ask_for_lower_rules,
                 a_child_gets_the_lowest_rules,

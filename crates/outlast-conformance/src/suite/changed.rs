@@ -1,4 +1,4 @@
-//! Wake-up: a hint whenever something may have become ready.
+//! Change signals: a signal whenever a run may have become ready.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use outlast_core::{Busy, Then, Timestamp};
 
-use super::shape::{Shape, stuck, wait};
-use super::{Case, Worker};
+use super::turn_ext::{TurnExt, stuck, wait};
+use super::{Case, TestWorker};
 
-async fn epoch(worker: &Worker) -> u64 {
+async fn epoch(worker: &TestWorker) -> u64 {
     worker.work(outlast_core::ClaimRequest { limit: 0, ..worker.request() }).await.epoch
 }
 
@@ -19,7 +19,7 @@ fn is_waiting(changed: Pin<&mut impl Future<Output = Busy>>) -> bool {
 }
 
 /// Waits for a change that `make` brings about, which must not come before.
-async fn learns_of<T>(case: &Case, worker: &Worker, make: impl AsyncFnOnce() -> T) {
+async fn learns_of<T>(case: &Case, worker: &TestWorker, make: impl AsyncFnOnce() -> T) {
     let epoch = epoch(worker).await;
     let mut changed = pin!(worker.world.changed(epoch, Timestamp::NEVER));
     assert!(is_waiting(changed.as_mut()), "nothing has changed yet");
@@ -38,9 +38,9 @@ pub async fn a_start_is_a_change(case: Case) {
 pub async fn a_message_is_a_change(case: Case) {
     let worker = case.join("wf").await;
     let waiting = case.parked(&worker, wait()).await;
-    learns_of(&case, &worker, async || case.tell(waiting, "x").await).await;
+    learns_of(&case, &worker, async || case.send_payload(waiting, "x").await).await;
     worker.claim_one().await;
-    learns_of(&case, &worker, async || case.tell(waiting, "y").await).await;
+    learns_of(&case, &worker, async || case.send_payload(waiting, "y").await).await;
 }
 
 /// A run that is released, left, taken over or resumed is a change.
@@ -51,7 +51,7 @@ pub async fn a_run_that_is_let_go_is_a_change(case: Case) {
     learns_of(&case, &worker, async || other.commit_done(turn).await).await;
     other.claim_one().await;
     learns_of(&case, &worker, async || other.leave().await).await;
-    case.crash_with_all("wf").await;
+    case.claim_all_and_crash("wf").await;
     learns_of(&case, &worker, async || worker.takeover().await).await;
     let turn = case.turn(&worker.claim_one().await).then(stuck());
     worker.commit_done(turn).await;
@@ -63,11 +63,11 @@ pub async fn a_wait_that_ends_at_once_is_a_change(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join("wf").await);
     let run = case.start("wf").await;
     let turn = case.turn(&worker.claim_one().await).then(wait());
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     learns_of(&case, &other, async || worker.commit_done(turn).await).await;
 }
 
-/// What a turn does beyond its run is a change: a child, a message, an answer to the run it holds.
+/// The effects of a turn are a change: a child, a message, an answer to the run it holds.
 pub async fn what_a_turn_does_beyond_its_run_is_a_change(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join("other").await);
     let waiting = case.parked(&other, wait()).await;
@@ -102,7 +102,7 @@ pub async fn an_earlier_deadline_is_a_change(case: Case) {
     }
 }
 
-/// What changed between the claim and the wait for a change is not missed.
+/// A change between the claim and the wait is not missed.
 pub async fn a_change_between_claim_and_waiting_is_not_missed(case: Case) {
     let worker = case.join("wf").await;
     let epoch = epoch(&worker).await;

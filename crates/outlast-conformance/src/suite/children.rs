@@ -9,10 +9,10 @@ use outlast_core::{
 };
 
 use super::case::text;
-use super::shape::{Shape, stuck, wait};
+use super::turn_ext::{TurnExt, stuck, wait};
 use super::{Case, all, assert_refused};
 
-/// What the parent is told when a child was started, or found.
+/// The message to a parent when a child was started, or found.
 fn started(child: &NewChild, run: RunId) -> MessageBody {
     MessageBody::ChildStarted { op: child.start.parent.unwrap().op, run }
 }
@@ -74,7 +74,10 @@ pub async fn a_child_that_is_started_tells_nobody(case: Case) {
     let child = case.new_child(parent.run, 3, "child");
     worker.commit_done(case.turn(&parent).steps(1).child(child).then(wait())).await;
     worker.claim_nothing().await;
-    assert_eq!((case.status(parent.run).await, case.told(parent.run).await.len()), (Status::Waiting, 0));
+    assert_eq!(
+        (case.status(parent.run).await, case.inbox_bodies(parent.run).await.len()),
+        (Status::Waiting, 0)
+    );
 }
 
 /// A parent that wants to know is told which run it is, and its holder reads it with the next claim.
@@ -83,7 +86,7 @@ pub async fn a_parent_that_wants_to_know_is_told_which_run_its_child_is(case: Ca
     let parent = case.held(&worker).await;
     let child = asking(case.new_child(parent.run, 3, "child"));
     worker.commit_done(case.turn(&parent).steps(1).child(child.clone())).await;
-    assert_eq!(case.told(parent.run).await, [started(&child, child.start.run)]);
+    assert_eq!(case.inbox_bodies(parent.run).await, [started(&child, child.start.run)]);
     let unread = worker.work(worker.request()).await.unread;
     assert_eq!((unread.len(), unread[0].run, unread[0].messages.len()), (1, parent.run, 1));
     assert_eq!((unread[0].messages[0].position, unread[0].messages[0].at), (1, case.clock.now()));
@@ -103,7 +106,7 @@ pub async fn an_answer_wakes_a_parent_that_goes_to_wait_with_the_same_turn(case:
 pub async fn an_answer_is_behind_what_the_turn_has_read(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
-    case.tell(run, "a").await;
+    case.send_payload(run, "a").await;
     let parent = worker.claim_one().await;
     let child = asking(case.new_child(run, 3, "child"));
     worker.commit_done(case.turn(&parent).steps(1).child(child).then(wait())).await;
@@ -123,7 +126,7 @@ pub async fn answers_come_in_the_order_of_the_children(case: Case) {
     worker.commit_done(case.turn_after(&turn).steps(1).child(later.clone())).await;
     let expected: Vec<_> =
         children.iter().chain([&later]).map(|child| started(child, child.start.run)).collect();
-    assert_eq!(case.told(parent.run).await, expected);
+    assert_eq!(case.inbox_bodies(parent.run).await, expected);
 }
 
 /// A child whose start is refused is its parent's failure, never the commit's; its siblings are started.
@@ -137,7 +140,7 @@ pub async fn a_refused_child_is_told_to_its_parent(case: Case) {
     let sibling = case.new_child(parent.run, 3, "child");
     let turn = case.turn(&parent).steps(1).child(long.clone()).child(early.clone()).child(sibling.clone());
     worker.commit_done(turn.then(wait())).await;
-    let told = case.told(parent.run).await;
+    let told = case.inbox_bodies(parent.run).await;
     let kinds = told.iter().map(|body| match body {
         MessageBody::Refused { op, failure } => (op.0, failure.kind),
         other => panic!("{other:?}"),
@@ -161,7 +164,7 @@ pub async fn a_child_with_another_workflows_key_is_refused(case: Case) {
         let failure = child_refused(&child.start, &key_taken(&child.start, taken, "other"));
         MessageBody::Refused { op: OpNumber(3), failure }
     };
-    assert_eq!(case.told(parent.run).await, [refused(&silent), refused(&known)]);
+    assert_eq!(case.inbox_bodies(parent.run).await, [refused(&silent), refused(&known)]);
     assert_refused!(case.world.run(silent.start.run).await, NotFound);
     assert_refused!(case.world.run(known.start.run).await, NotFound);
 }
@@ -173,7 +176,7 @@ pub async fn a_key_names_the_child_of_a_parent_that_wants_to_know(case: Case) {
     let parent = case.held(&worker).await;
     let child = asking(keyed(&case, parent.run, "child", "k"));
     worker.commit_done(case.turn(&parent).steps(1).child(child.clone())).await;
-    assert_eq!(case.told(parent.run).await, [started(&child, existing)]);
+    assert_eq!(case.inbox_bodies(parent.run).await, [started(&child, existing)]);
     assert_refused!(case.world.run(child.start.run).await, NotFound);
     assert_eq!(case.view(existing).await.parent, None, "it has not become a child");
 }
@@ -186,7 +189,7 @@ pub async fn an_awaited_child_whose_key_names_a_run_is_refused(case: Case) {
     let child = keyed(&case, parent.run, "child", "k");
     worker.commit_done(case.turn(&parent).steps(1).child(child.clone())).await;
     let failure = child_exists(&child.start, existing);
-    assert_eq!(case.told(parent.run).await, [MessageBody::Refused { op: OpNumber(3), failure }]);
+    assert_eq!(case.inbox_bodies(parent.run).await, [MessageBody::Refused { op: OpNumber(3), failure }]);
     assert_refused!(case.world.run(child.start.run).await, NotFound);
 }
 
@@ -198,7 +201,7 @@ pub async fn the_key_of_a_child_names_it(case: Case) {
     let second = asking(keyed(&case, parent.run, "child", "k"));
     let run = first.start.run;
     worker.commit_done(case.turn(&parent).steps(1).child(first.clone()).child(second.clone())).await;
-    assert_eq!(case.told(parent.run).await, [started(&first, run), started(&second, run)]);
+    assert_eq!(case.inbox_bodies(parent.run).await, [started(&first, run), started(&second, run)]);
     let later = case.try_start(case.new_keyed_start("child", "k", "in")).await;
     assert_eq!(later, Ok(Started { run, is_new: false }));
 }
@@ -214,7 +217,7 @@ pub async fn a_child_that_is_there_already_counts_as_started(case: Case) {
     let again = case.turn_after(&turn).steps(1).child(silent.clone()).child(known.clone());
     worker.commit_done(again).await;
     let run = known.start.run;
-    assert_eq!(case.told(parent.run).await, [started(&known, run), started(&known, run)]);
+    assert_eq!(case.inbox_bodies(parent.run).await, [started(&known, run), started(&known, run)]);
     assert_eq!(case.kinds(silent.start.run).await, ["run_started"]);
     assert_eq!(case.counts().await[&Status::Pending], 2);
 }
@@ -228,7 +231,7 @@ pub async fn a_repeated_turn_has_its_children_once(case: Case) {
         let turn = case.turn(&parent).steps(1).child(child.clone()).then(then);
         worker.commit_done(turn.clone()).await;
         worker.commit_done(turn).await;
-        assert_eq!(case.told(parent.run).await, [started(&child, child.start.run)]);
+        assert_eq!(case.inbox_bodies(parent.run).await, [started(&child, child.start.run)]);
         assert_eq!(case.kinds(child.start.run).await, ["run_started"]);
         case.clock.advance("1s");
         worker.claim().await;
@@ -279,7 +282,7 @@ pub async fn a_stuck_turn_does_nothing_beyond_its_run(case: Case) {
 pub async fn a_refused_turn_does_nothing_beyond_its_run(case: Case) {
     let worker = case.join("wf").await;
     let (bystander, parent) = (case.parked(&worker, wait()).await, case.held(&worker).await);
-    case.tell(parent.run, "unread").await;
+    case.send_payload(parent.run, "unread").await;
     let child = case.new_child(parent.run, 3, "child");
     let turn = case.turn(&parent).child(child.clone()).sending(case.new_cancel(bystander)).tagged("a", "1");
     let rival = case.join("wf").await;
@@ -297,7 +300,7 @@ pub async fn a_turn_from_a_start_may_have_children(case: Case) {
     let turn = turn.child(child.clone()).then(wait());
     worker.commit_done(turn.clone()).await;
     worker.commit_done(turn.clone()).await;
-    assert_eq!(case.told(turn.run).await, [started(&child, child.start.run)]);
+    assert_eq!(case.inbox_bodies(turn.run).await, [started(&child, child.start.run)]);
     assert_eq!(worker.claim_one().await.inbox.len(), 1, "the answer has woken it");
     assert_eq!(case.kinds(child.start.run).await, ["run_started"]);
 }
@@ -339,10 +342,10 @@ pub async fn one_key_in_two_turns_of_a_call_gives_one_child(case: Case) {
     case.world.commit(worker.session, &turns).await.unwrap();
     worker.settle().await;
     let run = children[0].start.run;
-    assert_eq!(case.told(parents[0].run).await, [started(&children[0], run)]);
-    assert_eq!(case.told(parents[1].run).await, [started(&children[1], run)]);
+    assert_eq!(case.inbox_bodies(parents[0].run).await, [started(&children[0], run)]);
+    assert_eq!(case.inbox_bodies(parents[1].run).await, [started(&children[1], run)]);
     let failure = child_exists(&children[2].start, run);
-    assert_eq!(case.told(parents[2].run).await, [MessageBody::Refused { op: OpNumber(3), failure }]);
+    assert_eq!(case.inbox_bodies(parents[2].run).await, [MessageBody::Refused { op: OpNumber(3), failure }]);
     assert_eq!(case.counts().await, [(Status::Pending, 1), (Status::Running, 3)].into());
 }
 
@@ -358,7 +361,7 @@ pub async fn concurrent_children_with_one_key_are_one_run(case: Case) {
     all(commits).await;
     let mut runs = std::collections::BTreeSet::new();
     for turn in &turns {
-        match &case.told(turn.run).await[..] {
+        match &case.inbox_bodies(turn.run).await[..] {
             [MessageBody::ChildStarted { run, .. }] => runs.insert(*run),
             other => panic!("{other:?}"),
         };
@@ -386,7 +389,7 @@ pub async fn a_refused_turn_leaves_its_neighbours_children_alone(case: Case) {
     assert_eq!(case.counts().await, [(Status::Pending, 2), (Status::Running, 3)].into());
 }
 
-/// What a turn did beyond its run is as durable as the turn.
+/// The effects of a turn are as durable as the turn.
 pub async fn children_and_answers_survive_a_crash(case: Case) {
     let (heir, doomed) = (case.join("wf").await, case.join_elsewhere("wf").await);
     let parent = case.held(&doomed).await;

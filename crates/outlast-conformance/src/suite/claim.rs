@@ -4,7 +4,7 @@ use outlast_core::event::FORMAT;
 use outlast_core::limits::CLAIM_RUNS_MAX;
 use outlast_core::{ClaimRequest, RunId, Status, Then};
 
-use super::shape::{Shape, wait, wait_until};
+use super::turn_ext::{TurnExt, wait, wait_until};
 use super::{Case, all};
 
 /// A claimed run is running, and its session holds it.
@@ -29,7 +29,7 @@ pub async fn the_longest_ready_comes_first(case: Case) {
     case.clock.advance("1s");
     let new = case.start("wf").await;
     case.clock.advance("2s");
-    case.tell(told, "x").await;
+    case.send_payload(told, "x").await;
     case.clock.advance("1s");
     let newest = case.start("wf").await;
     let order: Vec<RunId> = worker.claim().await.iter().map(|claimed| claimed.run).collect();
@@ -73,7 +73,7 @@ pub async fn a_claim_of_nothing_brings_only_unread_messages(case: Case) {
     let held = case.start("wf").await;
     worker.claim_one().await;
     let other = case.start("wf").await;
-    case.tell(held, "a").await;
+    case.send_payload(held, "a").await;
     let work = worker.work(ClaimRequest { limit: 0, ..worker.request() }).await;
     assert!(work.claimed.is_empty(), "{work:?}");
     assert_eq!(work.unread.iter().map(|unread| unread.run).collect::<Vec<_>>(), [held]);
@@ -125,7 +125,7 @@ pub async fn a_held_run_is_not_given_again(case: Case) {
     let run = case.start("wf").await;
     let (first, second) = (case.join("wf").await, case.join_elsewhere("wf").await);
     first.claim_one().await;
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     case.clock.advance("1h");
     second.claim_nothing().await;
     first.claim_nothing().await;
@@ -153,8 +153,8 @@ pub async fn unread_messages_are_brought_until_they_are_consumed(case: Case) {
     let run = case.start("wf").await;
     let claimed = worker.claim_one().await;
     assert!(worker.work(worker.request()).await.unread.is_empty());
-    case.tell(run, "a").await;
-    case.tell(run, "b").await;
+    case.send_payload(run, "a").await;
+    case.send_payload(run, "b").await;
     for _ in 0..2 {
         let unread = worker.work(worker.request()).await.unread;
         let positions: Vec<u64> = unread[0].messages.iter().map(|message| message.position).collect();
@@ -171,7 +171,7 @@ pub async fn unread_messages_are_brought_until_they_are_consumed(case: Case) {
 pub async fn messages_that_came_with_the_run_stay_unread(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
-    case.tell(run, "a").await;
+    case.send_payload(run, "a").await;
     let claimed = worker.claim_one().await;
     let unread = worker.work(worker.request()).await.unread;
     assert_eq!((unread[0].run, &unread[0].messages), (run, &claimed.inbox));
@@ -182,7 +182,7 @@ pub async fn unread_messages_are_brought_to_the_holder_only(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join("wf").await);
     let run = case.start("wf").await;
     let claimed = worker.claim_one().await;
-    case.tell(run, "a").await;
+    case.send_payload(run, "a").await;
     assert!(other.work(other.request()).await.unread.is_empty());
     worker.commit_done(case.turn(&claimed).then(Then::Release)).await;
     assert!(worker.work(ClaimRequest { limit: 0, ..worker.request() }).await.unread.is_empty());

@@ -2,7 +2,7 @@
 
 use outlast_core::{Committed, Status, Then, Wait};
 
-use super::shape::{Shape, stuck, wait, wait_until};
+use super::turn_ext::{TurnExt, stuck, wait, wait_until};
 use super::{Case, assert_refused};
 
 /// A turn that holds on adds its events, and the session goes on holding the run.
@@ -68,7 +68,7 @@ pub async fn a_released_run_is_ready_at_once_and_counts_no_crash(case: Case) {
 pub async fn a_repeated_turn_answers_as_before(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
-    case.tell(run, "a").await;
+    case.send_payload(run, "a").await;
     let turn = case.turn(&worker.claim_one().await).steps(2);
     worker.commit_done(turn.clone()).await;
     worker.commit_done(turn).await;
@@ -116,7 +116,7 @@ pub async fn a_refused_turn_leaves_its_neighbours_alone(case: Case) {
 pub async fn a_refused_turn_writes_nothing(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join("wf").await);
     let run = case.start("wf").await;
-    case.tell(run, "a").await;
+    case.send_payload(run, "a").await;
     let claimed = worker.claim_one().await;
     let before = case.view(run).await;
     assert_refused!(other.commit(case.turn(&claimed).completing("stolen")).await, Fenced);
@@ -132,7 +132,7 @@ pub async fn a_timer_does_not_fire_over_an_answer_given_in_time(case: Case) {
     let claimed = worker.claim_one().await;
     case.clock.advance("1s");
     let due = case.clock.now();
-    case.tell(run, "just in time").await;
+    case.send_payload(run, "just in time").await;
     case.clock.advance("1s");
     let turn = case.turn(&claimed).steps(1).firing(due);
     assert_refused!(worker.commit(turn.clone()).await, Conflict);
@@ -147,7 +147,7 @@ pub async fn a_timer_fires_before_an_answer_that_came_too_late(case: Case) {
     let claimed = worker.claim_one().await;
     let due = case.clock.now();
     case.clock.advance("1us");
-    case.tell(run, "too late").await;
+    case.send_payload(run, "too late").await;
     worker.commit_done(case.turn(&claimed).steps(1).firing(due)).await;
 }
 
@@ -173,7 +173,7 @@ pub async fn a_run_may_end_with_unread_messages(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
     let claimed = worker.claim_one().await;
-    case.tell(run, "unread").await;
+    case.send_payload(run, "unread").await;
     worker.commit_done(case.turn(&claimed).completing("out")).await;
     worker.claim_nothing().await;
     assert!(worker.work(worker.request()).await.unread.is_empty());

@@ -4,7 +4,7 @@ use outlast_core::Status::{Cancelled, Completed, Failed, Pending, Running, Stuck
 use outlast_core::Then;
 
 use super::Case;
-use super::shape::{Shape, stuck, wait};
+use super::turn_ext::{TurnExt, stuck, wait};
 
 /// The counts follow a run through its life.
 pub async fn counts_follow_every_change(case: Case) {
@@ -18,7 +18,7 @@ pub async fn counts_follow_every_change(case: Case) {
     assert_eq!(case.counts().await, [(Running, 1)].into());
     worker.commit_done(case.turn_after(&turn).then(wait())).await;
     assert_eq!(case.counts().await, [(Waiting, 1)].into());
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     assert_eq!(case.counts().await, [(Waiting, 1)].into());
     let turn = case.turn(&worker.claim_one().await).then(Then::Release);
     worker.commit_done(turn).await;
@@ -55,7 +55,7 @@ pub async fn counts_are_true_after_sessions_end(case: Case) {
     for _ in 0..3 {
         case.start("wf").await;
     }
-    case.crash_with_all("wf").await;
+    case.claim_all_and_crash("wf").await;
     assert_eq!(case.counts().await, [(Running, 3)].into());
     let worker = case.join("wf").await;
     worker.takeover().await;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use outlast_core::limits::{DEADLINE_GRACE, SUSPECT_CRASHES};
 use outlast_core::{ClaimRequest, RunId, Start, Status, SuspectRoom, Then, Timestamp};
 
-use super::shape::{Shape, stuck, wait, wait_until};
-use super::{Case, Worker, assert_refused};
+use super::turn_ext::{TurnExt, stuck, wait, wait_until};
+use super::{Case, TestWorker, assert_refused};
 
 /// Starts a run of `wf` that is told to stop so many seconds from now.
 async fn start_within(case: &Case, seconds: u64) -> RunId {
@@ -15,7 +15,7 @@ async fn start_within(case: &Case, seconds: u64) -> RunId {
 }
 
 /// A run with a deadline in a minute that the worker has parked like this.
-async fn parked(case: &Case, worker: &Worker, then: Then) -> RunId {
+async fn parked(case: &Case, worker: &TestWorker, then: Then) -> RunId {
     let run = start_within(case, 60).await;
     let turn = case.turn(&worker.claim_one().await).steps(1).then(then);
     worker.commit_done(turn).await;
@@ -23,11 +23,11 @@ async fn parked(case: &Case, worker: &Worker, then: Then) -> RunId {
 }
 
 /// What a worker that ends overdue runs is given, and whether as overdue.
-async fn overdue(worker: &Worker) -> Vec<(RunId, bool)> {
+async fn overdue(worker: &TestWorker) -> Vec<(RunId, bool)> {
     worker.claim_overdue().await.iter().map(|claimed| (claimed.run, claimed.is_overdue)).collect()
 }
 
-async fn next_due(worker: &Worker, ends_overdue: bool) -> Option<Timestamp> {
+async fn next_due(worker: &TestWorker, ends_overdue: bool) -> Option<Timestamp> {
     let ends_overdue_from = if ends_overdue { Timestamp::from_micros(0) } else { Timestamp::NEVER };
     worker.work(ClaimRequest { ends_overdue_from, limit: 0, ..worker.request() }).await.next_due
 }
@@ -70,7 +70,7 @@ pub async fn a_turn_clears_the_deadline(case: Case) {
     case.clock.advance("1h");
     assert_eq!(overdue(&stranger).await, []);
     assert_eq!(next_due(&stranger, true).await, None);
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     assert_eq!(worker.claim_one().await.columns.deadline, None);
 }
 
@@ -149,7 +149,7 @@ pub async fn a_run_is_overdue_after_the_grace(case: Case) {
 pub async fn an_overdue_run_is_given_once(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let run = parked(&case, &worker, wait()).await;
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     let turn = case.turn(&worker.claim_one().await).steps(1).consuming(0);
     worker.commit_done(turn.clone()).await;
     worker.commit_done(case.turn_after(&turn).consuming(1).then(wait())).await;
@@ -158,7 +158,7 @@ pub async fn an_overdue_run_is_given_once(case: Case) {
     assert_eq!((claimed.consumed, claimed.seq, claimed.columns.deadline.is_some()), (1, 3, true));
     assert_eq!(claimed.history.whole().unwrap().len(), 3);
     assert_eq!(overdue(&worker).await, []);
-    case.tell(run, "y").await;
+    case.send_payload(run, "y").await;
     worker.claim_nothing().await;
     assert_eq!(stranger.work(stranger.request()).await.unread[0].run, run);
 }
@@ -233,7 +233,7 @@ pub async fn a_held_run_is_not_overdue(case: Case) {
 pub async fn a_run_that_was_taken_over_is_overdue(case: Case) {
     let stranger = case.join("other").await;
     let run = start_within(&case, 60).await;
-    case.crash_with_all("wf").await;
+    case.claim_all_and_crash("wf").await;
     case.clock.advance("1h");
     assert_eq!(overdue(&stranger).await, []);
     assert_eq!(stranger.takeover().await, 1);
@@ -318,7 +318,7 @@ pub async fn an_overdue_run_is_given_by_its_crash_class(case: Case) {
     let stranger = case.join("other").await;
     let runs = [start_within(&case, 60).await, start_within(&case, 60).await];
     for _ in 0..SUSPECT_CRASHES {
-        case.crash_with_all("wf").await;
+        case.claim_all_and_crash("wf").await;
         stranger.takeover().await;
     }
     case.clock.advance("1h");

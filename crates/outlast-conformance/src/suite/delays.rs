@@ -3,7 +3,7 @@
 use outlast_core::{RunId, Start, Started, Status};
 
 use super::Case;
-use super::shape::{Shape, wait};
+use super::turn_ext::{TurnExt, wait};
 
 /// Starts a run that may begin so many seconds from now.
 async fn start_in(case: &Case, seconds: u64) -> RunId {
@@ -49,7 +49,7 @@ pub async fn a_moment_that_has_come_delays_nothing(case: Case) {
 pub async fn a_message_does_not_make_a_delayed_run_begin(case: Case) {
     let worker = case.join("wf").await;
     let run = start_in(&case, 60).await;
-    case.tell(run, "early").await;
+    case.send_payload(run, "early").await;
     let body = outlast_core::MessageBody::Wake { op: None };
     case.try_send(case.new_message_of(run, body)).await.unwrap();
     worker.claim_nothing().await;
@@ -64,14 +64,14 @@ pub async fn a_delayed_run_is_ended_at_once(case: Case) {
     let stranger = case.join("other").await;
     for is_cancel in [true, false] {
         let run = start_in(&case, 60).await;
-        case.tell(run, "early").await;
+        case.send_payload(run, "early").await;
         stranger.claim_nothing().await;
         if is_cancel {
             case.cancel(run).await
         } else {
             case.terminate(run).await
         };
-        case.tell(run, "late").await;
+        case.send_payload(run, "late").await;
         let claimed = stranger.claim_one().await;
         assert_eq!((claimed.run, claimed.is_fresh, claimed.inbox.len()), (run, true, 3));
         stranger.commit_done(case.turn(&claimed).cancelling()).await;
@@ -86,7 +86,7 @@ pub async fn a_delayed_run_stands_in_line_by_its_moment(case: Case) {
     let earlier = case.start("wf").await;
     case.clock.advance("2s");
     let later = case.start("wf").await;
-    case.tell(delayed, "x").await;
+    case.send_payload(delayed, "x").await;
     let worker = case.join("wf").await;
     let order: Vec<_> = worker.claim().await.iter().map(|claimed| claimed.run).collect();
     assert_eq!(order, [earlier, delayed, later]);
@@ -100,7 +100,7 @@ pub async fn a_run_that_was_delayed_is_woken_as_any_other(case: Case) {
     let turn = case.turn(&worker.claim_one().await).then(wait());
     worker.commit_done(turn).await;
     worker.claim_nothing().await;
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     assert_eq!(worker.claim_one().await.run, run);
 }
 
@@ -122,7 +122,7 @@ pub async fn a_repeated_delayed_start_changes_nothing(case: Case) {
 pub async fn joins_and_takeovers_do_not_make_a_delayed_run_begin(case: Case) {
     let run = start_in(&case, 60).await;
     let worker = case.join("wf").await;
-    case.crash_with_all("wf").await;
+    case.claim_all_and_crash("wf").await;
     worker.takeover().await;
     case.join_build("wf", "build-2").await.claim_nothing().await;
     worker.claim_nothing().await;

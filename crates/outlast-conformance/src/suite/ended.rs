@@ -8,7 +8,7 @@ use std::time::Duration;
 use outlast_core::{Ended, Outcome, RunId, Timestamp};
 
 use super::case::text;
-use super::shape::{Shape, failure};
+use super::turn_ext::{TurnExt, failure};
 use super::{Case, all, assert_refused};
 
 /// A run that has ended answers at once.

@@ -2,7 +2,7 @@
 
 use outlast_core::{Report, Then};
 
-use super::shape::{Shape, wait};
+use super::turn_ext::{TurnExt, wait};
 use super::{Case, assert_refused};
 
 /// A session that does not hold the run cannot commit a turn of it.

@@ -6,11 +6,11 @@ use outlast_core::{
     Then, Turn, WorldError,
 };
 
-use super::shape::{Shape, stuck};
-use super::{Case, Worker};
+use super::turn_ext::{TurnExt, stuck};
+use super::{Case, TestWorker};
 
 /// A worker of a build that can read the first format.
-async fn join_old(case: &Case) -> Worker {
+async fn join_old(case: &Case) -> TestWorker {
     let join = Join { rules: 1, format: 1, ..case.new_join(&[("wf", 1)]) };
     case.join_with(case.other_handle().await, join).await
 }
@@ -23,7 +23,7 @@ async fn start_old(case: &Case) -> RunId {
 }
 
 /// A run with the first format that the worker holds.
-async fn held_old(case: &Case, worker: &Worker) -> Claimed {
+async fn held_old(case: &Case, worker: &TestWorker) -> Claimed {
     let run = start_old(case).await;
     let claimed = worker.claim_one().await;
     assert_eq!(claimed.run, run);
@@ -47,7 +47,7 @@ fn new_message(case: &Case, run: RunId) -> NewMessage {
 }
 
 /// The run is given to the newer worker alone.
-async fn is_only_for(case: &Case, run: RunId, new: &Worker, old: &Worker) {
+async fn is_only_for(case: &Case, run: RunId, new: &TestWorker, old: &TestWorker) {
     assert_eq!(case.view(run).await.format, FORMAT);
     case.clock.advance("1s");
     old.claim_nothing().await;
@@ -129,7 +129,7 @@ pub async fn a_message_that_the_holder_cannot_read_is_refused(case: Case) {
     };
     assert!(refusal.contains("process 7 on host") && refusal.contains("stop"), "{refusal}");
     assert_eq!(case.view(claimed.run).await, before);
-    assert_eq!(case.told(claimed.run).await, []);
+    assert_eq!(case.inbox_bodies(claimed.run).await, []);
     old.commit_done(case.turn(&claimed).then(Then::Release)).await;
     let sent = case.try_send(message).await.unwrap();
     assert_eq!(sent.position, 1, "nobody holds it now");

@@ -3,14 +3,14 @@
 use outlast_core::{Beat, HeartbeatDetails, OpNumber, Payload, Report, RunId, WorldError};
 
 use super::case::text;
-use super::shape::{Shape, wait};
-use super::{Case, Worker, assert_refused};
+use super::turn_ext::{TurnExt, wait};
+use super::{Case, TestWorker, assert_refused};
 
 fn details(run: RunId, op: u64, attempt: u32, details: Option<Payload>) -> HeartbeatDetails {
     HeartbeatDetails { run, op: OpNumber(op), attempt, details }
 }
 
-async fn beat(worker: &Worker, details: &[HeartbeatDetails]) -> Result<Beat, WorldError> {
+async fn beat(worker: &TestWorker, details: &[HeartbeatDetails]) -> Result<Beat, WorldError> {
     worker.world.beat(worker.session, &Report::default(), details).await
 }
 

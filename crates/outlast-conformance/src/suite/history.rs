@@ -3,7 +3,7 @@
 use outlast_core::limits::{HISTORIES_READ_MAX, HISTORY_IN_CLAIM_EVENTS_MAX, PREFERENCE};
 use outlast_core::{ClaimedHistory, RunId, Then};
 
-use super::shape::{Shape, wait};
+use super::turn_ext::{TurnExt, wait};
 use super::{Case, assert_refused};
 
 /// Events are numbered without gaps, turn after turn, and come back as they were written.
@@ -81,11 +81,11 @@ pub async fn a_claim_brings_the_whole_history(case: Case) {
 pub async fn a_claim_leaves_out_the_history_for_the_last_holder_alone(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join("wf").await);
     let run = case.parked(&worker, wait()).await;
-    case.tell(run, "go").await;
+    case.send_payload(run, "go").await;
     let claimed = worker.claim_one().await;
     assert!(matches!(claimed.history, ClaimedHistory::LeftOut));
     worker.commit_done(case.turn(&claimed).steps(1).then(wait())).await;
-    case.tell(run, "go").await;
+    case.send_payload(run, "go").await;
     case.clock.advance(PREFERENCE);
     let claimed = other.claim_one().await;
     assert_eq!(claimed.history.clone().whole().map(|history| history.len()), Some(2));

@@ -3,7 +3,7 @@
 use outlast_core::limits::INBOX_MESSAGES_MAX;
 use outlast_core::{Event, MessageBody, OpNumber, Outcome, Sent, Status, Then};
 
-use super::shape::{Shape, failure, wait};
+use super::turn_ext::{TurnExt, failure, wait};
 use super::{Case, assert_refused};
 
 /// The answer to a message to a run that was not asked to stop.
@@ -17,7 +17,7 @@ pub async fn messages_keep_their_order(case: Case) {
     let batch: Vec<_> = ["a", "b", "c"].map(|text| case.new_message(run, text)).into();
     let ids: Vec<_> = batch.iter().map(|message| message.id).collect();
     assert_eq!(case.world.send(batch).await.unwrap(), [1, 2, 3].map(|position| Ok(sent(position))));
-    assert_eq!(case.tell(run, "d").await, 4);
+    assert_eq!(case.send_payload(run, "d").await, 4);
     let inbox = case.world.inbox(run, 0).await.unwrap();
     assert_eq!(inbox.iter().map(|message| message.position).collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert_eq!(inbox[..3].iter().map(|message| message.id).collect::<Vec<_>>(), ids);
@@ -31,7 +31,7 @@ pub async fn a_message_has_the_time_of_the_worlds_clock(case: Case) {
     let run = case.start("wf").await;
     case.clock.advance("1h");
     let sent_at = case.clock.now();
-    case.tell(run, "a").await;
+    case.send_payload(run, "a").await;
     case.clock.advance("1h");
     assert_eq!(case.world.inbox(run, 0).await.unwrap()[0].at, sent_at);
 }
@@ -41,7 +41,7 @@ pub async fn a_repeated_message_is_kept_once(case: Case) {
     let run = case.start("wf").await;
     let message = case.new_message(run, "a");
     assert_eq!(case.try_send(message.clone()).await, Ok(sent(1)));
-    assert_eq!(case.tell(run, "b").await, 2);
+    assert_eq!(case.send_payload(run, "b").await, 2);
     assert_eq!(case.try_send(message).await, Ok(sent(1)));
     assert_eq!(case.view(run).await.sent, 2);
 }
@@ -94,7 +94,7 @@ pub async fn a_refused_message_leaves_its_neighbours_alone(case: Case) {
 /// A message sent before the run was ever claimed is there when it is.
 pub async fn a_message_sent_before_anyone_waits_is_kept(case: Case) {
     let run = case.start("wf").await;
-    case.tell(run, "early").await;
+    case.send_payload(run, "early").await;
     let worker = case.join("wf").await;
     let claimed = worker.claim_one().await;
     assert_eq!((claimed.consumed, claimed.inbox.len()), (0, 1));
@@ -106,8 +106,8 @@ pub async fn a_message_sent_before_anyone_waits_is_kept(case: Case) {
 pub async fn a_message_is_consumed_by_the_commit_that_says_so(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
-    case.tell(run, "a").await;
-    case.tell(run, "b").await;
+    case.send_payload(run, "a").await;
+    case.send_payload(run, "b").await;
     let claimed = worker.claim_one().await;
     worker.commit_done(case.turn(&claimed).steps(1).consuming(1).then(Then::Release)).await;
     assert_eq!(case.view(run).await.consumed, 1);
@@ -135,7 +135,7 @@ pub async fn a_run_that_reads_can_be_sent_more_than_an_inbox_holds(case: Case) {
     let claimed = worker.claim_one().await;
     assert_eq!(claimed.inbox.len(), outlast_core::limits::INBOX_READ_MAX, "so many are read at a time");
     worker.commit_done(case.turn(&claimed).steps(1)).await;
-    assert_eq!(case.tell(run, "one more").await, INBOX_MESSAGES_MAX + 1);
+    assert_eq!(case.send_payload(run, "one more").await, INBOX_MESSAGES_MAX + 1);
 }
 
 /// A message makes a waiting run ready.
@@ -143,7 +143,7 @@ pub async fn a_message_wakes_a_waiting_run(case: Case) {
     let worker = case.join("wf").await;
     let run = case.parked(&worker, wait()).await;
     worker.claim_nothing().await;
-    case.tell(run, "wake up").await;
+    case.send_payload(run, "wake up").await;
     let claimed = worker.claim_one().await;
     assert_eq!((claimed.run, claimed.inbox.len()), (run, 1));
 }

@@ -6,7 +6,7 @@ use outlast_core::limits::KEY_BYTES_MAX;
 use outlast_core::turn::Committed;
 use outlast_core::{RunId, Start, Started};
 
-use super::shape::Shape;
+use super::turn_ext::TurnExt;
 use super::{Case, all, assert_refused};
 
 /// A second start with the same key, workflow and input returns the first run.

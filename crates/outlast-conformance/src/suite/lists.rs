@@ -4,7 +4,7 @@ use outlast_core::limits::PAGE_RUNS_MAX;
 use outlast_core::{ListOrder, Page, RunId, RunQuery, Status};
 
 use super::Case;
-use super::shape::{Shape, stuck, wait};
+use super::turn_ext::{TurnExt, stuck, wait};
 
 async fn start_some(case: &Case, count: usize) -> Vec<RunId> {
     case.start_many("wf", count).await
@@ -33,7 +33,7 @@ pub async fn a_list_is_sorted_both_ways(case: Case) {
 pub async fn a_listed_run_is_the_whole_view(case: Case) {
     let worker = case.join("wf").await;
     let run = case.parked(&worker, wait()).await;
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     let page = list(&case, RunQuery { limit: 10, ..RunQuery::default() }).await;
     assert_eq!(page.runs, [case.view(run).await]);
 }

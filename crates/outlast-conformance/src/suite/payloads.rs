@@ -5,7 +5,7 @@ use outlast_core::{
 };
 
 use super::Case;
-use super::shape::Shape;
+use super::turn_ext::TurnExt;
 
 /// JSON that stores, columns and converters like to change.
 const TEXTS: [&str; 14] = [

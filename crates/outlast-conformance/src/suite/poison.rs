@@ -1,11 +1,11 @@
-//! Runs that crash their workers: how they are carried, and when they are stuck.
+//! Runs that crash their workers: how they are claimed, and when they are stuck.
 
 use outlast_core::limits::{CRASH_CLASS_3_RUNS_MAX, POISON_CRASHES, SUSPECT_CRASHES};
 use outlast_core::takeover::class_room;
 use outlast_core::{ClaimRequest, RunId, Status, StuckReason, SuspectRoom, Then};
 
-use super::shape::Shape;
-use super::{Case, Worker};
+use super::turn_ext::TurnExt;
+use super::{Case, TestWorker};
 
 /// Crashes so many workers that have this code, each with all that it could claim.
 async fn crash_times(case: &Case, workflow: &str, times: u32) {
@@ -29,7 +29,7 @@ async fn crashed(case: &Case, workflow: &str, times: u32) -> RunId {
 }
 
 /// What the worker is given when it asks like this.
-async fn given(worker: &Worker, suspects: SuspectRoom) -> Vec<RunId> {
+async fn given(worker: &TestWorker, suspects: SuspectRoom) -> Vec<RunId> {
     let claimed = worker.work(ClaimRequest { suspects, ..worker.request() }).await.claimed;
     claimed.iter().map(|claimed| claimed.run).collect()
 }
@@ -45,7 +45,7 @@ pub async fn a_run_of_a_higher_crash_class_is_given_only_where_there_is_room(cas
     assert_eq!((claimed.run, claimed.columns.crashes), (run, SUSPECT_CRASHES));
 }
 
-/// A run whose worker crashed once is carried like any other.
+/// A run whose worker crashed once is claimed like any other.
 pub async fn a_run_with_one_crash_is_carried_like_any_other(case: Case) {
     let run = crashed(&case, "wf", SUSPECT_CRASHES - 1).await;
     let worker = case.join("wf").await;
@@ -82,7 +82,7 @@ pub async fn crash_classes_have_room_for_fewer_and_fewer_runs(case: Case) {
     assert_eq!(given(&other, SuspectRoom::Class { class: 3, room: 2 }).await.len(), 2);
 }
 
-/// Of the last class a worker carries one run.
+/// A worker holds at most one run of the last class.
 pub async fn a_claim_gives_one_run_of_the_last_crash_class(case: Case) {
     let join = case.new_join(&[("a", 1), ("b", 1)]);
     let (first, second) = (crashed(&case, "a", 4).await, crashed(&case, "b", 4).await);
@@ -135,11 +135,11 @@ pub async fn a_crash_counts_against_the_highest_class_aboard(case: Case) {
     }
 }
 
-/// A turn that forgets the crashes lets the run be carried with the others again.
+/// After a turn that resets the crash counter, the run is claimed like any other.
 pub async fn a_run_whose_crashes_are_forgotten_is_carried_like_any_other(case: Case) {
     let run = crashed(&case, "wf", SUSPECT_CRASHES).await;
     let worker = case.join("wf").await;
-    let turn = case.turn(&worker.claim_one().await).steps(1).forgiving().then(Then::Release);
+    let turn = case.turn(&worker.claim_one().await).steps(1).clearing_crashes().then(Then::Release);
     worker.commit_done(turn).await;
     assert_eq!(given(&worker, SuspectRoom::Nothing).await, [run]);
 }
@@ -147,7 +147,7 @@ pub async fn a_run_whose_crashes_are_forgotten_is_carried_like_any_other(case: C
 /// A run whose worker crashed five times, the last time with nothing else, is stuck; nothing of it is touched.
 pub async fn a_run_that_crashes_its_workers_becomes_stuck(case: Case) {
     let run = case.start("wf").await;
-    case.tell(run, "a").await;
+    case.send_payload(run, "a").await;
     crash_times(&case, "wf", POISON_CRASHES - 1).await;
     assert_eq!(case.status(run).await, Status::Pending);
     crash_times(&case, "wf", 1).await;

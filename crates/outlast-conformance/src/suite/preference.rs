@@ -5,10 +5,10 @@ use std::time::Duration;
 use outlast_core::limits::PREFERENCE;
 use outlast_core::{Then, Timestamp};
 
-use super::shape::{Shape, wait, wait_until};
-use super::{Case, Worker};
+use super::turn_ext::{TurnExt, wait, wait_until};
+use super::{Case, TestWorker};
 
-async fn two_workers(case: &Case) -> (Worker, Worker) {
+async fn two_workers(case: &Case) -> (TestWorker, TestWorker) {
     (case.join("wf").await, case.join_elsewhere("wf").await)
 }
 
@@ -20,7 +20,7 @@ fn in_a_second(case: &Case) -> Timestamp {
 pub async fn a_woken_run_is_given_to_its_last_holder_at_once(case: Case) {
     let (last, other) = two_workers(&case).await;
     let run = case.parked(&last, wait()).await;
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     other.claim_nothing().await;
     assert_eq!(last.claim_one().await.run, run);
 }
@@ -29,7 +29,7 @@ pub async fn a_woken_run_is_given_to_its_last_holder_at_once(case: Case) {
 pub async fn a_woken_run_is_given_to_others_after_the_preference(case: Case) {
     let (last, other) = two_workers(&case).await;
     let run = case.parked(&last, wait()).await;
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     case.clock.advance(PREFERENCE - Duration::from_micros(1));
     other.claim_nothing().await;
     case.clock.advance("1us");
@@ -63,7 +63,7 @@ pub async fn a_session_that_left_is_not_preferred(case: Case) {
     let (told, due) =
         (case.parked(&last, wait()).await, case.parked(&last, wait_until(case.clock.now())).await);
     last.leave().await;
-    case.tell(told, "x").await;
+    case.send_payload(told, "x").await;
     let claimed: std::collections::BTreeSet<_> =
         other.claim().await.iter().map(|claimed| claimed.run).collect();
     assert_eq!(claimed, [told, due].into());
@@ -73,7 +73,7 @@ pub async fn a_session_that_left_is_not_preferred(case: Case) {
 pub async fn a_session_that_was_taken_over_is_not_preferred(case: Case) {
     let (other, last) = two_workers(&case).await;
     let run = case.parked(&last, wait()).await;
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     case.crash(last).await;
     other.takeover().await;
     assert_eq!(other.claim_one().await.run, run);
@@ -90,7 +90,7 @@ pub async fn a_new_run_is_anybodys(case: Case) {
 pub async fn a_released_run_is_anybodys(case: Case) {
     let (last, other) = two_workers(&case).await;
     let run = case.parked(&last, wait()).await;
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     let turn = case.turn(&last.claim_one().await).then(Then::Release);
     last.commit_done(turn).await;
     assert_eq!(other.claim_one().await.run, run);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use outlast_core::limits::{PREFERENCE, PRIORITY_AGE, PRIORITY_MAX, SUSPECT_CRASHES};
 use outlast_core::{ClaimRequest, RunId, Start, SuspectRoom, Then};
 
-use super::shape::{Shape, wait, wait_until};
+use super::turn_ext::{TurnExt, wait, wait_until};
 use super::{Case, assert_refused};
 
 /// Starts a run of workflow `wf` with a priority.
@@ -164,7 +164,7 @@ pub async fn a_run_keeps_its_priority(case: Case) {
         worker.commit_done(case.turn(&worker.claim_one().await).steps(1).then(then)).await;
     }
     let usual = start(&case, 0).await;
-    case.tell(urgent[0], "x").await;
+    case.send_payload(urgent[0], "x").await;
     case.crash(worker).await;
     let other = case.join("wf").await;
     other.takeover().await;
@@ -178,7 +178,7 @@ pub async fn an_urgent_run_is_preferred_by_its_last_holder(case: Case) {
     let (last, other) = (case.join("wf").await, case.join("wf").await);
     let run = start(&case, PRIORITY_MAX).await;
     last.commit_done(case.turn(&last.claim_one().await).steps(1).then(wait())).await;
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     let usual = start(&case, 0).await;
     assert_eq!(other.claim_one().await.run, usual);
     case.clock.advance(PREFERENCE);
@@ -199,7 +199,7 @@ pub async fn a_run_that_needs_no_code_has_no_priority(case: Case) {
 pub async fn the_most_urgent_of_a_crash_class_is_given(case: Case) {
     let (usual, urgent) = (start(&case, 0).await, start(&case, 5).await);
     for _ in 0..SUSPECT_CRASHES {
-        case.crash_with_all("wf").await;
+        case.claim_all_and_crash("wf").await;
         let taker = case.join("wf").await;
         taker.takeover().await;
         taker.leave().await;

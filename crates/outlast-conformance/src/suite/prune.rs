@@ -1,16 +1,16 @@
-//! Pruning: runs that ended long ago are forgotten.
+//! Pruning: runs that ended long ago are deleted.
 
 use outlast_core::limits::PRUNE_RUNS_MAX;
 use outlast_core::{ListOrder, Pruned, RunId, RunQuery, Start, Started, Status, Timestamp};
 
-use super::shape::{Shape, stuck, wait};
+use super::turn_ext::{TurnExt, stuck, wait};
 use super::{Case, assert_refused};
 
 async fn prune(case: &Case, before: Timestamp, after: Option<RunId>, limit: usize) -> Pruned {
     case.world.prune(before, after, limit).await.expect("the world prunes")
 }
 
-/// Forgets all that ended before now; answers how many.
+/// Prunes all runs that ended before now; returns how many.
 async fn prune_all(case: &Case) -> u64 {
     let (mut forgotten, mut after) = (0, None);
     loop {
@@ -23,13 +23,13 @@ async fn prune_all(case: &Case) -> u64 {
     }
 }
 
-/// Nothing is left of a run that was pruned.
+/// Pruning a run deletes all its data.
 pub async fn a_pruned_run_is_forgotten(case: Case) {
     let worker = case.join("wf").await;
     let tags = [("shop".to_owned(), "7".to_owned())];
     let start = Start { tags: tags.clone().into(), ..case.new_start("wf") };
     let run = case.try_start(start).await.unwrap().run;
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     let turn = case.turn(&worker.claim_one().await).completing("out");
     worker.commit_done(turn.clone()).await;
     case.clock.advance("1us");
@@ -45,7 +45,7 @@ pub async fn a_pruned_run_is_forgotten(case: Case) {
     assert!(case.counts().await.is_empty());
 }
 
-/// Only what ended before the moment is forgotten: to the microsecond, and by its end, not its start.
+/// Only runs that ended before the time are pruned: to the microsecond, and by their end, not their start.
 pub async fn a_run_that_ended_later_is_kept(case: Case) {
     let worker = case.join("wf").await;
     let first = case.completed(&worker).await;
@@ -80,7 +80,7 @@ pub async fn a_run_that_has_not_ended_is_kept(case: Case) {
     }
 }
 
-/// Every final status is final enough.
+/// Runs of every final status are pruned.
 pub async fn every_ended_run_is_pruned(case: Case) {
     let worker = case.join("wf").await;
     for index in 0..4 {
@@ -142,7 +142,7 @@ pub async fn one_call_prunes_no_more_than_its_limit(case: Case) {
     assert_eq!(case.counts().await, [(Status::Completed, 1)].into());
 }
 
-/// A repeated call forgets nothing more, and no longer looks at what was forgotten.
+/// A repeated call prunes nothing more, and does not count the pruned runs.
 pub async fn a_repeated_call_forgets_nothing_more(case: Case) {
     let worker = case.join("wf").await;
     case.completed(&worker).await;

@@ -7,8 +7,8 @@ use outlast_core::{
 };
 
 use super::case::text;
-use super::shape::{Shape, stuck, wait, wait_until};
-use super::{Case, Worker, assert_refused};
+use super::turn_ext::{TurnExt, stuck, wait, wait_until};
+use super::{Case, TestWorker, assert_refused};
 
 /// Starts a run in a queue.
 async fn start_in(case: &Case, queue: &str) -> RunId {
@@ -16,7 +16,7 @@ async fn start_in(case: &Case, queue: &str) -> RunId {
 }
 
 /// A run in queue `gpu` that a worker of it has parked, and that worker.
-async fn parked(case: &Case, then: Then) -> (RunId, Worker) {
+async fn parked(case: &Case, then: Then) -> (RunId, TestWorker) {
     let worker = case.join_queues("wf", &["gpu"]).await;
     let run = start_in(case, "gpu").await;
     worker.commit_done(case.turn(&worker.claim_one().await).steps(1).then(then)).await;
@@ -113,7 +113,7 @@ pub async fn a_woken_run_stands_in_its_queue(case: Case) {
     let usual = case.join("wf").await;
     let (told, first) = parked(&case, wait()).await;
     let (due, second) = parked(&case, wait_until(case.later(60))).await;
-    case.tell(told, "x").await;
+    case.send_payload(told, "x").await;
     case.clock.advance("2m");
     usual.claim_nothing().await;
     first.leave().await;
@@ -180,7 +180,7 @@ pub async fn a_child_in_a_bad_queue_is_refused(case: Case) {
     child.start.queue = "q".repeat(NAME_BYTES_MAX + 1).into();
     worker.commit_done(case.turn(&parent).steps(1).child(child.clone())).await;
     assert_refused!(case.world.run(child.start.run).await, NotFound);
-    let told = case.told(parent.run).await;
+    let told = case.inbox_bodies(parent.run).await;
     assert!(matches!(&told[..], [outlast_core::MessageBody::Refused { .. }]), "{told:?}");
 }
 

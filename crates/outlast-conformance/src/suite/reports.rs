@@ -2,9 +2,9 @@
 
 use outlast_core::{Report, VERSION, WorkerStatus, WorkerView};
 
-use super::{Case, Worker, assert_refused};
+use super::{Case, TestWorker, assert_refused};
 
-async fn view(case: &Case, worker: &Worker) -> WorkerView {
+async fn view(case: &Case, worker: &TestWorker) -> WorkerView {
     let workers = case.world.workers().await.unwrap();
     workers.into_iter().find(|view| view.session == worker.session).unwrap()
 }

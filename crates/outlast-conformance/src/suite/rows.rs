@@ -9,8 +9,8 @@ use outlast_core::{
     ReleaseReason, Released, RowChange, RunId, RunView, Start, Status, Then, Timestamp, Turn,
 };
 
-use super::shape::{Shape, stuck_by, wait, wait_until};
-use super::{Case, Worker};
+use super::turn_ext::{TurnExt, stuck_by, wait, wait_until};
+use super::{Case, TestWorker};
 
 /// The build that looks whether a run is ready; it never fails.
 const PROBE: &str = "probe";
@@ -142,9 +142,10 @@ impl Combination {
         let turn = match self.added {
             Added::Nothing => turn,
             Added::Step => turn.steps(1),
-            Added::CancelRequested => turn.asked_to_stop(),
+            Added::CancelRequested => turn.with_cancel_requested(),
         };
-        let turn = if self.changes_columns { turn.forgiving().keeping(7).clearing_deadline() } else { turn };
+        let turn =
+            if self.changes_columns { turn.clearing_crashes().keeping(7).clearing_deadline() } else { turn };
         match self.next {
             Next::Hold => turn,
             Next::Wait => turn.then(wait()),
@@ -159,7 +160,7 @@ impl Combination {
 /// A worker that asks for one workflow at a time.
 struct Prober<'a> {
     case: &'a Case,
-    worker: Worker,
+    worker: TestWorker,
 }
 
 impl Prober<'_> {
@@ -180,7 +181,7 @@ impl Prober<'_> {
         let start = Start { deadline, ..self.case.new_start(workflow) };
         let turn = self.case.starting_turn(start).keeping(if before.keeps { 3 } else { 0 });
         let turn = if before.has_begun { turn.steps(1) } else { turn };
-        let turn = turn.leaving(|columns| columns.crashes = before.crashes).then(Then::Release);
+        let turn = turn.with_columns(|columns| columns.crashes = before.crashes).then(Then::Release);
         self.worker.commit_done(turn.clone()).await;
         for number in 0..before.failed {
             let claimed = self.claim(workflow).await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use outlast_core::{Join, Report, Status, Then};
 
 use super::Case;
-use super::shape::{Shape, wait};
+use super::turn_ext::{TurnExt, wait};
 
 /// The joined workers are listed in order of their sessions, with what they hold.
 pub async fn the_joined_workers_are_listed(case: Case) {

@@ -4,7 +4,7 @@ use outlast_core::limits::{BATCH_STARTS_MAX, NAME_BYTES_MAX};
 use outlast_core::{Event, RunId, Started, Status};
 
 use super::case::{BUILD, text};
-use super::shape::Shape;
+use super::turn_ext::TurnExt;
 use super::{Case, assert_refused};
 
 /// A started run is pending, nobody's, and its history begins with the facts of its start.
@@ -105,7 +105,7 @@ pub async fn a_run_may_end_in_the_turn_that_starts_it(case: Case) {
 /// A run whose first turn came to no decision has begun all the same.
 pub async fn a_run_that_is_stuck_in_the_turn_that_starts_it_has_begun(case: Case) {
     let worker = case.join("wf").await;
-    let turn = case.starting_turn(case.new_start("wf")).steps(1).then(super::shape::stuck());
+    let turn = case.starting_turn(case.new_start("wf")).steps(1).then(super::turn_ext::stuck());
     worker.commit_done(turn.clone()).await;
     assert_eq!(case.status(turn.run).await, Status::Stuck);
     let history = case.world.history(turn.run, 0, 10).await.unwrap();

@@ -4,8 +4,8 @@ use outlast_core::limits::{FAILED_BUILD_RETRY, FAILED_BUILDS_MAX};
 use outlast_core::{FailedBuilds, RunId, Status, Stuck, Then};
 
 use super::case::BUILD;
-use super::shape::{Shape, stuck, stuck_by, wait};
-use super::{Case, Worker, assert_refused};
+use super::turn_ext::{TurnExt, stuck, stuck_by, wait};
+use super::{Case, TestWorker, assert_refused};
 
 fn why(then: Then) -> Stuck {
     let Then::Stuck(stuck) = then else { unreachable!("only stuck turns are asked") };
@@ -18,7 +18,7 @@ async fn failed(case: &Case, run: RunId) -> Vec<String> {
 }
 
 /// Has the worker claim the run and leave it stuck.
-async fn stick(case: &Case, worker: &Worker, run: RunId) {
+async fn stick(case: &Case, worker: &TestWorker, run: RunId) {
     let claimed = worker.claim_one().await;
     assert_eq!(claimed.run, run);
     worker.commit_done(case.turn(&claimed).then(stuck_by(&worker.build))).await;
@@ -28,7 +28,7 @@ async fn stick(case: &Case, worker: &Worker, run: RunId) {
 pub async fn a_stuck_turn_leaves_history_and_inbox_untouched(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
-    case.tell(run, "a").await;
+    case.send_payload(run, "a").await;
     let claimed = worker.claim_one().await;
     worker.commit_done(case.turn(&claimed).steps(1).consuming(1).keeping(3).then(stuck())).await;
     let view = case.view(run).await;
@@ -108,7 +108,7 @@ pub async fn a_turn_without_events_does_not_open_a_run_to_a_failed_build(case: C
     mended.commit_done(turn.clone()).await;
     mended.commit_done(case.turn_after(&turn).then(wait())).await;
     assert_eq!((case.status(run).await, failed(&case, run).await), (Status::Waiting, vec![BUILD.to_owned()]));
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     case.clock.advance("1m");
     worker.claim_nothing().await;
     let turn = case.turn(&mended.claim_one().await).consuming(0).then(Then::Release);
@@ -188,7 +188,7 @@ pub async fn a_resumed_run_that_crashes_is_stuck_and_open_to_every_build(case: C
     let worker = case.join("wf").await;
     let run = case.parked(&worker, stuck()).await;
     case.world.resume(run).await.unwrap();
-    case.crash_with_all("wf").await;
+    case.claim_all_and_crash("wf").await;
     worker.takeover().await;
     assert_eq!(case.status(run).await, Status::Stuck);
     assert_eq!(worker.claim_one().await.run, run);
@@ -205,7 +205,7 @@ pub async fn any_run_that_nobody_holds_is_resumed(case: Case) {
     case.world.resume(run).await.unwrap();
     assert_eq!(failed(&case, run).await, Vec::<String>::new());
     mended.claim_nothing().await;
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     case.clock.advance("1s");
     let claimed = worker.claim_one().await;
     assert_eq!(claimed.run, run);
@@ -224,7 +224,7 @@ pub async fn a_message_to_a_stuck_run_is_kept_and_changes_nothing(case: Case) {
     let turn = case.turn(&worker.claim_one().await).steps(1);
     worker.commit_done(turn.clone()).await;
     worker.commit_done(case.turn_after(&turn).then(stuck())).await;
-    case.tell(run, "a").await;
+    case.send_payload(run, "a").await;
     case.cancel(run).await;
     worker.claim_nothing().await;
     assert_eq!(case.status(run).await, Status::Stuck);
@@ -261,7 +261,7 @@ pub async fn a_ninth_build_replaces_the_oldest_and_the_run_rests(case: Case) {
     other.claim_nothing().await;
     let rests_until = Some(case.clock.now().plus(FAILED_BUILD_RETRY));
     assert_eq!(other.work(other.request()).await.next_due, rests_until);
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     assert_eq!(case.view(run).await.retry_at, rests_until);
     case.clock.advance(FAILED_BUILD_RETRY - std::time::Duration::from_micros(1));
     first.claim_nothing().await;

@@ -3,7 +3,7 @@
 use outlast_core::limits::{NAME_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX};
 use outlast_core::{RunId, RunQuery, Start, Tags, Turn};
 
-use super::shape::{Shape, wait};
+use super::turn_ext::{TurnExt, wait};
 use super::{Case, assert_refused};
 
 fn tags(pairs: &[(&str, &str)]) -> Tags {

@@ -2,14 +2,14 @@
 
 use outlast_core::{Status, Then};
 
-use super::shape::{Shape, wait};
+use super::turn_ext::{TurnExt, wait};
 use super::{Case, assert_refused};
 
 /// The runs of a crashed worker are ready for others after a takeover, and not before.
 pub async fn the_runs_of_a_crashed_worker_are_taken_over(case: Case) {
     let heir = case.join("wf").await;
     let run = case.start("wf").await;
-    assert_eq!(case.crash_with_all("wf").await, [run]);
+    assert_eq!(case.claim_all_and_crash("wf").await, [run]);
     heir.claim_nothing().await;
     assert_eq!(case.status(run).await, Status::Running);
     assert_eq!(heir.takeover().await, 1);
@@ -52,7 +52,7 @@ pub async fn a_living_worker_keeps_its_runs(case: Case) {
     let kept = case.start("wf").await;
     let turn = case.turn(&living.claim_one().await).steps(1);
     let lost = case.start("wf").await;
-    assert_eq!(case.crash_with_all("wf").await, [lost]);
+    assert_eq!(case.claim_all_and_crash("wf").await, [lost]);
     assert_eq!(heir.takeover().await, 1);
     living.commit_done(turn).await;
     assert_eq!(case.view(kept).await.crashes, 0);
@@ -62,10 +62,10 @@ pub async fn a_living_worker_keeps_its_runs(case: Case) {
 pub async fn what_was_committed_before_the_crash_is_kept(case: Case) {
     let (heir, doomed) = (case.join("wf").await, case.join_elsewhere("wf").await);
     let run = case.start("wf").await;
-    case.tell(run, "a").await;
+    case.send_payload(run, "a").await;
     let turn = case.turn(&doomed.claim_one().await).steps(2).consuming(1);
     doomed.commit_done(turn.clone()).await;
-    case.tell(run, "b").await;
+    case.send_payload(run, "b").await;
     case.crash(doomed).await;
     heir.takeover().await;
     let claimed = heir.claim_one().await;
@@ -95,12 +95,12 @@ pub async fn a_session_that_is_gone_takes_nothing_over(case: Case) {
 pub async fn a_turn_says_how_many_crashes_count(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;
-    case.crash_with_all("wf").await;
+    case.claim_all_and_crash("wf").await;
     worker.takeover().await;
     let turn = case.turn(&worker.claim_one().await).steps(1);
     worker.commit_done(turn.clone()).await;
     assert_eq!(case.view(run).await.crashes, 1, "a step may still be open that was at the crash");
-    let turn = case.turn_after(&turn).steps(1).forgiving();
+    let turn = case.turn_after(&turn).steps(1).clearing_crashes();
     worker.commit_done(turn.clone()).await;
     assert_eq!(case.view(run).await.crashes, 0);
     worker.commit_done(case.turn_after(&turn).then(Then::Release)).await;

@@ -3,11 +3,11 @@
 use outlast_core::event::FORMAT;
 use outlast_core::{ClaimRequest, Ended, Outcome, RunId, Status, Timestamp};
 
-use super::shape::{Shape, failure, stuck, wait};
-use super::{Case, Worker};
+use super::turn_ext::{TurnExt, failure, stuck, wait};
+use super::{Case, TestWorker};
 
 /// A run that had a turn and is parked like this.
-async fn parked_after_a_turn(case: &Case, worker: &Worker, then: outlast_core::Then) -> RunId {
+async fn parked_after_a_turn(case: &Case, worker: &TestWorker, then: outlast_core::Then) -> RunId {
     let claimed = case.held(worker).await;
     let turn = case.turn(&claimed).steps(1);
     worker.commit_done(turn.clone()).await;
@@ -74,7 +74,7 @@ pub async fn a_failed_build_may_terminate(case: Case) {
     let mended = case.join_build("wf", "build-2").await;
     let turn = case.turn(&mended.claim_one().await).then(wait());
     mended.commit_done(turn).await;
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     case.clock.advance("1s");
     worker.claim_nothing().await;
     case.terminate(run).await;
@@ -147,7 +147,7 @@ pub async fn a_terminate_that_was_consumed_counts_no_more(case: Case) {
     let claimed = case.held(&worker).await;
     case.terminate(claimed.run).await;
     worker.commit_done(case.turn(&claimed).steps(1).consuming(1).then(wait())).await;
-    case.tell(claimed.run, "x").await;
+    case.send_payload(claimed.run, "x").await;
     case.clock.advance("1s");
     stranger.claim_nothing().await;
     assert_eq!(worker.claim_one().await.inbox.len(), 1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use outlast_core::{ClaimRequest, Timestamp};
 
 use super::Case;
-use super::shape::{wait, wait_until};
+use super::turn_ext::{wait, wait_until};
 
 fn later(case: &Case, seconds: u64) -> Timestamp {
     case.clock.now().plus(Duration::from_secs(seconds))

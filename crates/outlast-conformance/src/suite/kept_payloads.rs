@@ -4,7 +4,7 @@ use outlast_core::limits::{HOOK_BUFFER_MAX, INBOX_MESSAGES_MAX};
 use outlast_core::{MessageBody, NewMessage};
 
 use super::case::text;
-use super::shape::{Shape, wait};
+use super::turn_ext::{TurnExt, wait};
 use super::{Case, assert_refused};
 
 /// How many payloads a run keeps is what its last turn said, and comes with the claim.
@@ -16,7 +16,7 @@ pub async fn a_turn_says_how_many_payloads_are_kept(case: Case) {
     assert_eq!(case.view(claimed.run).await.kept, 3);
     worker.commit_done(case.turn_after(&turn).then(wait())).await;
     assert_eq!(case.view(claimed.run).await.kept, 3);
-    case.tell(claimed.run, "x").await;
+    case.send_payload(claimed.run, "x").await;
     let again = worker.claim_one().await;
     assert_eq!(again.columns.kept, 3);
     worker.commit_done(case.turn(&again).steps(1).keeping(0)).await;
@@ -30,7 +30,7 @@ pub async fn a_payload_past_the_limit_of_kept_ones_is_refused(case: Case) {
     let limit = HOOK_BUFFER_MAX as u64;
     let turn = case.turn(&claimed).steps(1).keeping(limit - 2);
     worker.commit_done(turn.clone()).await;
-    case.tell(claimed.run, "a").await;
+    case.send_payload(claimed.run, "a").await;
     let last = case.new_message(claimed.run, "b");
     case.try_send(last.clone()).await.unwrap();
     assert_refused!(case.try_send(case.new_message(claimed.run, "c")).await, Limit);
@@ -40,10 +40,10 @@ pub async fn a_payload_past_the_limit_of_kept_ones_is_refused(case: Case) {
     case.cancel(claimed.run).await;
     let turn = case.turn_after(&turn).steps(1).consuming(4).keeping(limit - 1);
     worker.commit_done(turn.clone()).await;
-    case.tell(claimed.run, "d").await;
+    case.send_payload(claimed.run, "d").await;
     assert_refused!(case.try_send(case.new_message(claimed.run, "e")).await, Limit);
     worker.commit_done(case.turn_after(&turn).steps(1).consuming(5).keeping(0).then(wait())).await;
-    case.tell(claimed.run, "f").await;
+    case.send_payload(claimed.run, "f").await;
 }
 
 /// A payload for a hook that the run waits for is taken, however many payloads for other hooks are kept: the run may need it
@@ -62,7 +62,7 @@ pub async fn a_payload_that_the_run_waits_for_is_taken_past_the_limit_of_kept_on
     let answers = case.world.send(vec![misspelt(), case.new_message(run, "a"), misspelt()]).await.unwrap();
     let taken: Vec<bool> = answers.iter().map(Result::is_ok).collect();
     assert_eq!(taken, [false, true, false]);
-    assert_eq!(case.tell(run, "b").await, 2);
+    assert_eq!(case.send_payload(run, "b").await, 2);
     let rest = (2..INBOX_MESSAGES_MAX).map(|_| case.new_message(run, "x")).collect();
     assert!(case.world.send(rest).await.unwrap().iter().all(Result::is_ok));
     assert_refused!(case.try_send(case.new_message(run, "c")).await, Limit);

@@ -6,17 +6,17 @@ use outlast_core::{
 };
 
 use super::case::text;
-use super::shape::{Shape, failure, stuck, wait};
-use super::{Case, Worker, assert_refused};
+use super::turn_ext::{TurnExt, failure, stuck, wait};
+use super::{Case, TestWorker, assert_refused};
 
-/// What a parent is told when its child has ended.
+/// The message to a parent when its child has ended.
 fn child_ended(case: &Case, parent: RunId) -> NewMessage {
     let body = MessageBody::ChildEnded { op: OpNumber(0), outcome: Outcome::Completed(text("out")) };
     case.new_message_of(parent, body)
 }
 
 /// Commits turns in one call, all of which the world accepts.
-async fn commit_all(worker: &Worker, turns: &[Turn]) {
+async fn commit_all(worker: &TestWorker, turns: &[Turn]) {
     let answers = worker.world.commit(worker.session, turns).await.unwrap();
     worker.settle().await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
@@ -74,7 +74,7 @@ pub async fn a_timer_does_not_fire_over_a_neighbours_message(case: Case) {
         Effects::Inline => {
             assert_refused!(&answers[1], Conflict);
         }
-        // What is delivered later was not there in time.
+        // With deferred effects, the answer arrives too late.
         Effects::Deferred => assert!(answers[1].is_ok()),
     }
 }
@@ -108,7 +108,7 @@ pub async fn a_message_of_a_turn_arrives_once(case: Case) {
 pub async fn the_messages_of_a_turn_keep_their_order(case: Case) {
     let worker = case.join("wf").await;
     let waiting = case.parked(&worker, wait()).await;
-    case.tell(waiting, "before").await;
+    case.send_payload(waiting, "before").await;
     case.clock.advance("1s");
     let sender = {
         case.start("other").await;
@@ -120,7 +120,7 @@ pub async fn the_messages_of_a_turn_keep_their_order(case: Case) {
         messages.iter().fold(case.turn(&claimed).steps(1), |turn, message| turn.sending(message.clone()));
     sender.commit_done(turn).await;
     let expected: Vec<_> = messages.into_iter().map(|message| message.body).collect();
-    assert_eq!(case.told(waiting).await[1..], expected);
+    assert_eq!(case.inbox_bodies(waiting).await[1..], expected);
 }
 
 /// Children come before messages: a child can be told something in the turn that starts it.
@@ -166,7 +166,7 @@ pub async fn a_message_reaches_a_run_that_its_worker_lets_go_in_the_same_call(ca
     assert_eq!(heir.claim_one().await.inbox.len(), 1);
 }
 
-/// Every sort of message comes back as it was sent.
+/// Every kind of message is read back as it was sent.
 pub async fn every_sort_of_message_survives(case: Case) {
     let run = case.start("wf").await;
     let awkward = Failure {
@@ -195,12 +195,12 @@ pub async fn every_sort_of_message_survives(case: Case) {
     ];
     let messages = bodies.iter().map(|body| case.new_message_of(run, body.clone())).collect();
     assert!(case.world.send(messages).await.unwrap().iter().all(Result::is_ok));
-    assert_eq!(case.told(run).await, bodies);
+    assert_eq!(case.inbox_bodies(run).await, bodies);
     let claimed = case.join("wf").await.claim_one().await;
     assert_eq!(claimed.inbox.into_iter().map(|message| message.body).collect::<Vec<_>>(), bodies);
 }
 
-/// A session that is gone sends nothing.
+/// The turn of an ended session sends nothing.
 pub async fn a_session_that_is_gone_sends_nothing(case: Case) {
     let worker = case.join("wf").await;
     let waiting = case.parked(&worker, wait()).await;
@@ -211,7 +211,7 @@ pub async fn a_session_that_is_gone_sends_nothing(case: Case) {
     assert_eq!(case.view(waiting).await.sent, 0);
 }
 
-/// What a turn does to other runs is done with the commit, or waits for a delivery: the world says which.
+/// The effects of a turn on other runs are applied with the commit or by a delivery, as the world declares.
 pub async fn what_a_turn_does_to_others_is_done_at_once_or_by_a_delivery(case: Case) {
     let worker = case.join("wf").await;
     let (sender, target) = (case.held(&worker).await, case.start("other").await);
@@ -229,7 +229,7 @@ pub async fn what_a_turn_does_to_others_is_done_at_once_or_by_a_delivery(case: C
     assert!(case.world.run(child.start.run).await.is_ok());
 }
 
-/// What several turns of a run tell another one arrives in order, however it is delivered.
+/// Messages of several turns of a run to another run arrive in order.
 pub async fn what_the_turns_of_a_run_say_arrives_in_order(case: Case) {
     let worker = case.join("wf").await;
     let (first, second) = (case.held(&worker).await, case.held(&worker).await);
@@ -248,7 +248,7 @@ pub async fn what_the_turns_of_a_run_say_arrives_in_order(case: Case) {
         }
     }
     worker.settle().await;
-    let told = case.told(target).await;
+    let told = case.inbox_bodies(target).await;
     assert_eq!(told.len(), 12);
     for sent in sent {
         let of_one: Vec<_> = told.iter().filter(|body| sent.contains(body)).cloned().collect();
@@ -256,7 +256,7 @@ pub async fn what_the_turns_of_a_run_say_arrives_in_order(case: Case) {
     }
 }
 
-/// A run is not forgotten before what it does to others is done.
+/// A run is not pruned before its effects on other runs are applied.
 pub async fn a_run_with_undelivered_entries_is_not_pruned(case: Case) {
     let worker = case.join("wf").await;
     let (sender, target) = (case.held(&worker).await, case.start("other").await);

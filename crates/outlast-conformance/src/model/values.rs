@@ -1,4 +1,4 @@
-//! Makes what operations stand for: starts, messages, turns and queries.
+//! Builds the arguments of operations: starts, messages, turns and queries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,26 +12,28 @@ use outlast_core::{
     TurnColumns, TurnId,
 };
 
-use super::op::{Child, Details, Mistake, NewStart, Query, Says, Shape, Tag, ThenKind};
+use super::op::{
+    AttemptDetails, ChildRequest, ListQuery, MessageKind, Mistake, NewStart, Tag, ThenKind, TurnShape,
+};
 use super::runs::{Model, ModelRun};
-use crate::suite::shape::{Shape as _, stuck_by, wait, wait_until};
-use crate::suite::{Case, Worker};
+use crate::suite::turn_ext::{TurnExt as _, stuck_by, wait, wait_until};
+use crate::suite::{Case, TestWorker};
 
 const WORKFLOWS: [&str; 3] = ["a", "b", "step:s"];
 
 const QUEUES: [&str; 3] = [QUEUE_DEFAULT, "q-1", "q-2"];
 
-/// What has been done so far, to be repeated later.
+/// The calls so far, to be repeated later.
 #[derive(Default)]
-pub(super) struct Done {
+pub(super) struct PastCalls {
     pub(super) starts: Vec<Start>,
     pub(super) messages: Vec<NewMessage>,
     pub(super) turns: Vec<(SessionId, Turn)>,
-    // Sessions stay known after they are gone, so that fencing is tried too.
-    pub(super) workers: Vec<(Option<Worker>, Join, bool)>,
+    // Includes ended sessions, so that fencing is tested too.
+    pub(super) workers: Vec<(Option<TestWorker>, Join, bool)>,
 }
 
-/// The element that a number stands for.
+/// The element with a number, modulo the length.
 pub(super) fn pick<T>(list: &[T], number: usize) -> Option<&T> {
     list.get(number.checked_rem(list.len())?)
 }
@@ -61,16 +63,20 @@ pub(super) fn start(case: &Case, new: NewStart) -> Start {
     }
 }
 
-/// What a beat of a session says of attempts.
-pub(super) fn details(model: &Model, session: SessionId, details: &[Details]) -> Vec<HeartbeatDetails> {
+/// The heartbeat details in a beat of a session.
+pub(super) fn details(
+    model: &Model,
+    session: SessionId,
+    details: &[AttemptDetails],
+) -> Vec<HeartbeatDetails> {
     let held = model.held(session);
     let details = details.iter().filter_map(|details| {
         let held = pick(&held, details.run).copied().filter(|_| !details.run.is_multiple_of(4));
         let run = held.or_else(|| pick_run(model, details.run))?;
-        let says = details.says.map(|says| Payload::from_json_text(says.to_string()));
-        Some(HeartbeatDetails { run, op: OpNumber(details.op), attempt: details.attempt, details: says })
+        let progress = details.progress.map(|progress| Payload::from_json_text(progress.to_string()));
+        Some(HeartbeatDetails { run, op: OpNumber(details.op), attempt: details.attempt, details: progress })
     });
-    // One entry per step: a beat says one thing of each.
+    // One entry per step.
     let steps: BTreeMap<_, _> = details.map(|details| ((details.run, details.op), details)).collect();
     steps.into_values().collect()
 }
@@ -85,45 +91,53 @@ fn tags(tags: impl IntoIterator<Item = Tag>) -> Tags {
     tags.into_iter().map(|(name, value)| (format!("tag-{name}"), format!("value-{value}"))).collect()
 }
 
-pub(super) fn message(case: &Case, run: RunId, says: Says) -> NewMessage {
-    match says {
-        Says::Hook => case.new_message(run, "x"),
-        Says::Cancel => case.new_cancel(run),
-        Says::Terminate => case.new_message_of(run, MessageBody::Terminate { reason: "enough".into() }),
-        Says::Wake => case.new_message_of(run, MessageBody::Wake { op: Some(OpNumber(0)) }),
-        Says::ChildEnded => {
+pub(super) fn message(case: &Case, run: RunId, kind: MessageKind) -> NewMessage {
+    match kind {
+        MessageKind::Hook => case.new_message(run, "x"),
+        MessageKind::Cancel => case.new_cancel(run),
+        MessageKind::Terminate => {
+            case.new_message_of(run, MessageBody::Terminate { reason: "enough".into() })
+        }
+        MessageKind::Wake => case.new_message_of(run, MessageBody::Wake { op: Some(OpNumber(0)) }),
+        MessageKind::ChildEnded => {
             let outcome = Outcome::Completed(Payload::null());
             case.new_message_of(run, MessageBody::ChildEnded { op: OpNumber(0), outcome })
         }
     }
 }
 
-/// A turn of the run as its holder would compute it, with this mistake.
+/// A turn of a run as its holder would compute it, with a mistake.
 pub(super) fn turn(
     case: &Case,
     model: &Model,
-    done: &mut Done,
+    past: &mut PastCalls,
     run: usize,
-    shape: &Shape,
+    shape: &TurnShape,
     mistake: Mistake,
 ) -> Option<(SessionId, Turn)> {
     let held: Vec<_> = model.runs.iter().filter(|run| run.view.owner.is_some()).collect();
-    // Mostly runs that someone holds, now and then any.
+    // Mostly held runs, sometimes any run.
     let run = pick(&held, run).copied().filter(|_| !run.is_multiple_of(8)).or(pick(&model.runs, run))?;
     let session = match mistake {
-        Mistake::From(session) => pick(&done.workers, session)?.1.session,
+        Mistake::From(session) => pick(&past.workers, session)?.1.session,
         _ => run.view.owner?,
     };
-    let build = done.workers.iter().find(|(_, join, _)| join.session == session)?.1.build.clone();
+    let build = past.workers.iter().find(|(_, join, _)| join.session == session)?.1.build.clone();
     let consumes = shape.consumes.min(run.unread().len());
     // Every message that is consumed becomes an event.
-    let shape = Shape { events: shape.events.max(consumes as u32), ..shape.clone() };
-    let turn = plain_turn(case, run, &shape, mistake, consumes as u64);
-    Some((session, shaped(case, model, done, turn, &shape, &build)))
+    let shape = TurnShape { events: shape.events.max(consumes as u32), ..shape.clone() };
+    let turn = turn_without_events(case, run, &shape, mistake, consumes as u64);
+    Some((session, finish_turn(case, model, past, turn, &shape, &build)))
 }
 
-fn plain_turn(case: &Case, run: &ModelRun, shape: &Shape, mistake: Mistake, consumes: u64) -> Turn {
-    let crashes = if shape.forgives { 0 } else { run.crashes };
+fn turn_without_events(
+    case: &Case,
+    run: &ModelRun,
+    shape: &TurnShape,
+    mistake: Mistake,
+    consumes: u64,
+) -> Turn {
+    let crashes = if shape.clears_crashes { 0 } else { run.crashes };
     let after = HolderColumns { crashes, kept: shape.kept, ..run.columns() };
     let from = if mistake == Mistake::Stale { TurnId::from_bits(case.id()) } else { run.turn };
     Turn {
@@ -135,23 +149,23 @@ fn plain_turn(case: &Case, run: &ModelRun, shape: &Shape, mistake: Mistake, cons
         build: "".into(),
         events: Vec::new(),
         consumed: run.view.consumed + consumes,
-        fired_until: shape.fires_micros_ago.map(|ago| ago_of(case.clock.now(), ago)),
+        fired_until: shape.fires_micros_ago.map(|ago| time_before(case.clock.now(), ago)),
         columns: TurnColumns::changed(run.columns().into(), after),
         outbox: None,
         then: Then::Hold,
     }
 }
 
-pub(super) fn ago_of(now: Timestamp, micros: u64) -> Timestamp {
+pub(super) fn time_before(now: Timestamp, micros: u64) -> Timestamp {
     Timestamp::from_micros(now.as_micros() - micros as i64)
 }
 
-pub(super) fn shaped(
+pub(super) fn finish_turn(
     case: &Case,
     model: &Model,
-    done: &mut Done,
+    past: &mut PastCalls,
     turn: Turn,
-    shape: &Shape,
+    shape: &TurnShape,
     build: &str,
 ) -> Turn {
     let mut turn = Turn { build: build.into(), ..turn }.steps(shape.events);
@@ -159,16 +173,16 @@ pub(super) fn shaped(
         turn = turn.clearing_deadline();
     }
     if shape.asks_to_stop {
-        turn = turn.asked_to_stop();
+        turn = turn.with_cancel_requested();
     }
-    let turn = reaching(case, model, done, turn, shape);
+    let turn = with_outbox(case, model, past, turn, shape);
     match shape.then {
         ThenKind::Hold => turn,
         ThenKind::Release => turn.then(Then::Release),
         ThenKind::Complete => turn.completing("out"),
         ThenKind::Fail => turn.failing(),
         ThenKind::Cancel => turn.cancelling(),
-        // It came to no decision, so it fired nothing.
+        // A stuck turn has no decisions, so it fires no timer.
         ThenKind::Stuck => Turn { fired_until: None, ..turn.then(stuck_by(build)) },
         ThenKind::Wait { wake_in_micros: None } => turn.then(wait()),
         ThenKind::Wait { wake_in_micros: Some(micros) } => {
@@ -177,37 +191,37 @@ pub(super) fn shaped(
     }
 }
 
-/// The turn with what it does beyond its run.
-fn reaching(case: &Case, model: &Model, done: &mut Done, mut turn: Turn, shape: &Shape) -> Turn {
+/// Adds the effects on other runs to a turn.
+fn with_outbox(case: &Case, model: &Model, past: &mut PastCalls, mut turn: Turn, shape: &TurnShape) -> Turn {
     let root = model.runs.iter().find(|run| run.view.id == turn.run).map_or(turn.run, |run| run.view.root());
     let mut targets = Vec::new();
     for (op, child) in shape.children.iter().enumerate() {
         let parent = Parent { run: turn.run, op: OpNumber(op as u64), root, awaits: true };
-        let Some(child) = new_child(case, done, parent, *child) else { continue };
-        done.starts.push(child.start.clone());
+        let Some(child) = new_child(case, past, parent, *child) else { continue };
+        past.starts.push(child.start.clone());
         targets.push(child.start.run);
         turn = turn.child(child);
     }
     targets.extend(model.runs.iter().map(|run| run.view.id).filter(|run| *run != turn.run));
-    for (target, says) in &shape.messages {
+    for (target, kind) in &shape.messages {
         let Some(target) = pick(&targets, *target) else { continue };
-        let message = message(case, *target, *says);
-        done.messages.push(message.clone());
+        let message = message(case, *target, *kind);
+        past.messages.push(message.clone());
         turn = turn.sending(message);
     }
     tags(shape.tag).iter().fold(turn, |turn, (name, value)| turn.tagged(name, value))
 }
 
-fn new_child(case: &Case, done: &Done, parent: Parent, child: Child) -> Option<NewChild> {
+fn new_child(case: &Case, past: &PastCalls, parent: Parent, child: ChildRequest) -> Option<NewChild> {
     let (start, wants_answer) = match child {
-        Child::New { start: new, wants_answer } => (start(case, new), wants_answer),
-        Child::Again { start, wants_answer } => (pick(&done.starts, start)?.clone(), wants_answer),
-        Child::Refused => (case.new_start(&"n".repeat(NAME_BYTES_MAX + 1)), false),
+        ChildRequest::New { start: new, wants_answer } => (start(case, new), wants_answer),
+        ChildRequest::Again { start, wants_answer } => (pick(&past.starts, start)?.clone(), wants_answer),
+        ChildRequest::Refused => (case.new_start(&"n".repeat(NAME_BYTES_MAX + 1)), false),
     };
     Some(NewChild { start: Start { parent: Some(parent), ..start }, wants_answer })
 }
 
-pub(super) fn query(model: &Model, query: Query) -> RunQuery {
+pub(super) fn query(model: &Model, query: ListQuery) -> RunQuery {
     let run = |number: Option<usize>| pick_run(model, number?);
     let created_at = |number: Option<usize>| pick(&model.runs, number?).map(|run| run.view.created_at);
     RunQuery {

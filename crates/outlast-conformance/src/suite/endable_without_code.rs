@@ -4,7 +4,7 @@ use outlast_core::event::FORMAT;
 use outlast_core::{ClaimRequest, Status};
 
 use super::Case;
-use super::shape::{Shape, wait};
+use super::turn_ext::{TurnExt, wait};
 
 /// A run that had no turn and is cancelled is given to every worker, which can end it.
 pub async fn a_fresh_run_that_is_cancelled_needs_no_code(case: Case) {
@@ -30,7 +30,7 @@ pub async fn a_fresh_run_that_is_cancelled_is_given_to_its_own_worker_too(case: 
 pub async fn a_fresh_run_that_was_sent_a_payload_needs_its_code(case: Case) {
     let stranger = case.join("other").await;
     let run = case.start("wf").await;
-    case.tell(run, "x").await;
+    case.send_payload(run, "x").await;
     stranger.claim_nothing().await;
 }
 

@@ -1,13 +1,13 @@
-//! Fleets of workers with different builds: what new runs are like while an older build is joined.
+//! Workers of different builds: the rules and formats of new runs while an older build is joined.
 
 use outlast_core::event::{FORMAT, RULES};
 use outlast_core::{ClaimRequest, Event, Join, Report, RunId, Start};
 
-use super::shape::Shape;
-use super::{Case, Worker};
+use super::turn_ext::TurnExt;
+use super::{Case, TestWorker};
 
 /// A worker of a build that knows the first rules and can read the first format.
-async fn join_old(case: &Case, workflow: &str) -> Worker {
+async fn join_old(case: &Case, workflow: &str) -> TestWorker {
     let join = Join { rules: 1, format: 1, ..case.new_join(&[(workflow, 1)]) };
     case.join_with(case.other_handle().await, join).await
 }

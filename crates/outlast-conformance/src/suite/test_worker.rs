@@ -1,4 +1,4 @@
-//! A worker as a case plays it.
+//! A worker that a case controls.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use outlast_core::{
 
 use super::case::one;
 
-/// A joined worker, as a case plays it.
+/// A joined worker that a case controls.
 #[derive(Debug)]
-pub struct Worker {
+pub struct TestWorker {
     /// The world as its process sees it.
     pub world: Arc<dyn World>,
     /// Its session.
@@ -26,9 +26,8 @@ pub struct Worker {
     pub format: u32,
 }
 
-impl Worker {
-    /// What the worker asks for unless a case says otherwise: up to 100 runs, those of one higher crash class
-    /// among them.
+impl TestWorker {
+    /// The default request of the worker: up to 100 runs, including those of one higher crash class.
     pub fn request(&self) -> ClaimRequest {
         ClaimRequest {
             limit: 100,
@@ -46,38 +45,38 @@ impl Worker {
         self.world.claim(self.session, request).await.expect("the session is alive")
     }
 
-    /// Claims what it can get.
+    /// Claims all available runs.
     pub async fn claim(&self) -> Vec<Claimed> {
         self.work(self.request()).await.claimed
     }
 
-    /// Claims what it can get, overdue runs among it.
+    /// Claims all available runs, including overdue ones.
     pub async fn claim_overdue(&self) -> Vec<Claimed> {
         self.work(ClaimRequest { ends_overdue_from: Timestamp::from_micros(0), ..self.request() })
             .await
             .claimed
     }
 
-    /// Claims what it can get; answers which runs, in order.
+    /// Claims all available runs; returns their ids, in order.
     pub async fn claim_runs(&self) -> Vec<RunId> {
         self.claim().await.iter().map(|claimed| claimed.run).collect()
     }
 
-    /// Claims, and gets exactly one run.
+    /// Claims, and expects exactly one run.
     pub async fn claim_one(&self) -> Claimed {
         let mut claimed = self.claim().await;
         assert_eq!(claimed.len(), 1, "exactly one run is ready for this worker");
         claimed.remove(0)
     }
 
-    /// Claims, and gets nothing.
+    /// Claims, and expects nothing.
     pub async fn claim_nothing(&self) {
         let claimed = self.claim().await;
         assert!(claimed.is_empty(), "nothing is ready for this worker, but it got {claimed:?}");
     }
 
-    /// Commits one turn, again while somebody else has locked what it changes. What it does to other runs is done
-    /// afterwards.
+    /// Commits one turn, and repeats the call while another transaction has locked its rows. Then applies its effects on
+    /// other runs.
     pub async fn commit(&self, turn: Turn) -> Result<Committed, WorldError> {
         let committed = loop {
             let answer = one(self.world.commit(self.session, std::slice::from_ref(&turn)).await);
@@ -89,7 +88,7 @@ impl Worker {
         committed
     }
 
-    /// Waits until what turns do to other runs is done.
+    /// Applies all deferred effects of turns.
     pub async fn settle(&self) {
         while let Ok(delivered) = self.world.deliver(self.session).await
             && delivered.left > 0
@@ -101,12 +100,12 @@ impl Worker {
         assert_eq!(self.commit(turn).await, Ok(Committed::Done));
     }
 
-    /// Ends the sessions of those that are gone; answers how many runs that were.
+    /// Ends the sessions of dead workers; returns how many runs were released.
     pub async fn takeover(&self) -> u64 {
         self.world.takeover(self.session).await.expect("the session is alive")
     }
 
-    /// How many runs it holds, as its next beat says.
+    /// The number of runs that it holds, according to a beat.
     pub async fn held(&self) -> u64 {
         self.world.beat(self.session, &Report::default(), &[]).await.expect("the session is alive").held
     }

@@ -10,25 +10,25 @@ use outlast_core::{
     RunQuery, RunView, SessionId, Timestamp, Turn, Work, World, WorldError,
 };
 
-use super::make::{self, Done, pick};
 use super::op::Op;
-use super::runs::{Model, Refusal, timeless};
-use super::work::{Brought, Facts};
+use super::runs::{Model, Refusal, without_update_times};
+use super::values::{self, PastCalls, pick};
+use super::work::{ClaimFacts, ExpectedWork};
 use crate::suite::{Case, one};
 
-/// Applies the operations; says where the world differs from the model.
-pub(super) async fn drive(case: &Case, ops: &[Op]) -> Result<(), String> {
-    let (mut model, mut done) = (Model::default(), Done::default());
+/// Applies the operations. Fails at the first difference between world and model.
+pub(super) async fn execute(case: &Case, ops: &[Op]) -> Result<(), String> {
+    let (mut model, mut past) = (Model::default(), PastCalls::default());
     model.outboxes.are_deferred = case.world.describe().effects == Effects::Deferred;
     for (index, op) in ops.iter().enumerate() {
         let compared = match op {
             Op::Start { .. } | Op::RepeatStart { .. } | Op::Send { .. } | Op::RepeatSend { .. } => {
-                drive_client(case, op, &mut model, &mut done).await
+                execute_client_call(case, op, &mut model, &mut past).await
             }
             Op::Commit { .. } | Op::CommitStart { .. } | Op::RepeatCommit { .. } => {
-                drive_commit(case, op, &mut model, &mut done).await
+                execute_commit(case, op, &mut model, &mut past).await
             }
-            _ => drive_session(case, op, &mut model, &mut done).await,
+            _ => execute_session_call(case, op, &mut model, &mut past).await,
         };
         let compared = match compared {
             Ok(()) => compare(case, &model).await,
@@ -39,54 +39,61 @@ pub(super) async fn drive(case: &Case, ops: &[Op]) -> Result<(), String> {
     compare_histories(case, &model).await
 }
 
-async fn drive_client(case: &Case, op: &Op, model: &mut Model, done: &mut Done) -> Result<(), String> {
+async fn execute_client_call(
+    case: &Case,
+    op: &Op,
+    model: &mut Model,
+    past: &mut PastCalls,
+) -> Result<(), String> {
     let now = case.clock.now();
     let start = match op {
-        Op::Start { start } => make::start(case, *start),
-        Op::RepeatStart { start } => match pick(&done.starts, *start) {
+        Op::Start { start } => values::start(case, *start),
+        Op::RepeatStart { start } => match pick(&past.starts, *start) {
             Some(start) => start.clone(),
             None => return Ok(()),
         },
-        Op::Send { run, says } => {
+        Op::Send { run, kind } => {
             let Some(run) = pick(&model.runs, *run).map(|run| run.view.id) else { return Ok(()) };
-            let message = make::message(case, run, *says);
-            done.messages.push(message.clone());
-            return same("send", case.try_send(message.clone()).await, model.send(message, now));
+            let message = values::message(case, run, *kind);
+            past.messages.push(message.clone());
+            return compare_answers("send", case.try_send(message.clone()).await, model.send(message, now));
         }
         Op::RepeatSend { message } => {
-            let Some(message) = pick(&done.messages, *message).cloned() else { return Ok(()) };
-            return same("send", case.try_send(message.clone()).await, model.send(message, now));
+            let Some(message) = pick(&past.messages, *message).cloned() else { return Ok(()) };
+            return compare_answers("send", case.try_send(message.clone()).await, model.send(message, now));
         }
         _ => return Ok(()),
     };
-    done.starts.push(start.clone());
+    past.starts.push(start.clone());
     let expected = model.start(start.clone(), now).map_err(Refusal::from);
-    same("start", case.try_start(start).await, expected)
+    compare_answers("start", case.try_start(start).await, expected)
 }
 
-async fn drive_commit(case: &Case, op: &Op, model: &mut Model, done: &mut Done) -> Result<(), String> {
+async fn execute_commit(case: &Case, op: &Op, model: &mut Model, past: &mut PastCalls) -> Result<(), String> {
     let (session, turn) = match op {
-        Op::Commit { run, shape, mistake } => match make::turn(case, model, done, *run, shape, *mistake) {
+        Op::Commit { run, shape, mistake } => match values::turn(case, model, past, *run, shape, *mistake) {
             Some(turn) => turn,
             None => return Ok(()),
         },
         Op::CommitStart { session, start, shape } => {
-            let Some((_, join, _)) = pick(&done.workers, *session) else { return Ok(()) };
+            let Some((_, join, _)) = pick(&past.workers, *session) else { return Ok(()) };
             let join = join.clone();
-            let turn = case.starting_turn(make::start(case, *start));
-            (join.session, make::shaped(case, model, done, turn, shape, &join.build))
+            let turn = case.starting_turn(values::start(case, *start));
+            (join.session, values::finish_turn(case, model, past, turn, shape, &join.build))
         }
-        Op::RepeatCommit { turn } => match pick(&done.turns, *turn).cloned() {
-            // What a session that is gone is told of an old turn is not fixed, nor is a repeated
-            // start of a run that has gone on, nor a turn that does not know of a crash.
-            Some((session, turn)) if model.lives(session) && is_plain_repeat(model, &turn) => (session, turn),
+        Op::RepeatCommit { turn } => match pick(&past.turns, *turn).cloned() {
+            // Worlds may differ in their answers to an old turn of an ended session, to a repeated start of a run
+            // that has advanced, and to a turn from before a crash.
+            Some((session, turn)) if model.is_live(session) && is_plain_repeat(model, &turn) => {
+                (session, turn)
+            }
             _ => return Ok(()),
         },
         _ => return Ok(()),
     };
-    done.turns.push((session, turn.clone()));
+    past.turns.push((session, turn.clone()));
     let answer = one(case.world.commit(session, std::slice::from_ref(&turn)).await);
-    same("commit", answer, model.commit(session, turn, case.clock.now()))
+    compare_answers("commit", answer, model.commit(session, turn, case.clock.now()))
 }
 
 fn is_plain_repeat(model: &mut Model, turn: &Turn) -> bool {
@@ -94,7 +101,12 @@ fn is_plain_repeat(model: &mut Model, turn: &Turn) -> bool {
     run.turn == turn.id || matches!(turn.based_on, BasedOn::Turn(_)) && *turn.columns.before == run.columns()
 }
 
-async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done) -> Result<(), String> {
+async fn execute_session_call(
+    case: &Case,
+    op: &Op,
+    model: &mut Model,
+    past: &mut PastCalls,
+) -> Result<(), String> {
     let now = case.clock.now();
     let (Op::Beat { session, .. }
     | Op::Claim { session, .. }
@@ -103,35 +115,37 @@ async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done)
     | Op::Leave { session }
     | Op::Crash { session }) = op
     else {
-        return drive_rest(case, op, model, done).await;
+        return execute_other(case, op, model, past).await;
     };
-    let Some(index) = session.checked_rem(done.workers.len()) else { return Ok(()) };
-    let (worker, join, is_elsewhere) = &mut done.workers[index];
+    let Some(index) = session.checked_rem(past.workers.len()) else { return Ok(()) };
+    let (worker, join, is_elsewhere) = &mut past.workers[index];
     let (id, world) = (join.session, case.world.clone());
     match op {
         Op::Beat { live, details, .. } => {
             let report = Report { live: *live, ..Report::default() };
-            let details = make::details(model, id, details);
+            let details = values::details(model, id, details);
             let beat = world.beat(id, &report, &details).await.map(|beat| (beat.held, beat.rules));
-            same("beat", beat, model.beat(id, report, details, now))
+            compare_answers("beat", beat, model.beat(id, report, details, now))
         }
-        // A world that applies outboxes with the commit has nothing to do, whoever asks.
+        // A world that applies outboxes with the commit has nothing to deliver.
         Op::Deliver { .. } if !model.outboxes.are_deferred => Ok(()),
-        Op::Deliver { .. } => same("deliver", deliver_all(&*world, id).await, model.deliver(id, now)),
+        Op::Deliver { .. } => {
+            compare_answers("deliver", deliver_all(&*world, id).await, model.deliver(id, now))
+        }
         &Op::Claim { limit, suspects, ends_overdue_in_micros, .. } => {
             let Some(worker) = worker else { return Ok(()) };
             let later = |micros| now.plus(Duration::from_micros(micros));
             let ends_overdue_from = ends_overdue_in_micros.map_or(Timestamp::NEVER, later);
             let request = ClaimRequest { limit, suspects, ends_overdue_from, ..worker.request() };
             let expected = model.claim(id, &request, now);
-            let is_compared = expected.as_ref().is_ok_and(|brought| brought.next_due.is_some());
-            let work = world.claim(id, request).await.map(|work| brought(work, is_compared));
-            same("claim", work, expected)
+            let is_compared = expected.as_ref().is_ok_and(|work_facts| work_facts.next_due.is_some());
+            let work = world.claim(id, request).await.map(|work| work_facts(work, is_compared));
+            compare_answers("claim", work, expected)
         }
-        Op::Takeover { .. } => same("takeover", world.takeover(id).await, model.takeover(id, now)),
+        Op::Takeover { .. } => compare_answers("takeover", world.takeover(id).await, model.takeover(id, now)),
         Op::Leave { .. } => {
             model.leave(id, now);
-            same("leave", world.leave(id).await, Ok(()))
+            compare_answers("leave", world.leave(id).await, Ok(()))
         }
         _ => {
             if *is_elsewhere && let Some(worker) = worker.take() {
@@ -144,7 +158,7 @@ async fn drive_session(case: &Case, op: &Op, model: &mut Model, done: &mut Done)
     }
 }
 
-/// Delivers until nothing is left; answers how much was done.
+/// Delivers until nothing is left. Returns how many effects were applied.
 async fn deliver_all(world: &dyn World, session: SessionId) -> Result<u64, WorldError> {
     let mut applied = 0;
     loop {
@@ -156,66 +170,66 @@ async fn deliver_all(world: &dyn World, session: SessionId) -> Result<u64, World
     }
 }
 
-/// Joins a worker that claims all it can get and crashes, and has another one take over.
-async fn drive_doom(
+/// Joins a worker that claims all available runs and crashes; another worker takes over.
+async fn execute_claim_and_crash(
     case: &Case,
-    (code, queues, taker): (usize, usize, usize),
+    (code, queues, takeover_by): (usize, usize, usize),
     model: &mut Model,
-    done: &Done,
+    past: &PastCalls,
 ) -> Result<(), String> {
     let now = case.clock.now();
-    let join = Join { queues: make::queues(queues), ..case.new_join(&code_of(code)) };
+    let join = Join { queues: values::queues(queues), ..case.new_join(&code_of(code)) };
     model.join(join.clone(), now);
-    let doomed = case.join_with(case.other_handle().await, join).await;
-    let (id, request) = (doomed.session, doomed.request());
+    let worker = case.join_with(case.other_handle().await, join).await;
+    let (id, request) = (worker.session, worker.request());
     let expected = model.claim(id, &request, now);
-    let is_compared = expected.as_ref().is_ok_and(|brought| brought.next_due.is_some());
-    let work = doomed.world.claim(id, request).await.map(|work| brought(work, is_compared));
-    same("claim", work, expected)?;
+    let is_compared = expected.as_ref().is_ok_and(|work_facts| work_facts.next_due.is_some());
+    let work = worker.world.claim(id, request).await.map(|work| work_facts(work, is_compared));
+    compare_answers("claim", work, expected)?;
     let dead = model.sessions.iter_mut().find(|session| session.join.session == id);
     dead.into_iter().for_each(|session| session.is_dead = true);
-    case.crash(doomed).await;
-    let Some((_, join, _)) = pick(&done.workers, taker) else { return Ok(()) };
-    same("takeover", case.world.takeover(join.session).await, model.takeover(join.session, now))
+    case.crash(worker).await;
+    let Some((_, join, _)) = pick(&past.workers, takeover_by) else { return Ok(()) };
+    compare_answers("takeover", case.world.takeover(join.session).await, model.takeover(join.session, now))
 }
 
 fn code_of(number: usize) -> Vec<(&'static str, u32)> {
     [vec![("a", 1), ("step:s", 1), ("b", 1)], vec![("a", 1)], vec![("b", 1)], vec![]][number].clone()
 }
 
-async fn drive_rest(case: &Case, op: &Op, model: &mut Model, done: &mut Done) -> Result<(), String> {
+async fn execute_other(case: &Case, op: &Op, model: &mut Model, past: &mut PastCalls) -> Result<(), String> {
     let now = case.clock.now();
     match op {
         Op::Join { build, code, queues, rules, is_elsewhere } => {
-            let (build, queues) = (format!("build-{build}").into(), make::queues(*queues));
+            let (build, queues) = (format!("build-{build}").into(), values::queues(*queues));
             let (rules, format) = (*rules, format_of_rules(*rules));
             let join = Join { build, queues, rules, format, ..case.new_join(&code_of(*code)) };
             model.join(join.clone(), now);
             let world = if *is_elsewhere { case.other_handle().await } else { case.world.clone() };
             let worker = case.join_with(world, join.clone()).await;
-            done.workers.push((Some(worker), join, *is_elsewhere));
+            past.workers.push((Some(worker), join, *is_elsewhere));
         }
-        &Op::Doom { code, queues, taker } => {
-            return drive_doom(case, (code, queues, taker), model, done).await;
+        &Op::ClaimAllAndCrash { code, queues, takeover_by } => {
+            return execute_claim_and_crash(case, (code, queues, takeover_by), model, past).await;
         }
         Op::Resume { run } => {
             let Some(run) = pick(&model.runs, *run).map(|run| run.view.id) else { return Ok(()) };
-            return same("resume", case.world.resume(run).await, model.resume(run, now));
+            return compare_answers("resume", case.world.resume(run).await, model.resume(run, now));
         }
         Op::Prune { ended_micros_ago, after, limit } => {
-            let before = make::ago_of(now, *ended_micros_ago);
+            let before = values::time_before(now, *ended_micros_ago);
             let after = after.and_then(|after| pick(&model.runs, after)).map(|run| run.view.id);
             let pruned = case.world.prune(before, after, *limit).await;
-            return same("prune", pruned, Ok(model.prune(before, after, *limit)));
+            return compare_answers("prune", pruned, Ok(model.prune(before, after, *limit)));
         }
         Op::List { query } => {
-            let query = make::query(model, *query);
+            let query = values::query(model, *query);
             let page = case
                 .world
                 .runs(query.clone())
                 .await
-                .map(|page| Page { runs: page.runs.into_iter().map(timeless).collect(), ..page });
-            return same("list", page, Ok(model.page(&query)));
+                .map(|page| Page { runs: page.runs.into_iter().map(without_update_times).collect(), ..page });
+            return compare_answers("list", page, Ok(model.page(&query)));
         }
         Op::Advance { micros } => case.clock.advance(Duration::from_micros(*micros)),
         _ => {}
@@ -223,38 +237,45 @@ async fn drive_rest(case: &Case, op: &Op, model: &mut Model, done: &mut Done) ->
     Ok(())
 }
 
-fn brought(work: Work, is_next_due_compared: bool) -> Brought {
-    let claimed = work.claimed.into_iter().map(|run| Facts {
+fn work_facts(work: Work, is_next_due_compared: bool) -> ExpectedWork {
+    let claimed = work.claimed.into_iter().map(|run| ClaimFacts {
         run: run.run,
         turn: run.turn,
         turn_at: run.turn_at,
         seq: run.seq,
         consumed: run.consumed,
-        inbox: nameless(run.inbox),
+        inbox: without_answer_ids(run.inbox),
         columns: (*run.columns).clone(),
         is_fresh: run.is_fresh,
         is_overdue: run.is_overdue,
         turns: run.history.whole().map(|history| history.len()),
         details: run.details,
     });
-    let unread = work.unread.into_iter().map(|unread| (unread.run, nameless(unread.messages)));
+    let unread = work.unread.into_iter().map(|unread| (unread.run, without_answer_ids(unread.messages)));
     let mut unread: Vec<_> = unread.collect();
     unread.sort_by_key(|(run, _)| *run);
-    Brought { claimed: claimed.collect(), unread, next_due: is_next_due_compared.then_some(work.next_due) }
+    ExpectedWork {
+        claimed: claimed.collect(),
+        unread,
+        next_due: is_next_due_compared.then_some(work.next_due),
+    }
 }
 
-/// Compares what everybody can see.
+/// Compares runs, counts and workers.
 async fn compare(case: &Case, model: &Model) -> Result<(), String> {
     let queued_steps = QueuedSteps::Listed;
     let query = RunQuery { queued_steps, order: ListOrder::OldestFirst, limit: 1_000, ..RunQuery::default() };
-    let runs =
-        case.world.runs(query).await.map(|page| page.runs.into_iter().map(timeless).collect::<Vec<_>>());
+    let runs = case
+        .world
+        .runs(query)
+        .await
+        .map(|page| page.runs.into_iter().map(without_update_times).collect::<Vec<_>>());
     let (mut runs, mut expected) = (runs.map_err(|error| error.to_string())?, model.views());
     let alike: Vec<RunView> = runs.iter().filter(|run| expected.contains(run)).cloned().collect();
     runs.retain(|run| !alike.contains(run));
     expected.retain(|run| !alike.contains(run));
-    same("runs", Ok(runs), Ok(expected))?;
-    same("counts", Ok(case.counts().await), Ok(model.counts()))?;
+    compare_answers("runs", Ok(runs), Ok(expected))?;
+    compare_answers("counts", Ok(case.counts().await), Ok(model.counts()))?;
     let workers = case.world.workers().await.map(|workers| {
         let facts = workers.into_iter().map(|worker| {
             let times = (worker.beat_at, worker.expires_at);
@@ -268,28 +289,28 @@ async fn compare(case: &Case, model: &Model) -> Result<(), String> {
         let times = (session.beat_at, session.expires_at);
         (id, times, model.held(id).len() as u64, queues, session.report.clone())
     });
-    same("workers", workers, Ok(expected.collect()))
+    compare_answers("workers", workers, Ok(expected.collect()))
 }
 
 async fn compare_histories(case: &Case, model: &Model) -> Result<(), String> {
     for run in &model.runs {
         let history = case.world.history(run.view.id, 0, usize::MAX).await;
-        same("history", history, Ok(run.history.clone()))?;
+        compare_answers("history", history, Ok(run.history.clone()))?;
         let unread = case.world.inbox(run.view.id, run.view.consumed).await;
-        same("inbox", unread.map(nameless), Ok(run.unread().to_vec()))?;
+        compare_answers("inbox", unread.map(without_answer_ids), Ok(run.unread().to_vec()))?;
     }
     for session in &model.sessions {
         let held = case.world.held(session.join.session).await;
         let held = held.map(|held| held.iter().map(|held| held.run).collect::<Vec<_>>());
         let mut expected = model.held(session.join.session);
         expected.sort();
-        same("held", held, Ok(expected))?;
+        compare_answers("held", held, Ok(expected))?;
     }
     Ok(())
 }
 
-/// The messages, without the names of answers: worlds choose those.
-fn nameless(mut messages: Vec<Message>) -> Vec<Message> {
+/// The messages, without the ids of answers to parents: worlds choose those.
+fn without_answer_ids(mut messages: Vec<Message>) -> Vec<Message> {
     for message in &mut messages {
         if matches!(message.body, MessageBody::ChildStarted { .. } | MessageBody::Refused { .. }) {
             message.id = MessageId::from_bits(0);
@@ -298,11 +319,11 @@ fn nameless(mut messages: Vec<Message>) -> Vec<Message> {
     messages
 }
 
-fn same<T: Debug + PartialEq>(
-    what: &str,
+fn compare_answers<T: Debug + PartialEq>(
+    call: &str,
     world: Result<T, outlast_core::WorldError>,
     model: Result<T, Refusal>,
 ) -> Result<(), String> {
     let world = world.map_err(Refusal::from);
-    if world == model { Ok(()) } else { Err(format!("{what}\n  world: {world:?}\n  model: {model:?}")) }
+    if world == model { Ok(()) } else { Err(format!("{call}\n  world: {world:?}\n  model: {model:?}")) }
 }

@@ -1,4 +1,4 @@
-//! Short words for the shape of a turn.
+//! Builder methods for turns.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use outlast_core::{
 
 use super::case::{BUILD, text};
 
-/// Short words for the shape of a turn.
-pub(crate) trait Shape: Sized {
-    /// The turn also starts so many steps.
+/// Builder methods for turns.
+pub(crate) trait TurnExt: Sized {
+    /// The turn also starts this many steps.
     #[must_use]
     fn steps(self, count: u32) -> Self;
-    /// The turn has consumed so many messages in all.
+    /// The turn has consumed this many messages in total.
     #[must_use]
     fn consuming(self, consumed: u64) -> Self;
     /// The turn ends like this.
@@ -41,27 +41,27 @@ pub(crate) trait Shape: Sized {
     /// The turn also sets this tag.
     #[must_use]
     fn tagged(self, name: &str, value: &str) -> Self;
-    /// The turn changes what only the holder changes of the row.
+    /// The turn changes the holder's columns.
     #[must_use]
-    fn leaving(self, change: impl FnOnce(&mut HolderColumns)) -> Self;
-    /// The turn forgets the crashes of the run's workers.
+    fn with_columns(self, change: impl FnOnce(&mut HolderColumns)) -> Self;
+    /// The turn resets the crash counter.
     #[must_use]
-    fn forgiving(self) -> Self;
-    /// The run keeps so many payloads after the turn that nobody has taken.
+    fn clearing_crashes(self) -> Self;
+    /// The run keeps this many payloads after the turn.
     #[must_use]
     fn keeping(self, kept: u64) -> Self;
-    /// The deadline counts no more after the turn.
+    /// The turn removes the deadline.
     #[must_use]
     fn clearing_deadline(self) -> Self;
-    /// The turn records that the run was asked to stop.
+    /// The turn records a request to cancel.
     #[must_use]
-    fn asked_to_stop(self) -> Self;
-    /// The turn fires timers up to this moment.
+    fn with_cancel_requested(self) -> Self;
+    /// The turn fires timers up to this time.
     #[must_use]
     fn firing(self, until: Timestamp) -> Self;
 }
 
-impl Shape for Turn {
+impl TurnExt for Turn {
     fn steps(mut self, count: u32) -> Self {
         let first = self.seq + self.events.len() as u64;
         self.events.extend((first..first + u64::from(count)).map(|number| Event::StepStarted {
@@ -116,24 +116,24 @@ impl Shape for Turn {
         self
     }
 
-    fn leaving(mut self, change: impl FnOnce(&mut HolderColumns)) -> Self {
+    fn with_columns(mut self, change: impl FnOnce(&mut HolderColumns)) -> Self {
         change(Arc::make_mut(&mut self.columns.after));
         self
     }
 
-    fn forgiving(self) -> Self {
-        self.leaving(|columns| columns.crashes = 0)
+    fn clearing_crashes(self) -> Self {
+        self.with_columns(|columns| columns.crashes = 0)
     }
 
     fn keeping(self, kept: u64) -> Self {
-        self.leaving(|columns| columns.kept = kept)
+        self.with_columns(|columns| columns.kept = kept)
     }
 
     fn clearing_deadline(self) -> Self {
-        self.leaving(|columns| columns.deadline = None)
+        self.with_columns(|columns| columns.deadline = None)
     }
 
-    fn asked_to_stop(mut self) -> Self {
+    fn with_cancel_requested(mut self) -> Self {
         self.events.push(Event::CancelRequested {
             message: None,
             reason: "it took too long".into(),
@@ -149,7 +149,7 @@ impl Shape for Turn {
     }
 }
 
-/// The failure with which [`Shape::failing`] and [`Shape::cancelling`] end a run.
+/// The failure with which [`TurnExt::failing`] and [`TurnExt::cancelling`] end a run.
 pub(crate) fn failure() -> Failure {
     Failure::new(FailureKind::Error, "it did not work")
 }
