@@ -1,4 +1,4 @@
-//! What is measured: rates, times, memory, descriptors and files.
+//! Measurements: rates, latencies, memory, descriptors and files.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,15 +7,15 @@ use std::time::Duration;
 use outlast::{Client, Counts};
 
 use super::super::Result;
-use super::super::place::{DATABASE, Place};
+use super::super::workdir::{DATABASE, Workdir};
 use super::load::Times;
 
-/// Looks at this process and at the files of a database.
-pub(super) struct Gauge {
+/// Measures this process and the files of a database.
+pub(super) struct Sampler {
     files: [PathBuf; 2],
 }
 
-/// One line.
+/// One line of the output.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
     pub(super) at: Duration,
@@ -31,12 +31,12 @@ pub(super) struct Sample {
     pub(super) pruned: u64,
 }
 
-impl Gauge {
-    pub(super) fn new(place: &Place) -> Self {
-        Self { files: DATABASE.map(|name| place.folder().join(name)) }
+impl Sampler {
+    pub(super) fn new(workdir: &Workdir) -> Self {
+        Self { files: DATABASE.map(|name| workdir.folder().join(name)) }
     }
 
-    /// Measures now, for a stretch of `time` that ended `at` this time after the beginning.
+    /// Takes a sample of the last `time`, at `at` after the start.
     pub(super) async fn sample(
         &self,
         at: Duration,
@@ -87,11 +87,13 @@ fn count(counts: &Counts, is_final: bool) -> u64 {
     counts.iter().filter(|(status, _)| status.is_final() == is_final).map(|(_, count)| count).sum()
 }
 
-/// What the process holds in memory, as the system counts it.
+/// The resident memory of the process.
 fn memory_mib() -> Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let line =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("the system tells no VmRSS")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .ok_or("`/proc/self/status` has no VmRSS")?;
     let kibibytes: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kibibytes / 1024.0)
 }
@@ -100,7 +102,7 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / 1024.0 / 1024.0
 }
 
-/// The time below which this part of the sorted times is.
+/// The quantile of sorted times.
 fn quantile_ms(sorted: &[Duration], part: f64) -> f64 {
     let index = (sorted.len() as f64 * part) as usize;
     sorted.get(index.min(sorted.len().saturating_sub(1))).map_or(0.0, |time| time.as_secs_f64() * 1_000.0)
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_stands_above_the_figures() {
+    fn the_header_is_as_wide_as_a_line() {
         assert_eq!(Sample::HEAD.len(), Sample::default().to_string().len());
     }
 }

@@ -1,4 +1,4 @@
-//! The calls that are cut: what each asks, and what is true when it has happened once.
+//! The calls that are cut: their arguments, and their expected effects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use outlast::core::{
     World, WorldError,
 };
 
-/// So long that a session does not end.
+/// Long, so that the session does not expire.
 pub(super) const SESSION: Duration = Duration::from_secs(24 * 3_600);
 
 /// A call that is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Deed {
+pub(super) enum CallKind {
     Join,
     Start,
     KeyedStart,
     Send,
     Claim,
-    /// Reads what claims left out.
+    /// Reads histories that claims left out.
     Histories,
     Beat,
-    /// A beat that says how far an attempt has come.
+    /// A beat with heartbeat details.
     BeatWithDetails,
-    /// A turn after which the session holds on.
+    /// A turn after which the session keeps the run.
     Commit,
     /// A turn that ends its run.
     End,
@@ -39,14 +39,14 @@ pub(super) enum Deed {
     Outbox,
     /// A turn that starts its run.
     StartingTurn,
-    /// A stuck run is made ready for every build.
+    /// Makes a stuck run ready for every build.
     Resume,
-    /// The runs of a session whose time is over are freed.
+    /// Releases the runs of an expired session.
     Takeover,
     Leave,
 }
 
-impl Deed {
+impl CallKind {
     pub(super) const ALL: [Self; 15] = [
         Self::Join,
         Self::Start,
@@ -95,7 +95,7 @@ impl Deed {
         matches!(self, Self::Commit | Self::End | Self::Outbox)
     }
 
-    /// Whether another session holds the run before the call, which frees it.
+    /// Whether another session holds the run before the call, which releases it.
     pub(super) fn has_other_session(self) -> bool {
         matches!(self, Self::Takeover | Self::Leave)
     }
@@ -113,36 +113,36 @@ impl Deed {
 
 /// One call with its ids, which stay the same when it is repeated.
 #[derive(Clone, Debug)]
-pub(super) struct Case {
-    pub(super) deed: Deed,
+pub(super) struct CallCase {
+    pub(super) kind: CallKind,
     pub(super) session: SessionId,
-    /// A number that no other case has.
+    /// A unique number.
     pub(super) number: u128,
-    /// What the session was given, if it needs a run.
+    /// The claimed run, if the call needs one.
     pub(super) claimed: Option<Claimed>,
 }
 
-/// What a call answered.
+/// The answer of a call.
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(super) enum CallAnswer {
     Started(Started),
     Sent(u64),
     Claimed(Vec<Claimed>),
     Beat(Beat),
     Committed(Committed),
     Histories(Vec<TurnId>),
-    /// How many runs a takeover freed.
-    Taken(u64),
+    /// The number of runs that a takeover released.
+    TakenOver(u64),
     Done,
 }
 
-impl Case {
+impl CallCase {
     pub(super) fn run(&self) -> RunId {
         RunId::from_bits(self.number)
     }
 
-    /// Another run, which gets a message.
-    pub(super) fn friend(&self) -> RunId {
+    /// Another run, which receives a message.
+    pub(super) fn other_run(&self) -> RunId {
         RunId::from_bits(self.number + 1)
     }
 
@@ -155,7 +155,7 @@ impl Case {
         SessionId::from_bits(self.number + 5)
     }
 
-    /// How the other session joins.
+    /// The join of the other session.
     pub(super) fn join(&self, time: Duration) -> Join {
         Join {
             session: self.other_session(),
@@ -170,17 +170,17 @@ impl Case {
         }
     }
 
-    /// How far an attempt has come.
+    /// The heartbeat details of an attempt.
     pub(super) fn details(&self) -> HeartbeatDetails {
         let details = Some(Payload::from_json_text("\"half of it\""));
         HeartbeatDetails { run: self.run(), op: OpNumber(0), attempt: 1, details }
     }
 
     /// A turn that leaves the run stuck.
-    pub(super) fn sticking(&self, claimed: &Claimed) -> Turn {
+    pub(super) fn stuck_turn(&self, claimed: &Claimed) -> Turn {
         let message = "no code".to_owned();
         let stuck = Stuck { reason: StuckReason::StepNotRegistered, message, build: "cut".into() };
-        self.letting_go(claimed.turn, claimed.seq, self.number + 6, Then::Stuck(stuck))
+        self.ending_turn(claimed.turn, claimed.seq, self.number + 6, Then::Stuck(stuck))
     }
 
     fn turn(&self) -> TurnId {
@@ -191,7 +191,7 @@ impl Case {
         MessageId::from_bits(self.number + 4)
     }
 
-    /// The name of the workflow of this case alone, so that a claim is given its run and no other.
+    /// A workflow name that is unique to this case, so that a claim returns only its run.
     fn workflow(&self) -> Arc<str> {
         format!("case-{}", self.number).into()
     }
@@ -207,7 +207,7 @@ impl Case {
             rules: RULES,
             queue: default_queue(),
             priority: 0,
-            key: (self.deed == Deed::KeyedStart).then_some(key),
+            key: (self.kind == CallKind::KeyedStart).then_some(key),
             input: Payload::from_json_text("\"in\""),
             headers: Headers::new(),
             tags: Tags::from([("case".to_owned(), self.number.to_string())]),
@@ -224,25 +224,25 @@ impl Case {
     }
 
     fn new_turn(&self) -> Turn {
-        if self.deed == Deed::StartingTurn {
+        if self.kind == CallKind::StartingTurn {
             let start = self.start(self.run());
             let (id, events) = (start.turn, vec![start.event()]);
             return Turn { id, seq: 0, events, ..self.bare_turn(BasedOn::Start(Box::new(start))) };
         }
         let before = self.claimed.as_ref().map_or(TurnId::from_bits(0), |claimed| claimed.turn);
         let mut turn = self.bare_turn(BasedOn::Turn(before));
-        match self.deed {
-            Deed::End => {
+        match self.kind {
+            CallKind::End => {
                 turn.events = vec![Event::RunCompleted { output: Payload::from_json_text("\"out\"") }];
                 turn.then = Then::End(Status::Completed);
             }
-            Deed::Outbox => {
+            CallKind::Outbox => {
                 let run = self.run();
                 let mut start = self.start(self.child());
                 start.parent = Some(Parent { run, op: OpNumber(0), root: run, awaits: true });
                 turn.outbox = Some(Box::new(Outbox {
                     children: vec![NewChild { start, wants_answer: true }],
-                    messages: vec![self.new_message(self.friend())],
+                    messages: vec![self.new_message(self.other_run())],
                     tags: BTreeMap::from([("seen".to_owned(), "yes".to_owned())]),
                 }));
             }
@@ -268,73 +268,75 @@ impl Case {
         }
     }
 
-    /// The turns that the run's history has in the end.
+    /// The expected turns of the run's history.
     pub(super) fn turns(&self) -> Vec<TurnId> {
         let first = TurnId::from_bits(self.run().bits());
-        if self.deed.is_turn() { vec![first, self.turn()] } else { vec![first] }
+        if self.kind.is_turn() { vec![first, self.turn()] } else { vec![first] }
     }
 
-    /// What the first bytes of the call have in them: its ids, or the statement that is to be prepared.
-    pub(super) fn mark(&self, is_prepared: bool) -> String {
+    /// A pattern in the first bytes of the call: its ids, or the statement to prepare.
+    pub(super) fn pattern(&self, is_prepared: bool) -> String {
         if !is_prepared {
-            // The names of the functions go on: with what is special about the call, and the interface.
-            let function = match self.deed {
-                Deed::Start | Deed::KeyedStart => ".start",
-                Deed::Send => ".send",
-                Deed::Claim => ".claim",
-                Deed::Beat | Deed::BeatWithDetails => ".beat",
-                Deed::Join => ".join",
+            // The function names have suffixes: the variant of the call, and the interface.
+            let function = match self.kind {
+                CallKind::Start | CallKind::KeyedStart => ".start",
+                CallKind::Send => ".send",
+                CallKind::Claim => ".claim",
+                CallKind::Beat | CallKind::BeatWithDetails => ".beat",
+                CallKind::Join => ".join",
                 // No function: the statement itself.
-                Deed::Histories => "asked.run ORDER",
-                Deed::Resume => ".resume",
-                Deed::Takeover => ".takeover",
-                Deed::Leave => ".leave",
-                Deed::Commit | Deed::End | Deed::Outbox | Deed::StartingTurn => ".commit",
+                CallKind::Histories => "asked.run ORDER",
+                CallKind::Resume => ".resume",
+                CallKind::Takeover => ".takeover",
+                CallKind::Leave => ".leave",
+                CallKind::Commit | CallKind::End | CallKind::Outbox | CallKind::StartingTurn => ".commit",
             };
             return function.to_owned();
         }
-        match self.deed {
-            Deed::Send => self.message().to_string(),
-            Deed::Claim | Deed::Beat | Deed::BeatWithDetails | Deed::Takeover => self.session.to_string(),
-            // The lock of the session is another exchange, which has the session's id too.
-            Deed::Join => format!("build-{}", self.number),
-            Deed::Leave => self.other_session().to_string(),
+        match self.kind {
+            CallKind::Send => self.message().to_string(),
+            CallKind::Claim | CallKind::Beat | CallKind::BeatWithDetails | CallKind::Takeover => {
+                self.session.to_string()
+            }
+            // The exchange for the session's lock contains the session's id too.
+            CallKind::Join => format!("build-{}", self.number),
+            CallKind::Leave => self.other_session().to_string(),
             _ => self.run().to_string(),
         }
     }
 
     /// Makes the call.
-    pub(super) async fn call(&self, world: &dyn World) -> Result<Answer, WorldError> {
-        match self.deed {
-            Deed::Start | Deed::KeyedStart => {
+    pub(super) async fn call(&self, world: &dyn World) -> Result<CallAnswer, WorldError> {
+        match self.kind {
+            CallKind::Start | CallKind::KeyedStart => {
                 let started = world.start(vec![self.start(self.run())]).await?.remove(0)?;
-                Ok(Answer::Started(started))
+                Ok(CallAnswer::Started(started))
             }
-            Deed::Send => {
+            CallKind::Send => {
                 let sent = world.send(vec![self.new_message(self.run())]).await?.remove(0)?;
-                Ok(Answer::Sent(sent.position))
+                Ok(CallAnswer::Sent(sent.position))
             }
-            Deed::Join => world.join(self.join(SESSION)).await.map(|()| Answer::Done),
-            Deed::Claim => Ok(Answer::Claimed(self.claim(world, self.session).await?)),
-            Deed::Histories => {
+            CallKind::Join => world.join(self.join(SESSION)).await.map(|()| CallAnswer::Done),
+            CallKind::Claim => Ok(CallAnswer::Claimed(self.claim(world, self.session).await?)),
+            CallKind::Histories => {
                 let turns = world.histories(&[self.run()]).await?.remove(0)?;
-                Ok(Answer::Histories(turns.into_iter().map(|turn| turn.id).collect()))
+                Ok(CallAnswer::Histories(turns.into_iter().map(|turn| turn.id).collect()))
             }
-            Deed::Beat => Ok(Answer::Beat(world.beat(self.session, &Report::default(), &[]).await?)),
-            Deed::BeatWithDetails => {
+            CallKind::Beat => Ok(CallAnswer::Beat(world.beat(self.session, &Report::default(), &[]).await?)),
+            CallKind::BeatWithDetails => {
                 let beat = world.beat(self.session, &Report::default(), &[self.details()]).await?;
-                Ok(Answer::Beat(beat))
+                Ok(CallAnswer::Beat(beat))
             }
-            Deed::Resume => world.resume(self.run()).await.map(|()| Answer::Done),
-            Deed::Takeover => world.takeover(self.session).await.map(Answer::Taken),
-            Deed::Leave => world.leave(self.other_session()).await.map(|()| Answer::Done),
-            Deed::Commit | Deed::End | Deed::Outbox | Deed::StartingTurn => {
-                Ok(Answer::Committed(world.commit(self.session, &[self.new_turn()]).await?.remove(0)?))
+            CallKind::Resume => world.resume(self.run()).await.map(|()| CallAnswer::Done),
+            CallKind::Takeover => world.takeover(self.session).await.map(CallAnswer::TakenOver),
+            CallKind::Leave => world.leave(self.other_session()).await.map(|()| CallAnswer::Done),
+            CallKind::Commit | CallKind::End | CallKind::Outbox | CallKind::StartingTurn => {
+                Ok(CallAnswer::Committed(world.commit(self.session, &[self.new_turn()]).await?.remove(0)?))
             }
         }
     }
 
-    /// Claims what there is of the case's workflow.
+    /// Claims the runs of the case's workflow.
     pub(super) async fn claim(
         &self,
         world: &dyn World,
@@ -352,8 +354,8 @@ impl Case {
         Ok(world.claim(session, request).await?.claimed)
     }
 
-    /// A turn behind the last one that adds nothing.
-    pub(super) fn letting_go(&self, last: TurnId, seq: u64, number: u128, then: Then) -> Turn {
+    /// A turn without events after the last one.
+    pub(super) fn ending_turn(&self, last: TurnId, seq: u64, number: u128, then: Then) -> Turn {
         let id = TurnId::from_bits(number);
         Turn { id, seq, events: Vec::new(), then, ..self.bare_turn(BasedOn::Turn(last)) }
     }

@@ -1,4 +1,4 @@
-//! Where the cuts are made: a world behind the proxy, and one beside it that sees what is really there.
+//! A world behind a proxy that cuts connections, and a direct connection for the checks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,30 +14,30 @@ use throwaway::{Exchange, Proxy, Toward, proxy};
 
 use super::super::Result;
 use super::super::report::Checks;
-use super::deed::{Answer, Case, Deed, SESSION};
-use super::{Connection, Cut, Tally};
+use super::calls::{CallAnswer, CallCase, CallKind, SESSION};
+use super::{Connection, Cut, CutStatistics};
 
-/// How often a call is made until it is answered. Once cut, a connection is made anew, so few are enough.
+/// The maximum number of tries of a call. A cut connection is replaced, so few are enough.
 const CALLS_MAX: usize = 20;
 
-/// The pause before a call that was not answered is repeated; it grows with each.
+/// The pause before an unanswered call is repeated; it grows with each try.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How often a call is made while the server has not noticed that the cut connection is gone: half a minute, at 50 ms each.
+/// The maximum number of blocked tries, while the server has not noticed the cut: half a minute, at 50 ms each.
 const BLOCKED_MAX: usize = 600;
 
-/// How long the server may take to notice that a connection is gone.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the server may take to notice that a connection was cut.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The time of a session that is to be over soon.
+/// The time of a session that expires soon.
 const SHORT_SESSION: Duration = Duration::from_millis(5);
 
-/// Ids of one case are next to each other.
+/// The number of consecutive ids of one case.
 const IDS_PER_CASE: u128 = 16;
 
-pub(super) struct Site {
+pub(super) struct ProxiedWorld {
     proxy: Proxy,
-    /// By way of the proxy, on one connection.
+    /// Through the proxy, on one connection.
     world: Arc<dyn World>,
     direct: Arc<dyn World>,
     session: SessionId,
@@ -45,8 +45,8 @@ pub(super) struct Site {
     pub(super) checks: Checks,
 }
 
-impl Site {
-    /// Opens both worlds, in a schema of their own.
+impl ProxiedWorld {
+    /// Opens both connections, in a new schema.
     pub(super) async fn open(url: &str, schema: &str) -> Result<Self> {
         let proxy = proxy(url)?;
         let direct = outlast::open(&format!("{url}?schema={schema}")).await?;
@@ -59,19 +59,19 @@ impl Site {
         Ok(Self { proxy, world, direct, session, next: 1 << 64, checks: Checks::default() })
     }
 
-    /// Makes a call that is cut, repeats it until it is answered, and looks at what came of it. Tells how many
-    /// bytes went to the server and to the client.
-    pub(super) async fn trial(
+    /// Makes a call that is cut, repeats it until it is answered, and checks its effects. Returns the number of bytes
+    /// that went to the server and to the client.
+    pub(super) async fn cut_call(
         &mut self,
-        deed: Deed,
+        kind: CallKind,
         connection: Connection,
         cut: Option<Cut>,
-        tally: &mut Tally,
+        statistics: &mut CutStatistics,
     ) -> Result<[u64; 2]> {
-        let case = self.set_up(deed).await?;
+        let case = self.set_up(kind).await?;
         match connection {
             Connection::Warm => {
-                let other = self.set_up(deed).await?;
+                let other = self.set_up(kind).await?;
                 self.call(&other).await?;
                 self.clear(&other).await?;
             }
@@ -82,95 +82,96 @@ impl Site {
             Some(Cut { toward, bytes }) => self.proxy.cut(mark, toward, bytes),
             None => self.proxy.watch(mark),
         };
-        let mut answers = self.call_through(&case, &exchange, cut.is_some(), tally).await?;
+        let mut answers = self.call_until_answered(&case, &exchange, cut.is_some(), statistics).await?;
         let sizes = [Toward::Server, Toward::Client].map(|toward| exchange.bytes(toward));
         if exchange.is_cut() {
-            tally.cuts += 1;
-            let is_over = tokio::task::block_in_place(|| exchange.is_over_within(PATIENCE));
-            self.checks.that(is_over, || "the server does not let go of the connection".into())?;
+            statistics.cuts += 1;
+            let is_over = tokio::task::block_in_place(|| exchange.is_over_within(SERVER_TIMEOUT));
+            self.checks.that(is_over, || "the server did not close the connection".into())?;
         }
-        // Now nothing is under way any more, and all is as it will stay.
+        // No call is being executed any more.
         answers.push(self.call(&case).await?);
-        self.check(&case, &answers, tally).await?;
+        self.check(&case, &answers, statistics).await?;
         self.clear(&case).await?;
         Ok(sizes)
     }
 
-    /// Brings about what the call needs.
-    async fn set_up(&mut self, deed: Deed) -> Result<Case> {
+    /// Creates the runs and sessions that the call needs.
+    async fn set_up(&mut self, kind: CallKind) -> Result<CallCase> {
         self.next += IDS_PER_CASE;
-        let mut case = Case { deed, session: self.session, number: self.next, claimed: None };
+        let mut case = CallCase { kind, session: self.session, number: self.next, claimed: None };
         let mut starts = Vec::new();
-        if deed.needs_run() {
+        if kind.needs_run() {
             starts.push(case.start(case.run()));
         }
         if !starts.is_empty() {
             self.direct.start(starts).await?.remove(0)?;
         }
-        if deed.has_other_session() {
-            let time = if deed == Deed::Takeover { SHORT_SESSION } else { SESSION };
+        if kind.has_other_session() {
+            let time = if kind == CallKind::Takeover { SHORT_SESSION } else { SESSION };
             self.direct.join(case.join(time)).await?;
         }
-        if deed.needs_claim() {
-            let session = if deed.has_other_session() { case.other_session() } else { self.session };
+        if kind.needs_claim() {
+            let session = if kind.has_other_session() { case.other_session() } else { self.session };
             case.claimed = case.claim(&*self.direct, session).await?.pop();
         }
-        if let (Deed::Resume, Some(claimed)) = (deed, &case.claimed) {
-            self.direct.commit(self.session, &[case.sticking(claimed)]).await?.remove(0)?;
+        if let (CallKind::Resume, Some(claimed)) = (kind, &case.claimed) {
+            self.direct.commit(self.session, &[case.stuck_turn(claimed)]).await?.remove(0)?;
         }
-        if deed == Deed::Takeover {
+        if kind == CallKind::Takeover {
             SystemClock.sleep_until(SystemClock.now().plus(2 * SHORT_SESSION)).await;
         }
-        if deed == Deed::Outbox {
-            // After the claim, which is to bring the one run alone.
-            self.direct.start(vec![case.start(case.friend())]).await?.remove(0)?;
+        if kind == CallKind::Outbox {
+            // After the claim, which must return only the one run.
+            self.direct.start(vec![case.start(case.other_run())]).await?.remove(0)?;
         }
         Ok(case)
     }
 
-    /// Calls until there is an answer.
-    async fn call_through(
+    /// Repeats a call until it is answered.
+    async fn call_until_answered(
         &self,
-        case: &Case,
+        case: &CallCase,
         exchange: &Exchange,
         is_to_be_cut: bool,
-        tally: &mut Tally,
-    ) -> Result<Vec<Answer>> {
+        statistics: &mut CutStatistics,
+    ) -> Result<Vec<CallAnswer>> {
         let (mut tries, mut blocked, mut last) = (0, 0, None);
         while tries < CALLS_MAX && blocked < BLOCKED_MAX {
             match case.call(&*self.world).await {
                 Ok(answer) => {
-                    tally.repeated += u64::from(tries + blocked > 0 && is_to_be_cut && exchange.is_cut());
+                    statistics.repeated +=
+                        u64::from(tries + blocked > 0 && is_to_be_cut && exchange.is_cut());
                     return Ok(vec![answer]);
                 }
-                // The connection that was cut still holds its locks.
+                // The server still holds the locks of the cut connection.
                 Err(WorldError::Blocked(_)) => blocked += 1,
                 Err(error) if error.is_transient() => {
                     tries += 1;
                     last = Some(error);
-                    // As workers and clients do: a connection that was cut is noticed and made anew after a while.
+                    // Wait as workers and clients do: a cut connection is replaced after a while.
                     SystemClock.sleep_until(SystemClock.now().plus(PAUSE * tries as u32)).await;
                 }
-                Err(error) => return Err(format!("instead of an answer there is: {error}").into()),
+                Err(error) => return Err(format!("the call failed: {error}").into()),
             }
         }
         Err(format!(
             "{:?}: no answer to {tries} calls, and {blocked} were blocked; the last: {last:?}",
-            case.deed
+            case.kind
         )
         .into())
     }
 
-    async fn call(&self, case: &Case) -> Result<Answer> {
+    async fn call(&self, case: &CallCase) -> Result<CallAnswer> {
         let (mut tries, mut blocked, mut last) = (0, 0, None);
         while tries < CALLS_MAX && blocked < BLOCKED_MAX {
             match case.call(&*self.world).await {
-                // The connection that was cut still holds its locks.
+                // The server still holds the locks of the cut connection.
                 Err(WorldError::Blocked(_)) => blocked += 1,
                 Err(error) if error.is_transient() => {
                     tries += 1;
                     last = Some(error);
-                    // As workers and clients do: a connection that was cut is noticed and made anew after a while.
+                    // Wait as workers and clients do: a cut connection is replaced after a while.
                     SystemClock.sleep_until(SystemClock.now().plus(PAUSE * tries as u32)).await;
                 }
                 answer => return Ok(answer?),
@@ -178,131 +179,142 @@ impl Site {
         }
         Err(format!(
             "{:?}: no answer to {tries} calls, and {blocked} were blocked; the last: {last:?}",
-            case.deed
+            case.kind
         )
         .into())
     }
 
-    async fn check(&mut self, case: &Case, answers: &[Answer], tally: &mut Tally) -> Result<()> {
+    async fn check(
+        &mut self,
+        case: &CallCase,
+        answers: &[CallAnswer],
+        statistics: &mut CutStatistics,
+    ) -> Result<()> {
         for answer in answers {
-            let is_so = match answer {
-                Answer::Started(started) => started.run == case.run(),
-                Answer::Sent(position) => *position == 1,
-                Answer::Claimed(claimed) => claimed.iter().all(|claimed| claimed.run == case.run()),
-                Answer::Beat(beat) => beat.held == u64::from(case.deed.holds()),
-                Answer::Histories(turns) => *turns == case.turns(),
-                // The first call, or a look beside it, may have done it.
-                Answer::Taken(runs) => *runs <= 1,
-                Answer::Done => true,
-                Answer::Committed(Committed::Done) => true,
-                Answer::Committed(Committed::Existed(started)) => started.run == case.run(),
+            let is_correct = match answer {
+                CallAnswer::Started(started) => started.run == case.run(),
+                CallAnswer::Sent(position) => *position == 1,
+                CallAnswer::Claimed(claimed) => claimed.iter().all(|claimed| claimed.run == case.run()),
+                CallAnswer::Beat(beat) => beat.held == u64::from(case.kind.holds()),
+                CallAnswer::Histories(turns) => *turns == case.turns(),
+                // The first call, or a concurrent takeover, may have released the run.
+                CallAnswer::Taken(runs) => *runs <= 1,
+                CallAnswer::Done => true,
+                CallAnswer::Committed(Committed::Done) => true,
+                CallAnswer::Committed(Committed::Existed(started)) => started.run == case.run(),
             };
-            self.checks.that(is_so, || format!("a wrong answer: {answer:?}"))?;
+            self.checks.that(is_correct, || format!("a wrong answer: {answer:?}"))?;
         }
-        if case.deed == Deed::Claim {
-            self.check_claim(case, answers, tally).await?;
+        if case.kind == CallKind::Claim {
+            self.check_claim(case, answers, statistics).await?;
         }
-        // What was not found above is found by the next beat.
+        // A beat also returns the number of held runs.
         let held = self.direct.beat(self.session, &Report::default(), &[]).await?.held;
-        let expected = u64::from(case.deed.holds());
+        let expected = u64::from(case.kind.holds());
         self.checks.that(held == expected, || format!("the session holds {held} runs, not {expected}"))?;
         self.check_sessions(case).await?;
-        match case.deed {
-            Deed::Join | Deed::Beat => return Ok(()),
+        match case.kind {
+            CallKind::Join | CallKind::Beat => return Ok(()),
             _ => self.check_run(case).await?,
         }
-        match case.deed {
-            Deed::BeatWithDetails => self.check_details(case).await,
-            Deed::Resume => self.check_resumed(case).await,
+        match case.kind {
+            CallKind::BeatWithDetails => self.check_details(case).await,
+            CallKind::Resume => self.check_resumed(case).await,
             _ => Ok(()),
         }
     }
 
-    /// There are those sessions that have joined and not ended.
-    async fn check_sessions(&mut self, case: &Case) -> Result<()> {
+    /// The sessions are those that have joined and not ended.
+    async fn check_sessions(&mut self, case: &CallCase) -> Result<()> {
         let workers = self.direct.workers().await?;
         let mut sessions: Vec<_> = workers.iter().map(|worker| worker.session).collect();
         sessions.sort();
-        let joined = (case.deed == Deed::Join).then(|| case.other_session());
+        let joined = (case.kind == CallKind::Join).then(|| case.other_session());
         let expected: Vec<_> = [self.session].into_iter().chain(joined).collect();
         self.checks.that(sessions == expected, || format!("the sessions are {workers:?}"))
     }
 
-    /// Whoever claims the run next is told how far the attempt had come.
-    async fn check_details(&mut self, case: &Case) -> Result<()> {
+    /// The next claim of the run returns the heartbeat details.
+    async fn check_details(&mut self, case: &CallCase) -> Result<()> {
         let held = self.direct.held(self.session).await?;
         for held in held {
-            self.let_go(case, held, Then::Release).await?;
+            self.commit_end(case, held, Then::Release).await?;
         }
         let claimed = case.claim(&*self.direct, self.session).await?;
-        let is_so = matches!(&claimed[..], [claimed] if claimed.details == [case.details()]);
-        self.checks.that(is_so, || format!("a claim brings {claimed:?}"))
+        let is_correct = matches!(&claimed[..], [claimed] if claimed.details == [case.details()]);
+        self.checks.that(is_correct, || format!("a claim returned {claimed:?}"))
     }
 
-    /// The build that had left the run stuck gets it once more.
-    async fn check_resumed(&mut self, case: &Case) -> Result<()> {
+    /// The build that left the run stuck can claim it again.
+    async fn check_resumed(&mut self, case: &CallCase) -> Result<()> {
         let claimed = case.claim(&*self.direct, self.session).await?.len();
-        self.checks.that(claimed == 1, || format!("a claim brings {claimed} runs, though it was resumed"))
+        self.checks.that(claimed == 1, || format!("a claim returned {claimed} runs after a resume"))
     }
 
-    /// The run was given once; and if nobody was told, `held` tells, and it can be given again.
-    async fn check_claim(&mut self, case: &Case, answers: &[Answer], tally: &mut Tally) -> Result<()> {
-        let given = answers.iter().map(|answer| match answer {
-            Answer::Claimed(claimed) => claimed.len(),
+    /// The run was claimed once. If the answer was lost, `held` returns the run, and it can be released and claimed again.
+    async fn check_claim(
+        &mut self,
+        case: &CallCase,
+        answers: &[CallAnswer],
+        statistics: &mut CutStatistics,
+    ) -> Result<()> {
+        let claimed_count = answers.iter().map(|answer| match answer {
+            CallAnswer::Claimed(claimed) => claimed.len(),
             _ => 0,
         });
-        let given: usize = given.sum();
-        self.checks.that(given <= 1, || format!("the run was given {given} times"))?;
-        if given == 1 {
+        let claimed_count: usize = claimed_count.sum();
+        self.checks.that(claimed_count <= 1, || format!("the run was claimed {claimed_count} times"))?;
+        if claimed_count == 1 {
             return Ok(());
         }
-        tally.orphans += 1;
+        statistics.lost_claims += 1;
         let held = self.world.held(self.session).await?;
-        let is_so = matches!(&held[..], [held] if held.run == case.run());
-        self.checks.that(is_so, || format!("nobody knows of the run, and `held` says {held:?}"))?;
-        self.let_go(case, held[0].clone(), Then::Release).await?;
+        let is_correct = matches!(&held[..], [held] if held.run == case.run());
+        self.checks
+            .that(is_correct, || format!("the claim's answer was lost, and `held` returned {held:?}"))?;
+        self.commit_end(case, held[0].clone(), Then::Release).await?;
         let claimed = self.call(case).await?;
-        let is_so = matches!(&claimed, Answer::Claimed(claimed) if claimed.len() == 1);
-        self.checks.that(is_so, || format!("the run was handed back, but a claim brings {claimed:?}"))
+        let is_correct = matches!(&claimed, CallAnswer::Claimed(claimed) if claimed.len() == 1);
+        self.checks.that(is_correct, || format!("the run was released, but a claim returned {claimed:?}"))
     }
 
-    async fn check_run(&mut self, case: &Case) -> Result<()> {
+    async fn check_run(&mut self, case: &CallCase) -> Result<()> {
         let view = self.direct.run(case.run()).await?;
         let turns: Vec<_> =
             self.direct.history(case.run(), 0, 100).await?.iter().map(|turn| turn.id).collect();
         let expected = case.turns();
         self.checks.that(turns == expected, || format!("the history is {turns:?}, not {expected:?}"))?;
-        let status = match case.deed {
-            Deed::End => Status::Completed,
-            Deed::Resume => Status::Stuck,
-            deed if deed.holds() => Status::Running,
+        let status = match case.kind {
+            CallKind::End => Status::Completed,
+            CallKind::Resume => Status::Stuck,
+            kind if kind.holds() => Status::Running,
             _ => Status::Pending,
         };
-        let crashes = u32::from(case.deed == Deed::Takeover);
-        let is_so = view.status == status && view.crashes == crashes;
-        self.checks.that(is_so, || format!("the run is not {status}, but {view:?}"))?;
-        let owner = case.deed.holds().then_some(self.session);
+        let crashes = u32::from(case.kind == CallKind::Takeover);
+        let is_correct = view.status == status && view.crashes == crashes;
+        self.checks.that(is_correct, || format!("the run is not {status}, but {view:?}"))?;
+        let owner = case.kind.holds().then_some(self.session);
         self.checks.that(view.owner == owner, || format!("the run is held by {:?}", view.owner))?;
         let inbox = self.direct.inbox(case.run(), 0).await?.len();
-        let expected = usize::from(matches!(case.deed, Deed::Send | Deed::Outbox));
+        let expected = usize::from(matches!(case.kind, CallKind::Send | CallKind::Outbox));
         self.checks.that(inbox == expected, || format!("there are {inbox} messages, not {expected}"))?;
-        match case.deed {
-            Deed::KeyedStart => {
+        match case.kind {
+            CallKind::KeyedStart => {
                 let key = Some(format!("key-{}", case.number));
                 let page = self.direct.runs(RunQuery { key, limit: 10, ..RunQuery::default() }).await?;
                 let found = page.runs.len();
                 self.checks.that(found == 1, || format!("{found} runs have the key"))
             }
-            Deed::Outbox => self.check_outbox(case, &view).await,
+            CallKind::Outbox => self.check_outbox(case, &view).await,
             _ => Ok(()),
         }
     }
 
-    async fn check_outbox(&mut self, case: &Case, view: &RunView) -> Result<()> {
+    async fn check_outbox(&mut self, case: &CallCase, view: &RunView) -> Result<()> {
         let tag = view.tags.get("seen").map(String::as_str);
         self.checks.that(tag == Some("yes"), || format!("the tag is {tag:?}"))?;
-        let letters = self.direct.inbox(case.friend(), 0).await?.len();
-        self.checks.that(letters == 1, || format!("the friend has {letters} messages"))?;
+        let messages = self.direct.inbox(case.other_run(), 0).await?.len();
+        self.checks.that(messages == 1, || format!("the other run has {messages} messages"))?;
         let child = self.direct.history(case.child(), 0, 100).await?.len();
         self.checks.that(child == 1, || format!("the child has {child} turns"))?;
         let parent = Some(case.run());
@@ -311,16 +323,16 @@ impl Site {
         self.checks.that(children == 1, || format!("there are {children} children"))
     }
 
-    /// Ends what the case left, so that the next finds the session free.
-    async fn clear(&mut self, case: &Case) -> Result<()> {
+    /// Ends the runs and sessions of the case, so that the session holds nothing.
+    async fn clear(&mut self, case: &CallCase) -> Result<()> {
         let held = self.direct.held(self.session).await?;
         for held in held.into_iter().filter(|held| held.run == case.run()) {
-            self.let_go(case, held, Then::End(Status::Completed)).await?;
+            self.commit_end(case, held, Then::End(Status::Completed)).await?;
         }
-        match case.deed {
-            // Whoever joined has its lock.
-            Deed::Join => self.leave(&self.world, case.other_session()).await?,
-            deed if deed.has_other_session() => self.leave(&self.direct, case.other_session()).await?,
+        match case.kind {
+            // Through the same handle, which holds the session's lock.
+            CallKind::Join => self.leave(&self.world, case.other_session()).await?,
+            kind if kind.has_other_session() => self.leave(&self.direct, case.other_session()).await?,
             _ => {}
         }
         Ok(())
@@ -336,9 +348,9 @@ impl Site {
         Err(format!("session {session} cannot leave").into())
     }
 
-    async fn let_go(&mut self, case: &Case, held: HeldRun, then: Then) -> Result<()> {
+    async fn commit_end(&mut self, case: &CallCase, held: HeldRun, then: Then) -> Result<()> {
         self.next += IDS_PER_CASE;
-        let mut turn = case.letting_go(held.turn, held.seq, self.next, then);
+        let mut turn = case.ending_turn(held.turn, held.seq, self.next, then);
         turn.run = held.run;
         if let Then::End(_) = turn.then {
             turn.events = vec![Event::RunCompleted { output: Payload::null() }];
@@ -347,7 +359,7 @@ impl Site {
         Ok(())
     }
 
-    /// The counts are those of the runs that there are.
+    /// The counts match the runs, and no run is held.
     pub(super) async fn check_all(&mut self) -> Result<()> {
         let client = Client::new(self.direct.clone());
         let mut query = RunQuery { order: ListOrder::OldestFirst, ..RunQuery::default() };

@@ -1,4 +1,4 @@
-//! A folder with the bank's file and the notes of all who used one world, which is a file in it or elsewhere.
+//! The working directory of a test: the database (unless it is on a server), the bank's file, and the logs of all processes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,18 @@ use std::time::Duration;
 use outlast::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::bank::{Bank, Entry};
-use super::notebook::{Mark, Notebook, read};
+use super::append_log::{AppendCallback, AppendLog, read};
+use super::bank::{Bank, BankEntry};
 
-/// The files of a folder, and the world.
+/// The files of a working directory, and the URL of the world.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Workdir {
     folder: PathBuf,
-    /// Where the world is, if not in the folder.
+    /// The URL of the world, if it is not in the folder.
     elsewhere: Option<String>,
 }
 
-/// The worlds that can be broken.
+/// The worlds that can be tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum WorldKind {
     /// One file, several processes.
@@ -28,8 +28,8 @@ pub(crate) enum WorldKind {
 }
 
 impl WorldKind {
-    /// The session of a worker. Short, so that a frozen one is taken over soon; but a server that restarts
-    /// must be back before.
+    /// The session time of a worker. Short, so that a frozen worker is taken over soon, but longer than a restart of the
+    /// server.
     pub(crate) fn session(self) -> Duration {
         match self {
             Self::Sqlite => Duration::from_secs(1),
@@ -37,8 +37,8 @@ impl WorldKind {
         }
     }
 
-    /// How far a turn's time may be behind the machine's: a worker knows the clock of a server from its answers,
-    /// and those take their time.
+    /// How far a turn's time may be behind the machine's: a worker estimates the clock of a server from its answers,
+    /// which are delayed.
     pub(crate) fn lag(self) -> Duration {
         match self {
             Self::Sqlite => Duration::ZERO,
@@ -48,28 +48,29 @@ impl WorldKind {
 }
 
 /// The files that are appended to, besides the database.
-pub(crate) const NOTEBOOKS: [&str; 4] = [BANK, ATTEMPTS, ACKS, DIARY];
+pub(crate) const LOG_FILES: [&str; 4] = [BANK, ATTEMPTS, ACKS, PROCESS_EVENTS];
 const BANK: &str = "bank";
 const ATTEMPTS: &str = "attempts";
 const ACKS: &str = "acks";
-const DIARY: &str = "diary";
+const PROCESS_EVENTS: &str = "diary";
 
-/// The database's own files. The shared memory is not among them: it is made anew from the log.
+/// The files of the database, without the shared memory, which SQLite recreates from the log.
 pub(crate) const DATABASE: [&str; 2] = ["runs.db", "runs.db-wal"];
 
-/// An attempt at a step, as the outside saw it.
+/// An attempt at a step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AttemptNote {
     /// The step's key: run, generation and operation.
     pub(crate) key: String,
     pub(crate) attempt: u32,
     pub(crate) step: String,
-    /// The life of a worker that made it.
-    pub(crate) life: u32,
+    /// The number of the worker process that made it.
+    #[serde(rename = "life")]
+    pub(crate) worker_number: u32,
     pub(crate) at: Timestamp,
 }
 
-/// Something that a client was told is done. Runs are named by their keys.
+/// Something that was acknowledged to a client. Runs are identified by their keys.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Ack {
     Started(String),
@@ -78,49 +79,55 @@ pub(crate) enum Ack {
     Ended(String),
 }
 
-/// What became of a worker's life.
+/// An event of a worker's process, or of the server. The stored names are those of older builds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Diary {
-    Born {
-        life: u32,
+pub(crate) enum ProcessEvent {
+    /// It was started.
+    #[serde(rename = "Born")]
+    Started {
+        #[serde(rename = "life")]
+        worker_number: u32,
         pid: u32,
-        fate: String,
+        #[serde(rename = "fate")]
+        plan: String,
     },
-    /// It died by SIGKILL.
+    /// It was killed by SIGKILL.
     Killed {
-        life: u32,
+        #[serde(rename = "life")]
+        worker_number: u32,
     },
-    /// It was frozen by SIGSTOP, and let go on.
+    /// It was frozen by SIGSTOP, and continued.
     Frozen {
-        life: u32,
+        #[serde(rename = "life")]
+        worker_number: u32,
         from: Timestamp,
         until: Timestamp,
     },
     /// Its session was lost, and it opened another one.
-    Lost {
-        life: u32,
+    #[serde(rename = "Lost")]
+    SessionLost {
+        #[serde(rename = "life")]
+        worker_number: u32,
         at: Timestamp,
     },
     /// The server did not answer in between.
-    Restarted {
-        how: String,
-        from: Timestamp,
-        until: Timestamp,
-    },
+    Restarted { how: String, from: Timestamp, until: Timestamp },
     /// It took over this many runs of others.
-    Took {
-        life: u32,
+    #[serde(rename = "Took")]
+    TookOver {
+        #[serde(rename = "life")]
+        worker_number: u32,
         runs: u64,
     },
 }
 
-impl Place {
-    /// The folder, which is there, with the world in it.
+impl Workdir {
+    /// An existing folder, with the world in it.
     pub(crate) fn new(folder: &Path) -> Self {
         Self { folder: folder.into(), elsewhere: None }
     }
 
-    /// The folder, which is there, with the world at this URL.
+    /// An existing folder, with the world at this URL.
     pub(crate) fn with_world(folder: &Path, url: impl Into<String>) -> Self {
         Self { folder: folder.into(), elsewhere: Some(url.into()) }
     }
@@ -145,29 +152,29 @@ impl Place {
         self.folder.join(DATABASE[0])
     }
 
-    /// Where a life of a worker says what it has to say.
-    pub(crate) fn log(&self, life: u32) -> PathBuf {
-        self.folder.join(format!("worker-{life}.log"))
+    /// The log file of a worker process.
+    pub(crate) fn log(&self, worker_number: u32) -> PathBuf {
+        self.folder.join(format!("worker-{worker_number}.log"))
     }
 
-    /// Opens the files that are appended to. `mark` makes what is told of each line, by the file's name.
-    pub(crate) fn open(&self, mark: impl Fn(&'static str) -> Option<Mark>) -> io::Result<Books> {
+    /// Opens the logs. `callback` returns the callback of each log, by the file's name.
+    pub(crate) fn open(&self, mark: impl Fn(&'static str) -> Option<AppendCallback>) -> io::Result<LogFiles> {
         let open = |name| {
-            let notebook = Notebook::open(&self.folder.join(name))?;
+            let append_log = AppendLog::open(&self.folder.join(name))?;
             Ok::<_, io::Error>(match mark(name) {
-                Some(mark) => notebook.marked(mark),
-                None => notebook,
+                Some(mark) => append_log.with_callback(mark),
+                None => append_log,
             })
         };
-        Ok(Books {
+        Ok(LogFiles {
             bank: Bank::new(open(BANK)?),
             attempts: open(ATTEMPTS)?,
             acks: open(ACKS)?,
-            diary: open(DIARY)?,
+            process_events: open(PROCESS_EVENTS)?,
         })
     }
 
-    pub(crate) fn entries(&self) -> io::Result<Vec<Entry>> {
+    pub(crate) fn entries(&self) -> io::Result<Vec<BankEntry>> {
         read(&self.folder.join(BANK))
     }
 
@@ -179,15 +186,15 @@ impl Place {
         read(&self.folder.join(ACKS))
     }
 
-    pub(crate) fn diary(&self) -> io::Result<Vec<Diary>> {
-        read(&self.folder.join(DIARY))
+    pub(crate) fn process_events(&self) -> io::Result<Vec<ProcessEvent>> {
+        read(&self.folder.join(PROCESS_EVENTS))
     }
 }
 
-/// The files that a process appends to.
-pub(crate) struct Books {
+/// The logs that a process appends to.
+pub(crate) struct LogFiles {
     pub(crate) bank: Bank,
-    pub(crate) attempts: Notebook,
-    pub(crate) acks: Notebook,
-    pub(crate) diary: Notebook,
+    pub(crate) attempts: AppendLog,
+    pub(crate) acks: AppendLog,
+    pub(crate) process_events: AppendLog,
 }
