@@ -1,4 +1,4 @@
-//! What a database says about all its runs, and whether that fits what the outside saw.
+//! A snapshot of all runs of a world, and its comparison with the logged effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,57 +7,57 @@ use outlast::core::limits::POISON_CRASHES;
 use outlast::core::{Event, Timestamp};
 use outlast::{Client, Counts, Error, ListOrder, RunQuery, RunView, Status};
 
-use crate::ledger::{Ack, Effect, Place};
+use crate::process_folder::{Ack, Effect, ProcessFolder};
 
-/// All runs of a file, with their histories, by key.
+/// All runs of a world, with their histories, by key.
 #[derive(Debug)]
-pub(crate) struct Picture {
-    pub(crate) runs: BTreeMap<String, Pictured>,
+pub(crate) struct WorldSnapshot {
+    pub(crate) runs: BTreeMap<String, RunSnapshot>,
     pub(crate) counts: Counts,
     pub(crate) workers: usize,
 }
 
-/// One run of a file.
+/// One run of a snapshot.
 #[derive(Debug)]
-pub(crate) struct Pictured {
+pub(crate) struct RunSnapshot {
     pub(crate) view: RunView,
     pub(crate) history: Vec<TurnRecord>,
 }
 
 /// One attempt at a step of a run: the operation's number and the attempt's.
-pub(crate) type AttemptAt = (u64, u32);
+pub(crate) type AttemptId = (u64, u32);
 
-/// Runs a future of the test's own process.
+/// Runs a future on a new runtime.
 pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, Error>>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(future).unwrap()
 }
 
-impl Picture {
-    /// Opens the file and reads it all.
-    pub(crate) fn take(place: &Place) -> Self {
+impl WorldSnapshot {
+    /// Opens the world and reads all runs.
+    pub(crate) fn take(process_folder: &ProcessFolder) -> Self {
         block_on(async {
-            let world = outlast::open(&place.url()).await?;
+            let world = outlast::open(&process_folder.url()).await?;
             let client = Client::new(world.clone());
             let query = RunQuery { order: ListOrder::OldestFirst, ..RunQuery::default() };
             let mut runs = BTreeMap::new();
             for view in client.runs(query).await?.runs {
                 let history = client.history(view.id).await?;
                 let key = view.key.clone().unwrap();
-                let before = runs.insert(key, Pictured { view, history });
+                let before = runs.insert(key, RunSnapshot { view, history });
                 assert!(before.is_none(), "each key yields one run");
             }
-            // The world's own list has sessions that are over, too.
+            // The world's list also has expired sessions.
             Ok(Self { runs, counts: client.counts().await?, workers: world.workers().await?.len() })
         })
     }
 
-    /// Whether a run may be stuck as poison if the next life ends in a crash too.
+    /// Whether a run may be stuck as poison if the next child is killed too.
     pub(crate) fn is_near_poison(&self) -> bool {
         self.runs.values().any(|run| run.view.crashes + 2 >= POISON_CRASHES)
     }
 
-    /// Everything has ended well: nothing is held, open or half done.
+    /// Checks that all runs have ended, and that no run is held.
     pub(crate) fn check_end(&self, keys: impl IntoIterator<Item = String>) {
         assert_eq!(self.runs.keys().cloned().collect::<Vec<_>>(), sorted(keys), "the runs in the file");
         assert_eq!(self.workers, 0, "no session is left");
@@ -71,9 +71,8 @@ impl Picture {
         }
     }
 
-    /// All that the outside saw before the crash is in the file: nothing acknowledged is lost, and
-    /// nothing was done before it was announced.
-    pub(crate) fn check_seen(&self, acks: &[Ack], effects: &[Effect]) {
+    /// Checks that nothing acknowledged is lost, and that no attempt was made before the commit that announces it.
+    pub(crate) fn check_acknowledged(&self, acks: &[Ack], effects: &[Effect]) {
         for ack in acks {
             let (Ack::Started(key) | Ack::Sent(key, _) | Ack::Ended(key) | Ack::Waits(key)) = ack;
             let run = self.runs.get(key).unwrap_or_else(|| panic!("{ack:?} was acknowledged, but is lost"));
@@ -81,7 +80,9 @@ impl Picture {
                 Ack::Sent(_, count) => {
                     assert!(run.view.sent >= *count, "{ack:?} was acknowledged, but is lost")
                 }
-                Ack::Ended(_) => assert!(run.view.status.is_final(), "{ack:?} was told, but is not so"),
+                Ack::Ended(_) => {
+                    assert!(run.view.status.is_final(), "{ack:?} was acknowledged, but the run has not ended")
+                }
                 Ack::Started(_) | Ack::Waits(_) => {}
             }
         }
@@ -93,8 +94,8 @@ impl Picture {
     }
 }
 
-impl Pictured {
-    /// The history has no gap, goes forward in time, has one outcome per operation, and one end.
+impl RunSnapshot {
+    /// The history has no gap, ascending times, one outcome per operation, and one end.
     fn check_history(&self, key: &str) {
         let (mut seq, mut at) = (0, Timestamp::from_micros(0));
         let mut turns = BTreeSet::new();
@@ -117,7 +118,7 @@ impl Pictured {
             let kind = if is_step_end(event) { "step_ended" } else { event.kind() };
             let attempt = if let Event::StepRetried { attempt, .. } = event { *attempt } else { 0 };
             if let Some(op) = event.op() {
-                assert!(facts.insert((op, kind, attempt)), "operation {op} of {key} has two of {kind}");
+                assert!(facts.insert((op, kind, attempt)), "operation {op} of {key} has two events {kind}");
             }
         }
     }
@@ -127,7 +128,7 @@ impl Pictured {
     }
 
     /// The attempts that the history announces.
-    fn announced(&self) -> BTreeSet<AttemptAt> {
+    fn announced(&self) -> BTreeSet<AttemptId> {
         let attempts = self.events().filter_map(|event| match event {
             Event::StepStarted { op, .. } => Some((op.0, 1)),
             Event::StepRetried { op, attempt, .. } => Some((op.0, attempt + 1)),
@@ -136,8 +137,8 @@ impl Pictured {
         attempts.collect()
     }
 
-    /// The attempts whose end the history does not know: they may be made once more.
-    pub(crate) fn in_flight(&self) -> BTreeSet<AttemptAt> {
+    /// The attempts without a recorded end: they may be repeated.
+    pub(crate) fn in_flight(&self) -> BTreeSet<AttemptId> {
         let mut open = BTreeMap::new();
         for event in self.events() {
             match event {
@@ -158,41 +159,43 @@ fn is_step_end(event: &Event) -> bool {
     matches!(event, Event::StepCompleted { .. } | Event::StepFailed { .. } | Event::StepDropped { .. })
 }
 
-/// Attempts as the outside knows them: the run's key, the operation's number and the attempt's.
-pub(crate) type Tally = BTreeMap<(String, u64, u32), usize>;
+/// How often each attempt was made: by the run's key, the operation's number and the attempt's.
+pub(crate) type AttemptCounts = BTreeMap<(String, u64, u32), usize>;
 
 /// How often each attempt was made.
-pub(crate) fn tally(effects: &[Effect]) -> Tally {
-    let mut tally = Tally::new();
+pub(crate) fn attempt_counts(effects: &[Effect]) -> AttemptCounts {
+    let mut attempt_counts = AttemptCounts::new();
     for effect in effects {
-        *tally.entry((effect.key.clone(), effect.op, effect.attempt)).or_default() += 1;
+        *attempt_counts.entry((effect.key.clone(), effect.op, effect.attempt)).or_default() += 1;
     }
-    tally
+    attempt_counts
 }
 
-/// Every attempt was made once, or once more per crash at which it was in flight. Answers how many
-/// were made too often. Runs that are not fixed may make other attempts than expected.
-pub(crate) fn check_tally(
-    tally: &Tally,
-    expected: &Tally,
-    crashes: &[Picture],
-    is_fixed: impl Fn(&str) -> bool,
+/// Checks that every attempt was made once, plus at most once per crash at which it was in flight. Returns the number of
+/// repeated attempts. Runs that are not deterministic may make other attempts than expected.
+pub(crate) fn check_attempt_counts(
+    attempt_counts: &AttemptCounts,
+    expected: &AttemptCounts,
+    crashes: &[WorldSnapshot],
+    is_deterministic: impl Fn(&str) -> bool,
 ) -> usize {
-    let fixed = |tally: &Tally| tally.keys().filter(|(key, _, _)| is_fixed(key)).cloned().collect::<Vec<_>>();
-    assert_eq!(fixed(tally), fixed(expected), "the attempts that were made");
-    let mut extra = 0;
-    for ((key, op, attempt), count) in tally {
-        let in_flight = |crash: &&Picture| {
+    let fixed = |attempt_counts: &AttemptCounts| {
+        attempt_counts.keys().filter(|(key, _, _)| is_deterministic(key)).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(fixed(attempt_counts), fixed(expected), "the attempts that were made");
+    let mut repeated = 0;
+    for ((key, op, attempt), count) in attempt_counts {
+        let in_flight = |crash: &&WorldSnapshot| {
             crash.runs.get(key).is_some_and(|run| run.in_flight().contains(&(*op, *attempt)))
         };
         let allowed = 1 + crashes.iter().filter(in_flight).count();
         assert!(
             *count <= allowed,
-            "attempt {attempt} at operation {op} of {key} was made {count} times; {allowed} would be right"
+            "attempt {attempt} at operation {op} of {key} was made {count} times; {allowed} are allowed"
         );
-        extra += count - 1;
+        repeated += count - 1;
     }
-    extra
+    repeated
 }
 
 fn sorted(keys: impl IntoIterator<Item = String>) -> Vec<String> {

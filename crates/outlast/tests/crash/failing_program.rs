@@ -1,5 +1,5 @@
-//! A program whose runs get into trouble: a cancel and a deadline during a step, with a shielded clean-up after each,
-//! a payload that no hook can read, and a build that lacks a step, which another build then continues.
+//! A program whose runs fail: a cancel and a deadline during a step, with a shielded clean-up after each, a payload that no
+//! hook can decode, and a build that lacks a step, after which another build continues the run.
 
 use std::sync::Arc;
 
@@ -9,51 +9,55 @@ use outlast::{RunView, Status, World};
 use outlast_conformance::KillerWorld;
 use tokio::sync::Notify;
 
-use crate::ledger::{Ack, Outputs, Place};
-use crate::medley::{Expected, note_output, pass, waits_for};
-use crate::picture::Picture;
+use crate::mixed_program::{ExpectedRun, log_output, sleep, waits_for};
+use crate::process_folder::{Ack, Outputs, ProcessFolder};
+use crate::snapshot::WorldSnapshot;
 
-/// The runs of the program, each under its workflow's name as its key.
-pub(crate) const RUNS: [Expected; 4] = [
-    Expected { key: "moved", output: "arrived", branches: 1, is_fixed: true },
-    Expected { key: "interrupted", output: "released", branches: 1, is_fixed: true },
-    // Whether its step is attempted at all depends on how long nobody was there.
-    Expected { key: "overdue", output: "released", branches: 1, is_fixed: false },
-    Expected { key: "picky", output: "7 told", branches: 1, is_fixed: true },
+/// The runs of the program. The key of each is the name of its workflow.
+pub(crate) const RUNS: [ExpectedRun; 4] = [
+    ExpectedRun { key: "moved", output: "arrived", branches: 1, is_deterministic: true },
+    ExpectedRun { key: "interrupted", output: "released", branches: 1, is_deterministic: true },
+    // Whether its step is attempted at all depends on the time until the next process.
+    ExpectedRun { key: "overdue", output: "released", branches: 1, is_deterministic: false },
+    ExpectedRun { key: "picky", output: "7 told", branches: 1, is_deterministic: true },
 ];
 
-/// What the steps reach.
+/// The state of the steps.
 #[derive(Debug)]
-struct Outside {
-    place: Place,
-    /// A step that waits for a cancel was begun.
+struct StepState {
+    process_folder: ProcessFolder,
+    /// Notified when a step that waits for a cancel has begun.
     began: Notify,
 }
 
-/// Starts all runs and causes their troubles, until all have ended. It may be killed at any instant and run again.
-pub(crate) async fn play(place: &Place, world: Arc<KillerWorld>) -> Result<Outputs, Error> {
+/// Starts all runs, causes their failures, and waits until all have ended. It may be killed at any time and run again.
+pub(crate) async fn run(process_folder: &ProcessFolder, world: Arc<KillerWorld>) -> Result<Outputs, Error> {
     let world: Arc<dyn World> = world;
-    let state = Arc::new(Outside { place: place.clone(), began: Notify::new() });
-    let player = Player { place: place.clone(), client: Client::new(world.clone()), state: state.clone() };
+    let state = Arc::new(StepState { process_folder: process_folder.clone(), began: Notify::new() });
+    let driver = Driver {
+        process_folder: process_folder.clone(),
+        client: Client::new(world.clone()),
+        state: state.clone(),
+    };
     // The older build has no code for the step. It leaves the run stuck, and the newer one continues it.
     let older = Worker::builder(world.clone()).state(state.clone()).build("older").register(moved);
     let older = older.start().await?;
-    let moved = start!(player, moved);
-    player.when(&moved, |view| view.status == Status::Stuck || view.status.is_final()).await?;
+    let moved = start!(driver, moved);
+    driver.wait_for(&moved, |view| view.status == Status::Stuck || view.status.is_final()).await?;
     let newer = Worker::builder(world)
         .state(state)
         .build("newer")
         .register((self::moved, interrupted, overdue, picky))
         .register((mark, endure));
     let newer = newer.start().await?;
-    let outputs = player.play(&moved).await?;
+    let outputs = driver.run(&moved).await?;
     newer.stop().await?;
     older.stop().await?;
     Ok(outputs)
 }
 
-/// What the histories of the program have when all runs have ended, whenever it was killed.
-pub(crate) fn check_end(end: &Picture) {
+/// Checks the histories of the program when all runs have ended.
+pub(crate) fn check_end(end: &WorldSnapshot) {
     let count = |key: &str, is_wanted: fn(&Event) -> bool| {
         end.runs[key].events().filter(|event| is_wanted(event)).count()
     };
@@ -67,32 +71,32 @@ pub(crate) fn check_end(end: &Picture) {
     assert_eq!(count("picky", is_received), 2, "each payload is recorded once");
 }
 
-struct Player {
-    place: Place,
+struct Driver {
+    process_folder: ProcessFolder,
     client: Client,
-    state: Arc<Outside>,
+    state: Arc<StepState>,
 }
 
-/// Starts a run under the workflow's name as its key.
+/// Starts a run with the workflow's name as its key.
 macro_rules! start {
-    ($player:expr, $workflow:ident $(, $builder:ident($value:expr))?) => {{
+    ($driver:expr, $workflow:ident $(, $builder:ident($value:expr))?) => {{
         let key = stringify!($workflow).to_owned();
-        let run = $player.client.start($workflow, &key).key(&key)$(.$builder($value))?.await?;
-        $player.place.note_ack(&Ack::Started(key));
+        let run = $driver.client.start($workflow, &key).key(&key)$(.$builder($value))?.await?;
+        $driver.process_folder.log_ack(&Ack::Started(key));
         run
     }};
 }
 use start;
 
-impl Player {
-    async fn play(&self, moved: &RunHandle<String>) -> Result<Outputs, Error> {
+impl Driver {
+    async fn run(&self, moved: &RunHandle<String>) -> Result<Outputs, Error> {
         let overdue = start!(self, overdue, deadline("150ms"));
         let interrupted = start!(self, interrupted);
         let picky = start!(self, picky);
         try_join!(self.interrupt(&interrupted), self.answer(&picky))?;
         let mut outputs = Outputs::new();
         for run in [moved, &overdue, &interrupted, &picky] {
-            note_output(&self.place, run, &mut outputs).await?;
+            log_output(&self.process_folder, run, &mut outputs).await?;
         }
         Ok(outputs)
     }
@@ -102,37 +106,37 @@ impl Player {
         if run.view().await?.sent == 0 {
             self.state.began.notified().await;
             run.cancel("enough").await?;
-            self.place.note_ack(&Ack::Sent("interrupted".into(), 1));
+            self.process_folder.log_ack(&Ack::Sent("interrupted".into(), 1));
         }
         Ok(())
     }
 
-    /// Sends what the hook cannot read, and then what it waits for.
+    /// Sends a payload that the hook cannot decode, and then one that it can.
     async fn answer(&self, run: &RunHandle<String>) -> Result<(), Error> {
-        let view = self.when(run, |view| view.sent > 0 || waits_for(view, "number")).await?;
+        let view = self.wait_for(run, |view| view.sent > 0 || waits_for(view, "number")).await?;
         if view.sent == 0 {
             run.send("number", &"no number").await?;
-            self.place.note_ack(&Ack::Sent("picky".into(), 1));
+            self.process_folder.log_ack(&Ack::Sent("picky".into(), 1));
         }
-        let view = self.when(run, |view| view.sent > 1 || view.consumed == 1).await?;
+        let view = self.wait_for(run, |view| view.sent > 1 || view.consumed == 1).await?;
         if view.sent == 1 {
             run.send("number", &7).await?;
-            self.place.note_ack(&Ack::Sent("picky".into(), 2));
+            self.process_folder.log_ack(&Ack::Sent("picky".into(), 2));
         }
         Ok(())
     }
 
-    async fn when(
+    async fn wait_for(
         &self,
         run: &RunHandle<String>,
-        is_so: impl Fn(&RunView) -> bool,
+        is_met: impl Fn(&RunView) -> bool,
     ) -> Result<RunView, Error> {
         loop {
             let view = run.view().await?;
-            if is_so(&view) {
+            if is_met(&view) {
                 return Ok(view);
             }
-            pass("2ms").await;
+            sleep("2ms").await;
         }
     }
 }
@@ -154,7 +158,7 @@ async fn overdue(ctx: Context, key: String) -> Result<String, Error> {
     release_after(ctx, key).await
 }
 
-/// A step that ends by a cancel, or is not attempted any more because of one, and the clean-up.
+/// A step that a cancel ends or prevents, and the clean-up.
 async fn release_after(ctx: Context, key: String) -> Result<String, Error> {
     let endured = ctx.step(endure, &key).await;
     assert!(endured.is_ok() || ctx.is_cancelled(), "nothing but a cancel ends the step");
@@ -171,15 +175,15 @@ async fn picky(ctx: Context, key: String) -> Result<String, Error> {
 // --- steps ---
 
 #[step]
-async fn mark(cx: StepContext<Arc<Outside>>, key: String, name: String) -> Result<String, StepError> {
-    cx.state().place.note_effect(&cx, &key, &name);
+async fn mark(cx: StepContext<Arc<StepState>>, key: String, name: String) -> Result<String, StepError> {
+    cx.state().process_folder.log_effect(&cx, &key, &name);
     Ok(name)
 }
 
-/// Goes on until it is told to stop.
+/// Runs until it is cancelled.
 #[step]
-async fn endure(cx: StepContext<Arc<Outside>>, key: String) -> Result<(), StepError> {
-    cx.state().place.note_effect(&cx, &key, "endure");
+async fn endure(cx: StepContext<Arc<StepState>>, key: String) -> Result<(), StepError> {
+    cx.state().process_folder.log_effect(&cx, &key, "endure");
     if key == "interrupted" {
         cx.state().began.notify_one();
     }

@@ -1,6 +1,6 @@
-//! The plain files beside the database, in which children write what they did to the outside.
+//! The folder of a test: the database (unless it is on a server), and plain files in which children log effects.
 //!
-//! Each note is one line and one `write`, so that whatever a process did before it died is there.
+//! Each entry is one line and one `write`, so that it survives the death of its process.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,22 +11,22 @@ use outlast::core::Clock;
 use outlast::{StepContext, SystemClock, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// Every line is filled up to this, a part of the kernel's page of 4,096 bytes: what crosses no page is
-/// seen whole or not at all, also after a kill.
+/// Every line is padded to this length, a divisor of the kernel's page size of 4,096 bytes: a write within one page is
+/// atomic, also when the process is killed.
 const LINE_BYTES: usize = 256;
 
-/// What each run came to, by key.
+/// The output of each run, by key.
 pub(crate) type Outputs = BTreeMap<String, String>;
 
-/// A folder with the notes of the processes that used one world, which is a file in it or elsewhere.
+/// A folder with the logs of the processes that use one world.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ProcessFolder {
     pub(crate) folder: PathBuf,
-    /// The URL of a world elsewhere.
-    pub(crate) elsewhere: Option<String>,
+    /// The URL of the world, if it is not in the folder.
+    pub(crate) world_url: Option<String>,
 }
 
-/// An attempt at a step, as the outside saw it.
+/// A logged attempt at a step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Effect {
     pub(crate) key: String,
@@ -37,7 +37,7 @@ pub(crate) struct Effect {
     pub(crate) at: Timestamp,
 }
 
-/// Something that a client was told is done.
+/// Something that was acknowledged to a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ack {
     /// The run with this key is started.
@@ -50,21 +50,21 @@ pub(crate) enum Ack {
     Waits(String),
 }
 
-/// What a child that ended by itself leaves behind.
+/// The result of a child that ended successfully.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) points: u64,
     pub(crate) outputs: Outputs,
 }
 
-impl Place {
-    /// A folder with a file as its world.
+impl ProcessFolder {
+    /// A folder with an SQLite world in it.
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { folder: folder.into(), elsewhere: None }
+        Self { folder: folder.into(), world_url: None }
     }
 
     pub(crate) fn url(&self) -> String {
-        match &self.elsewhere {
+        match &self.world_url {
             Some(url) => url.clone(),
             None => format!("sqlite:{}", self.database().display()),
         }
@@ -74,12 +74,12 @@ impl Place {
         self.folder.join("runs.db")
     }
 
-    /// A copy of the database as the dead left it. The original keeps its log, so that the next process
-    /// has to recover it by itself. A server is looked at as it is, once it has done what the dead asked for.
+    /// A copy of the database after a kill. The original keeps its log, so that the next process has to recover it. On a
+    /// server there is no copy: this waits until the server has executed the calls of the killed process.
     pub(crate) fn copy_database(&self, name: &str) -> Self {
         #[cfg(feature = "postgres")]
-        if let Some(url) = &self.elsewhere {
-            crate::server::wait_until_alone(url);
+        if let Some(url) = &self.world_url {
+            crate::postgres_schema::wait_until_disconnected(url);
             return self.clone();
         }
         let copy = Self::new(&self.folder.join(name));
@@ -92,39 +92,39 @@ impl Place {
         copy
     }
 
-    /// How many sessions have a lock, held or left behind.
+    /// The number of lock files of sessions.
     pub(crate) fn session_locks(&self) -> usize {
         std::fs::read_dir(self.folder.join("runs.db-sessions")).map_or(0, Iterator::count)
     }
 
-    /// Notes an attempt at a step.
-    pub(crate) fn note_effect<S>(&self, cx: &StepContext<S>, key: &str, step: &str) {
+    /// Logs an attempt at a step.
+    pub(crate) fn log_effect<S>(&self, cx: &StepContext<S>, key: &str, step: &str) {
         let op = cx.key().rsplit('.').next().unwrap().parse().unwrap();
         let (key, step, pid) = (key.into(), step.into(), std::process::id());
-        self.note("effects", &Effect { key, op, attempt: cx.attempt(), step, pid, at: SystemClock.now() });
+        self.append("effects", &Effect { key, op, attempt: cx.attempt(), step, pid, at: SystemClock.now() });
     }
 
     pub(crate) fn effects(&self) -> Vec<Effect> {
-        self.notes("effects")
+        self.read("effects")
     }
 
-    /// Notes what a client was told.
-    pub(crate) fn note_ack(&self, ack: &Ack) {
-        self.note("acks", ack);
+    /// Logs an acknowledgement.
+    pub(crate) fn log_ack(&self, ack: &Ack) {
+        self.append("acks", ack);
     }
 
     pub(crate) fn acks(&self) -> Vec<Ack> {
-        self.notes("acks")
+        self.read("acks")
     }
 
-    /// Notes when a child began.
-    pub(crate) fn note_life(&self, at: Timestamp) {
-        self.note("lives", &at);
+    /// Logs the start of a child.
+    pub(crate) fn log_start(&self, at: Timestamp) {
+        self.append("lives", &at);
     }
 
-    /// When each child began.
-    pub(crate) fn lives(&self) -> Vec<Timestamp> {
-        self.notes("lives")
+    /// The start time of each child.
+    pub(crate) fn child_starts(&self) -> Vec<Timestamp> {
+        self.read("lives")
     }
 
     pub(crate) fn write_result(&self, points: u64, outputs: Outputs) {
@@ -133,20 +133,20 @@ impl Place {
         std::fs::rename(new, whole).unwrap();
     }
 
-    /// What the last child that ended by itself left behind.
+    /// The result of the last child that ended successfully.
     pub(crate) fn report(&self) -> Report {
         serde_json::from_slice(&std::fs::read(self.folder.join("report")).unwrap()).unwrap()
     }
 
-    fn note(&self, file: &str, note: &impl Serialize) {
+    fn append(&self, file: &str, value: &impl Serialize) {
         let mut file = File::options().create(true).append(true).open(self.folder.join(file)).unwrap();
-        let mut line = serde_json::to_string(note).unwrap();
-        assert!(line.len() < LINE_BYTES, "a note is short: {line}");
+        let mut line = serde_json::to_string(value).unwrap();
+        assert!(line.len() < LINE_BYTES, "an entry is too long: {line}");
         line = format!("{line:0$}\n", LINE_BYTES - 1);
         assert_eq!(file.write(line.as_bytes()).unwrap(), line.len(), "a line is written whole");
     }
 
-    fn notes<T: for<'a> Deserialize<'a>>(&self, file: &str) -> Vec<T> {
+    fn read<T: for<'a> Deserialize<'a>>(&self, file: &str) -> Vec<T> {
         let Ok(text) = std::fs::read_to_string(self.folder.join(file)) else { return Vec::new() };
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }

@@ -6,30 +6,30 @@ use outlast::prelude::*;
 use outlast::{RunQuery, World};
 use outlast_conformance::KillerWorld;
 
-use crate::ledger::{Ack, Outputs, Place};
-use crate::medley::pass;
+use crate::mixed_program::sleep;
+use crate::process_folder::{Ack, Outputs, ProcessFolder};
 
 /// The steps of each run.
 pub(crate) const STEPS: u32 = 5;
 
-/// Starts runs by key, and waits until all runs in the file have ended.
-pub(crate) async fn play(
-    place: &Place,
+/// Starts runs by key, and waits until all runs of the world have ended.
+pub(crate) async fn run(
+    process_folder: &ProcessFolder,
     world: Arc<KillerWorld>,
     starts: u32,
     live: usize,
 ) -> Result<Outputs, Error> {
     let world: Arc<dyn World> = world;
     let worker = Worker::builder(world.clone())
-        .state(place.clone())
+        .state(process_folder.clone())
         .register((chain, link))
         .live_runs(live)
-        // A machine that is too busy for beats makes nobody dead.
+        // Long, so that a busy machine does not cost the session.
         .session_time("60s")
         .start()
         .await?;
     let client = Client::new(world);
-    start(&client, place, starts).await?;
+    start(&client, process_folder, starts).await?;
     let mut outputs = Outputs::new();
     for run in client.runs(RunQuery::default()).await?.runs {
         let output = client.handle::<String>(run.id).output().await?;
@@ -40,11 +40,11 @@ pub(crate) async fn play(
 }
 
 /// Starts this many runs, each by its key.
-pub(crate) async fn start(client: &Client, place: &Place, starts: u32) -> Result<(), Error> {
+pub(crate) async fn start(client: &Client, process_folder: &ProcessFolder, starts: u32) -> Result<(), Error> {
     for number in 0..starts {
         let key = key(number);
         client.start(chain, &(key.clone(), number)).key(&key).await?;
-        place.note_ack(&Ack::Started(key));
+        process_folder.log_ack(&Ack::Started(key));
     }
     Ok(())
 }
@@ -53,7 +53,7 @@ pub(crate) fn key(number: u32) -> String {
     format!("chain-{number}")
 }
 
-/// What every run comes to.
+/// The expected outputs.
 pub(crate) fn outputs(starts: u32) -> Outputs {
     (0..starts).map(|number| (key(number), "0 1 2 3 4".into())).collect()
 }
@@ -68,9 +68,9 @@ async fn chain(ctx: Context, key: String, number: u32) -> Result<String, Error> 
 }
 
 #[step]
-async fn link(cx: StepContext<Place>, key: String, number: u32, at: u32) -> Result<u32, StepError> {
-    cx.state().note_effect(&cx, &key, "link");
+async fn link(cx: StepContext<ProcessFolder>, key: String, number: u32, at: u32) -> Result<u32, StepError> {
+    cx.state().log_effect(&cx, &key, "link");
     // From 30 to 79 ms, not the same for neighbours.
-    pass(&format!("{}ms", 30 + (number * 13 + at * 7) % 50)).await;
+    sleep(&format!("{}ms", 30 + (number * 13 + at * 7) % 50)).await;
     Ok(at)
 }

@@ -1,5 +1,5 @@
-//! A program with something of everything: sequential and parallel steps, timers, hooks, retries, a
-//! race, a cancel, queued steps, and a family: children, awaited and abandoned, a tag and a recorded value.
+//! A program with runs of all kinds: sequential and parallel steps, timers, hooks, retries, a race, a cancel, queued steps,
+//! awaited and abandoned children, a tag and a recorded value.
 
 use std::sync::Arc;
 
@@ -9,45 +9,55 @@ use outlast::{RunView, SystemClock, Wait, World};
 use outlast_conformance::KillerWorld;
 use tokio::sync::Notify;
 
-use crate::ledger::{Ack, Outputs, Place};
+use crate::process_folder::{Ack, Outputs, ProcessFolder};
 
-/// The runs of the program, each under its workflow's name as its key.
-pub(crate) const RUNS: [Expected; 12] = [
-    Expected { key: "sequence", output: "one two three", branches: 1, is_fixed: true },
-    Expected { key: "parallel", output: "a b c left right", branches: 3, is_fixed: true },
-    Expected { key: "nap", output: "before after", branches: 1, is_fixed: true },
-    Expected { key: "review", output: "early late true tell", branches: 1, is_fixed: true },
-    Expected { key: "flaky", output: "attempt 3", branches: 1, is_fixed: true },
-    Expected { key: "race", output: "won prize", branches: 2, is_fixed: true },
-    Expected { key: "stopped", output: "Cancelled: cancelled: enough", branches: 1, is_fixed: true },
-    Expected { key: "afar", output: "left right", branches: 2, is_fixed: true },
-    Expected { key: "family", output: "7 first second Conflict photo", branches: 1, is_fixed: true },
-    Expected { key: "family/first", output: "first", branches: 1, is_fixed: true },
-    Expected { key: "family/second", output: "second", branches: 1, is_fixed: true },
-    Expected { key: "family/gone", output: "gone", branches: 1, is_fixed: true },
+/// The runs of the program. The key of each is the name of its workflow.
+pub(crate) const RUNS: [ExpectedRun; 12] = [
+    ExpectedRun { key: "sequence", output: "one two three", branches: 1, is_deterministic: true },
+    ExpectedRun { key: "parallel", output: "a b c left right", branches: 3, is_deterministic: true },
+    ExpectedRun { key: "timer", output: "before after", branches: 1, is_deterministic: true },
+    ExpectedRun { key: "review", output: "early late true tell", branches: 1, is_deterministic: true },
+    ExpectedRun { key: "flaky", output: "attempt 3", branches: 1, is_deterministic: true },
+    ExpectedRun { key: "race", output: "won prize", branches: 2, is_deterministic: true },
+    ExpectedRun {
+        key: "stopped",
+        output: "Cancelled: cancelled: enough",
+        branches: 1,
+        is_deterministic: true,
+    },
+    ExpectedRun { key: "queued", output: "left right", branches: 2, is_deterministic: true },
+    ExpectedRun {
+        key: "family",
+        output: "7 first second Conflict photo",
+        branches: 1,
+        is_deterministic: true,
+    },
+    ExpectedRun { key: "family/first", output: "first", branches: 1, is_deterministic: true },
+    ExpectedRun { key: "family/second", output: "second", branches: 1, is_deterministic: true },
+    ExpectedRun { key: "family/gone", output: "gone", branches: 1, is_deterministic: true },
 ];
 
-/// What a run comes to.
+/// The expected result of a run.
 #[derive(Debug)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedRun {
     pub(crate) key: &'static str,
     pub(crate) output: &'static str,
-    /// How many of its steps may be under way at the same time.
+    /// The maximum number of its concurrent steps.
     pub(crate) branches: usize,
-    /// Whether it makes the same attempts whenever its process was killed.
-    pub(crate) is_fixed: bool,
+    /// Whether it makes the same attempts at every kill point.
+    pub(crate) is_deterministic: bool,
 }
 
 /// When the runs are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) enum Company {
-    /// Each when the one before it has ended: every turn is a commit of its own.
-    Alone,
-    /// All at once: turns share commits.
-    Together,
+pub(crate) enum StartOrder {
+    /// Each run starts when the previous one has ended, so every turn is a commit of its own.
+    Sequential,
+    /// All runs start at once, so turns share commits.
+    Concurrent,
 }
 
-/// How the worker goes on after a turn.
+/// How the worker continues after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Replay {
     /// With the future it has.
@@ -56,165 +66,168 @@ pub(crate) enum Replay {
     EveryTurn,
 }
 
-/// Starts all runs, answers and cancels those that want it, and waits until all have ended. It may be
-/// killed at any instant and run again.
-pub(crate) async fn play(
-    place: &Place,
+/// Starts all runs, answers and cancels them, and waits until all have ended. It may be killed at any time and run again.
+pub(crate) async fn run(
+    process_folder: &ProcessFolder,
     world: Arc<KillerWorld>,
-    company: Company,
+    order: StartOrder,
     replay: Replay,
 ) -> Result<Outputs, Error> {
     let world: Arc<dyn World> = world;
-    let state = Outside { place: place.clone(), loser_began: Notify::new() };
+    let state = StepState { process_folder: process_folder.clone(), loser_began: Notify::new() };
     let mut builder = Worker::builder(world.clone())
         .state(state)
         .queues(["default", "far"])
-        // So that a process is also killed between two parts of a turn.
+        // Small parts, so that a process is also killed between two parts of a turn.
         .part_events(2)
-        .register((sequence, parallel, nap, review, flaky, race, stopped, afar, family, member))
+        .register((sequence, parallel, timer, review, flaky, race, stopped, queued, family, member))
         .register((mark, fail_twice, win, lose));
     if replay == Replay::EveryTurn {
         builder = builder.paranoid();
     }
-    if company == Company::Alone && place.elsewhere.is_none() {
-        // So long that neither its end nor a beat can be what makes the next process take over.
+    if order == StartOrder::Sequential && process_folder.world_url.is_none() {
+        // Long, so that the next process takes over because of the lock, and not because the session expired.
         builder = builder.session_time("60s");
     }
     let worker = builder.start().await?;
-    let player = Player { place: place.clone(), client: Client::new(world), company };
-    let outputs = player.play().await?;
+    let driver = Driver { process_folder: process_folder.clone(), client: Client::new(world), order };
+    let outputs = driver.run().await?;
     worker.stop().await?;
     Ok(outputs)
 }
 
-struct Player {
-    place: Place,
+struct Driver {
+    process_folder: ProcessFolder,
     client: Client,
-    company: Company,
+    order: StartOrder,
 }
 
-/// Starts a run under the workflow's name as its key.
+/// Starts a run with the workflow's name as its key.
 macro_rules! start {
-    ($player:expr, $workflow:ident) => {{
+    ($driver:expr, $workflow:ident) => {{
         let key = stringify!($workflow).to_owned();
-        let run = $player.client.start($workflow, &key).key(&key).await?;
-        $player.place.note_ack(&Ack::Started(key));
+        let run = $driver.client.start($workflow, &key).key(&key).await?;
+        $driver.process_folder.log_ack(&Ack::Started(key));
         run
     }};
 }
 
-impl Player {
-    async fn play(&self) -> Result<Outputs, Error> {
-        match self.company {
-            Company::Alone => self.one_after_another().await,
-            Company::Together => self.all_at_once().await,
+impl Driver {
+    async fn run(&self) -> Result<Outputs, Error> {
+        match self.order {
+            StartOrder::Sequential => self.run_sequentially().await,
+            StartOrder::Concurrent => self.run_concurrently().await,
         }
     }
 
-    async fn one_after_another(&self) -> Result<Outputs, Error> {
+    async fn run_sequentially(&self) -> Result<Outputs, Error> {
         let mut outputs = Outputs::new();
-        note_output(&self.place, &start!(self, sequence), &mut outputs).await?;
-        note_output(&self.place, &start!(self, parallel), &mut outputs).await?;
-        note_output(&self.place, &start!(self, nap), &mut outputs).await?;
-        note_output(&self.place, &start!(self, flaky), &mut outputs).await?;
-        note_output(&self.place, &start!(self, race), &mut outputs).await?;
-        note_output(&self.place, &start!(self, afar), &mut outputs).await?;
-        note_output(&self.place, &start!(self, family), &mut outputs).await?;
-        self.note_children(&mut outputs).await?;
+        log_output(&self.process_folder, &start!(self, sequence), &mut outputs).await?;
+        log_output(&self.process_folder, &start!(self, parallel), &mut outputs).await?;
+        log_output(&self.process_folder, &start!(self, timer), &mut outputs).await?;
+        log_output(&self.process_folder, &start!(self, flaky), &mut outputs).await?;
+        log_output(&self.process_folder, &start!(self, race), &mut outputs).await?;
+        log_output(&self.process_folder, &start!(self, queued), &mut outputs).await?;
+        log_output(&self.process_folder, &start!(self, family), &mut outputs).await?;
+        self.log_children(&mut outputs).await?;
         let review = start!(self, review);
         self.answer_early(&review).await?;
         self.answer_late(&review).await?;
-        note_output(&self.place, &review, &mut outputs).await?;
+        log_output(&self.process_folder, &review, &mut outputs).await?;
         let stopped = start!(self, stopped);
-        self.stop(&stopped).await?;
-        note_output(&self.place, &stopped, &mut outputs).await?;
+        self.cancel(&stopped).await?;
+        log_output(&self.process_folder, &stopped, &mut outputs).await?;
         Ok(outputs)
     }
 
-    async fn all_at_once(&self) -> Result<Outputs, Error> {
+    async fn run_concurrently(&self) -> Result<Outputs, Error> {
         let review = start!(self, review);
         self.answer_early(&review).await?;
         let stopped = start!(self, stopped);
         let others = [
             start!(self, sequence),
             start!(self, parallel),
-            start!(self, nap),
+            start!(self, timer),
             start!(self, flaky),
             start!(self, race),
-            start!(self, afar),
+            start!(self, queued),
             start!(self, family),
         ];
-        try_join!(self.answer_late(&review), self.stop(&stopped))?;
+        try_join!(self.answer_late(&review), self.cancel(&stopped))?;
         let mut outputs = Outputs::new();
         for run in others.iter().chain([&review, &stopped]) {
-            note_output(&self.place, run, &mut outputs).await?;
+            log_output(&self.process_folder, run, &mut outputs).await?;
         }
-        self.note_children(&mut outputs).await?;
+        self.log_children(&mut outputs).await?;
         Ok(outputs)
     }
 
-    async fn note_children(&self, outputs: &mut Outputs) -> Result<(), Error> {
+    async fn log_children(&self, outputs: &mut Outputs) -> Result<(), Error> {
         for member in ["first", "second", "gone"] {
             let run = self.client.find(format!("family/{member}")).await?;
-            note_output(&self.place, &run.ok_or_else(|| Error::msg(format!("no child {member}")))?, outputs)
-                .await?;
+            log_output(
+                &self.process_folder,
+                &run.ok_or_else(|| Error::msg(format!("no child {member}")))?,
+                outputs,
+            )
+            .await?;
         }
         Ok(())
     }
 
-    /// Sends the first payload before anyone waits for it, most of the time.
+    /// Sends the first payload, usually before the run waits for it.
     async fn answer_early(&self, review: &RunHandle<String>) -> Result<(), Error> {
         if review.view().await?.sent == 0 {
             review.send("early", &"early").await?;
-            self.place.note_ack(&Ack::Sent("review".into(), 1));
+            self.process_folder.log_ack(&Ack::Sent("review".into(), 1));
         }
         Ok(())
     }
 
-    /// Sends the second payload when it is awaited.
+    /// Sends the second payload when the run waits for it.
     async fn answer_late(&self, review: &RunHandle<String>) -> Result<(), Error> {
-        let view = self.when(review, |view| view.sent > 1 || waits_for(view, "late")).await?;
+        let view = self.wait_for(review, |view| view.sent > 1 || waits_for(view, "late")).await?;
         if view.sent == 1 {
             review.send("late", &"late").await?;
-            self.place.note_ack(&Ack::Sent("review".into(), 2));
+            self.process_folder.log_ack(&Ack::Sent("review".into(), 2));
         }
         Ok(())
     }
 
     /// Cancels a run that waits.
-    async fn stop(&self, stopped: &RunHandle<String>) -> Result<(), Error> {
-        let view = self.when(stopped, |view| view.sent > 0 || waits_for(view, "never")).await?;
+    async fn cancel(&self, stopped: &RunHandle<String>) -> Result<(), Error> {
+        let view = self.wait_for(stopped, |view| view.sent > 0 || waits_for(view, "never")).await?;
         if view.sent == 0 {
             stopped.cancel("enough").await?;
-            self.place.note_ack(&Ack::Sent("stopped".into(), 1));
+            self.process_folder.log_ack(&Ack::Sent("stopped".into(), 1));
         }
         Ok(())
     }
 
-    async fn when(
+    async fn wait_for(
         &self,
         run: &RunHandle<String>,
-        is_so: impl Fn(&RunView) -> bool,
+        is_met: impl Fn(&RunView) -> bool,
     ) -> Result<RunView, Error> {
         loop {
             let view = run.view().await?;
-            if is_so(&view) {
+            if is_met(&view) {
                 return Ok(view);
             }
-            pass("2ms").await;
+            sleep("2ms").await;
         }
     }
 }
 
-/// Waits for the end of a run, and notes what it came to.
-pub(crate) async fn note_output(
-    place: &Place,
+/// Waits for the end of a run, and logs its output.
+pub(crate) async fn log_output(
+    process_folder: &ProcessFolder,
     run: &RunHandle<String>,
     outputs: &mut Outputs,
 ) -> Result<(), Error> {
     let output = run.output().await;
     let key = run.view().await?.key.unwrap();
-    place.note_ack(&Ack::Ended(key.clone()));
+    process_folder.log_ack(&Ack::Ended(key.clone()));
     outputs.insert(key, output.unwrap_or_else(|error| format!("{:?}: {}", error.kind(), error.message())));
     Ok(())
 }
@@ -223,8 +236,8 @@ pub(crate) fn waits_for(view: &RunView, hook: &str) -> bool {
     view.waits.iter().any(|wait| matches!(wait, Wait::Hook { name, .. } if name == hook))
 }
 
-/// Lets time pass in a child: the programs wait for real things.
-pub(crate) async fn pass(time: &str) {
+/// Waits in real time.
+pub(crate) async fn sleep(time: &str) {
     let time = outlast::IntoDuration::into_duration(time).unwrap();
     SystemClock.sleep_until(SystemClock.now().plus(time)).await;
 }
@@ -248,13 +261,13 @@ async fn parallel(ctx: Context, key: String) -> Result<String, Error> {
     while let Some(part) = parts.next().await {
         ended.push(part?);
     }
-    // The order in which they ended is not the same in every life of the program.
+    // The order of their ends differs from process to process.
     ended.sort();
     Ok(ended.join(" "))
 }
 
 #[workflow]
-async fn nap(ctx: Context, key: String) -> Result<String, Error> {
+async fn timer(ctx: Context, key: String) -> Result<String, Error> {
     let before = ctx.step(mark, named(&key, "before")).await?;
     ctx.sleep("10ms").await?;
     let after = ctx.step(mark, named(&key, "after")).await?;
@@ -300,7 +313,7 @@ async fn stopped(ctx: Context, key: String) -> Result<String, Error> {
 }
 
 #[workflow]
-async fn afar(ctx: Context, key: String) -> Result<String, Error> {
+async fn queued(ctx: Context, key: String) -> Result<String, Error> {
     let far = |name: &str| ctx.step(mark, named(&key, name)).queue("far");
     let (left, right) = try_join!(far("left"), far("right"))?;
     Ok(format!("{left} {right}"))
@@ -332,37 +345,37 @@ fn named(key: &str, name: &str) -> (String, String) {
 // --- steps ---
 
 #[derive(Debug)]
-struct Outside {
-    place: Place,
+struct StepState {
+    process_folder: ProcessFolder,
     loser_began: Notify,
 }
 
 #[step]
-async fn mark(cx: StepContext<Outside>, key: String, name: String) -> Result<String, StepError> {
-    cx.state().place.note_effect(&cx, &key, &name);
+async fn mark(cx: StepContext<StepState>, key: String, name: String) -> Result<String, StepError> {
+    cx.state().process_folder.log_effect(&cx, &key, &name);
     Ok(name)
 }
 
 #[step]
-async fn fail_twice(cx: StepContext<Outside>, key: String) -> Result<String, StepError> {
-    cx.state().place.note_effect(&cx, &key, "fail_twice");
+async fn fail_twice(cx: StepContext<StepState>, key: String) -> Result<String, StepError> {
+    cx.state().process_folder.log_effect(&cx, &key, "fail_twice");
     if cx.attempt() < 3 {
         return Err(StepError::retry_after("not yet", "5ms"));
     }
     Ok(format!("attempt {}", cx.attempt()))
 }
 
-/// Wins when the loser is on its way, so that both have effects.
+/// Wins when the loser has begun, so that both have effects.
 #[step]
-async fn win(cx: StepContext<Outside>, key: String) -> Result<String, StepError> {
-    cx.state().place.note_effect(&cx, &key, "win");
+async fn win(cx: StepContext<StepState>, key: String) -> Result<String, StepError> {
+    cx.state().process_folder.log_effect(&cx, &key, "win");
     cx.state().loser_began.notified().await;
     Ok("won".into())
 }
 
 #[step]
-async fn lose(cx: StepContext<Outside>, key: String) -> Result<String, StepError> {
-    cx.state().place.note_effect(&cx, &key, "lose");
+async fn lose(cx: StepContext<StepState>, key: String) -> Result<String, StepError> {
+    cx.state().process_folder.log_effect(&cx, &key, "lose");
     cx.state().loser_began.notify_one();
     cx.cancelled().await;
     Ok("lost".into())
