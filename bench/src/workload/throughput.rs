@@ -1,11 +1,11 @@
-//! B1: how many steps per second, when there is a lot to do.
+//! B1, throughput: steps per second under load.
 
 use outlast::prelude::*;
 
-use super::counting::{count_at_once, count_once, worker};
+use super::count_workflow::{count_at_once, count_once, worker};
 use super::{Measurement, Row, Target, Workload};
 use crate::Result;
-use crate::env::{Env, WorldKind, block_on};
+use crate::environment::{Environment, WorldKind, block_on};
 use crate::stopwatch::Stopwatch;
 
 /// The runs, all started at once.
@@ -15,11 +15,12 @@ pub(super) const RUNS: usize = 10_000;
 pub(super) const STEPS: u64 = 3;
 
 /// All steps of all runs.
-pub(super) const STEPS_IN_ALL: f64 = (RUNS as u64 * STEPS) as f64;
+pub(super) const STEPS_TOTAL: f64 = (RUNS as u64 * STEPS) as f64;
 
 /// Steps per second, as a part of the raw rows per second in commits of 100.
 pub(super) const WORKLOAD: Workload = Workload {
     id: "B1",
+    name: "throughput",
     what: "10,000 runs of 3 trivial sequential steps, started at once, one process; x R100",
     worlds: &[WorldKind::Sqlite, WorldKind::Postgres, WorldKind::Memory],
     rows: &[Row {
@@ -31,7 +32,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn run(env: &Env) -> Result<Vec<Measurement>> {
+fn run(env: &Environment) -> Result<Vec<Measurement>> {
     let steps_s = block_on(async {
         let world = env.open().await?;
         let worker = worker(&world).await?;
@@ -41,7 +42,7 @@ fn run(env: &Env) -> Result<Vec<Measurement>> {
         count_at_once(&client, RUNS, STEPS).await?;
         let seconds = watch.seconds();
         worker.stop().await?;
-        Ok(STEPS_IN_ALL / seconds)
+        Ok(STEPS_TOTAL / seconds)
     })?;
     Ok(vec![Measurement::relative(steps_s, steps_s / env.raw.r100_rows_s)])
 }

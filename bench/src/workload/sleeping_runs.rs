@@ -1,4 +1,4 @@
-//! B6: many runs that sleep: how fast they are started, what they cost, and how late they wake.
+//! B6, sleeping runs: the rate of their starts, their memory, and how late they wake.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use outlast::core::Clock;
 use outlast::prelude::*;
 use outlast::{SystemClock, Timestamp};
 
-use super::child::measure_in_child;
-use super::sleeping::{Alarms, sleep, worker};
+use super::child_process::measure_in_child;
+use super::sleep_workflow::{WakeDelays, sleep, worker};
 use super::{Measurement, Row, Target, Workload};
 use crate::Result;
-use crate::env::{Env, WorldKind, block_on};
+use crate::environment::{Environment, WorldKind, block_on};
 use crate::machine::peak_mb;
 use crate::stats::percentile;
 use crate::stopwatch::Stopwatch;
@@ -30,6 +30,7 @@ const START_RATIO: f64 = 0.05;
 /// The rate of starts, the memory and the lateness.
 pub(super) const WORKLOAD: Workload = Workload {
     id: "B6",
+    name: "sleeping-runs",
     what: "100,000 runs asleep, due evenly over 10 s, in a process of their own",
     worlds: &[WorldKind::Sqlite, WorldKind::Postgres],
     rows: &[
@@ -37,7 +38,7 @@ pub(super) const WORKLOAD: Workload = Workload {
             id: "B6 start",
             what: "100,000 runs put to sleep; x R100",
             unit: "runs/s",
-            target: Target::AtLeast(START_RATIO).but_on_postgres(Target::Told),
+            target: Target::AtLeast(START_RATIO).but_on_postgres(Target::NoTarget),
         },
         Row {
             id: "B6 memory",
@@ -58,21 +59,21 @@ pub(super) const WORKLOAD: Workload = Workload {
 /// The hidden subcommand that measures.
 pub(crate) const COMMAND: &str = "b6-child";
 
-/// What the parent tells its child.
+/// The arguments of the child.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct B6Plan {
-    /// Where the world is.
+pub(crate) struct SleepingRunsArgs {
+    /// The URL of the world.
     url: String,
     /// How long the starts may take, in seconds, before the first run is due.
     lead_s: f64,
 }
 
-fn run(env: &Env) -> Result<Vec<Measurement>> {
-    // Half as much again as it should take, so that all are asleep when the first is due.
+fn run(env: &Environment) -> Result<Vec<Measurement>> {
+    // 1.5 times the expected duration, so that all runs sleep when the first is due.
     let lead_s = 1.5 * RUNS as f64 / (START_RATIO * env.raw.r100_rows_s);
-    let said = measure_in_child(&[COMMAND, &env.url(), &lead_s.to_string()])?;
-    let [seconds, memory, late] = said[..] else {
-        return Err("the process of B6 said something else".into());
+    let output = measure_in_child(&[COMMAND, &env.url(), &lead_s.to_string()])?;
+    let [seconds, memory, late] = output[..] else {
+        return Err("the child of B6 printed something else".into());
     };
     let rate = RUNS as f64 / seconds;
     let mut started = Measurement::relative(rate, rate / env.raw.r100_rows_s);
@@ -83,17 +84,17 @@ fn run(env: &Env) -> Result<Vec<Measurement>> {
 }
 
 /// Prints the seconds that the starts took, the peak of memory in MB and the lateness in milliseconds.
-pub(crate) fn child(plan: &B6Plan) -> Result<()> {
+pub(crate) fn child(options: &SleepingRunsArgs) -> Result<()> {
     let (seconds, late_ms) = block_on(async {
-        let world = outlast::open(&plan.url).await?;
-        let alarms = Alarms::new(RUNS);
-        let worker = worker(&world, &alarms).await?;
+        let world = outlast::open(&options.url).await?;
+        let wake_delays = WakeDelays::new(RUNS);
+        let worker = worker(&world, &wake_delays).await?;
         let client = Client::new(world);
         let watch = Stopwatch::start();
-        let first_due = SystemClock.now().plus(Duration::from_secs_f64(plan.lead_s));
+        let first_due = SystemClock.now().plus(Duration::from_secs_f64(options.lead_s));
         start_all(&client, first_due).await?;
         let seconds = watch.seconds();
-        let late_ms = alarms.late_ms().await;
+        let late_ms = wake_delays.late_ms().await;
         worker.stop().await?;
         Ok((seconds, late_ms))
     })?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, params};
 
-use super::{Big, Content, Copies, FAMILY_EVERY, Models, TAG};
+use super::{Big, CHILDREN_PER_PARENT, Content, Copies, Models, TAG};
 use crate::Result;
 
 /// The file, which nobody else has open.
@@ -37,7 +37,7 @@ impl File {
 }
 
 impl Copies for File {
-    fn copy(&mut self, big: &Big, numbers: Range<usize>, models: Models) -> Result<()> {
+    fn copy(&mut self, large_world: &Big, numbers: Range<usize>, models: Models) -> Result<()> {
         let transaction = self.0.unchecked_transaction()?;
         {
             let mut run = transaction.prepare_cached(&self.copy_run()?)?;
@@ -48,9 +48,9 @@ impl Copies for File {
             let mut tag =
                 transaction.prepare_cached("INSERT INTO tags (run, name, value) VALUES (?1, ?2, ?3)")?;
             for number in numbers {
-                let (id, at) = (big.id(number).to_string(), big.at(number).as_micros());
-                let of = if number < big.finished { models.ended } else { models.asleep }.to_string();
-                let is_family = number.is_multiple_of(FAMILY_EVERY);
+                let (id, at) = (large_world.id(number).to_string(), large_world.at(number).as_micros());
+                let of = if number < large_world.finished { models.ended } else { models.asleep }.to_string();
+                let is_family = number.is_multiple_of(CHILDREN_PER_PARENT);
                 run.execute(params![id, at, is_family.then(|| models.ended.to_string()), of])?;
                 turns.execute(params![id, at, of])?;
                 if is_family {
@@ -61,8 +61,8 @@ impl Copies for File {
         Ok(transaction.commit()?)
     }
 
-    fn finish(&mut self, big: &Big) -> Result<()> {
-        for (status, runs) in [("completed", big.finished), ("waiting", big.waiting)] {
+    fn finish(&mut self, large_world: &Big) -> Result<()> {
+        for (status, runs) in [("completed", large_world.finished), ("waiting", large_world.waiting)] {
             let raise = "UPDATE counts SET n = n + ?2 WHERE status = ?1";
             self.0.execute(raise, params![status, runs as i64])?;
         }

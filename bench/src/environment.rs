@@ -1,4 +1,4 @@
-//! What a workload is given: a world, a folder of its own, and the raw limits measured a moment before.
+//! The environment of a workload: a world, a new folder, and the raw limits measured just before.
 
 use std::fmt;
 use std::future::Future;
@@ -9,13 +9,13 @@ use std::time::Duration;
 use outlast::World;
 
 use crate::Result;
-use crate::raw::Raw;
+use crate::raw::RawLimits;
 use crate::server::Database;
 
-/// The longest that one measurement may take. One that takes longer hangs.
+/// The time limit of one measurement.
 const MEASUREMENT_MAX: Duration = Duration::from_secs(300);
 
-/// The name of a round's own world.
+/// The name of the round's world.
 const OWN: &str = "bench";
 
 /// The worlds that can be measured.
@@ -25,12 +25,12 @@ pub(crate) enum WorldKind {
     Sqlite,
     /// A server on this machine, with the settings that Postgres comes with.
     Postgres,
-    /// Nothing is kept: the engine alone.
+    /// Nothing is stored: the engine alone.
     Memory,
 }
 
 impl WorldKind {
-    /// What a commit waits for in this world.
+    /// The durability setting of this world.
     pub(crate) fn sync(self) -> &'static str {
         match self {
             Self::Sqlite => "full",
@@ -50,26 +50,26 @@ impl fmt::Display for WorldKind {
     }
 }
 
-/// What a workload is given for one round.
+/// The environment of a workload in one round.
 #[derive(Debug)]
-pub(crate) struct Env {
+pub(crate) struct Environment {
     /// The world to measure.
     pub(crate) world: WorldKind,
-    /// A folder that nobody else uses, on the disk that was measured.
+    /// A new folder, on the measured disk.
     pub(crate) folder: PathBuf,
-    /// A database that nobody else uses, where the world is Postgres.
+    /// A new database, if the world is Postgres.
     pub(crate) database: Option<Database>,
     /// The raw limits, measured just before.
-    pub(crate) raw: Raw,
+    pub(crate) raw: RawLimits,
 }
 
-impl Env {
+impl Environment {
     /// The URL of the world of this round.
     pub(crate) fn url(&self) -> String {
         self.url_of(OWN)
     }
 
-    /// The URL of a world beside it, empty at first.
+    /// The URL of another new world.
     pub(crate) fn url_of(&self, name: &str) -> String {
         match (&self.database, self.world) {
             (Some(database), _) => format!("{}?schema={name}", database.url()),
@@ -80,7 +80,7 @@ impl Env {
 
     /// The database of this round.
     pub(crate) fn database(&self) -> Result<&Database> {
-        Ok(self.database.as_ref().ok_or("this workload needs a Postgres")?)
+        Ok(self.database.as_ref().ok_or("this workload requires Postgres")?)
     }
 
     /// Opens the world of this round.

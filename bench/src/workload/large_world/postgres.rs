@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Big, Content, Copies, FAMILY_EVERY, Models, TAG};
+use super::{Big, CHILDREN_PER_PARENT, Content, Copies, Models, TAG};
 use crate::Result;
 use crate::server::{Database, Sql};
 
@@ -26,15 +26,23 @@ impl Tables {
     }
 
     /// Copies one model to all of these numbers.
-    fn copy_model(&mut self, big: &Big, numbers: Range<usize>, models: Models, of: &str) -> Result<()> {
-        let ids: Vec<String> = numbers.clone().map(|number| big.id(number).to_string()).collect();
-        let ats: Vec<i64> = numbers.clone().map(|number| big.at(number).as_micros()).collect();
+    fn copy_model(
+        &mut self,
+        large_world: &Big,
+        numbers: Range<usize>,
+        models: Models,
+        of: &str,
+    ) -> Result<()> {
+        let ids: Vec<String> = numbers.clone().map(|number| large_world.id(number).to_string()).collect();
+        let ats: Vec<i64> = numbers.clone().map(|number| large_world.at(number).as_micros()).collect();
         let parent = models.ended.to_string();
-        let is_family = |number: usize| number.is_multiple_of(FAMILY_EVERY);
+        let is_family = |number: usize| number.is_multiple_of(CHILDREN_PER_PARENT);
         let parents: Vec<Option<&str>> =
             numbers.clone().map(|number| is_family(number).then_some(&*parent)).collect();
-        let family: Vec<String> =
-            numbers.filter(|number| is_family(*number)).map(|number| big.id(number).to_string()).collect();
+        let family: Vec<String> = numbers
+            .filter(|number| is_family(*number))
+            .map(|number| large_world.id(number).to_string())
+            .collect();
         let Self { sql, schema, copy_runs, copy_turns } = self;
         let tags = format!("INSERT INTO {schema}.tags (run, name, value) SELECT unnest($1::text[]), $2, $3");
         sql.with(async |client| {
@@ -48,14 +56,14 @@ impl Tables {
 }
 
 impl Copies for Tables {
-    fn copy(&mut self, big: &Big, numbers: Range<usize>, models: Models) -> Result<()> {
-        let middle = big.finished.clamp(numbers.start, numbers.end);
-        self.copy_model(big, numbers.start..middle, models, &models.ended.to_string())?;
-        self.copy_model(big, middle..numbers.end, models, &models.asleep.to_string())
+    fn copy(&mut self, large_world: &Big, numbers: Range<usize>, models: Models) -> Result<()> {
+        let middle = large_world.finished.clamp(numbers.start, numbers.end);
+        self.copy_model(large_world, numbers.start..middle, models, &models.ended.to_string())?;
+        self.copy_model(large_world, middle..numbers.end, models, &models.asleep.to_string())
     }
 
-    fn finish(&mut self, big: &Big) -> Result<()> {
-        let Big { finished, waiting, .. } = big;
+    fn finish(&mut self, large_world: &Big) -> Result<()> {
+        let Big { finished, waiting, .. } = large_world;
         let schema = &self.schema;
         // The ids have exactly the time of the starts. A server that is not busy has collected its
         // statistics, and has written what it knows to the disk.

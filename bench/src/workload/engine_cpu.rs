@@ -1,18 +1,19 @@
-//! BM: what the engine itself costs, with no disk to wait for.
+//! BM, engine CPU: the CPU time of the engine, without a disk.
 
 use outlast::prelude::*;
 
-use super::b1::{RUNS, STEPS, STEPS_IN_ALL};
-use super::child::measure_in_child;
-use super::counting::{count_at_once, worker};
+use super::child_process::measure_in_child;
+use super::count_workflow::{count_at_once, worker};
+use super::throughput::{RUNS, STEPS, STEPS_TOTAL};
 use super::{Measurement, Row, Target, Workload};
 use crate::Result;
-use crate::env::{Env, WorldKind, block_on};
+use crate::environment::{Environment, WorldKind, block_on};
 use crate::stopwatch::cpu_micros;
 
 /// The CPU time of B1 on the memory world, whatever world is measured otherwise.
 pub(super) const WORKLOAD: Workload = Workload {
     id: "BM",
+    name: "engine-cpu",
     what: "the engine alone: CPU time per step of B1 on the memory world",
     worlds: &[WorldKind::Sqlite, WorldKind::Memory],
     rows: &[Row {
@@ -28,9 +29,9 @@ pub(super) const WORKLOAD: Workload = Workload {
 pub(crate) const COMMAND: &str = "bm-child";
 
 /// Measures in a process of its own: what other workloads left in this one's heap is not the engine's.
-fn run(_env: &Env) -> Result<Vec<Measurement>> {
-    let said = measure_in_child(&[COMMAND])?;
-    let [step_us] = said[..] else { return Err("the process of BM said something else".into()) };
+fn run(_env: &Environment) -> Result<Vec<Measurement>> {
+    let output = measure_in_child(&[COMMAND])?;
+    let [step_us] = output[..] else { return Err("the process of BM said something else".into()) };
     Ok(vec![Measurement::absolute(step_us)])
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn child() -> Result<()> {
         count_at_once(&client, RUNS, STEPS).await?;
         let micros = cpu_micros() - before;
         worker.stop().await?;
-        Ok(micros / STEPS_IN_ALL)
+        Ok(micros / STEPS_TOTAL)
     })?;
     println!("{step_us}");
     Ok(())

@@ -1,4 +1,4 @@
-//! B11: what pruning and backups cost the work that goes on meanwhile, and that the file stays as it is.
+//! B11, pruning and backup: what pruning and backups cost concurrent runs, and the growth of the file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use outlast::prelude::*;
 use outlast::{Status, SystemClock, Timestamp, World};
 use tokio::task::JoinHandle;
 
-use super::b1::{RUNS, STEPS, STEPS_IN_ALL};
-use super::counting::{count, count_at_once, count_once, worker};
+use super::count_workflow::{count, count_at_once, count_once, worker};
+use super::throughput::{RUNS, STEPS, STEPS_TOTAL};
 use super::{Measurement, Row, Target, Workload};
 use crate::Result;
-use crate::env::{Env, WorldKind, block_on};
+use crate::environment::{Environment, WorldKind, block_on};
 use crate::stats::{median, percentile};
 use crate::stopwatch::Stopwatch;
 
@@ -29,6 +29,7 @@ const LONG_STEPS: u64 = 49_900;
 /// Throughput while pruning, the time of a part, the growth of the file, starts during a backup.
 pub(super) const WORKLOAD: Workload = Workload {
     id: "B11",
+    name: "pruning-and-backup",
     what: "B1 while 30,000 runs are pruned; the file over four fills; runs during a backup and a long prune",
     worlds: &[WorldKind::Sqlite],
     rows: &[
@@ -66,7 +67,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn run(env: &Env) -> Result<Vec<Measurement>> {
+fn run(env: &Environment) -> Result<Vec<Measurement>> {
     block_on(async {
         let world = env.open().await?;
         let worker = worker(&world).await?;
@@ -102,7 +103,7 @@ fn run(env: &Env) -> Result<Vec<Measurement>> {
 async fn fill(client: &Client) -> Result<f64> {
     let watch = Stopwatch::start();
     count_at_once(client, RUNS, STEPS).await?;
-    Ok(STEPS_IN_ALL / watch.seconds())
+    Ok(STEPS_TOTAL / watch.seconds())
 }
 
 /// The same while everything from before is pruned, and the milliseconds of each part.
@@ -153,7 +154,7 @@ fn megabytes(folder: &Path) -> Result<f64> {
 }
 
 /// The p99 of a run in milliseconds, during a backup.
-async fn backup(env: &Env, world: &Arc<dyn World>, client: &Client) -> Result<f64> {
+async fn backup(env: &Environment, world: &Arc<dyn World>, client: &Client) -> Result<f64> {
     let copy = env.folder.join("copy.db");
     let making = tokio::spawn({
         let world = world.clone();

@@ -1,4 +1,4 @@
-//! BF: a parent with 20,000 children. What their ends cost, and what an unrelated run notices of them.
+//! BF, many children: the ends of 20,000 children of one parent, and the latency of an unrelated run meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use outlast::World;
 use outlast::prelude::*;
 
-use super::counting::{add_one, count, count_at_once};
+use super::count_workflow::{add_one, count, count_at_once};
 use super::{Measurement, Row, Target, Workload};
 use crate::Result;
-use crate::env::{Env, WorldKind, block_on};
+use crate::environment::{Environment, WorldKind, block_on};
 use crate::stats::percentile;
 use crate::stopwatch::Stopwatch;
 
@@ -19,11 +19,12 @@ const CHILDREN: usize = 20_000;
 const STEPS: u64 = 1;
 
 /// The queue of the runs that have nothing to do with the children.
-const APART: &str = "apart";
+const UNRELATED_QUEUE: &str = "apart";
 
 /// Ends of children, and the latency of a run that has nothing to do with them.
 pub(super) const WORKLOAD: Workload = Workload {
     id: "BF",
+    name: "many-children",
     what: "a parent with 20,000 children of one step: their ends, and an unrelated run that sleeps for 5 ms",
     worlds: &[WorldKind::Sqlite, WorldKind::Postgres, WorldKind::Memory],
     rows: &[
@@ -60,12 +61,12 @@ async fn nap(ctx: Context) -> Result<(), Error> {
     ctx.sleep("5ms").await
 }
 
-fn run(env: &Env) -> Result<Vec<Measurement>> {
+fn run(env: &Environment) -> Result<Vec<Measurement>> {
     let (latency_ms, children_per_second, runs_per_second) = block_on(async {
         let world: Arc<dyn World> = env.open().await?;
         let worker = Worker::builder(world.clone()).register((count, add_one, family)).start().await?;
         // Another worker: what is measured is the world, not the queue of children in front of the run.
-        let apart = Worker::builder(world.clone()).queues([APART]).register(nap).start().await?;
+        let apart = Worker::builder(world.clone()).queues([UNRELATED_QUEUE]).register(nap).start().await?;
         let client = Client::new(world);
         let watch = Stopwatch::start();
         count_at_once(&client, CHILDREN, STEPS).await?;
@@ -95,7 +96,7 @@ async fn nap_until(client: Client, is_over: Arc<AtomicBool>) -> Result<Vec<f64>>
     let mut naps = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
         let watch = Stopwatch::start();
-        client.start(nap, ()).queue(APART).await?.output().await?;
+        client.start(nap, ()).queue(UNRELATED_QUEUE).await?.output().await?;
         naps.push(watch.seconds() * 1e3);
     }
     Ok(naps)

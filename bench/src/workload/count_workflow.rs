@@ -23,7 +23,7 @@ pub(super) async fn count(ctx: Context, steps: u64) -> Result<u64, Error> {
     Ok(number)
 }
 
-/// A worker that counts.
+/// A worker for the workflow `count`.
 pub(super) async fn worker(world: &Arc<dyn World>) -> Result<Worker> {
     Ok(Worker::builder(world.clone()).register((count, add_one)).start().await?)
 }
@@ -34,8 +34,8 @@ pub(super) async fn count_once(client: &Client, steps: u64) -> Result<()> {
     check(steps, counted)
 }
 
-/// `runs` runs started at once, each by a task of its own as in a server, until the last output. Who waits
-/// for them is a task too: the thread that measures is woken once, not by every run.
+/// Starts `runs` runs at once, each in a task of its own as in a server, and waits for the last output. A task also waits
+/// for all of them, so that the measuring thread is woken once, not by every run.
 pub(super) async fn count_at_once(client: &Client, runs: usize, steps: u64) -> Result<()> {
     let client = client.clone();
     let counted = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! B8: how fast a long run comes back to life in a process that has never seen it.
+//! B8, cold replay: how fast a long run is replayed in a new process.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use outlast::core::TurnRecord;
 use outlast::prelude::*;
 use outlast::{RunId, World, bench_support};
 
-use super::counting::{add_one, count, worker};
+use super::count_workflow::{add_one, count, worker};
 use super::{Measurement, Row, Target, Workload};
 use crate::Result;
-use crate::env::{Env, WorldKind, block_on};
+use crate::environment::{Environment, WorldKind, block_on};
 use crate::stats::median;
 use crate::stopwatch::Stopwatch;
 
@@ -23,6 +23,7 @@ const REPLAYS: usize = 5;
 /// Events per second, decoded and from the file.
 pub(super) const WORKLOAD: Workload = Workload {
     id: "B8",
+    name: "cold-replay",
     what: "cold replay of 10,000 events: decoded in memory, and from the file",
     worlds: &[WorldKind::Sqlite],
     rows: &[
@@ -42,7 +43,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn run(env: &Env) -> Result<Vec<Measurement>> {
+fn run(env: &Environment) -> Result<Vec<Measurement>> {
     let (run, history) = block_on(record(env))?;
     let mut memory = Vec::with_capacity(REPLAYS);
     let mut file = Vec::with_capacity(REPLAYS);
@@ -57,7 +58,7 @@ fn run(env: &Env) -> Result<Vec<Measurement>> {
 }
 
 /// Makes the history as a worker makes it: one turn per step.
-async fn record(env: &Env) -> Result<(RunId, Vec<TurnRecord>)> {
+async fn record(env: &Environment) -> Result<(RunId, Vec<TurnRecord>)> {
     let world = env.open().await?;
     let worker = worker(&world).await?;
     let client = Client::new(world);
@@ -69,7 +70,7 @@ async fn record(env: &Env) -> Result<(RunId, Vec<TurnRecord>)> {
 }
 
 /// The seconds from a closed file to a replayed run. The disk's pages may be in the system's memory.
-async fn replay_file(env: &Env, run: RunId) -> Result<f64> {
+async fn replay_file(env: &Environment, run: RunId) -> Result<f64> {
     let watch = Stopwatch::start();
     let world: Arc<dyn World> = env.open().await?;
     let history = Client::new(world).history(run).await?;

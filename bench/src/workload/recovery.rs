@@ -1,4 +1,4 @@
-//! B7: how fast everything goes on after `kill -9`, and that nothing was lost or done too often.
+//! B7, recovery: how fast runs continue after `kill -9`; checks that nothing was lost or done too often.
 
 pub(super) mod child;
 mod effects;
@@ -9,10 +9,10 @@ use outlast::Status;
 use outlast::prelude::*;
 
 use self::effects::{Effects, STEPS};
-use super::child::Process;
+use super::child_process::ChildProcess;
 use super::{Measurement, Row, Target, Workload};
 use crate::Result;
-use crate::env::{Env, WorldKind, block_on};
+use crate::environment::{Environment, WorldKind, block_on};
 use crate::stopwatch::{Stopwatch, pause};
 
 /// The runs in flight.
@@ -21,12 +21,13 @@ const RUNS: usize = 500;
 /// The effects after which the child is killed: half of all.
 const EFFECTS_AT_KILL: usize = RUNS * STEPS / 2;
 
-/// How often the parent looks at the effects.
-const LOOK: Duration = Duration::from_micros(200);
+/// The interval at which the parent checks the effects.
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Seconds from the restart, or from the kill of one of two, to the last output.
 pub(super) const WORKLOAD: Workload = Workload {
     id: "B7",
+    name: "recovery",
     what: "500 runs of 10 steps (1 ms each) in flight, SIGKILL half-way, then a restart, on postgres a \
            second process that is there already; exact counts",
     worlds: &[WorldKind::Sqlite, WorldKind::Postgres],
@@ -39,7 +40,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn run(env: &Env) -> Result<Vec<Measurement>> {
+fn run(env: &Environment) -> Result<Vec<Measurement>> {
     let mut faults = Vec::new();
     let (at_kill, seconds) = match env.world {
         WorldKind::Postgres => one_of_two(env, &mut faults)?,
@@ -57,7 +58,7 @@ fn run(env: &Env) -> Result<Vec<Measurement>> {
 }
 
 /// Kills the only process and starts it again: the effects at the kill, and the seconds since the restart.
-fn restart(env: &Env) -> Result<(usize, f64)> {
+fn restart(env: &Environment) -> Result<(usize, f64)> {
     let mut first = process(env)?;
     first.go();
     wait_half_way(env, &mut first)?;
@@ -69,7 +70,7 @@ fn restart(env: &Env) -> Result<(usize, f64)> {
 }
 
 /// Kills one of two processes: the effects at the kill, and the seconds until the other had all outputs.
-fn one_of_two(env: &Env, faults: &mut Vec<String>) -> Result<(usize, f64)> {
+fn one_of_two(env: &Environment, faults: &mut Vec<String>) -> Result<(usize, f64)> {
     let (mut first, mut second) = (process(env)?, process(env)?);
     first.go();
     second.go();
@@ -88,37 +89,37 @@ fn one_of_two(env: &Env, faults: &mut Vec<String>) -> Result<(usize, f64)> {
 }
 
 /// A process that starts the runs, or finds them by their keys, and works until all are done.
-fn process(env: &Env) -> Result<Process> {
+fn process(env: &Environment) -> Result<ChildProcess> {
     let (url, folder) = (env.url(), env.folder.display().to_string());
-    Process::start(&[child::COMMAND, &url, &folder, &RUNS.to_string()])
+    ChildProcess::start(&[child::COMMAND, &url, &folder, &RUNS.to_string()])
 }
 
 /// Waits until half of the effects are there.
-fn wait_half_way(env: &Env, process: &mut Process) -> Result<()> {
+fn wait_half_way(env: &Environment, process: &mut ChildProcess) -> Result<()> {
     while Effects::count(&env.folder) < EFFECTS_AT_KILL {
         if let Some(status) = process.ended()? {
             return Err(format!("a process of B7 ended before it was killed: {status}").into());
         }
-        pause(LOOK);
+        pause(POLL_INTERVAL);
     }
     Ok(())
 }
 
-fn wait_until_done(process: &mut Process) -> Result<()> {
-    match process.last_words()?.as_str() {
+fn wait_until_done(process: &mut ChildProcess) -> Result<()> {
+    match process.last_line()?.as_str() {
         child::DONE => Ok(()),
-        said => Err(format!("a process of B7 ended without finishing; it said `{said}`").into()),
+        output => Err(format!("a process of B7 ended early with the output `{output}`").into()),
     }
 }
 
 /// How many runs the worker of this process holds, alive or not.
-async fn held(env: &Env, pid: u32) -> Result<u64> {
+async fn held(env: &Environment, pid: u32) -> Result<u64> {
     let workers = env.open().await?.workers().await?;
     Ok(workers.iter().filter(|worker| worker.pid == pid).map(|worker| worker.held).sum())
 }
 
 /// How many runs the file says are completed.
-async fn completed(env: &Env) -> Result<u64> {
+async fn completed(env: &Environment) -> Result<u64> {
     let counts = Client::new(env.open().await?).counts().await?;
     Ok(counts.get(&Status::Completed).copied().unwrap_or(0))
 }

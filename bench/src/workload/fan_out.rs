@@ -1,11 +1,11 @@
-//! B4: how long many parallel steps of one run take.
+//! B4, fan-out: the time of many parallel steps of one run.
 
 use outlast::prelude::*;
 
-use super::counting::add_one;
+use super::count_workflow::add_one;
 use super::{Measurement, Row, Target, Workload};
 use crate::Result;
-use crate::env::{Env, WorldKind, block_on};
+use crate::environment::{Environment, WorldKind, block_on};
 use crate::stopwatch::Stopwatch;
 
 const STEPS: u64 = 500;
@@ -13,6 +13,7 @@ const STEPS: u64 = 500;
 /// The time of one fan-out, as a multiple of a raw commit.
 pub(super) const WORKLOAD: Workload = Workload {
     id: "B4",
+    name: "fan-out",
     what: "one run of 500 parallel steps; x C1",
     worlds: &[WorldKind::Sqlite, WorldKind::Postgres, WorldKind::Memory],
     rows: &[Row {
@@ -35,7 +36,7 @@ async fn fan_out(ctx: Context, steps: u64) -> Result<u64, Error> {
     Ok(sum)
 }
 
-fn run(env: &Env) -> Result<Vec<Measurement>> {
+fn run(env: &Environment) -> Result<Vec<Measurement>> {
     let micros = block_on(async {
         let world = env.open().await?;
         let worker = Worker::builder(world.clone()).register((fan_out, add_one)).start().await?;

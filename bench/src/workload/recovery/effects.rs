@@ -1,4 +1,4 @@
-//! The effects of B7: a file to which every attempt adds one line, whatever becomes of its process.
+//! The effects of B7: a file to which every attempt appends one line.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -13,15 +13,15 @@ pub(super) const STEPS: usize = 10;
 /// The bytes of a line, so that lines are counted without reading them.
 const LINE_BYTES: usize = 12;
 
-/// Faults that are told; the rest is counted.
+/// The maximum number of reported faults; the rest is counted.
 const FAULTS_MAX: usize = 5;
 
-/// The file as an attempt knows it.
+/// The file, opened to append.
 #[derive(Debug)]
 pub(super) struct EffectsFile(File);
 
 impl EffectsFile {
-    /// Opens the file to append, and makes it if it is not there.
+    /// Opens the file to append, and creates it if needed.
     pub(super) fn open(folder: &Path) -> Result<Self> {
         Ok(Self(OpenOptions::new().create(true).append(true).open(path(folder))?))
     }
@@ -59,8 +59,8 @@ impl Effects {
         Ok(effects)
     }
 
-    /// What is wrong: a step that was never attempted, or more than one extra attempt in a run, which
-    /// had one step in flight when it was killed.
+    /// The faults: steps that were never attempted, and runs with more than one extra attempt (a run had one step in
+    /// flight when it was killed).
     pub(super) fn faults(&self, runs: usize) -> Vec<String> {
         let all = self.0.values().sum::<usize>();
         let mut known = 0;
@@ -126,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_step_is_a_fault_and_so_is_one_nobody_asked_for() {
+    fn a_lost_step_is_a_fault_and_so_is_an_unknown_one() {
         assert_eq!(faults(&[], &[(1, 3)]), ["run 1: 1 of 10 steps were never attempted"]);
         assert_eq!(faults(&[(7, 0)], &[]), ["1 effects belong to no step"]);
         assert!(Effects::parse("nonsense\n").is_err());
     }
 
     #[test]
-    fn many_faults_are_cut() {
+    fn the_list_of_faults_is_truncated() {
         let faults = Effects::default().faults(9);
         assert_eq!((faults.len(), faults[5].as_str()), (6, "and 4 more like these"));
     }

@@ -1,12 +1,12 @@
-//! B3: whether a step costs more, the longer the history is.
+//! B3, history growth: whether steps become slower as the history grows.
 
 use outlast::core::TurnRecord;
 use outlast::prelude::*;
 
-use super::counting::{count, worker};
+use super::count_workflow::{count, worker};
 use super::{Measurement, Row, Target, Workload};
 use crate::Result;
-use crate::env::{Env, WorldKind, block_on};
+use crate::environment::{Environment, WorldKind, block_on};
 
 const STEPS: u64 = 20_000;
 
@@ -16,6 +16,7 @@ const SAMPLE: usize = 1_000;
 /// The last steps of a long run, as a multiple of its first.
 pub(super) const WORKLOAD: Workload = Workload {
     id: "B3",
+    name: "history-growth",
     what: "one run of 20,000 sequential steps: its last 1,000 against its first 1,000",
     worlds: &[WorldKind::Sqlite, WorldKind::Postgres, WorldKind::Memory],
     rows: &[Row {
@@ -27,7 +28,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn run(env: &Env) -> Result<Vec<Measurement>> {
+fn run(env: &Environment) -> Result<Vec<Measurement>> {
     let history = block_on(async {
         let world = env.open().await?;
         let worker = worker(&world).await?;

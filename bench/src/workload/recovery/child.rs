@@ -1,4 +1,4 @@
-//! The process of B7 that is killed, and started again with the same arguments.
+//! The child process of B7, which is killed and started again with the same arguments.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use outlast::prelude::*;
 
 use super::effects::{EffectsFile, STEPS};
 use crate::Result;
-use crate::env::block_on;
+use crate::environment::block_on;
 use crate::stopwatch::work;
-use crate::workload::child::ready;
+use crate::workload::child_process::ready;
 
 /// The hidden subcommand that runs it.
 pub(crate) const COMMAND: &str = "b7-child";
 
-/// What it says when every run has its output, and no word more.
+/// Its only output, when every run has its output.
 pub(super) const DONE: &str = "done";
 
 /// How long a step takes.
 const STEP: Duration = Duration::from_millis(1);
 
-/// What the parent tells its child.
+/// The arguments of the child.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct ChildPlan {
-    /// Where the world is.
+pub(crate) struct RecoveryArgs {
+    /// The URL of the world.
     url: String,
     /// Where the effects are.
     folder: PathBuf,
@@ -50,18 +50,18 @@ async fn effects(ctx: Context, run: usize) -> Result<usize, Error> {
 }
 
 /// Starts the runs, or finds them by their keys, and waits for all outputs.
-pub(crate) fn run(plan: &ChildPlan) -> Result<()> {
+pub(crate) fn run(options: &RecoveryArgs) -> Result<()> {
     block_on(async {
-        let world = outlast::open(&plan.url).await?;
+        let world = outlast::open(&options.url).await?;
         let worker = Worker::builder(world.clone())
-            .state(EffectsFile::open(&plan.folder)?)
+            .state(EffectsFile::open(&options.folder)?)
             .register((effects, effect))
             .start()
             .await?;
         let client = Client::new(world);
         ready().await?;
         let mut tasks = tokio::task::JoinSet::new();
-        for run in 0..plan.runs {
+        for run in 0..options.runs {
             let client = client.clone();
             tasks.spawn(
                 async move { client.start(effects, run).key(format!("run-{run}")).await?.output().await },

@@ -1,7 +1,7 @@
-//! The benchmark program of another revision, measured in turns with this one.
+//! The benchmark program of another revision, run alternately with this one.
 //!
-//! Figures of two sessions cannot be compared: the machine does other things meanwhile. So after each measurement
-//! of this program the other one makes the same measurement, in the same place.
+//! Figures of different times cannot be compared, because the load of the machine changes. So after each measurement of
+//! this program, the other program makes the same measurement in the same place.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,29 +10,29 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::env::WorldKind;
+use crate::environment::WorldKind;
 use crate::report::number;
 use crate::stats::median;
 
-/// What a program says that does not have a workload.
+/// The message of a program that lacks a workload. Older programs print it too.
 const UNKNOWN: &str = "there is no such workload";
 
-/// The other program, and what it measured so far.
+/// The other program, and its figures so far.
 #[derive(Debug)]
-pub(crate) struct Other {
+pub(crate) struct BaselineProgram {
     program: PathBuf,
-    figures: BTreeMap<String, Vec<Figure>>,
+    figures: BTreeMap<String, Vec<BaselineFigure>>,
 }
 
-/// What the other program prints with `--json`, as far as it is needed.
+/// The needed part of the other program's JSON report.
 #[derive(Debug, Deserialize)]
-struct Printed {
-    results: Vec<Figure>,
+struct BaselineReport {
+    results: Vec<BaselineFigure>,
 }
 
 /// One row of one round.
 #[derive(Debug, Deserialize)]
-struct Figure {
+struct BaselineFigure {
     id: String,
     value: f64,
     ratio: f64,
@@ -40,12 +40,12 @@ struct Figure {
 
 /// The medians of one row of the report, in both programs.
 #[derive(Debug, PartialEq, Serialize)]
-pub(crate) struct Compared {
+pub(crate) struct Comparison {
     pub(crate) id: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) value: f64,
     pub(crate) ratio: f64,
-    /// What the other program measured, if it has the row.
+    /// The medians of the other program, if it has the row.
     pub(crate) other: Option<Medians>,
 }
 
@@ -58,33 +58,33 @@ pub(crate) struct Medians {
     pub(crate) times: f64,
 }
 
-impl Other {
-    /// Nothing measured yet.
+impl BaselineProgram {
+    /// Without figures.
     pub(crate) fn new(program: &Path) -> Self {
         Self { program: program.into(), figures: BTreeMap::new() }
     }
 
-    /// Lets the other program measure a workload once, with its files in `folder`.
+    /// Runs one round of a workload in the other program, with its files in `folder`.
     pub(crate) fn measure(&mut self, workload: &str, world: WorldKind, folder: &Path) -> Result<()> {
         let mut command = Command::new(&self.program);
         command.args(["--only", workload, "--rounds", "1", "--json", "--world", &world.to_string()]);
         let shown = self.program.display();
         let output = command.arg("--folder").arg(folder).output();
         let output = output.map_err(|error| format!("`{shown}` cannot be started: {error}"))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        if said.contains(UNKNOWN) {
-            eprintln!("  against: it has no {workload}");
+        let output = String::from_utf8_lossy(&output.stderr);
+        if output.contains(UNKNOWN) {
+            eprintln!("  against: the other program lacks {workload}");
             return Ok(());
         }
         if !output.status.success() {
-            return Err(format!("`{shown}` ended with {} at {workload}:\n{said}", output.status).into());
+            return Err(format!("`{shown}` ended with {} at {workload}:\n{output}", output.status).into());
         }
         self.add(&output.stdout)
     }
 
-    /// Adds what the program printed.
+    /// Adds the figures of a report.
     fn add(&mut self, printed: &[u8]) -> Result<()> {
-        let Printed { results } = serde_json::from_slice(printed)
+        let BaselineReport { results } = serde_json::from_slice(printed)
             .map_err(|error| format!("`{}` printed no report: {error}", self.program.display()))?;
         eprint!("  against:");
         for figure in results {
@@ -96,17 +96,17 @@ impl Other {
     }
 
     /// Compares a row's medians with those of the other program.
-    pub(crate) fn compare(&self, id: &'static str, unit: &'static str, value: f64, ratio: f64) -> Compared {
+    pub(crate) fn compare(&self, id: &'static str, unit: &'static str, value: f64, ratio: f64) -> Comparison {
         let other = self.figures.get(id).map(|figures| {
-            let of = |pick: fn(&Figure) -> f64| median(&figures.iter().map(pick).collect::<Vec<_>>());
+            let of = |pick: fn(&BaselineFigure) -> f64| median(&figures.iter().map(pick).collect::<Vec<_>>());
             let (then, ratio) = (of(|figure| figure.value), of(|figure| figure.ratio));
             Medians { value: then, ratio, times: value / then }
         });
-        Compared { id, unit, value, ratio, other }
+        Comparison { id, unit, value, ratio, other }
     }
 }
 
-impl Compared {
+impl Comparison {
     /// The head of the table.
     pub(crate) fn head() -> [String; 6] {
         ["id", "now", "against", "now / against", "ratio now", "ratio against"].map(str::to_owned)
@@ -134,8 +134,8 @@ mod tests {
     }
 
     #[test]
-    fn medians_of_both_are_compared() {
-        let mut other = Other::new(Path::new("old"));
+    fn the_medians_of_both_programs_are_compared() {
+        let mut other = BaselineProgram::new(Path::new("old"));
         for value in [300.0, 100.0, 200.0] {
             other.add(printed(value).as_bytes()).unwrap();
         }
@@ -146,15 +146,15 @@ mod tests {
 
     #[test]
     fn a_row_that_the_other_program_lacks_is_shown_without_its_figures() {
-        let compared = Other::new(Path::new("old")).compare("BF", "ms", 20.0, 1.0);
+        let compared = BaselineProgram::new(Path::new("old")).compare("BF", "ms", 20.0, 1.0);
         assert_eq!(compared.cells(), ["BF", "20 ms", "-", "-", "1", "-"]);
     }
 
     #[test]
-    fn a_program_that_prints_something_else_is_named() {
-        let error = Other::new(Path::new("old")).add(b"hello").unwrap_err().to_string();
+    fn an_error_names_the_program_without_a_report() {
+        let error = BaselineProgram::new(Path::new("old")).add(b"hello").unwrap_err().to_string();
         assert!(error.contains("`old` printed no report"), "{error}");
-        let mut missing = Other::new(Path::new("no-such-program"));
+        let mut missing = BaselineProgram::new(Path::new("no-such-program"));
         let error = missing.measure("B2", WorldKind::Memory, Path::new(".")).unwrap_err().to_string();
         assert!(error.contains("`no-such-program` cannot be started"), "{error}");
     }

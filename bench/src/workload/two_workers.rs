@@ -1,13 +1,13 @@
-//! B9: two workers in two processes do as much as one, and never the same work.
+//! B9, two workers: the throughput of two worker processes, compared with one; no step is attempted twice.
 
 use outlast::prelude::*;
 
-use super::b1::{RUNS, STEPS, STEPS_IN_ALL};
-use super::counting::count_at_once;
-use super::worker::{Deeds, WorkerProcess};
+use super::count_workflow::count_at_once;
+use super::throughput::{RUNS, STEPS, STEPS_TOTAL};
+use super::worker_process::{AttemptCounts, WorkerProcess};
 use super::{Measurement, Row, Target, Workload};
 use crate::Result;
-use crate::env::{Env, WorldKind, block_on};
+use crate::environment::{Environment, WorldKind, block_on};
 use crate::stopwatch::Stopwatch;
 
 /// Runs before, so that threads are up and statements prepared.
@@ -16,6 +16,7 @@ const WARM_UP_RUNS: usize = 200;
 /// Steps per second of two worker processes, as a multiple of those of one.
 pub(super) const WORKLOAD: Workload = Workload {
     id: "B9",
+    name: "two-workers",
     what: "B1 with the client apart: two worker processes against one; no step attempted twice",
     worlds: &[WorldKind::Postgres],
     rows: &[Row {
@@ -27,7 +28,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn run(env: &Env) -> Result<Vec<Measurement>> {
+fn run(env: &Environment) -> Result<Vec<Measurement>> {
     let mut faults = Vec::new();
     let mut steps_s =
         |name: &str, workers| -> Result<f64> { measure(&env.url_of(name), workers, &mut faults) };
@@ -54,12 +55,12 @@ fn measure(url: &str, workers: usize, faults: &mut Vec<String>) -> Result<f64> {
     })?;
     let deeds = processes.into_iter().map(WorkerProcess::stop).collect::<Result<Vec<_>>>()?;
     faults.extend(faults_of(&deeds));
-    Ok(STEPS_IN_ALL / seconds)
+    Ok(STEPS_TOTAL / seconds)
 }
 
 /// Nobody was killed and nothing fails, so each step is attempted once; a run that two hold has a step
 /// that both attempt.
-fn faults_of(deeds: &[Deeds]) -> Vec<String> {
+fn faults_of(deeds: &[AttemptCounts]) -> Vec<String> {
     let expected = (WARM_UP_RUNS + RUNS) as u64 * STEPS;
     let attempts: u64 = deeds.iter().map(|deeds| deeds.attempts).sum();
     let mut faults = Vec::new();
@@ -80,9 +81,10 @@ mod tests {
     use super::*;
 
     fn faults(workers: &[(u64, u64)]) -> Vec<String> {
-        let deeds = workers
-            .iter()
-            .map(|(attempts, sessions_lost)| Deeds { attempts: *attempts, sessions_lost: *sessions_lost });
+        let deeds = workers.iter().map(|(attempts, sessions_lost)| AttemptCounts {
+            attempts: *attempts,
+            sessions_lost: *sessions_lost,
+        });
         faults_of(&deeds.collect::<Vec<_>>())
     }
 

@@ -1,8 +1,7 @@
-//! Large worlds, made quickly: the rows of two real runs are copied under other ids.
+//! Large worlds, created quickly: the rows of two real runs are copied with other ids.
 //!
-//! The engine makes one run that has ended and one that sleeps. Their rows in `runs` and `turns` are then
-//! copied by SQL, with other ids and times, and the maintained counts are raised, so that the world is what
-//! the engine would have made of as many runs.
+//! The engine executes one run to its end, and one until it sleeps. Their rows in `runs` and `turns` are then copied by SQL
+//! with other ids and times, and the stored counts are increased, so that the world is the same as after that many runs.
 
 mod postgres;
 mod sqlite;
@@ -14,17 +13,17 @@ use outlast::core::Clock;
 use outlast::prelude::*;
 use outlast::{RunId, Status, SystemClock, Timestamp};
 
-use super::counting::{add_one, count};
-use super::sleeping::{Alarms, sleep, wake};
+use super::count_workflow::{add_one, count};
+use super::sleep_workflow::{WakeDelays, sleep, wake};
 use crate::Result;
-use crate::env::{Env, block_on};
+use crate::environment::{Environment, block_on};
 use crate::stopwatch::pause;
 
 /// The time over which the starts of the runs are spread.
 const AGE: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-/// Every so many runs have the same parent, and the same value of the tag.
-pub(super) const FAMILY_EVERY: usize = 100;
+/// The number of runs with the same parent and the same tag value.
+pub(super) const CHILDREN_PER_PARENT: usize = 100;
 pub(super) const TAG: (&str, &str) = ("shop", "7");
 
 /// Runs that one transaction copies.
@@ -44,9 +43,9 @@ pub(super) struct Big {
 
 /// The world that was made, and the run that has children.
 #[derive(Debug)]
-pub(super) struct BigWorld {
+pub(super) struct LargeWorld {
     pub(super) url: String,
-    pub(super) big: Big,
+    pub(super) large_world: Big,
     pub(super) parent: RunId,
 }
 
@@ -60,9 +59,9 @@ struct Models {
 /// A store whose rows can be copied.
 trait Copies {
     /// Makes the runs of these numbers, in one commit.
-    fn copy(&mut self, big: &Big, numbers: Range<usize>, models: Models) -> Result<()>;
+    fn copy(&mut self, large_world: &Big, numbers: Range<usize>, models: Models) -> Result<()>;
     /// Raises the counts by what was copied, and leaves the store as time would leave it.
-    fn finish(&mut self, big: &Big) -> Result<()>;
+    fn finish(&mut self, large_world: &Big) -> Result<()>;
 }
 
 impl Big {
@@ -82,22 +81,22 @@ impl Big {
     }
 }
 
-impl BigWorld {
+impl LargeWorld {
     /// Makes the world, beside this round's own.
-    pub(super) fn make(env: &Env, finished: usize, waiting: usize) -> Result<Self> {
+    pub(super) fn make(env: &Environment, finished: usize, waiting: usize) -> Result<Self> {
         let url = env.url_of(NAME);
         let first = Timestamp::from_micros(SystemClock.now().as_micros() - AGE.as_micros() as i64);
-        let big = Big { finished, waiting, first };
+        let large_world = Big { finished, waiting, first };
         let models = block_on(two_runs(&url))?;
         let mut copies: Box<dyn Copies> = match &env.database {
             Some(database) => Box::new(postgres::Tables::of(database, NAME)?),
             None => Box::new(sqlite::File::open(&env.folder.join(format!("{NAME}.db")))?),
         };
-        for from in (0..big.runs()).step_by(COPIES_PER_COMMIT) {
-            copies.copy(&big, from..big.runs().min(from + COPIES_PER_COMMIT), models)?;
+        for from in (0..large_world.runs()).step_by(COPIES_PER_COMMIT) {
+            copies.copy(&large_world, from..large_world.runs().min(from + COPIES_PER_COMMIT), models)?;
         }
-        copies.finish(&big)?;
-        Ok(Self { url, big, parent: models.ended })
+        copies.finish(&large_world)?;
+        Ok(Self { url, large_world, parent: models.ended })
     }
 }
 
@@ -105,7 +104,7 @@ impl BigWorld {
 async fn two_runs(url: &str) -> Result<Models> {
     let world = outlast::open(url).await?;
     let worker = Worker::builder(world.clone())
-        .state(Alarms::new(1))
+        .state(WakeDelays::new(1))
         .register((count, add_one, sleep, wake))
         .start()
         .await?;

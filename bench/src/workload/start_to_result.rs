@@ -1,15 +1,15 @@
-//! B5: how long a caller waits for the result of a small workflow.
+//! B5, start to result: how long a caller waits for the result of a small workflow.
 
 use std::sync::Arc;
 
 use outlast::World;
 use outlast::prelude::*;
 
-use super::counting::{count_once, worker};
-use super::worker::WorkerProcess;
+use super::count_workflow::{count_once, worker};
+use super::worker_process::WorkerProcess;
 use super::{Measurement, Row, Target, Workload};
 use crate::Result;
-use crate::env::{Env, WorldKind, block_on};
+use crate::environment::{Environment, WorldKind, block_on};
 use crate::stats::percentile;
 use crate::stopwatch::Stopwatch;
 
@@ -21,6 +21,7 @@ const WARM_UP_RUNS: usize = 50;
 /// The time from start to result, as a multiple of a raw commit.
 pub(super) const WORKLOAD: Workload = Workload {
     id: "B5",
+    name: "start-to-result",
     what: "start to result, one step, idle, 1,000 samples, on postgres between two processes; x C1",
     worlds: &[WorldKind::Sqlite, WorldKind::Postgres, WorldKind::Memory],
     rows: &[
@@ -40,7 +41,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn run(env: &Env) -> Result<Vec<Measurement>> {
+fn run(env: &Environment) -> Result<Vec<Measurement>> {
     let samples = block_on(async {
         let world = env.open().await?;
         let worker = Counter::start(env, &world).await?;
@@ -68,7 +69,7 @@ enum Counter {
 }
 
 impl Counter {
-    async fn start(env: &Env, world: &Arc<dyn World>) -> Result<Self> {
+    async fn start(env: &Environment, world: &Arc<dyn World>) -> Result<Self> {
         Ok(match env.world {
             WorldKind::Postgres => Self::Apart(WorkerProcess::start(&env.url())?),
             WorldKind::Sqlite | WorldKind::Memory => Self::Here(worker(world).await?),

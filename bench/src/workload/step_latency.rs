@@ -1,11 +1,11 @@
-//! B2: how long one step takes, when it is alone.
+//! B2, step latency: the time of one step in an idle system.
 
 use outlast::prelude::*;
 
-use super::counting::{count_once, worker};
+use super::count_workflow::{count_once, worker};
 use super::{Measurement, Row, Target, Workload};
 use crate::Result;
-use crate::env::{Env, WorldKind, block_on};
+use crate::environment::{Environment, WorldKind, block_on};
 use crate::stopwatch::Stopwatch;
 
 const STEPS: u64 = 2_000;
@@ -16,6 +16,7 @@ const WARM_UP_STEPS: u64 = 50;
 /// The time per step, as a multiple of a raw commit.
 pub(super) const WORKLOAD: Workload = Workload {
     id: "B2",
+    name: "step-latency",
     what: "one run of 2,000 sequential steps, idle system; x C1",
     worlds: &[WorldKind::Sqlite, WorldKind::Postgres, WorldKind::Memory],
     rows: &[Row {
@@ -27,7 +28,7 @@ pub(super) const WORKLOAD: Workload = Workload {
     run,
 };
 
-fn run(env: &Env) -> Result<Vec<Measurement>> {
+fn run(env: &Environment) -> Result<Vec<Measurement>> {
     let step_us = block_on(async {
         let world = env.open().await?;
         let worker = worker(&world).await?;
