@@ -22,49 +22,49 @@ use crate::stopwatch::pause;
 /// The time over which the starts of the runs are spread.
 const AGE: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-/// The number of runs with the same parent and the same tag value.
-pub(super) const CHILDREN_PER_PARENT: usize = 100;
+/// Every `CHILD_EVERY`-th run has the same parent, and the same tag.
+pub(super) const CHILD_EVERY: usize = 100;
 pub(super) const TAG: (&str, &str) = ("shop", "7");
 
 /// Runs that one transaction copies.
 const COPIES_PER_COMMIT: usize = 50_000;
 
-/// What the world beside the round's own is called.
+/// The name of the large world.
 const NAME: &str = "big";
 
-/// A world with so many runs; those that wait are the newest.
+/// The number of runs, and their times; those that wait are the newest.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Big {
+pub(super) struct LargeWorldShape {
     pub(super) finished: usize,
     pub(super) waiting: usize,
     /// When the first was started.
     first: Timestamp,
 }
 
-/// The world that was made, and the run that has children.
+/// A large world, and its run with children.
 #[derive(Debug)]
 pub(super) struct LargeWorld {
     pub(super) url: String,
-    pub(super) large_world: Big,
+    pub(super) shape: LargeWorldShape,
     pub(super) parent: RunId,
 }
 
 /// The runs whose rows are copied.
 #[derive(Clone, Copy, Debug)]
-struct Models {
+struct ModelRuns {
     ended: RunId,
     asleep: RunId,
 }
 
 /// A store whose rows can be copied.
-trait Copies {
-    /// Makes the runs of these numbers, in one commit.
-    fn copy(&mut self, large_world: &Big, numbers: Range<usize>, models: Models) -> Result<()>;
-    /// Raises the counts by what was copied, and leaves the store as time would leave it.
-    fn finish(&mut self, large_world: &Big) -> Result<()>;
+trait RowCopier {
+    /// Creates the runs with these numbers, in one commit.
+    fn copy(&mut self, shape: &LargeWorldShape, numbers: Range<usize>, models: ModelRuns) -> Result<()>;
+    /// Increases the counts by the copies, and runs the maintenance that would have run over time.
+    fn finish(&mut self, shape: &LargeWorldShape) -> Result<()>;
 }
 
-impl Big {
+impl LargeWorldShape {
     fn runs(&self) -> usize {
         self.finished + self.waiting
     }
@@ -82,26 +82,26 @@ impl Big {
 }
 
 impl LargeWorld {
-    /// Makes the world, beside this round's own.
+    /// Creates the world, beside the round's own.
     pub(super) fn make(env: &Environment, finished: usize, waiting: usize) -> Result<Self> {
         let url = env.url_of(NAME);
         let first = Timestamp::from_micros(SystemClock.now().as_micros() - AGE.as_micros() as i64);
-        let large_world = Big { finished, waiting, first };
+        let shape = LargeWorldShape { finished, waiting, first };
         let models = block_on(two_runs(&url))?;
-        let mut copies: Box<dyn Copies> = match &env.database {
-            Some(database) => Box::new(postgres::Tables::of(database, NAME)?),
-            None => Box::new(sqlite::File::open(&env.folder.join(format!("{NAME}.db")))?),
+        let mut copies: Box<dyn RowCopier> = match &env.database {
+            Some(database) => Box::new(postgres::PostgresTables::of(database, NAME)?),
+            None => Box::new(sqlite::SqliteFile::open(&env.folder.join(format!("{NAME}.db")))?),
         };
-        for from in (0..large_world.runs()).step_by(COPIES_PER_COMMIT) {
-            copies.copy(&large_world, from..large_world.runs().min(from + COPIES_PER_COMMIT), models)?;
+        for from in (0..shape.runs()).step_by(COPIES_PER_COMMIT) {
+            copies.copy(&shape, from..shape.runs().min(from + COPIES_PER_COMMIT), models)?;
         }
-        copies.finish(&large_world)?;
-        Ok(Self { url, large_world, parent: models.ended })
+        copies.finish(&shape)?;
+        Ok(Self { url, shape, parent: models.ended })
     }
 }
 
-/// Lets the engine make a run that has ended and one that sleeps for a year.
-async fn two_runs(url: &str) -> Result<Models> {
+/// Runs the engine until there is a run that has ended and one that sleeps for a year.
+async fn two_runs(url: &str) -> Result<ModelRuns> {
     let world = outlast::open(url).await?;
     let worker = Worker::builder(world.clone())
         .state(WakeDelays::new(1))
@@ -117,30 +117,30 @@ async fn two_runs(url: &str) -> Result<Models> {
         pause(Duration::from_millis(1));
     }
     worker.stop().await?;
-    Ok(Models { ended: ended.id(), asleep: asleep.id() })
+    Ok(ModelRuns { ended: ended.id(), asleep: asleep.id() })
 }
 
-/// What stands in a column of a copied run.
+/// The content of a column of a copied run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Content {
+enum ColumnContent {
     /// Its own id.
     Id,
     /// When it was started.
     At,
     /// When it was started, if the model has ended.
     AtIfEnded,
-    /// The parent of the family, if it is one of them.
+    /// The parent, if it is a child.
     Parent,
-    /// The first operation of the parent, if it is one of the family.
+    /// The first operation of the parent, if it is a child.
     ParentOp,
-    /// Whether the parent waits for it: no, if it is one of the family.
+    /// Whether the parent waits for it: no, if it is a child.
     ParentAwaits,
     /// The same as in the model.
     Same,
 }
 
-impl Content {
-    /// What stands in the column of this name in the table `runs`.
+impl ColumnContent {
+    /// The content of the column of this name in the table `runs`.
     fn of(column: &str) -> Self {
         match column {
             "id" => Self::Id,

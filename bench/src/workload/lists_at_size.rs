@@ -91,22 +91,22 @@ fn run(env: &Environment) -> Result<Vec<Measurement>> {
 
 /// Every sort of list, with the number of runs that its page should have.
 fn lists(full: &LargeWorld) -> Vec<(&'static str, RunQuery, usize)> {
-    let large_world = &full.large_world;
+    let shape = &full.shape;
     let all = RunQuery { limit: PAGE, ..RunQuery::default() };
     let middle = FINISHED / 2;
     let status = |status| RunQuery { statuses: vec![status], ..all.clone() };
     let text = |text: &str| RunQuery { text: Some(text.into()), ..all.clone() };
     let tags: Tags = [(TAG.0.to_owned(), TAG.1.to_owned())].into();
     let range = RunQuery {
-        created_from: Some(large_world.at(middle)),
-        created_before: Some(large_world.at(middle + 10_000)),
+        created_from: Some(shape.at(middle)),
+        created_before: Some(shape.at(middle + 10_000)),
         ..all.clone()
     };
     vec![
         ("newest", all.clone(), PAGE),
         ("oldest", RunQuery { order: ListOrder::OldestFirst, ..all.clone() }, PAGE),
-        ("deep", RunQuery { after: Some(large_world.id(middle)), ..all.clone() }, PAGE),
-        ("back", RunQuery { before: Some(large_world.id(middle)), ..all.clone() }, PAGE),
+        ("deep", RunQuery { after: Some(shape.id(middle)), ..all.clone() }, PAGE),
+        ("back", RunQuery { before: Some(shape.id(middle)), ..all.clone() }, PAGE),
         ("completed", status(Status::Completed), PAGE),
         ("waiting", status(Status::Waiting), PAGE),
         ("workflow", RunQuery { workflow: Some("count".into()), ..all.clone() }, PAGE),

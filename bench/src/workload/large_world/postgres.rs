@@ -2,20 +2,20 @@
 
 use std::ops::Range;
 
-use super::{Big, CHILDREN_PER_PARENT, Content, Copies, Models, TAG};
+use super::{CHILD_EVERY, ColumnContent, LargeWorldShape, ModelRuns, RowCopier, TAG};
 use crate::Result;
 use crate::server::{Database, Sql};
 
 /// The tables of one schema, on a connection that does not wait for the disk.
 #[derive(Debug)]
-pub(super) struct Tables {
+pub(super) struct PostgresTables {
     sql: Sql,
     schema: String,
     copy_runs: String,
     copy_turns: String,
 }
 
-impl Tables {
+impl PostgresTables {
     pub(super) fn of(database: &Database, schema: &str) -> Result<Self> {
         let mut sql = Sql::connect(&database.url())?;
         sql.run("SET synchronous_commit = off")?;
@@ -28,21 +28,19 @@ impl Tables {
     /// Copies one model to all of these numbers.
     fn copy_model(
         &mut self,
-        large_world: &Big,
+        shape: &LargeWorldShape,
         numbers: Range<usize>,
-        models: Models,
+        models: ModelRuns,
         of: &str,
     ) -> Result<()> {
-        let ids: Vec<String> = numbers.clone().map(|number| large_world.id(number).to_string()).collect();
-        let ats: Vec<i64> = numbers.clone().map(|number| large_world.at(number).as_micros()).collect();
+        let ids: Vec<String> = numbers.clone().map(|number| shape.id(number).to_string()).collect();
+        let ats: Vec<i64> = numbers.clone().map(|number| shape.at(number).as_micros()).collect();
         let parent = models.ended.to_string();
-        let is_family = |number: usize| number.is_multiple_of(CHILDREN_PER_PARENT);
+        let is_child = |number: usize| number.is_multiple_of(CHILD_EVERY);
         let parents: Vec<Option<&str>> =
-            numbers.clone().map(|number| is_family(number).then_some(&*parent)).collect();
-        let family: Vec<String> = numbers
-            .filter(|number| is_family(*number))
-            .map(|number| large_world.id(number).to_string())
-            .collect();
+            numbers.clone().map(|number| is_child(number).then_some(&*parent)).collect();
+        let family: Vec<String> =
+            numbers.filter(|number| is_child(*number)).map(|number| shape.id(number).to_string()).collect();
         let Self { sql, schema, copy_runs, copy_turns } = self;
         let tags = format!("INSERT INTO {schema}.tags (run, name, value) SELECT unnest($1::text[]), $2, $3");
         sql.with(async |client| {
@@ -55,15 +53,15 @@ impl Tables {
     }
 }
 
-impl Copies for Tables {
-    fn copy(&mut self, large_world: &Big, numbers: Range<usize>, models: Models) -> Result<()> {
-        let middle = large_world.finished.clamp(numbers.start, numbers.end);
-        self.copy_model(large_world, numbers.start..middle, models, &models.ended.to_string())?;
-        self.copy_model(large_world, middle..numbers.end, models, &models.asleep.to_string())
+impl RowCopier for PostgresTables {
+    fn copy(&mut self, shape: &LargeWorldShape, numbers: Range<usize>, models: ModelRuns) -> Result<()> {
+        let middle = shape.finished.clamp(numbers.start, numbers.end);
+        self.copy_model(shape, numbers.start..middle, models, &models.ended.to_string())?;
+        self.copy_model(shape, middle..numbers.end, models, &models.asleep.to_string())
     }
 
-    fn finish(&mut self, large_world: &Big) -> Result<()> {
-        let Big { finished, waiting, .. } = large_world;
+    fn finish(&mut self, shape: &LargeWorldShape) -> Result<()> {
+        let LargeWorldShape { finished, waiting, .. } = shape;
         let schema = &self.schema;
         // The ids have exactly the time of the starts. A server that is not busy has collected its
         // statistics, and has written what it knows to the disk.
@@ -93,14 +91,14 @@ fn columns(sql: &mut Sql, schema: &str, table: &str) -> Result<Vec<String>> {
 
 /// The statement that copies the row of a run, column by column.
 fn copy_runs(schema: &str, columns: &[String]) -> String {
-    let values = columns.iter().map(|column| match Content::of(column) {
-        Content::Id => "new.id".into(),
-        Content::At => "new.at".into(),
-        Content::AtIfEnded => "CASE WHEN model.ended_at IS NULL THEN NULL ELSE new.at END".into(),
-        Content::Parent => "new.parent".into(),
-        Content::ParentOp => "CASE WHEN new.parent IS NULL THEN NULL ELSE 0 END".into(),
-        Content::ParentAwaits => "CASE WHEN new.parent IS NULL THEN NULL ELSE false END".into(),
-        Content::Same => format!("model.{column}"),
+    let values = columns.iter().map(|column| match ColumnContent::of(column) {
+        ColumnContent::Id => "new.id".into(),
+        ColumnContent::At => "new.at".into(),
+        ColumnContent::AtIfEnded => "CASE WHEN model.ended_at IS NULL THEN NULL ELSE new.at END".into(),
+        ColumnContent::Parent => "new.parent".into(),
+        ColumnContent::ParentOp => "CASE WHEN new.parent IS NULL THEN NULL ELSE 0 END".into(),
+        ColumnContent::ParentAwaits => "CASE WHEN new.parent IS NULL THEN NULL ELSE false END".into(),
+        ColumnContent::Same => format!("model.{column}"),
     });
     let values: Vec<String> = values.collect();
     format!(

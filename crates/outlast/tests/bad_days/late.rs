@@ -4,7 +4,7 @@ use std::path::Path;
 
 use outlast::Status;
 use outlast::prelude::*;
-use throwaway::{Proxy, Toward, Weather};
+use throwaway::{NetworkCondition, Proxy, Toward};
 
 use crate::frozen::{SESSION_FILE, attempt, patient, worker};
 use crate::process::{Ground, Process, in_time, nap, until_so, url};
@@ -48,7 +48,7 @@ async fn is_sent_and_not_done(folder: &Path, direct: &str, way: &mut Proxy, firs
     let run = client.start(patient, number).await.unwrap();
     until_so("the first attempt", || async { attempt(folder, first, number).is_some() }).await;
 
-    way.set(Weather::Silent).unwrap();
+    way.set(NetworkCondition::Stalled).unwrap();
     let commit = way.watch(run.id().to_string());
     std::fs::write(end(first), "").unwrap();
     let ended = folder.join(format!("ended-{first}-{number}"));
@@ -57,7 +57,7 @@ async fn is_sent_and_not_done(folder: &Path, direct: &str, way: &mut Proxy, firs
     until_so("the takeover", || async { attempt(folder, me, number).is_some() }).await;
     let history = client.history(run.id()).await.unwrap();
 
-    way.set(Weather::Fair).unwrap();
+    way.set(NetworkCondition::Normal).unwrap();
     until_so("the first worker to join anew", is_there).await;
     for _ in 0..LOOKS {
         if commit.bytes(Toward::Client) > 0 {

@@ -1,8 +1,8 @@
-//! Processes that do not outlive their owner, not even one that was killed.
+//! Processes that do not outlive their owner, even if the owner is killed.
 //!
-//! The owner holds one end of a pipe, and a small shell beside the process reads from the other. The
-//! kernel closes the pipe at any death of the owner; an end without a word is the sign. The signal that
-//! Linux sends at a parent's death would not do: it comes when the parent's *thread* ends.
+//! The owner holds one end of a pipe, and a small shell beside the process reads from the other. The kernel closes the pipe
+//! when the owner dies; the end of the pipe without a line means that the owner has died. The parent-death signal of Linux
+//! is no alternative: it is sent when the parent's *thread* ends.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use crate::account::Account;
 use crate::error::{Error, Result};
-use crate::patience::wait_for;
+use crate::wait::wait_for;
 
-/// Becomes the program in "$@" when it is told to, which is when it has a watcher. The owner's death
-/// before that is the end of it.
-const BEGIN: &str = r#"read -r word && exec "$@" </dev/null"#;
+/// Reads a line, which the owner writes when there is a watcher, and then becomes the program in "$@". Ends if the owner
+/// dies before.
+const START_SCRIPT: &str = r#"read -r word && exec "$@" </dev/null"#;
 
-/// Waits for the end of the owner, and ends the process with the number $1 then. It cannot tell one
-/// that has ended from one that nobody has reaped, so it does not try for ever.
-const WATCH: &str = r#"
+/// Waits for the death of the owner, and then ends the process $1. It cannot distinguish an ended process from a zombie, so
+/// the number of tries is limited.
+const WATCH_SCRIPT: &str = r#"
 read -r word && exit 0
 kill -s QUIT "$1"
 tries=0
@@ -31,19 +31,19 @@ done
 kill -s KILL "$1"
 "#;
 
-/// How long a process may take to end when it was asked to.
-const END_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a process may take to end after a signal.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A process that ends when its owner does.
 #[derive(Debug)]
-pub(crate) struct Guarded {
+pub(crate) struct GuardedProcess {
     child: Child,
     watcher: Child,
     name: String,
 }
 
-impl Guarded {
-    /// Starts the program in `folder`, with all it says added to the file `log`.
+impl GuardedProcess {
+    /// Starts the program in `folder`, with its output appended to the file `log`.
     pub(crate) fn spawn(
         program: &Path,
         arguments: &[String],
@@ -55,8 +55,8 @@ impl Guarded {
         let failed = |error| Error::new(format!("`{}` cannot be started: {error}", program.display()));
         let log = File::options().create(true).append(true).open(log).map_err(failed)?;
         let mut command = Command::new("sh");
-        command.args(["-c", BEGIN, "sh"]).arg(program).args(arguments).current_dir(folder);
-        // The caller's own settings for Postgres are not meant for this one; and what it says is read.
+        command.args(["-c", START_SCRIPT, "sh"]).arg(program).args(arguments).current_dir(folder);
+        // Without the caller's settings for Postgres, and with English messages, because the log is parsed.
         for (variable, _) in std::env::vars_os() {
             if variable.to_string_lossy().starts_with("PG") {
                 command.env_remove(variable);
@@ -66,10 +66,10 @@ impl Guarded {
         let output = log.try_clone().map_err(failed)?;
         command.stdin(Stdio::piped()).stdout(output).stderr(log);
         account.apply(&mut command);
-        alone(&mut command);
+        in_own_process_group(&mut command);
         let mut child = command.spawn().map_err(failed)?;
-        let watcher = watcher(WATCH, &child.id().to_string(), account).map_err(failed)?;
-        say_word(&mut child);
+        let watcher = watcher(WATCH_SCRIPT, &child.id().to_string(), account).map_err(failed)?;
+        send_line(&mut child);
         Ok(Self { child, watcher, name })
     }
 
@@ -80,18 +80,18 @@ impl Guarded {
     /// How it ended, if it has.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         let status = self.child.try_wait().ok().flatten()?;
-        dismiss(&mut self.watcher);
+        stop_watcher(&mut self.watcher);
         Some(status)
     }
 
     /// Waits until it has ended by itself.
     pub(crate) fn wait(&mut self) -> Result<ExitStatus> {
         let name = self.name.clone();
-        wait_for(END_PATIENCE, || self.ended())
-            .ok_or_else(|| Error::new(format!("`{name}` has not ended after {} s", END_PATIENCE.as_secs())))
+        wait_for(END_TIMEOUT, || self.ended())
+            .ok_or_else(|| Error::new(format!("`{name}` has not ended after {} s", END_TIMEOUT.as_secs())))
     }
 
-    /// Asks it to end with the signal, and waits until it has.
+    /// Sends the signal, and waits for its end.
     pub(crate) fn end(&mut self, signal: &str) -> Result<()> {
         if self.ended().is_none() {
             send(signal, self.pid());
@@ -100,7 +100,7 @@ impl Guarded {
         Ok(())
     }
 
-    /// Kills it as a crash would.
+    /// Kills it, like a crash.
     pub(crate) fn kill(&mut self) -> Result<()> {
         let failed = |error| Error::new(format!("`{}` cannot be killed: {error}", self.name));
         self.child.kill().map_err(failed)?;
@@ -108,7 +108,7 @@ impl Guarded {
     }
 }
 
-impl Drop for Guarded {
+impl Drop for GuardedProcess {
     fn drop(&mut self) {
         if self.end("QUIT").is_err() {
             let _ = self.kill();
@@ -116,43 +116,43 @@ impl Drop for Guarded {
     }
 }
 
-/// A shell that reads from a pipe of which this process has the other end.
+/// A shell that reads from a pipe whose other end this process holds.
 pub(crate) fn watcher(script: &str, argument: &str, account: Account) -> std::io::Result<Child> {
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh", argument]).current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     account.apply(&mut command);
-    alone(&mut command);
+    in_own_process_group(&mut command);
     command.spawn()
 }
 
-/// Tells a watcher that what it watches is gone, so that it ends no stranger who got its number since.
-pub(crate) fn dismiss(watcher: &mut Child) {
+/// Ends a watcher whose process has ended, so that it does not kill another process that reuses the pid.
+pub(crate) fn stop_watcher(watcher: &mut Child) {
     if watcher.stdin.is_some() {
-        say_word(watcher);
+        send_line(watcher);
         let _ = watcher.wait();
     }
 }
 
-/// Says a word into the pipe and closes it.
-fn say_word(child: &mut Child) {
+/// Writes a line into the pipe and closes it.
+fn send_line(child: &mut Child) {
     if let Some(mut pipe) = child.stdin.take() {
-        // Without a reader there is nobody to tell.
+        // An error means that the reader has ended.
         let _ = pipe.write_all(b"word\n");
     }
 }
 
-/// In a group of its own, so that an interrupt at the terminal is for the owner alone.
+/// In a process group of its own, so that an interrupt at the terminal reaches only the owner.
 #[cfg(unix)]
-fn alone(command: &mut Command) {
+fn in_own_process_group(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     command.process_group(0);
 }
 
 #[cfg(not(unix))]
-fn alone(_: &mut Command) {}
+fn in_own_process_group(_: &mut Command) {}
 
-/// The shell's own `kill`: the program of that name is not everywhere.
+/// Sends a signal with the shell's builtin `kill`: the program is not installed everywhere.
 fn send(signal: &str, pid: u32) {
     let mut command = Command::new("sh");
     command.args(["-c", r#"kill -s "$1" "$2""#, "sh", signal, &pid.to_string()]);
@@ -166,32 +166,38 @@ mod tests {
 
     use super::*;
 
-    fn sleeper() -> Guarded {
+    fn sleeper() -> GuardedProcess {
         let arguments = ["1000".to_owned()];
         let folder = std::env::temp_dir();
-        Guarded::spawn(Path::new("sleep"), &arguments, Account::Caller, &folder, Path::new("/dev/null"))
-            .unwrap()
+        GuardedProcess::spawn(
+            Path::new("sleep"),
+            &arguments,
+            Account::Caller,
+            &folder,
+            Path::new("/dev/null"),
+        )
+        .unwrap()
     }
 
     #[test]
-    fn an_owner_that_vanishes_without_a_word_takes_the_process_along() {
+    fn the_process_ends_when_its_owner_dies() {
         let mut sleeper = sleeper();
-        // What the kernel does with the owner's end of the pipe.
+        // As the kernel does when the owner dies.
         drop(sleeper.watcher.stdin.take());
         assert_eq!(sleeper.wait().unwrap().signal(), Some(3));
     }
 
     #[test]
-    fn an_owner_that_vanishes_before_there_is_a_watcher_leaves_nothing() {
+    fn the_process_ends_when_its_owner_dies_before_there_is_a_watcher() {
         let mut command = Command::new("sh");
-        command.args(["-c", BEGIN, "sh", "sleep", "1000"]).stdin(Stdio::piped());
+        command.args(["-c", START_SCRIPT, "sh", "sleep", "1000"]).stdin(Stdio::piped());
         let mut child = command.spawn().unwrap();
         drop(child.stdin.take());
         assert_eq!(child.wait().unwrap().code(), Some(1));
     }
 
     #[test]
-    fn a_process_that_has_ended_has_no_watcher_any_more() {
+    fn the_watcher_ends_with_its_process() {
         let mut sleeper = sleeper();
         sleeper.kill().unwrap();
         assert!(sleeper.watcher.try_wait().unwrap().is_some_and(|status| status.success()));
