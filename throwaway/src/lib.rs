@@ -33,3 +33,4 @@ pub use error::{Error, Result};
 pub use pgbouncer::{Pgbouncer, pgbouncer};
 pub use postgres::Postgres;
 pub use proxy::{Exchange, NetworkCondition, Proxy, Toward, proxy};
+pub use wait::wait_until;

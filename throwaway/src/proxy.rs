@@ -100,7 +100,7 @@ impl Proxy {
     }
 
     /// Counts the bytes of the next exchange whose first data toward the server contains `pattern`;
-/// any data contains an empty pattern. Replaces the previously watched exchange.
+    /// any data contains an empty pattern. Replaces the previously watched exchange.
     pub fn watch(&self, pattern: impl AsRef<[u8]>) -> Exchange {
         self.network.watch(pattern.as_ref(), None)
     }

@@ -19,3 +19,19 @@ pub(crate) fn wait_for<T>(timeout: Duration, mut check: impl FnMut() -> Option<T
         std::thread::sleep(POLL_INTERVAL);
     }
 }
+
+/// How long [`wait_until`] waits.
+const WAIT_UNTIL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// For tests: polls `check` until it returns a value, and returns it.
+///
+/// # Panics
+///
+/// When that takes more than a minute; the message contains `what`.
+#[track_caller]
+pub fn wait_until<T>(what: &str, check: impl FnMut() -> Option<T>) -> T {
+    match wait_for(WAIT_UNTIL_TIMEOUT, check) {
+        Some(value) => value,
+        None => panic!("timeout while waiting for {what}"),
+    }
+}

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use throwaway::{Address, Postgres, pgbouncer};
+use throwaway::{Address, Postgres, pgbouncer, wait_until};
 
 fn start() -> Postgres {
     Postgres::builder().quick().start().unwrap()
@@ -91,7 +91,7 @@ fn what_was_committed_survives_a_crash_and_a_stop() {
     server.start().unwrap();
     assert!(!server.log().rsplit("starting PostgreSQL").next().unwrap().contains("not properly shut down"));
     assert_eq!(ask(&server, "SELECT sum(n) FROM kept"), "3");
-// A second call does nothing.
+    // A second call does nothing.
     let pid = server.pid();
     server.start().unwrap();
     assert_eq!(server.pid(), pid);
@@ -100,14 +100,15 @@ fn what_was_committed_survives_a_crash_and_a_stop() {
 #[test]
 fn active_clients_delay_neither_crash_nor_stop() {
     let mut server = start();
-    for life in 1..=4 {
+    for number in 1..=4 {
         let mut clients: Vec<_> = (0..4)
             .map(|_| psql(server.programs(), &server.url(), "SELECT pg_sleep(1000)").spawn().unwrap())
             .collect();
-        wait_until(|| {
-            ask(&server, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(1000)%'") == "5"
+        wait_until("the queries of all clients", || {
+            let running = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(1000)%'";
+            (ask(&server, running) == "5").then_some(())
         });
-        if life % 2 == 0 {
+        if number % 2 == 0 {
             server.stop().unwrap()
         } else {
             server.kill().unwrap()
@@ -131,7 +132,7 @@ fn a_dropped_server_ends_and_its_folder_is_removed() {
         }
         drop(server);
         assert!(TcpStream::connect((&*address.host, address.port)).is_err());
-        wait_until(|| !folder.exists());
+        wait_until("the removal of the folder", || (!folder.exists()).then_some(()));
     }
 }
 
@@ -162,19 +163,10 @@ fn a_pgbouncer_in_front_shares_connections_by_transaction() {
     let bouncer = pgbouncer(&server.url()).unwrap();
     assert_ne!(bouncer.url(), server.url());
     assert_eq!(try_ask(&server, &bouncer.url(), "SELECT 1").unwrap(), "1");
-// Two clients, one after the other, share one server connection.
+    // Two clients, one after the other, share one server connection.
     let backend = || try_ask(&server, &bouncer.url(), "SELECT pg_backend_pid()").unwrap();
     assert_eq!(backend(), backend());
     let console = Address { database: "pgbouncer".into(), ..bouncer.address().clone() };
     let settings = try_ask(&server, &console.to_string(), "SHOW CONFIG").unwrap();
     assert!(settings.contains("pool_mode|transaction"), "{settings}");
-}
-
-#[allow(clippy::disallowed_methods, reason = "a process outside lives in real time")]
-fn wait_until(condition: impl Fn() -> bool) {
-    let begin = std::time::Instant::now();
-    while !condition() {
-        assert!(begin.elapsed().as_secs() < 60, "waited for a minute in vain");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
 }

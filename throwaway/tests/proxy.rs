@@ -241,7 +241,7 @@ fn postgres_executes_only_statements_that_it_has_received_completely() {
     };
     let insert = |number: u64| format!("INSERT INTO t VALUES ({number:03})");
     psql(&server.url(), "CREATE TABLE t (n int)");
-// A byte with the type, the length, and the text with a zero.
+    // A byte with the type, the length, and the text with a zero.
     let request = insert(0).len() as u64 + 6;
     let mut expected = String::new();
     for bytes in 0..=request {

@@ -6,9 +6,10 @@ use outlast::core::Event;
 use outlast::prelude::*;
 use outlast::{Timestamp, World};
 use outlast_conformance::KillerWorld;
+use throwaway::wait_until;
 use tokio::sync::Notify;
 
-use crate::child::{ChildArgs, ChildExit, ChildProcess, Program, wait_until};
+use crate::child::{ChildArgs, ChildExit, ChildProcess, Program};
 use crate::mixed_program::sleep;
 use crate::process_folder::{Ack, Effect, Outputs, ProcessFolder};
 use crate::snapshot::{RunSnapshot, WorldSnapshot};

@@ -10,18 +10,13 @@ use std::time::Duration;
 use outlast::core::Clock;
 use outlast::{Error, SystemClock};
 use outlast_conformance::KillerWorld;
+use throwaway::wait_until;
 
 use crate::mixed_program::{Replay, StartOrder};
 use crate::process_folder::ProcessFolder;
 use crate::{between_attempts, chain_program, during_sleep, failing_program, mixed_program};
 
 const SIGKILL: i32 = 9;
-
-/// The time limit of a child: much more than any child needs.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The interval at which a condition is checked.
-const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The arguments of a child.
 #[derive(Clone, Debug)]
@@ -180,18 +175,6 @@ impl ChildExit {
             _ => None,
         }
     }
-}
-
-/// Polls `check` until it returns a value; panics when that takes too long.
-pub(crate) fn wait_until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
-    // Counted in intervals, not by a clock, so that a suspended machine does not fail the test.
-    for _ in 0..TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
-        if let Some(value) = check() {
-            return value;
-        }
-        sleep_thread(POLL_INTERVAL);
-    }
-    panic!("timeout while waiting for {what}");
 }
 
 /// Blocks the thread for a time.

@@ -7,8 +7,9 @@ use outlast::core::Event;
 use outlast::prelude::*;
 use outlast::{Status, Timestamp, World};
 use outlast_conformance::KillerWorld;
+use throwaway::wait_until;
 
-use crate::child::{ChildArgs, ChildExit, ChildProcess, Program, wait_until};
+use crate::child::{ChildArgs, ChildExit, ChildProcess, Program};
 use crate::mixed_program::sleep;
 use crate::process_folder::{Ack, Outputs, ProcessFolder};
 use crate::snapshot::{RunSnapshot, WorldSnapshot, attempt_counts};

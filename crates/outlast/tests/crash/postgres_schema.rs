@@ -7,9 +7,9 @@ use std::time::Duration;
 use outlast::core::event::{FORMAT, RULES};
 use outlast::core::queue::default_queues;
 use outlast::core::{Join, SessionId};
+use throwaway::wait_until;
 use tokio_postgres::{Client, NoTls};
 
-use crate::child::wait_until;
 use crate::mixed_program::sleep;
 use crate::snapshot::block_on;
 

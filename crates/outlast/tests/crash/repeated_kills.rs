@@ -1,9 +1,10 @@
 //! A program is killed from outside at random times, repeatedly, on one file.
 
 use std::time::Duration;
+use throwaway::wait_until;
 
 use crate::chain_program;
-use crate::child::{ChildArgs, ChildExit, ChildProcess, Program, sleep_thread, wait_until};
+use crate::child::{ChildArgs, ChildExit, ChildProcess, Program, sleep_thread};
 use crate::process_folder::ProcessFolder;
 use crate::snapshot::{AttemptCounts, WorldSnapshot, attempt_counts, check_attempt_counts};
 

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use outlast::Client;
 use tempfile::TempDir;
+use throwaway::wait_until;
 
 use crate::chain_program;
-use crate::child::{ChildArgs, ChildExit, ChildProcess, Program, wait_until};
+use crate::child::{ChildArgs, ChildExit, ChildProcess, Program};
 #[cfg(feature = "postgres")]
 use crate::postgres_schema::Schema;
 use crate::process_folder::{Effect, ProcessFolder};
