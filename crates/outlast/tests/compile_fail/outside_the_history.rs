@@ -1,4 +1,4 @@
-//! Nothing runs beside the history.
+//! Nothing runs outside the history.
 
 #![allow(unused)]
 
