@@ -29,7 +29,7 @@ pub(crate) struct Parameter {
 
 /// The type of a context parameter.
 pub(crate) enum ContextParameter {
-    /// `StepContext` or `ContextParameter`.
+    /// `StepContext` or `Context`.
     Plain,
     /// `StepContext<State>`.
     Of(TokenStream),

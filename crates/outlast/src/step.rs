@@ -260,7 +260,7 @@ pub(crate) const fn assert_queue(queue: &str) {
 
 #[track_caller]
 pub(crate) const fn assert_priority(priority: u8) {
-    assert!(priority <= PRIORITY_MAX, "a priority is a number from 0 (the default) to 9, the soonest");
+    assert!(priority <= PRIORITY_MAX, "a priority is a number from 0, the usual, to 9, the soonest");
 }
 
 impl<I, O> Clone for Step<I, O> {
