@@ -1,4 +1,4 @@
-//! A turn that asks for very much is committed in parts, and its worker may be lost between two of them.
+//! A turn with many events is committed in parts, and its worker may be lost between two of them.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use outlast::core::{Event, TurnRecord, WorldError};
 use outlast::prelude::*;
 use outlast::{RunId, RunQuery, Status, WorkerBuilder};
 
-use super::rig::{Ask, Desk, Rig, on_every_world};
+use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world};
 
 on_every_world! {
     a_large_fan_out_is_committed_in_parts,
@@ -21,7 +21,7 @@ on_every_world! {
 
 const CHILDREN: u32 = 11;
 
-/// Far fewer events than a turn of these tests has.
+/// Much fewer events than a turn of these tests has.
 const PART: usize = 3;
 
 #[workflow]
@@ -36,7 +36,7 @@ async fn fans_out(ctx: Context) -> Result<u32, Error> {
     Ok(try_join_all(children).await?.into_iter().sum())
 }
 
-/// Something is told to the run before it asks for very much.
+/// Receives a message before it requests many operations.
 #[workflow]
 async fn fans_out_later(ctx: Context) -> Result<u32, Error> {
     ctx.note("first").await?;
@@ -46,35 +46,35 @@ async fn fans_out_later(ctx: Context) -> Result<u32, Error> {
     Ok(try_join_all(children).await?.into_iter().sum::<u32>() + parity + more)
 }
 
-/// Its children are for other workers.
+/// Its children are executed by other workers.
 #[workflow]
 async fn fans_out_far(ctx: Context) -> Result<u32, Error> {
     let children: Vec<_> = (0..CHILDREN).map(|number| ctx.child(leaf, number).queue("far")).collect();
     Ok(try_join_all(children).await?.into_iter().sum())
 }
 
-fn builder(rig: &Rig) -> WorkerBuilder<Desk> {
-    rig.builder().part_events(PART).register((fans_out, fans_out_later, fans_out_far, leaf))
+fn builder(engine: &TestEngine) -> WorkerBuilder<StepState> {
+    engine.builder().part_events(PART).register((fans_out, fans_out_later, fans_out_far, leaf))
 }
 
 fn asked(turn: &TurnRecord) -> usize {
     turn.events.iter().filter(|event| event.is_decision()).count()
 }
 
-/// Every child of the run was started once and has ended, and each did its work once.
-async fn assert_children(rig: &Rig, run: RunId) {
-    assert_children_ended(rig, run).await;
+/// Asserts that every child of the run was started once and has ended, and that each executed its step once.
+async fn assert_children(engine: &TestEngine, run: RunId) {
+    assert_children_ended(engine, run).await;
     for number in 0..CHILDREN {
-        assert_eq!(rig.desk.count(&format!("leaf {number}")), 1);
+        assert_eq!(engine.steps.count(&format!("leaf {number}")), 1);
     }
 }
 
 /// Every child of the run was started once and has ended. A worker that is lost may have attempted the work of some.
-async fn assert_children_ended(rig: &Rig, run: RunId) {
+async fn assert_children_ended(engine: &TestEngine, run: RunId) {
     let query = RunQuery { parent: Some(run), ..RunQuery::default() };
-    let children = rig.client.runs(query).await.unwrap().runs;
+    let children = engine.client.runs(query).await.unwrap().runs;
     assert!(children.iter().all(|child| child.status == Status::Completed));
-    let turns = rig.turns(run).await;
+    let turns = engine.turns(run).await;
     let started = turns.iter().flat_map(|turn| &turn.events).filter_map(|event| match event {
         Event::ChildStarted(child) => Some(child.run),
         _ => None,
@@ -85,13 +85,13 @@ async fn assert_children_ended(rig: &Rig, run: RunId) {
     assert_eq!(children, started.into_iter().collect::<BTreeSet<_>>());
 }
 
-async fn a_large_fan_out_is_committed_in_parts(rig: Rig) {
+async fn a_large_fan_out_is_committed_in_parts(engine: TestEngine) {
     const { assert!(PART < PART_EVENTS_MAX) };
-    let _worker = builder(&rig).start().await.unwrap();
-    let run = rig.client.start(fans_out, ()).await.unwrap();
+    let _worker = builder(&engine).start().await.unwrap();
+    let run = engine.client.start(fans_out, ()).await.unwrap();
     assert_eq!(run.output().await.unwrap(), CHILDREN * (CHILDREN - 1) / 2);
-    assert_children(&rig, run.id()).await;
-    let turns = rig.turns(run.id()).await;
+    assert_children(&engine, run.id()).await;
+    let turns = engine.turns(run.id()).await;
     let asked: Vec<_> = turns.iter().take(5).map(asked).collect();
     assert_eq!(asked, [0, 3, 3, 3, 2], "the start, and the children in parts");
     let continued: Vec<_> = turns.iter().map(|turn| turn.id.is_continued()).collect();
@@ -100,35 +100,35 @@ async fn a_large_fan_out_is_committed_in_parts(rig: Rig) {
     assert!(turns[..5].iter().all(|turn| turn.at == turns[0].at), "it is one turn");
 }
 
-async fn a_worker_that_is_lost_between_parts_is_replaced(rig: Rig) {
+async fn a_worker_that_is_lost_between_parts_is_replaced(engine: TestEngine) {
     for (lost, workflow) in [(0, "first"), (1, "later"), (2, "later")] {
-        let worker = builder(&rig).start().await.unwrap();
-        let gate = rig.faults.hold_part(lost);
+        let worker = builder(&engine).start().await.unwrap();
+        let gate = engine.faults.hold_part(lost);
         let run = match workflow {
-            "first" => rig.client.start(fans_out, ()).await.unwrap(),
-            _ => rig.client.start(fans_out_later, ()).await.unwrap(),
+            "first" => engine.client.start(fans_out, ()).await.unwrap(),
+            _ => engine.client.start(fans_out_later, ()).await.unwrap(),
         };
-        gate.arrived().await;
-        assert!(rig.turns(run.id()).await.last().unwrap().id.is_continued());
-        rig.crash(worker);
-        let worker = builder(&rig).start().await.unwrap();
+        gate.wait_for_call().await;
+        assert!(engine.turns(run.id()).await.last().unwrap().id.is_continued());
+        engine.crash(worker);
+        let worker = builder(&engine).start().await.unwrap();
         let more = if workflow == "first" { 0 } else { 2 };
         assert_eq!(run.output().await.unwrap(), CHILDREN * (CHILDREN - 1) / 2 + more);
-        assert_children_ended(&rig, run.id()).await;
+        assert_children_ended(&engine, run.id()).await;
         worker.stop().await.unwrap();
     }
 }
 
-async fn children_may_end_before_the_rest_is_asked_for(rig: Rig) {
-    let worker = builder(&rig).start().await.unwrap();
-    let gate = rig.faults.hold_part(1);
-    let run = rig.client.start(fans_out_far, ()).await.unwrap();
-    gate.arrived().await;
-    // Those of the first two parts end elsewhere, and tell their parent.
-    let other = builder(&rig).queues(["far"]).start().await.unwrap();
+async fn children_may_end_before_the_rest_is_asked_for(engine: TestEngine) {
+    let worker = builder(&engine).start().await.unwrap();
+    let gate = engine.faults.hold_part(1);
+    let run = engine.client.start(fans_out_far, ()).await.unwrap();
+    gate.wait_for_call().await;
+    // The children of the first two parts end on another worker, and notify their parent.
+    let other = builder(&engine).queues(["far"]).start().await.unwrap();
     let query = || RunQuery { parent: Some(run.id()), ..RunQuery::default() };
     loop {
-        let children = rig.client.runs(query()).await.unwrap().runs;
+        let children = engine.client.runs(query()).await.unwrap().runs;
         assert_eq!(children.len(), 2 * PART);
         if children.iter().all(|child| child.status == Status::Completed) {
             break;
@@ -136,32 +136,32 @@ async fn children_may_end_before_the_rest_is_asked_for(rig: Rig) {
         tokio::task::yield_now().await;
     }
     other.stop().await.unwrap();
-    rig.crash(worker);
-    let _worker = builder(&rig).queues(["default", "far"]).start().await.unwrap();
+    engine.crash(worker);
+    let _worker = builder(&engine).queues(["default", "far"]).start().await.unwrap();
     assert_eq!(run.output().await.unwrap(), CHILDREN * (CHILDREN - 1) / 2);
-    assert_children(&rig, run.id()).await;
-    let turns = rig.turns(run.id()).await;
+    assert_children(&engine, run.id()).await;
+    let turns = engine.turns(run.id()).await;
     let told = turns.iter().position(|turn| asked(turn) < turn.events.len() && turn.seq > 0).unwrap();
     let before: usize = turns[..told].iter().map(asked).sum();
     assert_eq!(before, CHILDREN as usize, "all children are asked for before the run is told of one");
 }
 
-async fn a_part_that_is_refused_leaves_a_run_that_goes_on(rig: Rig) {
-    let worker = builder(&rig).build("1").start().await.unwrap();
-    rig.faults.refuse_part(1, WorldError::Invalid("it does not like it".into()));
-    let run = rig.client.start(fans_out_later, ()).await.unwrap();
-    rig.until(run.id(), Status::Stuck).await;
-    assert_eq!(rig.desk.count("first"), 1);
+async fn a_part_that_is_refused_leaves_a_run_that_goes_on(engine: TestEngine) {
+    let worker = builder(&engine).build("1").start().await.unwrap();
+    engine.faults.refuse_part(1, WorldError::Invalid("it does not like it".into()));
+    let run = engine.client.start(fans_out_later, ()).await.unwrap();
+    engine.wait_for_status(run.id(), Status::Stuck).await;
+    assert_eq!(engine.steps.count("first"), 1);
     worker.stop().await.unwrap();
-    let _worker = builder(&rig).build("2").start().await.unwrap();
-    assert_eq!(rig.mended(&run).await, CHILDREN * (CHILDREN - 1) / 2 + 2);
-    assert_children(&rig, run.id()).await;
-    assert_eq!(rig.desk.count("first"), 1, "its outcome is in the first part");
+    let _worker = builder(&engine).build("2").start().await.unwrap();
+    assert_eq!(engine.output_after_fix(&run).await, CHILDREN * (CHILDREN - 1) / 2 + 2);
+    assert_children(&engine, run.id()).await;
+    assert_eq!(engine.steps.count("first"), 1, "its outcome is in the first part");
 }
 
 #[step(at_most_once)]
-async fn charge(cx: StepContext<Desk>, number: u32) -> u32 {
-    cx.state().leave(format!("charge {number}"));
+async fn charge(cx: StepContext<StepState>, number: u32) -> u32 {
+    cx.state().log(format!("charge {number}"));
     number
 }
 
@@ -171,13 +171,13 @@ async fn charges(ctx: Context) -> Result<Vec<bool>, Error> {
     Ok(join_all(charges).await.into_iter().map(|charged| charged.is_ok()).collect())
 }
 
-async fn steps_of_a_lost_part_are_attempted_once(rig: Rig) {
-    let builder = || rig.builder().part_events(PART).register((charges, charge));
+async fn steps_of_a_lost_part_are_attempted_once(engine: TestEngine) {
+    let builder = || engine.builder().part_events(PART).register((charges, charge));
     let worker = builder().start().await.unwrap();
-    let gate = rig.faults.hold_part(0);
-    let run = rig.client.start(charges, ()).await.unwrap();
-    gate.arrived().await;
-    rig.crash(worker);
+    let gate = engine.faults.hold_part(0);
+    let run = engine.client.start(charges, ()).await.unwrap();
+    gate.wait_for_call().await;
+    engine.crash(worker);
     let _worker = builder().start().await.unwrap();
     let charged = run.output().await.unwrap();
     assert_eq!(
@@ -187,7 +187,7 @@ async fn steps_of_a_lost_part_are_attempted_once(rig: Rig) {
     );
     assert_eq!(charged[PART..], [true; 7 - PART], "the others were not announced");
     for number in PART..7 {
-        assert_eq!(rig.desk.count(&format!("charge {number}")), 1);
+        assert_eq!(engine.steps.count(&format!("charge {number}")), 1);
     }
 }
 
@@ -205,18 +205,18 @@ async fn ends_at_once(ctx: Context) -> Result<u32, Error> {
     Ok(7)
 }
 
-async fn a_run_may_end_in_its_last_part(rig: Rig) {
-    let builder = || rig.builder().part_events(PART).register((ends_at_once, leaf));
+async fn a_run_may_end_in_its_last_part(engine: TestEngine) {
+    let builder = || engine.builder().part_events(PART).register((ends_at_once, leaf));
     let worker = builder().start().await.unwrap();
-    let gate = rig.faults.hold_part(2);
-    let run = rig.client.start(ends_at_once, ()).await.unwrap();
-    gate.arrived().await;
-    assert_eq!(rig.status(run.id()).await, Status::Running);
-    rig.crash(worker);
+    let gate = engine.faults.hold_part(2);
+    let run = engine.client.start(ends_at_once, ()).await.unwrap();
+    gate.wait_for_call().await;
+    assert_eq!(engine.status(run.id()).await, Status::Running);
+    engine.crash(worker);
     let _worker = builder().start().await.unwrap();
     assert_eq!(run.output().await.unwrap(), 7);
-    rig.settle().await;
-    assert_children(&rig, run.id()).await;
+    engine.settle().await;
+    assert_children(&engine, run.id()).await;
 }
 
 /// Its children are started and cancelled in one turn.
@@ -229,25 +229,25 @@ async fn gives_up(ctx: Context) -> Result<u32, Error> {
     Ok(7)
 }
 
-async fn messages_wait_for_the_last_part(rig: Rig) {
-    let builder = || rig.builder().part_events(PART).register((gives_up, waits, leaf));
+async fn messages_wait_for_the_last_part(engine: TestEngine) {
+    let builder = || engine.builder().part_events(PART).register((gives_up, waits, leaf));
     for lost in [None, Some(0), Some(1)] {
         let worker = builder().start().await.unwrap();
-        let gate = lost.map(|lost| rig.faults.hold_part(lost));
-        let run = rig.client.start(gives_up, ()).await.unwrap();
+        let gate = lost.map(|lost| engine.faults.hold_part(lost));
+        let run = engine.client.start(gives_up, ()).await.unwrap();
         let worker = match gate {
             Some(gate) => {
-                gate.arrived().await;
-                rig.crash(worker);
+                gate.wait_for_call().await;
+                engine.crash(worker);
                 builder().start().await.unwrap()
             }
             None => worker,
         };
         assert_eq!(run.output().await.unwrap(), 7);
-        rig.settle().await;
+        engine.settle().await;
         let workflow = Some("waits".into());
         let query = RunQuery { parent: Some(run.id()), workflow, ..RunQuery::default() };
-        let children = rig.client.runs(query).await.unwrap().runs;
+        let children = engine.client.runs(query).await.unwrap().runs;
         let status: Vec<_> = children.iter().map(|child| child.status).collect();
         assert_eq!(status, [Status::Cancelled; 7], "their parent has ended");
         worker.stop().await.unwrap();

@@ -1,4 +1,4 @@
-//! Child processes of the tests, and waiting with a bound.
+//! Child processes of the tests, and waiting with a time limit.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,22 +13,22 @@ use tempfile::TempDir;
 
 #[cfg(feature = "postgres")]
 use crate::killed;
-use crate::{frozen, last_details, neighbours, scarce, signals};
+use crate::{frozen, last_details, neighbours, scarce_resources, signals};
 
-/// How long something may take. Its end is a failed test, not a measurement.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// The time limit of every wait.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-const NAP: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 const PROGRAM: &str = "OUTLAST_BAD_DAY_PROGRAM";
 const FOLDER: &str = "OUTLAST_BAD_DAY_FOLDER";
 
-/// Does what the environment says, if it says something.
-pub(crate) fn obey() {
+/// Runs the program that the environment selects, if any.
+pub(crate) fn run_child_program() {
     let Ok(program) = std::env::var(PROGRAM) else { return };
     let folder = PathBuf::from(std::env::var_os(FOLDER).unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let played: Result<(), Error> = runtime.block_on(async {
+    let result: Result<(), Error> = runtime.block_on(async {
         match &*program {
             "answering" => neighbours::answering(&folder).await,
             "draining" => signals::draining(&folder).await,
@@ -36,31 +36,31 @@ pub(crate) fn obey() {
             #[cfg(feature = "postgres")]
             "dying" => killed::dying(&folder).await,
             "telling" => last_details::telling(&folder).await,
-            "few-files" => scarce::few_files(&folder).await,
-            "little-memory" => scarce::little_memory(&folder).await,
+            "few-files" => scarce_resources::few_files(&folder).await,
+            "little-memory" => scarce_resources::little_memory(&folder).await,
             other => panic!("there is no program `{other}`"),
         }
     });
-    let code = match played {
+    let code = match result {
         Ok(()) => 0,
         Err(error) => {
             println!("ended with: {error}");
             3
         }
     };
-    // Not by returning, which waits for blocking steps, and is not what the test harness expects.
+    // Exit without returning, which would wait for blocking steps.
     std::process::exit(code);
 }
 
-/// A child process, which dies with its owner.
+/// A child process. It is killed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct ChildProcess {
     child: Child,
     folder: PathBuf,
 }
 
-impl Process {
-    /// Starts this test binary again, as a program.
+impl ChildProcess {
+    /// Starts this test binary again, as a child.
     pub(crate) fn start(program: &str, folder: &Path) -> Self {
         let output = File::options().create(true).append(true).open(folder.join("output")).unwrap();
         let child = Command::new(std::env::current_exe().unwrap())
@@ -87,7 +87,7 @@ impl Process {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// What it has written.
+    /// Its output.
     pub(crate) fn output(&self) -> String {
         std::fs::read_to_string(self.folder.join("output")).unwrap()
     }
@@ -95,56 +95,56 @@ impl Process {
     /// Waits for its end.
     pub(crate) fn end(&mut self) -> ExitStatus {
         let what = format!("the end of child {}", self.id());
-        until(&what, || self.child.try_wait().unwrap())
+        wait_until(&what, || self.child.try_wait().unwrap())
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // An error says that it is dead already.
+        // An error means that it is dead already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Looks again and again until there is something to see; panics when that takes too long.
+/// Polls `check` until it returns a value; panics when that takes too long.
 #[track_caller]
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..PATIENCE.as_millis() / NAP.as_millis() {
-        if let Some(seen) = look() {
-            return seen;
+pub(crate) fn wait_until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
+        if let Some(value) = check() {
+            return value;
         }
-        std::thread::park_timeout(NAP);
+        std::thread::park_timeout(POLL_INTERVAL);
     }
-    panic!("waited in vain for {what}");
+    panic!("timeout while waiting for {what}");
 }
 
-/// The same, in a task.
-pub(crate) async fn until_so<F: Future<Output = bool>>(what: &str, mut look: impl FnMut() -> F) {
-    for _ in 0..PATIENCE.as_millis() / NAP.as_millis() {
-        if look().await {
+/// Polls `check` until it returns true, in a task.
+pub(crate) async fn wait_until_true<F: Future<Output = bool>>(what: &str, mut check: impl FnMut() -> F) {
+    for _ in 0..TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
+        if check().await {
             return;
         }
-        nap().await;
+        sleep_briefly().await;
     }
-    panic!("waited in vain for {what}");
+    panic!("timeout while waiting for {what}");
 }
 
-/// Lets a moment pass.
-#[allow(clippy::disallowed_methods, reason = "between two looks")]
-pub(crate) async fn nap() {
-    tokio::time::sleep(NAP).await;
+/// Waits for the interval between two polls.
+#[allow(clippy::disallowed_methods, reason = "between two polls")]
+pub(crate) async fn sleep_briefly() {
+    tokio::time::sleep(POLL_INTERVAL).await;
 }
 
-/// Fails when it takes too long.
-pub(crate) async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, work).await {
+/// Awaits a future; panics when that takes too long.
+pub(crate) async fn with_timeout<T>(what: &str, work: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(TIMEOUT, work).await {
         Ok(done) => done,
-        Err(_) => panic!("waited in vain for {what}"),
+        Err(_) => panic!("timeout while waiting for {what}"),
     }
 }
 
-/// How long something takes.
+/// Awaits a future, and measures its duration.
 #[allow(clippy::disallowed_methods, reason = "a measurement")]
 pub(crate) async fn timed<T>(work: impl Future<Output = T>) -> (T, Duration) {
     let began = std::time::Instant::now();
@@ -152,18 +152,18 @@ pub(crate) async fn timed<T>(work: impl Future<Output = T>) -> (T, Duration) {
     (done, began.elapsed())
 }
 
-/// Where the runs of a test are.
+/// Where the world of a test is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ground {
-    /// In a file of their own.
+pub(crate) enum WorldLocation {
+    /// In a new SQLite file.
     File,
-    /// In a schema of their own on the server for tests.
+    /// In a new schema on the server for tests.
     #[cfg(feature = "postgres")]
     Server,
 }
 
-impl Ground {
-    /// A new folder, in which the processes of a test find their world.
+impl WorldLocation {
+    /// A new folder, from which the processes of a test get the URL of their world.
     pub(crate) fn folder(self) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         #[cfg(feature = "postgres")]
@@ -172,17 +172,17 @@ impl Ground {
             let (server, number) = (throwaway::postgres::for_tests(), NEXT.fetch_add(1, Ordering::Relaxed));
             let joint = if server.contains('?') { '&' } else { '?' };
             let url = format!("{server}{joint}schema=bad_day_{}_{number}&pool=4", std::process::id());
-            std::fs::write(folder.path().join(ELSEWHERE), url).unwrap();
+            std::fs::write(folder.path().join(URL_FILE), url).unwrap();
         }
         folder
     }
 }
 
-/// Has the URL of a world that is not in the folder.
-const ELSEWHERE: &str = "url";
+/// The file with the URL of a world that is not in the folder.
+const URL_FILE: &str = "url";
 
-/// The URL of the world of a folder: of a file in it, unless it says otherwise.
+/// The URL of the world of a folder: an SQLite file in it, unless there is a file with another URL.
 pub(crate) fn url(folder: &Path) -> String {
-    let elsewhere = std::fs::read_to_string(folder.join(ELSEWHERE));
-    elsewhere.unwrap_or_else(|_| format!("sqlite:{}", folder.join("world.db").display()))
+    let url_in_file = std::fs::read_to_string(folder.join(URL_FILE));
+    url_in_file.unwrap_or_else(|_| format!("sqlite:{}", folder.join("world.db").display()))
 }

@@ -1,10 +1,10 @@
-//! The length of a history: a run that comes to the limit is told to stop, and has room to clean up.
+//! The length of a history: a run at the limit is cancelled, and has room to clean up.
 
 use outlast::core::limits::{HISTORY_EVENTS_MAX, HISTORY_ROOM_EVENTS};
 use outlast::prelude::*;
 use outlast::{ErrorKind, Status};
 
-use super::rig::{Ask, Rig, on_every_world};
+use super::test_engine::{StepCalls, TestEngine, on_every_world};
 
 on_every_world! {
     a_history_at_the_limit_cancels_its_run_which_cleans_up,
@@ -27,48 +27,48 @@ async fn chatters(ctx: Context, events: u64) -> Result<u64, Error> {
     Ok(events)
 }
 
-async fn a_history_at_the_limit_cancels_its_run_which_cleans_up(rig: Rig) {
-    let _worker = rig.caching().register(chatters).start().await.unwrap();
-    let run = rig.client.start(chatters, HISTORY_EVENTS_MAX - ELSE).await.unwrap();
+async fn a_history_at_the_limit_cancels_its_run_which_cleans_up(engine: TestEngine) {
+    let _worker = engine.caching_builder().register(chatters).start().await.unwrap();
+    let run = engine.client.start(chatters, HISTORY_EVENTS_MAX - ELSE).await.unwrap();
     let error = run.output().await.unwrap_err();
     assert!(error.is_cancelled(), "{error}");
     assert!(error.to_string().contains("its history has 100000 events, the limit is 100000"), "{error}");
-    assert_eq!(rig.desk.count("cleaned up"), 1);
-    assert_eq!(rig.status(run.id()).await, Status::Cancelled);
+    assert_eq!(engine.steps.count("cleaned up"), 1);
+    assert_eq!(engine.status(run.id()).await, Status::Cancelled);
 }
 
-async fn a_run_that_does_not_stop_at_the_limit_fails(rig: Rig) {
+async fn a_run_that_does_not_stop_at_the_limit_fails(engine: TestEngine) {
     #[workflow]
     async fn babbles(ctx: Context) -> Result<(), Error> {
         for _ in 0..HISTORY_EVENTS_MAX / 2_000 {
             for number in 0..4_000 {
                 ctx.record("number", || number)?;
             }
-            // It does not listen.
+            // It ignores the cancel.
             let _ = ctx.shielded().sleep("1s").await;
         }
         Ok(())
     }
-    let _worker = rig.caching().register(babbles).start().await.unwrap();
-    let run = rig.client.start(babbles, ()).await.unwrap();
-    rig.run_to("1h").await;
+    let _worker = engine.caching_builder().register(babbles).start().await.unwrap();
+    let run = engine.client.start(babbles, ()).await.unwrap();
+    engine.run_to("1h").await;
     let error = run.output().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
     assert!(error.to_string().contains("let children do parts of the work"), "{error}");
-    let turns = rig.turns(run.id()).await;
+    let turns = engine.turns(run.id()).await;
     let last = turns.last().unwrap();
     let length = last.seq + last.events.len() as u64;
     let most = HISTORY_EVENTS_MAX + HISTORY_ROOM_EVENTS;
     assert!((most..most + 5_000).contains(&length), "{length}");
 }
 
-async fn a_long_history_below_the_limit_goes_on_after_a_crash(rig: Rig) {
-    let worker = rig.caching().register(chatters).start().await.unwrap();
+async fn a_long_history_below_the_limit_goes_on_after_a_crash(engine: TestEngine) {
+    let worker = engine.caching_builder().register(chatters).start().await.unwrap();
     let events = HISTORY_EVENTS_MAX - ELSE - 10;
-    let run = rig.client.start(chatters, events).await.unwrap();
-    rig.settle().await;
-    rig.crash(worker);
-    let _worker = rig.caching().register(chatters).start().await.unwrap();
-    rig.run_to("1h").await;
+    let run = engine.client.start(chatters, events).await.unwrap();
+    engine.settle().await;
+    engine.crash(worker);
+    let _worker = engine.caching_builder().register(chatters).start().await.unwrap();
+    engine.run_to("1h").await;
     assert_eq!(run.output().await.unwrap(), events);
 }

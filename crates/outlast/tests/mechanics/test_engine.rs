@@ -1,4 +1,4 @@
-//! What every test stands on: a world of either kind under virtual time, workers, and eyes.
+//! The environment of the tests: a world under virtual time, workers, and helpers for observation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-use super::faulty::{Faults, FaultyWorld, Skewed};
+use super::faulty_world::{Faults, FaultyWorld, SkewedClock};
 
-/// How long the session of a rig's worker lasts: a crash costs so much virtual time.
+/// The session time of workers: a crash costs this much virtual time.
 pub(super) const SESSION: Duration = Duration::from_secs(1);
 
-/// Makes each listed function a test on every world.
+/// Generates a test on every world for each listed function.
 ///
 /// `threads:` before a name runs it on a runtime with several threads.
 macro_rules! on_every_world {
-    ($($name:ident),* $(,)?) => { $($crate::mechanics::rig::on_every_world!(@ $name, "current_thread");)* };
-    (threads: $($name:ident),* $(,)?) => { $($crate::mechanics::rig::on_every_world!(@ $name, "multi_thread");)* };
+    ($($name:ident),* $(,)?) => { $($crate::mechanics::test_engine::on_every_world!(@ $name, "current_thread");)* };
+    (threads: $($name:ident),* $(,)?) => { $($crate::mechanics::test_engine::on_every_world!(@ $name, "multi_thread");)* };
     (@ $name:ident, $flavor:literal) => {
         mod $name {
             #[tokio::test(flavor = $flavor)]
             async fn memory() {
-                $crate::mechanics::rig::in_time(async {
-                    let rig = $crate::mechanics::rig::Rig::memory().await;
-                    super::$name(rig).await;
+                $crate::mechanics::test_engine::with_timeout(async {
+                    let engine = $crate::mechanics::test_engine::TestEngine::memory().await;
+                    super::$name(engine).await;
                 })
                 .await;
             }
@@ -41,9 +41,9 @@ macro_rules! on_every_world {
             #[cfg(feature = "sqlite")]
             #[tokio::test(flavor = $flavor)]
             async fn sqlite() {
-                $crate::mechanics::rig::in_time(async {
-                    let rig = $crate::mechanics::rig::Rig::sqlite().await;
-                    super::$name(rig).await;
+                $crate::mechanics::test_engine::with_timeout(async {
+                    let engine = $crate::mechanics::test_engine::TestEngine::sqlite().await;
+                    super::$name(engine).await;
                 })
                 .await;
             }
@@ -51,9 +51,9 @@ macro_rules! on_every_world {
             #[cfg(feature = "postgres")]
             #[tokio::test(flavor = $flavor)]
             async fn postgres() {
-                $crate::mechanics::rig::in_time(async {
-                    let rig = $crate::mechanics::rig::Rig::postgres().await;
-                    super::$name(rig).await;
+                $crate::mechanics::test_engine::with_timeout(async {
+                    let engine = $crate::mechanics::test_engine::TestEngine::postgres().await;
+                    super::$name(engine).await;
                 })
                 .await;
             }
@@ -62,28 +62,28 @@ macro_rules! on_every_world {
 }
 pub(crate) use on_every_world;
 
-/// How long a test may take in real time. Far more than any needs: ten thousand children on a busy server do.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The time limit of a test in real time: much more than any test needs.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A test that hangs fails.
-pub(super) async fn in_time(test: impl Future<Output = ()>) {
-    let ended = tokio::time::timeout(PATIENCE, Box::pin(test)).await;
-    assert!(ended.is_ok(), "the test still waits after {PATIENCE:?} of real time");
+/// Runs a test with a time limit, so that a hanging test fails.
+pub(super) async fn with_timeout(test: impl Future<Output = ()>) {
+    let ended = tokio::time::timeout(TIMEOUT, Box::pin(test)).await;
+    assert!(ended.is_ok(), "the test still waits after {TIMEOUT:?} of real time");
 }
 
 /// A world, its clock, and a client of it.
-pub(super) struct Rig {
+pub(super) struct TestEngine {
     pub(super) clock: TestClock,
-    /// The clock of the world inside, by which messages are accepted.
-    pub(super) inner_clock: Arc<Skewed>,
+    /// The clock of the inner world, which sets the times of messages.
+    pub(super) inner_clock: Arc<SkewedClock>,
     pub(super) faults: Faults,
     pub(super) world: Arc<dyn World>,
     pub(super) client: Client,
-    pub(super) desk: Desk,
+    pub(super) steps: StepState,
     _folder: Option<TempDir>,
 }
 
-impl Rig {
+impl TestEngine {
     pub(super) async fn memory() -> Self {
         Self::on("memory:", None).await
     }
@@ -95,7 +95,7 @@ impl Rig {
         Self::on(&url, Some(folder)).await
     }
 
-    /// In a schema of its own on the server for tests.
+    /// In a new schema on the server for tests.
     #[cfg(feature = "postgres")]
     pub(super) async fn postgres() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -105,75 +105,75 @@ impl Rig {
         Self::on(&format!("{server}{joint}schema={schema}&pool=4"), None).await
     }
 
-    /// In memory, where what turns do to other runs is done later than their commits.
+    /// In memory, with effects on other runs that are applied after the commit.
     pub(super) fn deferred() -> Self {
         let clock = TestClock::new();
-        let inner_clock = Skewed::new(clock.clone());
+        let inner_clock = SkewedClock::new(clock.clone());
         let inner = MemoryWorld::new(inner_clock.clone()).with_deferred_effects();
-        Self::around(Arc::new(inner), clock, inner_clock, None)
+        Self::with_world(Arc::new(inner), clock, inner_clock, None)
     }
 
     async fn on(url: &str, folder: Option<TempDir>) -> Self {
         let clock = TestClock::new();
-        let inner_clock = Skewed::new(clock.clone());
+        let inner_clock = SkewedClock::new(clock.clone());
         let inner = outlast::open_with_clock(url, inner_clock.clone()).await.unwrap();
-        Self::around(inner, clock, inner_clock, folder)
+        Self::with_world(inner, clock, inner_clock, folder)
     }
 
-    fn around(
+    fn with_world(
         inner: Arc<dyn World>,
         clock: TestClock,
-        inner_clock: Arc<Skewed>,
+        inner_clock: Arc<SkewedClock>,
         folder: Option<TempDir>,
     ) -> Self {
-        let (world, faults) = FaultyWorld::around(inner, clock.clone());
+        let (world, faults) = FaultyWorld::wrap(inner, clock.clone());
         let client = Client::new(world.clone());
-        let desk = Desk::new(clock.clone());
-        Self { clock, inner_clock, faults, world, client, desk, _folder: folder }
+        let steps = StepState::new(clock.clone());
+        Self { clock, inner_clock, faults, world, client, steps, _folder: folder }
     }
 
-    /// A worker that replays after every turn, with the steps of this module.
-    pub(super) fn builder(&self) -> WorkerBuilder<Desk> {
-        self.caching().paranoid()
+    /// The builder of a worker that replays after every turn, with the steps of this module.
+    pub(super) fn builder(&self) -> WorkerBuilder<StepState> {
+        self.caching_builder().paranoid()
     }
 
-    /// A worker as users have it, with the steps of this module.
-    pub(super) fn caching(&self) -> WorkerBuilder<Desk> {
+    /// The builder of a worker with the usual cache, with the steps of this module.
+    pub(super) fn caching_builder(&self) -> WorkerBuilder<StepState> {
         Worker::builder(self.world.clone())
-            .state(self.desk.clone())
+            .state(self.steps.clone())
             .register((note, blocked, stoppable, flaky))
             .session_time(SESSION)
     }
 
-    pub(super) async fn worker<R: Register<Desk, M>, M>(&self, code: R) -> Worker {
+    pub(super) async fn worker<R: Register<StepState, M>, M>(&self, code: R) -> Worker {
         self.builder().register(code).start().await.unwrap()
     }
 
-    pub(super) async fn worker_of_build<R: Register<Desk, M>, M>(&self, build: &str, code: R) -> Worker {
+    pub(super) async fn worker_of_build<R: Register<StepState, M>, M>(&self, build: &str, code: R) -> Worker {
         self.builder().build(build).register(code).start().await.unwrap()
     }
 
-    /// The worker's process dies, and its session's time passes.
+    /// Crashes the worker's process, and advances the clock by the session time.
     pub(super) fn crash(&self, worker: Worker) {
         worker.crash();
         self.clock.advance(SESSION);
     }
 
-    /// The moment so long after the test began.
-    pub(super) fn moment(&self, after: &str) -> Timestamp {
+    /// The time this long after the begin of the test.
+    pub(super) fn time_after_begin(&self, after: &str) -> Timestamp {
         TestClock::BEGIN.plus(outlast::IntoDuration::into_duration(after).unwrap())
     }
 
-    /// Lets so much time pass, through everything that happens meanwhile.
-    pub(super) async fn pass(&self, time: &str) {
+    /// Advances the clock by this time, and lets everything happen that is due meanwhile.
+    pub(super) async fn advance(&self, time: &str) {
         let time = outlast::IntoDuration::into_duration(time).unwrap();
         self.clock.run_until(self.clock.now().plus(time)).await;
         self.clock.settle().await;
     }
 
-    /// Moves the clock to so long after the test began, through everything that happens until then.
+    /// Advances the clock to this long after the begin of the test, and lets everything happen that is due until then.
     pub(super) async fn run_to(&self, after: &str) {
-        self.clock.run_until(self.moment(after)).await;
+        self.clock.run_until(self.time_after_begin(after)).await;
         self.clock.settle().await;
     }
 
@@ -189,31 +189,31 @@ impl Rig {
         self.view(run).await.status
     }
 
-    /// Waits for a status that comes while steps are under way; otherwise settle and look.
-    pub(super) async fn until(&self, run: RunId, status: Status) {
-        self.until_view(run, |view| view.status == status).await;
+    /// Waits for a status that is reached while steps are running; otherwise use `settle`.
+    pub(super) async fn wait_for_status(&self, run: RunId, status: Status) {
+        self.wait_for_view(run, |view| view.status == status).await;
     }
 
-    pub(super) async fn until_view(&self, run: RunId, is_it: impl Fn(&RunView) -> bool) {
-        while !is_it(&self.view(run).await) {
+    pub(super) async fn wait_for_view(&self, run: RunId, is_expected: impl Fn(&RunView) -> bool) {
+        while !is_expected(&self.view(run).await) {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Waits until the history is so, while steps are under way.
-    pub(super) async fn until_history(&self, run: RunId, is_it: impl Fn(&str) -> bool) {
-        while !is_it(&self.history(run).await) {
+    /// Waits until the history satisfies the predicate, while steps are running.
+    pub(super) async fn wait_for_history(&self, run: RunId, is_expected: impl Fn(&str) -> bool) {
+        while !is_expected(&self.history(run).await) {
             tokio::task::yield_now().await;
         }
     }
 
-    /// The output of a run that was stuck: a run that still is would say so.
-    pub(super) async fn mended<T: serde::de::DeserializeOwned>(&self, run: &RunHandle<T>) -> T {
+    /// The output of a run that was stuck and continues with fixed code.
+    pub(super) async fn output_after_fix<T: serde::de::DeserializeOwned>(&self, run: &RunHandle<T>) -> T {
         self.settle().await;
         run.output().await.unwrap()
     }
 
-    /// Why the run is stuck; it must be.
+    /// Why the run is stuck; asserts that it is.
     pub(super) async fn stuck(&self, run: RunId) -> Stuck {
         let view = self.view(run).await;
         assert_eq!(view.status, Status::Stuck, "run {run}");
@@ -236,7 +236,7 @@ impl Rig {
         lines.skip(1).collect::<Vec<_>>().join("\n")
     }
 
-    /// The run's history is this, whatever the indentation.
+    /// Asserts the run's history, ignoring indentation.
     #[track_caller]
     pub(super) fn assert_history(&self, run: RunId, expected: &str) -> impl Future<Output = ()> {
         let place = std::panic::Location::caller();
@@ -283,141 +283,141 @@ fn line(event: &Event, at: Timestamp) -> String {
     format!("{op}{} {detail}", event.kind()).trim_end().to_owned()
 }
 
-/// Where steps leave traces and wait for the test: the state of the rig's workers.
+/// The state of the workers' steps: steps log to it, and wait for gates that the test opens.
 #[derive(Clone, Debug)]
-pub(super) struct Desk {
+pub(super) struct StepState {
     clock: TestClock,
-    state: watch::Sender<DeskState>,
+    state: watch::Sender<StepLog>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct DeskState {
-    notes: Vec<(Timestamp, String)>,
+struct StepLog {
+    entries: Vec<(Timestamp, String)>,
     open: BTreeSet<String>,
-    inside: usize,
-    inside_max: usize,
+    concurrent: usize,
+    concurrent_max: usize,
 }
 
-impl Desk {
+impl StepState {
     fn new(clock: TestClock) -> Self {
         Self { clock, state: watch::Sender::default() }
     }
 
-    /// Leaves a trace.
-    pub(super) fn leave(&self, text: impl Into<String>) {
+    /// Logs a text.
+    pub(super) fn log(&self, text: impl Into<String>) {
         let note = (self.clock.now(), text.into());
-        self.state.send_modify(|state| state.notes.push(note));
+        self.state.send_modify(|state| state.entries.push(note));
     }
 
-    /// Traces so far.
-    pub(super) fn notes(&self) -> Vec<String> {
-        self.state.borrow().notes.iter().map(|(_, text)| text.clone()).collect()
+    /// The logged texts.
+    pub(super) fn logged(&self) -> Vec<String> {
+        self.state.borrow().entries.iter().map(|(_, text)| text.clone()).collect()
     }
 
     pub(super) fn count(&self, text: &str) -> usize {
-        self.state.borrow().notes.iter().filter(|(_, note)| note == text).count()
+        self.state.borrow().entries.iter().filter(|(_, note)| note == text).count()
     }
 
-    /// How long after the test's begin each trace of this text was left.
+    /// The times of this text in the log, relative to the begin of the test.
     pub(super) fn times(&self, text: &str) -> Vec<String> {
         let state = self.state.borrow();
-        let times = state.notes.iter().filter(|(_, note)| note == text);
+        let times = state.entries.iter().filter(|(_, note)| note == text);
         times.map(|(at, _)| duration_text(at.since(TestClock::BEGIN))).collect()
     }
 
-    /// Waits until the trace was left so often.
-    pub(super) async fn until(&self, text: &str, count: usize) {
+    /// Waits until the text was logged this often.
+    pub(super) async fn wait_for_log(&self, text: &str, count: usize) {
         let is_there =
-            |state: &DeskState| state.notes.iter().filter(|(_, note)| note == text).count() >= count;
+            |state: &StepLog| state.entries.iter().filter(|(_, note)| note == text).count() >= count;
         self.state.subscribe().wait_for(is_there).await.unwrap();
     }
 
-    /// Lets steps that are blocked at `gate` go on, now and later.
+    /// Opens a gate: steps that wait at it continue, now and later.
     pub(super) fn open(&self, gate: &str) {
         self.state.send_modify(|state| {
             state.open.insert(gate.into());
         });
     }
 
-    pub(super) async fn passed(&self, gate: &str) {
+    pub(super) async fn wait_for_gate(&self, gate: &str) {
         self.state.subscribe().wait_for(|state| state.open.contains(gate)).await.unwrap();
     }
 
-    /// Lets virtual time pass in a step.
-    pub(super) async fn pass(&self, time: &str) {
+    /// Sleeps in virtual time, in a step.
+    pub(super) async fn sleep(&self, time: &str) {
         let time = outlast::IntoDuration::into_duration(time).unwrap();
         drop(outlast::core::Clock::sleep_until(&self.clock, self.clock.now().plus(time)).await);
     }
 
     pub(super) fn enter(&self) {
         self.state.send_modify(|state| {
-            state.inside += 1;
-            state.inside_max = state.inside_max.max(state.inside);
+            state.concurrent += 1;
+            state.concurrent_max = state.concurrent_max.max(state.concurrent);
         });
     }
 
     pub(super) fn exit(&self) {
-        self.state.send_modify(|state| state.inside -= 1);
+        self.state.send_modify(|state| state.concurrent -= 1);
     }
 
-    /// The greatest number of steps that entered and were under way at the same time.
-    pub(super) fn crowd(&self) -> usize {
-        self.state.borrow().inside_max
+    /// The maximum number of concurrent steps between `enter` and `exit`.
+    pub(super) fn concurrent_max(&self) -> usize {
+        self.state.borrow().concurrent_max
     }
 }
 
-/// Leaves a trace and returns it.
+/// Logs a text and returns it.
 #[step]
-pub(super) async fn note(cx: StepContext<Desk>, word: String) -> String {
+pub(super) async fn note(cx: StepContext<StepState>, word: String) -> String {
     cx.state().enter();
-    cx.state().leave(&word);
+    cx.state().log(&word);
     tokio::task::yield_now().await;
     cx.state().exit();
     word
 }
 
-/// Begins, and ends when the test opens the gate of this name.
+/// Ends when the test opens the gate of this name.
 #[step]
-pub(super) async fn blocked(cx: StepContext<Desk>, gate: String) -> String {
-    cx.state().leave(format!("began {gate}"));
-    cx.state().passed(&gate).await;
-    cx.state().leave(format!("ended {gate}"));
+pub(super) async fn blocked(cx: StepContext<StepState>, gate: String) -> String {
+    cx.state().log(format!("began {gate}"));
+    cx.state().wait_for_gate(&gate).await;
+    cx.state().log(format!("ended {gate}"));
     gate
 }
 
-/// As `blocked`, but stops when it is told to.
+/// As `blocked`, but stops when it is cancelled.
 #[step]
-pub(super) async fn stoppable(cx: StepContext<Desk>, gate: String) -> String {
-    cx.state().leave(format!("began {gate}"));
+pub(super) async fn stoppable(cx: StepContext<StepState>, gate: String) -> String {
+    cx.state().log(format!("began {gate}"));
     assert!(!cx.is_cancelled());
     select! {
         () = cx.cancelled() => {
-            cx.state().leave(format!("stopped {gate}"));
+            cx.state().log(format!("stopped {gate}"));
             "stopped".to_owned()
         }
-        () = cx.state().passed(&gate) => "done".to_owned(),
+        () = cx.state().wait_for_gate(&gate) => "done".to_owned(),
     }
 }
 
-/// Fails so often, then returns the number of the attempt that succeeded.
+/// Fails this often, then returns the number of the successful attempt.
 #[step(attempts = 4, initial = "1s", multiplier = 2.0)]
-pub(super) async fn flaky(cx: StepContext<Desk>, fails: u32) -> Result<u32, StepError> {
-    cx.state().leave("flaky");
+pub(super) async fn flaky(cx: StepContext<StepState>, fails: u32) -> Result<u32, StepError> {
+    cx.state().log("flaky");
     if cx.attempt() <= fails {
         return Err(StepError::msg(format!("failure {}", cx.attempt())));
     }
     Ok(cx.attempt())
 }
 
-/// The steps of this module, in few words.
-pub(super) trait Ask {
+/// Shortcuts for the steps of this module.
+pub(super) trait StepCalls {
     fn note(&self, word: &str) -> StepOperation<String>;
     fn blocked(&self, gate: &str) -> StepOperation<String>;
     fn stoppable(&self, gate: &str) -> StepOperation<String>;
     fn flaky(&self, fails: u32) -> StepOperation<u32>;
 }
 
-impl Ask for Context {
+impl StepCalls for Context {
     fn note(&self, word: &str) -> StepOperation<String> {
         self.step(note, word.to_owned())
     }
@@ -435,15 +435,15 @@ impl Ask for Context {
     }
 }
 
-/// What workflow code leaves behind outside its run: only tests may do that.
+/// Counters of workflow code outside its run: only tests may do that.
 static TRACES: Mutex<BTreeMap<(RunId, &'static str), u32>> = Mutex::new(BTreeMap::new());
 
-/// Counts something that workflow code did, replays included.
+/// Counts an action of workflow code, including replays.
 pub(super) fn trace(run: RunId, what: &'static str) {
     *TRACES.lock().entry((run, what)).or_default() += 1;
 }
 
-/// How often workflow code did it.
+/// How often workflow code made the action.
 pub(super) fn traces(run: RunId, what: &'static str) -> u32 {
     TRACES.lock().get(&(run, what)).copied().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A full disk: work pauses, clients are told, and everything goes on when there is room again.
+//! A full disk: work pauses, clients get errors, and everything continues when there is space again.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use outlast::prelude::*;
 use outlast::{Status, SystemClock, World};
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 
-use crate::process::{in_time, until_so};
+use crate::child::{wait_until_true, with_timeout};
 
 const RUNS: u32 = 20;
 
@@ -42,8 +42,8 @@ async fn start_worker(world: &Arc<SqliteWorld>, attempts: &Arc<AtomicU32>) -> Wo
     worker.session_time("2s").start().await.unwrap()
 }
 
-/// What a full disk tells a client, and that it changes nothing. There is no hint that the disk is full
-/// but a change that does not fit, so a large one is tried.
+/// Checks the error that a client gets from a full disk, and that nothing is changed. Only a change that does not fit fails,
+/// so a large one is tried.
 async fn check_refusal(client: &Client, path: &Path) {
     let big = "y".repeat(2_000_000);
     let refused = client.start(greedy, big).await.expect_err("there is no room");
@@ -61,7 +61,7 @@ async fn greedy(_ctx: Context, _text: String) -> Result<(), Error> {
 
 async fn check_all_done(client: &Client, runs: &[RunHandle<usize>]) {
     for run in runs {
-        assert_eq!(in_time("an output", run.output()).await.unwrap(), 4 * LARGE);
+        assert_eq!(with_timeout("an output", run.output()).await.unwrap(), 4 * LARGE);
     }
     assert_eq!(client.counts().await.unwrap().get(&Status::Completed), Some(&u64::from(RUNS)));
 }
@@ -78,12 +78,12 @@ async fn work_pauses_while_the_disk_is_full_and_goes_on_by_itself() {
     }
     world.limit_pages(Some(1)).await.unwrap();
     let attempts = Arc::new(AtomicU32::new(0));
-    // Joining needs a row, and that may need a page: a worker that starts now says so, or has found room.
+    // Joining inserts a row, which may need a page: a new worker fails, or finds space.
     world.limit_pages(Some(60)).await.unwrap();
     let worker = start_worker(&world, &attempts).await;
-    until_so("work to pause", || async { attempts.load(Ordering::Relaxed) >= RUNS }).await;
+    wait_until_true("work to pause", || async { attempts.load(Ordering::Relaxed) >= RUNS }).await;
     check_refusal(&client, &path).await;
-    until_so("several beats", || async { worker.metrics().beats > 3 }).await;
+    wait_until_true("several beats", || async { worker.metrics().beats > 3 }).await;
     assert!(!client.counts().await.unwrap().contains_key(&Status::Completed), "nothing fits any more");
     assert_eq!(worker.metrics().sessions_lost, 0, "a beat needs no room");
 
@@ -97,7 +97,7 @@ async fn work_pauses_while_the_disk_is_full_and_goes_on_by_itself() {
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts one, or says why that is not possible.
+    /// Mounts one, or returns why that is not possible.
     fn mount(at: PathBuf, size: &str) -> Result<Self, String> {
         let mount = Command::new("mount").args(["-t", "tmpfs", "-o", size, "tmpfs"]).arg(&at).output();
         let mounted = mount.map_err(|error| error.to_string())?;
@@ -119,7 +119,7 @@ async fn a_real_disk_that_is_full_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let disk = folder.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
-    // Room for the work, its log and a bit more, once the ballast is gone.
+    // Space for the runs and the log, once the ballast is removed.
     let disk = match SmallDisk::mount(disk, "size=16m") {
         Ok(disk) => disk,
         Err(why) => {
@@ -137,8 +137,8 @@ async fn a_real_disk_that_is_full_loses_nothing() {
     let worker = start_worker(&world, &attempts).await;
     let ballast = fill_up(&disk.0);
     check_refusal(&client, &path).await;
-    // Longer than its session lasts: not even a beat has room here.
-    until_so("the worker to lose its session", || async { worker.metrics().sessions_lost > 0 }).await;
+    // Longer than its session: not even a beat fits.
+    wait_until_true("the worker to lose its session", || async { worker.metrics().sessions_lost > 0 }).await;
     std::fs::remove_file(ballast).unwrap();
     check_all_done(&client, &runs).await;
     println!("{} attempts at {} steps", attempts.load(Ordering::Relaxed), 4 * RUNS);
@@ -146,7 +146,7 @@ async fn a_real_disk_that_is_full_loses_nothing() {
     drop((client, runs, world));
 }
 
-/// Takes all the room there is on a disk.
+/// Fills the disk.
 fn fill_up(disk: &Path) -> PathBuf {
     use std::io::Write;
     let path = disk.join("ballast");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use outlast::prelude::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::process::{Process, in_time, until, url};
+use crate::child::{ChildProcess, url, wait_until, with_timeout};
 
 #[workflow]
 async fn greet(_ctx: Context, name: String) -> Result<String, Error> {
@@ -23,7 +23,7 @@ pub(crate) async fn few_files(folder: &Path) -> Result<(), Error> {
     println!("open: {refused}");
     let refused = Worker::builder(world.clone()).register(greet).start().await.expect_err("none are left");
     println!("worker: {refused}");
-    // What is open goes on.
+    // Open files still work.
     let run = Client::new(world.clone()).start(greet, "Ada".to_owned()).await?;
     println!("started: {}", run.id());
     drop(taken);
@@ -35,7 +35,7 @@ pub(crate) async fn few_files(folder: &Path) -> Result<(), Error> {
 #[test]
 fn without_file_descriptors_errors_say_so_and_what_is_open_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    let mut child = Process::start("few-files", folder.path());
+    let mut child = ChildProcess::start("few-files", folder.path());
     let end = child.end();
     let output = child.output();
     assert!(end.success(), "{end}: {output}");
@@ -54,7 +54,7 @@ fn without_file_descriptors_errors_say_so_and_what_is_open_goes_on() {
     assert_eq!(line("output: "), "hello Ada");
 }
 
-/// Works under a small limit of memory.
+/// A worker with a small memory limit.
 pub(crate) async fn little_memory(folder: &Path) -> Result<(), Error> {
     let world = outlast::open(&url(folder)).await?;
     let worker = Worker::builder(world.clone()).register((greet, hoard, fill)).start().await?;
@@ -65,7 +65,7 @@ pub(crate) async fn little_memory(folder: &Path) -> Result<(), Error> {
     worker.run_until_signal().await
 }
 
-/// A step that takes more memory than there is, in every attempt.
+/// A step that exceeds the memory limit in every attempt.
 #[step]
 async fn fill() -> Result<usize, StepError> {
     let mut held: Vec<Vec<u8>> = Vec::new();
@@ -83,7 +83,7 @@ async fn hoard(ctx: Context) -> Result<usize, Error> {
     ctx.step(fill, ()).await
 }
 
-/// A group of processes with 128 MB of memory; `Err` with why there is none.
+/// A cgroup with 128 MB of memory; `Err` with the reason if there is none.
 fn small_group() -> Result<PathBuf, String> {
     let name = format!("outlast-test-{}", std::process::id());
     let two = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
@@ -114,25 +114,25 @@ async fn a_run_that_takes_all_memory_kills_its_worker_and_is_poison_in_the_end()
     let client = Client::new(world);
     let mut deaths = 0;
     while deaths < 10 && client.newest(&[outlast::Status::Stuck], 1).await.unwrap().is_empty() {
-        let mut child = Process::start("little-memory", folder.path());
+        let mut child = ChildProcess::start("little-memory", folder.path());
         if let Err(error) = std::fs::write(group.join("cgroup.procs"), child.id().to_string()) {
             drop(child);
             let _ = std::fs::remove_dir(&group);
             return println!("skipped: a process cannot be moved into a group with a memory limit ({error})");
         }
-        let stuck = in_time("the death of a worker", async {
+        let stuck = with_timeout("the death of a worker", async {
             loop {
                 if child.has_ended() || !client.newest(&[outlast::Status::Stuck], 1).await.unwrap().is_empty()
                 {
                     return;
                 }
-                crate::process::nap().await;
+                crate::child::sleep_briefly().await;
             }
         });
         stuck.await;
         deaths += usize::from(child.has_ended());
     }
-    until("the group to be empty", || std::fs::remove_dir(&group).ok());
+    wait_until("the group to be empty", || std::fs::remove_dir(&group).ok());
     let stuck = client.newest(&[outlast::Status::Stuck], 1).await.unwrap().remove(0);
     println!("{deaths} deaths");
     assert_eq!(stuck.stuck.unwrap().reason, outlast::StuckReason::Poison);

@@ -1,11 +1,11 @@
-//! Inputs are judged at the door: a start that is refused leaves nothing behind.
+//! Input checks: a refused start writes nothing.
 
 use outlast::prelude::*;
 use outlast::{ErrorKind, Status, StuckReason};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::rig::{Rig, on_every_world};
+use super::test_engine::{TestEngine, on_every_world};
 
 on_every_world! {
     an_input_that_its_workflow_refuses_is_not_written,
@@ -35,74 +35,75 @@ fn check_order(order: &Order, times: &u32) -> Result<(), Free> {
     if order.cents > 0 && *times > 0 { Ok(()) } else { Err(Free(order.id)) }
 }
 
-/// That nothing was started.
-async fn assert_nothing_is_written(rig: &Rig) {
-    assert_eq!(rig.client.newest(&[], 10).await.unwrap().len(), 0);
+/// Asserts that nothing was started.
+async fn assert_nothing_is_written(engine: &TestEngine) {
+    assert_eq!(engine.client.newest(&[], 10).await.unwrap().len(), 0);
 }
 
-async fn an_input_that_its_workflow_refuses_is_not_written(rig: Rig) {
-    let _worker = rig.worker(sell).await;
-    let error = rig.client.start(sell, (Order { id: 7, cents: 0 }, 1)).key("7").await.unwrap_err();
+async fn an_input_that_its_workflow_refuses_is_not_written(engine: TestEngine) {
+    let _worker = engine.worker(sell).await;
+    let error = engine.client.start(sell, (Order { id: 7, cents: 0 }, 1)).key("7").await.unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Invalid, "order 7 costs nothing"));
-    assert_nothing_is_written(&rig).await;
-    let run = rig.client.start(sell, (Order { id: 7, cents: 21 }, 2)).key("7").await.unwrap();
+    assert_nothing_is_written(&engine).await;
+    let run = engine.client.start(sell, (Order { id: 7, cents: 21 }, 2)).key("7").await.unwrap();
     assert_eq!(run.output().await.unwrap(), 42);
 }
 
-async fn a_handle_refuses_as_well(rig: Rig) {
+async fn a_handle_refuses_as_well(engine: TestEngine) {
     const SELL: Workflow<(Order, u32), i64> = Workflow::new("sell").check(|(order, _)| match order.cents {
         0.. => Ok(()),
         _ => Err(Error::msg("a gift").with_code("gift").with_details(order.id)),
     });
-    let error = rig.client.start(SELL, (Order { id: 7, cents: -1 }, 1)).await.unwrap_err();
+    let error = engine.client.start(SELL, (Order { id: 7, cents: -1 }, 1)).await.unwrap_err();
     assert_eq!((error.kind(), error.code(), error.details()), (ErrorKind::Invalid, Some("gift"), Some(7)));
-    assert_nothing_is_written(&rig).await;
+    assert_nothing_is_written(&engine).await;
     let double =
         async |_ctx: Context, (order, times): (Order, u32)| Ok::<_, Error>(order.cents * i64::from(times));
-    let _worker = rig.builder().workflow(SELL, double).start().await.unwrap();
-    let error = rig.client.start_json("sell", 1, json!([{ "id": 7, "cents": -1 }, 1])).await.unwrap_err();
+    let _worker = engine.builder().workflow(SELL, double).start().await.unwrap();
+    let error = engine.client.start_json("sell", 1, json!([{ "id": 7, "cents": -1 }, 1])).await.unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Invalid, "a gift"));
-    assert_nothing_is_written(&rig).await;
+    assert_nothing_is_written(&engine).await;
 }
 
-async fn json_starts_what_a_typed_start_does(rig: Rig) {
-    let _worker = rig.worker(sell).await;
+async fn json_starts_what_a_typed_start_does(engine: TestEngine) {
+    let _worker = engine.worker(sell).await;
     let text = r#" [ {"id": 7, "cents": 21}, 2 ] "#;
-    let run = rig.client.start_json("sell", 1, text).key("order-7").header("by", "a caller").await.unwrap();
+    let run =
+        engine.client.start_json("sell", 1, text).key("order-7").header("by", "a caller").await.unwrap();
     assert_eq!(run.output().await.unwrap(), 42);
-    let typed = rig.client.start(sell, (Order { id: 7, cents: 21 }, 2)).key("order-7").await.unwrap();
+    let typed = engine.client.start(sell, (Order { id: 7, cents: 21 }, 2)).key("order-7").await.unwrap();
     assert_eq!((typed.id(), typed.is_new()), (run.id(), false));
 }
 
-async fn json_that_is_no_input_is_refused_where_the_code_is(rig: Rig) {
-    let _worker = rig.worker(sell).await;
+async fn json_that_is_no_input_is_refused_where_the_code_is(engine: TestEngine) {
+    let _worker = engine.worker(sell).await;
     for (input, reason) in [
         (r#"[{"id": 7}, 1]"#, "the input of workflow `sell` does not fit: "),
         (r#"{"id": 7, "cents": 1}"#, "the input of workflow `sell` does not fit: "),
         (r#"[{"id": 7, "cents": 0}, 1]"#, "order 7 costs nothing"),
         (r#"[{"id": 7, "cents": "#, "the input is not JSON: "),
     ] {
-        let error = rig.client.start_json("sell", 1, input).await.unwrap_err();
+        let error = engine.client.start_json("sell", 1, input).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{input}");
         assert!(error.message().starts_with(reason), "{error}");
     }
-    assert_nothing_is_written(&rig).await;
+    assert_nothing_is_written(&engine).await;
 }
 
-async fn json_for_unknown_code_waits_for_it(rig: Rig) {
-    let _worker = rig.worker(sell).await;
-    let run = rig.client.start_json("sell", 2, json!(5)).await.unwrap();
-    rig.settle().await;
-    assert_eq!(rig.status(run.id()).await, Status::Pending);
-    let error = rig.client.start_json("", 1, json!(5)).await.unwrap_err();
+async fn json_for_unknown_code_waits_for_it(engine: TestEngine) {
+    let _worker = engine.worker(sell).await;
+    let run = engine.client.start_json("sell", 2, json!(5)).await.unwrap();
+    engine.settle().await;
+    assert_eq!(engine.status(run.id()).await, Status::Pending);
+    let error = engine.client.start_json("", 1, json!(5)).await.unwrap_err();
     assert!(error.message().starts_with("the workflow's name is empty"), "{error}");
 }
 
-async fn json_that_nobody_looked_at_makes_its_run_stuck(rig: Rig) {
-    let run = rig.client.start_json("sell", 1, json!("a chair")).await.unwrap();
-    let _worker = rig.worker(sell).await;
-    rig.settle().await;
-    let stuck = rig.stuck(run.id()).await;
+async fn json_that_nobody_looked_at_makes_its_run_stuck(engine: TestEngine) {
+    let run = engine.client.start_json("sell", 1, json!("a chair")).await.unwrap();
+    let _worker = engine.worker(sell).await;
+    engine.settle().await;
+    let stuck = engine.stuck(run.id()).await;
     assert_eq!(stuck.reason, StuckReason::Undecodable);
     assert!(
         stuck.message.starts_with("the recorded input of workflow `sell` cannot be read as "),

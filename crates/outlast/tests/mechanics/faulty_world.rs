@@ -1,4 +1,4 @@
-//! A world that loses answers, refuses, or takes its time, as a test says.
+//! A world whose calls fail, lose their answers or are delayed, as a test plans.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -18,7 +18,7 @@ use outlast_testkit::TestClock;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// A method of the world that can be disturbed.
+/// A method of the world that faults can affect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Call {
     Start,
@@ -37,17 +37,17 @@ pub(super) enum Call {
 }
 
 enum Fault {
-    /// Does it, then says that it is not available.
+    /// Executes the call, and returns `Unavailable`.
     LoseAnswer,
-    /// Does nothing, and says that it is not available.
+    /// Returns `Unavailable` without executing the call.
     Refuse,
-    /// As the other two, but only the turns are answered so, and not the call as a whole.
+    /// As the other two, but each turn is answered with the error, not the call as a whole.
     AnswerEach { error: WorldError, is_done: bool },
-    /// Does something else first.
+    /// Executes a future before the call.
     Before(Pin<Box<dyn Future<Output = ()> + Send>>),
 }
 
-struct Plan {
+struct FaultPlan {
     call: Call,
     skip: usize,
     concerns: fn(&[Turn]) -> bool,
@@ -55,33 +55,33 @@ struct Plan {
 }
 
 #[derive(Default)]
-struct State {
-    plans: Vec<Plan>,
+struct FaultState {
+    plans: Vec<FaultPlan>,
     sizes: BTreeMap<Call, Vec<usize>>,
     fenced: usize,
-    is_down: bool,
+    is_unavailable: bool,
     unreadable: BTreeSet<RunId>,
 }
 
-/// What is planned to go wrong, and what was called. Clones are handles on the same plan.
+/// The planned faults, and the calls so far. Clones share the same state.
 #[derive(Clone)]
 pub(super) struct Faults {
-    state: Arc<Mutex<State>>,
-    clock: Arc<Skewed>,
+    state: Arc<Mutex<FaultState>>,
+    clock: Arc<SkewedClock>,
 }
 
 impl Faults {
-    /// Does the call after `skip` others, and loses its answer. A claim that brings nothing does not count.
+    /// Executes the call after `skip` others, and loses its answer. An empty claim does not count.
     pub(super) fn lose_answer(&self, call: Call, skip: usize) {
         self.plan(call, skip, |_| true, Fault::LoseAnswer);
     }
 
-    /// Answers the call after `skip` others with `Unavailable`, and does nothing.
+    /// Answers the call after `skip` others with `Unavailable`, without executing it.
     pub(super) fn refuse(&self, call: Call, skip: usize) {
         self.plan(call, skip, |_| true, Fault::Refuse);
     }
 
-    /// The history of this run cannot be read from now on.
+    /// Makes the history of this run unreadable.
     pub(super) fn make_unreadable(&self, run: RunId) {
         self.state.lock().unreadable.insert(run);
     }
@@ -90,8 +90,8 @@ impl Faults {
         self.state.lock().unreadable.contains(&run)
     }
 
-    /// What a claim brings of runs that cannot be read.
-    fn spoil(&self, mut work: Work) -> Work {
+    /// Replaces the histories of unreadable runs in a claim.
+    fn hide_unreadable(&self, mut work: Work) -> Work {
         for claimed in work.claimed.iter_mut().filter(|claimed| self.is_unreadable(claimed.run)) {
             claimed.history = ClaimedHistory::Unreadable("event 0 makes no sense".into());
             claimed.inbox.clear();
@@ -99,32 +99,31 @@ impl Faults {
         work
     }
 
-    /// From now on every call that can be disturbed is refused, or none any more.
-    pub(super) fn set_down(&self, is_down: bool) {
-        self.state.lock().is_down = is_down;
+    /// From now on all calls that faults can affect are refused, or none.
+    pub(super) fn set_unavailable(&self, is_unavailable: bool) {
+        self.state.lock().is_unavailable = is_unavailable;
     }
 
-    /// Does the next commit or not, and answers each of its turns with the error.
+    /// Executes the next commit or not, and answers each of its turns with the error.
     pub(super) fn answer_each_turn(&self, error: WorldError, is_done: bool) {
         self.plan(Call::Commit, 0, |_| true, Fault::AnswerEach { error, is_done });
     }
 
-    /// Does `first` just before the next commit with a turn that fires a timer.
+    /// Executes `first` just before the next commit with a turn that fires a timer.
     pub(super) fn before_a_timer_fires(&self, first: impl Future<Output = ()> + Send + 'static) {
         let fires = |turns: &[Turn]| turns.iter().any(|turn| turn.fired_until.is_some());
         self.plan(Call::Commit, 0, fires, Fault::Before(Box::pin(first)));
     }
 
-    /// Keeps the next call from happening until the gate is opened.
+    /// Delays the next call until the gate is opened.
     pub(super) fn hold(&self, call: Call) -> Gate {
         let gate = Gate::default();
         let held = gate.clone();
-        self.plan(call, 0, |_| true, Fault::Before(Box::pin(async move { held.pass().await })));
+        self.plan(call, 0, |_| true, Fault::Before(Box::pin(async move { held.wait_until_open().await })));
         gate
     }
 
-    /// Keeps the commit of the parts of a turn from happening, after so many others that were parts and not the
-    /// last ones.
+    /// Delays the commit of a part of a turn, after `skip` commits of other parts.
     pub(super) fn hold_part(&self, skip: usize) -> Gate {
         let gate = Gate::default();
         let held = gate.clone();
@@ -132,62 +131,62 @@ impl Faults {
             Call::Commit,
             skip,
             follows_a_part,
-            Fault::Before(Box::pin(async move { held.pass().await })),
+            Fault::Before(Box::pin(async move { held.wait_until_open().await })),
         );
         gate
     }
 
-    /// Answers the part of a turn after so many others with the error, and does not commit it.
+    /// Answers a part of a turn with the error without committing it, after `skip` other parts.
     pub(super) fn refuse_part(&self, skip: usize, error: WorldError) {
         self.plan(Call::Commit, skip, follows_a_part, Fault::AnswerEach { error, is_done: false });
     }
 
-    /// How often it was called.
+    /// The number of calls.
     pub(super) fn count(&self, call: Call) -> usize {
         self.sizes(call).len()
     }
 
-    /// How many elements each call had.
+    /// The number of elements of each call.
     pub(super) fn sizes(&self, call: Call) -> Vec<usize> {
         self.state.lock().sizes.get(&call).cloned().unwrap_or_default()
     }
 
-    /// How many turns were refused because they came from a session that does not hold the run.
+    /// The number of turns that were refused because their session does not hold the run.
     pub(super) fn fenced(&self) -> usize {
         self.state.lock().fenced
     }
 
-    /// How many faults have not happened yet.
+    /// The number of planned faults that have not happened yet.
     pub(super) fn left(&self) -> usize {
         self.state.lock().plans.len()
     }
 
-    /// Puts the clock that workers and clients see back by so many seconds.
+    /// Moves the clock of workers and clients back by this many seconds.
     pub(super) fn set_clock_back(&self, seconds: i64) {
         self.clock.set_back(seconds);
     }
 
     fn plan(&self, call: Call, skip: usize, concerns: fn(&[Turn]) -> bool, fault: Fault) {
-        self.state.lock().plans.push(Plan { call, skip, concerns, fault });
+        self.state.lock().plans.push(FaultPlan { call, skip, concerns, fault });
     }
 
     fn next(&self, call: Call, size: usize, turns: &[Turn]) -> Option<Fault> {
         let mut state = self.state.lock();
         state.sizes.entry(call).or_default().push(size);
-        if state.is_down {
+        if state.is_unavailable {
             return Some(Fault::Refuse);
         }
-        let concerns = |plan: &Plan| plan.call == call && (plan.concerns)(turns);
-        let place = state.plans.iter().position(concerns)?;
-        let plan = &mut state.plans[place];
+        let concerns = |plan: &FaultPlan| plan.call == call && (plan.concerns)(turns);
+        let index = state.plans.iter().position(concerns)?;
+        let plan = &mut state.plans[index];
         if plan.skip > 0 {
             plan.skip -= 1;
             return None;
         }
-        Some(state.plans.remove(place).fault)
+        Some(state.plans.remove(index).fault)
     }
 
-    /// Calls, with what is planned for it.
+    /// Executes a call with the fault that is planned for it.
     async fn call<T>(
         &self,
         call: Call,
@@ -217,51 +216,51 @@ fn unavailable() -> WorldError {
     WorldError::Unavailable("the test lost the answer".into())
 }
 
-/// Whether a turn of the batch follows a part of a larger one.
+/// Whether a turn of the batch follows a part of a larger turn.
 fn follows_a_part(turns: &[Turn]) -> bool {
     turns.iter().any(|turn| matches!(turn.based_on, BasedOn::Turn(last) if last.is_continued()))
 }
 
-/// Where a call waits for the test.
+/// A gate at which a call waits for the test.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gate(watch::Sender<(bool, bool)>);
 
 impl Gate {
-    /// Waits until the call is there.
-    pub(super) async fn arrived(&self) {
+    /// Waits until the call is at the gate.
+    pub(super) async fn wait_for_call(&self) {
         self.0.subscribe().wait_for(|(arrived, _)| *arrived).await.unwrap();
     }
 
-    /// Lets the call happen.
+    /// Opens the gate.
     pub(super) fn open(&self) {
         self.0.send_modify(|(_, open)| *open = true);
     }
 
-    async fn pass(&self) {
+    async fn wait_until_open(&self) {
         self.0.send_modify(|(arrived, _)| *arrived = true);
         self.0.subscribe().wait_for(|(_, open)| *open).await.unwrap();
     }
 }
 
-/// The test's clock, perhaps put back.
+/// The test's clock, perhaps moved back.
 #[derive(Debug)]
-pub(super) struct Skewed {
+pub(super) struct SkewedClock {
     clock: TestClock,
     back: AtomicI64,
 }
 
-impl Skewed {
+impl SkewedClock {
     pub(super) fn new(clock: TestClock) -> Arc<Self> {
         Arc::new(Self { clock, back: AtomicI64::new(0) })
     }
 
-    /// Puts it back by so many seconds against the test's clock.
+    /// Moves it back by this many seconds, relative to the test's clock.
     pub(super) fn set_back(&self, seconds: i64) {
         self.back.store(seconds * 1_000_000, Ordering::SeqCst);
     }
 }
 
-impl Clock for Skewed {
+impl Clock for SkewedClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.clock.now().as_micros() - self.back.load(Ordering::SeqCst))
     }
@@ -280,15 +279,15 @@ impl Clock for Skewed {
     }
 }
 
-/// A world that does what its [`Faults`] say, and otherwise what the one inside does.
+/// A world that passes its calls to the inner one, with faults.
 pub(super) struct FaultyWorld {
     inner: Arc<dyn World>,
     faults: Faults,
 }
 
 impl FaultyWorld {
-    pub(super) fn around(inner: Arc<dyn World>, clock: TestClock) -> (Arc<dyn World>, Faults) {
-        let faults = Faults { state: Arc::default(), clock: Skewed::new(clock) };
+    pub(super) fn wrap(inner: Arc<dyn World>, clock: TestClock) -> (Arc<dyn World>, Faults) {
+        let faults = Faults { state: Arc::default(), clock: SkewedClock::new(clock) };
         (Arc::new(Self { inner, faults: faults.clone() }), faults)
     }
 }
@@ -370,7 +369,7 @@ impl World for FaultyWorld {
 
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
         match self.faults.next(Call::Claim, request.limit, &[]) {
-            None => self.inner.claim(session, request).await.map(|work| self.faults.spoil(work)),
+            None => self.inner.claim(session, request).await.map(|work| self.faults.hide_unreadable(work)),
             Some(Fault::Refuse | Fault::AnswerEach { .. }) => Err(unavailable()),
             Some(Fault::Before(first)) => {
                 first.await;
@@ -397,7 +396,7 @@ impl World for FaultyWorld {
         };
         match self.faults.next(Call::Commit, turns.len(), turns) {
             Some(Fault::Before(first)) => {
-                // What is on the wire arrives, though whoever sent it is gone.
+                // A call that was sent arrives even if its caller was dropped.
                 let arrives = tokio::spawn(async move {
                     first.await;
                     commit.await

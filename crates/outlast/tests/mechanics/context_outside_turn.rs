@@ -1,12 +1,12 @@
-//! A context outside of its run's own turn: in a step, in a spawned task, in another run. What it is asked for there
-//! is not recorded, and the run is stuck until a build that does not do so goes on with it.
+//! A context used outside of its run's turn: in a step, in a spawned task, in another run. Its requests there are not
+//! recorded, and the run is stuck until a fixed build continues it.
 
 use outlast::prelude::*;
 use outlast::{RunId, StuckReason};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::rig::{Ask, Rig, note, on_every_world};
+use super::test_engine::{StepCalls, TestEngine, note, on_every_world};
 
 on_every_world! {
     a_step_that_uses_the_context_makes_the_run_stuck_and_a_fixed_build_goes_on,
@@ -17,7 +17,7 @@ on_every_world! {
     reads_that_record_nothing_answer_anywhere,
 }
 
-/// What a context is asked for.
+/// The request to a context.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Use {
     Step,
@@ -60,7 +60,7 @@ async fn used(ctx: &Context, usage: Use) -> Result<(), Error> {
     Ok(())
 }
 
-/// Waits for two sleeps and a payload: turns that would record what leaked.
+/// Waits for two sleeps and a payload: turns that would record leaked requests.
 async fn ticks(ctx: &Context) -> Result<u32, Error> {
     ctx.sleep("200ms").await?;
     ctx.sleep("200ms").await?;
@@ -89,46 +89,51 @@ async fn leaks_no_more(ctx: Context, usage: Use) -> Result<u32, Error> {
     Ok(inner? + went?)
 }
 
-/// Spawns a task: hidden here from what a workflow's macro can see.
+/// Spawns a task, in a function that the workflow macro does not check.
 fn beside<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) {
     drop(tokio::spawn(work));
 }
 
-async fn assert_outside(rig: &Rig, run: RunId, parts: &[&str]) {
-    let stuck = rig.stuck(run).await;
+async fn assert_outside(engine: &TestEngine, run: RunId, parts: &[&str]) {
+    let stuck = engine.stuck(run).await;
     assert_eq!(stuck.reason, StuckReason::ContextOutside, "{}", stuck.message);
     for part in parts {
         assert!(stuck.message.contains(part), "{part} is not in: {}", stuck.message);
     }
 }
 
-async fn a_step_that_uses_the_context_makes_the_run_stuck_and_a_fixed_build_goes_on(rig: Rig) {
-    let worker = rig.caching().build("a").register((leaks_into_a_step, nothing)).start().await.unwrap();
+async fn a_step_that_uses_the_context_makes_the_run_stuck_and_a_fixed_build_goes_on(engine: TestEngine) {
+    let worker =
+        engine.caching_builder().build("a").register((leaks_into_a_step, nothing)).start().await.unwrap();
     let mut runs = Vec::new();
     for (usage, did) in USES {
-        let run = rig.client.start(leaks_into_a_step, usage).await.unwrap();
-        rig.settle().await;
-        assert_outside(&rig, run.id(), &["`ctx` was used inside step `inner`", did, "return from the step"])
-            .await;
-        rig.assert_history(run.id(), "0 step_started inner\n1 timer_started 200ms").await;
+        let run = engine.client.start(leaks_into_a_step, usage).await.unwrap();
+        engine.settle().await;
+        assert_outside(
+            &engine,
+            run.id(),
+            &["`ctx` was used inside step `inner`", did, "return from the step"],
+        )
+        .await;
+        engine.assert_history(run.id(), "0 step_started inner\n1 timer_started 200ms").await;
         runs.push(run);
     }
     worker.stop().await.unwrap();
-    let _worker = rig.worker_of_build("b", leaks_no_more).await;
+    let _worker = engine.worker_of_build("b", leaks_no_more).await;
     for run in runs {
-        rig.send(run.id(), "go", 10).await;
-        rig.pass("1s").await;
+        engine.send(run.id(), "go", 10).await;
+        engine.advance("1s").await;
         assert_eq!(run.output().await.unwrap(), 11);
     }
-    assert_eq!(rig.desk.count("leaked"), 0);
+    assert_eq!(engine.steps.count("leaked"), 0);
 }
 
-async fn a_step_that_uses_the_context_of_an_earlier_replay_is_found(rig: Rig) {
-    // It replays after every turn, so that the attempt has the context of a future that is gone.
-    let _worker = rig.worker(leaks_into_a_step).await;
-    let run = rig.client.start(leaks_into_a_step, Use::Step).await.unwrap();
-    rig.settle().await;
-    assert_outside(&rig, run.id(), &["`ctx` was used inside step `inner`"]).await;
+async fn a_step_that_uses_the_context_of_an_earlier_replay_is_found(engine: TestEngine) {
+    // It replays after every turn, so that the attempt has the context of a dropped future.
+    let _worker = engine.worker(leaks_into_a_step).await;
+    let run = engine.client.start(leaks_into_a_step, Use::Step).await.unwrap();
+    engine.settle().await;
+    assert_outside(&engine, run.id(), &["`ctx` was used inside step `inner`"]).await;
 }
 
 #[workflow(name = "spawns")]
@@ -143,26 +148,28 @@ async fn spawns_no_more(ctx: Context, _usage: Use) -> Result<u32, Error> {
     ctx.hook::<u32>("go").await
 }
 
-async fn a_spawned_task_that_uses_the_context_makes_the_run_stuck_and_a_fixed_build_goes_on(rig: Rig) {
-    let worker = rig.caching().build("a").register((spawns, nothing)).start().await.unwrap();
+async fn a_spawned_task_that_uses_the_context_makes_the_run_stuck_and_a_fixed_build_goes_on(
+    engine: TestEngine,
+) {
+    let worker = engine.caching_builder().build("a").register((spawns, nothing)).start().await.unwrap();
     let mut runs = Vec::new();
     for (usage, did) in USES {
-        let run = rig.client.start(spawns, usage).await.unwrap();
-        rig.settle().await;
-        rig.send(run.id(), "go", 10).await;
-        rig.settle().await;
-        assert_outside(&rig, run.id(), &["in a spawned task or on another thread", did]).await;
-        rig.assert_history(run.id(), "0 hook_opened go").await;
+        let run = engine.client.start(spawns, usage).await.unwrap();
+        engine.settle().await;
+        engine.send(run.id(), "go", 10).await;
+        engine.settle().await;
+        assert_outside(&engine, run.id(), &["in a spawned task or on another thread", did]).await;
+        engine.assert_history(run.id(), "0 hook_opened go").await;
         runs.push(run);
     }
     worker.stop().await.unwrap();
-    let _worker = rig.worker_of_build("b", spawns_no_more).await;
+    let _worker = engine.worker_of_build("b", spawns_no_more).await;
     for run in runs {
-        assert_eq!(rig.mended(&run).await, 10);
+        assert_eq!(engine.output_after_fix(&run).await, 10);
     }
 }
 
-async fn an_operation_that_a_spawned_task_awaits_or_drops_makes_the_run_stuck(rig: Rig) {
+async fn an_operation_that_a_spawned_task_awaits_or_drops_makes_the_run_stuck(engine: TestEngine) {
     #[workflow]
     async fn moves(ctx: Context, is_awaited: bool) -> Result<u32, Error> {
         let asleep = ctx.sleep("1h");
@@ -173,19 +180,19 @@ async fn an_operation_that_a_spawned_task_awaits_or_drops_makes_the_run_stuck(ri
         });
         ctx.hook::<u32>("go").await
     }
-    let _worker = rig.caching().register(moves).start().await.unwrap();
+    let _worker = engine.caching_builder().register(moves).start().await.unwrap();
     for (is_awaited, did) in
         [(true, "it awaited a timer, operation 0"), (false, "it dropped a timer, operation 0")]
     {
-        let run = rig.client.start(moves, is_awaited).await.unwrap();
-        rig.settle().await;
-        rig.send(run.id(), "go", 10).await;
-        rig.settle().await;
-        assert_outside(&rig, run.id(), &[did]).await;
+        let run = engine.client.start(moves, is_awaited).await.unwrap();
+        engine.settle().await;
+        engine.send(run.id(), "go", 10).await;
+        engine.settle().await;
+        assert_outside(&engine, run.id(), &[did]).await;
     }
 }
 
-async fn a_run_that_uses_the_context_of_another_one_is_stuck_itself(rig: Rig) {
+async fn a_run_that_uses_the_context_of_another_one_is_stuck_itself(engine: TestEngine) {
     static SHARED: Mutex<Vec<(RunId, Context)>> = Mutex::new(Vec::new());
     #[workflow]
     async fn lends(ctx: Context) -> Result<u32, Error> {
@@ -199,20 +206,20 @@ async fn a_run_that_uses_the_context_of_another_one_is_stuck_itself(rig: Rig) {
         lent.note("borrowed").await?;
         Ok(())
     }
-    let _worker = rig.caching().register((lends, borrows)).start().await.unwrap();
-    let lender = rig.client.start(lends, ()).await.unwrap();
-    rig.settle().await;
-    let borrower = rig.client.start(borrows, lender.id()).await.unwrap();
-    rig.settle().await;
+    let _worker = engine.caching_builder().register((lends, borrows)).start().await.unwrap();
+    let lender = engine.client.start(lends, ()).await.unwrap();
+    engine.settle().await;
+    let borrower = engine.client.start(borrows, lender.id()).await.unwrap();
+    engine.settle().await;
     let parts = ["the `ctx` of another run", "it asked for step `note`"];
-    assert_outside(&rig, borrower.id(), &parts).await;
-    rig.send(lender.id(), "go", 10).await;
+    assert_outside(&engine, borrower.id(), &parts).await;
+    engine.send(lender.id(), "go", 10).await;
     assert_eq!(lender.output().await.unwrap(), 10);
     SHARED.lock().retain(|(run, _)| *run != lender.id());
-    assert_eq!(rig.desk.notes(), ["own"]);
+    assert_eq!(engine.steps.logged(), ["own"]);
 }
 
-async fn reads_that_record_nothing_answer_anywhere(rig: Rig) {
+async fn reads_that_record_nothing_answer_anywhere(engine: TestEngine) {
     #[workflow]
     async fn reads(ctx: Context) -> Result<bool, Error> {
         ctx.tag("customer", "ada")?;
@@ -228,7 +235,7 @@ async fn reads_that_record_nothing_answer_anywhere(rig: Rig) {
         })
         .await
     }
-    let _worker = rig.caching().register(reads).start().await.unwrap();
-    let run = rig.client.start(reads, ()).await.unwrap();
+    let _worker = engine.caching_builder().register(reads).start().await.unwrap();
+    let run = engine.client.start(reads, ()).await.unwrap();
     assert!(run.output().await.unwrap());
 }

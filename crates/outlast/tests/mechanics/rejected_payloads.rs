@@ -1,12 +1,12 @@
-//! Payloads that no open hook can read are rejected and the run goes on waiting; what came along with a
-//! payload reaches the workflow, and what came along with a start reaches its steps.
+//! Payloads that no open hook can decode are rejected, and the run continues to wait. The headers of a payload reach the
+//! workflow, and the headers of a start reach its steps.
 
 use outlast::core::{Event, Judgement, Timestamp};
 use outlast::prelude::*;
 use outlast::{OperationKind, Status, StuckReason};
 
 use super::outages::Lines;
-use super::rig::{Ask, Desk, Rig, in_time, on_every_world};
+use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world, with_timeout};
 use super::turns::Xor;
 
 on_every_world! {
@@ -33,54 +33,55 @@ async fn order(ctx: Context) -> Result<String, Error> {
     }
 }
 
-async fn a_malformed_payload_is_rejected_and_the_order_still_waits(rig: Rig) {
-    let _worker = rig.worker(order).await;
-    let run = rig.client.start(order, ()).await.unwrap();
-    rig.run_to("1d").await;
+async fn a_malformed_payload_is_rejected_and_the_order_still_waits(engine: TestEngine) {
+    let _worker = engine.worker(order).await;
+    let run = engine.client.start(order, ()).await.unwrap();
+    engine.run_to("1d").await;
     run.send("paid", "seven").await.unwrap();
-    rig.settle().await;
-    let view = rig.view(run.id()).await;
-    assert_eq!((view.status, view.wake_at), (Status::Waiting, Some(rig.moment("3d"))));
+    engine.settle().await;
+    let view = engine.view(run.id()).await;
+    assert_eq!((view.status, view.wake_at), (Status::Waiting, Some(engine.time_after_begin("3d"))));
     assert_eq!((view.sent, view.consumed), (1, 1), "it is read once");
-    rig.send(run.id(), "paid", 7).await;
+    engine.send(run.id(), "paid", 7).await;
     assert_eq!(run.output().await.unwrap(), "paid 7");
-    assert_eq!(rig.desk.count("undone"), 0);
-    rig.assert_history(
-        run.id(),
-        r#"0 hook_opened paid
+    assert_eq!(engine.steps.count("undone"), 0);
+    engine
+        .assert_history(
+            run.id(),
+            r#"0 hook_opened paid
          hook_received paid "seven"
          hook_received paid 7
          run_completed "paid 7""#,
-    )
-    .await;
+        )
+        .await;
 }
 
-async fn a_rejection_is_shown_by_views_and_explain(rig: Rig) {
-    let _worker = rig.worker(order).await;
-    let run = rig.client.start(order, ()).await.unwrap();
+async fn a_rejection_is_shown_by_views_and_explain(engine: TestEngine) {
+    let _worker = engine.worker(order).await;
+    let run = engine.client.start(order, ()).await.unwrap();
     run.send("paid", "seven").await.unwrap();
     run.send("paid", &true).await.unwrap();
-    rig.settle().await;
-    let operations = rig.client.operations(run.id()).await.unwrap();
+    engine.settle().await;
+    let operations = engine.client.operations(run.id()).await.unwrap();
     let hook = operations.iter().find(|operation| operation.kind == OperationKind::Hook).unwrap();
     assert!(hook.is_open());
     let reasons: Vec<_> = hook.rejected.iter().map(|rejection| rejection.reason.as_str()).collect();
     assert!(reasons.len() == 2 && reasons[0].contains("the payload is not a `u32`"), "{reasons:?}");
-    let sentence = rig.client.explain(run.id()).await.unwrap().sentence;
+    let sentence = engine.client.explain(run.id()).await.unwrap().sentence;
     assert!(sentence.contains("2 were rejected, the last one: the payload is not a `u32`"), "{sentence}");
     assert!(!sentence.contains("kept"), "{sentence}");
 }
 
-async fn a_rejection_does_not_repeat_the_payload(rig: Rig) {
-    let _worker = rig.worker(order).await;
-    let run = rig.client.start(order, ()).await.unwrap();
+async fn a_rejection_does_not_repeat_the_payload(engine: TestEngine) {
+    let _worker = engine.worker(order).await;
+    let run = engine.client.start(order, ()).await.unwrap();
     run.send("paid", "alice@example.com").await.unwrap();
-    rig.settle().await;
-    let operations = rig.client.operations(run.id()).await.unwrap();
+    engine.settle().await;
+    let operations = engine.client.operations(run.id()).await.unwrap();
     let mut texts: Vec<_> =
         operations.iter().flat_map(|op| &op.rejected).map(|rejection| rejection.reason.clone()).collect();
-    texts.push(rig.client.explain(run.id()).await.unwrap().sentence);
-    for turn in rig.turns(run.id()).await {
+    texts.push(engine.client.explain(run.id()).await.unwrap().sentence);
+    for turn in engine.turns(run.id()).await {
         texts.extend(turn.events.iter().filter_map(|event| match event {
             Event::HookReceived { judgement: Judgement::Rejected(reason), .. } => Some(reason.clone()),
             _ => None,
@@ -93,21 +94,22 @@ async fn a_rejection_does_not_repeat_the_payload(rig: Rig) {
     }
 }
 
-async fn a_kept_payload_is_judged_when_a_hook_opens(rig: Rig) {
+async fn a_kept_payload_is_judged_when_a_hook_opens(engine: TestEngine) {
     #[workflow]
     async fn late(ctx: Context) -> Result<u32, Error> {
         ctx.sleep("1h").await?;
         ctx.hook::<u32>("paid").await
     }
-    let _worker = rig.worker(late).await;
-    let run = rig.client.start(late, ()).await.unwrap();
+    let _worker = engine.worker(late).await;
+    let run = engine.client.start(late, ()).await.unwrap();
     run.send("paid", "seven").await.unwrap();
-    rig.send(run.id(), "paid", 7).await;
-    rig.clock.run_until_idle().await;
+    engine.send(run.id(), "paid", 7).await;
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), 7);
-    rig.assert_history(
-        run.id(),
-        r#"0 timer_started 1h
+    engine
+        .assert_history(
+            run.id(),
+            r#"0 timer_started 1h
          hook_received paid "seven"
          hook_received paid 7
          0 timer_fired
@@ -115,49 +117,49 @@ async fn a_kept_payload_is_judged_when_a_hook_opens(rig: Rig) {
          hook_rejected paid
          1 hook_taken
          run_completed 7"#,
-    )
-    .await;
+        )
+        .await;
 }
 
-async fn the_first_open_hook_that_can_read_a_payload_takes_it(rig: Rig) {
+async fn the_first_open_hook_that_can_read_a_payload_takes_it(engine: TestEngine) {
     #[workflow]
     async fn either(ctx: Context) -> Result<(u32, String), Error> {
         try_join!(ctx.hook::<u32>("x"), ctx.hook::<String>("x"))
     }
-    let _worker = rig.worker(either).await;
-    let run = rig.client.start(either, ()).await.unwrap();
+    let _worker = engine.worker(either).await;
+    let run = engine.client.start(either, ()).await.unwrap();
     run.send("x", "seven").await.unwrap();
-    rig.send(run.id(), "x", 7).await;
+    engine.send(run.id(), "x", 7).await;
     assert_eq!(run.output().await.unwrap(), (7, "seven".to_owned()));
 }
 
-async fn a_rejected_payload_stays_rejected_when_another_build_can_read_it(rig: Rig) {
+async fn a_rejected_payload_stays_rejected_when_another_build_can_read_it(engine: TestEngine) {
     #[workflow(name = "order")]
     async fn order_of_texts(ctx: Context) -> Result<String, Error> {
         ctx.hook::<String>("paid").timeout("3d").await
     }
-    let worker = rig.worker_of_build("a", order).await;
-    let run = rig.client.start(order, ()).await.unwrap();
+    let worker = engine.worker_of_build("a", order).await;
+    let run = engine.client.start(order, ()).await.unwrap();
     run.send("paid", "seven").await.unwrap();
-    rig.settle().await;
+    engine.settle().await;
     worker.stop().await.unwrap();
-    let _worker = rig.worker_of_build("b", order_of_texts).await;
+    let _worker = engine.worker_of_build("b", order_of_texts).await;
     run.send("paid", "eight").await.unwrap();
     assert_eq!(run.output().await.unwrap(), "eight");
 }
 
-async fn a_rejection_survives_a_crash(rig: Rig) {
-    let worker = rig.worker(order).await;
-    let run = rig.client.start(order, ()).await.unwrap();
+async fn a_rejection_survives_a_crash(engine: TestEngine) {
+    let worker = engine.worker(order).await;
+    let run = engine.client.start(order, ()).await.unwrap();
     run.send("paid", "seven").await.unwrap();
-    rig.settle().await;
-    rig.crash(worker);
-    let _worker = rig.worker(order).await;
-    rig.settle().await;
-    assert_eq!(rig.status(run.id()).await, Status::Waiting);
-    rig.send(run.id(), "paid", 7).await;
+    engine.settle().await;
+    engine.crash(worker);
+    let _worker = engine.worker(order).await;
+    engine.settle().await;
+    assert_eq!(engine.status(run.id()).await, Status::Waiting);
+    engine.send(run.id(), "paid", 7).await;
     assert_eq!(run.output().await.unwrap(), "paid 7");
-    let turns = rig.turns(run.id()).await;
+    let turns = engine.turns(run.id()).await;
     let rejected = turns
         .iter()
         .flat_map(|turn| &turn.events)
@@ -165,7 +167,7 @@ async fn a_rejection_survives_a_crash(rig: Rig) {
     assert_eq!(rejected.count(), 1);
 }
 
-async fn headers_and_time_of_a_message_reach_the_workflow_through_a_crash(rig: Rig) {
+async fn headers_and_time_of_a_message_reach_the_workflow_through_a_crash(engine: TestEngine) {
     type Answer = (u32, Option<String>, Timestamp, String);
     #[workflow]
     async fn asks(ctx: Context) -> Result<(Answer, String), Error> {
@@ -176,64 +178,67 @@ async fn headers_and_time_of_a_message_reach_the_workflow_through_a_crash(rig: R
         let kept = ctx.hook::<u32>("y").received().await?;
         Ok((answer, kept.headers.get("user").cloned().unwrap_or_default()))
     }
-    let worker = rig.worker(asks).await;
-    let run = rig.client.start(asks, ()).await.unwrap();
-    rig.run_to("10m").await;
-    rig.client.send(run.id(), "y", &1).header("user", "bob").await.unwrap();
-    rig.client.send(run.id(), "x", &7).header("user", "ada").await.unwrap();
-    rig.settle().await;
-    rig.crash(worker);
-    let _worker = rig.worker(asks).await;
-    rig.clock.run_until_idle().await;
+    let worker = engine.worker(asks).await;
+    let run = engine.client.start(asks, ()).await.unwrap();
+    engine.run_to("10m").await;
+    engine.client.send(run.id(), "y", &1).header("user", "bob").await.unwrap();
+    engine.client.send(run.id(), "x", &7).header("user", "ada").await.unwrap();
+    engine.settle().await;
+    engine.crash(worker);
+    let _worker = engine.worker(asks).await;
+    engine.clock.run_until_idle().await;
     let ((payload, user, at, message), kept) = run.output().await.unwrap();
-    assert_eq!((payload, user.as_deref(), at, &*kept), (7, Some("ada"), rig.moment("10m"), "bob"));
+    assert_eq!(
+        (payload, user.as_deref(), at, &*kept),
+        (7, Some("ada"), engine.time_after_begin("10m"), "bob")
+    );
     assert!(message.starts_with("msg_"), "{message}");
 }
 
-async fn headers_of_a_start_reach_steps_in_place_and_queued_ones(rig: Rig) {
+async fn headers_of_a_start_reach_steps_in_place_and_queued_ones(engine: TestEngine) {
     #[step]
-    async fn who(cx: StepContext<Desk>) -> String {
+    async fn who(cx: StepContext<StepState>) -> String {
         cx.headers().get("user").cloned().unwrap_or_default()
     }
     #[workflow]
     async fn asks_who(ctx: Context) -> Result<(String, String), Error> {
         try_join!(ctx.step(who, ()), ctx.step(who, ()).queue("far"))
     }
-    let _here = rig.worker((asks_who, who)).await;
-    let _there = rig.builder().queues(["far"]).register(who).start().await.unwrap();
-    let run = rig.client.start(asks_who, ()).header("user", "ada").await.unwrap();
+    let _here = engine.worker((asks_who, who)).await;
+    let _there = engine.builder().queues(["far"]).register(who).start().await.unwrap();
+    let run = engine.client.start(asks_who, ()).header("user", "ada").await.unwrap();
     assert_eq!(run.output().await.unwrap(), ("ada".to_owned(), "ada".to_owned()));
 }
 
-async fn a_payload_of_an_unknown_codec_makes_the_run_stuck_and_is_not_rejected(rig: Rig) {
-    let worker = rig.worker_of_build("a", order).await;
-    let run = rig.client.start(order, ()).await.unwrap();
-    let coding = rig.client.clone().with_codec(Xor);
+async fn a_payload_of_an_unknown_codec_makes_the_run_stuck_and_is_not_rejected(engine: TestEngine) {
+    let worker = engine.worker_of_build("a", order).await;
+    let run = engine.client.start(order, ()).await.unwrap();
+    let coding = engine.client.clone().with_codec(Xor);
     coding.send(run.id(), "paid", &7).await.unwrap();
-    rig.settle().await;
-    let stuck = rig.stuck(run.id()).await;
+    engine.settle().await;
+    let stuck = engine.stuck(run.id()).await;
     assert_eq!(stuck.reason, StuckReason::Unreadable, "{}", stuck.message);
     assert!(stuck.message.contains("for hook `paid`"), "{}", stuck.message);
     worker.stop().await.unwrap();
-    let builder = Worker::builder(rig.world.clone()).codec(Xor).state(rig.desk.clone()).build("b");
-    let _worker = builder.register((order, super::rig::note)).start().await.unwrap();
-    rig.settle().await;
+    let builder = Worker::builder(engine.world.clone()).codec(Xor).state(engine.steps.clone()).build("b");
+    let _worker = builder.register((order, super::test_engine::note)).start().await.unwrap();
+    engine.settle().await;
     assert_eq!(coding.handle::<String>(run.id()).output().await.unwrap(), "paid 7");
 }
 
 #[tokio::test]
 async fn a_rejection_is_logged_once_with_run_hook_message_and_reason() {
-    in_time(async {
+    with_timeout(async {
         let lines = Lines::default();
         let _guard = tracing::subscriber::set_default(lines.clone());
-        let rig = Rig::memory().await;
-        let worker = rig.worker(order).await;
-        let run = rig.client.start(order, ()).await.unwrap();
+        let engine = TestEngine::memory().await;
+        let worker = engine.worker(order).await;
+        let run = engine.client.start(order, ()).await.unwrap();
         run.send("paid", "seven").await.unwrap();
-        rig.settle().await;
-        rig.crash(worker);
-        let _worker = rig.worker(order).await;
-        rig.send(run.id(), "paid", 7).await;
+        engine.settle().await;
+        engine.crash(worker);
+        let _worker = engine.worker(order).await;
+        engine.send(run.id(), "paid", 7).await;
         run.output().await.unwrap();
         let logged = lines.with_fields();
         let rejections: Vec<_> = logged.iter().filter(|line| line.contains("rejected")).collect();

@@ -1,9 +1,9 @@
-//! Runs whose history cannot be read: that is an error of the run alone, and it can be ended.
+//! Runs with an unreadable history: an error of the run alone, which can still be ended.
 
 use outlast::prelude::*;
 use outlast::{Because, Status, StuckReason};
 
-use super::rig::{Rig, on_every_world};
+use super::test_engine::{TestEngine, on_every_world};
 
 on_every_world! {
     a_run_that_cannot_be_read_is_stuck_and_others_go_on,
@@ -27,49 +27,49 @@ async fn hooked(ctx: Context) -> Result<u32, Error> {
     ctx.hook("x").await
 }
 
-async fn a_run_that_cannot_be_read_is_stuck_and_others_go_on(rig: Rig) {
+async fn a_run_that_cannot_be_read_is_stuck_and_others_go_on(engine: TestEngine) {
     let (bad, good) =
-        (rig.client.start(hooked, ()).await.unwrap(), rig.client.start(hooked, ()).await.unwrap());
-    rig.faults.make_unreadable(bad.id());
-    let _worker = rig.worker(hooked).await;
-    rig.settle().await;
-    let stuck = rig.stuck(bad.id()).await;
+        (engine.client.start(hooked, ()).await.unwrap(), engine.client.start(hooked, ()).await.unwrap());
+    engine.faults.make_unreadable(bad.id());
+    let _worker = engine.worker(hooked).await;
+    engine.settle().await;
+    let stuck = engine.stuck(bad.id()).await;
     assert_eq!(stuck.reason, StuckReason::Unreadable);
     assert!(stuck.message.contains("event 0 makes no sense"), "{}", stuck.message);
-    rig.send(good.id(), "x", 7).await;
+    engine.send(good.id(), "x", 7).await;
     assert_eq!(good.output().await.unwrap(), 7);
 }
 
-async fn a_run_that_cannot_be_read_is_terminated_with_its_children(rig: Rig) {
-    let worker = rig.worker((parent, child)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
-    rig.settle().await;
-    let started = rig.client.children(run.id()).await.unwrap().runs;
+async fn a_run_that_cannot_be_read_is_terminated_with_its_children(engine: TestEngine) {
+    let worker = engine.worker((parent, child)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
+    engine.settle().await;
+    let started = engine.client.children(run.id()).await.unwrap().runs;
     assert_eq!(started.len(), 1);
     worker.stop().await.unwrap();
-    rig.faults.make_unreadable(run.id());
-    let _worker = rig.worker((parent, child)).await;
-    rig.client.terminate(run.id(), "its history is damaged").await.unwrap();
-    rig.settle().await;
-    assert_eq!(rig.status(run.id()).await, Status::Cancelled);
-    assert_eq!(rig.status(started[0].id).await, Status::Cancelled);
+    engine.faults.make_unreadable(run.id());
+    let _worker = engine.worker((parent, child)).await;
+    engine.client.terminate(run.id(), "its history is damaged").await.unwrap();
+    engine.settle().await;
+    assert_eq!(engine.status(run.id()).await, Status::Cancelled);
+    assert_eq!(engine.status(started[0].id).await, Status::Cancelled);
 }
 
-async fn a_run_that_cannot_be_read_is_explained_from_its_row(rig: Rig) {
-    let worker = rig.worker_of_build("7", hooked).await;
-    let run = rig.client.start(hooked, ()).await.unwrap();
-    rig.settle().await;
-    rig.faults.make_unreadable(run.id());
-    let waits = rig.client.explain(run.id()).await.unwrap();
+async fn a_run_that_cannot_be_read_is_explained_from_its_row(engine: TestEngine) {
+    let worker = engine.worker_of_build("7", hooked).await;
+    let run = engine.client.start(hooked, ()).await.unwrap();
+    engine.settle().await;
+    engine.faults.make_unreadable(run.id());
+    let waits = engine.client.explain(run.id()).await.unwrap();
     assert!(matches!(waits.because, Because::Waits { .. }), "{waits:?}");
     let damage = format!("Its stored data cannot be read: event 0 of run {} makes no sense.", run.id());
     assert!(waits.sentence.contains(&damage), "{}", waits.sentence);
     worker.stop().await.unwrap();
-    rig.send(run.id(), "x", 7).await;
-    let _worker = rig.worker_of_build("7", hooked).await;
-    let _other = rig.worker_of_build("8", hooked).await;
-    rig.settle().await;
-    let stuck = rig.client.explain(run.id()).await.unwrap();
+    engine.send(run.id(), "x", 7).await;
+    let _worker = engine.worker_of_build("7", hooked).await;
+    let _other = engine.worker_of_build("8", hooked).await;
+    engine.settle().await;
+    let stuck = engine.client.explain(run.id()).await.unwrap();
     assert!(matches!(stuck.because, Because::Stuck { .. }), "{stuck:?}");
     assert!(stuck.damage.is_some_and(|damage| damage.contains("makes no sense")));
     let text = &stuck.sentence;
@@ -82,13 +82,13 @@ async fn a_run_that_cannot_be_read_is_explained_from_its_row(rig: Rig) {
     assert!(text.ends_with(remedy) && !text.contains("different build"), "{text}");
 }
 
-async fn an_ended_run_that_cannot_be_read_is_explained_from_its_row(rig: Rig) {
-    let _worker = rig.worker(hooked).await;
-    let run = rig.client.start(hooked, ()).await.unwrap();
-    rig.send(run.id(), "x", 7).await;
+async fn an_ended_run_that_cannot_be_read_is_explained_from_its_row(engine: TestEngine) {
+    let _worker = engine.worker(hooked).await;
+    let run = engine.client.start(hooked, ()).await.unwrap();
+    engine.send(run.id(), "x", 7).await;
     run.output().await.unwrap();
-    rig.faults.make_unreadable(run.id());
-    let why = rig.client.explain(run.id()).await.unwrap();
+    engine.faults.make_unreadable(run.id());
+    let why = engine.client.explain(run.id()).await.unwrap();
     assert!(
         matches!(why.because, Because::Ended { status: Status::Completed, failure: None, .. }),
         "{why:?}"

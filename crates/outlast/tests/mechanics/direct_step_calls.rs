@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 use outlast::prelude::*;
 use outlast::{RunId, StuckReason};
 
-use super::rig::{Ask, Rig, on_every_world, trace, traces};
+use super::test_engine::{StepCalls, TestEngine, on_every_world, trace, traces};
 
 on_every_world! {
     a_step_that_a_workflow_calls_directly_is_stuck_without_an_effect,
@@ -25,11 +25,11 @@ async fn direct(ctx: Context) -> Result<u32, Error> {
     Ok(mail(ctx.run()).await?)
 }
 
-async fn a_step_that_a_workflow_calls_directly_is_stuck_without_an_effect(rig: Rig) {
-    let _worker = rig.worker((direct, mail)).await;
-    let run = rig.client.start(direct, ()).await.unwrap();
-    rig.settle().await;
-    let stuck = rig.stuck(run.id()).await;
+async fn a_step_that_a_workflow_calls_directly_is_stuck_without_an_effect(engine: TestEngine) {
+    let _worker = engine.worker((direct, mail)).await;
+    let run = engine.client.start(direct, ()).await.unwrap();
+    engine.settle().await;
+    let stuck = engine.stuck(run.id()).await;
     assert_eq!(stuck.reason, StuckReason::CalledDirectly);
     assert!(
         stuck.message.starts_with("step `mail` was called directly; write `ctx.step(mail, …)`"),
@@ -51,32 +51,32 @@ async fn letter(ctx: Context) -> Result<u32, Error> {
     ctx.step(mail, ctx.run()).await
 }
 
-async fn a_direct_call_behind_a_replayed_step_is_stuck_and_a_fixed_build_goes_on(rig: Rig) {
-    let worker = rig.worker_of_build("a", (letter_by_hand, mail)).await;
-    let run = rig.client.start(letter_by_hand, ()).await.unwrap();
-    rig.settle().await;
-    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::CalledDirectly);
+async fn a_direct_call_behind_a_replayed_step_is_stuck_and_a_fixed_build_goes_on(engine: TestEngine) {
+    let worker = engine.worker_of_build("a", (letter_by_hand, mail)).await;
+    let run = engine.client.start(letter_by_hand, ()).await.unwrap();
+    engine.settle().await;
+    assert_eq!(engine.stuck(run.id()).await.reason, StuckReason::CalledDirectly);
     worker.stop().await.unwrap();
-    let _worker = rig.worker_of_build("b", (letter, mail)).await;
-    assert_eq!(rig.mended(&run).await, 7);
-    assert_eq!((traces(run.id(), "mailed"), rig.desk.notes()), (1, vec!["before".to_owned()]));
+    let _worker = engine.worker_of_build("b", (letter, mail)).await;
+    assert_eq!(engine.output_after_fix(&run).await, 7);
+    assert_eq!((traces(run.id(), "mailed"), engine.steps.logged()), (1, vec!["before".to_owned()]));
 }
 
-async fn a_direct_call_that_is_polled_once_is_found(rig: Rig) {
+async fn a_direct_call_that_is_polled_once_is_found(engine: TestEngine) {
     #[workflow]
     async fn polled_once(ctx: Context) -> Result<u32, Error> {
-        // What is dropped after one poll would have had its effect.
+        // A step that is dropped after one poll would already have had its effect.
         let _ = mail(ctx.run()).now_or_never();
         ctx.step(mail, ctx.run()).await
     }
-    let _worker = rig.worker((polled_once, mail)).await;
-    let run = rig.client.start(polled_once, ()).await.unwrap();
-    rig.settle().await;
-    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::CalledDirectly);
+    let _worker = engine.worker((polled_once, mail)).await;
+    let run = engine.client.start(polled_once, ()).await.unwrap();
+    engine.settle().await;
+    assert_eq!(engine.stuck(run.id()).await.reason, StuckReason::CalledDirectly);
     assert_eq!(traces(run.id(), "mailed"), 0);
 }
 
-async fn a_blocking_step_that_is_called_directly_has_no_effect(rig: Rig) {
+async fn a_blocking_step_that_is_called_directly_has_no_effect(engine: TestEngine) {
     #[step(blocking)]
     fn mail_slowly(run: RunId) -> u32 {
         trace(run, "mailed");
@@ -88,16 +88,16 @@ async fn a_blocking_step_that_is_called_directly_has_no_effect(rig: Rig) {
         noted?;
         Ok(slow?)
     }
-    let _worker = rig.worker((slowly, mail_slowly)).await;
-    let run = rig.client.start(slowly, ()).await.unwrap();
-    rig.settle().await;
-    let stuck = rig.stuck(run.id()).await;
+    let _worker = engine.worker((slowly, mail_slowly)).await;
+    let run = engine.client.start(slowly, ()).await.unwrap();
+    engine.settle().await;
+    let stuck = engine.stuck(run.id()).await;
     assert_eq!(stuck.reason, StuckReason::CalledDirectly);
     assert!(stuck.message.contains("`mail_slowly`"), "{}", stuck.message);
-    assert_eq!((traces(run.id(), "mailed"), rig.desk.notes().len()), (0, 0));
+    assert_eq!((traces(run.id(), "mailed"), engine.steps.logged().len()), (0, 0));
 }
 
-async fn steps_may_call_the_functions_of_others(rig: Rig) {
+async fn steps_may_call_the_functions_of_others(engine: TestEngine) {
     #[step]
     async fn mail_twice(run: RunId) -> Result<u32, StepError> {
         Ok(mail(run).await? + mail(run).await?)
@@ -108,8 +108,8 @@ async fn steps_may_call_the_functions_of_others(rig: Rig) {
         let in_place = ctx.call("in place", ctx.run(), async |run: RunId| mail(run).await).await?;
         Ok(twice + in_place)
     }
-    let _worker = rig.worker((through_steps, mail_twice)).await;
-    let run = rig.client.start(through_steps, ()).await.unwrap();
+    let _worker = engine.worker((through_steps, mail_twice)).await;
+    let run = engine.client.start(through_steps, ()).await.unwrap();
     assert_eq!(run.output().await.unwrap(), 21);
     assert_eq!(traces(run.id(), "mailed"), 3);
     assert_eq!(mail(run.id()).await.unwrap(), 7, "and so may a test");
