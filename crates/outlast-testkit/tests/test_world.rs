@@ -165,7 +165,7 @@ async fn a_wait_without_end_is_a_message_and_no_hang() {
     let run = world.client().start(hopeful, ()).await.unwrap();
     let line = line!() + 1;
     let text = report(async move { drop(world.run_until_done(&run).await) }).await;
-    assert_says!(text, line, "does not come to its end", "It waits for a payload for hook `never` (since");
+    assert_says!(text, line, "did not reach its end", "It waits for a payload for hook `never` (since");
 }
 
 #[tokio::test]
@@ -183,8 +183,8 @@ async fn a_loop_without_end_is_a_message_and_no_hang() {
     assert_says!(
         text,
         line,
-        "does not come to hook `never`",
-        "at 10000 moments something was due",
+        "did not reach hook `never`",
+        "the clock was advanced 10000 times",
         "meanwhile it waited for a timer (until 2030-01-02T00:00:00.000000Z), ",
         ", 9992 more"
     );
@@ -196,7 +196,7 @@ async fn a_stuck_run_is_a_message_and_no_hang() {
     let run = world.client().start(checkout, input()).await.unwrap();
     let line = line!() + 1;
     let text = report(async move { _ = world.wait_for_sleep(&run).await }).await;
-    assert_says!(text, line, "does not come to a timer", "step `charge` is not registered with this worker");
+    assert_says!(text, line, "did not reach a timer", "step `charge` is not registered with this worker");
 }
 
 #[tokio::test]
@@ -227,7 +227,7 @@ async fn a_wait_for_a_hook_that_is_misspelt_names_the_hooks_that_were_open() {
     assert_says!(
         text,
         line,
-        "does not come to hook `reviwe`",
+        "did not reach hook `reviwe`",
         "It failed at ",
         "meanwhile it waited for a timer (until 2030-01-31T00:00:00.000000Z), hook `review` (until 2030-02-03T"
     );

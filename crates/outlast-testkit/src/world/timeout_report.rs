@@ -1,36 +1,36 @@
-//! What a test world says of a run that does not come to where the test waits for it.
+//! The message of a test world for a run that does not reach the awaited state.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::Location;
 
 use outlast::{Because, Client, RunId, Wait};
 
-/// Runs that are explained: the one that was waited for, and children and queued steps that it waits for.
+/// The maximum number of explained runs: the awaited one, and the children and queued steps that it waits for.
 const EXPLAINED_MAX: usize = 5;
 
-/// Waits that are listed of those that the run had meanwhile; the first ones tell most.
-const SEEN_MAX: usize = 8;
+/// The maximum number of listed waits: the first ones are the most useful.
+const WAITS_LISTED_MAX: usize = 8;
 
-/// What a test waits for, and where.
-pub(super) struct Wanted {
+/// The state that a test waits for, and the test's line.
+pub(super) struct AwaitedState {
     what: String,
-    place: &'static Location<'static>,
+    location: &'static Location<'static>,
 }
 
-impl Wanted {
-    /// What the caller waits for. A future has no caller, so it is given this.
+impl AwaitedState {
+    /// With the line of the caller. A future has no caller, so it gets this value.
     #[track_caller]
     pub(super) fn here(what: impl Into<String>) -> Self {
-        Self { what: what.into(), place: Location::caller() }
+        Self { what: what.into(), location: Location::caller() }
     }
 
-    /// The wait is in vain.
+    /// Panics because the state was not reached.
     pub(super) fn fail(&self, run: RunId, why: &str) -> ! {
-        panic!("run {run} does not come to {} (awaited at {}): {why}", self.what, self.place)
+        panic!("run {run} did not reach {} (awaited at {}): {why}", self.what, self.location)
     }
 }
 
-/// Why a run does not go on, and why the children and queued steps do not that it waits for.
+/// Explains why a run does not continue, and why its awaited children and queued steps do not.
 pub(super) async fn explain(client: &Client, run: RunId) -> String {
     let mut text = String::new();
     let mut runs = VecDeque::from([("run", run)]);
@@ -56,26 +56,26 @@ pub(super) async fn explain(client: &Client, run: RunId) -> String {
     text
 }
 
-/// The waits that a run had while it was looked at.
+/// The waits that a run had so far.
 #[derive(Default)]
-pub(super) struct SeenWaits {
+pub(super) struct PastWaits {
     first: Vec<Wait>,
     ops: BTreeSet<u64>,
 }
 
-impl SeenWaits {
+impl PastWaits {
     pub(super) fn add(&mut self, waits: &[Wait]) {
         for wait in waits {
-            if self.ops.insert(wait.op().0) && self.first.len() < SEEN_MAX {
+            if self.ops.insert(wait.op().0) && self.first.len() < WAITS_LISTED_MAX {
                 self.first.push(wait.clone());
             }
         }
     }
 
-    /// Those that the run does not have any more, as an addition to the reason.
-    pub(super) fn but(&self, open: &[Wait]) -> String {
+    /// The waits that are over, as an addition to the message.
+    pub(super) fn except(&self, open: &[Wait]) -> String {
         let over = self.first.iter().filter(|wait| !open.iter().any(|open| open.op() == wait.op()));
-        let mut over: Vec<_> = over.map(words).collect();
+        let mut over: Vec<_> = over.map(describe).collect();
         if over.is_empty() {
             return String::new();
         }
@@ -86,7 +86,7 @@ impl SeenWaits {
     }
 }
 
-fn words(wait: &Wait) -> String {
+fn describe(wait: &Wait) -> String {
     match wait {
         Wait::Hook { name, until: None, .. } => format!("hook `{name}`"),
         Wait::Hook { name, until: Some(until), .. } => format!("hook `{name}` (until {until})"),
