@@ -239,7 +239,7 @@ async fn gated(ctx: Context, number: u64) -> Result<u64, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_whose_row_somebody_locks_does_not_stop_its_neighbours() {
+async fn a_locked_row_does_not_stop_other_runs() {
     const NEIGHBOURS: u64 = 200;
     let url = new_schema_url();
     let world = outlast::open(&url).await.unwrap();
@@ -332,7 +332,7 @@ async fn a_run_that_a_trigger_refuses_is_tried_again_and_stuck_when_that_does_no
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn runs_whose_turns_are_refused_with_whatever_code_stop_no_others_and_can_be_terminated() {
+async fn runs_whose_turns_are_refused_with_any_code_stop_no_others_and_can_be_terminated() {
     const CODES: [&str; 6] = ["40001", "40P01", "57014", "53100", "P0001", "42P01"];
     let url = new_schema_url();
     let world = outlast::open(&url).await.unwrap();
@@ -412,7 +412,7 @@ async fn runs_per_second(client: &Client) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement, for a machine that does nothing else"]
-async fn neighbours_of_a_locked_row_keep_four_fifths_of_their_throughput() {
+async fn other_runs_keep_four_fifths_of_their_throughput_beside_a_locked_row() {
     const ROUNDS: u64 = 5;
     let url = new_schema_url();
     let world = outlast::open(&url).await.unwrap();

@@ -102,7 +102,7 @@ async fn rolled_back_and_refused_calls_have_no_effect() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_in_another_database_is_refused_and_goes_on() {
+async fn a_transaction_in_another_database_is_refused_and_stays_usable() {
     let shop = Shop::open().await;
     let other = format!("other_{}", shop.schema);
     shop.server.batch_execute(&format!("CREATE DATABASE {other}")).await.unwrap();

@@ -1,15 +1,15 @@
-//! How the frozen histories were made. For the record: they are not made again.
+//! How the frozen histories were generated. They are not generated again.
 //!
-//! Half of them are histories of the simulation (`simulation::histories`), as it was then. The other half are those of
-//! a world of their own, which has what the simulation lacks: payloads, inputs and outputs of another type than
-//! the code expects, deadlines and tags given by clients, heartbeats. Both have the engine of their time, on the
-//! world in memory and in virtual time.
+//! Half of them are histories of the simulation (`simulation::histories`) of that time. The other half are from a scenario
+//! of their own with features that the simulation lacks: payloads, inputs and outputs of another type than the code
+//! expects, deadlines and tags given by clients, heartbeats. Both used the engine of that time, on the world in memory and
+//! in virtual time.
 //!
 //! ```text
 //! cargo test -p outlast-conformance --test frozen -- --ignored freeze
 //! ```
 //!
-//! It refuses to write over files that are there, and when a run that it started has other rules than 1.
+//! It does not overwrite existing files, and fails if a new run has other rules than 1.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -29,10 +29,10 @@ use super::program::{Ending, FAR, Job, Leaf, PLAY_A_NUMBER, Program, QUEUES, has
 use super::record::Frozen;
 use super::{FILES, HISTORIES, code, path};
 
-/// Larger ones tell nothing that smaller ones do not.
+/// The maximum size of a history: larger ones cover nothing more.
 const BYTES_MAX: usize = 10_000;
 
-/// Of one seed, so that there are many.
+/// The maximum number of histories per seed, so that many seeds are used.
 const PER_SEED_MAX: usize = 5;
 
 #[test]
@@ -52,19 +52,19 @@ fn freeze() {
     }
 }
 
-/// Takes some histories of each seed until there are so many.
+/// Takes some histories of each seed until there are `wanted`.
 fn choose(seeds: impl Iterator<Item = (String, Vec<History>)>, wanted: usize) -> Vec<String> {
     let code = code();
     let mut chosen = Vec::new();
     for (from, mut histories) in seeds {
-        // Three by chance, then those in which the most sorts of things happen.
+        // Three at random, then those with the most kinds of events.
         Rng::with_seed(chosen.len() as u64).shuffle(&mut histories);
         let rest = histories.len().min(3);
         histories[rest..].sort_by_key(|history| std::cmp::Reverse(kinds(history)));
         let mut taken = 0;
         for history in histories {
             assert_rules_1(&history);
-            // What had no turn of its own says little.
+            // A history without a turn of a worker covers little.
             if taken == PER_SEED_MAX || history.turns.len() < 2 {
                 continue;
             }
@@ -92,13 +92,13 @@ fn assert_turns_again(code: &FrozenCode, History { run, turns }: &History) {
     }
 }
 
-/// How many kinds of events are in a history.
+/// The number of kinds of events in a history.
 fn kinds(history: &History) -> usize {
     let events = history.turns.iter().flat_map(|turn| &turn.events);
     events.map(Event::kind).collect::<BTreeSet<_>>().len()
 }
 
-/// A build that gives new runs other rules cannot say what runs with rules 1 did.
+/// A build whose new runs have other rules cannot generate histories with rules 1.
 fn assert_rules_1(history: &History) {
     let mut started = String::new();
     Event::write_all(&history.turns[0].events[..1], &mut started);
@@ -107,7 +107,7 @@ fn assert_rules_1(history: &History) {
     assert_eq!(rules, Some(1), "new runs of this build have other rules; the histories stay as they are");
 }
 
-/// The histories of a world in which values are often of another type.
+/// The histories of a scenario in which values often have another type.
 fn values(seed: u64) -> Vec<History> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.unwrap();
@@ -118,35 +118,35 @@ fn values(seed: u64) -> Vec<History> {
     runtime.block_on(async {
         let _simulated = Simulated::begin(seed, Arc::new(clock.clone()));
         let world = Arc::new(MemoryWorld::new(Arc::new(clock.clone())));
-        let mut scene =
-            Scene { client: Client::new(world.clone()), world, rng: Rng::with_seed(seed), sent: 0 };
-        scene.play_out().await;
-        scene.histories().await
+        let mut scenario =
+            Scenario { client: Client::new(world.clone()), world, rng: Rng::with_seed(seed), sent: 0 };
+        scenario.run_scenario().await;
+        scenario.histories().await
     })
 }
 
-struct Scene {
+struct Scenario {
     world: Arc<MemoryWorld>,
     client: Client,
     rng: Rng,
     sent: u64,
 }
 
-impl Scene {
-    async fn play_out(&mut self) {
+impl Scenario {
+    async fn run_scenario(&mut self) {
         let mut workers = vec![self.worker().await, self.worker().await];
         for _ in 0..self.rng.u32(8..30) {
-            pass(self.rng.u64(0..2_000)).await;
+            sleep_millis(self.rng.u64(0..2_000)).await;
             if self.rng.u32(0..12) == 0 {
                 workers.remove(0).crash();
                 workers.push(self.worker().await);
             }
-            self.act().await;
+            self.run_action().await;
         }
-        // Some are left as they are.
+        // Some runs stay open.
         for _ in 0..self.rng.u32(0..12) {
-            pass(3_000).await;
-            self.help().await;
+            sleep_millis(3_000).await;
+            self.answer_hooks().await;
         }
         for worker in workers {
             worker.crash();
@@ -164,7 +164,7 @@ impl Scene {
         builder.start().await.unwrap()
     }
 
-    async fn act(&mut self) {
+    async fn run_action(&mut self) {
         let runs = self.all_open_runs().await;
         let waiting = self.open_runs(|wait| matches!(wait, Wait::Hook { .. })).await;
         let asleep = self.open_runs(|wait| matches!(wait, Wait::Timer { .. })).await;
@@ -216,7 +216,7 @@ impl Scene {
     }
 
     /// Sends to runs that wait for a payload.
-    async fn help(&mut self) {
+    async fn answer_hooks(&mut self) {
         for run in self.open_runs(|wait| matches!(wait, Wait::Hook { .. })).await {
             self.send(run).await;
         }
@@ -247,7 +247,7 @@ fn query() -> RunQuery {
     RunQuery { limit: 1_000, queued_steps: QueuedSteps::Listed, ..RunQuery::default() }
 }
 
-/// Time that passes when nobody has anything to do.
+/// Time that passes when no task has work.
 #[derive(Clone, Debug)]
 struct PausedClock(tokio::time::Instant);
 
@@ -259,7 +259,7 @@ impl Clock for PausedClock {
     fn sleep_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = Busy> + Send>> {
         let clock = self.clone();
         Box::pin(async move {
-            pass(at.since(clock.now()).as_micros().div_ceil(1_000) as u64).await;
+            sleep_millis(at.since(clock.now()).as_micros().div_ceil(1_000) as u64).await;
             Busy::uncounted()
         })
     }
@@ -274,11 +274,11 @@ impl Clock for PausedClock {
 }
 
 #[allow(clippy::disallowed_methods, reason = "the time of the runtime is paused: this is virtual time")]
-async fn pass(millis: u64) {
+async fn sleep_millis(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
 }
 
-/// A program by chance, that nests so deep.
+/// A random program of at most this nesting depth.
 fn any_program(rng: &mut Rng, depth: u32) -> Program {
     let parts = (0..rng.usize(1..5)).map(|_| any_part(rng, depth)).collect();
     let goes_on = rng.bool();

@@ -1,8 +1,8 @@
-//! Histories that were frozen before the semantics of new runs changed: they replay as they did then.
+//! Histories that were frozen before the semantics of new runs changed: they still replay in the same way.
 //!
-//! `golden/rules1` has 1,000 histories of runs with rules 1, as the engine of their time made them, with what a
-//! replay of them, whole and in part, came to. A run with rules 1 behaves as it always has, for its whole life.
-//! **These files are never written again**: `generate.rs` says how they were made.
+//! `golden/rules1` has 1,000 histories of runs with rules 1 from an earlier engine, with the results of replaying them and
+//! their prefixes. A run with rules 1 never changes its behaviour. **These files are never written again**: `generate.rs`
+//! shows how they were generated.
 
 #![allow(missing_docs, reason = "tests explain themselves by their names")]
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
@@ -20,7 +20,7 @@ use outlast_core::{Event, FailureKind};
 use self::program::{hasty, once, play, rare, work};
 use self::record::Frozen;
 
-/// How many there are.
+/// The number of histories.
 const HISTORIES: usize = 1_000;
 
 /// The golden files: histories of the simulation, and of programs that also read values of another type.
@@ -70,11 +70,11 @@ fn the_other_histories_with_values_of_another_type_replay_as_before() {
     compare("values-2");
 }
 
-/// How often something is in the frozen histories: kinds of events, and what the semantics turn on.
-fn census() -> BTreeMap<String, usize> {
-    let mut census = BTreeMap::new();
+/// The number of occurrences in the frozen histories: kinds of events, and cases that the semantics depend on.
+fn occurrences() -> BTreeMap<String, usize> {
+    let mut occurrences = BTreeMap::new();
     for frozen in FILES.iter().flat_map(|file| read(file)) {
-        let mut has = |what: &str| *census.entry(what.to_owned()).or_default() += 1;
+        let mut has = |what: &str| *occurrences.entry(what.to_owned()).or_default() += 1;
         has("history");
         for event in frozen.history().turns.iter().flat_map(|turn| &turn.events) {
             has(event.kind());
@@ -98,14 +98,14 @@ fn census() -> BTreeMap<String, usize> {
             }
         }
     }
-    census
+    occurrences
 }
 
 #[test]
-fn the_frozen_histories_hold_everything_that_semantics_turn_on() {
-    let census = census();
-    let count = |what: &str| census.get(what).copied().unwrap_or_default();
-    assert_eq!(count("history"), HISTORIES, "{census:#?}");
+fn the_frozen_histories_cover_all_cases_that_semantics_depend_on() {
+    let occurrences = occurrences();
+    let count = |what: &str| occurrences.get(what).copied().unwrap_or_default();
+    assert_eq!(count("history"), HISTORIES, "{occurrences:#?}");
     let wanted = [
         ("run_completed", 300),
         ("run_failed", 100),
@@ -140,12 +140,12 @@ fn the_frozen_histories_hold_everything_that_semantics_turn_on() {
         ("a run that failed by a value of another type", 50),
     ];
     let missing: Vec<_> = wanted.iter().filter(|(what, least)| count(what) < *least).collect();
-    assert!(missing.is_empty(), "too few of {missing:?} in {census:#?}");
+    assert!(missing.is_empty(), "too few of {missing:?} in {occurrences:#?}");
 }
 
-/// A comparison that finds nothing must be able to find something.
+/// Tests the comparison itself.
 #[test]
-fn a_history_that_replays_otherwise_is_shown_with_its_first_line() {
+fn a_history_that_replays_differently_is_reported_with_its_first_difference() {
     let code = code();
     let line = std::fs::read_to_string(path("values-1")).unwrap().lines().next().unwrap().to_owned();
     let frozen: Frozen = serde_json::from_str(&line.replacen("\"next ", "\"next 9", 1)).unwrap();

@@ -16,7 +16,7 @@ use outlast_core::{Event, History, Timestamp, TurnId, TurnRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// A history and what it came to when it was frozen.
+/// A history, and the results of its replay when it was frozen.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Frozen {
     pub(crate) from: String,
@@ -29,7 +29,7 @@ pub(crate) struct Frozen {
 }
 
 impl Frozen {
-    /// What this build makes of a history.
+    /// Computes the results of this build.
     pub(crate) fn of(code: &FrozenCode, from: String, history: &History) -> Self {
         let History { run, turns } = history;
         let (run, count) = (*run, turns.len());

@@ -67,7 +67,7 @@ async fn check_all_done(client: &Client, runs: &[RunHandle<usize>]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_pauses_while_the_disk_is_full_and_goes_on_by_itself() {
+async fn work_pauses_while_the_disk_is_full_and_continues_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("world.db");
     let world = open(&path);

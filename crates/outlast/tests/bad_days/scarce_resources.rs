@@ -33,7 +33,7 @@ pub(crate) async fn few_files(folder: &Path) -> Result<(), Error> {
 }
 
 #[test]
-fn without_file_descriptors_errors_say_so_and_what_is_open_goes_on() {
+fn without_file_descriptors_errors_say_so_and_open_files_still_work() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = ChildProcess::start("few-files", folder.path());
     let end = child.end();

@@ -8,9 +8,9 @@ use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world};
 on_every_world! {
     after_a_crash_the_outcome_is_unknown_and_no_attempt_is_made,
     an_unknown_outcome_is_recorded_and_stays,
-    whoever_asks_for_it_by_name_gets_at_most_once_too,
+    a_step_by_name_is_attempted_at_most_once_too,
     a_failed_attempt_is_not_followed_by_another,
-    a_worker_that_stops_attempts_what_it_announced,
+    a_stopping_worker_makes_the_attempts_that_it_announced,
     a_recorded_outcome_is_not_unknown_after_a_crash,
 }
 
@@ -62,7 +62,7 @@ async fn an_unknown_outcome_is_recorded_and_stays(engine: TestEngine) {
     assert_eq!(engine.steps.count("paid"), 1);
 }
 
-async fn whoever_asks_for_it_by_name_gets_at_most_once_too(engine: TestEngine) {
+async fn a_step_by_name_is_attempted_at_most_once_too(engine: TestEngine) {
     const PAY: Step<String, String> = Step::new("pay");
     #[workflow]
     async fn by_name(ctx: Context) -> Result<String, Error> {
@@ -86,7 +86,7 @@ async fn a_failed_attempt_is_not_followed_by_another(engine: TestEngine) {
     assert_eq!(engine.steps.count("paid"), 1);
 }
 
-async fn a_worker_that_stops_attempts_what_it_announced(engine: TestEngine) {
+async fn a_stopping_worker_makes_the_attempts_that_it_announced(engine: TestEngine) {
     #[workflow]
     async fn long(ctx: Context) -> Result<String, Error> {
         ctx.blocked("before").await?;

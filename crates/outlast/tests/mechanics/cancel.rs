@@ -14,15 +14,15 @@ use super::test_engine::{StepCalls, TestEngine, on_every_world};
 
 on_every_world! {
     waits_end_in_operation_order_one_per_poll,
-    a_step_being_attempted_is_told_and_its_real_outcome_is_awaited,
+    a_running_attempt_is_asked_to_stop_and_its_outcome_is_awaited,
     a_step_that_ignores_the_cancel_is_awaited_all_the_same,
     a_step_that_fails_after_the_cancel_is_not_attempted_again,
     shielded_operations_after_a_cancel_work,
     a_cancel_during_a_step_ends_the_run_after_it,
-    a_step_that_nobody_attempts_ends_with_the_cancel,
+    a_step_without_a_running_attempt_ends_with_the_cancel,
     a_step_that_a_lost_worker_may_have_attempted_says_so,
     a_retry_that_a_lost_worker_may_have_begun_says_so,
-    a_run_that_ignores_the_cancel_is_stuck_until_its_code_is_mended,
+    a_run_that_ignores_the_cancel_is_stuck_until_its_code_is_fixed,
     no_attempt_begins_after_the_cancel_that_came_with_its_announcement,
     ok_after_a_cancel_is_completed,
     err_after_a_cancel_is_cancelled,
@@ -73,7 +73,7 @@ async fn stoppable_step(ctx: Context) -> Result<String, Error> {
     Ok(format!("{outcome}, cancelled: {}", ctx.is_cancelled()))
 }
 
-async fn a_step_being_attempted_is_told_and_its_real_outcome_is_awaited(engine: TestEngine) {
+async fn a_running_attempt_is_asked_to_stop_and_its_outcome_is_awaited(engine: TestEngine) {
     let _worker = engine.worker(stoppable_step).await;
     let run = engine.client.start(stoppable_step, ()).await.unwrap();
     engine.steps.wait_for_log("began work", 1).await;
@@ -328,7 +328,7 @@ async fn ended_by_cancel(engine: &TestEngine, run: RunId) -> (Vec<u64>, Vec<u64>
     ended.expect("it was cancelled")
 }
 
-async fn a_step_that_nobody_attempts_ends_with_the_cancel(engine: TestEngine) {
+async fn a_step_without_a_running_attempt_ends_with_the_cancel(engine: TestEngine) {
     #[workflow]
     async fn hopeless(ctx: Context) -> Result<u32, Error> {
         ctx.flaky(99).await
@@ -388,7 +388,7 @@ async fn a_retry_that_a_lost_worker_may_have_begun_says_so(engine: TestEngine) {
     assert_eq!(ended_by_cancel(&engine, run.id()).await, (vec![0], vec![0]));
 }
 
-async fn a_run_that_ignores_the_cancel_is_stuck_until_its_code_is_mended(engine: TestEngine) {
+async fn a_run_that_ignores_the_cancel_is_stuck_until_its_code_is_fixed(engine: TestEngine) {
     #[workflow(name = "deaf")]
     async fn deaf(ctx: Context) -> Result<(), Error> {
         loop {

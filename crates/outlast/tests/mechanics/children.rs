@@ -17,7 +17,7 @@ on_every_world! {
     an_end_in_time_does_not_lose_against_the_timeout,
     children_are_cancelled_when_their_parent_ends,
     a_parent_waits_for_the_children_it_said_it_would,
-    an_abandoned_child_goes_on_alone,
+    an_abandoned_child_continues_alone,
     an_abandoned_child_with_a_key_is_started_once,
     a_key_that_names_another_run_fails_the_operation,
     a_cancelled_parent_cancels_its_children,
@@ -209,7 +209,7 @@ async fn a_parent_waits_for_the_children_it_said_it_would(engine: TestEngine) {
     assert_eq!((engine.steps.count("slept"), engine.steps.count("going")), (1, 1));
 }
 
-async fn an_abandoned_child_goes_on_alone(engine: TestEngine) {
+async fn an_abandoned_child_continues_alone(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<RunId, Error> {
         ctx.child(naps, ()).abandon().await

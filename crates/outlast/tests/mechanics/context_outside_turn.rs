@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::test_engine::{StepCalls, TestEngine, note, on_every_world};
 
 on_every_world! {
-    a_step_that_uses_the_context_makes_the_run_stuck_and_a_fixed_build_goes_on,
+    a_step_that_uses_the_context_makes_the_run_stuck_and_a_fixed_build_continues,
     a_step_that_uses_the_context_of_an_earlier_replay_is_found,
-    a_spawned_task_that_uses_the_context_makes_the_run_stuck_and_a_fixed_build_goes_on,
+    a_spawned_task_that_uses_the_context_makes_the_run_stuck_and_a_fixed_build_continues,
     an_operation_that_a_spawned_task_awaits_or_drops_makes_the_run_stuck,
     a_run_that_uses_the_context_of_another_one_is_stuck_itself,
     reads_that_record_nothing_answer_anywhere,
@@ -102,7 +102,7 @@ async fn assert_outside(engine: &TestEngine, run: RunId, parts: &[&str]) {
     }
 }
 
-async fn a_step_that_uses_the_context_makes_the_run_stuck_and_a_fixed_build_goes_on(engine: TestEngine) {
+async fn a_step_that_uses_the_context_makes_the_run_stuck_and_a_fixed_build_continues(engine: TestEngine) {
     let worker =
         engine.caching_builder().build("a").register((leaks_into_a_step, nothing)).start().await.unwrap();
     let mut runs = Vec::new();
@@ -148,7 +148,7 @@ async fn spawns_no_more(ctx: Context, _usage: Use) -> Result<u32, Error> {
     ctx.hook::<u32>("go").await
 }
 
-async fn a_spawned_task_that_uses_the_context_makes_the_run_stuck_and_a_fixed_build_goes_on(
+async fn a_spawned_task_that_uses_the_context_makes_the_run_stuck_and_a_fixed_build_continues(
     engine: TestEngine,
 ) {
     let worker = engine.caching_builder().build("a").register((spawns, nothing)).start().await.unwrap();

@@ -10,14 +10,14 @@ use super::test_engine::{SESSION, StepCalls, TestEngine, on_every_world};
 on_every_world! {
     a_keyed_send_is_delivered_once,
     a_keyed_send_may_be_repeated_after_the_end,
-    what_travels_with_a_send_is_kept,
+    the_headers_of_a_send_are_kept,
     bad_sends_are_errors_at_the_await,
     a_wake_ends_all_open_sleeps,
     a_wake_of_one_timer_leaves_the_others,
     a_timer_that_lost_a_race_which_was_woken_is_shown_as_dropped,
     a_wake_leaves_timeouts_and_pauses_as_they_are,
     a_wake_is_for_the_sleeps_of_its_moment,
-    a_wake_while_nobody_is_up_counts,
+    a_wake_without_a_worker_counts,
     a_wake_of_an_ended_run_is_a_conflict,
     terminate_ends_a_run_that_waits,
     terminate_ends_a_run_whose_step_is_under_way,
@@ -28,17 +28,17 @@ on_every_world! {
     terminate_needs_no_worker,
     terminate_beats_messages_before_it,
     terminate_is_idempotent,
-    a_cancel_that_was_accepted_is_no_error_whatever_follows,
+    an_accepted_cancel_is_no_error_whatever_follows,
     terminate_survives_a_lost_answer,
     terminate_of_an_unknown_run_is_refused,
     terminate_tells_children_and_parent,
     terminate_without_a_worker_reaches_children_that_were_not_begun,
     many_terminates_at_once_need_no_worker,
-    a_full_worker_still_ends_what_needs_no_code,
+    a_full_worker_still_ends_runs_that_need_no_code,
     cancels_and_wakes_that_change_nothing_leave_no_events,
     a_wake_before_the_begin_skips_no_sleep,
     a_run_is_cancelled_before_its_first_turn,
-    prune_forgets_what_ended_before_a_moment,
+    prune_deletes_runs_that_ended_before_a_time,
     prune_goes_through_more_than_one_part,
     prune_needs_no_code,
 }
@@ -81,7 +81,7 @@ async fn a_keyed_send_may_be_repeated_after_the_end(engine: TestEngine) {
     assert!(run.send("x", &3).key("c").await.unwrap_err().is_conflict());
 }
 
-async fn what_travels_with_a_send_is_kept(engine: TestEngine) {
+async fn the_headers_of_a_send_are_kept(engine: TestEngine) {
     let run = engine.client.start(take_two, ()).await.unwrap();
     run.send("x", &1).header("who", "ada").header("trace", "7").await.unwrap();
     let inbox = engine.world.inbox(run.id(), 0).await.unwrap();
@@ -211,7 +211,7 @@ async fn a_wake_is_for_the_sleeps_of_its_moment(engine: TestEngine) {
     );
 }
 
-async fn a_wake_while_nobody_is_up_counts(engine: TestEngine) {
+async fn a_wake_without_a_worker_counts(engine: TestEngine) {
     let worker = engine.worker(sleepy).await;
     let run = engine.client.start(sleepy, ()).await.unwrap();
     engine.settle().await;
@@ -374,7 +374,7 @@ async fn terminate_beats_messages_before_it(engine: TestEngine) {
     assert_terminated(&engine, &run).await;
 }
 
-async fn a_cancel_that_was_accepted_is_no_error_whatever_follows(engine: TestEngine) {
+async fn an_accepted_cancel_is_no_error_whatever_follows(engine: TestEngine) {
     let run = engine.client.start(sleepy, ()).await.unwrap();
     engine.faults.refuse(Call::Join, 0);
     assert_eq!(run.cancel("no more").await.unwrap(), Cancel::Requested);
@@ -471,7 +471,7 @@ async fn a_run_is_cancelled_before_its_first_turn(engine: TestEngine) {
     assert_eq!(engine.client.list().await.unwrap().runs.len(), 2, "no child was started");
 }
 
-async fn prune_forgets_what_ended_before_a_moment(engine: TestEngine) {
+async fn prune_deletes_runs_that_ended_before_a_time(engine: TestEngine) {
     let worker = engine.worker((sleepy, take_two)).await;
     let early = engine.client.start(take_two, ()).key("early").tag("t", "v").await.unwrap();
     for payload in [1, 2] {
@@ -549,7 +549,7 @@ async fn many_terminates_at_once_need_no_worker(engine: TestEngine) {
     }
 }
 
-async fn a_full_worker_still_ends_what_needs_no_code(engine: TestEngine) {
+async fn a_full_worker_still_ends_runs_that_need_no_code(engine: TestEngine) {
     #[workflow]
     async fn hog(ctx: Context) -> Result<String, Error> {
         ctx.blocked("hog").await

@@ -8,7 +8,7 @@ use super::test_engine::{StepCalls, TestEngine, on_every_world, trace, traces};
 
 on_every_world! {
     a_step_that_a_workflow_calls_directly_is_stuck_without_an_effect,
-    a_direct_call_behind_a_replayed_step_is_stuck_and_a_fixed_build_goes_on,
+    a_direct_call_after_a_replayed_step_is_stuck_and_a_fixed_build_continues,
     a_direct_call_that_is_polled_once_is_found,
     a_blocking_step_that_is_called_directly_has_no_effect,
     steps_may_call_the_functions_of_others,
@@ -51,7 +51,7 @@ async fn letter(ctx: Context) -> Result<u32, Error> {
     ctx.step(mail, ctx.run()).await
 }
 
-async fn a_direct_call_behind_a_replayed_step_is_stuck_and_a_fixed_build_goes_on(engine: TestEngine) {
+async fn a_direct_call_after_a_replayed_step_is_stuck_and_a_fixed_build_continues(engine: TestEngine) {
     let worker = engine.worker_of_build("a", (letter_by_hand, mail)).await;
     let run = engine.client.start(letter_by_hand, ()).await.unwrap();
     engine.settle().await;

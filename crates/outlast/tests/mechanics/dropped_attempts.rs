@@ -10,16 +10,16 @@ use super::queued::step_run;
 use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world};
 
 on_every_world! {
-    the_loser_of_a_race_is_told_to_stop,
-    the_loser_of_a_race_that_ends_the_run_is_told_to_stop,
-    losers_beside_a_winner_of_the_same_turn_are_told_to_stop,
+    the_loser_of_a_race_is_asked_to_stop,
+    the_loser_of_a_race_that_ends_the_run_is_asked_to_stop,
+    losers_of_a_race_are_asked_to_stop_in_the_turn_of_the_winner,
     a_loser_that_waits_for_its_limit_never_begins,
-    a_queued_loser_is_told_to_stop,
+    a_queued_step_that_lost_a_race_is_asked_to_stop,
     a_queued_loser_that_waits_for_its_limit_never_begins,
-    an_attempt_of_a_cancelled_run_is_told_why,
-    a_queued_attempt_of_a_cancelled_run_is_told_why,
-    an_attempt_of_a_worker_that_is_gone_is_told_why,
-    what_an_attempt_left_behind_is_told_of_its_timeout,
+    an_attempt_of_a_cancelled_run_gets_the_reason,
+    a_queued_attempt_of_a_cancelled_run_gets_the_reason,
+    an_attempt_of_a_worker_that_lost_its_session_gets_the_reason,
+    tasks_of_an_attempt_are_cancelled_at_its_timeout,
     attempts_of_a_session_have_increasing_ids,
     an_attempt_after_a_crash_has_the_same_number_and_another_id,
     a_notice_names_the_attempt_that_failed,
@@ -48,7 +48,7 @@ async fn race_then_wait(ctx: Context) -> Result<u32, Error> {
     ctx.hook::<u32>("x").await
 }
 
-async fn the_loser_of_a_race_is_told_to_stop(engine: TestEngine) {
+async fn the_loser_of_a_race_is_asked_to_stop(engine: TestEngine) {
     let _worker = engine.worker((race_then_wait, told)).await;
     let run = engine.client.start(race_then_wait, ()).await.unwrap();
     engine.steps.wait_for_log("began loser", 1).await;
@@ -68,7 +68,7 @@ async fn race_to_the_end(ctx: Context) -> Result<String, Error> {
     }
 }
 
-async fn the_loser_of_a_race_that_ends_the_run_is_told_to_stop(engine: TestEngine) {
+async fn the_loser_of_a_race_that_ends_the_run_is_asked_to_stop(engine: TestEngine) {
     let _worker = engine.worker((race_to_the_end, told)).await;
     let run = engine.client.start(race_to_the_end, ()).await.unwrap();
     engine.steps.wait_for_log("began loser", 1).await;
@@ -77,7 +77,7 @@ async fn the_loser_of_a_race_that_ends_the_run_is_told_to_stop(engine: TestEngin
     engine.steps.wait_for_log(&told_that("loser", StopReason::Dropped), 1).await;
 }
 
-async fn losers_beside_a_winner_of_the_same_turn_are_told_to_stop(engine: TestEngine) {
+async fn losers_of_a_race_are_asked_to_stop_in_the_turn_of_the_winner(engine: TestEngine) {
     #[workflow]
     async fn among_three(ctx: Context) -> Result<String, Error> {
         let first = select! {
@@ -138,7 +138,7 @@ async fn a_loser_that_waits_for_its_limit_never_begins(engine: TestEngine) {
     assert_eq!(engine.steps.logged(), ["began first", "began third"]);
 }
 
-async fn a_queued_loser_is_told_to_stop(engine: TestEngine) {
+async fn a_queued_step_that_lost_a_race_is_asked_to_stop(engine: TestEngine) {
     #[workflow]
     async fn queued_race(ctx: Context) -> Result<u32, Error> {
         select! {
@@ -195,7 +195,7 @@ async fn alone(ctx: Context) -> Result<String, Error> {
     ctx.step(told, "only").await
 }
 
-async fn an_attempt_of_a_cancelled_run_is_told_why(engine: TestEngine) {
+async fn an_attempt_of_a_cancelled_run_gets_the_reason(engine: TestEngine) {
     let _worker = engine.worker((alone, told)).await;
     let run = engine.client.start(alone, ()).await.unwrap();
     engine.steps.wait_for_log("began only", 1).await;
@@ -203,7 +203,7 @@ async fn an_attempt_of_a_cancelled_run_is_told_why(engine: TestEngine) {
     engine.steps.wait_for_log(&told_that("only", StopReason::Cancelled), 1).await;
 }
 
-async fn a_queued_attempt_of_a_cancelled_run_is_told_why(engine: TestEngine) {
+async fn a_queued_attempt_of_a_cancelled_run_gets_the_reason(engine: TestEngine) {
     #[workflow]
     async fn elsewhere(ctx: Context) -> Result<String, Error> {
         ctx.step(told, "only").queue("gpu").await
@@ -216,7 +216,7 @@ async fn a_queued_attempt_of_a_cancelled_run_is_told_why(engine: TestEngine) {
     engine.steps.wait_for_log(&told_that("only", StopReason::Cancelled), 1).await;
 }
 
-async fn an_attempt_of_a_worker_that_is_gone_is_told_why(engine: TestEngine) {
+async fn an_attempt_of_a_worker_that_lost_its_session_gets_the_reason(engine: TestEngine) {
     // Attempts have tasks of their own, which outlive that of the run.
     #[workflow]
     async fn two(ctx: Context) -> Result<(), Error> {
@@ -231,7 +231,7 @@ async fn an_attempt_of_a_worker_that_is_gone_is_told_why(engine: TestEngine) {
     engine.steps.wait_for_log(&told_that("other", StopReason::Released), 1).await;
 }
 
-async fn what_an_attempt_left_behind_is_told_of_its_timeout(engine: TestEngine) {
+async fn tasks_of_an_attempt_are_cancelled_at_its_timeout(engine: TestEngine) {
     #[step(timeout = "10s", attempts = 1)]
     async fn leaves_work_behind(cx: StepContext<StepState>) -> Result<(), StepError> {
         let left = cx.clone();

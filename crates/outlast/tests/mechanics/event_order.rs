@@ -6,12 +6,12 @@ use outlast::{Status, Timestamp};
 use super::test_engine::{StepCalls, TestEngine, on_every_world, trace, traces};
 
 on_every_world! {
-    an_approval_in_time_does_not_lose_against_its_timeout_because_nobody_was_up,
-    an_approval_that_came_too_late_loses_though_nobody_was_up,
+    an_approval_in_time_wins_over_its_timeout_although_no_worker_was_running,
+    an_approval_after_its_timeout_loses_although_no_worker_was_running,
     at_equal_times_messages_come_first,
     facts_are_delivered_in_the_order_in_which_the_world_knew_them,
     after_a_refused_commit_the_run_replays_and_the_message_wins,
-    a_refused_commit_does_not_lose_the_attempts_it_was_told_of,
+    a_refused_commit_does_not_lose_outcomes_of_attempts,
     a_refused_commit_ends_though_more_messages_came_than_are_read_at_once,
     now_is_the_time_of_the_turn,
     timers_count_from_the_time_of_their_turn,
@@ -42,11 +42,11 @@ async fn approve(engine: &TestEngine, sent: &str, up: &str) -> String {
     run.output().await.unwrap()
 }
 
-async fn an_approval_in_time_does_not_lose_against_its_timeout_because_nobody_was_up(engine: TestEngine) {
+async fn an_approval_in_time_wins_over_its_timeout_although_no_worker_was_running(engine: TestEngine) {
     assert_eq!(approve(&engine, "59m", "3h").await, "approved by 7");
 }
 
-async fn an_approval_that_came_too_late_loses_though_nobody_was_up(engine: TestEngine) {
+async fn an_approval_after_its_timeout_loses_although_no_worker_was_running(engine: TestEngine) {
     assert_eq!(approve(&engine, "61m", "3h").await, "too late");
 }
 
@@ -114,7 +114,7 @@ async fn approval_body(ctx: &Context) -> Result<String, Error> {
     }
 }
 
-async fn a_refused_commit_does_not_lose_the_attempts_it_was_told_of(engine: TestEngine) {
+async fn a_refused_commit_does_not_lose_outcomes_of_attempts(engine: TestEngine) {
     #[workflow]
     async fn beside(ctx: Context) -> Result<(String, String), Error> {
         try_join!(ctx.blocked("slow"), approval_body(&ctx))

@@ -17,14 +17,14 @@ on_every_world! {
     a_delayed_run_says_until_when,
     a_ready_run_waits_for_a_worker_with_room,
     a_woken_run_is_ready,
-    a_run_without_code_names_what_is_joined,
+    a_run_without_code_is_explained_with_the_joined_workers,
     a_run_without_any_worker_says_which_code_it_needs,
     a_run_of_a_crashed_worker_says_that_it_is_gone,
-    a_stuck_run_says_why_and_what_to_do,
+    a_stuck_run_is_explained_with_the_remedy,
     a_stuck_run_tells_of_another_build,
     a_run_past_its_deadline_says_who_ends_it,
-    a_run_that_was_told_to_stop_says_so,
-    a_run_that_will_be_told_to_stop_says_so,
+    a_cancelled_run_is_explained,
+    a_run_with_a_pending_cancel_is_explained,
     a_payload_that_came_early_is_kept,
     an_explanation_is_json,
 }
@@ -280,7 +280,7 @@ async fn a_woken_run_is_ready(engine: TestEngine) {
     assert!(matches!(explain(&engine, due.id()).await.because, Because::NoWorker { .. }));
 }
 
-async fn a_run_without_code_names_what_is_joined(engine: TestEngine) {
+async fn a_run_without_code_is_explained_with_the_joined_workers(engine: TestEngine) {
     #[workflow(name = "nap", version = 2)]
     async fn nap_2(_ctx: Context) -> Result<(), Error> {
         Ok(())
@@ -339,7 +339,7 @@ async fn panics(ctx: Context) -> Result<(), Error> {
     panic!("a bug")
 }
 
-async fn a_stuck_run_says_why_and_what_to_do(engine: TestEngine) {
+async fn a_stuck_run_is_explained_with_the_remedy(engine: TestEngine) {
     let _worker = engine.worker_of_build("7", panics).await;
     let run = engine.client.start(panics, ()).await.unwrap();
     engine.clock.run_until_idle().await;
@@ -384,7 +384,7 @@ async fn cleans_up(ctx: Context) -> Result<(), Error> {
     stopped
 }
 
-async fn a_run_that_was_told_to_stop_says_so(engine: TestEngine) {
+async fn a_cancelled_run_is_explained(engine: TestEngine) {
     let _worker = engine.worker(cleans_up).await;
     let run = engine.client.start(cleans_up, ()).await.unwrap();
     engine.settle().await;
@@ -404,7 +404,7 @@ async fn a_run_that_was_told_to_stop_says_so(engine: TestEngine) {
     assert_eq!(explain(&engine, run.id()).await.stopping, None);
 }
 
-async fn a_run_that_will_be_told_to_stop_says_so(engine: TestEngine) {
+async fn a_run_with_a_pending_cancel_is_explained(engine: TestEngine) {
     let worker = engine.worker(nap).await;
     let run = engine.client.start(nap, ()).await.unwrap();
     engine.settle().await;

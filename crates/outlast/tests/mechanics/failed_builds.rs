@@ -7,8 +7,8 @@ use outlast::{Because, ErrorKind, Status};
 use super::test_engine::{StepCalls, TestEngine, on_every_world};
 
 on_every_world! {
-    forty_runs_go_on_after_a_bad_deploy_was_rolled_back_and_explain_says_why_they_wait,
-    runs_that_one_build_leaves_stuck_go_on_with_a_build_that_joined_before,
+    forty_runs_continue_after_a_rollback_and_explain_says_why_they_wait,
+    runs_that_one_build_leaves_stuck_continue_with_a_build_that_joined_before,
     a_build_that_failed_gets_the_run_again_after_progress,
     without_progress_the_run_is_stuck_again_for_the_build_that_failed,
     resume_lets_a_failed_build_try_again,
@@ -31,7 +31,7 @@ async fn fixed(ctx: Context) -> Result<u32, Error> {
     ctx.hook("go").await
 }
 
-async fn runs_that_one_build_leaves_stuck_go_on_with_a_build_that_joined_before(engine: TestEngine) {
+async fn runs_that_one_build_leaves_stuck_continue_with_a_build_that_joined_before(engine: TestEngine) {
     let _fixed = engine.worker_of_build("b", fixed).await;
     engine.settle().await;
     let _broken = engine.worker_of_build("a", broken).await;
@@ -47,9 +47,7 @@ async fn runs_that_one_build_leaves_stuck_go_on_with_a_build_that_joined_before(
     }
 }
 
-async fn forty_runs_go_on_after_a_bad_deploy_was_rolled_back_and_explain_says_why_they_wait(
-    engine: TestEngine,
-) {
+async fn forty_runs_continue_after_a_rollback_and_explain_says_why_they_wait(engine: TestEngine) {
     let good = engine.worker_of_build("good", fixed).await;
     let mut runs = Vec::new();
     for _ in 0..40 {

@@ -11,16 +11,16 @@ use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world};
 on_every_world! {
     an_attempt_without_a_heartbeat_for_too_long_fails_with_a_timeout,
     an_attempt_with_heartbeats_outlives_its_heartbeat_timeout,
-    the_timeout_of_an_attempt_holds_whatever_its_heart_does,
+    the_timeout_of_an_attempt_holds_despite_heartbeats,
     the_last_details_are_recorded_and_given_to_the_next_attempt_after_a_crash,
     details_stay_when_the_next_attempt_says_nothing,
     details_that_are_no_payload_are_left_out,
     details_of_an_attempt_that_is_lost_with_its_worker_reach_the_next_one,
     steps_without_a_heartbeat_send_nothing_with_a_beat,
-    what_is_kept_of_an_attempt_is_forgotten_after_its_end,
-    what_is_kept_of_a_dropped_step_is_forgotten,
-    what_is_kept_of_a_run_is_forgotten_when_it_ends,
-    what_is_kept_of_a_lost_attempt_is_forgotten_when_its_run_is_terminated,
+    details_of_an_attempt_are_deleted_after_its_end,
+    kept_outcomes_of_a_dropped_step_are_discarded,
+    kept_outcomes_are_deleted_when_the_run_ends,
+    details_of_a_lost_attempt_are_deleted_when_its_run_is_terminated,
 }
 
 /// Sends a heartbeat for each gate that opens.
@@ -65,7 +65,7 @@ async fn an_attempt_with_heartbeats_outlives_its_heartbeat_timeout(engine: TestE
     assert_eq!(engine.clock.now(), engine.time_after_begin("55s"));
 }
 
-async fn the_timeout_of_an_attempt_holds_whatever_its_heart_does(engine: TestEngine) {
+async fn the_timeout_of_an_attempt_holds_despite_heartbeats(engine: TestEngine) {
     #[workflow]
     async fn timed(ctx: Context) -> Result<(), Error> {
         ctx.step(beating, ()).timeout("15s").await
@@ -197,7 +197,7 @@ fn without_beats(engine: &TestEngine) -> WorkerBuilder<StepState> {
     engine.builder().session_time("1h")
 }
 
-async fn what_is_kept_of_an_attempt_is_forgotten_after_its_end(engine: TestEngine) {
+async fn details_of_an_attempt_are_deleted_after_its_end(engine: TestEngine) {
     let worker = without_beats(&engine).register((carry, carrying)).start().await.unwrap();
     let run = engine.client.start(carry, ()).await.unwrap();
     engine.steps.wait_for_log("first from 0", 1).await;
@@ -225,7 +225,7 @@ async fn leaves_a_step_behind(ctx: Context, is_dropped: bool) -> Result<(), Erro
     Ok(())
 }
 
-async fn what_is_kept_of_a_dropped_step_is_forgotten(engine: TestEngine) {
+async fn kept_outcomes_of_a_dropped_step_are_discarded(engine: TestEngine) {
     let worker = without_beats(&engine).register((leaves_a_step_behind, carrying)).start().await.unwrap();
     let run = engine.client.start(leaves_a_step_behind, true).await.unwrap();
     engine.steps.wait_for_log("first from 0", 1).await;
@@ -239,7 +239,7 @@ async fn what_is_kept_of_a_dropped_step_is_forgotten(engine: TestEngine) {
     run.output().await.unwrap();
 }
 
-async fn what_is_kept_of_a_run_is_forgotten_when_it_ends(engine: TestEngine) {
+async fn kept_outcomes_are_deleted_when_the_run_ends(engine: TestEngine) {
     let worker = without_beats(&engine).register((leaves_a_step_behind, carrying)).start().await.unwrap();
     let run = engine.client.start(leaves_a_step_behind, false).await.unwrap();
     engine.steps.wait_for_log("first from 0", 1).await;
@@ -254,7 +254,7 @@ async fn what_is_kept_of_a_run_is_forgotten_when_it_ends(engine: TestEngine) {
     assert_eq!(engine.faults.sizes(Call::Beat)[1..], [1, 1, 0]);
 }
 
-async fn what_is_kept_of_a_lost_attempt_is_forgotten_when_its_run_is_terminated(engine: TestEngine) {
+async fn details_of_a_lost_attempt_are_deleted_when_its_run_is_terminated(engine: TestEngine) {
     let worker = without_beats(&engine).register((carry, carrying)).start().await.unwrap();
     let run = engine.client.start(carry, ()).await.unwrap();
     engine.steps.wait_for_log("first from 0", 1).await;

@@ -9,7 +9,7 @@ use super::test_engine::{StepCalls, TestEngine, on_every_world};
 on_every_world! {
     a_history_at_the_limit_cancels_its_run_which_cleans_up,
     a_run_that_does_not_stop_at_the_limit_fails,
-    a_long_history_below_the_limit_goes_on_after_a_crash,
+    a_long_history_below_the_limit_continues_after_a_crash,
 }
 
 /// `run_started`, and the timer that it waits for.
@@ -62,7 +62,7 @@ async fn a_run_that_does_not_stop_at_the_limit_fails(engine: TestEngine) {
     assert!((most..most + 5_000).contains(&length), "{length}");
 }
 
-async fn a_long_history_below_the_limit_goes_on_after_a_crash(engine: TestEngine) {
+async fn a_long_history_below_the_limit_continues_after_a_crash(engine: TestEngine) {
     let worker = engine.caching_builder().register(chatters).start().await.unwrap();
     let events = HISTORY_EVENTS_MAX - ELSE - 10;
     let run = engine.client.start(chatters, events).await.unwrap();

@@ -21,7 +21,7 @@ on_every_world! {
     the_sender_of_one_payload_too_many_is_refused_and_the_run_is_unharmed,
     a_run_that_keeps_too_many_payloads_takes_the_one_it_waits_for,
     a_message_that_arrives_between_check_and_park_wakes_the_run,
-    a_payload_while_a_sleep_is_pending_in_the_same_turn_is_delivered_and_the_sleep_goes_on,
+    a_payload_while_a_sleep_is_pending_in_the_same_turn_is_delivered_and_the_sleep_continues,
     messages_to_a_run_whose_step_is_under_way_are_read_at_once,
     more_messages_than_one_read_are_all_delivered_in_order,
 }
@@ -202,7 +202,7 @@ async fn a_message_that_arrives_between_check_and_park_wakes_the_run(engine: Tes
     engine.assert_history(run.id(), "0 hook_opened x\n hook_received x 7\n run_completed 7").await;
 }
 
-async fn a_payload_while_a_sleep_is_pending_in_the_same_turn_is_delivered_and_the_sleep_goes_on(
+async fn a_payload_while_a_sleep_is_pending_in_the_same_turn_is_delivered_and_the_sleep_continues(
     engine: TestEngine,
 ) {
     #[workflow]

@@ -10,10 +10,10 @@ use super::test_engine::{TestEngine, on_every_world};
 on_every_world! {
     an_input_that_its_workflow_refuses_is_not_written,
     a_handle_refuses_as_well,
-    json_starts_what_a_typed_start_does,
+    a_start_with_json_is_the_same_as_a_typed_start,
     json_that_is_no_input_is_refused_where_the_code_is,
     json_for_unknown_code_waits_for_it,
-    json_that_nobody_looked_at_makes_its_run_stuck,
+    unchecked_json_that_cannot_be_decoded_makes_its_run_stuck,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ async fn a_handle_refuses_as_well(engine: TestEngine) {
     assert_nothing_is_written(&engine).await;
 }
 
-async fn json_starts_what_a_typed_start_does(engine: TestEngine) {
+async fn a_start_with_json_is_the_same_as_a_typed_start(engine: TestEngine) {
     let _worker = engine.worker(sell).await;
     let text = r#" [ {"id": 7, "cents": 21}, 2 ] "#;
     let run =
@@ -99,7 +99,7 @@ async fn json_for_unknown_code_waits_for_it(engine: TestEngine) {
     assert!(error.message().starts_with("the workflow's name is empty"), "{error}");
 }
 
-async fn json_that_nobody_looked_at_makes_its_run_stuck(engine: TestEngine) {
+async fn unchecked_json_that_cannot_be_decoded_makes_its_run_stuck(engine: TestEngine) {
     let run = engine.client.start_json("sell", 1, json!("a chair")).await.unwrap();
     let _worker = engine.worker(sell).await;
     engine.settle().await;

@@ -16,7 +16,7 @@ on_every_world! {
     a_name_that_is_too_long_fails_its_operation,
     a_duration_that_is_none_fails_its_operation,
     a_timeout_that_is_no_duration_fails_its_operation,
-    what_a_client_sends_past_a_limit_is_refused_and_changes_nothing,
+    calls_over_a_limit_are_refused_and_change_nothing,
     an_input_that_does_not_fit_makes_the_run_stuck,
     a_step_in_place_is_numbered_and_its_input_recorded,
 }
@@ -195,7 +195,7 @@ async fn a_timeout_that_is_no_duration_fails_its_operation(engine: TestEngine) {
     assert!(error.kind() == ErrorKind::Invalid && error.message().contains("`soon`"), "{error}");
 }
 
-async fn what_a_client_sends_past_a_limit_is_refused_and_changes_nothing(engine: TestEngine) {
+async fn calls_over_a_limit_are_refused_and_change_nothing(engine: TestEngine) {
     #[workflow]
     async fn echo(_ctx: Context, text: String) -> Result<String, Error> {
         Ok(text)

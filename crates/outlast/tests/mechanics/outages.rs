@@ -152,7 +152,7 @@ async fn a_call_that_was_given_up_says_that_it_is_to_be_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_time_is_told_that_nothing_was_heard_of_the_run() {
+async fn waiting_with_a_timeout_reports_the_missing_answer() {
     with_timeout(async {
         let engine = TestEngine::memory().await;
         let run = engine.client.start(asks, ()).await.unwrap();

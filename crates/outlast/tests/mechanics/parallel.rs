@@ -7,7 +7,7 @@ use super::test_engine::{StepCalls, TestEngine, on_every_world};
 
 on_every_world! {
     no_more_than_the_limit_are_under_way_and_outputs_are_in_order,
-    parallel_work_goes_on_after_a_crash,
+    parallel_work_continues_after_a_crash,
     the_first_error_is_returned,
     a_race_in_a_loop_keeps_its_operations,
     nested_races_replay,
@@ -26,7 +26,7 @@ async fn no_more_than_the_limit_are_under_way_and_outputs_are_in_order(engine: T
     assert!((2..=3).contains(&engine.steps.concurrent_max()), "{}", engine.steps.concurrent_max());
 }
 
-async fn parallel_work_goes_on_after_a_crash(engine: TestEngine) {
+async fn parallel_work_continues_after_a_crash(engine: TestEngine) {
     #[workflow]
     async fn gates(ctx: Context) -> Result<Vec<String>, Error> {
         let gates = ["a", "b", "c", "d"];

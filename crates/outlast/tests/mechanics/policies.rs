@@ -17,10 +17,10 @@ on_every_world! {
     only_the_chosen_classes_are_retried,
     an_error_knows_its_class_by_its_sources,
     an_error_can_name_the_moment_of_the_next_attempt,
-    exhausted_can_be_told_from_fatal_and_unwanted,
+    exhausted_errors_differ_from_fatal_and_not_retried_ones,
     codes_classes_details_and_causes_reach_the_workflow_after_a_crash,
     a_pause_of_no_time_is_over_at_once,
-    on_retry_is_told_of_each_retry_and_of_nothing_else,
+    on_retry_is_called_exactly_once_per_retry,
     a_panic_in_on_retry_changes_nothing,
 }
 
@@ -192,7 +192,7 @@ async fn a_pause_of_no_time_is_over_at_once(engine: TestEngine) {
     assert_eq!(engine.steps.times("attempt"), ["1m"; 5]);
 }
 
-async fn exhausted_can_be_told_from_fatal_and_unwanted(engine: TestEngine) {
+async fn exhausted_errors_differ_from_fatal_and_not_retried_ones(engine: TestEngine) {
     #[workflow]
     async fn telling(ctx: Context) -> Result<Vec<(bool, u32)>, Error> {
         let doom = async |fatal: bool| {
@@ -236,7 +236,7 @@ async fn codes_classes_details_and_causes_reach_the_workflow_after_a_crash(engin
     assert_eq!(error.message(), "invalid digit found in string");
 }
 
-async fn on_retry_is_told_of_each_retry_and_of_nothing_else(engine: TestEngine) {
+async fn on_retry_is_called_exactly_once_per_retry(engine: TestEngine) {
     #[workflow]
     async fn retrying(ctx: Context) -> Result<u32, Error> {
         ctx.note("fine").await?;

@@ -13,11 +13,11 @@ on_every_world! {
     the_usual_queue_is_one_too,
     many_steps_travel_at_once_and_each_is_made_once,
     a_queued_step_works_for_the_run_that_asked_for_it,
-    what_travels_with_the_run_travels_with_its_steps,
+    the_headers_of_a_run_reach_its_steps,
     a_step_of_a_dead_worker_is_attempted_elsewhere_with_the_same_key,
-    a_step_goes_on_while_its_runs_worker_is_dead,
+    a_queued_step_continues_while_the_worker_of_its_run_is_dead,
     retries_are_the_same_as_in_place,
-    what_the_workflow_says_of_attempts_travels,
+    attempt_options_of_the_workflow_reach_the_queued_step,
     a_timeout_counts_from_the_attempts_begin,
     a_silent_attempt_fails_where_it_is_made,
     at_most_once_holds_far_away,
@@ -138,7 +138,7 @@ async fn a_queued_step_works_for_the_run_that_asked_for_it(engine: TestEngine) {
     );
 }
 
-async fn what_travels_with_the_run_travels_with_its_steps(engine: TestEngine) {
+async fn the_headers_of_a_run_reach_its_steps(engine: TestEngine) {
     let _worker = engine.builder().queues(["default", "gpu"]).register(travels).start().await.unwrap();
     let run = engine.client.start(travels, ()).header("who", "ada").priority(4).await.unwrap();
     run.output().await.unwrap();
@@ -180,7 +180,7 @@ async fn a_step_of_a_dead_worker_is_attempted_elsewhere_with_the_same_key(engine
     assert_eq!(engine.steps.count(&format!("{key} attempt 1")), 2, "a lost attempt is not a failed one");
 }
 
-async fn a_step_goes_on_while_its_runs_worker_is_dead(engine: TestEngine) {
+async fn a_queued_step_continues_while_the_worker_of_its_run_is_dead(engine: TestEngine) {
     #[workflow]
     async fn slow_there(ctx: Context) -> Result<String, Error> {
         ctx.blocked("slow").queue("gpu").await
@@ -245,7 +245,7 @@ async fn retries_are_the_same_as_in_place(engine: TestEngine) {
     assert_eq!(step_failure(&engine, failed.id()).await, step_failure(&engine, in_place.id()).await);
 }
 
-async fn what_the_workflow_says_of_attempts_travels(engine: TestEngine) {
+async fn attempt_options_of_the_workflow_reach_the_queued_step(engine: TestEngine) {
     #[workflow]
     async fn twice(ctx: Context) -> Result<u32, Error> {
         ctx.step(flaky, 9).queue("gpu").attempts(2).retry(Retry::constant().attempts(3).initial("5s")).await

@@ -8,10 +8,10 @@ use outlast::prelude::*;
 use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world};
 
 on_every_world! {
-    what_a_lost_worker_did_is_found_and_not_done_twice,
-    what_a_lost_worker_did_not_do_is_done,
+    the_effect_of_a_lost_worker_is_found_and_not_repeated,
+    a_missing_effect_of_a_lost_worker_is_made,
     the_first_attempt_is_not_looked_up,
-    what_a_failed_attempt_did_is_found,
+    the_effect_of_a_failed_attempt_is_found,
     an_error_of_the_look_is_one_of_the_attempt,
     the_timeout_is_for_the_look_and_the_attempt_together,
     a_run_that_was_handed_over_looks_once_per_attempt,
@@ -60,7 +60,7 @@ async fn pay_and_crash(engine: &TestEngine, what: &str) -> RunHandle<String> {
     run
 }
 
-async fn what_a_lost_worker_did_is_found_and_not_done_twice(engine: TestEngine) {
+async fn the_effect_of_a_lost_worker_is_found_and_not_repeated(engine: TestEngine) {
     let run = pay_and_crash(&engine, "a chair").await;
     engine.steps.log("entered");
     let _worker = engine.worker((paying, pay)).await;
@@ -70,7 +70,7 @@ async fn what_a_lost_worker_did_is_found_and_not_done_twice(engine: TestEngine) 
     assert_eq!(history.matches("step_completed").count(), 1, "{history}");
 }
 
-async fn what_a_lost_worker_did_not_do_is_done(engine: TestEngine) {
+async fn a_missing_effect_of_a_lost_worker_is_made(engine: TestEngine) {
     let run = pay_and_crash(&engine, "a chair").await;
     engine.steps.open("a chair");
     let _worker = engine.worker((paying, pay)).await;
@@ -88,7 +88,7 @@ async fn the_first_attempt_is_not_looked_up(engine: TestEngine) {
     assert_eq!(engine.steps.logged(), ["paid", "paid"]);
 }
 
-async fn what_a_failed_attempt_did_is_found(engine: TestEngine) {
+async fn the_effect_of_a_failed_attempt_is_found(engine: TestEngine) {
     let _worker = engine.worker((paying, pay)).await;
     let run = engine.client.start(paying, "fails".to_owned()).await.unwrap();
     engine.steps.wait_for_log("paid", 1).await;

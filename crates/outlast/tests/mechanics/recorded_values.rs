@@ -7,7 +7,7 @@ use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world, trace
 
 on_every_world! {
     a_value_is_computed_once_through_a_crash,
-    a_value_past_the_limit_fails_its_call_and_the_run_goes_on,
+    a_value_over_the_limit_fails_its_call_and_the_run_continues,
     a_float_that_json_does_not_have_is_an_error_where_it_is_written,
     details_of_an_error_past_the_limit_are_left_out_of_the_history,
     a_run_sleeps_until_a_moment_through_a_crash,
@@ -50,7 +50,7 @@ async fn a_value_is_computed_once_through_a_crash(engine: TestEngine) {
         .await;
 }
 
-async fn a_value_past_the_limit_fails_its_call_and_the_run_goes_on(engine: TestEngine) {
+async fn a_value_over_the_limit_fails_its_call_and_the_run_continues(engine: TestEngine) {
     #[workflow]
     async fn large(ctx: Context) -> Result<String, Error> {
         let error = ctx.record("large", || "x".repeat(5 * 1024 * 1024)).unwrap_err();

@@ -21,7 +21,7 @@ on_every_world! {
     a_cancel_reason_has_a_limit,
     headers_have_a_limit,
     a_panic_in_the_drop_of_a_workflow_does_not_keep_a_worker_from_leaving,
-    a_run_nobody_had_is_cancelled_beside_the_session_of_a_crashed_worker,
+    an_unclaimed_run_is_cancelled_beside_the_session_of_a_crashed_worker,
     a_step_input_may_use_the_context_when_it_is_written,
     a_build_without_a_step_that_a_lost_worker_attempted_leaves_the_run_stuck,
     messages_keep_their_times_when_a_turn_is_computed_again,
@@ -326,7 +326,7 @@ async fn a_panic_in_the_drop_of_a_workflow_does_not_keep_a_worker_from_leaving(e
     assert_eq!(run.output().await.unwrap(), 7);
 }
 
-async fn a_run_nobody_had_is_cancelled_beside_the_session_of_a_crashed_worker(engine: TestEngine) {
+async fn an_unclaimed_run_is_cancelled_beside_the_session_of_a_crashed_worker(engine: TestEngine) {
     let worker = engine.worker(note_then_hook).await;
     engine.settle().await;
     worker.crash();

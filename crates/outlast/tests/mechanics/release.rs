@@ -11,8 +11,8 @@ on_every_world! {
     histories_that_a_claim_left_out_are_read_together,
     a_run_that_only_waits_is_released,
     a_run_with_an_attempt_under_way_stays_owned,
-    a_cached_run_goes_on_without_replay,
-    an_evicted_run_goes_on_with_a_replay,
+    a_cached_run_continues_without_replay,
+    an_evicted_run_continues_with_a_replay,
     the_run_used_least_recently_is_evicted_first,
     no_more_runs_are_held_than_the_limit,
     no_more_runs_are_held_than_the_limit_though_one_starts_during_a_claim,
@@ -69,7 +69,7 @@ async fn a_run_with_an_attempt_under_way_stays_owned(engine: TestEngine) {
     run.output().await.unwrap();
 }
 
-async fn a_cached_run_goes_on_without_replay(engine: TestEngine) {
+async fn a_cached_run_continues_without_replay(engine: TestEngine) {
     let _worker = engine.caching_builder().register(sum).start().await.unwrap();
     let run = engine.client.start(sum, ()).await.unwrap();
     for payload in [1, 2, 3] {
@@ -80,7 +80,7 @@ async fn a_cached_run_goes_on_without_replay(engine: TestEngine) {
     assert_eq!(traces(run.id(), "began"), 1);
 }
 
-async fn an_evicted_run_goes_on_with_a_replay(engine: TestEngine) {
+async fn an_evicted_run_continues_with_a_replay(engine: TestEngine) {
     let _worker = engine.caching_builder().cached_futures(0).register(sum).start().await.unwrap();
     let run = engine.client.start(sum, ()).await.unwrap();
     for payload in [1, 2, 3] {

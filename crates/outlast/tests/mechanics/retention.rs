@@ -6,10 +6,10 @@ use outlast::{ErrorKind, RunId, Status};
 use super::test_engine::{StepCalls, TestEngine, on_every_world};
 
 on_every_world! {
-    a_worker_forgets_what_ended_so_long_ago,
-    what_has_not_ended_is_kept_however_old,
-    of_several_workers_one_forgets_and_the_next_takes_over,
-    a_worker_without_retention_forgets_nothing,
+    a_worker_prunes_runs_that_ended_long_ago,
+    runs_that_have_not_ended_are_kept_however_old,
+    one_of_several_workers_prunes_and_another_takes_over,
+    a_worker_without_retention_prunes_nothing,
 }
 
 #[workflow]
@@ -39,7 +39,7 @@ async fn completed(engine: &TestEngine) -> RunId {
     run.id()
 }
 
-async fn a_worker_forgets_what_ended_so_long_ago(engine: TestEngine) {
+async fn a_worker_prunes_runs_that_ended_long_ago(engine: TestEngine) {
     let _worker = engine.caching_builder().register(quick).retention("30d").start().await.unwrap();
     let first = completed(&engine).await;
     engine.advance("10d").await;
@@ -53,7 +53,7 @@ async fn a_worker_forgets_what_ended_so_long_ago(engine: TestEngine) {
     assert!(engine.client.counts().await.unwrap().values().all(|runs| *runs == 0));
 }
 
-async fn what_has_not_ended_is_kept_however_old(engine: TestEngine) {
+async fn runs_that_have_not_ended_are_kept_however_old(engine: TestEngine) {
     let _worker = engine.caching_builder().register((quick, slow)).retention("1d").start().await.unwrap();
     let run = engine.client.start(slow, ()).await.unwrap();
     let pending = engine.client.start_json("unknown", 1, "null").await.unwrap();
@@ -66,7 +66,7 @@ async fn what_has_not_ended_is_kept_however_old(engine: TestEngine) {
     assert!(!is_there(&engine, run.id()).await);
 }
 
-async fn of_several_workers_one_forgets_and_the_next_takes_over(engine: TestEngine) {
+async fn one_of_several_workers_prunes_and_another_takes_over(engine: TestEngine) {
     let first = engine.caching_builder().register(quick).retention("10d").start().await.unwrap();
     let _second = engine.caching_builder().register(quick).retention("1d").start().await.unwrap();
     let run = completed(&engine).await;
@@ -77,7 +77,7 @@ async fn of_several_workers_one_forgets_and_the_next_takes_over(engine: TestEngi
     assert!(!is_there(&engine, run).await);
 }
 
-async fn a_worker_without_retention_forgets_nothing(engine: TestEngine) {
+async fn a_worker_without_retention_prunes_nothing(engine: TestEngine) {
     let _worker = engine.caching_builder().register(quick).start().await.unwrap();
     let run = completed(&engine).await;
     engine.advance("3650d").await;

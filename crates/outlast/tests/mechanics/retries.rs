@@ -19,7 +19,7 @@ on_every_world! {
     an_error_can_say_when_to_retry,
     a_failed_step_fails_again_in_every_replay,
     details_of_an_error_reach_the_workflow,
-    an_attempt_that_outlived_its_timeout_is_told_to_stop,
+    an_attempt_that_exceeded_its_timeout_is_asked_to_stop,
 }
 
 #[workflow]
@@ -205,7 +205,7 @@ async fn details_of_an_error_reach_the_workflow(engine: TestEngine) {
     assert_eq!(run.output().await.unwrap(), ("invalid digit found in string".into(), vec![4, 2]));
 }
 
-async fn an_attempt_that_outlived_its_timeout_is_told_to_stop(engine: TestEngine) {
+async fn an_attempt_that_exceeded_its_timeout_is_asked_to_stop(engine: TestEngine) {
     #[step(attempts = 1, timeout = "30s")]
     async fn delegates(cx: StepContext<StepState>) -> Result<(), StepError> {
         let steps = cx.state().clone();

@@ -9,10 +9,10 @@ use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world};
 on_every_world! {
     no_attempt_begins_after_the_deadline,
     a_child_that_takes_too_long_stops_after_its_current_step,
-    a_shielded_step_is_not_told_of_a_cancel,
+    a_cancel_does_not_reach_a_shielded_step,
     a_shielded_step_is_attempted_again_after_the_deadline,
-    a_shielded_child_and_a_shielded_queued_step_are_not_told_of_a_cancel,
-    a_shielded_wait_goes_on_after_a_crash,
+    a_cancel_does_not_reach_a_shielded_child_or_queued_step,
+    a_shielded_wait_continues_after_a_crash,
     a_shield_does_not_protect_from_terminate,
     a_tag_added_to_code_does_not_disturb_runs_under_way,
     a_deadline_that_was_delivered_makes_a_cancel_a_repetition,
@@ -82,7 +82,7 @@ async fn a_child_that_takes_too_long_stops_after_its_current_step(engine: TestEn
     assert_eq!(engine.steps.times("cleaned up"), ["600ms"]);
 }
 
-async fn a_shielded_step_is_not_told_of_a_cancel(engine: TestEngine) {
+async fn a_cancel_does_not_reach_a_shielded_step(engine: TestEngine) {
     #[workflow]
     async fn careful(ctx: Context) -> Result<String, Error> {
         let (kept, told) = join!(ctx.shielded().stoppable("kept"), ctx.stoppable("told"));
@@ -113,7 +113,7 @@ async fn a_shielded_step_is_attempted_again_after_the_deadline(engine: TestEngin
     assert!(history.contains("cancel_requested its deadline"), "{history}");
 }
 
-async fn a_shielded_child_and_a_shielded_queued_step_are_not_told_of_a_cancel(engine: TestEngine) {
+async fn a_cancel_does_not_reach_a_shielded_child_or_queued_step(engine: TestEngine) {
     #[workflow]
     async fn child(ctx: Context) -> Result<u32, Error> {
         ctx.hook::<u32>("go").await
@@ -140,7 +140,7 @@ async fn a_shielded_child_and_a_shielded_queued_step_are_not_told_of_a_cancel(en
     }
 }
 
-async fn a_shielded_wait_goes_on_after_a_crash(engine: TestEngine) {
+async fn a_shielded_wait_continues_after_a_crash(engine: TestEngine) {
     #[workflow]
     async fn careful(ctx: Context) -> Result<u32, Error> {
         let (kept, lost) = join!(ctx.shielded().hook::<u32>("kept"), ctx.hook::<u32>("lost"));

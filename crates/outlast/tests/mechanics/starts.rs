@@ -14,7 +14,7 @@ on_every_world! {
     choices_that_make_no_sense_are_errors_at_the_await,
     a_delayed_run_begins_at_its_moment,
     a_delay_that_is_over_is_none,
-    a_delayed_run_keeps_what_it_is_sent_until_it_begins,
+    a_delayed_run_keeps_its_messages_until_it_begins,
     a_delayed_run_can_be_cancelled_before_it_begins,
     a_key_counts_for_its_window,
     a_key_without_a_window_counts_for_ever,
@@ -23,14 +23,14 @@ on_every_world! {
     a_chosen_id_is_not_another_runs,
     a_chosen_id_may_be_repeated_while_a_worker_has_the_run,
     a_deadline_cancels_a_run_that_waits,
-    a_deadline_that_passed_while_nobody_was_up_counts,
+    a_deadline_that_passed_without_a_worker_counts,
     a_run_past_its_deadline_is_not_begun,
     a_run_that_ends_in_time_knows_nothing_of_its_deadline,
-    an_attempt_is_told_of_the_deadline_and_awaited,
+    an_attempt_is_asked_to_stop_at_the_deadline_and_awaited,
     a_retry_past_the_deadline_is_not_made,
     a_run_past_its_deadline_without_code_is_ended,
     many_starts_keep_their_order,
-    a_bad_start_among_many_leaves_its_neighbours_alone,
+    an_invalid_start_does_not_affect_others_of_its_batch,
     a_key_twice_among_many_is_one_run,
     many_runs_may_begin_later_and_have_deadlines,
     a_lost_answer_to_many_starts_doubles_nothing,
@@ -149,7 +149,7 @@ async fn a_delay_that_is_over_is_none(engine: TestEngine) {
     assert_eq!(engine.faults.count(Call::Start), 0, "they were handed to the worker");
 }
 
-async fn a_delayed_run_keeps_what_it_is_sent_until_it_begins(engine: TestEngine) {
+async fn a_delayed_run_keeps_its_messages_until_it_begins(engine: TestEngine) {
     let _worker = engine.worker(patient).await;
     let run = engine.client.start(patient, ()).after("1h").await.unwrap();
     run.send("x", &7).await.unwrap();
@@ -298,7 +298,7 @@ async fn a_deadline_cancels_a_run_that_waits(engine: TestEngine) {
     assert_eq!((view.deadline, engine.steps.count("cleaned up")), (None, 1), "it does not count any more");
 }
 
-async fn a_deadline_that_passed_while_nobody_was_up_counts(engine: TestEngine) {
+async fn a_deadline_that_passed_without_a_worker_counts(engine: TestEngine) {
     let worker = engine.worker(patient).await;
     let run = engine.client.start(patient, ()).deadline("1h").await.unwrap();
     engine.settle().await;
@@ -337,7 +337,7 @@ async fn a_run_that_ends_in_time_knows_nothing_of_its_deadline(engine: TestEngin
         .await;
 }
 
-async fn an_attempt_is_told_of_the_deadline_and_awaited(engine: TestEngine) {
+async fn an_attempt_is_asked_to_stop_at_the_deadline_and_awaited(engine: TestEngine) {
     #[workflow]
     async fn working(ctx: Context) -> Result<String, Error> {
         let outcome = ctx.stoppable("work").await?;
@@ -414,7 +414,7 @@ async fn many_starts_keep_their_order(engine: TestEngine) {
     assert!(engine.client.start_many(echo, [] as [u32; 0]).await.is_empty());
 }
 
-async fn a_bad_start_among_many_leaves_its_neighbours_alone(engine: TestEngine) {
+async fn an_invalid_start_does_not_affect_others_of_its_batch(engine: TestEngine) {
     engine.client.start(echo, 100).key("taken").await.unwrap();
     let keys = ["a", "", "taken", "b", &"k".repeat(300), "c"];
     let call = engine.client.start_many(echo, 0..6).keys(|number| keys[*number as usize]);

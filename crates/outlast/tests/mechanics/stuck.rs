@@ -15,16 +15,16 @@ on_every_world! {
     code_that_alternates_is_found_out_before_it_waits,
     a_divergence_names_the_operation_the_history_and_the_code,
     code_that_asks_for_less_than_history_has_diverges,
-    a_mended_build_goes_on_after_a_divergence,
+    a_fixed_build_continues_after_a_divergence,
     a_renamed_step_does_not_diverge,
-    a_panic_in_workflow_code_is_stuck_and_a_mended_build_goes_on,
+    a_panic_in_workflow_code_is_stuck_and_a_fixed_build_continues,
     a_panic_in_the_first_turn_leaves_the_start_alone,
-    what_a_step_came_to_is_kept_when_the_line_after_it_panics,
-    what_was_attempted_at_most_once_is_known_after_the_mend,
-    what_a_step_came_to_goes_to_those_who_asked_for_it,
+    the_outcome_of_a_step_is_kept_when_the_next_line_panics,
+    an_at_most_once_outcome_is_known_after_the_fix,
+    the_outcome_of_a_step_goes_to_its_own_operation,
     waiting_with_no_operation_open_is_a_foreign_await,
     a_foreign_wake_while_a_step_is_under_way_is_found,
-    a_foreign_wake_of_a_released_run_is_found_when_it_goes_on,
+    a_foreign_wake_of_a_released_run_is_found_when_it_continues,
     a_wake_by_another_thread_during_a_poll_is_foreign,
     a_step_that_is_not_registered_is_named,
     whoever_waits_for_a_stuck_run_is_told_why,
@@ -32,7 +32,7 @@ on_every_world! {
     a_run_that_is_not_there_is_not_resumed,
     the_same_build_does_not_try_again_by_itself,
     a_message_to_a_stuck_run_is_kept_and_delivered_after,
-    a_stuck_run_can_be_cancelled_after_it_was_mended,
+    a_stuck_run_can_be_cancelled_after_a_fix,
 }
 
 async fn reserve(ctx: &Context) -> Result<u32, Error> {
@@ -96,7 +96,7 @@ async fn code_that_asks_for_less_than_history_has_diverges(engine: TestEngine) {
     assert!(stuck.message.contains(expected), "{}", stuck.message);
 }
 
-async fn a_mended_build_goes_on_after_a_divergence(engine: TestEngine) {
+async fn a_fixed_build_continues_after_a_divergence(engine: TestEngine) {
     let run = diverged_trip(&engine).await;
     let bad = engine.worker_of_build("b", trip_with_refund).await;
     engine.settle().await;
@@ -146,7 +146,7 @@ async fn panics_no_more(ctx: Context) -> Result<u32, Error> {
     ctx.hook::<u32>("x").await
 }
 
-async fn a_panic_in_workflow_code_is_stuck_and_a_mended_build_goes_on(engine: TestEngine) {
+async fn a_panic_in_workflow_code_is_stuck_and_a_fixed_build_continues(engine: TestEngine) {
     let worker = engine.worker_of_build("a", panics_late).await;
     let run = engine.client.start(panics_late, ()).await.unwrap();
     engine.settle().await;
@@ -191,7 +191,7 @@ async fn shop_that_goes_on(ctx: Context) -> Result<String, Error> {
     Ok(format!("{paid}, {}", ctx.note("shipped").await?))
 }
 
-async fn what_a_step_came_to_is_kept_when_the_line_after_it_panics(engine: TestEngine) {
+async fn the_outcome_of_a_step_is_kept_when_the_next_line_panics(engine: TestEngine) {
     let worker = engine.worker_of_build("a", shop_that_panics).await;
     let run = engine.client.start(shop_that_panics, ()).await.unwrap();
     engine.settle().await;
@@ -220,7 +220,7 @@ async fn charge(cx: StepContext<StepState>, (): ()) -> u32 {
     7
 }
 
-async fn what_was_attempted_at_most_once_is_known_after_the_mend(engine: TestEngine) {
+async fn an_at_most_once_outcome_is_known_after_the_fix(engine: TestEngine) {
     #[workflow(name = "till")]
     async fn broken_till(ctx: Context) -> Result<u32, Error> {
         let amount = ctx.step(charge, ()).await?;
@@ -244,7 +244,7 @@ async fn what_was_attempted_at_most_once_is_known_after_the_mend(engine: TestEng
 
 /// The stuck turn had requested a second step that failed at once. The fixed code requests another step in its place,
 /// which must not get that failure.
-async fn what_a_step_came_to_goes_to_those_who_asked_for_it(engine: TestEngine) {
+async fn the_outcome_of_a_step_goes_to_its_own_operation(engine: TestEngine) {
     type Unwritable = BTreeMap<(u8, u8), u8>;
     #[workflow(name = "desk")]
     async fn hasty_desk(ctx: Context) -> Result<String, Error> {
@@ -320,7 +320,7 @@ async fn a_foreign_wake_while_a_step_is_under_way_is_found(engine: TestEngine) {
     assert!(stuck.message.contains("not an operation"), "{}", stuck.message);
 }
 
-async fn a_foreign_wake_of_a_released_run_is_found_when_it_goes_on(engine: TestEngine) {
+async fn a_foreign_wake_of_a_released_run_is_found_when_it_continues(engine: TestEngine) {
     #[workflow(unchecked = "the test is about a foreign await")]
     async fn foreign_beside_a_hook(ctx: Context) -> Result<(), Error> {
         let (sender, receiver) = oneshot::channel();
@@ -452,7 +452,7 @@ async fn a_message_to_a_stuck_run_is_kept_and_delivered_after(engine: TestEngine
     assert_eq!(engine.output_after_fix(&run).await, 7);
 }
 
-async fn a_stuck_run_can_be_cancelled_after_it_was_mended(engine: TestEngine) {
+async fn a_stuck_run_can_be_cancelled_after_a_fix(engine: TestEngine) {
     let run = diverged_trip(&engine).await;
     let bad = engine.worker_of_build("b", trip_with_refund).await;
     engine.settle().await;

@@ -8,11 +8,11 @@ use super::faulty_world::{Call, FaultyWorld};
 use super::test_engine::{SESSION, StepCalls, TestEngine, on_every_world, with_timeout};
 
 on_every_world! {
-    a_run_of_a_crashed_worker_goes_on_elsewhere,
+    a_run_of_a_crashed_worker_continues_on_another,
     recorded_steps_do_not_run_again_after_a_crash,
     the_attempt_under_way_at_a_crash_is_made_again_with_the_same_key,
-    a_zombie_writes_nothing,
-    a_zombie_forgets_its_run_and_tells_its_attempts_to_stop,
+    a_worker_that_lost_its_session_writes_nothing,
+    a_worker_that_lost_its_session_drops_its_runs_and_cancels_their_attempts,
     a_worker_that_lost_its_session_joins_again,
     a_worker_that_lost_its_session_while_it_started_joins_again,
     expiry_alone_changes_nothing,
@@ -29,7 +29,7 @@ async fn journey(ctx: Context) -> Result<String, Error> {
     ctx.blocked("slow").await
 }
 
-async fn a_run_of_a_crashed_worker_goes_on_elsewhere(engine: TestEngine) {
+async fn a_run_of_a_crashed_worker_continues_on_another(engine: TestEngine) {
     let worker = engine.worker(journey).await;
     let run = engine.client.start(journey, ()).await.unwrap();
     engine.steps.wait_for_log("began slow", 1).await;
@@ -84,7 +84,7 @@ async fn one_note(ctx: Context) -> Result<String, Error> {
     ctx.note("done").await
 }
 
-async fn a_zombie_writes_nothing(engine: TestEngine) {
+async fn a_worker_that_lost_its_session_writes_nothing(engine: TestEngine) {
     let run = engine.client.start(one_note, ()).await.unwrap();
     let frozen = engine.faults.hold(Call::Commit);
     let _zombie = engine.worker(one_note).await;
@@ -103,7 +103,7 @@ async fn a_zombie_writes_nothing(engine: TestEngine) {
     assert_eq!(engine.steps.count("done"), 1, "what was not committed is not started");
 }
 
-async fn a_zombie_forgets_its_run_and_tells_its_attempts_to_stop(engine: TestEngine) {
+async fn a_worker_that_lost_its_session_drops_its_runs_and_cancels_their_attempts(engine: TestEngine) {
     #[workflow]
     async fn two_steps(ctx: Context) -> Result<(), Error> {
         try_join!(ctx.stoppable("left"), ctx.stoppable("right")).map(drop)

@@ -13,7 +13,7 @@ on_every_world! {
     a_large_fan_out_is_committed_in_parts,
     a_worker_that_is_lost_between_parts_is_replaced,
     children_may_end_before_the_rest_is_asked_for,
-    a_part_that_is_refused_leaves_a_run_that_goes_on,
+    a_run_continues_after_a_refused_part,
     steps_of_a_lost_part_are_attempted_once,
     a_run_may_end_in_its_last_part,
     messages_wait_for_the_last_part,
@@ -146,7 +146,7 @@ async fn children_may_end_before_the_rest_is_asked_for(engine: TestEngine) {
     assert_eq!(before, CHILDREN as usize, "all children are asked for before the run is told of one");
 }
 
-async fn a_part_that_is_refused_leaves_a_run_that_goes_on(engine: TestEngine) {
+async fn a_run_continues_after_a_refused_part(engine: TestEngine) {
     let worker = builder(&engine).build("1").start().await.unwrap();
     engine.faults.refuse_part(1, WorldError::Invalid("it does not like it".into()));
     let run = engine.client.start(fans_out_later, ()).await.unwrap();

@@ -13,10 +13,10 @@ on_every_world! {
     a_sequential_step_costs_one_commit,
     headers_survive,
     payloads_pass_the_codec_and_no_plain_text_is_stored,
-    a_client_without_the_codec_is_told_which_it_needs,
+    a_client_without_the_codec_gets_an_error_with_its_name,
     a_worker_without_the_codec_does_not_end_the_run,
     while_one_commit_is_under_way_the_next_batch_gathers,
-    a_bad_turn_does_not_fail_its_neighbours,
+    an_invalid_turn_does_not_affect_others_of_its_batch,
     a_start_beside_a_worker_is_one_commit_with_the_first_step,
     a_start_is_plain_when_the_worker_is_full,
     a_start_is_plain_when_the_worker_has_not_the_code,
@@ -134,7 +134,7 @@ async fn payloads_pass_the_codec_and_no_plain_text_is_stored(engine: TestEngine)
     assert_eq!(engine.steps.logged(), ["secret"]);
 }
 
-async fn a_client_without_the_codec_is_told_which_it_needs(engine: TestEngine) {
+async fn a_client_without_the_codec_gets_an_error_with_its_name(engine: TestEngine) {
     let (_worker, run) = secret_run(&engine).await;
     let error = engine.client.handle::<String>(run.id()).output().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -214,7 +214,7 @@ fn a_runtime_that_ends_during_a_commit_ends_quietly() {
     }
 }
 
-async fn a_bad_turn_does_not_fail_its_neighbours(engine: TestEngine) {
+async fn an_invalid_turn_does_not_affect_others_of_its_batch(engine: TestEngine) {
     // One of two starts in a batch has a key that another process took meanwhile.
     let group = fastrand::u64(..);
     let lanes = engine.world.describe().lanes;

@@ -17,7 +17,7 @@ on_every_world! {
     a_send_without_an_answer_is_delivered_once,
     a_cancel_without_an_answer_is_delivered_once,
     a_call_that_is_never_answered_is_an_error_and_not_a_hang,
-    runs_claimed_without_an_answer_are_found_and_go_on,
+    runs_of_a_claim_without_an_answer_are_found_and_continue,
     a_run_is_handed_back_only_after_two_looks_a_second_apart,
     a_beat_raises_doubt_only_after_two_differing_counts,
     a_lost_inbox_does_not_lose_the_run,
@@ -158,7 +158,7 @@ async fn a_call_that_is_never_answered_is_an_error_and_not_a_hang(engine: TestEn
     assert_eq!(count_runs(&engine).await, 0);
 }
 
-async fn runs_claimed_without_an_answer_are_found_and_go_on(engine: TestEngine) {
+async fn runs_of_a_claim_without_an_answer_are_found_and_continue(engine: TestEngine) {
     let mut runs = Vec::new();
     for name in ["ada", "bob", "eve"] {
         runs.push(engine.client.start(greet, name.to_owned()).await.unwrap());

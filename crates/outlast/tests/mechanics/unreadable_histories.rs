@@ -6,7 +6,7 @@ use outlast::{Because, Status, StuckReason};
 use super::test_engine::{TestEngine, on_every_world};
 
 on_every_world! {
-    a_run_that_cannot_be_read_is_stuck_and_others_go_on,
+    an_unreadable_run_is_stuck_and_others_continue,
     a_run_that_cannot_be_read_is_terminated_with_its_children,
     a_run_that_cannot_be_read_is_explained_from_its_row,
     an_ended_run_that_cannot_be_read_is_explained_from_its_row,
@@ -27,7 +27,7 @@ async fn hooked(ctx: Context) -> Result<u32, Error> {
     ctx.hook("x").await
 }
 
-async fn a_run_that_cannot_be_read_is_stuck_and_others_go_on(engine: TestEngine) {
+async fn an_unreadable_run_is_stuck_and_others_continue(engine: TestEngine) {
     let (bad, good) =
         (engine.client.start(hooked, ()).await.unwrap(), engine.client.start(hooked, ()).await.unwrap());
     engine.faults.make_unreadable(bad.id());

@@ -11,9 +11,9 @@ on_every_world! {
     two_versions_of_a_workflow_live_in_one_worker,
     a_worker_claims_only_the_versions_it_has,
     a_patch_divides_runs_by_when_they_came_there,
-    a_patched_run_goes_on_after_a_crash,
-    a_renamed_workflow_goes_on_with_runs_of_its_old_name,
-    an_exported_history_replays_and_other_code_is_told_where_it_differs,
+    a_patched_run_continues_after_a_crash,
+    a_renamed_workflow_continues_runs_of_its_old_name,
+    an_exported_history_replays_and_other_code_gets_the_first_difference,
     a_run_that_had_no_turn_replays,
     new_runs_get_the_lowest_rules_that_every_joined_worker_knows,
     a_worker_is_given_no_run_whose_format_it_cannot_read,
@@ -100,7 +100,7 @@ async fn a_patch_divides_runs_by_when_they_came_there(engine: TestEngine) {
         .await;
 }
 
-async fn a_patched_run_goes_on_after_a_crash(engine: TestEngine) {
+async fn a_patched_run_continues_after_a_crash(engine: TestEngine) {
     let worker = engine.worker(patched_order).await;
     let run = engine.client.start(patched_order, ()).await.unwrap();
     engine.advance("90m").await;
@@ -111,7 +111,7 @@ async fn a_patched_run_goes_on_after_a_crash(engine: TestEngine) {
     assert_eq!(engine.steps.logged(), ["checked", "charged"]);
 }
 
-async fn a_renamed_workflow_goes_on_with_runs_of_its_old_name(engine: TestEngine) {
+async fn a_renamed_workflow_continues_runs_of_its_old_name(engine: TestEngine) {
     #[workflow(name = "purchase", was = "order")]
     async fn purchase(ctx: Context) -> Result<(), Error> {
         ctx.sleep("1h").await?;
@@ -128,7 +128,7 @@ async fn a_renamed_workflow_goes_on_with_runs_of_its_old_name(engine: TestEngine
     run.output().await.unwrap();
 }
 
-async fn an_exported_history_replays_and_other_code_is_told_where_it_differs(engine: TestEngine) {
+async fn an_exported_history_replays_and_other_code_gets_the_first_difference(engine: TestEngine) {
     let _worker = engine.worker(patched_order).await;
     let run = engine.client.start(patched_order, ()).await.unwrap();
     engine.clock.run_until_idle().await;

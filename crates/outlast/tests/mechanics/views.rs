@@ -7,17 +7,17 @@ use outlast::{Codec, ErrorKind, OperationKind, OperationStatus, OperationView, R
 use super::test_engine::{StepCalls, TestEngine, note, on_every_world};
 
 on_every_world! {
-    operations_tell_what_a_run_did,
+    operations_show_the_actions_of_a_run,
     operations_of_a_run_under_way_are_open,
     a_wait_that_timed_out_and_one_that_was_dropped_tell_so,
-    a_cancelled_run_shows_what_the_cancel_ended,
+    a_cancelled_run_shows_the_operations_that_the_cancel_ended,
     steps_timers_and_hooks_are_the_operations_of_their_kind,
     children_are_runs_and_operations,
     an_abandoned_child_is_no_open_operation,
     payloads_pass_the_clients_codec,
     a_payload_of_another_codec_is_as_stored,
     views_of_an_unknown_run_are_refused,
-    workers_tell_what_they_have,
+    workers_report_their_code,
 }
 
 #[workflow]
@@ -45,7 +45,7 @@ async fn lines(engine: &TestEngine, run: RunId) -> Vec<String> {
     engine.client.operations(run).await.unwrap().iter().map(line).collect()
 }
 
-async fn operations_tell_what_a_run_did(engine: TestEngine) {
+async fn operations_show_the_actions_of_a_run(engine: TestEngine) {
     let _worker = engine.worker((everything, double)).await;
     let run = engine.client.start(everything, 2).await.unwrap();
     engine.run_to("2h").await;
@@ -133,7 +133,7 @@ async fn a_wait_that_timed_out_and_one_that_was_dropped_tell_so(engine: TestEngi
     assert_eq!(lines(&engine, run.id()).await, expected);
 }
 
-async fn a_cancelled_run_shows_what_the_cancel_ended(engine: TestEngine) {
+async fn a_cancelled_run_shows_the_operations_that_the_cancel_ended(engine: TestEngine) {
     #[workflow]
     async fn waits(ctx: Context) -> Result<(), Error> {
         let (_, _, flaky) = join!(ctx.sleep("1d"), ctx.hook::<u32>("x"), ctx.flaky(9));
@@ -275,7 +275,7 @@ async fn views_of_an_unknown_run_are_refused(engine: TestEngine) {
     }
 }
 
-async fn workers_tell_what_they_have(engine: TestEngine) {
+async fn workers_report_their_code(engine: TestEngine) {
     let worker = engine.worker_of_build("7", (everything, double)).await;
     let workers = engine.client.workers().await.unwrap();
     assert_eq!((workers.len(), workers[0].build.as_str()), (1, "7"));

@@ -8,7 +8,7 @@ use super::test_engine::{StepCalls, TestEngine, on_every_world};
 
 on_every_world! {
     a_dropped_step_that_has_not_begun_never_does,
-    a_dropped_step_that_is_being_attempted_is_told,
+    a_running_attempt_of_a_dropped_step_is_asked_to_stop,
     a_step_that_is_asked_for_and_dropped_in_one_turn_never_begins,
     a_cancelled_run_ends_its_step_that_has_not_begun,
     a_cancelled_run_waits_for_its_step_that_is_being_attempted,
@@ -16,7 +16,7 @@ on_every_world! {
     clean_up_after_a_cancel_may_be_queued,
     a_terminated_run_takes_its_steps_along,
     a_run_terminated_without_its_code_takes_its_steps_along,
-    nothing_goes_on_of_a_run_that_ended,
+    nothing_continues_after_the_end_of_a_run,
     a_step_that_an_operator_ends_is_a_failed_one,
 }
 
@@ -60,7 +60,7 @@ async fn a_dropped_step_that_has_not_begun_never_does(engine: TestEngine) {
     engine.assert_history(step, &expected).await;
 }
 
-async fn a_dropped_step_that_is_being_attempted_is_told(engine: TestEngine) {
+async fn a_running_attempt_of_a_dropped_step_is_asked_to_stop(engine: TestEngine) {
     let _here = engine.caching_builder().session_time("1h").register(racing).start().await.unwrap();
     let _there = engine.builder().queues(["gpu"]).session_time("1h").start().await.unwrap();
     let run = engine.client.start(racing, ()).await.unwrap();
@@ -200,7 +200,7 @@ async fn a_run_terminated_without_its_code_takes_its_steps_along(engine: TestEng
     assert_taken_along(&engine, step).await;
 }
 
-async fn nothing_goes_on_of_a_run_that_ended(engine: TestEngine) {
+async fn nothing_continues_after_the_end_of_a_run(engine: TestEngine) {
     #[workflow]
     async fn hasty(ctx: Context) -> Result<(), Error> {
         let _unawaited = ctx.stoppable("work").queue("gpu");

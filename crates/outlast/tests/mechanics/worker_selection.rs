@@ -17,11 +17,11 @@ on_every_world! {
     urgent_runs_come_first_and_old_ones_before_them,
     urgent_steps_come_first_and_old_ones_before_them,
     a_start_in_no_queue_is_refused,
-    a_run_in_a_queue_that_nobody_serves_says_so,
+    a_run_in_a_queue_without_workers_is_explained,
     a_wait_for_a_queued_step_says_who_serves_it,
     a_queued_step_without_its_code_says_so,
-    workers_say_what_they_do_and_that_they_drain,
-    a_worker_that_forgets_old_runs_has_no_other_code,
+    workers_report_their_activity_and_that_they_drain,
+    a_worker_with_retention_needs_no_other_code,
 }
 
 #[workflow]
@@ -149,7 +149,7 @@ async fn a_start_in_no_queue_is_refused(engine: TestEngine) {
     assert!(client.list().await.unwrap().runs.is_empty(), "nothing is written");
 }
 
-async fn a_run_in_a_queue_that_nobody_serves_says_so(engine: TestEngine) {
+async fn a_run_in_a_queue_without_workers_is_explained(engine: TestEngine) {
     let run = engine.client.start(job, word("night")).queue("night").await.unwrap();
     let why = engine.client.explain(run.id()).await.unwrap();
     let expected = "Start one that serves queue `night` and has workflow `job`, version 1.";
@@ -208,7 +208,7 @@ async fn a_queued_step_without_its_code_says_so(engine: TestEngine) {
     other.stop().await.unwrap();
 }
 
-async fn workers_say_what_they_do_and_that_they_drain(engine: TestEngine) {
+async fn workers_report_their_activity_and_that_they_drain(engine: TestEngine) {
     #[workflow]
     async fn two(ctx: Context) -> Result<(), Error> {
         ctx.note("first").await?;
@@ -241,7 +241,7 @@ async fn workers_say_what_they_do_and_that_they_drain(engine: TestEngine) {
     assert!(engine.client.workers().await.unwrap().is_empty());
 }
 
-async fn a_worker_that_forgets_old_runs_has_no_other_code(engine: TestEngine) {
+async fn a_worker_with_retention_needs_no_other_code(engine: TestEngine) {
     let worker = engine.builder().retention("30d").register(job).start().await.unwrap();
     let workers = engine.client.workers().await.unwrap();
     let code: Vec<_> = workers[0].workflows().map(|code| &*code.workflow).collect();
