@@ -71,13 +71,13 @@ impl BaselineProgram {
         let shown = self.program.display();
         let output = command.arg("--folder").arg(folder).output();
         let output = output.map_err(|error| format!("`{shown}` cannot be started: {error}"))?;
-        let output = String::from_utf8_lossy(&output.stderr);
-        if output.contains(UNKNOWN) {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if errors.contains(UNKNOWN) {
             eprintln!("  against: the other program lacks {workload}");
             return Ok(());
         }
         if !output.status.success() {
-            return Err(format!("`{shown}` ended with {} at {workload}:\n{output}", output.status).into());
+            return Err(format!("`{shown}` ended with {} at {workload}:\n{errors}", output.status).into());
         }
         self.add(&output.stdout)
     }

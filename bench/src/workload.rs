@@ -31,14 +31,12 @@ use crate::environment::{Environment, WorldKind};
 pub(crate) use engine_cpu::{COMMAND as ENGINE_CPU_COMMAND, child as engine_cpu_child};
 pub(crate) use recovery::child::{COMMAND as RECOVERY_COMMAND, RecoveryArgs, run as recovery_child};
 pub(crate) use restart_with_sleepers::{COMMAND as RESTART_COMMAND, RestartArgs, child as restart_child};
-pub(crate) use send_under_load::{
-    COMMAND as SENDER_COMMAND, RecoveryArgs as SenderArgs, child as sender_child,
-};
+pub(crate) use send_under_load::{COMMAND as SENDER_COMMAND, SenderArgs, child as sender_child};
 pub(crate) use server_cost::{COMMAND as SERVER_COST_COMMAND, ServerCostArgs, child as server_cost_child};
 pub(crate) use sleeping_runs::{
     COMMAND as SLEEPING_RUNS_COMMAND, SleepingRunsArgs, child as sleeping_runs_child,
 };
-pub(crate) use worker::{COMMAND as WORKER_COMMAND, WorkerArgs, child as worker_child};
+pub(crate) use worker_process::{COMMAND as WORKER_COMMAND, WorkerArgs, child as worker_child};
 
 /// Every workload, in the order in which they are measured.
 pub(crate) const ALL: [&Workload; 16] = [

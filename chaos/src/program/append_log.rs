@@ -31,8 +31,8 @@ pub(crate) enum SyncMode {
 
 impl AppendLog {
     /// Opens the file, and creates it if needed.
-    pub(crate) fn log(path: &Path) -> io::Result<Self> {
-        let file = File::options().create(true).read(true).append(true).log(path)?;
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let file = File::options().create(true).read(true).append(true).open(path)?;
         Ok(Self { log: Mutex::new(LockedLog { file, read_to: 0 }), callback: None })
     }
 
@@ -43,8 +43,8 @@ impl AppendLog {
     }
 
     /// Appends a value.
-    pub(crate) fn append(&self, append: &impl Serialize) -> io::Result<()> {
-        self.with_lock(|log| log.append(append, SyncMode::Written))
+    pub(crate) fn append(&self, value: &impl Serialize) -> io::Result<()> {
+        self.with_lock(|log| log.append(value, SyncMode::Written))
     }
 
     /// Calls `work` with the file locked.
@@ -90,12 +90,12 @@ impl LockedLog {
     }
 
     /// Appends a value.
-    pub(crate) fn append(&mut self, append: &impl Serialize, care: SyncMode) -> io::Result<()> {
+    pub(crate) fn append(&mut self, value: &impl Serialize, sync: SyncMode) -> io::Result<()> {
         self.read_new_lines()?;
-        let line = serde_json::to_string(append)? + "\n";
+        let line = serde_json::to_string(value)? + "\n";
         self.file.write_all(line.as_bytes())?;
         self.read_to += line.len() as u64;
-        if care == SyncMode::Synced { self.file.sync_data() } else { Ok(()) }
+        if sync == SyncMode::Synced { self.file.sync_data() } else { Ok(()) }
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
         let path = folder.path().join("notes");
         std::fs::write(&path, "1\n2\n3").unwrap();
         assert_eq!(read::<u32>(&path).unwrap(), [1, 2]);
-        AppendLog::log(&path).unwrap().append(&4).unwrap();
+        AppendLog::open(&path).unwrap().append(&4).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n2\n4\n");
     }
 
@@ -127,7 +127,7 @@ mod tests {
     fn each_process_reads_what_the_other_appended() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notes");
-        let (one, two) = (AppendLog::log(&path).unwrap(), AppendLog::log(&path).unwrap());
+        let (one, two) = (AppendLog::open(&path).unwrap(), AppendLog::open(&path).unwrap());
         one.append(&1).unwrap();
         assert_eq!(two.with_lock(LockedLog::read_new::<u32>).unwrap(), [1]);
         two.append(&2).unwrap();

@@ -283,12 +283,12 @@ fn check_batch(key: &str, run: &RunSnapshot, snapshot: &WorldSnapshot, checks: &
     let outputs: Vec<Option<TransferOutput>> =
         output(run)?.ok_or_else(|| format!("{key} is {}", run.view.status))?;
     let first: u64 = key.strip_prefix("batch-").ok_or("a run has an unknown key")?.parse()?;
-    for (id, output) in (first..).zip(&outputs) {
+    for (id, expected) in (first..).zip(&outputs) {
         let child = snapshot.runs.get(&format!("transfer-{id}"));
         let child = child.ok_or_else(|| format!("transfer {id} of {key} is missing"))?;
         let returned = output::<TransferOutput>(child)?;
-        checks.that(returned == *output, || {
-            format!("{key} has {output:?} of transfer {id}, not {returned:?}")
+        checks.that(returned == *expected, || {
+            format!("{key} has {expected:?} of transfer {id}, not {returned:?}")
         })?;
     }
     Ok(())

@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn every_process_gets_the_same_answer_to_a_key() {
         let folder = tempfile::tempdir().unwrap();
-        let log = || Bank::new(AppendLog::log(&folder.path().join("bank")).unwrap());
+        let log = || Bank::new(AppendLog::open(&folder.path().join("bank")).unwrap());
         let (one, two) = (log(), log());
         assert_eq!(one.post(request("a", 0, -OPENING_CENTS)).unwrap(), Ok(1));
         let refusal = two.post(request("b", 0, -5)).unwrap().unwrap_err();

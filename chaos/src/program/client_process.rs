@@ -55,7 +55,7 @@ pub(crate) async fn run(args: &ClientArgs) -> Result<()> {
         sleep(TICK).await;
     }
     while load_client.own_open() > 0 {
-        load_client.run().await?;
+        load_client.answer_runs().await?;
         sleep(TICK).await;
     }
     println!("{}", load_client.transfers());

@@ -52,7 +52,7 @@ struct Cut {
 /// The results of the cuts of one exchange.
 #[derive(Clone, Copy, Debug, Default)]
 struct CutStatistics {
-    cut_all: u64,
+    cuts: u64,
     /// Calls that were repeated because the first answer was lost.
     repeated: u64,
     /// Claims whose answers were lost: the session held a run that it did not know of.
@@ -62,7 +62,7 @@ struct CutStatistics {
 
 impl CutStatistics {
     fn add(&mut self, other: &Self) {
-        self.cut_all += other.cut_all;
+        self.cuts += other.cuts;
         self.repeated += other.repeated;
         self.lost_claims += other.lost_claims;
         self.bytes = [self.bytes[0] + other.bytes[0], self.bytes[1] + other.bytes[1]];
@@ -126,7 +126,7 @@ async fn cut_exchanges(
         let next = queue.lock().pop_front();
         let Some((kind, connection)) = next else { break };
         let statistics = exchange(&mut proxied_world, kind, connection, &options).await?;
-        eprintln!("  {} on a {connection:?} connection: {} cuts", kind.name(), statistics.cut_all);
+        eprintln!("  {} on a {connection:?} connection: {} cuts", kind.name(), statistics.cuts);
         statistics_by_call.push((kind, statistics));
     }
     proxied_world.check_all().await?;
@@ -170,8 +170,8 @@ fn offsets_to_cut(size: u64, count: Option<u32>, chance: &mut fastrand::Rng) -> 
 fn print(statistics_by_call: &BTreeMap<CallKind, CutStatistics>, checks: u64, time: &str) {
     let mut table: Vec<(&str, String)> = Vec::new();
     for (kind, statistics) in statistics_by_call {
-        let CutStatistics { cut_all, repeated, lost_claims, bytes: [to_server, to_client] } = statistics;
-        let mut row = format!("{cut_all} cuts of {to_server} + {to_client} bytes, {repeated} calls repeated");
+        let CutStatistics { cuts, repeated, lost_claims, bytes: [to_server, to_client] } = statistics;
+        let mut row = format!("{cuts} cuts of {to_server} + {to_client} bytes, {repeated} calls repeated");
         if *lost_claims > 0 {
             row += &format!(", {lost_claims} runs found by `held`");
         }

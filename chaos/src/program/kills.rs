@@ -153,12 +153,12 @@ impl<'a> KillLoop<'a> {
             }
             if kill_counts.is_done && self.server.as_ref().is_none_or(|server| server.is_done()) {
                 return match takeover_scanner {
-                    Some(takeover_scanner) => takeover_scanner.end().await,
+                    Some(takeover_scanner) => takeover_scanner.stop().await,
                     None => Ok(()),
                 };
             }
             if kill_counts.is_done && self.server.is_some() && takeover_scanner.is_none() {
-                takeover_scanner = Some(TakeoverScanner::begin(&self.workdir.url()).await?);
+                takeover_scanner = Some(TakeoverScanner::start(&self.workdir.url()).await?);
             }
             if let Some(client) = &mut self.old_client {
                 client.check()?;

@@ -140,7 +140,7 @@ fn refund(cx: StepContext<StepState>, order: Transfer) -> Result<u64, StepError>
 
 #[step(attempts = 20)]
 async fn notice(cx: StepContext<StepState>, account: u32) -> Result<u32, StepError> {
-    cx.state().append(&cx)?;
+    cx.state().log_attempt(&cx)?;
     sleep(NOTICE).await;
     Ok(account)
 }
@@ -152,7 +152,7 @@ pub(crate) struct StepState {
 }
 
 impl StepState {
-    fn note(&self, cx: &StepContext<Self>) -> io::Result<()> {
+    fn log_attempt(&self, cx: &StepContext<Self>) -> io::Result<()> {
         self.logs.attempts.append(&AttemptNote {
             key: cx.key(),
             attempt: cx.attempt(),
@@ -163,7 +163,7 @@ impl StepState {
     }
 
     fn post(&self, cx: &StepContext<Self>, order: &Transfer, leg: Leg) -> Result<u64, StepError> {
-        self.append(cx)?;
+        self.log_attempt(cx)?;
         let fails = order.kind == TransferKind::Flaky && cx.attempt() == 1;
         if fails && order.id.is_multiple_of(2) {
             return Err(StepError::retry_after("the request was lost", "8ms"));

@@ -158,11 +158,14 @@ impl Workdir {
     }
 
     /// Opens the logs. `callback` returns the callback of each log, by the file's name.
-    pub(crate) fn open(&self, mark: impl Fn(&'static str) -> Option<AppendCallback>) -> io::Result<LogFiles> {
+    pub(crate) fn open(
+        &self,
+        callback: impl Fn(&'static str) -> Option<AppendCallback>,
+    ) -> io::Result<LogFiles> {
         let open = |name| {
             let append_log = AppendLog::open(&self.folder.join(name))?;
-            Ok::<_, io::Error>(match mark(name) {
-                Some(mark) => append_log.with_callback(mark),
+            Ok::<_, io::Error>(match callback(name) {
+                Some(callback) => append_log.with_callback(callback),
                 None => append_log,
             })
         };

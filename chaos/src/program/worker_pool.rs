@@ -204,14 +204,14 @@ impl WorkerPool {
     }
 
     /// Freezes all workers, calls `work`, and continues them.
-    pub(crate) fn frozen_since<T: Send + 'static>(
+    pub(crate) fn while_frozen<T: Send + 'static>(
         &mut self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (answer, answered) = channel();
         let commands = self.commands.as_ref().ok_or("the workers have been stopped")?;
         // If the supervisor has ended, the result below reports why.
-        let _ = commands.send(Box::new(move |supervisor| drop(answer.send(supervisor.frozen_since(work)))));
+        let _ = commands.send(Box::new(move |supervisor| drop(answer.send(supervisor.while_frozen(work)))));
         match answered.recv() {
             Ok(done) => done,
             Err(_) => {
@@ -333,7 +333,7 @@ impl Supervisor {
         Ok(())
     }
 
-    fn frozen_since<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    fn while_frozen<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.processes.iter().try_for_each(|process| process.signal(Signal::STOP))?;
         self.processes.iter().try_for_each(WorkerProcess::wait_until_stopped)?;
         let done = work();
@@ -507,15 +507,15 @@ mod tests {
 
     #[test]
     fn the_seed_determines_the_plan_of_each_process() {
-        let fates = |seed| {
+        let plans = |seed| {
             (0..50)
                 .map(|worker_number| KillPlan::of(seed, worker_number, Duration::from_secs(1)))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(fates(7), fates(7));
-        assert_ne!(fates(7), fates(8));
-        let frozen_since = fates(7).iter().filter(|plan| plan.freeze.is_some()).count();
-        assert_eq!(frozen_since, 7, "one of {FROZEN_EVERY}");
+        assert_eq!(plans(7), plans(7));
+        assert_ne!(plans(7), plans(8));
+        let frozen = plans(7).iter().filter(|plan| plan.freeze.is_some()).count();
+        assert_eq!(frozen, 7, "one of {FROZEN_EVERY}");
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub(crate) async fn run(args: &WorkerArgs) -> Result<()> {
     });
     let logs = Arc::new(workdir.open(|_| None)?);
     let worker = retry_while_unavailable(async || {
-        let state = StepState { logs: logs.clone(), number: args.number };
+        let state = StepState { logs: logs.clone(), worker_number: args.number };
         worker(world.clone(), state, workdir.world().session()).start().await
     })
     .await?;
@@ -60,11 +60,14 @@ pub(crate) async fn run(args: &WorkerArgs) -> Result<()> {
         sleep(CHECK_INTERVAL).await;
         if worker.session() != session {
             session = worker.session();
-            logs.process_events.append(&ProcessEvent::SessionLost { number, at: SystemClock.now() })?;
+            logs.process_events
+                .append(&ProcessEvent::SessionLost { worker_number: number, at: SystemClock.now() })?;
         }
         if world.taken_over() > taken {
-            logs.process_events
-                .append(&ProcessEvent::TookOver { number, runs: world.taken_over() - taken })?;
+            logs.process_events.append(&ProcessEvent::TookOver {
+                worker_number: number,
+                runs: world.taken_over() - taken,
+            })?;
             taken = world.taken_over();
         }
     }

@@ -77,10 +77,10 @@ impl ProxiedWorld {
             }
             Connection::New => self.proxy.cut_all(),
         }
-        let mark = case.mark(connection == Connection::Warm);
+        let pattern = case.pattern(connection == Connection::Warm);
         let exchange = match cut {
-            Some(Cut { toward, bytes }) => self.proxy.cut(mark, toward, bytes),
-            None => self.proxy.watch(mark),
+            Some(Cut { toward, bytes }) => self.proxy.cut(pattern, toward, bytes),
+            None => self.proxy.watch(pattern),
         };
         let mut answers = self.call_until_answered(&case, &exchange, cut.is_some(), statistics).await?;
         let sizes = [Toward::Server, Toward::Client].map(|toward| exchange.bytes(toward));
@@ -198,7 +198,7 @@ impl ProxiedWorld {
                 CallAnswer::Beat(beat) => beat.held == u64::from(case.kind.holds()),
                 CallAnswer::Histories(turns) => *turns == case.turns(),
                 // The first call, or a concurrent takeover, may have released the run.
-                CallAnswer::Taken(runs) => *runs <= 1,
+                CallAnswer::TakenOver(runs) => *runs <= 1,
                 CallAnswer::Done => true,
                 CallAnswer::Committed(Committed::Done) => true,
                 CallAnswer::Committed(Committed::Existed(started)) => started.run == case.run(),

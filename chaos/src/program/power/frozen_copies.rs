@@ -67,7 +67,7 @@ async fn copy(
         let extra = chance.bool().then_some(SHARED_MEMORY);
         copies.push(to.clone());
         // The client is in this process, and waits here, so it writes nothing meanwhile.
-        worker_pool.frozen(move || {
+        worker_pool.while_frozen(move || {
             std::fs::create_dir(to.folder())?;
             for name in DATABASE.into_iter().chain(LOG_FILES).chain(extra) {
                 std::fs::copy(from.folder().join(name), to.folder().join(name))?;

@@ -75,7 +75,7 @@ async fn inspect_cut(
 async fn record(workdir: &Workdir, options: &PowerCutOptions) -> Result<Vec<DiskOp>> {
     recorder::begin(DATABASE.iter().map(|name| workdir.folder().join(name)).collect())?;
     let log_callback = |name| -> Option<super::super::append_log::AppendCallback> {
-        Some(Box::new(move |length| recorder::note(DiskOp::Told { name, length })))
+        Some(Box::new(move |length| recorder::append(DiskOp::LogLength { name, length })))
     };
     let logs = Arc::new(workdir.open(log_callback)?);
     let sync = if options.sync == Durability::Full { "full" } else { "normal" };

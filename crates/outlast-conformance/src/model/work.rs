@@ -162,14 +162,14 @@ impl Model {
         }
         let run = self.find(turn.run).ok_or(Refusal::Fenced)?;
         if run.turn == turn.id {
-            return Ok(Committed::PastCalls);
+            return Ok(Committed::Done);
         }
         if run.view.owner != Some(session) || turn.based_on != BasedOn::Turn(run.turn) {
             return Err(Refusal::Fenced);
         }
         run.record(&turn)?;
         self.finish(session, turn, now);
-        Ok(Committed::PastCalls)
+        Ok(Committed::Done)
     }
 
     fn commit_start(
@@ -182,7 +182,7 @@ impl Model {
         let existed = self.started_before(&start, now)?;
         let last = self.find(turn.run).map(|run| run.turn);
         match existed {
-            Some(_) if last == Some(turn.id) => return Ok(Committed::PastCalls),
+            Some(_) if last == Some(turn.id) => return Ok(Committed::Done),
             Some(existed) => return Ok(Committed::Existed(existed)),
             None => {}
         }
@@ -194,7 +194,7 @@ impl Model {
         run.take(session, false);
         self.add(run);
         self.finish(session, turn, now);
-        Ok(Committed::PastCalls)
+        Ok(Committed::Done)
     }
 
     /// Applies the outbox of a turn, and then its end.

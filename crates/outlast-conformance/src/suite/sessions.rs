@@ -113,8 +113,8 @@ pub async fn a_session_lasts_as_long_as_it_asked_for(case: Case) {
 
 /// A beat works in a thread of its own, outside any runtime.
 pub async fn a_beat_works_outside_any_runtime(case: Case) {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
+    struct UnparkWaker(Thread);
+    impl Wake for UnparkWaker {
         fn wake(self: Arc<Self>) {
             self.0.unpark();
         }
@@ -122,7 +122,7 @@ pub async fn a_beat_works_outside_any_runtime(case: Case) {
     let worker = case.join("wf").await;
     let world = case.world.clone();
     let beat = std::thread::spawn(move || {
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let waker = Waker::from(Arc::new(UnparkWaker(std::thread::current())));
         let report = Report::default();
         let mut beat = std::pin::pin!(world.beat(worker.session, &report, &[]));
         loop {

@@ -25,7 +25,7 @@ fn a_program_killed_repeatedly_loses_and_duplicates_nothing() {
     let process_folder = ProcessFolder::new(folder.path());
     let mut starts = RUNS;
     let start_child = |starts| {
-        let program = Program::Chains { starts, start_child: 10_000 };
+        let program = Program::Chains { starts, live: 10_000 };
         ChildProcess::start(ChildArgs { program, process_folder: process_folder.clone(), point: None })
     };
 

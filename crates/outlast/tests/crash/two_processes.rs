@@ -128,7 +128,7 @@ fn start(process_folder: &ProcessFolder) {
 }
 
 fn start_child(process_folder: &ProcessFolder) -> ChildProcess {
-    let program = Program::Chains { starts: 0, start_child: LIVE };
+    let program = Program::Chains { starts: 0, live: LIVE };
     ChildProcess::start(ChildArgs { program, process_folder: process_folder.clone(), point: None })
 }
 

@@ -162,7 +162,7 @@ async fn a_worker_that_lost_its_session_while_it_started_joins_again(engine: Tes
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_world_that_is_away_for_a_third_of_the_session_costs_no_session() {
     let world = outlast::open("memory:").await.unwrap();
-    let (world, faults) = FaultyWorld::around(world, TestClock::new());
+    let (world, faults) = FaultyWorld::wrap(world, TestClock::new());
     let worker = Worker::builder(world).session_time("4s").register(silent).start().await.unwrap();
     // A beat is due after a quarter of the session's time; it is repeated soon, not a quarter later.
     (0..3).for_each(|_| faults.refuse(Call::Beat, 0));
