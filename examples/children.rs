@@ -29,7 +29,7 @@ async fn hurry(ctx: Context) -> Result<String, Error> {
     }
 }
 
-/// Fire and forget: the child goes on when its parent has ended. Its key makes it the only one.
+/// Fire and forget: the child continues when its parent has ended. Its key makes it the only one.
 #[workflow]
 async fn subscribe(ctx: Context, customer: u32) -> Result<RunId, Error> {
     ctx.child(parcel, customer).key(format!("welcome-{customer}")).abandon().await

@@ -4,7 +4,7 @@ use outlast::prelude::*;
 use outlast::{Cancel, Status, Wait};
 use serde::{Deserialize, Serialize};
 
-/// What someone asks for.
+/// What someone requests.
 #[derive(Serialize, Deserialize)]
 struct Request {
     what: String,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use outlast::prelude::*;
 
-/// How many steps are under way, and how many were at the most.
+/// How many steps are in progress, and how many were at most.
 #[derive(Default)]
 struct Crowd {
     now: AtomicUsize,

@@ -1,4 +1,4 @@
-//! A shop order that outlasts its process: kill it at any moment, start it again, and it goes on.
+//! A shop order that outlasts its process: kill it at any moment, start it again, and it continues.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -103,7 +103,7 @@ Usage: cargo run --example quickstart -- [FILE] [--order NAME] [--pause DURATION
   --order NAME      the order to start, or to go on with; 42 if not given
   --pause DURATION  how long it sleeps, such as 300ms or 1m; 5s if not given. An order keeps its pause";
 
-/// The file and the order that the arguments ask for; `None` when they ask for help.
+/// The file and the order that the arguments request; `None` when they request help.
 fn arguments() -> Result<Option<(String, Order)>, Error> {
     let (mut file, mut name, mut pause) = ("shop.db".to_owned(), "42".to_owned(), "5s".to_owned());
     let mut words = std::env::args().skip(1);

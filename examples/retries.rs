@@ -51,7 +51,7 @@ async fn find_payment(cx: StepContext<Bank>, _cents: u64) -> Result<Option<Strin
 
 #[workflow]
 async fn buy(ctx: Context, cents: u64, currency: String) -> Result<String, Error> {
-    // What the step says about itself can be changed where it is asked for.
+    // What the step says about itself can be changed where it is requested.
     let picky = Retry::linear().initial("10ms").only(&[ErrorClass::RateLimit, ErrorClass::Server]);
     let rate = ctx.step(rate, &currency).retry(picky).timeout("5s").await?;
     ctx.step(pay, (cents as f64 * rate) as u64).await

@@ -1,4 +1,4 @@
-//! Three deploys while runs are under way: a mistake, a patch, and a new version.
+//! Three deploys while runs are in progress: a mistake, a patch, and a new version.
 
 use outlast::prelude::*;
 use outlast::{RunId, Status};

@@ -1,7 +1,7 @@
 //! The benchmark program of Outlast: measures the engine, and compares it with the raw limits of the disk.
 //!
-//! Every figure that depends on the disk is compared with a raw limit that was measured in the same place just before; the
-//! result is the median of the rounds' ratios. A missed target is not an error.
+//! Every figure that depends on the disk is compared with a raw limit that was measured in the same place just before;
+//! the result is the median of the rounds' ratios. A missed target is not an error.
 
 mod baseline;
 mod cli;

@@ -94,8 +94,8 @@ fn measure_one(
     Ok((raw, (workload.run)(&env)?))
 }
 
-/// A temporary folder in `asked`, or beside this program: that is in cargo's target folder, on a disk, while the system's
-/// temporary folder may be in memory.
+/// A temporary folder in `asked`, or beside this program: that is in cargo's target folder, on a disk, while the
+/// system's temporary folder may be in memory.
 fn make_folder(asked: Option<&Path>) -> Result<TempDir> {
     let base: PathBuf = match asked {
         Some(folder) => {

@@ -24,7 +24,8 @@ fn after_20_kills_every_run_has_ended_and_every_effect_has_happened_once() {
     assert!(table.contains("every effect happened once") && table.contains("20 ("), "{table}");
 }
 
-/// A copy of the program is another build of it, with the same schema. `cargo xtask chaos --old` takes a real older one.
+/// A copy of the program is another build of it, with the same schema. `cargo xtask chaos --old` takes a real older
+/// one.
 #[test]
 fn workers_of_two_builds_share_the_work_and_the_old_ones_finish_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::guarded_process::{stop_watcher, watcher};
 use crate::random;
 
-/// Waits until the pipe is closed without a line, and then removes the folder. A dying server may still write into it, so
-/// the removal is repeated a limited number of times.
+/// Waits until the pipe is closed without a line, and then removes the folder. A dying server may still write into it,
+/// so the removal is repeated a limited number of times.
 const REMOVE_SCRIPT: &str = r#"
 read -r word && exit 0
 tries=0

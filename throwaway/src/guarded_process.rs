@@ -1,8 +1,8 @@
 //! Processes that do not outlive their owner, even if the owner is killed.
 //!
-//! The owner holds one end of a pipe, and a small shell beside the process reads from the other. The kernel closes the pipe
-//! when the owner dies; the end of the pipe without a line means that the owner has died. The parent-death signal of Linux
-//! is no alternative: it is sent when the parent's *thread* ends.
+//! The owner holds one end of a pipe, and a small shell beside the process reads from the other. The kernel closes the
+//! pipe when the owner dies; the end of the pipe without a line means that the owner has died. The parent-death signal
+//! of Linux is no alternative: it is sent when the parent's *thread* ends.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,12 +14,12 @@ use crate::account::Account;
 use crate::error::{Error, Result};
 use crate::wait::wait_for;
 
-/// Reads a line, which the owner writes when there is a watcher, and then becomes the program in "$@". Ends if the owner
-/// dies before.
+/// Reads a line, which the owner writes when there is a watcher, and then becomes the program in "$@". Ends if the
+/// owner dies before.
 const START_SCRIPT: &str = r#"read -r word && exec "$@" </dev/null"#;
 
-/// Waits for the death of the owner, and then ends the process $1. It cannot distinguish an ended process from a zombie, so
-/// the number of tries is limited.
+/// Waits for the death of the owner, and then ends the process $1. It cannot distinguish an ended process from a
+/// zombie, so the number of tries is limited.
 const WATCH_SCRIPT: &str = r#"
 read -r word && exit 0
 kill -s QUIT "$1"

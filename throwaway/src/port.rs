@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, TcpListener};
 use crate::error::{Error, Result};
 use crate::random;
 
-// Below the ephemeral ports (32768 and up on Linux, 49152 elsewhere): while a server is down, no outgoing connection gets
-// its port, and no client connects to itself.
+// Below the ephemeral ports (32768 and up on Linux, 49152 elsewhere): while a server is down, no outgoing connection
+// gets its port, and no client connects to itself.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 

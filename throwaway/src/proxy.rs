@@ -106,8 +106,8 @@ impl Proxy {
     }
 
     /// The same, and cuts the connection after exactly this many bytes of the exchange in one direction: these bytes
-    /// arrive, and then both sides see the end of the connection. The cut also happens if no more bytes follow: after the
-    /// whole request the answer is lost, after the whole answer the connection is closed.
+    /// arrive, and then both sides see the end of the connection. The cut also happens if no more bytes follow: after
+    /// the whole request the answer is lost, after the whole answer the connection is closed.
     pub fn cut(&self, pattern: impl AsRef<[u8]>, toward: Toward, bytes: u64) -> Exchange {
         self.network.watch(pattern.as_ref(), Some((toward, bytes)))
     }

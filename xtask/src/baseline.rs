@@ -1,7 +1,8 @@
 //! `cargo xtask baseline`: a program of an older revision, built in release mode beside this tree.
 //!
-//! The revision is checked out as a git worktree in `target/baseline/<commit>`, with its own target folder there, which is
-//! reused. `cargo xtask bench --against` measures such a program, and `cargo xtask chaos --old` runs workers of one.
+//! The revision is checked out as a git worktree in `target/baseline/<commit>`, with its own target folder there,
+//! which is reused. `cargo xtask bench --against` measures such a program, and `cargo xtask chaos --old` runs workers
+//! of one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -34,8 +34,8 @@ pub(super) async fn count_once(client: &Client, steps: u64) -> Result<()> {
     check(steps, counted)
 }
 
-/// Starts `runs` runs at once, each in a task of its own as in a server, and waits for the last output. A task also waits
-/// for all of them, so that the measuring thread is woken once, not by every run.
+/// Starts `runs` runs at once, each in a task of its own as in a server, and waits for the last output. A task also
+/// waits for all of them, so that the measuring thread is woken once, not by every run.
 pub(super) async fn count_at_once(client: &Client, runs: usize, steps: u64) -> Result<()> {
     let client = client.clone();
     let counted = tokio::spawn(async move {

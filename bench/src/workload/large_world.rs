@@ -1,7 +1,8 @@
 //! Large worlds, created quickly: the rows of two real runs are copied with other ids.
 //!
-//! The engine executes one run to its end, and one until it sleeps. Their rows in `runs` and `turns` are then copied by SQL
-//! with other ids and times, and the stored counts are increased, so that the world is the same as after that many runs.
+//! The engine executes one run to its end, and one until it sleeps. Their rows in `runs` and `turns` are then copied
+//! by SQL with other ids and times, and the stored counts are increased, so that the world is the same as after that
+//! many runs.
 
 mod postgres;
 mod sqlite;

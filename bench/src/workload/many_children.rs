@@ -91,7 +91,7 @@ fn run(env: &Environment) -> Result<Vec<Measurement>> {
     ])
 }
 
-/// Runs that sleep, one after the other; answers how long each took in milliseconds.
+/// Runs that sleep, one after the other; returns how long each took in milliseconds.
 async fn nap_until(client: Client, is_over: Arc<AtomicBool>) -> Result<Vec<f64>> {
     let mut naps = Vec::new();
     while !is_over.load(Ordering::Relaxed) {

@@ -40,7 +40,7 @@ fn run(env: &Environment) -> Result<Vec<Measurement>> {
     Ok(vec![Measurement { faults, ..Measurement::relative(two, two / one) }])
 }
 
-/// Steps per second in an empty world with so many worker processes.
+/// Steps per second in an empty world with this many worker processes.
 fn measure(url: &str, workers: usize, faults: &mut Vec<String>) -> Result<f64> {
     // Somebody makes the world before they come, so that they join at the same time.
     let world = block_on(async { Ok(outlast::open(url).await?) })?;

@@ -1,8 +1,8 @@
 //! Cut connections: the connection to Postgres ends after byte k of a call, in either direction and for every k.
 //!
-//! The caller then does not know whether the call was executed. It repeats the call with the same ids at once, while the
-//! server may still be executing the first. At the end the call has had its effect once, and no run is held by a session
-//! that does not know of it.
+//! The caller then does not know whether the call was executed. It repeats the call with the same ids at once, while
+//! the server may still be executing the first. At the end the call has had its effect once, and no run is held by a
+//! session that does not know of it.
 
 mod calls;
 mod proxied_world;

@@ -178,8 +178,8 @@ impl<'a> KillLoop<'a> {
         }
     }
 
-    /// Stops the workers of the new build, and continues with old ones alone for a while. Returns their build; `None` if
-    /// there is only one build.
+    /// Stops the workers of the new build, and continues with old ones alone for a while. Returns their build; `None`
+    /// if there is only one build.
     async fn roll_back(&mut self) -> Result<Option<String>> {
         if self.old_client.is_none() {
             return Ok(None);
@@ -206,7 +206,8 @@ impl<'a> KillLoop<'a> {
         self.wait(what).await
     }
 
-    /// Waits until all runs have ended and all sessions of dead workers were taken over. Returns how many transfers the old client started.
+    /// Waits until all runs have ended and all sessions of dead workers were taken over. Returns how many transfers
+    /// the old client started.
     async fn finish_runs(&mut self) -> Result<Option<u64>> {
         let mut old_transfers = None;
         if let Some(client) = &mut self.old_client {

@@ -1,13 +1,13 @@
 //! The power cut: the possible states of the disk after a power failure, at random times under load.
 //!
-//! * [`frozen_copies`]: all worker processes are frozen at the same time, and the files are copied. This is the state of a
-//!   disk that has written everything.
+//! * [`frozen_copies`]: all worker processes are frozen at the same time, and the files are copied. This is the state
+//!   of a disk that has written everything.
 //! * [`recorded_cuts`], [`disk`], [`recorder`]: one process writes through a file layer that records every write and
-//!   sync. A cut keeps everything that was synced, and of the rest, at random: nothing, all, some writes, or some sectors
-//!   of some writes. `synchronous=FULL` has to survive that.
+//!   sync. A cut keeps everything that was synced, and of the rest, at random: nothing, all, some writes, or some
+//!   sectors of some writes. `synchronous=FULL` has to survive that.
 //!
-//! In both cases the copy is opened. It must contain everything that was acknowledged before, and pass all checks, and a
-//! worker must finish all its runs, with every effect once.
+//! In both cases the copy is opened. It must contain everything that was acknowledged before, and pass all checks, and
+//! a worker must finish all its runs, with every effect once.
 
 mod disk;
 mod frozen_copies;

@@ -66,8 +66,8 @@ enum RestartDue {
 }
 
 impl Server {
-    /// Starts a server with the durability of production, with its files in `above`. Most of the restarts are spread over
-    /// the kills.
+    /// Starts a server with the durability of production, with its files in `above`. Most of the restarts are spread
+    /// over the kills.
     pub(crate) fn start(above: Option<&Path>, kills: u32, restarts: u32, seed: u64) -> Result<Self> {
         postgres::require()?;
         let mut builder = Postgres::builder().setting("max_connections", "200");
@@ -162,8 +162,8 @@ fn restart(mut postgres: Postgres, kind: RestartKind, logs: &LogFiles) -> Result
     Ok(postgres)
 }
 
-/// Kills the server's process with the highest pid, which most often serves a client. The server then ends all others, and
-/// refuses connections until it has recovered.
+/// Kills the server's process with the highest pid, which most often serves a client. The server then ends all others,
+/// and refuses connections until it has recovered.
 fn kill_backend(postgres: &Postgres) -> Result<()> {
     let server = postgres.pid().ok_or("the server does not run")?;
     let children = std::fs::read_to_string(format!("/proc/{server}/task/{server}/children"))?;

@@ -1,7 +1,7 @@
 //! A rolling upgrade during the kill loop: workers and a client of an older build beside those of this one.
 //!
-//! At first all workers are old, and create the schema. Then half of them are new: the first one migrates the schema while
-//! old ones work. At the end the new workers stop, as in a rollback, and the old ones finish all runs.
+//! At first all workers are old, and create the schema. Then half of them are new: the first one migrates the schema
+//! while old ones work. At the end the new workers stop, as in a rollback, and the old ones finish all runs.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! The working directory of a test: the database (unless it is on a server), the bank's file, and the logs of all processes.
+//! The working directory of a test: the database (unless it is on a server), the bank's file, and the logs of all
+//! processes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,8 +29,8 @@ pub(crate) enum WorldKind {
 }
 
 impl WorldKind {
-    /// The session time of a worker. Short, so that a frozen worker is taken over soon, but longer than a restart of the
-    /// server.
+    /// The session time of a worker. Short, so that a frozen worker is taken over soon, but longer than a restart of
+    /// the server.
     pub(crate) fn session(self) -> Duration {
         match self {
             Self::Sqlite => Duration::from_secs(1),

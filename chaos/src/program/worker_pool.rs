@@ -156,8 +156,8 @@ pub(crate) struct WorkerPool {
 type SupervisorCommand = Box<dyn FnOnce(&mut Supervisor) + Send>;
 
 impl WorkerPool {
-    /// Starts all workers, of which `kills` in total are killed. With a program of an older build, all workers are old at
-    /// first, and half of them later.
+    /// Starts all workers, of which `kills` in total are killed. With a program of an older build, all workers are old
+    /// at first, and half of them later.
     pub(crate) fn start(
         workdir: &Workdir,
         logs: Arc<LogFiles>,

@@ -45,8 +45,8 @@ pub(crate) async fn run(args: &WorkerArgs) -> Result<()> {
     tracing_subscriber::fmt().with_writer(log).with_ansi(false).init();
     let world = retry_while_unavailable(async || outlast::open(&workdir.url()).await).await?;
     let world = Arc::new(match args.point {
-        Some(point) => KillerWorld::deadly_at(world, point),
-        None => KillerWorld::harmless(world),
+        Some(point) => KillerWorld::killed_at(world, point),
+        None => KillerWorld::counting(world),
     });
     let logs = Arc::new(workdir.open(|_| None)?);
     let worker = retry_while_unavailable(async || {

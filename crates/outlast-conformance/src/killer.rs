@@ -14,47 +14,54 @@ use rustix::process::{Signal, getpid, kill_process};
 
 /// A world that counts its commit points, and kills its own process with SIGKILL at one of them.
 ///
-/// Every call that may write has two points: just before it, when nothing is written, and just after
-/// its answer came, when all is written and the caller has not seen it. These calls are `start`, `send`,
-/// `join`, `claim`, `commit`, `leave`, `takeover`, `resume`, `deliver` and `prune`. A claim that brings no run has only the
-/// first. A beat has none: it comes by time, not by what the program does.
+/// Every call that may write has two points: just before it, when nothing is written, and just after its answer, when
+/// everything is written and the caller has not got the answer. These calls are `start`, `send`, `join`, `claim`,
+/// `commit`, `leave`, `takeover`, `resume`, `deliver` and `prune`. A claim without a run has only the first point. A
+/// beat has none, because its time does not depend on the program.
 ///
-/// So a program that is run once per point, killed there and run again, has survived a crash between
-/// any two things it wrote.
+/// So a program that is killed once at each point and run again each time has survived a crash between any two writes.
 #[derive(Debug)]
 pub struct KillerWorld {
     inner: Arc<dyn World>,
     passed: AtomicU64,
-    deadly: u64,
+    kill_point: u64,
     taken_over: AtomicU64,
 }
 
 impl KillerWorld {
-    /// A world that only counts.
-    pub fn harmless(inner: Arc<dyn World>) -> Self {
-        Self::deadly_at(inner, u64::MAX)
+    /// A world that only counts its points.
+    pub fn counting(inner: Arc<dyn World>) -> Self {
+        Self::killed_at(inner, u64::MAX)
     }
 
     /// A world that kills its process at this point, counted from 1.
-    pub fn deadly_at(inner: Arc<dyn World>, point: u64) -> Self {
-        Self { inner, passed: AtomicU64::new(0), deadly: point, taken_over: AtomicU64::new(0) }
+    pub fn killed_at(inner: Arc<dyn World>, point: u64) -> Self {
+        Self { inner, passed: AtomicU64::new(0), kill_point: point, taken_over: AtomicU64::new(0) }
     }
 
-    /// How many points were passed.
+    /// The number of points so far.
     pub fn points(&self) -> u64 {
         self.passed.load(Ordering::SeqCst)
     }
 
-    /// How many runs were taken over from sessions whose workers are gone.
+    /// The number of runs that were taken over from ended sessions.
     pub fn taken_over(&self) -> u64 {
         self.taken_over.load(Ordering::SeqCst)
     }
 
+    /// Makes a call with a point before and after it.
+    async fn between_points<T>(&self, call: impl Future<Output = T>) -> T {
+        self.point();
+        let answer = call.await;
+        self.point();
+        answer
+    }
+
     fn point(&self) {
-        if self.passed.fetch_add(1, Ordering::SeqCst) + 1 == self.deadly {
+        if self.passed.fetch_add(1, Ordering::SeqCst) + 1 == self.kill_point {
             // The signal reaches this thread before the call returns to it.
             kill_process(getpid(), Signal::KILL).expect("a process may kill itself");
-            unreachable!("a killed process went on");
+            unreachable!("a killed process continued");
         }
     }
 }
@@ -62,10 +69,7 @@ impl KillerWorld {
 #[async_trait]
 impl World for KillerWorld {
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
-        self.point();
-        let answer = self.inner.start(starts).await;
-        self.point();
-        answer
+        self.between_points(self.inner.start(starts)).await
     }
 
     async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
@@ -93,10 +97,7 @@ impl World for KillerWorld {
     }
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
-        self.point();
-        let answer = self.inner.send(messages).await;
-        self.point();
-        answer
+        self.between_points(self.inner.send(messages)).await
     }
 
     async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
@@ -104,10 +105,7 @@ impl World for KillerWorld {
     }
 
     async fn join(&self, join: Join) -> Result<(), WorldError> {
-        self.point();
-        let answer = self.inner.join(join).await;
-        self.point();
-        answer
+        self.between_points(self.inner.join(join)).await
     }
 
     async fn beat(
@@ -124,10 +122,7 @@ impl World for KillerWorld {
     }
 
     async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
-        self.point();
-        let answer = self.inner.leave(session).await;
-        self.point();
-        answer
+        self.between_points(self.inner.leave(session)).await
     }
 
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
@@ -148,10 +143,7 @@ impl World for KillerWorld {
     }
 
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
-        self.point();
-        let answer = self.inner.commit(session, turns).await;
-        self.point();
-        answer
+        self.between_points(self.inner.commit(session, turns)).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
@@ -159,10 +151,7 @@ impl World for KillerWorld {
     }
 
     async fn resume(&self, run: RunId) -> Result<(), WorldError> {
-        self.point();
-        let answer = self.inner.resume(run).await;
-        self.point();
-        answer
+        self.between_points(self.inner.resume(run)).await
     }
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
@@ -170,10 +159,7 @@ impl World for KillerWorld {
     }
 
     async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
-        self.point();
-        let answer = self.inner.deliver(session).await;
-        self.point();
-        answer
+        self.between_points(self.inner.deliver(session)).await
     }
 
     async fn prune(
@@ -182,10 +168,7 @@ impl World for KillerWorld {
         after: Option<RunId>,
         limit: usize,
     ) -> Result<Pruned, WorldError> {
-        self.point();
-        let answer = self.inner.prune(before, after, limit).await;
-        self.point();
-        answer
+        self.between_points(self.inner.prune(before, after, limit)).await
     }
 
     fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {

@@ -1,8 +1,8 @@
 //! Random calls to a world, compared with a naive model.
 //!
 //! The [conformance suite](mod@crate::suite) tests one rule at a time; random calls test combinations of rules.
-//! The model is a list of runs and a list of sessions, and scans both for every answer. It is slow, but so simple that it
-//! hardly has the same bugs as a world.
+//! The model is a list of runs and a list of sessions, and scans both for every answer. It is slow, but so simple that
+//! it hardly has the same bugs as a world.
 
 mod execute;
 mod inbox;

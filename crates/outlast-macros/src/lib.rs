@@ -134,7 +134,7 @@ pub fn step(arguments: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// # Determinism
 ///
-/// A workflow must ask for the same operations on every replay. The body and the types of the parameters
+/// A workflow must request the same operations on every replay. The body and the types of the parameters
 /// are searched for names that are known not to allow this, and the error says what to use instead:
 ///
 /// | refused | instead |
@@ -168,7 +168,7 @@ pub fn workflow(arguments: TokenStream, item: TokenStream) -> TokenStream {
     on_function(Kind::Workflow, arguments, item)
 }
 
-/// Waits for several futures and goes on with the first that is ready.
+/// Waits for several futures and continues with the first that is ready.
 ///
 /// ```ignore
 /// let answer = select! {

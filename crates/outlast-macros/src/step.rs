@@ -69,7 +69,7 @@ fn definition(
     }
 }
 
-/// `impl StepCode`: for the state that the context asks for, or for every state.
+/// `impl StepCode`: for the state that the context requests, or for every state.
 fn code(function: &ItemFn, signature: &Signature, reconcile: Option<&Path>) -> TokenStream {
     let cfg = function::conditions(function);
     let (name, marker) = (&function.sig.ident, Kind::Step.marker(&function.sig.ident));

@@ -14,8 +14,8 @@ use crate::watchdog::{TIMEOUT_SECONDS, WatchedWait};
 
 /// Virtual time: it passes only when a test moves it, and then at once.
 ///
-/// The clock knows all sleepers and the number of pieces of work in progress ([`Clock::busy`]). So a test can wait until
-/// nothing is in progress, and jump to the next time at which a sleeper is due. Clones share the same clock.
+/// The clock knows all sleepers and the number of pieces of work in progress ([`Clock::busy`]). So a test can wait
+/// until nothing is in progress, and jump to the next time at which a sleeper is due. Clones share the same clock.
 ///
 /// ```
 /// use outlast_core::Clock;
@@ -116,8 +116,8 @@ impl TestClock {
         Settle { clock: self, watched: None }.await;
     }
 
-    /// Waits until no work is in progress, advances the clock to the first sleeper, and repeats this until no work is in
-    /// progress and there are no sleepers.
+    /// Waits until no work is in progress, advances the clock to the first sleeper, and repeats this until no work is
+    /// in progress and there are no sleepers.
     ///
     /// # Panics
     ///

@@ -20,8 +20,8 @@ use crate::TestClock;
 ///
 /// The test decides how steps end, what hooks receive and how much time passes, and asserts the operations that the
 /// workflow requested. No code of a step runs, and steps need no registration. After each of these decisions the whole
-/// history is replayed and compared, so code that is not deterministic is detected: operations of another kind or name or
-/// in another order. The inputs of operations are not compared.
+/// history is replayed and compared, so code that is not deterministic is detected: operations of another kind or name
+/// or in another order. The inputs of operations are not compared.
 ///
 /// Time begins at [`TestClock::BEGIN`], and `ctx.random()` gives the same numbers in every rehearsal.
 ///
@@ -60,8 +60,8 @@ use crate::TestClock;
 /// assert!(run.output().unwrap_err().is_timeout());
 /// ```
 ///
-/// Every method panics, with a report of the requested and open operations, when the run is not in the expected state, and
-/// when the workflow diverges, panics or awaits something other than an operation.
+/// Every method panics, with a report of the requested and open operations, when the run is not in the expected state,
+/// and when the workflow diverges, panics or awaits something other than an operation.
 #[derive(Debug)]
 pub struct Rehearsal<O> {
     run: LoneRun,
@@ -119,8 +119,8 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         self.end(&open, Ok(payload(output.borrow())));
     }
 
-    /// Ends a step with a final error: it was fatal, or the step's attempts are used up. It is the first open step of this
-    /// name.
+    /// Ends a step with a final error: it was fatal, or the step's attempts are used up. It is the first open step of
+    /// this name.
     #[track_caller]
     pub fn fails<H, M>(&mut self, step: H, error: impl Into<StepError>)
     where
@@ -264,7 +264,7 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         self.check(result);
     }
 
-    /// Asks the run to stop. Open hooks, timers and children end as cancelled, and what the workflow asks for
+    /// Asks the run to stop. Open hooks, timers and children end as cancelled, and what the workflow requests
     /// from now on fails as cancelled; open steps continue until the test ends them. What is
     /// [shielded](outlast::Context::shielded) is not touched.
     #[track_caller]

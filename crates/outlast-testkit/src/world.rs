@@ -162,8 +162,8 @@ impl TestWorld {
     ///
     /// # Panics
     ///
-    /// When the run ends before that, is stuck, or waits for something other than time. The message explains why, and what
-    /// the run waited for meanwhile.
+    /// When the run ends before that, is stuck, or waits for something other than time. The message explains why, and
+    /// what the run waited for meanwhile.
     #[track_caller]
     pub fn wait_for_hook<O>(&self, run: &RunHandle<O>, hook: &str) -> impl Future<Output = ()> {
         let awaited = AwaitedState::here(format!("hook `{hook}`"));
@@ -289,8 +289,8 @@ impl<S: Send + Sync + 'static> TestWorldBuilder<S> {
         self
     }
 
-    /// Caches the futures of runs, as workers do in production, instead of replaying each run after every turn. Faster for
-    /// runs with thousands of steps.
+    /// Caches the futures of runs, as workers do in production, instead of replaying each run after every turn. Faster
+    /// for runs with thousands of steps.
     pub fn trusting(mut self) -> Self {
         self.is_trusting = true;
         self

@@ -172,8 +172,8 @@ impl Network {
         let _ = to.shutdown(Shutdown::Write);
     }
 
-    /// Waits for the network, and returns how many bytes may pass and whether the connection is cut after them. Empty data
-    /// means the end.
+    /// Waits for the network, and returns how many bytes may pass and whether the connection is cut after them. Empty
+    /// data means the end.
     fn allow(&self, number: u64, toward: Toward, data: &[u8]) -> (usize, bool) {
         let Some(mut state) = self.wait_for_network(number, self.state()) else { return (0, true) };
         let NetworkState { next, connections, .. } = &mut *state;

@@ -60,8 +60,8 @@ fn targets_of_line(line: &str) -> impl Iterator<Item = String> {
     targets.into_iter()
 }
 
-/// The file below the root to which a link points. The outer `None`: it points to no file; the inner `None`: it points out
-/// of the project.
+/// The file below the root to which a link points. The outer `None`: it points to no file; the inner `None`: it points
+/// out of the project.
 fn file_of(from: &str, target: &str) -> Option<Option<PathBuf>> {
     let file = target.split(['#', '?']).next().unwrap_or_default();
     // Without a file it points into the same document; with a colon it is a URL or an item of code.

@@ -251,7 +251,8 @@ impl ProxiedWorld {
         self.checks.that(claimed == 1, || format!("a claim returned {claimed} runs after a resume"))
     }
 
-    /// The run was claimed once. If the answer was lost, `held` returns the run, and it can be released and claimed again.
+    /// The run was claimed once. If the answer was lost, `held` returns the run, and it can be released and claimed
+    /// again.
     async fn check_claim(
         &mut self,
         case: &CallCase,

@@ -33,7 +33,8 @@ pub(crate) enum Durability {
     Normal,
 }
 
-/// Records a process, cuts it at random times, and inspects the disk after each cut. Also returns the number of operations.
+/// Records a process, cuts it at random times, and inspects the disk after each cut. Also returns the number of
+/// operations.
 pub(super) async fn run(origin: &Workdir, options: &PowerCutOptions) -> Result<(PowerCutStatistics, usize)> {
     let workdir = Workdir::new(&origin.folder().join("recorded"));
     std::fs::create_dir(workdir.folder())?;

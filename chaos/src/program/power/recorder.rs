@@ -1,7 +1,7 @@
 //! A file layer (VFS) for SQLite that records writes and syncs.
 //!
-//! It is the default layer with another `xOpen`: recorded files get a copy of their method table, in which write, truncate,
-//! sync and close call this module. All other methods, such as locks and shared memory, are unchanged.
+//! It is the default layer with another `xOpen`: recorded files get a copy of their method table, in which write,
+//! truncate, sync and close call this module. All other methods, such as locks and shared memory, are unchanged.
 
 #![allow(unsafe_code, reason = "a file layer for SQLite is a table of C functions")]
 
@@ -149,7 +149,7 @@ unsafe extern "C" fn write(
     let code = unsafe { write(file, bytes, amount, at) };
     if code == ffi::SQLITE_OK {
         let (length, at) = (usize::try_from(amount).unwrap_or(0), u64::try_from(at).unwrap_or(0));
-        // SAFETY: SQLite promises so many bytes there until this call returns.
+        // SAFETY: SQLite promises this many bytes there until this call returns.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) };
         record(|_| DiskOp::Wrote { file: number, at, bytes: bytes.into() });
     }

@@ -1,7 +1,7 @@
 //! The check that no resource grew.
 //!
-//! The median of the last quarter is compared with that of the second. The first quarter is ignored: caches fill, and the
-//! file reaches its size.
+//! The median of the last quarter is compared with that of the second. The first quarter is ignored: caches fill, and
+//! the file reaches its size.
 
 use super::super::Result;
 use super::sampler::Sample;

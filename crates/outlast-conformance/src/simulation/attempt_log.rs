@@ -178,8 +178,8 @@ impl StepState {
         cx.heartbeat(details);
     }
 
-    /// Whether this process knew, when an attempt was requested, that the run was cancelled. From rules 2 on, no attempt
-    /// begins then unless it is shielded.
+    /// Whether this process knew, when an attempt was requested, that the run was cancelled. From rules 2 on, no
+    /// attempt begins then unless it is shielded.
     async fn knows_of_cancel(&self, (run, _): (RunId, OpNumber), requested_at: Duration) -> bool {
         let history = self.env.history(run).await;
         let started = history.first().and_then(|turn| turn.events.first());

@@ -143,7 +143,8 @@ impl SimulatedClient {
         }
     }
 
-    /// Starts a run by a call to the world, with options that the client's builder lacks; sometimes twice with the same ids.
+    /// Starts a run by a call to the world, with options that the client's builder lacks; sometimes twice with the
+    /// same ids.
     async fn start_raw(&mut self) {
         let now = self.world.clock().now();
         let program: Program = any_program(&mut self.rng, DEPTH);

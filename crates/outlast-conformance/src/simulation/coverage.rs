@@ -107,8 +107,8 @@ impl Situation {
         matches!(self, Self::TurnOfOldRules | Self::LateEffect)
     }
 
-    /// Whether only seeds before [`DEFERRED_SEEDS`](super::DEFERRED_SEEDS) reach it: from there on, the older build gets
-    /// no run that it could not read.
+    /// Whether only seeds before [`DEFERRED_SEEDS`](super::DEFERRED_SEEDS) reach it: from there on, the older build
+    /// gets no run that it could not read.
     pub fn needs_earlier_seeds(self) -> bool {
         matches!(
             self,

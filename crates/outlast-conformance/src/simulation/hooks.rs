@@ -1,5 +1,5 @@
-//! The checks of hooks: each payload is recorded once and in order, the first open hook that can decode it takes it, and
-//! a payload that none can decode closes no hook.
+//! The checks of hooks: each payload is recorded once and in order, the first open hook that can decode it takes it,
+//! and a payload that none can decode closes no hook.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

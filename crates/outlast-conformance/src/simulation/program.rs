@@ -222,8 +222,8 @@ impl Job {
         Self { millis: scaled(ctx, self.millis), is_shielded: ctx.is_shielded(), ..self.clone() }
     }
 
-    /// Queues some steps if the run has the header. The job decides which, so that programs are the same with and without
-    /// queues.
+    /// Queues some steps if the run has the header. The job decides which, so that programs are the same with and
+    /// without queues.
     fn queued_if_enabled(&self, ctx: &Context, step: StepOperation<u64>) -> StepOperation<u64> {
         if !ctx.headers().contains_key(QUEUES) {
             return step;

@@ -18,7 +18,7 @@ fn is_waiting(changed: Pin<&mut impl Future<Output = Busy>>) -> bool {
     changed.poll(&mut Context::from_waker(Waker::noop())).is_pending()
 }
 
-/// Waits for a change that `make` brings about, which must not come before.
+/// Waits for a change that `make` causes, which must not come before.
 async fn learns_of<T>(case: &Case, worker: &TestWorker, make: impl AsyncFnOnce() -> T) {
     let epoch = epoch(worker).await;
     let mut changed = pin!(worker.world.changed(epoch, Timestamp::NEVER));
@@ -123,7 +123,7 @@ pub async fn without_a_change_it_completes_at_its_moment(case: Case) {
     drop(changed.await);
 }
 
-/// The work that follows a change is under way from the change on, so that virtual time waits for it.
+/// The work that follows a change is in progress from the change on, so that virtual time waits for it.
 pub async fn the_work_that_follows_a_change_is_under_way_without_a_gap(case: Case) {
     let worker = case.join("wf").await;
     let epoch = epoch(&worker).await;

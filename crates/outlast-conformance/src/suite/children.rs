@@ -45,7 +45,7 @@ pub async fn a_child_is_started_with_its_parents_turn(case: Case) {
     assert_eq!((claimed.run, claimed.is_fresh), (view.id, true));
 }
 
-/// All that a start can ask for counts for a child too.
+/// All that a start can request counts for a child too.
 pub async fn a_child_is_started_like_any_run(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
@@ -222,7 +222,7 @@ pub async fn a_child_that_is_there_already_counts_as_started(case: Case) {
     assert_eq!(case.counts().await[&Status::Pending], 2);
 }
 
-/// A repeated turn starts nothing twice and tells nobody twice, also after it let go of its run.
+/// A repeated turn starts nothing twice and tells nobody twice, also after it released its run.
 pub async fn a_repeated_turn_has_its_children_once(case: Case) {
     let worker = case.join("wf").await;
     for then in [Then::Hold, wait(), Then::Release] {

@@ -47,7 +47,7 @@ pub async fn equally_ready_runs_come_in_order_of_their_ids(case: Case) {
     assert_eq!(order, started);
 }
 
-/// A claim brings no more runs than it asks for; the others stay ready.
+/// A claim brings no more runs than it requests; the others stay ready.
 pub async fn a_claim_brings_no_more_than_it_asks_for(case: Case) {
     for _ in 0..5 {
         case.start("wf").await;
@@ -58,7 +58,7 @@ pub async fn a_claim_brings_no_more_than_it_asks_for(case: Case) {
     assert_eq!(worker.claim().await.len(), 3);
 }
 
-/// However much is asked for, one claim has a limit.
+/// However much is requested, one claim has a limit.
 pub async fn a_claim_has_a_limit(case: Case) {
     case.start_many("wf", CLAIM_RUNS_MAX + 1).await;
     let worker = case.join("wf").await;

@@ -5,7 +5,7 @@ use outlast_core::{Committed, Status, Then, Wait};
 use super::turn_ext::{TurnExt, stuck, wait, wait_until};
 use super::{Case, assert_refused};
 
-/// A turn that holds on adds its events, and the session goes on holding the run.
+/// A turn that holds on adds its events, and the session keeps holding the run.
 pub async fn a_turn_that_holds_on_keeps_the_run(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;

@@ -1,4 +1,4 @@
-//! Deadlines: when a run is told to stop, and who may end it when nobody with its code does.
+//! Deadlines: when a run is asked to stop, and who may end it when nobody with its code does.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use outlast_core::{ClaimRequest, RunId, Start, Status, SuspectRoom, Then, Timest
 use super::turn_ext::{TurnExt, stuck, wait, wait_until};
 use super::{Case, TestWorker, assert_refused};
 
-/// Starts a run of `wf` that is told to stop so many seconds from now.
+/// Starts a run of `wf` that is asked to stop this many seconds from now.
 async fn start_within(case: &Case, seconds: u64) -> RunId {
     let start = Start { deadline: Some(case.later(seconds)), ..case.new_start("wf") };
     case.try_start(start).await.expect("the world starts a run").run
@@ -59,7 +59,7 @@ pub async fn a_turn_from_a_start_keeps_its_deadline(case: Case) {
     assert_eq!(overdue(&case.join("other").await).await, [(turn.run, true)]);
 }
 
-/// A turn that says so clears the deadline for good.
+/// A turn that says so clears the deadline permanently.
 pub async fn a_turn_clears_the_deadline(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let run = start_within(&case, 60).await;
@@ -217,7 +217,7 @@ pub async fn a_failed_build_ends_an_overdue_run(case: Case) {
     assert_eq!(overdue(&worker).await, [(run, true)]);
 }
 
-/// A run that someone holds is not overdue, until that one lets go of it.
+/// A run that someone holds is not overdue, until that one releases it.
 pub async fn a_held_run_is_not_overdue(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let run = start_within(&case, 60).await;
@@ -277,7 +277,7 @@ pub async fn overdue_runs_are_given_from_the_moment_that_a_worker_says(case: Cas
     assert_eq!(stranger.work(request).await.next_due, Some(overdue_at), "whichever comes later");
 }
 
-/// The longest overdue come first, and no more than were asked for.
+/// The longest overdue come first, and no more than were requested.
 pub async fn the_longest_overdue_comes_first(case: Case) {
     let stranger = case.join("other").await;
     let mut runs = Vec::new();
@@ -301,7 +301,7 @@ pub async fn an_overdue_run_is_given_to_those_who_can_read_it(case: Case) {
     assert_eq!(overdue(&case.join("other").await).await, [(run, true)]);
 }
 
-/// Ready runs come before overdue ones, and all of them count against what was asked for.
+/// Ready runs come before overdue ones, and all of them count against what was requested.
 pub async fn ready_runs_come_before_overdue_ones(case: Case) {
     let worker = case.join("other").await;
     let late = [start_within(&case, 60).await, start_within(&case, 60).await];

@@ -5,7 +5,7 @@ use outlast_core::{RunId, Start, Started, Status};
 use super::Case;
 use super::turn_ext::{TurnExt, wait};
 
-/// Starts a run that may begin so many seconds from now.
+/// Starts a run that may begin this many seconds from now.
 async fn start_in(case: &Case, seconds: u64) -> RunId {
     let start = Start { not_before: Some(case.later(seconds)), ..case.new_start("wf") };
     case.try_start(start).await.expect("the world starts a run").run

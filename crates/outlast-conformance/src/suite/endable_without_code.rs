@@ -56,7 +56,7 @@ pub async fn a_run_that_needs_no_code_needs_its_format(case: Case) {
     assert_eq!(case.join("other").await.claim_one().await.run, run);
 }
 
-/// A cancel that arrives while a worker holds the fresh run counts when that worker lets go of it.
+/// A cancel that arrives while a worker holds the fresh run counts when that worker releases it.
 pub async fn a_cancel_that_came_while_held_counts_after_a_release(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let run = case.start("wf").await;

@@ -157,7 +157,7 @@ pub async fn a_message_that_cannot_be_read_leaves_its_neighbours_alone(case: Cas
 }
 
 /// What a turn tells another run is never refused for that: the run goes to a worker that can read it when its holder
-/// lets go of it.
+/// releases it.
 pub async fn a_turn_tells_a_run_whose_holder_cannot_read_it(case: Case) {
     let (new, old) = (case.join("wf").await, join_old(&case).await);
     let source = {

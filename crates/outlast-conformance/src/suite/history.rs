@@ -27,7 +27,7 @@ pub async fn a_history_is_gap_free_and_in_order(case: Case) {
     }
 }
 
-/// A history is read on from any turn's first event, so many turns at a time.
+/// A history is read on from any turn's first event, this many turns at a time.
 pub async fn a_history_is_read_in_pages(case: Case) {
     let worker = case.join("wf").await;
     case.start("wf").await;

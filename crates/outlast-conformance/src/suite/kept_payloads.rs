@@ -46,8 +46,8 @@ pub async fn a_payload_past_the_limit_of_kept_ones_is_refused(case: Case) {
     case.send_payload(claimed.run, "f").await;
 }
 
-/// A payload for a hook that the run waits for is taken, however many payloads for other hooks are kept: the run may need it
-/// to take those. It is refused only when the inbox itself is full.
+/// A payload for a hook that the run waits for is taken, however many payloads for other hooks are kept: the run may
+/// need it to take those. It is refused only when the inbox itself is full.
 pub async fn a_payload_that_the_run_waits_for_is_taken_past_the_limit_of_kept_ones(case: Case) {
     let worker = case.join("wf").await;
     let claimed = case.held(&worker).await;

@@ -18,7 +18,7 @@ pub async fn the_same_key_returns_the_same_run(case: Case) {
     assert_eq!(case.counts().await.values().sum::<u64>(), 1);
 }
 
-/// A key goes on naming its run after the run has ended.
+/// A key still refers to its run after the run has ended.
 pub async fn a_key_names_its_run_after_the_end(case: Case) {
     let first = case.try_start(case.new_keyed_start("wf", "k", "in")).await.unwrap();
     let worker = case.join("wf").await;
@@ -152,7 +152,7 @@ pub async fn a_key_without_a_window_counts_for_ever(case: Case) {
     assert_eq!(later, Ok(Started { run: first, is_new: false }));
 }
 
-/// The window begins with the run's start, not with its end, and the run goes on without its key.
+/// The window begins with the run's start, not with its end, and the run continues without its key.
 pub async fn a_run_goes_on_without_its_key(case: Case) {
     let worker = case.join("wf").await;
     let first = case.try_start(windowed(&case, "wf", "in", 60)).await.unwrap().run;

@@ -18,7 +18,7 @@ fn ids(page: &Page) -> Vec<RunId> {
     page.runs.iter().map(|run| run.id).collect()
 }
 
-/// A list is sorted by id, newest first unless it is asked for the other way round.
+/// A list is sorted by id, newest first unless it is requested the other way round.
 pub async fn a_list_is_sorted_both_ways(case: Case) {
     let mut runs = start_some(&case, 4).await;
     let oldest =
@@ -128,7 +128,7 @@ pub async fn a_filtered_list_is_paged(case: Case) {
     assert_eq!((ids(&second), second.next), (waiting[2..].to_vec(), None));
 }
 
-/// However much is asked for, one page has a limit.
+/// However much is requested, one page has a limit.
 pub async fn a_page_has_a_limit(case: Case) {
     start_some(&case, PAGE_RUNS_MAX + 1).await;
     let query = RunQuery { limit: usize::MAX, ..RunQuery::default() };
@@ -215,7 +215,7 @@ pub async fn a_text_is_found_in_every_alphabet(case: Case) {
     }
 }
 
-/// All that is asked for must hold.
+/// All that is requested must hold.
 pub async fn filters_hold_together(case: Case) {
     let family = Family::started(&case).await;
     case.start("child").await;

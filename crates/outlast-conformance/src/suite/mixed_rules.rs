@@ -33,7 +33,7 @@ pub async fn new_runs_get_the_lowest_rules_that_every_session_knows(case: Case) 
     new.leave().await;
 }
 
-/// A start that asks for lower rules gets those.
+/// A start that requests lower rules gets those.
 pub async fn a_start_may_ask_for_lower_rules(case: Case) {
     case.join("wf").await;
     let run = case.try_start(Start { rules: 1, ..case.new_start("wf") }).await.unwrap().run;

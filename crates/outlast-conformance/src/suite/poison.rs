@@ -7,7 +7,7 @@ use outlast_core::{ClaimRequest, RunId, Status, StuckReason, SuspectRoom, Then};
 use super::turn_ext::TurnExt;
 use super::{Case, TestWorker};
 
-/// Crashes so many workers that have this code, each with all that it could claim.
+/// Crashes this many workers that have this code, each with all that it could claim.
 async fn crash_times(case: &Case, workflow: &str, times: u32) {
     let heir = case.join("none").await;
     for _ in 0..times {
@@ -20,7 +20,7 @@ async fn crash_times(case: &Case, workflow: &str, times: u32) {
     heir.leave().await;
 }
 
-/// A run of a workflow of its own whose worker crashed so often while it held nothing else.
+/// A run of a workflow of its own whose worker crashed this often while it held nothing else.
 async fn crashed(case: &Case, workflow: &str, times: u32) -> RunId {
     let run = case.start(workflow).await;
     crash_times(case, workflow, times).await;
@@ -102,7 +102,8 @@ pub async fn the_first_claim_of_a_session_gives_a_run_of_the_last_class_alone(ca
     assert_eq!(given(&worker, trial).await, [second, innocent]);
 }
 
-/// A crash counts against the highest class that the session held, and against all runs when that is the lowest or the last.
+/// A crash counts against the highest class that the session held, and against all runs when that is the lowest or the
+/// last.
 pub async fn a_crash_counts_against_the_highest_class_aboard(case: Case) {
     let table: [(&[u32], &[u32]); 7] = [
         (&[0, 0, 1], &[1, 1, 2]),

@@ -139,7 +139,7 @@ pub async fn priorities_count_across_workflows_and_queues(case: Case) {
     assert_eq!(worker.claim_runs().await, [runs[3], runs[1], runs[2], runs[0]]);
 }
 
-/// A claim that asks for few gets the most urgent, of many levels, and the next claim the next.
+/// A claim that requests few gets the most urgent, of many levels, and the next claim the next.
 pub async fn a_short_claim_brings_the_most_urgent(case: Case) {
     let mut runs = Vec::new();
     for priority in 0..=PRIORITY_MAX {

@@ -98,7 +98,7 @@ pub async fn every_ended_run_is_pruned(case: Case) {
     assert!(case.counts().await.is_empty());
 }
 
-/// One call looks at so many runs and says where the next one goes on; the last says that it is the last.
+/// One call looks at this many runs and says where the next one continues; the last says that it is the last.
 pub async fn pruning_goes_on_where_it_stopped(case: Case) {
     let worker = case.join("wf").await;
     let mut runs = Vec::new();
@@ -117,7 +117,7 @@ pub async fn pruning_goes_on_where_it_stopped(case: Case) {
     assert_eq!(case.counts().await, [(Status::Waiting, 2)].into());
 }
 
-/// A call that looked at as many as it may goes on behind them, although it was the last.
+/// A call that looked at as many as it may continues behind them, although it was the last.
 pub async fn a_full_call_is_not_the_last(case: Case) {
     let worker = case.join("wf").await;
     let run = case.completed(&worker).await;
@@ -127,7 +127,7 @@ pub async fn a_full_call_is_not_the_last(case: Case) {
     assert_eq!(prune(&case, now, Some(run), 1).await, Pruned { runs: 0, next: None });
 }
 
-/// However much is asked for, one call has a limit.
+/// However much is requested, one call has a limit.
 pub async fn one_call_prunes_no_more_than_its_limit(case: Case) {
     let runs = case.start_many("wf", PRUNE_RUNS_MAX + 1).await;
     let worker = case.join("wf").await;
@@ -152,7 +152,7 @@ pub async fn a_repeated_call_forgets_nothing_more(case: Case) {
     assert_eq!(prune(&case, now, None, 1).await, Pruned { runs: 0, next: None });
 }
 
-/// The key of a pruned run is free, for whatever asks for it next.
+/// The key of a pruned run is free, for whatever requests it next.
 pub async fn the_key_of_a_pruned_run_is_free(case: Case) {
     let worker = case.join("wf").await;
     case.try_start(case.new_keyed_start("wf", "k", "in")).await.unwrap();
@@ -194,7 +194,7 @@ pub async fn the_children_of_a_pruned_run_are_kept(case: Case) {
     other.commit_done(end.completing("out")).await;
 }
 
-/// A page goes on behind a run that was pruned meanwhile.
+/// A page continues behind a run that was pruned meanwhile.
 pub async fn pages_go_on_behind_a_pruned_run(case: Case) {
     let worker = case.join("wf").await;
     let mut runs = Vec::new();

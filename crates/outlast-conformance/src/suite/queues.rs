@@ -304,7 +304,7 @@ pub async fn runs_are_listed_by_queue(case: Case) {
     assert_eq!(case.listed(stuck).await, []);
 }
 
-/// Lists leave queued steps out, unless they are asked for or their workflow is.
+/// Lists leave queued steps out, unless they are requested or their workflow is.
 pub async fn lists_leave_queued_steps_out(case: Case) {
     let mut runs = Vec::new();
     for workflow in ["step:resize", "stepping", "step:resize", "a", "step:resize"] {

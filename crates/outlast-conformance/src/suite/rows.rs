@@ -157,7 +157,7 @@ impl Combination {
     }
 }
 
-/// A worker that asks for one workflow at a time.
+/// A worker that requests one workflow at a time.
 struct Prober<'a> {
     case: &'a Case,
     worker: TestWorker,

@@ -100,7 +100,7 @@ pub async fn expiry_alone_changes_nothing(case: Case) {
     assert_eq!(worker.claim_one().await.run, run);
 }
 
-/// A session lasts as long as it asked for.
+/// A session lasts as long as it requested.
 pub async fn a_session_lasts_as_long_as_it_asked_for(case: Case) {
     let patient = Join { time: Duration::from_secs(3_600), ..case.new_join(&[("wf", 1)]) };
     case.join_with(case.world.clone(), patient).await;

@@ -27,7 +27,7 @@ pub async fn a_repeated_start_returns_the_first_answer(case: Case) {
     assert_eq!(case.counts().await, [(Status::Pending, 1)].into());
 }
 
-/// A repeat that comes after the run has gone on changes nothing.
+/// A repeat that comes after the run has continued changes nothing.
 pub async fn a_start_repeated_after_the_run_ended_changes_nothing(case: Case) {
     let start = case.new_start("wf");
     let first = case.try_start(start.clone()).await;

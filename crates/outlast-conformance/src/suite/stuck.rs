@@ -133,7 +133,7 @@ pub async fn progress_opens_a_run_to_a_failed_build(case: Case) {
     assert_eq!((&claimed.columns.stuck, &claimed.columns.failed_builds), (&None, &FailedBuilds::default()));
 }
 
-/// A build that lets go of a stuck run without progress leaves it as it was: by a release, a leave or a crash.
+/// A build that releases a stuck run without progress leaves it as it was: by a release, a leave or a crash.
 pub async fn a_stuck_run_that_is_let_go_without_progress_is_stuck_as_before(case: Case) {
     let worker = case.join("wf").await;
     let run = case.parked(&worker, stuck()).await;

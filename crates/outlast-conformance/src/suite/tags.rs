@@ -90,7 +90,7 @@ pub async fn tags_outlive_the_end(case: Case) {
     assert_eq!(found(&case, &[("a", "1"), ("result", "good")]).await, [run]);
 }
 
-/// Runs are found by all the tags that are asked for, with the values they have now.
+/// Runs are found by all the tags that are requested, with the values they have now.
 pub async fn runs_are_found_by_their_tags(case: Case) {
     let worker = case.join("wf").await;
     let first = start_with(&case, &[("shop", "7"), ("kind", "new")]).await;

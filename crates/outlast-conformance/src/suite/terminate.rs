@@ -103,7 +103,7 @@ pub async fn a_held_run_that_is_terminated_stays_with_its_holder(case: Case) {
     assert_eq!((unread[0].run, unread[0].messages.len()), (claimed.run, 1));
 }
 
-/// A terminate that came while someone held the run counts when that one lets go of it.
+/// A terminate that came while someone held the run counts when that one releases it.
 pub async fn a_terminate_that_came_while_held_counts_afterwards(case: Case) {
     let stranger = case.join("other").await;
     for then in [wait(), outlast_core::Then::Release] {

@@ -75,8 +75,8 @@ impl TestWorker {
         assert!(claimed.is_empty(), "nothing is ready for this worker, but it got {claimed:?}");
     }
 
-    /// Commits one turn, and repeats the call while another transaction has locked its rows. Then applies its effects on
-    /// other runs.
+    /// Commits one turn, and repeats the call while another transaction has locked its rows. Then applies its effects
+    /// on other runs.
     pub async fn commit(&self, turn: Turn) -> Result<Committed, WorldError> {
         let committed = loop {
             let answer = one(self.world.commit(self.session, std::slice::from_ref(&turn)).await);

@@ -1,9 +1,9 @@
 //! How the frozen histories were generated. They are not generated again.
 //!
-//! Half of them are histories of the simulation (`simulation::histories`) of that time. The other half are from a scenario
-//! of their own with features that the simulation lacks: payloads, inputs and outputs of another type than the code
-//! expects, deadlines and tags given by clients, heartbeats. Both used the engine of that time, on the world in memory and
-//! in virtual time.
+//! Half of them are histories of the simulation (`simulation::histories`) of that time. The other half are from a
+//! scenario of their own with features that the simulation lacks: payloads, inputs and outputs of another type than
+//! the code expects, deadlines and tags given by clients, heartbeats. Both used the engine of that time, on the world
+//! in memory and in virtual time.
 //!
 //! ```text
 //! cargo test -p outlast-conformance --test frozen -- --ignored freeze

@@ -1,8 +1,8 @@
 //! Histories that were frozen before the semantics of new runs changed: they still replay in the same way.
 //!
 //! `golden/rules1` has 1,000 histories of runs with rules 1 from an earlier engine, with the results of replaying them and
-//! their prefixes. A run with rules 1 never changes its behaviour. **These files are never written again**: `generate.rs`
-//! shows how they were generated.
+//! their prefixes. A run with rules 1 never changes its behaviour. **These files are never written again**:
+//! `generate.rs` shows how they were generated.
 
 #![allow(missing_docs, reason = "tests explain themselves by their names")]
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]

@@ -1,5 +1,5 @@
-//! A process that is stopped for longer than its session: another one takes over. When the first one continues, it writes
-//! nothing for the runs that it has lost, and joins again.
+//! A process that is stopped for longer than its session: another one takes over. When the first one continues, it
+//! writes nothing for the runs that it has lost, and joins again.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,12 +18,12 @@ pub(crate) const SESSION_FILE: &str = "session";
 
 const RUNS: u32 = 3;
 
-/// The maximum time between the end of a session and the takeover of its runs: much more than it takes, since workers look
-/// for expired sessions every second.
+/// The maximum time between the end of a session and the takeover of its runs: much more than it takes, since workers
+/// look for expired sessions every second.
 const TAKEOVER_MAX: Duration = Duration::from_secs(20);
 
-/// Ends when the file of its process exists: only for the process that is not frozen. An attempt that a process makes twice
-/// fails.
+/// Ends when the file of its process exists: only for the process that is not frozen. An attempt that a process makes
+/// twice fails.
 #[step(attempts = 1)]
 async fn slow(cx: StepContext<std::path::PathBuf>, number: u32) -> Result<u32, StepError> {
     let own_pid = std::process::id();

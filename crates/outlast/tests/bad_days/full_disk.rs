@@ -42,8 +42,8 @@ async fn start_worker(world: &Arc<SqliteWorld>, attempts: &Arc<AtomicU32>) -> Wo
     worker.session_time("2s").start().await.unwrap()
 }
 
-/// Checks the error that a client gets from a full disk, and that nothing is changed. Only a change that does not fit fails,
-/// so a large one is tried.
+/// Checks the error that a client gets from a full disk, and that nothing is changed. Only a change that does not fit
+/// fails, so a large one is tried.
 async fn check_refusal(client: &Client, path: &Path) {
     let big = "y".repeat(2_000_000);
     let refused = client.start(greedy, big).await.expect_err("there is no room");

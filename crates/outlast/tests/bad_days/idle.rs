@@ -71,7 +71,8 @@ async fn who_waits_for_an_end_does_not_read_when_others_start_runs() {
     .await;
     let made = statements.load(Ordering::Relaxed) - before;
     println!("{made} statements in {time:?}, while another process started {STARTS} runs");
-    // It checks after a second, and then every ten, whether the run is stuck; and every two seconds for lost notifications.
+    // It checks after a second, and then every ten, whether the run is stuck; and every two seconds for lost
+    // notifications.
     let looks = 3 + 2 * time.as_secs();
     assert!(made <= 4 * looks, "{made} statements in {time:?}");
     waiting.abort();

@@ -43,7 +43,7 @@ pub(crate) enum Program {
     },
     /// A run that sleeps.
     Sleeper,
-    /// A run with one step under way and one between two attempts.
+    /// A run with one step in progress and one between two attempts.
     Pauser,
 }
 
@@ -73,8 +73,8 @@ pub(crate) async fn run_child(args: ChildArgs) -> Result<(), Error> {
     process_folder.log_start(SystemClock.now());
     let world = outlast::open(&process_folder.url()).await?;
     let world = Arc::new(match args.point {
-        Some(point) => KillerWorld::deadly_at(world, point),
-        None => KillerWorld::harmless(world),
+        Some(point) => KillerWorld::killed_at(world, point),
+        None => KillerWorld::counting(world),
     });
     let outputs = match args.program {
         Program::Mixed(order, replay) => {

@@ -1,5 +1,5 @@
-//! A program whose runs fail: a cancel and a deadline during a step, with a shielded clean-up after each, a payload that no
-//! hook can decode, and a build that lacks a step, after which another build continues the run.
+//! A program whose runs fail: a cancel and a deadline during a step, with a shielded clean-up after each, a payload
+//! that no hook can decode, and a build that lacks a step, after which another build continues the run.
 
 use std::sync::Arc;
 

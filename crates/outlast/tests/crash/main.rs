@@ -1,5 +1,5 @@
-//! Crash tests: real child processes are killed with SIGKILL, on one SQLite file; [`sweep`] and [`two_processes`] also run
-//! on Postgres.
+//! Crash tests: real child processes are killed with SIGKILL, on one SQLite file; [`sweep`] and [`two_processes`] also
+//! run on Postgres.
 //!
 //! * [`sweep`]: a program killed at every commit point, one point per child.
 //! * [`repeated_kills`]: a program killed from outside at random times, repeatedly.

@@ -1,5 +1,5 @@
-//! A program with runs of all kinds: sequential and parallel steps, timers, hooks, retries, a race, a cancel, queued steps,
-//! awaited and abandoned children, a tag and a recorded value.
+//! A program with runs of all kinds: sequential and parallel steps, timers, hooks, retries, a race, a cancel, queued
+//! steps, awaited and abandoned children, a tag and a recorded value.
 
 use std::sync::Arc;
 
@@ -66,7 +66,8 @@ pub(crate) enum Replay {
     EveryTurn,
 }
 
-/// Starts all runs, answers and cancels them, and waits until all have ended. It may be killed at any time and run again.
+/// Starts all runs, answers and cancels them, and waits until all have ended. It may be killed at any time and run
+/// again.
 pub(crate) async fn run(
     process_folder: &ProcessFolder,
     world: Arc<KillerWorld>,

@@ -37,8 +37,8 @@ impl Schema {
         Self { url, name }
     }
 
-    /// Ends the sessions of killed processes. The last process may have ended before they could be taken over; then they
-    /// held no open runs.
+    /// Ends the sessions of killed processes. The last process may have ended before they could be taken over; then
+    /// they held no open runs.
     pub(crate) fn end_dead_sessions(&self) {
         let session = SessionId::from_bits(1);
         let (code, queues, time) = (Arc::new([]), default_queues(), Duration::from_secs(60));

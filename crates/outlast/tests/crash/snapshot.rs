@@ -171,8 +171,8 @@ pub(crate) fn attempt_counts(effects: &[Effect]) -> AttemptCounts {
     attempt_counts
 }
 
-/// Checks that every attempt was made once, plus at most once per crash at which it was in flight. Returns the number of
-/// repeated attempts. Runs that are not deterministic may make other attempts than expected.
+/// Checks that every attempt was made once, plus at most once per crash at which it was in flight. Returns the number
+/// of repeated attempts. Runs that are not deterministic may make other attempts than expected.
 pub(crate) fn check_attempt_counts(
     attempt_counts: &AttemptCounts,
     expected: &AttemptCounts,

@@ -20,8 +20,8 @@ const CONCURRENT_TRIALS: usize = 3;
 /// until this many children have ended before their kill point.
 const SURVIVED_MIN: u64 = 5;
 
-/// The time within which the next process must continue every run. Less than the session time of 10 s, so that a takeover
-/// by an expired session fails the test; much more than a takeover takes.
+/// The time within which the next process must continue every run. Less than the session time of 10 s, so that a
+/// takeover by an expired session fails the test; much more than a takeover takes.
 const TAKEOVER_TIME_MAX: Duration = Duration::from_secs(8);
 
 const SEQUENTIAL: Program = Program::Mixed(StartOrder::Sequential, Replay::WhenNeeded);
@@ -68,8 +68,8 @@ fn runs_in_trouble_survive_a_kill_at_every_commit_point_of_their_recovery() {
     sweep(FAILING, WorldLocation::File, KillPoints::All, KillsPerTrial::Twice);
 }
 
-/// On Postgres a sweep takes minutes, since a takeover waits for a while after a session's lock is released. So the tests
-/// use some random points; `cargo xtask chaos --sweep --world postgres` uses all.
+/// On Postgres a sweep takes minutes, since a takeover waits for a while after a session's lock is released. So the
+/// tests use some random points; `cargo xtask chaos --sweep --world postgres` uses all.
 #[cfg(feature = "postgres")]
 mod on_postgres {
     use super::*;
@@ -198,8 +198,8 @@ impl KillPoints {
         }
     }
 
-    /// Whether another trial is needed. The number of points depends on how turns are batched, so some children end before
-    /// they reach their point.
+    /// Whether another trial is needed. The number of points depends on how turns are batched, so some children end
+    /// before they reach their point.
     fn needs_more(self, count: u64, so_far: TrialCounts) -> bool {
         match self {
             Self::All => so_far.started < count || so_far.survived < SURVIVED_MIN,

@@ -213,7 +213,7 @@ async fn details_of_an_attempt_are_deleted_after_its_end(engine: TestEngine) {
     run.output().await.unwrap();
 }
 
-/// Begins a step with details and goes on without it when told to; a second word ends it.
+/// Begins a step with details and continues without it when told to; a second word ends it.
 #[workflow]
 async fn leaves_a_step_behind(ctx: Context, is_dropped: bool) -> Result<(), Error> {
     let step = ctx.step(carrying, "first".to_owned());

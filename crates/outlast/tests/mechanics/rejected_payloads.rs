@@ -1,5 +1,5 @@
-//! Payloads that no open hook can decode are rejected, and the run continues to wait. The headers of a payload reach the
-//! workflow, and the headers of a start reach its steps.
+//! Payloads that no open hook can decode are rejected, and the run continues to wait. The headers of a payload reach
+//! the workflow, and the headers of a start reach its steps.
 
 use outlast::core::{Event, Judgement, Timestamp};
 use outlast::prelude::*;
