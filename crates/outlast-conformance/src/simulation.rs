@@ -40,15 +40,15 @@
 //! | commits are accepted from sessions that are gone or do not hold the run | 68 of 3,000 | is gone, and committed a turn |
 //! | commits are accepted on another turn than the last | 27 of 6,000 | an invalid turn |
 //! | a start is acknowledged before its commit | 54 of 400 | acknowledged, and there is none |
-//! | consumed messages are not recorded as such | 3 of 3 | consumed nothing and was told |
+//! | consumed messages are not recorded as such | 3 of 3 | consumed nothing, but its history has |
 //! | attempts that end during a commit are forgotten | 78 of 400 | pending for ever |
 //! | attempts begin before the commit that announces them | 373 of 400 | it was not announced |
 //! | a timer may fire over a message that came first | 7 of 6,000 | fired a timer without reading it |
 //! | a step that is attempted at most once is attempted after a crash | 17 of 400 | attempted more than once |
 //! | runs of a claim without an answer are not handed back | 27 of 400 | pending for ever |
-//! | a message that was read is read again | 49 of 400 | told twice |
+//! | a message that was read is read again | 49 of 400 | recorded twice |
 //! | timers fire 50 ms early | 35 of 400 | fired early |
-//! | parents are not told of the end of children | 174 of 400 | waiting for ever |
+//! | parents do not get the outcomes of children | 174 of 400 | waiting for ever |
 //! | a dropped step that waits for its limit is attempted | 36 of 3,000 | it was dropped before |
 
 mod attempt_log;

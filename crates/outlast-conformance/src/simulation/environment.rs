@@ -31,7 +31,7 @@ const TRACE_LINES_MAX: usize = 80;
 pub(super) struct Environment {
     pub(super) clock: SimulationClock,
     pub(super) inner: Arc<dyn World>,
-    /// The inner world, if it is the one in memory: only that one can be told that a process has died.
+    /// The inner world, if it is the one in memory: only in that one a process can be marked as dead.
     memory: Option<Arc<MemoryWorld>>,
     /// Whether time is real and calls are concurrent, so that their order is unknown.
     pub(super) is_real_time: bool,

@@ -5,7 +5,7 @@ use outlast_core::Sent;
 use super::Case;
 use super::turn_ext::{TurnExt, wait};
 
-/// The first cancel sets the mark; a second one is told that the run was asked before.
+/// The first cancel sets the mark; the answer to a second one says that a cancel was requested before.
 pub async fn a_second_cancel_is_told_of_the_first(case: Case) {
     let run = case.start("wf").await;
     assert!(!case.view(run).await.is_cancel_requested);
@@ -20,7 +20,7 @@ pub async fn a_second_cancel_is_told_of_the_first(case: Case) {
     assert_eq!(case.try_send(second).await, sent(3, true));
 }
 
-/// Two cancels of one call are told apart.
+/// Two cancels in one call get different answers.
 pub async fn of_two_cancels_in_one_call_the_second_is_told(case: Case) {
     let run = case.start("wf").await;
     let answers = case.world.send(vec![case.new_cancel(run), case.new_cancel(run)]).await.unwrap();

@@ -67,7 +67,7 @@ pub async fn a_child_is_started_like_any_run(case: Case) {
     assert_eq!(claimed.history.whole().unwrap()[0].events, [child.start.event()]);
 }
 
-/// Nobody is told of a child that was started as asked, unless the parent wants to know.
+/// There is no answer for a child that was started as requested, unless the parent wants one.
 pub async fn a_child_that_is_started_tells_nobody(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
@@ -80,7 +80,7 @@ pub async fn a_child_that_is_started_tells_nobody(case: Case) {
     );
 }
 
-/// A parent that wants to know is told which run it is, and its holder reads it with the next claim.
+/// A parent that wants an answer gets the id of the run, and its holder reads it with the next claim.
 pub async fn a_parent_that_wants_to_know_is_told_which_run_its_child_is(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
@@ -181,7 +181,7 @@ pub async fn a_key_names_the_child_of_a_parent_that_wants_to_know(case: Case) {
     assert_eq!(case.view(existing).await.parent, None, "it has not become a child");
 }
 
-/// An awaited child that another start began is refused: its end would be told to nobody.
+/// An awaited child that was begun by another start is refused, because its end would not reach this parent.
 pub async fn an_awaited_child_whose_key_names_a_run_is_refused(case: Case) {
     let existing = case.try_start(case.new_keyed_start("child", "k", "in")).await.unwrap().run;
     let worker = case.join("wf").await;
@@ -222,7 +222,7 @@ pub async fn a_child_that_is_there_already_counts_as_started(case: Case) {
     assert_eq!(case.counts().await[&Status::Pending], 2);
 }
 
-/// A repeated turn starts nothing twice and tells nobody twice, also after it released its run.
+/// A repeated turn starts nothing twice and sends nothing twice, also after it released its run.
 pub async fn a_repeated_turn_has_its_children_once(case: Case) {
     let worker = case.join("wf").await;
     for then in [Then::Hold, wait(), Then::Release] {
@@ -252,7 +252,7 @@ pub async fn a_turn_repeated_after_its_child_ended_changes_nothing(case: Case) {
     other.claim_nothing().await;
 }
 
-/// A turn that ends its run starts children too, and whatever becomes of them, it is told nothing.
+/// A turn that ends its run starts children too, and gets no answers.
 pub async fn a_turn_that_ends_its_run_is_told_nothing(case: Case) {
     case.try_start(case.new_keyed_start("other", "k", "in")).await.unwrap();
     let worker = case.join("wf").await;
@@ -292,7 +292,7 @@ pub async fn a_refused_turn_does_nothing_beyond_its_run(case: Case) {
     assert_eq!((case.view(bystander).await.sent, case.view(parent.run).await.tags.len()), (0, 0));
 }
 
-/// A turn from a start may have children, and is told of them as any other.
+/// A turn from a start may have children, and gets answers as any other.
 pub async fn a_turn_from_a_start_may_have_children(case: Case) {
     let worker = case.join("wf").await;
     let turn = case.starting_turn(case.new_start("wf"));
@@ -328,7 +328,7 @@ pub async fn a_turn_from_a_start_that_existed_has_no_children(case: Case) {
     assert_eq!((view.sent, view.tags.len()), (0, 0));
 }
 
-/// Parents that ask with one key in one call get one child; each is told what that means for it.
+/// Parents that use one key in one call get one child; each gets its own answer.
 pub async fn one_key_in_two_turns_of_a_call_gives_one_child(case: Case) {
     let worker = case.join("wf").await;
     let parents = [case.held(&worker).await, case.held(&worker).await, case.held(&worker).await];
@@ -412,7 +412,7 @@ pub async fn a_full_inbox_takes_an_answer(case: Case) {
     assert_eq!(case.view(parent.run).await.sent, INBOX_MESSAGES_MAX + 1);
 }
 
-/// A child of a child belongs to the same line; a start keeps what it was told of its parent.
+/// A grandchild has the same root; a start stores its parent as given.
 pub async fn a_parent_is_kept_as_it_was_told(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;

@@ -20,7 +20,7 @@ pub async fn a_claimed_run_is_running_and_held(case: Case) {
     assert_eq!(view.updated_at, case.clock.now());
 }
 
-/// The run that has been ready the longest comes first, whatever made it ready.
+/// The run that has been ready the longest is claimed first.
 pub async fn the_longest_ready_comes_first(case: Case) {
     let worker = case.join("wf").await;
     let due =
@@ -47,7 +47,7 @@ pub async fn equally_ready_runs_come_in_order_of_their_ids(case: Case) {
     assert_eq!(order, started);
 }
 
-/// A claim brings no more runs than it requests; the others stay ready.
+/// A claim returns no more runs than its limit; the others stay ready.
 pub async fn a_claim_brings_no_more_than_it_asks_for(case: Case) {
     for _ in 0..5 {
         case.start("wf").await;
@@ -67,7 +67,7 @@ pub async fn a_claim_has_a_limit(case: Case) {
     assert_eq!(worker.claim().await.len(), 1);
 }
 
-/// A claim of nothing takes nothing, but brings the unread messages of what is held.
+/// A claim with limit 0 takes no run, but returns the unread messages of held runs.
 pub async fn a_claim_of_nothing_brings_only_unread_messages(case: Case) {
     let worker = case.join("wf").await;
     let held = case.start("wf").await;
@@ -102,7 +102,7 @@ pub async fn another_version_is_other_code(case: Case) {
     assert_eq!(both.claim_one().await.version, 2);
 }
 
-/// One claim brings runs of all the workflows that the worker has the code of.
+/// One claim returns runs of all workflows whose code the worker has.
 pub async fn a_claim_brings_runs_of_all_the_workers_code(case: Case) {
     let (a, b) = (case.start("a").await, case.start("b").await);
     case.start("c").await;
@@ -120,7 +120,7 @@ pub async fn a_worker_that_cannot_read_the_format_is_not_given_the_run(case: Cas
     worker.claim_one().await;
 }
 
-/// A held run is given to nobody else, and not twice to its holder.
+/// A held run cannot be claimed by another session, nor again by its holder.
 pub async fn a_held_run_is_not_given_again(case: Case) {
     let run = case.start("wf").await;
     let (first, second) = (case.join("wf").await, case.join_elsewhere("wf").await);

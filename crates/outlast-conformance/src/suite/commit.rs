@@ -151,7 +151,7 @@ pub async fn a_timer_fires_before_an_answer_that_came_too_late(case: Case) {
     worker.commit_done(case.turn(&claimed).steps(1).firing(due)).await;
 }
 
-/// The end is final: the run is nobody's, takes no turn and no message, and is never given again.
+/// The end is final: the run has no holder, accepts no turn and no message, and cannot be claimed again.
 pub async fn the_end_is_final(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;

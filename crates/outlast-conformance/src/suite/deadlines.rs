@@ -1,4 +1,4 @@
-//! Deadlines: when a run is asked to stop, and who may end it when nobody with its code does.
+//! Deadlines: when a run is cancelled, and who may end it if no worker with its code does.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn parked(case: &Case, worker: &TestWorker, then: Then) -> RunId {
     run
 }
 
-/// What a worker that ends overdue runs is given, and whether as overdue.
+/// The runs that a worker that ends overdue runs gets, and whether as overdue.
 async fn overdue(worker: &TestWorker) -> Vec<(RunId, bool)> {
     worker.claim_overdue().await.iter().map(|claimed| (claimed.run, claimed.is_overdue)).collect()
 }
@@ -129,7 +129,7 @@ pub async fn a_deadline_makes_no_run_ready(case: Case) {
     assert_eq!(next_due(&worker, false).await, None);
 }
 
-/// A run that nobody holds is overdue when the grace after its deadline is over, and not before.
+/// A run without a holder is overdue when the grace after its deadline is over, and not before.
 pub async fn a_run_is_overdue_after_the_grace(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let run = parked(&case, &worker, wait()).await;
@@ -145,7 +145,7 @@ pub async fn a_run_is_overdue_after_the_grace(case: Case) {
     assert_eq!(case.status(run).await, Status::Cancelled);
 }
 
-/// An overdue run is given once, and brings what a claim brings.
+/// An overdue run is claimed once, with everything that a claim returns.
 pub async fn an_overdue_run_is_given_once(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let run = parked(&case, &worker, wait()).await;
@@ -175,7 +175,7 @@ pub async fn an_overdue_run_that_is_ready_is_given_to_its_code_as_usual(case: Ca
     assert_eq!(overdue(&stranger).await, []);
 }
 
-/// A run that is ready for other code is overdue to a stranger.
+/// A run that is ready for other code is overdue for a worker without the code.
 pub async fn a_ready_run_is_overdue_to_those_without_its_code(case: Case) {
     let stranger = case.join("other").await;
     let run = start_within(&case, 60).await;
@@ -205,7 +205,7 @@ pub async fn an_overdue_stuck_run_is_given_to_any_build(case: Case) {
     }
 }
 
-/// A build that failed to continue a run is given it to be ended.
+/// A build that failed to continue a run can claim it to end it.
 pub async fn a_failed_build_ends_an_overdue_run(case: Case) {
     let worker = case.join("wf").await;
     let run = parked(&case, &worker, stuck()).await;
@@ -257,7 +257,7 @@ pub async fn a_claim_tells_when_the_next_run_is_overdue(case: Case) {
     assert_eq!(next_due(&stranger, true).await, Some(at.plus(Duration::from_secs(1))));
 }
 
-/// A worker that ends overdue runs from a later moment on is given none before, and told when that is.
+/// A worker that ends overdue runs from a later time on gets none before, and gets that time as the next due time.
 pub async fn overdue_runs_are_given_from_the_moment_that_a_worker_says(case: Case) {
     let stranger = case.join("other").await;
     let run = start_within(&case, 60).await;
@@ -313,7 +313,7 @@ pub async fn ready_runs_come_before_overdue_ones(case: Case) {
     assert_eq!(given, [(ready[0], false), (ready[1], false), (late[0], true)]);
 }
 
-/// An overdue run of a higher crash class is given like any other, to a worker that may carry one.
+/// An overdue run of a higher crash class is claimed by a worker that may hold one.
 pub async fn an_overdue_run_is_given_by_its_crash_class(case: Case) {
     let stranger = case.join("other").await;
     let runs = [start_within(&case, 60).await, start_within(&case, 60).await];

@@ -6,7 +6,7 @@ use outlast_core::{ClaimRequest, Status};
 use super::Case;
 use super::turn_ext::{TurnExt, wait};
 
-/// A run that had no turn and is cancelled is given to every worker, which can end it.
+/// Every worker can claim and end a cancelled run without a turn.
 pub async fn a_fresh_run_that_is_cancelled_needs_no_code(case: Case) {
     let stranger = case.join("other").await;
     let run = case.start("wf").await;

@@ -20,7 +20,7 @@ pub async fn an_ended_run_answers_at_once(case: Case) {
     assert_eq!(case.world.ended(run, case.clock.now()).await, Ok(Some(expected)), "even without patience");
 }
 
-/// Who waits learns the end, whatever the final status.
+/// A waiter gets the end, with every final status.
 pub async fn who_waits_learns_every_final_status(case: Case) {
     let worker = case.join("wf").await;
     for index in 0..3 {

@@ -15,7 +15,7 @@ pub async fn a_session_that_does_not_hold_the_run_is_fenced(case: Case) {
     holder.commit_done(turn).await;
 }
 
-/// A run that nobody holds takes no turn, not even from the one that let it go.
+/// A run without a holder accepts no turn, not even from its last holder.
 pub async fn a_run_that_was_let_go_takes_no_turn(case: Case) {
     let worker = case.join("wf").await;
     case.start("wf").await;
@@ -94,7 +94,7 @@ pub async fn a_session_that_is_gone_starts_nothing(case: Case) {
     assert_refused!(case.world.run(turn.run).await, NotFound);
 }
 
-/// A session that nobody opened can do nothing.
+/// An unknown session can do nothing.
 pub async fn an_unknown_session_is_fenced(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;

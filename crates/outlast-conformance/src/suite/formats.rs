@@ -1,4 +1,4 @@
-//! The format of a run: what its events and messages need of whoever reads them.
+//! The format of a run: the version that a reader of its events and messages needs.
 
 use outlast_core::event::FORMAT;
 use outlast_core::{
@@ -46,7 +46,7 @@ fn new_message(case: &Case, run: RunId) -> NewMessage {
     case.new_message_of(run, MessageBody::ChildEnded { op: OpNumber(1), outcome })
 }
 
-/// The run is given to the newer worker alone.
+/// Only the newer worker can claim the run.
 async fn is_only_for(case: &Case, run: RunId, new: &TestWorker, old: &TestWorker) {
     assert_eq!(case.view(run).await.format, FORMAT);
     case.clock.advance("1s");
@@ -69,7 +69,7 @@ pub async fn a_commit_raises_the_format(case: Case) {
     is_only_for(&case, claimed.run, &new, &old).await;
 }
 
-/// A run that nobody wrote anything new to stays open to older builds, whoever held it.
+/// Older builds can claim a run as long as no newer format was written to it, whichever worker held it.
 pub async fn a_commit_that_needs_no_more_leaves_the_format(case: Case) {
     let new = case.join("wf").await;
     let claimed = held_old(&case, &new).await;

@@ -63,7 +63,7 @@ pub async fn a_turn_without_events_is_not_in_the_history(case: Case) {
     assert_eq!((again.turn, again.seq), (turn.id, 1));
 }
 
-/// A claim brings the whole history, each time.
+/// A claim returns the complete history, each time.
 pub async fn a_claim_brings_the_whole_history(case: Case) {
     let worker = case.join("wf").await;
     case.start("wf").await;
@@ -94,7 +94,7 @@ pub async fn a_claim_leaves_out_the_history_for_the_last_holder_alone(case: Case
     assert_eq!(claimed.history.whole().map(|history| history.len()), Some(3), "another one held it since");
 }
 
-/// A claim leaves out a long history, and brings one of the limit.
+/// A claim omits a long history, and returns one at the limit.
 pub async fn a_claim_leaves_out_a_long_history(case: Case) {
     let worker = case.join("wf").await;
     for (events, is_whole) in [(HISTORY_IN_CLAIM_EVENTS_MAX, true), (HISTORY_IN_CLAIM_EVENTS_MAX + 1, false)]

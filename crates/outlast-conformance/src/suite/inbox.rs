@@ -71,7 +71,7 @@ pub async fn a_message_repeated_after_the_end_answers_as_before(case: Case) {
     assert_eq!(case.try_send(message).await, Ok(sent(1)));
 }
 
-/// A run that has ended takes no message, whatever its final status.
+/// A run that has ended accepts no message, with every final status.
 pub async fn a_message_to_an_ended_run_conflicts(case: Case) {
     let worker = case.join("wf").await;
     let run = case.completed(&worker).await;

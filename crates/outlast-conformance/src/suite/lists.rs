@@ -316,7 +316,7 @@ impl Family {
         let parent = below.start.parent.unwrap();
         below.start.parent = Some(outlast_core::Parent { root: root.run, ..parent });
         let grandchild = below.start.run;
-        // Whose turn starts a run is the engine's business; the world keeps what it is told.
+        // The engine decides which turn starts a run; the world stores it as given.
         worker.commit_done(case.turn_after(&turn).child(below).completing("out")).await;
         Self { root: root.run, child, sibling, grandchild }
     }

@@ -73,7 +73,7 @@ pub async fn a_beat_tells_the_rules_of_new_runs(case: Case) {
     assert_eq!(rules(&case, case.start("wf").await).await, (RULES, FORMAT));
 }
 
-/// A run is kept from a worker that cannot read its format, whatever else is ready.
+/// A worker cannot claim a run whose format it cannot read.
 pub async fn a_run_is_given_only_to_those_who_can_read_its_format(case: Case) {
     let run = case.start("wf").await;
     let worker = case.join("wf").await;

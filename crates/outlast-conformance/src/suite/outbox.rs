@@ -123,7 +123,7 @@ pub async fn the_messages_of_a_turn_keep_their_order(case: Case) {
     assert_eq!(case.inbox_bodies(waiting).await[1..], expected);
 }
 
-/// Children come before messages: a child can be told something in the turn that starts it.
+/// Children are started before messages are sent: a turn can send a message to a child that it starts.
 pub async fn a_child_can_be_told_something_in_the_turn_that_starts_it(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("none").await);
     let parent = case.held(&worker).await;
@@ -157,7 +157,7 @@ pub async fn a_turn_from_a_start_sends_messages(case: Case) {
     assert_eq!(case.view(waiting).await.sent, 1);
 }
 
-/// What a released run is told by its own last turn is there for whoever claims it next.
+/// A message of a run's last turn to itself is unread for the next holder.
 pub async fn a_message_reaches_a_run_that_its_worker_lets_go_in_the_same_call(case: Case) {
     let (worker, heir) = (case.join("wf").await, case.join("wf").await);
     let (parent, child) = (case.held(&worker).await, case.held(&worker).await);

@@ -28,13 +28,13 @@ async fn crashed(case: &Case, workflow: &str, times: u32) -> RunId {
     run
 }
 
-/// What the worker is given when it asks like this.
+/// The runs that the worker gets with this request.
 async fn given(worker: &TestWorker, suspects: SuspectRoom) -> Vec<RunId> {
     let claimed = worker.work(ClaimRequest { suspects, ..worker.request() }).await.claimed;
     claimed.iter().map(|claimed| claimed.run).collect()
 }
 
-/// A run of a higher crash class is given only to a worker that has room for one.
+/// Only a worker with room for it can claim a run of a higher crash class.
 pub async fn a_run_of_a_higher_crash_class_is_given_only_where_there_is_room(case: Case) {
     let run = crashed(&case, "wf", SUSPECT_CRASHES).await;
     let worker = case.join("wf").await;
@@ -91,7 +91,7 @@ pub async fn a_claim_gives_one_run_of_the_last_crash_class(case: Case) {
     assert_eq!(given(&worker, SuspectRoom::AnyClass { room: 100 }).await, [second]);
 }
 
-/// A new session is given one run of the last class and nothing else; without one, what any claim is given.
+/// A new session gets one run of the last class and nothing else; without one, what any claim gets.
 pub async fn the_first_claim_of_a_session_gives_a_run_of_the_last_class_alone(case: Case) {
     let join = case.new_join(&[("a", 1), ("b", 1), ("c", 1)]);
     let (last, second) = (crashed(&case, "a", 4).await, crashed(&case, "b", 2).await);

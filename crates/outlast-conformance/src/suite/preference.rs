@@ -16,7 +16,7 @@ fn in_a_second(case: &Case) -> Timestamp {
     case.clock.now().plus(Duration::from_secs(1))
 }
 
-/// A run that a message woke is given to the session that last held it, at once.
+/// The session that last held a run can claim it at once when a message has woken it.
 pub async fn a_woken_run_is_given_to_its_last_holder_at_once(case: Case) {
     let (last, other) = two_workers(&case).await;
     let run = case.parked(&last, wait()).await;
@@ -47,7 +47,7 @@ pub async fn a_due_run_is_preferred_from_its_due_moment(case: Case) {
     assert_eq!(other.claim_one().await.run, run);
 }
 
-/// The next due moment that others are told includes the preference.
+/// The next due time that other sessions get includes the preference.
 pub async fn others_are_told_when_the_preference_is_over(case: Case) {
     let (last, other) = two_workers(&case).await;
     let at = in_a_second(&case);

@@ -1,4 +1,4 @@
-//! Priorities: which of the due runs is given first, and that none waits for ever.
+//! Priorities: which of the due runs is claimed first, and that none waits for ever.
 
 use std::time::Duration;
 
@@ -195,7 +195,7 @@ pub async fn a_run_that_needs_no_code_has_no_priority(case: Case) {
     assert_eq!(worker.claim_runs().await, [urgent, doomed, usual]);
 }
 
-/// Where there is room for one run of a crash class, the one of the lowest rank is given.
+/// With room for one run of a crash class, the run of the lowest rank is claimed.
 pub async fn the_most_urgent_of_a_crash_class_is_given(case: Case) {
     let (usual, urgent) = (start(&case, 0).await, start(&case, 5).await);
     for _ in 0..SUSPECT_CRASHES {

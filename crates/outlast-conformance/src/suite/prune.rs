@@ -152,7 +152,7 @@ pub async fn a_repeated_call_forgets_nothing_more(case: Case) {
     assert_eq!(prune(&case, now, None, 1).await, Pruned { runs: 0, next: None });
 }
 
-/// The key of a pruned run is free, for whatever requests it next.
+/// The key of a pruned run can be used again.
 pub async fn the_key_of_a_pruned_run_is_free(case: Case) {
     let worker = case.join("wf").await;
     case.try_start(case.new_keyed_start("wf", "k", "in")).await.unwrap();

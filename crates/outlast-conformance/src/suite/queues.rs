@@ -23,7 +23,7 @@ async fn parked(case: &Case, then: Then) -> (RunId, TestWorker) {
     (run, worker)
 }
 
-/// A run is given to a worker that serves its queue, and left alone by all others.
+/// Only workers that serve its queue can claim a run.
 pub async fn a_run_is_given_to_those_who_serve_its_queue(case: Case) {
     let run = start_in(&case, "gpu").await;
     let before = case.view(run).await;
@@ -63,7 +63,7 @@ pub async fn queue_and_priority_are_on_the_run(case: Case) {
         if *started.queue == *"gpu" && started.priority == 7));
 }
 
-/// One claim brings runs of all the worker's queues, the longest ready first.
+/// One claim returns runs of all the worker's queues, the longest ready first.
 pub async fn a_claim_brings_runs_of_all_the_workers_queues(case: Case) {
     let mut expected = Vec::new();
     for queue in ["b", "a", QUEUE_DEFAULT, "b", "c"] {
@@ -74,7 +74,7 @@ pub async fn a_claim_brings_runs_of_all_the_workers_queues(case: Case) {
     assert_eq!(worker.claim_runs().await, expected[..4]);
 }
 
-/// A worker that serves no queue is given nothing but what needs no code.
+/// A worker that serves no queue gets only runs that need no code.
 pub async fn a_worker_without_queues_gets_what_needs_no_code(case: Case) {
     let (_, doomed) = (case.start("wf").await, start_in(&case, "gpu").await);
     let worker = case.join_queues("wf", &[]).await;
@@ -83,7 +83,7 @@ pub async fn a_worker_without_queues_gets_what_needs_no_code(case: Case) {
     assert_eq!(worker.claim_one().await.run, doomed);
 }
 
-/// A run that needs no code is given to everybody, whatever its queue.
+/// Every worker can claim a run that needs no code, in any queue.
 pub async fn a_run_that_needs_no_code_has_no_queue(case: Case) {
     let run = start_in(&case, "gpu").await;
     case.cancel(run).await;
@@ -94,7 +94,7 @@ pub async fn a_run_that_needs_no_code_has_no_queue(case: Case) {
     assert_eq!(case.join("other").await.claim_one().await.run, waiting);
 }
 
-/// An overdue run is given to be ended, whatever its queue.
+/// An overdue run can be claimed to be ended, in any queue.
 pub async fn an_overdue_run_has_no_queue(case: Case) {
     let start = Start { deadline: Some(case.later(1)), ..case.new_queued_start("wf", "gpu") };
     case.try_start(start.clone()).await.unwrap();
@@ -135,7 +135,7 @@ pub async fn a_run_that_was_let_go_stands_in_its_queue(case: Case) {
     assert_eq!(case.join_queues("wf", &["gpu"]).await.claim_one().await.run, released);
 }
 
-/// Another build is given a stuck run when it serves the queue; one that does not changes nothing.
+/// Another build can claim a stuck run only if it serves the queue.
 pub async fn a_stuck_run_is_tried_by_those_who_serve_its_queue(case: Case) {
     let (run, worker) = parked(&case, stuck()).await;
     let elsewhere = case.join_build("wf", "build-2").await;
@@ -148,7 +148,7 @@ pub async fn a_stuck_run_is_tried_by_those_who_serve_its_queue(case: Case) {
     assert_eq!(mended.claim_one().await.run, run);
 }
 
-/// A stuck run is given only to other builds that serve its queue, joined before or after.
+/// Only other builds that serve its queue can claim a stuck run, joined before or after.
 pub async fn a_stuck_run_is_given_to_other_builds_that_serve_its_queue(case: Case) {
     let join = Join { build: "build-2".into(), ..case.new_join(&[("wf", 1)]) };
     let earlier = Join { queues: [std::sync::Arc::from("gpu")].into(), ..join };
@@ -172,7 +172,7 @@ pub async fn a_child_stands_in_the_queue_of_its_start(case: Case) {
     assert_eq!(case.view(claimed.run).await.priority, 3);
 }
 
-/// A child with a queue that makes no sense is refused, which its parent is told.
+/// A child with an invalid queue is refused, and its parent gets the refusal.
 pub async fn a_child_in_a_bad_queue_is_refused(case: Case) {
     let worker = case.join("wf").await;
     let parent = case.held(&worker).await;
@@ -196,7 +196,7 @@ pub async fn a_turn_from_a_start_keeps_the_queue(case: Case) {
     assert_eq!(worker.claim_one().await.run, run);
 }
 
-/// A known key returns its run, whatever queue the start names.
+/// A known key returns its run, also if the start has another queue.
 pub async fn a_key_returns_its_run_from_another_queue(case: Case) {
     let first = case.new_keyed_start("wf", "k", "in");
     case.try_start(first.clone()).await.unwrap();

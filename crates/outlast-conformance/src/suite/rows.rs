@@ -28,7 +28,7 @@ pub struct Before {
     pub has_begun: bool,
 }
 
-/// What came while somebody held the run.
+/// Messages that arrived while the run was held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum UnreadKind {
@@ -329,7 +329,7 @@ fn compare_freed(view: &RunView, freed: &Released, before: &HolderColumns, what:
     assert_eq!(view.stuck.as_ref(), stuck.as_deref(), "{what}");
 }
 
-/// When a run is ready after a message or a `resume` is what core computes, whatever the run was doing.
+/// After a message or a `resume`, a run is ready at the time that core computes, in every state of the run.
 pub async fn every_message_and_resume_wakes_as_core_computes(case: Case) {
     let prober = prober(&case).await;
     let all = Before::all().into_iter().flat_map(|before| {

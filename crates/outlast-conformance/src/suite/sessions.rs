@@ -55,7 +55,7 @@ pub async fn a_beat_renews_the_session(case: Case) {
     assert_eq!(worker.held().await, 1);
 }
 
-/// What a session holds is told in order of the runs, with each run's last turn.
+/// `held` returns the runs of a session in order, with each run's last turn.
 pub async fn a_session_is_told_what_it_holds(case: Case) {
     let worker = case.join("wf").await;
     for _ in 0..3 {
@@ -87,7 +87,7 @@ pub async fn who_leaves_makes_its_runs_ready_without_a_crash(case: Case) {
     assert_eq!(case.view(run).await.owner, Some(other.session), "a repeated leave takes nothing back");
 }
 
-/// Time alone ends no session: until somebody takes it over it works on.
+/// Time alone ends no session: it keeps working until it is taken over.
 pub async fn expiry_alone_changes_nothing(case: Case) {
     let worker = case.join("wf").await;
     let run = case.start("wf").await;

@@ -7,7 +7,7 @@ use super::case::{BUILD, text};
 use super::turn_ext::TurnExt;
 use super::{Case, assert_refused};
 
-/// A started run is pending, nobody's, and its history begins with the facts of its start.
+/// A started run is pending, has no holder, and its history begins with its start.
 pub async fn a_started_run_is_pending_and_its_history_begins(case: Case) {
     let start = outlast_core::Start { input: text("in"), ..case.new_start("wf") };
     assert_eq!(case.try_start(start.clone()).await, Ok(Started { run: start.run, is_new: true }));
@@ -57,7 +57,7 @@ pub async fn a_name_past_its_limit_is_refused(case: Case) {
     assert_refused!(case.try_start(longer).await, Limit);
 }
 
-/// Nothing is known of a run that nobody started.
+/// An unknown run is not found.
 pub async fn an_unknown_run_is_not_found(case: Case) {
     let unknown = RunId::from_bits(case.id());
     assert_refused!(case.world.run(unknown).await, NotFound);

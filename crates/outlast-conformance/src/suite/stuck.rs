@@ -173,7 +173,7 @@ pub async fn a_run_that_progressed_is_not_stuck_after_a_crash(case: Case) {
     assert_eq!(worker.claim_one().await.run, run);
 }
 
-/// A resumed run is given to every build, also to those that failed.
+/// Every build can claim a resumed run, also those that failed.
 pub async fn a_resumed_run_is_given_to_every_build(case: Case) {
     let worker = case.join("wf").await;
     let run = case.parked(&worker, stuck()).await;
@@ -194,7 +194,7 @@ pub async fn a_resumed_run_that_crashes_is_stuck_and_open_to_every_build(case: C
     assert_eq!(worker.claim_one().await.run, run);
 }
 
-/// Any run that nobody holds can be resumed, and is then open to every build; only a stuck one becomes ready.
+/// Any run without a holder can be resumed, and every build can then claim it; only a stuck run becomes ready.
 pub async fn any_run_that_nobody_holds_is_resumed(case: Case) {
     let worker = case.join("wf").await;
     let run = case.parked(&worker, stuck()).await;
@@ -232,7 +232,7 @@ pub async fn a_message_to_a_stuck_run_is_kept_and_changes_nothing(case: Case) {
     assert_eq!(worker.claim_one().await.inbox.len(), 2);
 }
 
-/// A run that gets stuck again is given to neither of the builds that failed.
+/// Neither of the builds that failed can claim a run that gets stuck again.
 pub async fn a_run_stuck_again_is_kept_from_all_builds_that_failed(case: Case) {
     let worker = case.join("wf").await;
     let run = case.parked(&worker, stuck()).await;

@@ -1,4 +1,4 @@
-//! Terminating: a run ends whatever its code would say, and any worker may end it.
+//! Terminating: a run ends without its code, and any worker may end it.
 
 use outlast_core::event::FORMAT;
 use outlast_core::{ClaimRequest, Ended, Outcome, RunId, Status, Timestamp};
@@ -15,7 +15,7 @@ async fn parked_after_a_turn(case: &Case, worker: &TestWorker, then: outlast_cor
     claimed.run
 }
 
-/// A terminated run is given to a worker without its code, which ends it.
+/// A worker without the code can claim and end a terminated run.
 pub async fn a_run_that_is_terminated_needs_no_code(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let run = parked_after_a_turn(&case, &worker, wait()).await;
@@ -32,7 +32,7 @@ pub async fn a_run_that_is_terminated_needs_no_code(case: Case) {
     assert_eq!(case.counts().await, [(Status::Cancelled, 1)].into());
 }
 
-/// A worker with the code may end it as well, and only one of them is given it.
+/// A worker with the code may end it as well, and only one worker gets it.
 pub async fn a_run_that_is_terminated_is_given_once(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let run = parked_after_a_turn(&case, &worker, wait()).await;
@@ -42,7 +42,7 @@ pub async fn a_run_that_is_terminated_is_given_once(case: Case) {
     stranger.claim_nothing().await;
 }
 
-/// A run that nobody has had yet is terminated like any other.
+/// A run that was never claimed is terminated like any other.
 pub async fn a_fresh_run_that_is_terminated_needs_no_code(case: Case) {
     let stranger = case.join("other").await;
     let run = case.start("wf").await;
@@ -51,7 +51,7 @@ pub async fn a_fresh_run_that_is_terminated_needs_no_code(case: Case) {
     assert_eq!((claimed.run, claimed.is_fresh), (run, true));
 }
 
-/// A stuck run that is terminated is given to every worker, also of the build that left it so.
+/// Every worker can claim a terminated stuck run, also of the build that left it stuck.
 pub async fn a_stuck_run_is_terminated_by_any_build(case: Case) {
     let (worker, other) = (case.join("wf").await, case.join_build("other", "build-2").await);
     for ender in [&worker, &other] {
@@ -93,7 +93,7 @@ pub async fn a_cancel_frees_a_stuck_run_only_before_its_first_turn(case: Case) {
     assert_eq!((claimed.run, claimed.is_fresh), (fresh, true));
 }
 
-/// A terminate that comes while someone holds the run is unread for its holder, and nobody else's.
+/// A terminate of a held run is an unread message for its holder alone.
 pub async fn a_held_run_that_is_terminated_stays_with_its_holder(case: Case) {
     let (worker, stranger) = (case.join("wf").await, case.join("other").await);
     let claimed = case.held(&worker).await;

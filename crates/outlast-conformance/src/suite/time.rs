@@ -11,7 +11,7 @@ fn later(case: &Case, seconds: u64) -> Timestamp {
     case.clock.now().plus(Duration::from_secs(seconds))
 }
 
-/// A run is not given before its moment, and is given at it, to the microsecond.
+/// A run cannot be claimed before it is due, and can be from then on, to the microsecond.
 pub async fn a_run_is_due_at_its_moment_and_not_before(case: Case) {
     let worker = case.join("wf").await;
     let at = later(&case, 60);
