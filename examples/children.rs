@@ -1,4 +1,4 @@
-//! Runs that start runs: awaited, raced against time, left alone, and cancelled together.
+//! Child runs: awaited, with a timeout, abandoned, and cancelled with their parent.
 
 use outlast::prelude::*;
 use outlast::{RunId, Status};
@@ -6,14 +6,14 @@ use outlast::{RunId, Status};
 #[workflow]
 async fn parcel(ctx: Context, number: u32) -> Result<String, Error> {
     ctx.tag("parcel", number.to_string())?;
-    ctx.sleep("20ms").await?; // a real one is days on its way
+    ctx.sleep("20ms").await?; // a real parcel takes days
     if number == 13 {
         return Err(Error::msg("parcel 13 is lost"));
     }
     Ok(format!("parcel {number} is there"))
 }
 
-/// Each parcel is a run of its own, with its own history. This one sleeps until the last is there.
+/// Each parcel is a run of its own, with its own history. This run waits for all of them.
 #[workflow]
 async fn order(ctx: Context, parcels: Vec<u32>) -> Result<Vec<String>, Error> {
     let children: Vec<_> = parcels.iter().map(|number| ctx.child(parcel, number)).collect();
@@ -29,7 +29,7 @@ async fn hurry(ctx: Context) -> Result<String, Error> {
     }
 }
 
-/// Fire and forget: the child continues when its parent has ended. Its key makes it the only one.
+/// Fire and forget: the child continues when its parent has ended. Its key makes it unique.
 #[workflow]
 async fn subscribe(ctx: Context, customer: u32) -> Result<RunId, Error> {
     ctx.child(parcel, customer).key(format!("welcome-{customer}")).abandon().await

@@ -1,4 +1,4 @@
-//! A client of a shop. It knows the contract in `contract/` and no code; the worker may run or not.
+//! A client of a shop. It uses the contract in `contract/` and no code of workflows; a worker need not be running.
 //!
 //! ```text
 //! cargo run --example contract_client -- shop.db
@@ -20,12 +20,12 @@ async fn main() -> Result<(), Error> {
     let order = Order { id: 42, item: "a chair".into(), cents: 4200 };
     let run = client.start(CHECKOUT, &order).key("order-42").await?;
     println!("started  {} in {file}; now start the worker, if it is not there", run.id());
-    run.send(ADDRESS, "12 St James's Square").await?; // kept until the run asks for it
+    run.send(ADDRESS, "12 St James's Square").await?; // kept until the run waits for it
 
-    let receipt = run.output().await?; // its type is that of the contract
+    let receipt = run.output().await?; // the type comes from the contract
     println!("receipt  {}, {}", receipt.payment, receipt.parcel);
 
-    // Without the types, a name and JSON do: from a shell, or another language.
+    // Without types, a name and JSON are enough: from a shell, or another language.
     let again = client.start_json("checkout", 1, r#"{"id": 42, "item": "a chair", "cents": 4200}"#);
     let again = again.key("order-42").await?;
     println!("the same {}, as JSON: {}", again.id() == run.id(), again.output().await?);

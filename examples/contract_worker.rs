@@ -1,4 +1,4 @@
-//! The worker of a shop. It has the code for the contract in `contract/`, and works until Enter is pressed.
+//! The worker of a shop. It has the code for the contract in `contract/`, and runs until Enter is pressed.
 //!
 //! ```text
 //! cargo run --example contract_worker -- shop.db

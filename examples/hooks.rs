@@ -1,17 +1,17 @@
-//! An approval: a run that waits for an answer from outside, gives up after a while, and can be cancelled.
+//! An approval: a run that waits for an external answer, with a timeout, and can be cancelled.
 
 use outlast::prelude::*;
 use outlast::{Cancel, Status, Wait};
 use serde::{Deserialize, Serialize};
 
-/// What someone requests.
+/// A request for approval.
 #[derive(Serialize, Deserialize)]
 struct Request {
     what: String,
     patience: String,
 }
 
-/// What the outside sends to the hook.
+/// The payload of the hook.
 #[derive(Serialize, Deserialize)]
 struct Answer {
     by: String,
@@ -32,7 +32,7 @@ async fn approval(ctx: Context, request: Request) -> Result<String, Error> {
         Ok(Answer { by, approved: false }) => Ok(format!("{what}: refused by {by}")),
         Err(error) if error.is_timeout() => Ok(format!("{what}: nobody answered in time")),
         Err(error) if error.is_cancelled() => {
-            // What was open has ended, and what begins now fails as cancelled, unless it is shielded.
+            // Open operations have ended, and new ones fail as cancelled unless they are shielded.
             ctx.shielded().step(mail, format!("never mind {what}")).await?;
             Err(error)
         }
@@ -80,7 +80,7 @@ async fn main() -> Result<(), Error> {
     worker.stop().await
 }
 
-/// Returns when the run waits. A program that only sends need not care whether it does.
+/// Returns when the run waits. A program that only sends does not need this.
 async fn until_waiting(run: &RunHandle<String>) -> Result<(), Error> {
     while run.view().await?.status != Status::Waiting {
         tokio::task::yield_now().await;

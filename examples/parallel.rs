@@ -1,27 +1,27 @@
-//! Many steps at once: all together, a few at a time, and the first of several.
+//! Parallel steps: all at once, a few at a time, and the first of several.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use outlast::prelude::*;
 
-/// How many steps are in progress, and how many were at most.
+/// The current and the maximum number of concurrent steps.
 #[derive(Default)]
-struct Crowd {
+struct StepCounter {
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
 #[step]
-async fn resize(cx: StepContext<Arc<Crowd>>, image: String) -> String {
+async fn resize(cx: StepContext<Arc<StepCounter>>, image: String) -> String {
     let now = cx.state().now.fetch_add(1, Ordering::SeqCst) + 1;
     cx.state().most.fetch_max(now, Ordering::SeqCst);
-    tokio::task::yield_now().await; // here a real step would be busy with the image
+    tokio::task::yield_now().await; // a real step would process the image here
     cx.state().now.fetch_sub(1, Ordering::SeqCst);
     format!("small {image}")
 }
 
-/// All at once: they are requested together at the next await. The outcomes come in the order of asking.
+/// All at once: they are requested together at the next await. The outcomes have the order of the requests.
 #[workflow]
 async fn gallery(ctx: Context, images: Vec<String>) -> Result<String, Error> {
     let resizing: Vec<_> = images.iter().map(|image| ctx.step(resize, image)).collect();
@@ -34,7 +34,7 @@ async fn gallery(ctx: Context, images: Vec<String>) -> Result<String, Error> {
 
 /// At most two at a time.
 #[workflow]
-async fn gently(ctx: Context, images: Vec<String>) -> Result<usize, Error> {
+async fn two_at_a_time(ctx: Context, images: Vec<String>) -> Result<usize, Error> {
     let small = ctx.parallel(images, 2, |ctx, image| async move { ctx.step(resize, &image).await });
     Ok(small.await?.len())
 }
@@ -42,12 +42,12 @@ async fn gently(ctx: Context, images: Vec<String>) -> Result<usize, Error> {
 #[step]
 async fn price(shop: String) -> Result<String, StepError> {
     if shop != "fast" {
-        std::future::pending::<()>().await; // never answers: the attempt is dropped with the race
+        std::future::pending::<()>().await; // never returns: the attempt is dropped with the race
     }
     Ok(format!("7 EUR at the {shop} shop"))
 }
 
-/// The first that answers wins. Without any answer, time does.
+/// The first answer wins, or the timeout.
 #[workflow]
 async fn cheapest(ctx: Context, shops: (String, String)) -> Result<String, Error> {
     select! {
@@ -60,10 +60,10 @@ async fn cheapest(ctx: Context, shops: (String, String)) -> Result<String, Error
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let world = outlast::open("memory:").await?;
-    let crowd = Arc::new(Crowd::default());
+    let counter = Arc::new(StepCounter::default());
     let worker = Worker::builder(world.clone())
-        .state(crowd.clone())
-        .register((gallery, gently, cheapest, resize, price))
+        .state(counter.clone())
+        .register((gallery, two_at_a_time, cheapest, resize, price))
         .start()
         .await?;
     let client = Client::new(world);
@@ -74,10 +74,10 @@ async fn main() -> Result<(), Error> {
     println!("    {}", run.output().await?);
 
     println!("2. A hundred, two at a time.");
-    crowd.most.store(0, Ordering::SeqCst);
-    let run = client.start(gently, images(100)).await?;
+    counter.most.store(0, Ordering::SeqCst);
+    let run = client.start(two_at_a_time, images(100)).await?;
     let done = run.output().await?;
-    assert!(crowd.most.load(Ordering::SeqCst) <= 2);
+    assert!(counter.most.load(Ordering::SeqCst) <= 2);
     println!("    {done} done, never more than 2 under way");
 
     println!("3. The first of two shops, and the loser is dropped.");

@@ -1,4 +1,4 @@
-//! A shop order that outlasts its process: kill it at any moment, start it again, and it continues.
+//! A shop order that outlasts its process: kill it at any time, start it again, and it continues.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -16,11 +16,11 @@ struct Order {
     pause: String,
 }
 
-/// The worker's state: steps can reach it, workflows cannot.
+/// The worker's state: steps can access it, workflows cannot.
 struct Bank;
 
 impl Bank {
-    /// The key is the same in every attempt: by it a real bank knows that it has been asked before.
+    /// The key is the same in every attempt: a real bank uses it to recognise a repeated request.
     async fn charge(&self, cents: u64, key: &str, attempt: u32) -> Result<String, std::io::Error> {
         if attempt == 1 {
             say("charge", "attempt 1: the bank does not answer, I try again soon");
@@ -55,7 +55,7 @@ async fn checkout(ctx: Context, order: Order) -> Result<String, Error> {
     Ok(format!("{parcel}, {payment}"))
 }
 
-/// Starts the order, or finds the one that was started before, and sees it through.
+/// Starts the order, or finds the one that was started before, and waits for its end.
 async fn sell(file: &str, order: Order) -> Result<(), Error> {
     let world = outlast::open(&format!("sqlite:{file}")).await?;
     let client = Client::new(world.clone());
@@ -103,7 +103,7 @@ Usage: cargo run --example quickstart -- [FILE] [--order NAME] [--pause DURATION
   --order NAME      the order to start, or to go on with; 42 if not given
   --pause DURATION  how long it sleeps, such as 300ms or 1m; 5s if not given. An order keeps its pause";
 
-/// The file and the order that the arguments request; `None` when they request help.
+/// The file and the order from the arguments; `None` for a request for help.
 fn arguments() -> Result<Option<(String, Order)>, Error> {
     let (mut file, mut name, mut pause) = ("shop.db".to_owned(), "42".to_owned(), "5s".to_owned());
     let mut words = std::env::args().skip(1);

@@ -1,11 +1,11 @@
-//! Retries: how often and when, who is told, and how an effect is found instead of repeated.
+//! Retries: policies, notifications, and reconciling an effect instead of repeating it.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use outlast::prelude::*;
 
-/// A bank that books every payment, but whose first answer to each gets lost.
+/// A bank that books every payment, but loses its first answer.
 #[derive(Default)]
 struct Bank {
     payments: Mutex<BTreeMap<String, u64>>,
@@ -26,24 +26,24 @@ impl Bank {
     }
 }
 
-/// A preset, made faster for this example. The error itself may say when to come back.
+/// A preset, made faster for this example. The error itself may set the time of the next attempt.
 #[step(retry = "api", initial = "10ms", attempts = 4)]
 async fn rate(cx: StepContext, currency: String) -> Result<f64, StepError> {
     match cx.attempt() {
         1 => Err(StepError::retry_after("too many requests", "30ms").class(ErrorClass::RateLimit)),
         2 => Err(StepError::msg("the server is ill").class(ErrorClass::Server)),
         _ if currency == "EUR" => Ok(0.5),
-        _ => Err(StepError::fatal(format!("there is no currency {currency}"))), // no use in asking again
+        _ => Err(StepError::fatal(format!("there is no currency {currency}"))), // another attempt would not help
     }
 }
 
-/// The payment went through, and only the answer was lost: asking again would pay twice.
+/// The payment was booked, and only the answer was lost: another attempt would pay twice.
 #[step(reconcile = find_payment, retry = "network", initial = "10ms")]
 async fn pay(cx: StepContext<Bank>, cents: u64) -> Result<String, StepError> {
     Ok(cx.state().pay(&cx.key(), cents).await?)
 }
 
-/// Asked before every attempt that may not be the first: also after a crash of the worker.
+/// Called before every attempt that may not be the first, also after a crash of the worker.
 async fn find_payment(cx: StepContext<Bank>, _cents: u64) -> Result<Option<String>, StepError> {
     let found = cx.state().find(&cx.key()).await;
     Ok(found.map(|cents| format!("{cents} cents paid, once")))
@@ -51,7 +51,7 @@ async fn find_payment(cx: StepContext<Bank>, _cents: u64) -> Result<Option<Strin
 
 #[workflow]
 async fn buy(ctx: Context, cents: u64, currency: String) -> Result<String, Error> {
-    // What the step says about itself can be changed where it is requested.
+    // A workflow can override the policy of a step.
     let picky = Retry::linear().initial("10ms").only(&[ErrorClass::RateLimit, ErrorClass::Server]);
     let rate = ctx.step(rate, &currency).retry(picky).timeout("5s").await?;
     ctx.step(pay, (cents as f64 * rate) as u64).await

@@ -1,10 +1,10 @@
-//! A program and its tests: a step called as a function, a workflow rehearsed, and all of it in a test world.
+//! A program and its tests: a step called as a function, a rehearsal of a workflow, and both in a test world.
 //!
 //! `cargo run --example testing` runs the program, `cargo test --example testing` its tests.
 
 use outlast::prelude::*;
 
-/// Where books are. The steps reach it, the workflow does not.
+/// The books. Steps can access it, workflows cannot.
 struct Library;
 
 #[step(attempts = 3)]

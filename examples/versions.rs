@@ -13,7 +13,7 @@ async fn insure(what: String) -> String {
     format!("insured {what}")
 }
 
-/// What is deployed first.
+/// The first deploy.
 mod first {
     use super::*;
 
@@ -25,7 +25,7 @@ mod first {
     }
 }
 
-/// The mistake: a run that has packed is now asked to insure first.
+/// The mistake: the step `insure` was added before `pack`, so existing runs diverge.
 mod careless {
     use super::*;
 
@@ -38,7 +38,7 @@ mod careless {
     }
 }
 
-/// The patch: runs from before go the old way. Beside it stands version 2, which new runs get.
+/// The patch: existing runs use the old code. New runs use version 2.
 mod careful {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! The examples do what they say, also when they are killed.
+//! Runs the examples, and kills some of them.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -144,11 +144,11 @@ fn retries_tells_of_each_and_pays_once() {
 #[test]
 fn a_contract_joins_two_programs_that_share_no_code() {
     let folder = TempDir::new().unwrap();
-    // The client first: what it starts waits for a worker.
+    // The client first: its run waits for a worker.
     let client = contract("contract_client", folder.path()).spawn().unwrap();
     let mut worker = contract("contract_worker", folder.path()).stdin(Stdio::piped()).spawn().unwrap();
     let asked = stdout(client.wait_with_output().unwrap());
-    drop(worker.stdin.take()); // as good as Enter
+    drop(worker.stdin.take()); // the same as Enter
     let done = stdout(worker.wait_with_output().unwrap());
     assert_lines(
         &asked,
@@ -202,7 +202,7 @@ fn quickstart(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns when the run that the child began sleeps, as a client of the same file sees it.
+/// Returns when the child's run sleeps, observed by a client of the same file.
 fn until_asleep(child: &mut Child, printed: &Path, file: &Path) -> Result<(), Error> {
     let mut still_alive = || match child.try_wait()? {
         None => Ok(()),
@@ -225,7 +225,7 @@ fn until_asleep(child: &mut Child, printed: &Path, file: &Path) -> Result<(), Er
     })
 }
 
-/// The executable of an example. Tests alone do not make cargo build the examples, so it is asked to.
+/// The executable of an example. Tests alone do not build the examples, so this builds it.
 fn built(example: &str) -> PathBuf {
     static EXECUTABLES: OnceLock<Vec<PathBuf>> = OnceLock::new();
     let executables = EXECUTABLES.get_or_init(|| {
@@ -245,7 +245,7 @@ fn built(example: &str) -> PathBuf {
     executables.iter().find(|path| path.file_stem().is_some_and(|stem| stem == example)).unwrap().clone()
 }
 
-/// What a program printed; panics when it failed.
+/// The output of a program; panics when it failed.
 fn stdout(output: Output) -> String {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {error}", output.status);
