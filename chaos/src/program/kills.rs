@@ -118,7 +118,8 @@ impl<'a> KillLoop<'a> {
         };
         // This process must not open the world earlier, because it would migrate the schema.
         while let Some(client) = &mut old_client
-            && !(worker_pool.kill_counts()?.kills >= WorkerPool::old_alone(kills) && has_begun(&workdir)?)
+            && !(worker_pool.kill_counts()?.kills >= WorkerPool::old_only_kills(kills)
+                && has_begun(&workdir)?)
         {
             client.check()?;
             if let Some(server) = &mut server {
@@ -167,7 +168,7 @@ impl<'a> KillLoop<'a> {
             if kill_counts.kills >= printed + 20 {
                 printed = kill_counts.kills;
                 eprintln!(
-                    "  {} of {kills} kills, {} stops, {} transfers, {open} runs open, {}",
+                    "  {} of {kills} kills, {} freezes, {} transfers, {open} runs open, {}",
                     kill_counts.kills,
                     kill_counts.freezes,
                     self.load_client.transfers(),

@@ -182,7 +182,7 @@ impl WorkerPool {
     }
 
     /// The number of kills after which workers of the new build are started.
-    pub(crate) fn old_alone(kills: u32) -> u32 {
+    pub(crate) fn old_only_kills(kills: u32) -> u32 {
         kills.div_ceil(OLD_ONLY_DIVISOR)
     }
 
@@ -323,7 +323,7 @@ impl Supervisor {
             }
         }
         if self.upgrade_stage == UpgradeStage::OldOnly
-            && self.kill_counts.kills >= WorkerPool::old_alone(self.kills)
+            && self.kill_counts.kills >= WorkerPool::old_only_kills(self.kills)
         {
             self.upgrade_stage = UpgradeStage::Mixed;
         }

@@ -15,9 +15,10 @@ mod work;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use outlast_testkit::TestClock;
+
 use crate::suite::{Case, WorldUnderTest, block_on};
 use op::Op;
-use outlast_testkit::TestClock;
 
 /// The number of shorter sequences that are tried to shrink a failure.
 const SHRINKS_MAX: usize = 2_000;

@@ -15,9 +15,9 @@ use outlast_core::{
     HeldRun, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView, Sent, SessionId,
     Start, Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
+use outlast_testkit::TestClock;
 
 use super::clock::SimulationClock;
-use outlast_testkit::TestClock;
 
 /// The simulation's clock for a world with threads of its own: they read the time that the simulation has stored last.
 #[derive(Clone, Debug)]

@@ -207,8 +207,8 @@ impl HookModel {
             payload_types
                 .push((*op, payload_type_of(self.run, *op).ok_or("no workflow requested this hook")?));
         }
-        let reads = |payload_types: PayloadType, is_older| payload_types.can_read(&arrived.payload, is_older);
-        let taker = payload_types.iter().find(|(_, payload_types)| reads(*payload_types, self.is_older));
+        let reads = |payload_type: PayloadType, is_older| payload_type.can_read(&arrived.payload, is_older);
+        let taker = payload_types.iter().find(|(_, payload_type)| reads(*payload_type, self.is_older));
         let right = match taker {
             _ if payload_types.is_empty() => HookDecision::NoneOpen,
             Some((op, _)) => HookDecision::TakenBy(*op),
@@ -226,7 +226,7 @@ impl HookModel {
             coverage.record(Situation::RejectedByDifferentHooks);
         }
         if right == HookDecision::Rejected
-            && payload_types.iter().any(|(_, payload_types)| reads(*payload_types, false))
+            && payload_types.iter().any(|(_, payload_type)| reads(*payload_type, false))
         {
             coverage.record(Situation::RejectedByOlderBuild);
         }

@@ -67,7 +67,7 @@ pub(super) struct WorkerSlot {
 
 /// How a worker ended.
 enum WorkerEnd {
-    Gone,
+    Ended,
     /// The simulation is over.
     Over,
 }
@@ -78,7 +78,7 @@ impl WorkerSlot {
         loop {
             match self.run_one_worker().await {
                 Ok(WorkerEnd::Over) => return,
-                Ok(WorkerEnd::Gone) => {}
+                Ok(WorkerEnd::Ended) => {}
                 Err(error) => self.env.log("", format_args!("worker did not start: {}", error.message())),
             }
             if self.phase.get() >= self.last_phase() {
@@ -96,7 +96,7 @@ impl WorkerSlot {
             biased;
             () = node.killed() => {
                 self.record_crash(&node, None);
-                return Ok(WorkerEnd::Gone);
+                return Ok(WorkerEnd::Ended);
             }
             worker = starting => worker?,
         };
@@ -104,7 +104,7 @@ impl WorkerSlot {
             let client = SimulatedClient::new(&self.env, &node, world.clone(), &self.acknowledged);
             tokio::spawn(client.run_actions(self.rng.u32(1..6), Duration::from_millis(2_000)));
         }
-        Ok(self.disturb_until_gone(worker, &node).await)
+        Ok(self.disturb_until_ended(worker, &node).await)
     }
 
     fn builder(&mut self, world: &Arc<SimulatedWorld>, node: &Arc<Node>) -> WorkerBuilder<StepState> {
@@ -137,7 +137,7 @@ impl WorkerSlot {
     }
 
     /// Disturbs a worker until it has ended.
-    async fn disturb_until_gone(&mut self, worker: Worker, node: &Arc<Node>) -> WorkerEnd {
+    async fn disturb_until_ended(&mut self, worker: Worker, node: &Arc<Node>) -> WorkerEnd {
         loop {
             let after = Duration::from_millis(self.rng.u64(0..15_000));
             let has_disturbances = self.env.profile.has_disturbances && !self.env.is_calm();
@@ -151,7 +151,7 @@ impl WorkerSlot {
                 biased;
                 () = node.killed() => {
                     self.record_crash(node, Some(worker));
-                    return WorkerEnd::Gone;
+                    return WorkerEnd::Ended;
                 }
                 () = self.reached(self.last_phase()) => {
                     self.stop(worker, node).await;
@@ -174,7 +174,7 @@ impl WorkerSlot {
                 }
                 Disturbance::Stop => {
                     self.stop(worker, node).await;
-                    return WorkerEnd::Gone;
+                    return WorkerEnd::Ended;
                 }
             }
         }

@@ -13,10 +13,10 @@ use outlast_core::{
     Parent, Payload, RowChange, RunId, RunQuery, RunView, Sent, SessionId, Start, StartKey, Started, Status,
     Tags, Then, Timestamp, Turn, TurnColumns, TurnId, World, WorldError,
 };
+use outlast_testkit::TestClock;
 use parking_lot::Mutex;
 
 use super::{TestWorker, WorldUnderTest};
-use outlast_testkit::TestClock;
 
 /// The build that workers have unless a case says otherwise.
 pub(crate) const BUILD: &str = "build-1";
