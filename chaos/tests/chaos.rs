@@ -24,13 +24,27 @@ fn after_20_kills_every_run_has_ended_and_every_effect_has_happened_once() {
     assert!(table.contains("every effect happened once") && table.contains("20 ("), "{table}");
 }
 
-/// A copy of the program is another build of it, with the same schema. `cargo xtask chaos --old` takes a real older
-/// one.
+/// Writes a copy of the program with another build id: `cargo xtask chaos --old` takes a real older build.
+fn write_another_build(path: &std::path::Path) {
+    std::fs::copy(env!("CARGO_BIN_EXE_outlast-chaos"), path).unwrap();
+    let mut bytes = std::fs::read(path).unwrap();
+    // A note with a build id: the length of its owner's name, its own length, type 3, the owner, the id.
+    let is_build_id = |note: &[u8]| {
+        note.starts_with(&[4, 0, 0, 0]) && note[5..12] == [0, 0, 0, 3, 0, 0, 0] && note.ends_with(b"GNU\0")
+    };
+    if let Some(at) = bytes.windows(16).position(is_build_id) {
+        bytes[at + 16] ^= 0xff;
+    }
+    // Without a linker's build id, a hash of the file identifies the build.
+    bytes.push(0);
+    std::fs::write(path, bytes).unwrap();
+}
+
 #[test]
 fn workers_of_two_builds_share_the_work_and_the_old_ones_finish_it() {
     let folder = tempfile::tempdir().unwrap();
     let old = folder.path().join("old");
-    std::fs::copy(env!("CARGO_BIN_EXE_outlast-chaos"), &old).unwrap();
+    write_another_build(&old);
     let table = succeed(&["--kills", "15", "--old", old.to_str().unwrap()]);
     assert!(table.contains("every effect happened once") && table.contains("15 ("), "{table}");
     for build in ["old build", "new build"] {
