@@ -4,6 +4,7 @@ mod functions;
 mod links;
 mod manifests;
 mod source;
+mod type_names;
 mod words;
 
 use std::fmt;
@@ -18,7 +19,8 @@ use source::Source;
 pub(crate) const HELP: &str = "\
 tidy [FOLDER]
     Check the tree: size of files and functions, unfinished code, paths of one machine, comments on
-    SQL files, links between documents, manifests of crates. Prints `path:line: message`.";
+    SQL files, links between documents, manifests of crates, repeated names of types. Prints
+    `path:line: message`.";
 
 /// The maximum number of lines of a source file.
 const FILE_LINES_MAX: usize = 700;
@@ -56,6 +58,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         return Err(Error::Failed(format!("there are no files in {}", root.display())));
     }
     let mut violations: Vec<Violation> = files.iter().flat_map(|file| check_file(root, file)).collect();
+    violations.extend(type_names::check(&files));
     violations.sort();
     for violation in &violations {
         println!("{violation}");

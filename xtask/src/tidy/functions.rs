@@ -39,7 +39,7 @@ fn function(tokens: &[Token], at: usize) -> Option<Finding> {
 }
 
 /// The end of an exempt item that begins at this token.
-fn exempt(tokens: &[Token], at: usize) -> Option<usize> {
+pub(super) fn exempt(tokens: &[Token], at: usize) -> Option<usize> {
     let rest = &tokens[at..];
     if begins_with(rest, &["macro_rules", "!"]) {
         let open = at + rest.iter().position(|token| token.is("{") || token.is("("))?;
@@ -56,12 +56,12 @@ fn exempt(tokens: &[Token], at: usize) -> Option<usize> {
     Some(end)
 }
 
-fn begins_with(tokens: &[Token], words: &[&str]) -> bool {
+pub(super) fn begins_with(tokens: &[Token], words: &[&str]) -> bool {
     tokens.len() >= words.len() && tokens.iter().zip(words).all(|(token, word)| token.is(word))
 }
 
 /// The opening brace of an item's body; `None` if the item ends with a semicolon.
-fn body(tokens: &[Token], item: usize) -> Option<usize> {
+pub(super) fn body(tokens: &[Token], item: usize) -> Option<usize> {
     let mut at = item;
     while at < tokens.len() {
         match tokens[at].text.as_str() {
@@ -79,7 +79,7 @@ fn body(tokens: &[Token], item: usize) -> Option<usize> {
 }
 
 /// The token that closes the bracket at `open`; the last token if none does.
-fn closing(tokens: &[Token], open: usize) -> usize {
+pub(super) fn closing(tokens: &[Token], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {
         match token.text.as_str() {
