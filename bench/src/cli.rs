@@ -4,24 +4,26 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::env::WorldKind;
-use crate::workload::{ALL, B6Plan, B6mPlan, BwPlan, ChildPlan, SenderPlan, WorkerPlan, Workload};
+use crate::environment::WorldKind;
+use crate::workload::{
+    ALL, RecoveryArgs, RestartArgs, SenderArgs, ServerCostArgs, SleepingRunsArgs, WorkerArgs, Workload,
+};
 
-/// Measures the engine next to the raw limit of the disk.
+/// Measures the engine, compared with the raw limits of the disk.
 #[derive(Debug, Parser)]
 #[command(name = "outlast-bench", args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(flatten)]
-    plan: Plan,
+    options: Options,
     #[command(subcommand)]
     child: Option<Child>,
 }
 
-/// What to measure, and how to tell it.
+/// The workloads to measure, and the form of the report.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
-pub(crate) struct Plan {
-    /// Measure only these workloads
-    #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = known_id)]
+pub(crate) struct Options {
+    /// Measure only these workloads, by name or id
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = known_id)]
     pub(crate) only: Vec<&'static str>,
     /// The world to measure
     #[arg(long, value_enum, default_value = "sqlite")]
@@ -32,74 +34,74 @@ pub(crate) struct Plan {
     /// Print one JSON object instead of a table
     #[arg(long)]
     pub(crate) json: bool,
-    /// Where to put the files, on the disk to measure [default: beside this program]
+    /// The folder for the files, on the disk to measure [default: beside this program]
     #[arg(long, value_name = "PATH")]
     pub(crate) folder: Option<PathBuf>,
-    /// Let this benchmark program measure the same in turns, and compare (`cargo xtask bench` takes a revision)
+    /// Also run this benchmark program, alternately, and compare (`cargo xtask bench` takes a revision)
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) against: Option<PathBuf>,
 }
 
-/// This program as a part of its own measurement.
+/// A child process of a measurement.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Child {
     /// The process of B6.
-    #[command(name = crate::workload::B6_COMMAND, hide = true)]
-    B6(B6Plan),
+    #[command(name = crate::workload::SLEEPING_RUNS_COMMAND, hide = true)]
+    B6(SleepingRunsArgs),
     /// The process of B6M.
-    #[command(name = crate::workload::B6M_COMMAND, hide = true)]
-    B6m(B6mPlan),
+    #[command(name = crate::workload::RESTART_COMMAND, hide = true)]
+    B6m(RestartArgs),
     /// The process that B7 kills.
-    #[command(name = crate::workload::B7_COMMAND, hide = true)]
-    B7(ChildPlan),
+    #[command(name = crate::workload::RECOVERY_COMMAND, hide = true)]
+    B7(RecoveryArgs),
     /// The process of BM.
-    #[command(name = crate::workload::BM_COMMAND, hide = true)]
+    #[command(name = crate::workload::ENGINE_CPU_COMMAND, hide = true)]
     Bm,
     /// The process of BS that sends.
-    #[command(name = crate::workload::BS_COMMAND, hide = true)]
-    Bs(SenderPlan),
+    #[command(name = crate::workload::SENDER_COMMAND, hide = true)]
+    Bs(SenderArgs),
     /// The process of BW.
-    #[command(name = crate::workload::BW_COMMAND, hide = true)]
-    Bw(BwPlan),
+    #[command(name = crate::workload::SERVER_COST_COMMAND, hide = true)]
+    Bw(ServerCostArgs),
     /// A process with a worker, where the client is in another.
     #[command(name = crate::workload::WORKER_COMMAND, hide = true)]
-    Worker(WorkerPlan),
+    Worker(WorkerArgs),
 }
 
-/// Reads the arguments. Ends the process with code 2 and a message when they make no sense.
-pub(crate) fn parse() -> (Plan, Option<Child>) {
+/// Parses the arguments. Ends the process with code 2 and a message when they are invalid.
+pub(crate) fn parse() -> (Options, Option<Child>) {
     parse_from(std::env::args_os()).unwrap_or_else(|error| error.exit())
 }
 
 fn parse_from<T: Into<std::ffi::OsString> + Clone>(
     arguments: impl IntoIterator<Item = T>,
-) -> Result<(Plan, Option<Child>), clap::Error> {
+) -> Result<(Options, Option<Child>), clap::Error> {
     let mut command = Cli::command().after_help(workloads()).disable_help_subcommand(true);
     let cli = Cli::from_arg_matches(&command.try_get_matches_from_mut(arguments)?)?;
-    let refused = cli.plan.only.iter().filter_map(|id| Workload::find(id));
-    if let Some(workload) = refused.into_iter().find(|workload| !workload.runs_on(cli.plan.world)) {
+    let refused = cli.options.only.iter().filter_map(|id| Workload::find(id));
+    if let Some(workload) = refused.into_iter().find(|workload| !workload.runs_on(cli.options.world)) {
         let worlds: Vec<_> = workload.worlds.iter().map(ToString::to_string).collect();
         let message = format!(
             "{} cannot be measured on `{}`, only on {}",
             workload.id,
-            cli.plan.world,
+            cli.options.world,
             worlds.join(", ")
         );
         return Err(command.error(clap::error::ErrorKind::ArgumentConflict, message));
     }
-    Ok((cli.plan, cli.child))
+    Ok((cli.options, cli.child))
 }
 
-impl Plan {
-    /// The workloads to measure, in their own order. Those that make no sense on the world are left out.
+impl Options {
+    /// The workloads to measure, in the order of [`ALL`]. Those that the world lacks are skipped.
     pub(crate) fn workloads(&self) -> Vec<&'static Workload> {
-        let is_asked_for = |workload: &Workload| self.only.is_empty() || self.only.contains(&workload.id);
-        ALL.into_iter().filter(|workload| is_asked_for(workload) && workload.runs_on(self.world)).collect()
+        let is_selected = |workload: &Workload| self.only.is_empty() || self.only.contains(&workload.id);
+        ALL.into_iter().filter(|workload| is_selected(workload) && workload.runs_on(self.world)).collect()
     }
 }
 
 fn known_id(text: &str) -> Result<&'static str, String> {
-    let known = || ALL.map(|workload| workload.id).join(", ");
+    let known = || ALL.map(|workload| format!("{} ({})", workload.name, workload.id)).join(", ");
     Workload::find(text.trim())
         .map(|workload| workload.id)
         .ok_or_else(|| format!("there is no such workload; there are {}", known()))
@@ -107,13 +109,13 @@ fn known_id(text: &str) -> Result<&'static str, String> {
 
 /// The workloads, as `--help` lists them.
 fn workloads() -> String {
-    let lines = ALL.map(|workload| format!("  {:<3}  {}", workload.id, workload.what));
+    let lines = ALL.map(|workload| format!("  {:<3}  {:<21}  {}", workload.id, workload.name, workload.what));
     format!(
         "Workloads:\n{}\n\n\
          C1 is the time of one raw single-row commit, R100 raw rows/s at 100 rows of 300 bytes per commit;\n\
          both are measured in the same place before each workload, in each round: with SQLite in a file in the\n\
          folder, or with Postgres on the same server, which is this program's own and has its files there.\n\
-         A missed target is told and is no error. Progress goes to the standard error.",
+         A missed target is reported and is no error. Progress goes to the standard error.",
         lines.join("\n")
     )
 }
@@ -122,46 +124,50 @@ fn workloads() -> String {
 mod tests {
     use super::*;
 
-    fn plan(arguments: &str) -> Result<Plan, String> {
+    fn options(arguments: &str) -> Result<Options, String> {
         let arguments = std::iter::once("bench").chain(arguments.split_whitespace());
-        parse_from(arguments).map(|(plan, _)| plan).map_err(|error| {
+        parse_from(arguments).map(|(options, _)| options).map_err(|error| {
             assert_eq!(error.exit_code(), 2, "{error}");
             error.to_string()
         })
     }
 
     fn ids(arguments: &str) -> Vec<&'static str> {
-        plan(arguments).unwrap().workloads().into_iter().map(|workload| workload.id).collect()
+        options(arguments).unwrap().workloads().into_iter().map(|workload| workload.id).collect()
     }
 
     #[test]
-    fn without_arguments_all_is_measured_on_sqlite() {
-        let plan = plan("").unwrap();
-        assert_eq!((plan.world, plan.rounds, plan.json, plan.folder), (WorldKind::Sqlite, 5, false, None));
-        assert_eq!(plan.against, None);
+    fn without_arguments_all_workloads_are_measured_on_sqlite() {
+        let options = options("").unwrap();
+        assert_eq!(
+            (options.world, options.rounds, options.json, options.folder),
+            (WorldKind::Sqlite, 5, false, None)
+        );
+        assert_eq!(options.against, None);
         let all = ALL.iter().map(|workload| workload.id);
         assert_eq!(ids(""), all.filter(|id| !["B9", "BW"].contains(id)).collect::<Vec<_>>());
     }
 
     #[test]
-    fn only_takes_ids_in_any_case_and_keeps_the_order_of_the_workloads() {
+    fn only_takes_names_and_ids_and_keeps_the_order_of_the_workloads() {
+        assert_eq!(ids("--only start-to-result,throughput"), ["B1", "B5"]);
         assert_eq!(ids("--only b5,B1"), ["B1", "B5"]);
         assert_eq!(ids("--only B2 --only BM --json --rounds 1"), ["B2", "BM"]);
     }
 
     #[test]
-    fn what_makes_no_sense_on_a_world_is_left_out_or_refused() {
+    fn workloads_that_a_world_lacks_are_skipped_or_refused() {
         assert_eq!(ids("--world memory"), ["B1", "B2", "B3", "B4", "B5", "BF", "BM"]);
         let postgres = ["B1", "B2", "B3", "B4", "B5", "B6", "B7", "B9", "B10", "BF", "BW"];
         assert_eq!(ids("--world postgres"), postgres);
-        let error = plan("--world memory --only B1,B7").unwrap_err();
+        let error = options("--world memory --only B1,B7").unwrap_err();
         assert!(error.contains("B7 cannot be measured on `memory`, only on sqlite, postgres"), "{error}");
     }
 
     #[test]
-    fn what_is_not_known_is_refused_with_what_is() {
+    fn unknown_arguments_are_refused_with_the_known_ones() {
         let cases = [
-            ("--only B99", "there are B1, B2, B3, B4, B5, B6, B6M, B7, B8, B9, B10, B11, BF, BM, BS, BW"),
+            ("--only B99", "there are throughput (B1), step-latency (B2), "),
             ("--only B1,", "there is no such workload"),
             ("--world oracle", "[possible values: sqlite, postgres, memory]"),
             ("--rounds 0", "0 is not in 1..=1000"),
@@ -170,7 +176,7 @@ mod tests {
             ("B1", "unrecognized subcommand 'B1'"),
         ];
         for (arguments, said) in cases {
-            let error = plan(arguments).unwrap_err();
+            let error = options(arguments).unwrap_err();
             assert!(error.contains(said), "{arguments}: {error}");
         }
     }
@@ -181,11 +187,11 @@ mod tests {
         let help = error.to_string();
         assert_eq!(error.exit_code(), 0);
         assert!(ALL.iter().all(|workload| help.contains(workload.what)), "{help}");
-        assert!(!help.contains(crate::workload::B7_COMMAND), "{help}");
+        assert!(!help.contains(crate::workload::RECOVERY_COMMAND), "{help}");
     }
 
     #[test]
-    fn the_child_of_b7_is_told_its_world_and_its_folder() {
+    fn the_child_of_the_recovery_workload_gets_its_world_and_folder() {
         let (_, child) = parse_from(["bench", "b7-child", "sqlite:x.db", "/tmp/x", "500"]).unwrap();
         assert!(matches!(child, Some(Child::B7(_))));
     }

@@ -32,7 +32,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Looks at this machine. What cannot be found is called unknown.
-    pub(crate) fn look(folder: &Path, store: String) -> Self {
+    pub(crate) fn read_now(folder: &Path, store: String) -> Self {
         let unknown = || "unknown".to_owned();
         let kibibytes = field(&read("/proc/meminfo"), "MemTotal").and_then(|text| first_number(&text));
         Self {

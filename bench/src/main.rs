@@ -1,14 +1,13 @@
-//! The benchmark program of Outlast: what the engine does, next to what the disk allows.
+//! The benchmark program of Outlast: measures the engine, and compares it with the raw limits of the disk.
 //!
-//! Every figure that depends on the disk is compared with a raw limit measured in the same place a
-//! moment before, and what counts is the median of the rounds' ratios. A missed target is not an
-//! error: this program measures.
+//! Every figure that depends on the disk is compared with a raw limit that was measured in the same place just before;
+//! the result is the median of the rounds' ratios. A missed target is not an error.
 
-mod against;
+mod baseline;
 mod cli;
 mod rounds;
 
-mod env;
+mod environment;
 mod raw;
 mod server;
 mod workload;
@@ -22,24 +21,24 @@ mod stopwatch;
 use std::error::Error;
 use std::process::ExitCode;
 
-/// The allocator that a program built for speed would choose.
+/// A fast allocator, as a program built for speed would use.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What the parts of this program return: any error ends it with a message.
+/// The result of all parts of this program: any error ends it with a message.
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 fn main() -> ExitCode {
-    let (plan, child) = cli::parse();
+    let (options, child) = cli::parse();
     let done = match child {
-        Some(cli::Child::B6(plan)) => workload::b6_child(&plan),
-        Some(cli::Child::B6m(plan)) => workload::b6m_child(&plan),
-        Some(cli::Child::B7(child)) => workload::b7_child(&child),
-        Some(cli::Child::Bm) => workload::bm_child(),
-        Some(cli::Child::Bs(child)) => workload::bs_child(&child),
-        Some(cli::Child::Bw(plan)) => workload::bw_child(&plan),
-        Some(cli::Child::Worker(plan)) => workload::worker_child(&plan),
-        None => rounds::run(&plan),
+        Some(cli::Child::B6(options)) => workload::sleeping_runs_child(&options),
+        Some(cli::Child::B6m(options)) => workload::restart_child(&options),
+        Some(cli::Child::B7(child)) => workload::recovery_child(&child),
+        Some(cli::Child::Bm) => workload::engine_cpu_child(),
+        Some(cli::Child::Bs(child)) => workload::sender_child(&child),
+        Some(cli::Child::Bw(options)) => workload::server_cost_child(&options),
+        Some(cli::Child::Worker(options)) => workload::worker_child(&options),
+        None => rounds::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

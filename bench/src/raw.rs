@@ -1,4 +1,4 @@
-//! The raw limits: what the store does on this disk with no engine in between.
+//! The raw limits: the store on this disk, without the engine.
 
 mod postgres;
 mod sqlite;
@@ -27,7 +27,7 @@ const ROWS_PER_COMMIT: usize = 100;
 /// Large commits that are timed together: enough for one checkpoint of SQLite to fall among them.
 const LARGE_COMMITS: usize = 500;
 
-/// A store that takes rows. Each call is one commit, and the disk has it when the call returns.
+/// A store of rows. Each call is one commit, which is on the disk when the call returns.
 trait Limit {
     fn one_row(&mut self) -> Result<()>;
     fn many_rows(&mut self) -> Result<()>;
@@ -35,16 +35,16 @@ trait Limit {
     fn rows(&mut self) -> Result<i64>;
 }
 
-/// The raw limits, as measured once.
+/// The raw limits of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Raw {
+pub(crate) struct RawLimits {
     /// C1: the time of one commit of one row, in microseconds.
     pub(crate) c1_us: f64,
     /// R100: rows per second in commits of 100 rows.
     pub(crate) r100_rows_s: f64,
 }
 
-impl Raw {
+impl RawLimits {
     /// Measures in a table of its own in the database, or else in a file of its own in `folder`, and
     /// removes it.
     pub(crate) fn measure(folder: &Path, database: Option<&Database>) -> Result<Self> {
@@ -61,7 +61,7 @@ impl Raw {
     }
 }
 
-fn measure(limit: &mut dyn Limit) -> Result<Raw> {
+fn measure(limit: &mut dyn Limit) -> Result<RawLimits> {
     let mut single = |count| -> Result<Vec<f64>> {
         (0..count)
             .map(|_| {
@@ -81,8 +81,8 @@ fn measure(limit: &mut dyn Limit) -> Result<Raw> {
     let r100_rows_s = rows as f64 / watch.seconds();
     let expected = (WARM_UP_COMMITS + SINGLE_COMMITS + rows) as i64;
     match limit.rows()? {
-        found if found == expected => Ok(Raw { c1_us, r100_rows_s }),
-        found => Err(format!("{expected} rows were committed, and {found} are there").into()),
+        found if found == expected => Ok(RawLimits { c1_us, r100_rows_s }),
+        found => Err(format!("{expected} rows were committed, but {found} exist").into()),
     }
 }
 
@@ -92,9 +92,9 @@ mod tests {
 
     #[test]
     fn each_limit_has_its_own_median() {
-        let all =
-            [(1.0, 30.0), (2.0, 10.0), (9.0, 20.0)].map(|(c1_us, r100_rows_s)| Raw { c1_us, r100_rows_s });
-        assert_eq!(Raw::median(&all), Raw { c1_us: 2.0, r100_rows_s: 20.0 });
+        let all = [(1.0, 30.0), (2.0, 10.0), (9.0, 20.0)]
+            .map(|(c1_us, r100_rows_s)| RawLimits { c1_us, r100_rows_s });
+        assert_eq!(RawLimits::median(&all), RawLimits { c1_us: 2.0, r100_rows_s: 20.0 });
     }
 
     fn check_a_large_commit(limit: &mut dyn Limit) {

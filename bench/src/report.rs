@@ -1,42 +1,42 @@
-//! The report: a table for people, one JSON object for programs.
+//! The report: a table, or one JSON object.
 
 use serde::Serialize;
 
 use crate::Result;
-use crate::against::{Compared, Other};
-use crate::env::WorldKind;
+use crate::baseline::{BaselineProgram, Comparison};
+use crate::environment::WorldKind;
 use crate::machine::Machine;
-use crate::raw::Raw;
+use crate::raw::RawLimits;
 use crate::stats::median;
 use crate::workload::{Measurement, Row, Target};
 
 /// All rounds of one row.
 #[derive(Debug)]
-pub(crate) struct Finding {
+pub(crate) struct RowResults {
     row: &'static Row,
-    /// What each round measured.
+    /// The measurement of each round.
     pub(crate) rounds: Vec<Measurement>,
 }
 
-impl Finding {
-    /// Nothing measured yet.
+impl RowResults {
+    /// Without figures.
     pub(crate) fn of(row: &'static Row) -> Self {
         Self { row, rounds: Vec::new() }
     }
 
-    /// Says on the standard error what was wrong with the work itself.
-    pub(crate) fn tell_faults(&self) {
+    /// Prints errors in the work itself to the standard error.
+    pub(crate) fn print_faults(&self) {
         for fault in self.rounds.iter().flat_map(|round| &round.faults) {
             eprintln!("{}: {fault}", self.row.id);
         }
     }
 
-    fn entry(&self, world: WorldKind) -> Entry {
+    fn entry(&self, world: WorldKind) -> ReportRow {
         let of = |pick: fn(&Measurement) -> f64| median(&self.rounds.iter().map(pick).collect::<Vec<_>>());
         let (value, ratio) = (of(|round| round.value), of(|round| round.ratio));
         let is_right = self.rounds.iter().all(|round| round.faults.is_empty());
         let target = self.row.target.on(world);
-        Entry {
+        ReportRow {
             id: self.row.id,
             what: self.row.what,
             value,
@@ -48,31 +48,31 @@ impl Finding {
             verdict: match (is_right, target.is_met_by(ratio)) {
                 (false, _) => "WRONG",
                 (true, false) => "MISS",
-                (true, true) if target == Target::Told => "",
+                (true, true) if target == Target::NoTarget => "",
                 (true, true) => "ok",
             },
         }
     }
 }
 
-/// What was measured, where and how.
+/// All results, with the conditions of the measurement.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     world: String,
     settings: Settings,
-    raw: RawLimits,
-    results: Vec<Entry>,
-    /// The same rows next to those of another program, if one was measured.
+    raw: RawLimitsJson,
+    results: Vec<ReportRow>,
+    /// The comparison with another program, if one was measured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    against: Vec<Compared>,
+    against: Vec<Comparison>,
 }
 
-/// Under which conditions the figures were measured.
+/// The conditions of the measurement.
 #[derive(Debug, Serialize)]
 pub(crate) struct Settings {
-    /// How often each workload was measured.
+    /// The number of rounds.
     pub(crate) rounds: u32,
-    /// Where the files were.
+    /// The folder of the files.
     pub(crate) folder: String,
     /// What a commit waits for.
     pub(crate) sync: &'static str,
@@ -82,14 +82,14 @@ pub(crate) struct Settings {
 }
 
 #[derive(Debug, Serialize)]
-struct RawLimits {
+struct RawLimitsJson {
     c1_us: f64,
     r100_rows_s: f64,
 }
 
 /// One row of the report.
 #[derive(Debug, Serialize)]
-struct Entry {
+struct ReportRow {
     id: &'static str,
     what: &'static str,
     value: f64,
@@ -105,20 +105,21 @@ struct Entry {
 
 impl Report {
     /// The medians of all rounds.
-    pub(crate) fn new(world: WorldKind, settings: Settings, raw: Raw, findings: &[Finding]) -> Self {
+    pub(crate) fn new(world: WorldKind, settings: Settings, raw: RawLimits, findings: &[RowResults]) -> Self {
         Self {
             world: world.to_string(),
             settings,
-            raw: RawLimits { c1_us: raw.c1_us, r100_rows_s: raw.r100_rows_s },
+            raw: RawLimitsJson { c1_us: raw.c1_us, r100_rows_s: raw.r100_rows_s },
             results: findings.iter().map(|finding| finding.entry(world)).collect(),
             against: Vec::new(),
         }
     }
 
     /// The report with a comparison, if there is a program to compare with.
-    pub(crate) fn against(mut self, other: Option<&Other>) -> Self {
-        let compare =
-            |other: &Other, entry: &Entry| other.compare(entry.id, entry.unit, entry.value, entry.ratio);
+    pub(crate) fn against(mut self, other: Option<&BaselineProgram>) -> Self {
+        let compare = |other: &BaselineProgram, entry: &ReportRow| {
+            other.compare(entry.id, entry.unit, entry.value, entry.ratio)
+        };
         self.against =
             other.iter().flat_map(|other| self.results.iter().map(|entry| compare(other, entry))).collect();
         self
@@ -139,15 +140,15 @@ impl Report {
             self.world
         );
         let head = ["id", "what", "value", "ratio", "target", ""].map(str::to_owned);
-        let rows = self.results.iter().map(Entry::cells);
+        let rows = self.results.iter().map(ReportRow::cells);
         let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
         for line in aligned(&rows, &[2, 3]) {
             text.push_str(&line);
             text.push('\n');
         }
         if !self.against.is_empty() {
-            let rows = self.against.iter().map(Compared::cells);
-            let rows: Vec<_> = std::iter::once(Compared::head()).chain(rows).collect();
+            let rows = self.against.iter().map(Comparison::cells);
+            let rows: Vec<_> = std::iter::once(Comparison::head()).chain(rows).collect();
             text.push_str("\nmeasured in turns with another program:\n\n");
             for line in aligned(&rows, &[1, 2, 3, 4, 5]) {
                 text.push_str(&line);
@@ -158,7 +159,7 @@ impl Report {
     }
 }
 
-impl Entry {
+impl ReportRow {
     fn cells(&self) -> [String; 6] {
         let value = format!("{} {}", number(self.value), self.unit);
         let ratio = number(self.ratio);

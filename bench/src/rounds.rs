@@ -1,24 +1,24 @@
-//! The rounds: raw, then engine, again and again, so that both meet the same weather.
+//! The rounds: raw limits and engine are measured alternately, so that both see the same load of the machine.
 
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
 use crate::Result;
-use crate::against::Other;
-use crate::cli::Plan;
-use crate::env::{Env, WorldKind};
+use crate::baseline::BaselineProgram;
+use crate::cli::Options;
+use crate::environment::{Environment, WorldKind};
 use crate::machine::Machine;
-use crate::raw::Raw;
-use crate::report::{Finding, Report, Settings, number};
+use crate::raw::RawLimits;
+use crate::report::{Report, RowResults, Settings, number};
 use crate::server::Server;
 use crate::workload::{ALL, Measurement, Workload};
 
-/// Measures what the plan asks for, and prints the report.
-pub(crate) fn run(plan: &Plan) -> Result<()> {
-    let folder = make_folder(plan.folder.as_deref())?;
-    let server = match plan.world {
-        // Beside the folder of the rounds, into which only this user may look.
+/// Measures the selected workloads, and prints the report.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let folder = make_folder(options.folder.as_deref())?;
+    let server = match options.world {
+        // Beside the folder of the rounds, which only this user may read.
         WorldKind::Postgres => Some(Server::start(parent(folder.path()))?),
         WorldKind::Sqlite | WorldKind::Memory => None,
     };
@@ -26,21 +26,21 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
         Some(server) => server.version()?,
         None => format!("SQLite {}", rusqlite::version()),
     };
-    let machine = Machine::look(folder.path(), store);
-    say_what_matters(plan, &machine);
-    let mut other = plan.against.as_deref().map(Other::new);
-    let (raw, findings) = measure(plan, folder.path(), server.as_ref(), other.as_mut())?;
+    let machine = Machine::read_now(folder.path(), store);
+    print_warnings(options, &machine);
+    let mut other = options.against.as_deref().map(BaselineProgram::new);
+    let (raw, findings) = measure(options, folder.path(), server.as_ref(), other.as_mut())?;
     let settings = Settings {
-        rounds: plan.rounds,
+        rounds: options.rounds,
         folder: parent(folder.path()).display().to_string(),
-        sync: plan.world.sync(),
+        sync: options.world.sync(),
         machine,
     };
-    let report = Report::new(plan.world, settings, raw, &findings).against(other.as_ref());
+    let report = Report::new(options.world, settings, raw, &findings).against(other.as_ref());
     for finding in &findings {
-        finding.tell_faults();
+        finding.print_faults();
     }
-    if plan.json {
+    if options.json {
         println!("{}", report.to_json()?)
     } else {
         print!("{}", report.to_table())
@@ -49,20 +49,20 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
 }
 
 fn measure(
-    plan: &Plan,
+    options: &Options,
     folder: &Path,
     server: Option<&Server>,
-    mut other: Option<&mut Other>,
-) -> Result<(Raw, Vec<Finding>)> {
-    let workloads = plan.workloads();
+    mut other: Option<&mut BaselineProgram>,
+) -> Result<(RawLimits, Vec<RowResults>)> {
+    let workloads = options.workloads();
     let rows = workloads.iter().flat_map(|workload| workload.rows);
-    let mut findings: Vec<Finding> = rows.map(Finding::of).collect();
+    let mut findings: Vec<RowResults> = rows.map(RowResults::of).collect();
     let mut raws = Vec::new();
-    for round in 1..=plan.rounds {
+    for round in 1..=options.rounds {
         let mut next = findings.iter_mut();
         for workload in &workloads {
-            eprint!("round {round}/{}  {:<3}", plan.rounds, workload.id);
-            let (raw, measured) = measure_one(plan, workload, folder, server)
+            eprint!("round {round}/{}  {:<3} {}", options.rounds, workload.id, workload.name);
+            let (raw, measured) = measure_one(options, workload, folder, server)
                 .map_err(|error| format!("{} could not be measured: {error}", workload.id))?;
             raws.push(raw);
             for (row, measurement) in workload.rows.iter().zip(measured) {
@@ -72,41 +72,41 @@ fn measure(
             }
             eprintln!("  (C1 {} us, R100 {} rows/s)", number(raw.c1_us), number(raw.r100_rows_s));
             if let Some(other) = &mut other {
-                other.measure(workload.id, plan.world, parent(folder))?;
+                other.measure(workload.id, options.world, parent(folder))?;
             }
         }
     }
-    Ok((Raw::median(&raws), findings))
+    Ok((RawLimits::median(&raws), findings))
 }
 
 /// Measures the raw limits, then the workload, in an empty folder and an empty database that are removed
 /// afterwards.
 fn measure_one(
-    plan: &Plan,
+    options: &Options,
     workload: &Workload,
     folder: &Path,
     server: Option<&Server>,
-) -> Result<(Raw, Vec<Measurement>)> {
+) -> Result<(RawLimits, Vec<Measurement>)> {
     let place = tempfile::Builder::new().prefix("round-").tempdir_in(folder)?;
     let database = server.map(Server::database).transpose()?;
-    let raw = Raw::measure(place.path(), database.as_ref())?;
-    let env = Env { world: plan.world, folder: place.path().into(), database, raw };
+    let raw = RawLimits::measure(place.path(), database.as_ref())?;
+    let env = Environment { world: options.world, folder: place.path().into(), database, raw };
     Ok((raw, (workload.run)(&env)?))
 }
 
-/// A folder that vanishes, in the one asked for, or beside this program: that is in cargo's target
-/// folder, on a disk, where the system's temporary folder may be memory.
+/// A temporary folder in `asked`, or beside this program: that is in cargo's target folder, on a disk, while the
+/// system's temporary folder may be in memory.
 fn make_folder(asked: Option<&Path>) -> Result<TempDir> {
     let base: PathBuf = match asked {
         Some(folder) => {
-            let refused = |error| format!("the folder `{}` cannot be made: {error}", folder.display());
+            let refused = |error| format!("the folder `{}` cannot be created: {error}", folder.display());
             std::fs::create_dir_all(folder).map_err(refused)?;
             folder.canonicalize()?
         }
         None => std::env::current_exe()?.parent().map_or_else(|| ".".into(), Path::to_path_buf),
     };
     let refused =
-        |error| format!("`{}` cannot be written to: {error}; give another --folder", base.display());
+        |error| format!("`{}` cannot be written to: {error}; choose another --folder", base.display());
     Ok(tempfile::Builder::new().prefix("outlast-bench-").tempdir_in(&base).map_err(refused)?)
 }
 
@@ -114,21 +114,21 @@ fn parent(folder: &Path) -> &Path {
     folder.parent().unwrap_or(folder)
 }
 
-fn say_what_matters(plan: &Plan, machine: &Machine) {
+fn print_warnings(options: &Options, machine: &Machine) {
     if cfg!(debug_assertions) {
-        eprintln!("warning: this is a debug build, its figures mean nothing; use `cargo xtask bench`");
+        eprintln!("warning: the figures of this debug build are meaningless; use `cargo xtask bench`");
     }
     if machine.filesystem == "tmpfs" {
-        eprintln!("warning: the folder is in memory, where a commit costs nothing; give another --folder");
+        eprintln!("warning: the folder is in memory, where commits do not wait; choose another --folder");
     }
-    if plan.world == WorldKind::Memory {
+    if options.world == WorldKind::Memory {
         eprintln!(
             "the targets and raw limits are those of SQLite, `{}` is only compared with them",
-            plan.world
+            options.world
         );
     }
-    let left_out = ALL.iter().filter(|workload| !workload.runs_on(plan.world) && plan.only.is_empty());
+    let left_out = ALL.iter().filter(|workload| !workload.runs_on(options.world) && options.only.is_empty());
     for workload in left_out {
-        eprintln!("{} makes no sense on `{}` and is left out", workload.id, plan.world);
+        eprintln!("{} cannot be measured on `{}` and is skipped", workload.id, options.world);
     }
 }

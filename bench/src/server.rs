@@ -1,4 +1,4 @@
-//! The Postgres that is measured: a server of this program's own, as durable as one in production.
+//! The measured Postgres server: started by this program, with the durability of production.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::Result;
 
-/// Settings without which a commit would not wait for the disk, or a page could be torn.
-const DURABLE: [&str; 3] = ["fsync", "synchronous_commit", "full_page_writes"];
+/// Settings that make commits wait for the disk and protect against torn pages.
+const DURABILITY_SETTINGS: [&str; 3] = ["fsync", "synchronous_commit", "full_page_writes"];
 
-/// A server with the settings that Postgres comes with. It is gone with the last who holds this.
+/// A server with default settings. It ends with the last clone of this value.
 #[derive(Clone, Debug)]
 pub(crate) struct Server(Arc<Shared>);
 
@@ -28,14 +28,14 @@ impl Server {
         postgres::require()?;
         let started = Postgres::builder().within(folder).start();
         let postgres = started.map_err(|error| {
-            format!("no server can be started in `{}`; give another --folder: {error}", folder.display())
+            format!("no server can be started in `{}`; choose another --folder: {error}", folder.display())
         })?;
         let mut sql = Sql::connect(&postgres.url())?;
-        for setting in DURABLE {
+        for setting in DURABILITY_SETTINGS {
             let value: String = sql.one(&format!("SHOW {setting}"))?;
             if value != "on" {
                 return Err(format!(
-                    "the server's setting {setting} is {value}, so that nothing raw can be measured"
+                    "the server's setting {setting} is {value}; raw limits cannot be measured"
                 )
                 .into());
             }
@@ -43,7 +43,7 @@ impl Server {
         Ok(Self(Arc::new(Shared { postgres, databases: AtomicUsize::new(0) })))
     }
 
-    /// What the server calls itself, without where it was built.
+    /// The version of the server.
     pub(crate) fn version(&self) -> Result<String> {
         let version: String = self.sql()?.one("SHOW server_version")?;
         Ok(format!("PostgreSQL {}", version.split(' ').next().unwrap_or_default()))
@@ -57,13 +57,13 @@ impl Server {
         Ok(Database { server: self.clone(), address })
     }
 
-    /// A connection to the database that no workload uses.
+    /// A connection to the database `postgres`.
     pub(crate) fn sql(&self) -> Result<Sql> {
         Sql::connect(&self.0.postgres.url())
     }
 }
 
-/// A database of one round. It is dropped with this, whoever is connected.
+/// The database of one round. Dropped with this value, even with open connections.
 #[derive(Debug)]
 pub(crate) struct Database {
     /// Where it is.
@@ -86,16 +86,16 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         let dropped = self.server.sql().and_then(|mut sql| {
-            // The server writes what it has in memory first, so that the next round does not wait for it.
+            // The drop also flushes the server's buffers, so that the next round does not wait for them.
             sql.run(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name()))
         });
         if let Err(error) = dropped {
-            eprintln!("warning: the database {} stays where it is: {error}", self.name());
+            eprintln!("warning: the database {} was not dropped: {error}", self.name());
         }
     }
 }
 
-/// One connection, and the thread of the caller alone: nothing is between it and the server.
+/// One connection, driven by the caller's thread alone.
 #[derive(Debug)]
 pub(crate) struct Sql {
     runtime: tokio::runtime::Runtime,
@@ -107,37 +107,37 @@ impl Sql {
     pub(crate) fn connect(url: &str) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let client = runtime.block_on(async {
-            let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(explained)?;
-            // Its end is the client's too, which says why.
+            let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(explain_error)?;
+            // An error of the connection is also reported by the client.
             tokio::spawn(async move { drop(connection.await) });
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>(client)
         })?;
         Ok(Self { runtime, client })
     }
 
-    /// Does something with the connection.
+    /// Calls `work` with the connection.
     pub(crate) fn with<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut Client) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T> {
-        self.runtime.block_on(work(&mut self.client)).map_err(explained)
+        self.runtime.block_on(work(&mut self.client)).map_err(explain_error)
     }
 
-    /// Runs statements that answer nothing.
+    /// Runs statements without results.
     pub(crate) fn run(&mut self, statements: &str) -> Result<()> {
         self.with(async |client| client.batch_execute(statements).await)
     }
 
-    /// The one value that a query answers.
+    /// The only value of a query's result.
     pub(crate) fn one<T: for<'a> tokio_postgres::types::FromSql<'a>>(&mut self, query: &str) -> Result<T> {
         self.with(async |client| client.query_one(query, &[]).await?.try_get(0))
     }
 }
 
-/// The driver's errors say "db error" and keep the server's words for those who ask.
-fn explained(error: tokio_postgres::Error) -> Box<dyn std::error::Error + Send + Sync> {
+/// The driver's errors display as "db error"; this adds the server's message.
+fn explain_error(error: tokio_postgres::Error) -> Box<dyn std::error::Error + Send + Sync> {
     match error.as_db_error() {
-        Some(said) => format!("Postgres refuses: {said}").into(),
-        None => format!("Postgres cannot be asked: {error}").into(),
+        Some(output) => format!("Postgres refused: {output}").into(),
+        None => format!("Postgres is unreachable: {error}").into(),
     }
 }

@@ -1,6 +1,6 @@
-//! The middle and the tail of a list of numbers.
+//! Median and percentiles.
 
-/// The median; of an even number the mean of the two in the middle.
+/// The median; of an even count, the mean of the two in the middle.
 ///
 /// # Panics
 ///

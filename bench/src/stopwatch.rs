@@ -1,10 +1,10 @@
-//! The one place where this program looks at clocks and waits.
+//! Clocks and waiting.
 
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Real time since a moment.
+/// Measures real time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(Instant);
 
@@ -37,13 +37,13 @@ pub(crate) fn cpu_micros() -> f64 {
     used.tv_sec as f64 * 1e6 + used.tv_nsec as f64 / 1e3
 }
 
-/// Blocks the thread for a moment: the parent of B7 looks at a file that its child fills.
-#[allow(clippy::disallowed_methods, reason = "another process fills the file, nothing rings a change_signal")]
+/// Blocks the thread for a short time, between two checks of another process.
+#[allow(clippy::disallowed_methods, reason = "another process is polled, which sends no notification")]
 pub(crate) fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Work that takes time and no CPU: what the steps of B7 do.
+/// Work that takes time and no CPU.
 #[allow(clippy::disallowed_methods, reason = "the workload is a step that takes a millisecond")]
 pub(crate) async fn work(time: Duration) {
     tokio::time::sleep(time).await;

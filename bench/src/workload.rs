@@ -1,80 +1,87 @@
-//! The workloads: what is measured, and against which target. One file each.
+//! The workloads, one file each, with their targets.
 
-mod b1;
-mod b10;
-mod b11;
-mod b2;
-mod b3;
-mod b4;
-mod b5;
-mod b6;
-mod b6m;
-mod b7;
-mod b8;
-mod b9;
-mod bf;
-mod bm;
-mod bs;
-mod bw;
+mod cold_replay;
+mod engine_cpu;
+mod fan_out;
+mod history_growth;
+mod lists_at_size;
+mod many_children;
+mod pruning_and_backup;
+mod recovery;
+mod restart_with_sleepers;
+mod send_under_load;
+mod server_cost;
+mod sleeping_runs;
+mod start_to_result;
+mod step_latency;
+mod throughput;
+mod two_workers;
 
-mod big;
-mod child;
-mod counting;
-mod sleeping;
-mod worker;
+mod child_process;
+mod count_workflow;
+mod large_world;
+mod sleep_workflow;
+mod worker_process;
 
 use std::fmt;
 
 use crate::Result;
-use crate::env::{Env, WorldKind};
+use crate::environment::{Environment, WorldKind};
 
-pub(crate) use b6::{B6Plan, COMMAND as B6_COMMAND, child as b6_child};
-pub(crate) use b6m::{B6mPlan, COMMAND as B6M_COMMAND, child as b6m_child};
-pub(crate) use b7::child::{COMMAND as B7_COMMAND, ChildPlan, run as b7_child};
-pub(crate) use bm::{COMMAND as BM_COMMAND, child as bm_child};
-pub(crate) use bs::{COMMAND as BS_COMMAND, ChildPlan as SenderPlan, child as bs_child};
-pub(crate) use bw::{BwPlan, COMMAND as BW_COMMAND, child as bw_child};
-pub(crate) use worker::{COMMAND as WORKER_COMMAND, WorkerPlan, child as worker_child};
+pub(crate) use engine_cpu::{COMMAND as ENGINE_CPU_COMMAND, child as engine_cpu_child};
+pub(crate) use recovery::child::{COMMAND as RECOVERY_COMMAND, RecoveryArgs, run as recovery_child};
+pub(crate) use restart_with_sleepers::{COMMAND as RESTART_COMMAND, RestartArgs, child as restart_child};
+pub(crate) use send_under_load::{COMMAND as SENDER_COMMAND, SenderArgs, child as sender_child};
+pub(crate) use server_cost::{COMMAND as SERVER_COST_COMMAND, ServerCostArgs, child as server_cost_child};
+pub(crate) use sleeping_runs::{
+    COMMAND as SLEEPING_RUNS_COMMAND, SleepingRunsArgs, child as sleeping_runs_child,
+};
+pub(crate) use worker_process::{COMMAND as WORKER_COMMAND, WorkerArgs, child as worker_child};
 
 /// Every workload, in the order in which they are measured.
 pub(crate) const ALL: [&Workload; 16] = [
-    &b1::WORKLOAD,
-    &b2::WORKLOAD,
-    &b3::WORKLOAD,
-    &b4::WORKLOAD,
-    &b5::WORKLOAD,
-    &b6::WORKLOAD,
-    &b6m::WORKLOAD,
-    &b7::WORKLOAD,
-    &b8::WORKLOAD,
-    &b9::WORKLOAD,
-    &b10::WORKLOAD,
-    &b11::WORKLOAD,
-    &bf::WORKLOAD,
-    &bm::WORKLOAD,
-    &bs::WORKLOAD,
-    &bw::WORKLOAD,
+    &throughput::WORKLOAD,
+    &step_latency::WORKLOAD,
+    &history_growth::WORKLOAD,
+    &fan_out::WORKLOAD,
+    &start_to_result::WORKLOAD,
+    &sleeping_runs::WORKLOAD,
+    &restart_with_sleepers::WORKLOAD,
+    &recovery::WORKLOAD,
+    &cold_replay::WORKLOAD,
+    &two_workers::WORKLOAD,
+    &lists_at_size::WORKLOAD,
+    &pruning_and_backup::WORKLOAD,
+    &many_children::WORKLOAD,
+    &engine_cpu::WORKLOAD,
+    &send_under_load::WORKLOAD,
+    &server_cost::WORKLOAD,
 ];
 
-/// Something to measure.
+/// A workload.
 #[derive(Debug)]
 pub(crate) struct Workload {
-    /// What `--only` calls it.
+    /// Its short id in reports; `--only` accepts it too.
     pub(crate) id: &'static str,
-    /// What is done.
+    /// Its name: what it measures.
+    pub(crate) name: &'static str,
+    /// A description, for `--help`.
     pub(crate) what: &'static str,
-    /// The worlds on which it makes sense.
+    /// The worlds that it can measure.
     pub(crate) worlds: &'static [WorldKind],
-    /// What it measures, one row of the report each.
+    /// Its rows in the report.
     pub(crate) rows: &'static [Row],
     /// Measures once: one measurement per row, in their order.
-    pub(crate) run: fn(&Env) -> Result<Vec<Measurement>>,
+    pub(crate) run: fn(&Environment) -> Result<Vec<Measurement>>,
 }
 
 impl Workload {
-    /// The workload of this id, in any case.
-    pub(crate) fn find(id: &str) -> Option<&'static Self> {
-        ALL.into_iter().find(|workload| workload.id.eq_ignore_ascii_case(id))
+    /// The workload with this name or id, in upper or lower case.
+    pub(crate) fn find(text: &str) -> Option<&'static Self> {
+        let is_called = |workload: &&Self| {
+            [workload.id, workload.name].iter().any(|name| name.eq_ignore_ascii_case(text))
+        };
+        ALL.into_iter().find(is_called)
     }
 
     /// Whether it can be measured on this world.
@@ -86,17 +93,17 @@ impl Workload {
 /// One figure of a workload.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// What the report calls it.
+    /// Its id in the report.
     pub(crate) id: &'static str,
-    /// What the figure is.
+    /// A description of the figure.
     pub(crate) what: &'static str,
     /// The unit of its value.
     pub(crate) unit: &'static str,
-    /// What its ratio should be.
+    /// The target of its ratio.
     pub(crate) target: Targets,
 }
 
-/// What a ratio should be, by world.
+/// The targets of a ratio, by world.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Targets {
     embedded: Target,
@@ -104,7 +111,7 @@ pub(crate) struct Targets {
 }
 
 impl Targets {
-    /// What it should be on this world. Memory is compared with SQLite.
+    /// The target on this world. Memory has the targets of SQLite.
     pub(crate) fn on(self, world: WorldKind) -> Target {
         match world {
             WorldKind::Sqlite | WorldKind::Memory => self.embedded,
@@ -113,15 +120,15 @@ impl Targets {
     }
 }
 
-/// What a ratio should be.
+/// The target of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Target {
     /// This or more.
     AtLeast(f64),
     /// This or less.
     AtMost(f64),
-    /// Anything: the figure is only told.
-    Told,
+    /// None: the figure is only reported.
+    NoTarget,
 }
 
 impl Target {
@@ -139,16 +146,16 @@ impl Target {
     pub(crate) fn limit(self) -> Option<f64> {
         match self {
             Self::AtLeast(limit) | Self::AtMost(limit) => Some(limit),
-            Self::Told => None,
+            Self::NoTarget => None,
         }
     }
 
-    /// Whether the ratio is what it should be.
+    /// Whether the ratio meets the target.
     pub(crate) fn is_met_by(self, ratio: f64) -> bool {
         match self {
             Self::AtLeast(limit) => ratio >= limit,
             Self::AtMost(limit) => ratio <= limit,
-            Self::Told => true,
+            Self::NoTarget => true,
         }
     }
 }
@@ -158,19 +165,19 @@ impl fmt::Display for Target {
         match self {
             Self::AtLeast(limit) => write!(f, ">= {}", crate::report::number(*limit)),
             Self::AtMost(limit) => write!(f, "<= {}", crate::report::number(*limit)),
-            Self::Told => Ok(()),
+            Self::NoTarget => Ok(()),
         }
     }
 }
 
-/// What one round measured for one row.
+/// The measurement of one round for one row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Measurement {
     /// The figure, in the row's unit.
     pub(crate) value: f64,
     /// The figure in the form in which the target is given.
     pub(crate) ratio: f64,
-    /// What was wrong with the work itself. A wrong result is never fast.
+    /// Errors in the work itself. A wrong result has no speed.
     pub(crate) faults: Vec<String>,
 }
 
@@ -198,13 +205,24 @@ mod tests {
     }
 
     #[test]
-    fn workloads_are_found_in_any_case() {
+    fn workloads_are_found_by_name_and_by_id_in_any_case() {
+        assert_eq!(Workload::find("throughput").map(|workload| workload.id), Some("B1"));
+        assert_eq!(Workload::find("Lists-At-Size").map(|workload| workload.id), Some("B10"));
         assert_eq!(Workload::find("b1").map(|workload| workload.id), Some("B1"));
         assert!(Workload::find("B99").is_none() && Workload::find("").is_none());
     }
 
     #[test]
-    fn ids_are_told_apart_and_rows_name_their_workload() {
+    fn names_and_ids_are_unique() {
+        let mut names: Vec<_> = ALL.iter().flat_map(|workload| [workload.id, workload.name]).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn row_ids_are_unique_and_begin_with_the_id_of_their_workload() {
         let mut rows: Vec<_> = ALL.iter().flat_map(|workload| workload.rows).map(|row| row.id).collect();
         assert!(
             ALL.iter().all(|workload| workload

@@ -1,4 +1,4 @@
-//! The program as a caller sees it, without measuring anything.
+//! The command line of the program, without measurements.
 
 use std::process::{Command, Output};
 
@@ -7,9 +7,9 @@ fn bench(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn what_is_not_known_ends_with_code_2_and_says_what_is() {
+fn unknown_arguments_end_with_code_2_and_list_the_known_ones() {
     for (arguments, said) in [
-        (["--only", "B99"], "there are B1, B2, B3, B4, B5, B6, B6M, B7, B8, B9, B10, B11, BF, BM, BS, BW"),
+        (["--only", "B99"], "there are throughput (B1), step-latency (B2), "),
         (["--world", "oracle"], "[possible values: sqlite, postgres, memory]"),
         (["--rounds", "0"], "0 is not in 1..=1000"),
     ] {
@@ -33,9 +33,9 @@ fn help_lists_the_workloads() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_told() {
+fn a_folder_that_cannot_be_created_is_an_error() {
     let answer = bench(&["--only", "BM", "--folder", "/proc/no-such-place"]);
     let error = String::from_utf8(answer.stderr).unwrap();
     assert_eq!(answer.status.code(), Some(1), "{error}");
-    assert!(error.contains("the folder `/proc/no-such-place` cannot be made"), "{error}");
+    assert!(error.contains("the folder `/proc/no-such-place` cannot be created"), "{error}");
 }

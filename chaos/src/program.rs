@@ -10,36 +10,36 @@ mod soak;
 mod bank;
 mod transfer;
 
-mod client;
-mod fleet;
-mod life;
-mod lookout;
-mod teller;
+mod client_process;
+mod load_client;
+mod takeover_scanner;
 mod upgrade;
+mod worker_pool;
+mod worker_process;
 
 mod audit;
-mod picture;
+mod snapshot;
 
-mod notebook;
-mod place;
+mod append_log;
 mod report;
 mod server;
+mod workdir;
 
 use std::error::Error;
 use std::process::ExitCode;
 
-/// What the parts of this program return: any error ends it with a message.
+/// The result of all parts of this program: any error ends it with a message.
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// Does what the command line says.
+/// Executes the task of the command line.
 pub(crate) fn main() -> ExitCode {
     let done = match cli::parse() {
-        cli::Order::Kills(plan) => block_on(kills::run(&plan)),
-        cli::Order::Cut(plan) => block_on(cut::run(&plan)),
-        cli::Order::Power(plan) => block_on(power::run(&plan)),
-        cli::Order::Soak(plan) => block_on(soak::run(&plan)),
-        cli::Order::Worker(orders) => block_on(life::live(&orders)),
-        cli::Order::Client(orders) => block_on(client::serve(&orders)),
+        cli::Task::Kills(options) => block_on(kills::run(&options)),
+        cli::Task::Cut(options) => block_on(cut::run(&options)),
+        cli::Task::Power(options) => block_on(power::run(&options)),
+        cli::Task::Soak(options) => block_on(soak::run(&options)),
+        cli::Task::Worker(args) => block_on(worker_process::run(&args)),
+        cli::Task::Client(args) => block_on(client_process::run(&args)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

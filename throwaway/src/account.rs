@@ -1,19 +1,19 @@
-//! As whom servers run: never as root, since they refuse that.
+//! The user account of servers: never root, which Postgres refuses.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::error::{Error, Result};
 
-/// Whom root becomes for a server, the first that there is.
+/// The users that root may use for a server; the first existing one is used.
 const CANDIDATES: [&str; 2] = ["postgres", "nobody"];
 
-/// As whom a server runs.
+/// The account of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Account {
-    /// As the caller, who is not root.
+    /// The caller, who is not root.
     Caller,
-    /// As somebody else, by number.
+    /// Another user.
     Other { user: u32, group: u32 },
 }
 
@@ -30,12 +30,12 @@ impl Account {
         })
     }
 
-    /// Lets the command run as this account.
+    /// Makes the command run as this account.
     #[cfg(unix)]
     pub(crate) fn apply(self, command: &mut Command) {
         use std::os::unix::process::CommandExt;
         if let Self::Other { user, group } = self {
-            // Becoming another user also leaves root's supplementary groups.
+            // Changing the user also drops root's supplementary groups.
             command.gid(group).uid(user);
         }
     }
@@ -43,9 +43,9 @@ impl Account {
     #[cfg(not(unix))]
     pub(crate) fn apply(self, _: &mut Command) {}
 
-    /// Gives the file or folder to this account.
+    /// Makes this account the owner of the file or folder.
     #[cfg(unix)]
-    pub(crate) fn own(self, path: &Path) -> Result<()> {
+    pub(crate) fn give_ownership(self, path: &Path) -> Result<()> {
         let Self::Other { user, group } = self else { return Ok(()) };
         std::os::unix::fs::chown(path, Some(user), Some(group)).map_err(|error| {
             Error::new(format!("`{}` cannot be given to user {user}: {error}", path.display()))
@@ -53,7 +53,7 @@ impl Account {
     }
 
     #[cfg(not(unix))]
-    pub(crate) fn own(self, _: &Path) -> Result<()> {
+    pub(crate) fn give_ownership(self, _: &Path) -> Result<()> {
         Ok(())
     }
 }

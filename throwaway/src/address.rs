@@ -1,14 +1,14 @@
-//! Where a server is, and who may come in.
+//! The address of a server, with credentials.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
 
-/// Where a Postgres server, or something in front of it, is reached. Written as its URL.
+/// The address of a Postgres server, or of a proxy in front of it. Displayed as a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The host's name or number.
+    /// The host's name or IP address.
     pub host: String,
     /// Its port.
     pub port: u16,
@@ -21,7 +21,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// The same database by way of another port of the loopback.
+    /// The same database through another port of the loopback.
     #[must_use]
     pub fn through(&self, port: u16) -> Self {
         Self { host: "127.0.0.1".into(), port, ..self.clone() }
@@ -38,12 +38,10 @@ impl fmt::Display for Address {
 impl FromStr for Address {
     type Err = Error;
 
-    /// Reads `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; parameters after `?` are left out.
+    /// Parses `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; parameters after `?` are ignored.
     fn from_str(url: &str) -> Result<Self, Error> {
         parse(url).ok_or_else(|| {
-            Error::new(
-                "the URL is not of the form `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; write it so",
-            )
+            Error::new("the URL is not of the form `postgres://USER:PASSWORD@HOST:PORT/DATABASE`")
         })
     }
 }
@@ -51,17 +49,17 @@ impl FromStr for Address {
 fn parse(url: &str) -> Option<Address> {
     let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"))?;
     let rest = rest.split('?').next()?;
-    let (who, place) = rest.rsplit_once('@')?;
-    let (user, password) = who.split_once(':')?;
-    let (server, database) = place.split_once('/')?;
+    let (credentials, server_and_database) = rest.rsplit_once('@')?;
+    let (user, password) = credentials.split_once(':')?;
+    let (server, database) = server_and_database.split_once('/')?;
     let (host, port) = server.rsplit_once(':')?;
-    let own = String::from;
+    let owned = String::from;
     Some(Address {
-        host: own(host),
+        host: owned(host),
         port: port.parse().ok()?,
-        user: own(user),
-        password: own(password),
-        database: own(database),
+        user: owned(user),
+        password: owned(password),
+        database: owned(database),
     })
 }
 
@@ -70,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_read_as_it_is_written() {
+    fn an_address_is_parsed_as_it_is_displayed() {
         let url = "postgres://ada:secret@127.0.0.1:5432/books";
         let address: Address = url.parse().unwrap();
         assert_eq!(address.to_string(), url);
@@ -79,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_the_form() {
+    fn an_invalid_address_is_refused_with_the_expected_form() {
         for url in ["", "sqlite:runs.db", "postgres://localhost/db", "postgres://a:b@host:many/db"] {
             let error = url.parse::<Address>().unwrap_err();
             assert!(error.to_string().contains("postgres://USER:PASSWORD@HOST:PORT/DATABASE"), "{error}");

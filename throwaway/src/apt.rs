@@ -1,4 +1,4 @@
-//! Packages of Debian, installed when root asks for them.
+//! Installs Debian packages, as root.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,36 +7,36 @@ use std::process::{Command, Stdio};
 use crate::account::is_root;
 use crate::error::{Error, Result};
 
-/// Whether packages can be installed here: as root, on Debian or what came of it.
+/// Whether packages can be installed: as root, on Debian or a derivative.
 pub fn is_possible() -> bool {
     is_debian() && is_root()
 }
 
-/// Whether packages come by `apt-get` here.
+/// Whether packages are installed with `apt-get`.
 pub fn is_debian() -> bool {
     let mut apt = Command::new("apt-get");
     apt.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     Path::new("/etc/debian_version").exists() && apt.status().is_ok_and(|status| status.success())
 }
 
-/// Installs the packages, unless `present` says that they are there by now. What they bring is not
-/// started, and no database cluster is made.
+/// Installs the packages, unless `present` returns true. Their services are not started, and no database cluster is
+/// created.
 ///
 /// # Errors
 ///
-/// Names the command that failed. Whether the packages do what they should is for the caller to see.
+/// When a command fails; the message contains it. The caller checks whether the packages work.
 pub fn install(packages: &[&str], present: impl Fn() -> bool) -> Result<()> {
-    // Two processes that miss the same thing install it one after the other; the second finds it there.
-    let turn = File::open("/etc/debian_version");
-    if let Ok(turn) = &turn {
-        let _ = turn.lock();
+    // Concurrent processes install one after the other; the second one finds the packages installed.
+    let lock_file = File::open("/etc/debian_version");
+    if let Ok(lock_file) = &lock_file {
+        let _ = lock_file.lock();
     }
     if present() {
         return Ok(());
     }
     let _quiet = [
-        Temporary::write("/usr/sbin/policy-rc.d", "#!/bin/sh\nexit 101\n"),
-        Temporary::write(
+        TemporaryFile::write("/usr/sbin/policy-rc.d", "#!/bin/sh\nexit 101\n"),
+        TemporaryFile::write(
             "/etc/postgresql-common/createcluster.d/outlast.conf",
             "create_main_cluster = false\n",
         ),
@@ -48,12 +48,12 @@ pub fn install(packages: &[&str], present: impl Fn() -> bool) -> Result<()> {
 fn apt() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive");
-    // Somebody else's installation is waited for.
+    // Waits for another installation to end.
     command.args(["-o", "DPkg::Lock::Timeout=300"]);
     command
 }
 
-/// Runs the command to its end without input; what it says goes to the standard error.
+/// Runs the command without input; its output goes to the standard error.
 fn run(command: &mut Command) -> Result<()> {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let line = words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
@@ -66,13 +66,13 @@ fn run(command: &mut Command) -> Result<()> {
     }
 }
 
-/// A small file of the system that is there while this is. One that was there before stays as it is.
+/// A file of the system that exists as long as this value. An existing file is not changed.
 #[derive(Debug)]
-struct Temporary {
+struct TemporaryFile {
     file: PathBuf,
 }
 
-impl Temporary {
+impl TemporaryFile {
     fn write(path: &str, text: &str) -> Option<Self> {
         let file = PathBuf::from(path);
         if file.exists() {
@@ -86,10 +86,10 @@ impl Temporary {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.file);
-        // The folder too, unless something is in it.
+        // Also remove the folder, if it is empty.
         let _ = self.file.parent().map(std::fs::remove_dir);
     }
 }

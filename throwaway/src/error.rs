@@ -1,11 +1,11 @@
-//! Why a server is not there.
+//! Errors of servers.
 
 use std::fmt;
 
-/// The result of anything about a server.
+/// The result of an operation on a server.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a server is not there, with the remedy or with what the server itself said.
+/// Why an operation on a server failed, with the remedy or the server's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(String);
 

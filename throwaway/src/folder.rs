@@ -1,16 +1,16 @@
-//! Folders that vanish with their owner.
+//! Folders that are removed with their owner.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use crate::account::Account;
 use crate::error::{Error, Result};
-use crate::guard::{dismiss, watcher};
+use crate::guarded_process::{stop_watcher, watcher};
 use crate::random;
 
-/// Waits for the owner's end of the pipe to close without a word, and removes the folder then. A server
-/// that is about to die may still write into it, so it looks again, but not for ever.
-const KEEPER: &str = r#"
+/// Waits until the pipe is closed without a line, and then removes the folder. A dying server may still write into it,
+/// so the removal is repeated a limited number of times.
+const REMOVE_SCRIPT: &str = r#"
 read -r word && exit 0
 tries=0
 while [ -e "$1" ] && [ "$tries" -lt 150 ]; do
@@ -22,31 +22,31 @@ done
 
 /// A temporary folder of a server. It is removed when this is dropped, and also when the process dies.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct TempFolder {
     path: PathBuf,
-    keeper: Child,
+    remover: Child,
 }
 
-impl Folder {
-    /// Makes one in `parent` for the server `name`, which only the account can look into.
+impl TempFolder {
+    /// Creates a folder in `parent` for the server `name`, which only the account can read.
     pub(crate) fn make(parent: &Path, name: &str, account: Account) -> Result<Self> {
         let path = parent.join(format!("outlast-{name}-{}", &random::word()[..16]));
         let failed = |error| {
             let parent = parent.display();
             Error::new(format!(
-                "no folder for {name} can be made in `{parent}`: {error}; set TMPDIR to another place"
+                "no folder for {name} can be created in `{parent}`: {error}; set TMPDIR to another folder"
             ))
         };
         make_private(&path).map_err(failed)?;
-        let keeper = match watcher(KEEPER, &path.to_string_lossy(), Account::Caller) {
-            Ok(keeper) => keeper,
+        let remover = match watcher(REMOVE_SCRIPT, &path.to_string_lossy(), Account::Caller) {
+            Ok(remover) => remover,
             Err(error) => {
                 let _ = std::fs::remove_dir(&path);
                 return Err(Error::new(format!("`sh` cannot be started: {error}")));
             }
         };
-        let folder = Self { path, keeper };
-        account.own(&folder.path)?;
+        let folder = Self { path, remover };
+        account.give_ownership(&folder.path)?;
         Ok(folder)
     }
 
@@ -55,11 +55,11 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
-        // What cannot be removed now, the keeper tries again for a while.
+        // If this fails, the other process repeats it for a while.
         if std::fs::remove_dir_all(&self.path).is_ok() {
-            dismiss(&mut self.keeper);
+            stop_watcher(&mut self.remover);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Real servers for tests, benchmarks and chaos: started in temporary folders on free ports of the
-//! loopback, and gone with the process that started them, however it ends.
+//! loopback, and ended with the process that started them, even if it is killed.
 //!
 //! ```no_run
 //! # fn main() -> throwaway::Result<()> {
@@ -11,7 +11,7 @@
 //! # }
 //! ```
 //!
-//! Tests that only need a server somewhere ask [`postgres::for_tests`].
+//! Tests that only need the URL of a server call [`postgres::for_tests`].
 
 pub mod apt;
 pub mod pgbouncer;
@@ -22,14 +22,15 @@ mod account;
 mod address;
 mod error;
 mod folder;
-mod guard;
-mod patience;
+mod guarded_process;
 mod port;
 mod programs;
 mod random;
+mod wait;
 
 pub use address::Address;
 pub use error::{Error, Result};
 pub use pgbouncer::{Pgbouncer, pgbouncer};
 pub use postgres::Postgres;
-pub use proxy::{Exchange, Proxy, Toward, Weather, proxy};
+pub use proxy::{Exchange, NetworkCondition, Proxy, Toward, proxy};
+pub use wait::wait_until;

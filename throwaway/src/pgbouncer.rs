@@ -1,4 +1,4 @@
-//! pgbouncer in front of a server: many clients share a few connections, transaction by transaction.
+//! pgbouncer in front of a server, in transaction mode: many clients share a few connections.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -8,29 +8,29 @@ use crate::account::Account;
 use crate::address::Address;
 use crate::apt;
 use crate::error::{Error, Result};
-use crate::folder::Folder;
-use crate::guard::Guarded;
-use crate::patience::wait_for;
+use crate::folder::TempFolder;
+use crate::guarded_process::GuardedProcess;
+use crate::wait::wait_for;
 use crate::{port, programs};
 
-/// How long it may take to listen.
-const START_PATIENCE: Duration = Duration::from_secs(30);
+/// How long it may take until it listens.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A pgbouncer in front of a server. It ends when this is dropped and also when the process dies.
 #[derive(Debug)]
 pub struct Pgbouncer {
-    _process: Guarded,
-    _folder: Folder,
+    _process: GuardedProcess,
+    _folder: TempFolder,
     address: Address,
 }
 
 impl Pgbouncer {
-    /// The URL of the server by way of the pgbouncer.
+    /// The URL of the server through the pgbouncer.
     pub fn url(&self) -> String {
         self.address.to_string()
     }
 
-    /// Where the pgbouncer is. Its database `pgbouncer` is a console for the server's superuser.
+    /// The address of the pgbouncer. Its database `pgbouncer` is a console for the server's superuser.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -40,34 +40,37 @@ impl Pgbouncer {
 ///
 /// # Errors
 ///
-/// When the program is missing, with the remedy; or with what it said when it failed.
+/// When the program is missing, with the remedy; or when it fails, with its output.
 pub fn pgbouncer(url: &str) -> Result<Pgbouncer> {
     let program = find()?;
     let server: Address = url.parse()?;
     let account = Account::choose()?;
-    let folder = Folder::make(&std::env::temp_dir(), "pgbouncer", account)?;
+    let folder = TempFolder::make(&std::env::temp_dir(), "pgbouncer", account)?;
     let address = server.through(port::free()?);
     let configuration = write(&folder, account, "pgbouncer.ini", &configuration(&server, address.port))?;
     write(&folder, account, "users", &format!("\"{}\" \"{}\"\n", server.user, server.password))?;
     let log = folder.path().join("pgbouncer.log");
     let arguments = [configuration.display().to_string()];
-    let mut process = Guarded::spawn(&program, &arguments, account, folder.path(), &log)?;
-    let ready = wait_for(START_PATIENCE, || {
+    let mut process = GuardedProcess::spawn(&program, &arguments, account, folder.path(), &log)?;
+    let ready = wait_for(START_TIMEOUT, || {
         let listens = TcpStream::connect((Ipv4Addr::LOCALHOST, address.port)).is_ok();
         (listens || process.ended().is_some()).then_some(listens)
     });
     if ready != Some(true) {
-        let said = std::fs::read_to_string(&log).unwrap_or_default();
-        return Err(Error::new(format!("pgbouncer does not start; it said:\n{}", said.trim_end())));
+        let output = std::fs::read_to_string(&log).unwrap_or_default();
+        return Err(Error::new(format!(
+            "pgbouncer does not start; its output ends with:\n{}",
+            output.trim_end()
+        )));
     }
     Ok(Pgbouncer { _process: process, _folder: folder, address })
 }
 
-/// Makes sure that the program is here: root on Debian installs it when it is missing.
+/// Makes sure that the program is installed: on Debian, root installs it if needed.
 ///
 /// # Errors
 ///
-/// When it is missing and cannot be installed, with what to do.
+/// When it is missing and cannot be installed, with the remedy.
 pub fn require() -> Result<()> {
     if find().is_err() && apt::is_possible() {
         eprintln!("    no pgbouncer: installing it");
@@ -105,10 +108,10 @@ fn configuration(server: &Address, port: u16) -> String {
     )
 }
 
-fn write(folder: &Folder, account: Account, name: &str, text: &str) -> Result<PathBuf> {
+fn write(folder: &TempFolder, account: Account, name: &str, text: &str) -> Result<PathBuf> {
     let file: PathBuf = Path::join(folder.path(), name);
     let written = std::fs::write(&file, text);
     written.map_err(|error| Error::new(format!("`{}` cannot be written: {error}", file.display())))?;
-    account.own(&file)?;
+    account.give_ownership(&file)?;
     Ok(file)
 }

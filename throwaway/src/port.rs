@@ -5,15 +5,15 @@ use std::net::{Ipv4Addr, TcpListener};
 use crate::error::{Error, Result};
 use crate::random;
 
-// Below the ports that systems give to outgoing connections (32768 and up on Linux, 49152 elsewhere):
-// while a server is down, nobody else gets its port by chance, and no client connects to itself.
+// Below the ephemeral ports (32768 and up on Linux, 49152 elsewhere): while a server is down, no outgoing connection
+// gets its port, and no client connects to itself.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
-/// How many ports are tried.
+/// The maximum number of ports that are tried.
 const TRIES_MAX: usize = 1_000;
 
-/// A port that nobody listens on now. Another process may take it before the caller does, who then asks again.
+/// A port that is free now. Another process may take it before the caller does; the caller then calls this again.
 pub(crate) fn free() -> Result<u16> {
     (0..TRIES_MAX)
         .map(|_| FIRST + (random::number() % u64::from(COUNT)) as u16)

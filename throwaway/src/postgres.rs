@@ -1,4 +1,4 @@
-//! A Postgres server of one's own.
+//! A new Postgres server.
 
 mod builder;
 mod install;
@@ -11,21 +11,21 @@ use std::time::Duration;
 use crate::account::Account;
 use crate::address::Address;
 use crate::error::{Error, Result};
-use crate::folder::Folder;
-use crate::guard::Guarded;
-use crate::patience::wait_for;
+use crate::folder::TempFolder;
+use crate::guarded_process::GuardedProcess;
 use crate::port;
+use crate::wait::wait_for;
 
 pub use builder::Builder;
 pub use install::require;
 
-/// The variable that tells tests the URL of a server that is there already.
+/// The environment variable with the URL of an existing server for tests.
 pub const VARIABLE: &str = "OUTLAST_TEST_POSTGRES";
 
-/// How long a server may take to be ready. One that comes back from a crash reads its log first.
-const START_PATIENCE: Duration = Duration::from_secs(120);
+/// How long a server may take to be ready. After a crash it recovers from its log first.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How many ports are tried: others may take one between our look and the server's.
+/// The number of ports that are tried: another process may take a free port before the server does.
 const PORTS_MAX: usize = 10;
 
 /// The URL of a server for tests, as its superuser: the one that [`VARIABLE`] names, or one that is
@@ -44,7 +44,7 @@ pub fn for_tests() -> &'static str {
     });
     match &*SERVER {
         Ok((url, _)) => url,
-        Err(error) => panic!("there is no Postgres for this test: {error}"),
+        Err(error) => panic!("this test has no Postgres server: {error}"),
     }
 }
 
@@ -53,17 +53,17 @@ pub fn for_tests() -> &'static str {
 /// It ends, and its folder is removed, when this is dropped and also when the process dies.
 #[derive(Debug)]
 pub struct Postgres {
-    // First, so that it has ended when the folder is removed.
-    server: Option<Guarded>,
+    // Declared first, so that it has ended when the folder is removed.
+    server: Option<GuardedProcess>,
     programs: PathBuf,
     account: Account,
     settings: Vec<(String, String)>,
     address: Address,
-    folder: Folder,
+    folder: TempFolder,
 }
 
 impl Postgres {
-    /// Chooses how the server will be.
+    /// Configures a new server.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -73,7 +73,7 @@ impl Postgres {
         self.address.to_string()
     }
 
-    /// Where the server is. It stays the same for all its lives.
+    /// The address of the server. It does not change when the server is restarted.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -90,15 +90,15 @@ impl Postgres {
 
     /// The process id of the server, while it runs.
     pub fn pid(&self) -> Option<u32> {
-        self.server.as_ref().map(Guarded::pid)
+        self.server.as_ref().map(GuardedProcess::pid)
     }
 
-    /// The end of what the server has said.
+    /// The end of the server's log.
     pub fn log(&self) -> String {
         status::tail(&self.log_file())
     }
 
-    /// Ends the server in order, without waiting for its clients. It can be started again.
+    /// Shuts the server down without waiting for its clients. It can be started again.
     ///
     /// # Errors
     ///
@@ -107,55 +107,58 @@ impl Postgres {
         self.end(|server| server.end("INT"))
     }
 
-    /// Kills the server, as a crash would. It can be started again, and finds what was committed.
+    /// Kills the server, like a crash. It can be started again, and has everything that was committed.
     ///
     /// # Errors
     ///
     /// When it cannot be killed.
     pub fn kill(&mut self) -> Result<()> {
-        self.end(Guarded::kill)
+        self.end(GuardedProcess::kill)
     }
 
-    /// Starts the server again, on the same folder and port, and waits until it takes connections.
+    /// Starts the server again, on the same folder and port, and waits until it accepts connections.
     /// Nothing happens when it runs.
     ///
     /// # Errors
     ///
-    /// When it ends instead, or is not ready in time; what it said is part of the message.
+    /// When it ends instead, or is not ready in time; the message contains its log.
     pub fn start(&mut self) -> Result<()> {
         if self.server.as_mut().is_some_and(|server| server.ended().is_none()) {
             return Ok(());
         }
-        // What a killed server leaves behind notices its death when it next waits. Until then its
-        // memory is in use, and a new server refuses.
-        let started = wait_for(START_PATIENCE, || match self.try_start() {
-            Err(refusal) if refusal.is_for_now() => None,
+        // The remaining processes of a killed server notice its death when they next wait. Until then its shared memory
+        // is in use, and a new server does not start.
+        let started = wait_for(START_TIMEOUT, || match self.try_start() {
+            Err(failure) if failure.is_temporary() => None,
             answer => Some(answer),
         });
         match started {
-            Some(answer) => answer.map_err(|refusal| Error::new(refusal.to_string())),
-            None => Err(Error::new(format!("Postgres cannot start again; it said:\n{}", self.log()))),
+            Some(answer) => answer.map_err(|failure| Error::new(failure.to_string())),
+            None => {
+                Err(Error::new(format!("Postgres cannot start again; its log ends with:\n{}", self.log())))
+            }
         }
     }
 
-    fn end(&mut self, how: impl FnOnce(&mut Guarded) -> Result<()>) -> Result<()> {
+    fn end(&mut self, how: impl FnOnce(&mut GuardedProcess) -> Result<()>) -> Result<()> {
         let Some(server) = &mut self.server else { return Ok(()) };
         if let Err(error) = how(server) {
-            return Err(Error::new(format!("{error}; Postgres said:\n{}", self.log())));
+            return Err(Error::new(format!("{error}; the log of Postgres ends with:\n{}", self.log())));
         }
         self.server = None;
         Ok(())
     }
 
-    fn try_start(&mut self) -> std::result::Result<(), status::Refusal> {
+    fn try_start(&mut self) -> std::result::Result<(), status::StartFailure> {
         let log = self.log_file();
         let begin = status::length(&log);
-        let refused = |reason: &str| status::Refusal::new(reason, &log, begin);
+        let refused = |reason: &str| status::StartFailure::new(reason, &log, begin);
         let program = self.programs.join("postgres");
-        let server = Guarded::spawn(&program, &self.arguments(), self.account, self.folder.path(), &log);
+        let server =
+            GuardedProcess::spawn(&program, &self.arguments(), self.account, self.folder.path(), &log);
         let server = self.server.insert(server.map_err(|error| refused(&error.to_string()))?);
         let data = self.folder.path().join("data");
-        let answer = wait_for(START_PATIENCE, || match server.ended() {
+        let answer = wait_for(START_TIMEOUT, || match server.ended() {
             Some(status) => Some(Err(refused(&format!("Postgres ended with {status}")))),
             None => status::is_ready(&data, server.pid()).then_some(Ok(())),
         });
@@ -176,18 +179,18 @@ impl Postgres {
             "logging_collector=off".to_owned(),
             "log_destination=stderr".to_owned(),
         ];
-        // Of two settings with one name the last counts: ours, which the rest of this crate relies on.
+        // The last of two settings with the same name applies: this crate relies on its own.
         let settings = given.chain(ours).flat_map(|setting| ["-c".to_owned(), setting]);
         ["-D".to_owned(), format!("{folder}/data")].into_iter().chain(settings).collect()
     }
 
-    /// The first start: a port that somebody took meanwhile is replaced by another.
-    fn start_somewhere(&mut self) -> Result<()> {
+    /// The first start: tries another port if the chosen one is in use.
+    fn start_on_free_port(&mut self) -> Result<()> {
         for _ in 1..PORTS_MAX {
             self.address.port = port::free()?;
             match self.try_start() {
-                Err(refusal) if refusal.is_of_the_port() => {}
-                answer => return answer.map_err(|refusal| Error::new(refusal.to_string())),
+                Err(failure) if failure.is_port_in_use() => {}
+                answer => return answer.map_err(|failure| Error::new(failure.to_string())),
             }
         }
         self.address.port = port::free()?;

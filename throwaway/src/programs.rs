@@ -1,42 +1,42 @@
-//! Where the programs of Postgres are.
+//! Finds the programs of Postgres.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The oldest major version that will do.
+/// The oldest supported major version.
 pub(crate) const VERSION_MIN: u32 = 14;
 
-/// Where distributions put the programs of one version, around the version.
-const PLACES: [(&str, &str); 4] = [
+/// The folders in which distributions install versions: the parts before and after the version.
+const INSTALL_FOLDERS: [(&str, &str); 4] = [
     ("/usr/lib/postgresql/", "/bin"),
     ("/usr/pgsql-", "/bin"),
     ("/opt/homebrew/opt/postgresql@", "/bin"),
     ("/usr/local/opt/postgresql@", "/bin"),
 ];
 
-/// The folder that holds `postgres` and `initdb` of a version that will do: the one on the path, the
-/// newest one where distributions put them, or that of `pg_config`.
+/// The folder with `postgres` and `initdb` of a supported version: the one on the path, the newest one of the
+/// distribution's folders, or that of `pg_config`.
 pub(crate) fn of_postgres() -> Option<PathBuf> {
-    let on_path = on_path("postgres").and_then(|program| home(&program));
-    let placed = PLACES.into_iter().flat_map(|(before, after)| versions(before, after));
-    let mut candidates = on_path.into_iter().chain(placed).chain(of_pg_config());
-    candidates.find(|folder| will_do(folder))
+    let on_path = on_path("postgres").and_then(|program| folder_of(&program));
+    let installed = INSTALL_FOLDERS.into_iter().flat_map(|(before, after)| versions(before, after));
+    let mut candidates = on_path.into_iter().chain(installed).chain(of_pg_config());
+    candidates.find(|folder| is_usable(folder))
 }
 
-/// The first program of that name on the path, or where systems keep the programs of servers.
+/// The first program of that name on the path, or in the folders for server programs.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/usr/local/sbin"].into_iter().map(PathBuf::from);
     std::env::split_paths(&path).chain(more).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// The folder that the program really lies in, with its siblings.
-fn home(program: &Path) -> Option<PathBuf> {
+/// The real folder of the program, without symbolic links.
+fn folder_of(program: &Path) -> Option<PathBuf> {
     program.canonicalize().ok()?.parent().map(Path::to_path_buf)
 }
 
-/// The folders `{before}VERSION{after}` that there are, the newest version first.
+/// The existing folders `{before}VERSION{after}`, the newest version first.
 fn versions(before: &str, after: &str) -> Vec<PathBuf> {
     let (parent, prefix) = before.rsplit_once('/').unwrap_or(("", before));
     let Ok(entries) = std::fs::read_dir(format!("{parent}/")) else { return Vec::new() };
@@ -48,11 +48,11 @@ fn versions(before: &str, after: &str) -> Vec<PathBuf> {
 }
 
 fn of_pg_config() -> Option<PathBuf> {
-    Some(PathBuf::from(say(Path::new("pg_config"), "--bindir")?))
+    Some(PathBuf::from(run_for_output(Path::new("pg_config"), "--bindir")?))
 }
 
-fn will_do(folder: &Path) -> bool {
-    let version = say(&folder.join("postgres"), "--version").and_then(|text| major(&text));
+fn is_usable(folder: &Path) -> bool {
+    let version = run_for_output(&folder.join("postgres"), "--version").and_then(|text| major(&text));
     folder.join("initdb").is_file() && version.is_some_and(|version| version >= VERSION_MIN)
 }
 
@@ -63,8 +63,8 @@ fn major(text: &str) -> Option<u32> {
     number[..end].parse().ok()
 }
 
-/// What the program answers to one argument.
-fn say(program: &Path, argument: &str) -> Option<String> {
+/// The output of the program for one argument.
+fn run_for_output(program: &Path, argument: &str) -> Option<String> {
     let output = Command::new(program).arg(argument).stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

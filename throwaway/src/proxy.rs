@@ -1,7 +1,7 @@
-//! A proxy in front of a server: a network that can be made to fail, at the byte that one names.
+//! A proxy in front of a server: a network that fails on demand, at a given byte.
 
 mod exchange;
-mod link;
+mod network;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -10,38 +10,38 @@ use std::time::Duration;
 
 use crate::address::Address;
 use crate::error::{Error, Result};
-use crate::patience::wait_for;
 use crate::port;
+use crate::wait::wait_for;
 
 pub use exchange::Exchange;
-use link::Network;
+use network::Network;
 
-/// How long the proxy's own port may take to be free again.
-const PORT_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the proxy's port may take to be free again.
+const PORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many ports are tried: others may take one between our look and our use.
+/// The number of ports that are tried: another process may take a free port before the proxy does.
 const PORTS_MAX: usize = 10;
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Toward {
-    /// What the client says.
+    /// From the client to the server.
     Server,
-    /// What the server answers.
+    /// From the server to the client.
     Client,
 }
 
-/// How the network is, for all connections.
+/// The condition of the network, for all connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weather {
+pub enum NetworkCondition {
     /// Everything arrives.
-    Fair,
-    /// Every piece of data takes so much longer, in either direction.
+    Normal,
+    /// Data is delayed by this time, in both directions.
     Slow(Duration),
-    /// Connections are taken and nothing arrives, not even an end. What was said meanwhile arrives
-    /// when the weather is better, as packets sent again would.
-    Silent,
-    /// Nobody listens: new connections are refused. Those that there are go on.
+    /// Connections are accepted, but nothing arrives, not even their end. The data arrives when the condition changes,
+    /// like retransmitted packets.
+    Stalled,
+    /// New connections are refused. Existing ones continue.
     Refusing,
 }
 
@@ -49,111 +49,113 @@ pub enum Weather {
 #[derive(Debug)]
 pub struct Proxy {
     network: Arc<Network>,
-    door: Option<Door>,
+    acceptor: Option<Acceptor>,
     address: Address,
 }
 
-/// Starts a proxy in front of the server at this URL. The weather is fair.
+/// Starts a proxy in front of the server at this URL, in the normal condition.
 ///
 /// # Errors
 ///
-/// When the URL is none, or no port is free.
+/// When the URL is invalid, or no port is free.
 pub fn proxy(url: &str) -> Result<Proxy> {
     let server: Address = url.parse()?;
     let network = Arc::new(Network::new(format!("{}:{}", server.host, server.port)));
     for _ in 1..PORTS_MAX {
         let port = port::free()?;
         if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-            let door = Some(Door::open(listener, &network));
-            return Ok(Proxy { network, door, address: server.through(port) });
+            let acceptor = Some(Acceptor::open(listener, &network));
+            return Ok(Proxy { network, acceptor, address: server.through(port) });
         }
     }
-    Err(Error::new(format!("{PORTS_MAX} free ports were taken by others before the proxy could listen")))
+    Err(Error::new(format!(
+        "{PORTS_MAX} free ports were taken by other processes before the proxy could listen"
+    )))
 }
 
 impl Proxy {
-    /// The URL of the server by way of the proxy.
+    /// The URL of the server through the proxy.
     pub fn url(&self) -> String {
         self.address.to_string()
     }
 
-    /// Where the proxy is. It stays the same in any weather.
+    /// The address of the proxy. It never changes.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Changes the weather, for the connections that there are and for those to come.
+    /// Changes the condition of the network, for existing and new connections.
     ///
     /// # Errors
     ///
-    /// When nobody listened and somebody else has the port by now.
-    pub fn set(&mut self, weather: Weather) -> Result<()> {
-        match (weather, &self.door) {
-            (Weather::Refusing, _) => self.door = None,
+    /// When the proxy did not listen, and another process has taken the port.
+    pub fn set(&mut self, condition: NetworkCondition) -> Result<()> {
+        match (condition, &self.acceptor) {
+            (NetworkCondition::Refusing, _) => self.acceptor = None,
             (_, Some(_)) => {}
-            (_, None) => self.door = Some(self.listen_again()?),
+            (_, None) => self.acceptor = Some(self.listen_again()?),
         }
-        self.network.set(weather);
+        self.network.set(condition);
         Ok(())
     }
 
-    /// Counts the bytes of the next exchange whose first piece of data toward the server has `mark` in
-    /// it; an empty mark is in anything. What was watched before is not watched any more.
-    pub fn watch(&self, mark: impl AsRef<[u8]>) -> Exchange {
-        self.network.watch(mark.as_ref(), None)
+    /// Counts the bytes of the next exchange whose first data toward the server contains `pattern`;
+    /// any data contains an empty pattern. Replaces the previously watched exchange.
+    pub fn watch(&self, pattern: impl AsRef<[u8]>) -> Exchange {
+        self.network.watch(pattern.as_ref(), None)
     }
 
-    /// The same, and cuts the connection after exactly so many bytes of the exchange in one direction:
-    /// these arrive, and then both sides see the end. An exchange that has no byte more is cut as well:
-    /// after all of the request nobody hears the answer, after all of the answer the connection is gone.
-    pub fn cut(&self, mark: impl AsRef<[u8]>, toward: Toward, bytes: u64) -> Exchange {
-        self.network.watch(mark.as_ref(), Some((toward, bytes)))
+    /// The same, and cuts the connection after exactly this many bytes of the exchange in one direction: these bytes
+    /// arrive, and then both sides see the end of the connection. The cut also happens if no more bytes follow: after
+    /// the whole request the answer is lost, after the whole answer the connection is closed.
+    pub fn cut(&self, pattern: impl AsRef<[u8]>, toward: Toward, bytes: u64) -> Exchange {
+        self.network.watch(pattern.as_ref(), Some((toward, bytes)))
     }
 
-    /// Cuts all connections that there are, wherever they are.
+    /// Cuts all connections.
     pub fn cut_all(&self) {
         self.network.cut_all();
     }
 
-    /// How many connections there are.
+    /// The number of connections.
     pub fn connections(&self) -> usize {
         self.network.connections()
     }
 
-    fn listen_again(&self) -> Result<Door> {
+    fn listen_again(&self) -> Result<Acceptor> {
         let here = (Ipv4Addr::LOCALHOST, self.address.port);
-        let listener = wait_for(PORT_PATIENCE, || TcpListener::bind(here).ok());
+        let listener = wait_for(PORT_TIMEOUT, || TcpListener::bind(here).ok());
         let listener = listener.ok_or_else(|| {
-            Error::new(format!("the proxy's port {} was taken by somebody else", self.address.port))
+            Error::new(format!("the proxy's port {} was taken by another process", self.address.port))
         })?;
-        Ok(Door::open(listener, &self.network))
+        Ok(Acceptor::open(listener, &self.network))
     }
 }
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.door = None;
+        self.acceptor = None;
         self.network.close();
     }
 }
 
-/// The thread that takes connections. Nobody listens when this is dropped.
+/// The thread that accepts connections, until this is dropped.
 #[derive(Debug)]
-struct Door {
+struct Acceptor {
     here: Option<SocketAddr>,
     network: Arc<Network>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Door {
+impl Acceptor {
     fn open(listener: TcpListener, network: &Arc<Network>) -> Self {
         let here = listener.local_addr().ok();
-        network.open_door();
+        network.start_accepting();
         let thread = std::thread::spawn({
             let network = network.clone();
             move || {
                 while let Ok((client, _)) = listener.accept() {
-                    if !network.take(client) {
+                    if !network.accept(client) {
                         break;
                     }
                 }
@@ -163,13 +165,13 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for Acceptor {
     fn drop(&mut self) {
-        self.network.close_door();
-        // The thread waits for somebody, so somebody comes.
-        let came = self.here.is_some_and(|here| TcpStream::connect(here).is_ok());
+        self.network.stop_accepting();
+        // Wake the thread with a connection.
+        let connected = self.here.is_some_and(|here| TcpStream::connect(here).is_ok());
         if let Some(thread) = self.thread.take()
-            && came
+            && connected
         {
             let _ = thread.join();
         }

@@ -1,4 +1,4 @@
-//! Servers as their callers see them.
+//! Tests of Postgres servers and pgbouncer.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use throwaway::{Address, Postgres, pgbouncer};
+use throwaway::{Address, Postgres, pgbouncer, wait_until};
 
 fn start() -> Postgres {
     Postgres::builder().quick().start().unwrap()
@@ -32,14 +32,14 @@ fn ask(server: &Postgres, sql: &str) -> String {
 }
 
 #[test]
-fn a_server_lets_in_who_has_the_password() {
+fn a_server_accepts_only_clients_with_the_password() {
     let server = start();
     assert_eq!(ask(&server, "SELECT usesuper FROM pg_user WHERE usename = current_user"), "t");
     assert_eq!(ask(&server, "SHOW listen_addresses"), "127.0.0.1");
     assert_eq!(ask(&server, "SHOW unix_socket_directories"), server.folder().display().to_string());
     let wrong = Address { password: "guess".into(), ..server.address().clone() };
-    let refusal = try_ask(&server, &wrong.to_string(), "SELECT 1").unwrap_err();
-    assert!(refusal.contains("password authentication failed"), "{refusal}");
+    let failure = try_ask(&server, &wrong.to_string(), "SELECT 1").unwrap_err();
+    assert!(failure.contains("password authentication failed"), "{failure}");
     let Address { port, user, database, .. } = server.address();
     let socket = format!("postgres://{user}@/{database}?host={}&port={port}", server.folder().display());
     let output = psql(server.programs(), &socket, "SELECT 1").env("PGPASSWORD", "guess").output().unwrap();
@@ -47,7 +47,7 @@ fn a_server_lets_in_who_has_the_password() {
 }
 
 #[test]
-fn a_server_does_not_run_as_root_and_its_data_is_its_own() {
+fn a_server_does_not_run_as_root_and_owns_its_data() {
     let server = start();
     let owner = std::fs::metadata(server.folder()).unwrap();
     assert_ne!(owner.uid(), 0);
@@ -60,7 +60,7 @@ fn a_server_does_not_run_as_root_and_its_data_is_its_own() {
 }
 
 #[test]
-fn settings_are_the_callers_and_the_default_is_durable() {
+fn settings_of_the_caller_apply_and_the_default_is_durable() {
     let server = Postgres::builder().setting("max_connections", "23").start().unwrap();
     assert_eq!(ask(&server, "SHOW max_connections"), "23");
     for setting in ["fsync", "synchronous_commit", "full_page_writes"] {
@@ -70,7 +70,7 @@ fn settings_are_the_callers_and_the_default_is_durable() {
 }
 
 #[test]
-fn a_setting_that_makes_no_sense_is_told_in_the_servers_own_words() {
+fn an_invalid_setting_is_an_error_with_the_servers_log() {
     let error = Postgres::builder().setting("fsync", "perhaps").start().unwrap_err().to_string();
     assert!(error.contains("Postgres ended with") && error.contains("\"fsync\""), "{error}");
 }
@@ -91,23 +91,24 @@ fn what_was_committed_survives_a_crash_and_a_stop() {
     server.start().unwrap();
     assert!(!server.log().rsplit("starting PostgreSQL").next().unwrap().contains("not properly shut down"));
     assert_eq!(ask(&server, "SELECT sum(n) FROM kept"), "3");
-    // Asked twice, nothing happens.
+    // A second call does nothing.
     let pid = server.pid();
     server.start().unwrap();
     assert_eq!(server.pid(), pid);
 }
 
 #[test]
-fn clients_at_work_hinder_neither_crash_nor_stop() {
+fn active_clients_delay_neither_crash_nor_stop() {
     let mut server = start();
-    for life in 1..=4 {
+    for number in 1..=4 {
         let mut clients: Vec<_> = (0..4)
             .map(|_| psql(server.programs(), &server.url(), "SELECT pg_sleep(1000)").spawn().unwrap())
             .collect();
-        wait_until(|| {
-            ask(&server, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(1000)%'") == "5"
+        wait_until("the queries of all clients", || {
+            let running = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(1000)%'";
+            (ask(&server, running) == "5").then_some(())
         });
-        if life % 2 == 0 {
+        if number % 2 == 0 {
             server.stop().unwrap()
         } else {
             server.kill().unwrap()
@@ -121,7 +122,7 @@ fn clients_at_work_hinder_neither_crash_nor_stop() {
 }
 
 #[test]
-fn a_dropped_server_is_gone_with_its_folder() {
+fn a_dropped_server_ends_and_its_folder_is_removed() {
     for crashed in [false, true] {
         let mut server = start();
         let (address, folder) = (server.address().clone(), server.folder().to_path_buf());
@@ -131,12 +132,12 @@ fn a_dropped_server_is_gone_with_its_folder() {
         }
         drop(server);
         assert!(TcpStream::connect((&*address.host, address.port)).is_err());
-        wait_until(|| !folder.exists());
+        wait_until("the removal of the folder", || (!folder.exists()).then_some(()));
     }
 }
 
 #[test]
-fn servers_beside_each_other_do_not_meet() {
+fn two_servers_are_independent() {
     let (first, second) = (start(), start());
     ask(&first, "CREATE TABLE here (n int)");
     assert_ne!(first.url(), second.url());
@@ -144,9 +145,9 @@ fn servers_beside_each_other_do_not_meet() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_told() {
+fn a_folder_that_cannot_be_created_is_an_error() {
     let error = Postgres::builder().within("/proc/no-such-place").start().unwrap_err().to_string();
-    assert!(error.contains("no folder for postgres can be made in `/proc/no-such-place`"), "{error}");
+    assert!(error.contains("no folder for postgres can be created in `/proc/no-such-place`"), "{error}");
 }
 
 #[test]
@@ -162,19 +163,10 @@ fn a_pgbouncer_in_front_shares_connections_by_transaction() {
     let bouncer = pgbouncer(&server.url()).unwrap();
     assert_ne!(bouncer.url(), server.url());
     assert_eq!(try_ask(&server, &bouncer.url(), "SELECT 1").unwrap(), "1");
-    // Two clients one after the other have one connection behind.
+    // Two clients, one after the other, share one server connection.
     let backend = || try_ask(&server, &bouncer.url(), "SELECT pg_backend_pid()").unwrap();
     assert_eq!(backend(), backend());
     let console = Address { database: "pgbouncer".into(), ..bouncer.address().clone() };
     let settings = try_ask(&server, &console.to_string(), "SHOW CONFIG").unwrap();
     assert!(settings.contains("pool_mode|transaction"), "{settings}");
-}
-
-#[allow(clippy::disallowed_methods, reason = "a process outside lives in real time")]
-fn wait_until(condition: impl Fn() -> bool) {
-    let begin = std::time::Instant::now();
-    while !condition() {
-        assert!(begin.elapsed().as_secs() < 60, "waited for a minute in vain");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
 }

@@ -1,4 +1,4 @@
-//! The proxy as its callers see it.
+//! Tests of the proxy.
 
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
@@ -8,18 +8,18 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use throwaway::{Address, Postgres, Proxy, Toward, Weather, proxy};
+use throwaway::{Address, NetworkCondition, Postgres, Proxy, Toward, proxy};
 
 const REQUEST: &[u8] = b"What time is it?";
 const ANSWER: &[u8] = b"Late.";
 
-/// Long enough for anything that is going to happen.
+/// The time limit for expected events.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Long enough for what must not happen to be seen, mostly.
+/// How long the tests wait for events that must not happen.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// A server that answers each whole request, and tells all that a connection said when that ends.
+/// A server that answers each complete request, and sends all received bytes to the channel when a connection ends.
 fn server() -> (Address, Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -28,14 +28,14 @@ fn server() -> (Address, Receiver<Vec<u8>>) {
         for client in listener.incoming() {
             let (mut client, heard) = (client.unwrap(), heard.clone());
             std::thread::spawn(move || {
-                let (mut said, mut byte) = (Vec::new(), [0]);
+                let (mut output, mut byte) = (Vec::new(), [0]);
                 while client.read(&mut byte).is_ok_and(|bytes| bytes == 1) {
-                    said.push(byte[0]);
-                    if said.ends_with(REQUEST) {
+                    output.push(byte[0]);
+                    if output.ends_with(REQUEST) {
                         let _ = client.write_all(ANSWER);
                     }
                 }
-                let _ = heard.send(said);
+                let _ = heard.send(output);
             });
         }
     });
@@ -50,7 +50,7 @@ fn connect(proxy: &Proxy) -> std::io::Result<TcpStream> {
     Ok(client)
 }
 
-/// Asks, and returns what was answered before the end.
+/// Sends a request, and returns all bytes of the answer until the end of the connection.
 fn ask_to_the_end(proxy: &Proxy) -> Vec<u8> {
     let mut client = connect(proxy).unwrap();
     let _ = client.write_all(REQUEST);
@@ -72,7 +72,7 @@ fn hear(client: &mut TcpStream) {
 }
 
 #[test]
-fn in_fair_weather_everything_arrives_and_is_counted() {
+fn in_the_normal_condition_everything_arrives_and_is_counted() {
     let (address, heard) = server();
     let proxy = proxy(&address.to_string()).unwrap();
     assert_eq!(proxy.url(), address.through(proxy.address().port).to_string());
@@ -88,7 +88,7 @@ fn in_fair_weather_everything_arrives_and_is_counted() {
 }
 
 #[test]
-fn a_cut_lets_exactly_so_many_bytes_of_a_request_through() {
+fn a_cut_passes_exactly_the_given_bytes_of_a_request() {
     let (address, heard) = server();
     let proxy = proxy(&address.to_string()).unwrap();
     for bytes in 0..=REQUEST.len() {
@@ -100,7 +100,7 @@ fn a_cut_lets_exactly_so_many_bytes_of_a_request_through() {
 }
 
 #[test]
-fn a_cut_lets_exactly_so_many_bytes_of_an_answer_through() {
+fn a_cut_passes_exactly_the_given_bytes_of_an_answer() {
     let (address, heard) = server();
     let proxy = proxy(&address.to_string()).unwrap();
     for bytes in 0..=ANSWER.len() {
@@ -112,7 +112,7 @@ fn a_cut_lets_exactly_so_many_bytes_of_an_answer_through() {
 }
 
 #[test]
-fn a_mark_chooses_the_exchange_and_the_others_go_on() {
+fn a_pattern_selects_the_exchange_and_the_others_continue() {
     let (address, _heard) = server();
     let proxy = proxy(&address.to_string()).unwrap();
     let exchange = proxy.cut("is it for Ada", Toward::Server, 3);
@@ -130,7 +130,7 @@ fn a_mark_chooses_the_exchange_and_the_others_go_on() {
 }
 
 #[test]
-fn what_is_watched_next_takes_the_place_of_what_was_watched() {
+fn a_new_watch_replaces_the_previous_one() {
     let (address, _heard) = server();
     let proxy = proxy(&address.to_string()).unwrap();
     let first = proxy.cut("", Toward::Client, 1_000);
@@ -146,12 +146,12 @@ fn what_is_watched_next_takes_the_place_of_what_was_watched() {
 }
 
 #[test]
-fn in_silence_nothing_arrives_until_the_weather_is_better() {
+fn a_stalled_network_delivers_nothing_until_the_condition_changes() {
     let (address, heard) = server();
     let mut proxy = proxy(&address.to_string()).unwrap();
     let mut old = connect(&proxy).unwrap();
     ask(&mut old);
-    proxy.set(Weather::Silent).unwrap();
+    proxy.set(NetworkCondition::Stalled).unwrap();
     let mut new = connect(&proxy).unwrap();
     for client in [&mut old, &mut new] {
         client.set_read_timeout(Some(MOMENT)).unwrap();
@@ -160,7 +160,7 @@ fn in_silence_nothing_arrives_until_the_weather_is_better() {
         assert!(matches!(silence.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{silence}");
     }
     assert!(heard.try_recv().is_err());
-    proxy.set(Weather::Fair).unwrap();
+    proxy.set(NetworkCondition::Normal).unwrap();
     for client in [&mut old, &mut new] {
         client.set_read_timeout(Some(PATIENCE)).unwrap();
         hear(client);
@@ -168,39 +168,39 @@ fn in_silence_nothing_arrives_until_the_weather_is_better() {
 }
 
 #[test]
-fn slowness_takes_its_time_in_either_direction() {
+fn a_slow_network_delays_both_directions() {
     let (address, _heard) = server();
     let mut proxy = proxy(&address.to_string()).unwrap();
     let mut client = connect(&proxy).unwrap();
     ask(&mut client);
-    proxy.set(Weather::Slow(MOMENT)).unwrap();
+    proxy.set(NetworkCondition::Slow(MOMENT)).unwrap();
     assert!(time_of(|| ask(&mut client)) >= 2 * MOMENT);
-    proxy.set(Weather::Fair).unwrap();
+    proxy.set(NetworkCondition::Normal).unwrap();
     ask(&mut client);
 }
 
 #[test]
-fn a_refusal_is_for_new_connections_and_the_address_stays() {
+fn only_new_connections_are_refused_and_the_address_stays() {
     let (address, _heard) = server();
     let mut proxy = proxy(&address.to_string()).unwrap();
     let mut old = connect(&proxy).unwrap();
     ask(&mut old);
     for _ in 0..3 {
-        proxy.set(Weather::Refusing).unwrap();
+        proxy.set(NetworkCondition::Refusing).unwrap();
         assert_eq!(connect(&proxy).unwrap_err().kind(), ErrorKind::ConnectionRefused);
         ask(&mut old);
-        proxy.set(Weather::Fair).unwrap();
+        proxy.set(NetworkCondition::Normal).unwrap();
         ask(&mut connect(&proxy).unwrap());
     }
 }
 
 #[test]
-fn all_connections_can_be_cut_at_once_even_in_silence() {
+fn all_connections_can_be_cut_even_when_the_network_is_stalled() {
     let (address, heard) = server();
     let mut proxy = proxy(&address.to_string()).unwrap();
     let mut clients: Vec<_> = (0..3).map(|_| connect(&proxy).unwrap()).collect();
     clients.iter_mut().for_each(ask);
-    proxy.set(Weather::Silent).unwrap();
+    proxy.set(NetworkCondition::Stalled).unwrap();
     proxy.cut_all();
     for client in &mut clients {
         assert_eq!(client.read(&mut [0]).unwrap(), 0);
@@ -210,7 +210,7 @@ fn all_connections_can_be_cut_at_once_even_in_silence() {
 }
 
 #[test]
-fn a_dropped_proxy_is_gone_with_its_connections() {
+fn a_dropped_proxy_closes_its_connections() {
     let (address, heard) = server();
     let proxy = proxy(&address.to_string()).unwrap();
     let mut client = connect(&proxy).unwrap();
@@ -223,7 +223,7 @@ fn a_dropped_proxy_is_gone_with_its_connections() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_an_end() {
+fn without_a_server_the_connection_ends() {
     let (address, _heard) = server();
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let proxy = proxy(&address.through(nobody).to_string()).unwrap();
@@ -231,32 +231,32 @@ fn a_server_that_is_not_there_is_an_end() {
 }
 
 #[test]
-fn postgres_does_what_it_has_heard_whole_and_nothing_else() {
+fn postgres_executes_only_statements_that_it_has_received_completely() {
     let server = Postgres::builder().quick().start().unwrap();
     let proxy = proxy(&server.url()).unwrap();
-    let say = |url: &str, sql: &str| {
+    let psql = |url: &str, sql: &str| {
         let mut command = Command::new(server.programs().join("psql"));
         command.args(["-X", "-q", "-A", "-t", "-c", sql, url]).stdin(Stdio::null());
         String::from_utf8(command.output().unwrap().stdout).unwrap().trim().to_owned()
     };
     let insert = |number: u64| format!("INSERT INTO t VALUES ({number:03})");
-    say(&server.url(), "CREATE TABLE t (n int)");
-    // A byte that says what it is, its length, and the text with a zero.
+    psql(&server.url(), "CREATE TABLE t (n int)");
+    // A byte with the type, the length, and the text with a zero.
     let request = insert(0).len() as u64 + 6;
     let mut expected = String::new();
     for bytes in 0..=request {
         let exchange = proxy.cut("INSERT", Toward::Server, bytes);
-        say(&proxy.url(), &insert(bytes));
+        psql(&proxy.url(), &insert(bytes));
         assert!(exchange.is_over_within(PATIENCE), "cut after byte {bytes}");
     }
     expected.push_str(&request.to_string());
     for bytes in 0..3 {
         let exchange = proxy.cut("INSERT", Toward::Client, bytes);
-        say(&proxy.url(), &insert(100 + bytes));
+        psql(&proxy.url(), &insert(100 + bytes));
         assert!(exchange.is_over_within(PATIENCE), "answer cut after byte {bytes}");
         expected.push_str(&format!(" {}", 100 + bytes));
     }
-    assert_eq!(say(&server.url(), "SELECT string_agg(n::text, ' ') FROM t"), expected);
+    assert_eq!(psql(&server.url(), "SELECT string_agg(n::text, ' ') FROM t"), expected);
 }
 
 #[allow(clippy::disallowed_methods, reason = "a network lives in real time")]

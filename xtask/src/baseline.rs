@@ -1,8 +1,8 @@
 //! `cargo xtask baseline`: a program of an older revision, built in release mode beside this tree.
 //!
-//! The revision is checked out as a git worktree in `target/baseline/<commit>`, with a target folder of its own there.
-//! What is built once is there the next time. `cargo xtask bench --against` measures such a program, and
-//! `cargo xtask chaos --old` has workers of one.
+//! The revision is checked out as a git worktree in `target/baseline/<commit>`, with its own target folder there,
+//! which is reused. `cargo xtask bench --against` measures such a program, and `cargo xtask chaos --old` runs workers
+//! of one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,16 +11,16 @@ use crate::cargo::{cargo, run as run_command};
 use crate::error::{Error, Result};
 use crate::setup::require_c_compiler;
 
-/// What `help` says.
+/// The text of `help`.
 pub(crate) const HELP: &str = "\
 baseline REVISION PACKAGE [PROGRAM]
     Build a program of a package as it was at a git revision, in release mode and in a worktree below
-    `target/baseline`, and print its path. The program has the package's name unless told.";
+    `target/baseline`, and print its path. The program has the package's name by default.";
 
-/// How much of a commit's id names its folder.
+/// The number of digits of a commit's id in the name of its folder.
 const DIGITS: usize = 12;
 
-/// Builds the program and prints where it is.
+/// Builds the program and prints its path.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let (revision, package, program) = match arguments {
         [revision, package] => (revision, package, package),
@@ -43,7 +43,7 @@ pub(crate) fn build(root: &Path, revision: &str, package: &str, program: &str) -
     Ok(target.join("release").join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
 }
 
-/// The revision that an option such as `--against` names, if it is given, and the other arguments.
+/// The value of an option such as `--against`, if it is given, and the other arguments.
 pub(crate) fn take_revision(arguments: &[String], option: &str) -> Result<(Option<String>, Vec<String>)> {
     let (mut revision, mut others) = (None, Vec::new());
     let mut rest = arguments.iter();
@@ -65,10 +65,10 @@ pub(crate) fn take_revision(arguments: &[String], option: &str) -> Result<(Optio
     Ok((revision, others))
 }
 
-/// The id of the commit that a revision names.
+/// The id of a revision's commit.
 fn commit_of(root: &Path, revision: &str) -> Result<String> {
     let mut command = git(root);
-    // A revision that begins with a dash is no option.
+    // So that a revision that begins with a dash is not parsed as an option.
     command
         .args(["rev-parse", "--verify", "--quiet", "--end-of-options"])
         .arg(format!("{revision}^{{commit}}"));
@@ -86,11 +86,11 @@ fn folder_of(root: &Path, commit: &str) -> PathBuf {
     root.join("target").join("baseline").join(&commit[..DIGITS.min(commit.len())])
 }
 
-/// Checks a commit out in a worktree of its own, unless it is there.
+/// Checks a commit out in a worktree of its own, unless that exists.
 fn check_out(root: &Path, commit: &str) -> Result<PathBuf> {
     let folder = folder_of(root, commit);
     if !folder.join("Cargo.toml").exists() {
-        // Forgets worktrees whose folder was removed, as `cargo clean` does.
+        // Removes the records of worktrees whose folder was deleted, for example by `cargo clean`.
         run_command(git(root).args(["worktree", "prune"]))?;
         run_command(git(root).args(["worktree", "add", "--force", "--detach"]).arg(&folder).arg(commit))?;
     }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_that_git_does_not_know_is_refused() {
+    fn an_unknown_revision_is_refused() {
         let error = commit_of(root(), "no-such-revision").unwrap_err();
         assert!(matches!(error, Error::Usage(_)), "{error}");
         assert!(error.to_string().contains("git knows no revision `no-such-revision`"), "{error}");
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_revision_is_taken_out_and_all_else_is_passed_on() {
+    fn the_revision_is_removed_and_the_other_arguments_are_kept() {
         for line in ["--only B2 --against v1 --json", "--against=v1 --only B2 --json"] {
             let (revision, others) = take(line).unwrap();
             assert_eq!(revision.as_deref(), Some("v1"), "{line}");

@@ -1,4 +1,4 @@
-//! Calls of cargo and of other programs.
+//! Running cargo and other programs.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,12 +14,12 @@ pub(crate) fn cargo(root: &Path) -> Command {
     command
 }
 
-/// Whether `cargo nextest` is there. It shows slow and failing tests better; `cargo test` does as well.
+/// Whether `cargo nextest` is installed. It shows slow and failing tests better; `cargo test` works too.
 pub(crate) fn has_nextest(root: &Path) -> bool {
     succeeds(cargo(root).args(["nextest", "--version"]))
 }
 
-/// Whether the command can be started and ends well, quietly.
+/// Whether the command succeeds. Its output is discarded.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
@@ -37,7 +37,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     }
 }
 
-/// The command as one would type it.
+/// The command line of the command.
 fn describe(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let program = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned();
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_is_missing_is_named() {
+    fn the_error_names_a_missing_program() {
         let error = run(&mut Command::new("no-such-program-outlast")).unwrap_err();
         assert!(error.to_string().contains("`no-such-program-outlast` cannot be started"), "{error}");
     }

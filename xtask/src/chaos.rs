@@ -1,4 +1,4 @@
-//! `cargo xtask chaos` and `cargo xtask soak`: the program that breaks the engine on purpose, and the sweep.
+//! `cargo xtask chaos` and `cargo xtask soak`: the program that injects failures, and the sweep of crash tests.
 
 use std::path::Path;
 
@@ -8,33 +8,33 @@ use crate::error::{Error, Result};
 use crate::program::become_program;
 use crate::setup::{Servers, Setup};
 
-/// What `help` says of the kill loop, the power cut, the cut connections and the sweep.
+/// The text of `help` for the kill loop, the power cut, the cut connections and the sweep.
 pub(crate) const CHAOS_HELP: &str = "\
 chaos [--world sqlite|postgres] [--kills N] [--restarts M] [--seed S] [--old REVISION] [--power|--cut|--sweep] [ARGUMENTS]
-    Kill and freeze workers on one world again and again (200 kills unless told), restart Postgres
-    meanwhile, and check that nothing is lost or doubled. With `--old`, workers and a client of the
-    program as it was at that git revision take part: first alone, then beside those of this tree,
-    which migrate the schema under load, and alone again as after a rollback. With `--power`, cut the power instead; with
-    `--cut`, cut connections to Postgres after every byte of a call. Built in release mode;
-    `chaos --help` lists the arguments. With `--sweep`, kill a program at every one of its commit
-    points, and at every one of its recovery.";
+    Kill and freeze workers on one world repeatedly (200 kills by default), restart Postgres
+    meanwhile, and check that nothing is lost or duplicated. With `--old`, also run workers and a
+    client of the program at that git revision: first alone, then beside those of this tree, which
+    migrate the schema under load, and alone again as after a rollback. With `--power`, simulate power
+    failures instead; with `--cut`, cut connections to Postgres after every byte of a call. Built in
+    release mode; `chaos --help` lists the arguments. With `--sweep`, kill a program at each of its
+    commit points, and at each commit point of its recovery.";
 
-/// What `help` says of the soak.
+/// The text of `help` for the soak test.
 pub(crate) const SOAK_HELP: &str = "\
 soak [--minutes N] [ARGUMENTS]
-    Mixed load for so long (30 minutes unless told), a line every ten seconds, and a verdict on
-    memory, descriptors, files and latency. Ends with code 1 when one of them grew.";
+    Run a mixed load for a time (30 minutes by default), print a line every ten seconds, and check that
+    memory, descriptors, files and latency do not grow. Ends with code 1 when one of them grew.";
 
 const PACKAGE: &str = "outlast-chaos";
 
-/// Builds the program and becomes it, or runs the sweep.
+/// Builds the program and replaces this process with it, or runs the sweep.
 pub(crate) fn chaos(root: &Path, arguments: &[String]) -> Result<()> {
     if arguments.iter().any(|argument| argument == "--sweep") {
-        return sweep(root, Swept::parse(arguments)?);
+        return sweep(root, SweepWorld::parse(arguments)?);
     }
     let (old, mut arguments) = baseline::take_revision(arguments, "--old")?;
     if let Some(old) = old {
-        // What a failed run says to repeat it names the program.
+        // The command that repeats a failed run contains the path of the program.
         let is_program = Path::new(&old).is_file();
         let program = if is_program { old.into() } else { baseline::build(root, &old, PACKAGE, PACKAGE)? };
         arguments.extend(["--old".to_owned(), program.to_string_lossy().into_owned()]);
@@ -42,21 +42,21 @@ pub(crate) fn chaos(root: &Path, arguments: &[String]) -> Result<()> {
     become_program(root, PACKAGE, &arguments)
 }
 
-/// Builds the program and becomes its soak.
+/// Builds the program, and replaces this process with its soak test.
 pub(crate) fn soak(root: &Path, arguments: &[String]) -> Result<()> {
     let arguments: Vec<String> =
         std::iter::once("soak".to_owned()).chain(arguments.iter().cloned()).collect();
     become_program(root, PACKAGE, &arguments)
 }
 
-/// The world whose sweep is run.
+/// The world of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Swept {
+enum SweepWorld {
     Sqlite,
     Postgres,
 }
 
-impl Swept {
+impl SweepWorld {
     fn parse(arguments: &[String]) -> Result<Self> {
         let mut world = Self::Sqlite;
         let mut rest = arguments.iter().map(String::as_str).filter(|argument| *argument != "--sweep");
@@ -73,7 +73,7 @@ impl Swept {
                 "postgres" => Self::Postgres,
                 _ => {
                     return Err(Error::Usage(format!(
-                        "there is no sweep of world `{name}`; known are: sqlite, postgres"
+                        "there is no sweep of world `{name}`; known worlds: sqlite, postgres"
                     )));
                 }
             };
@@ -82,16 +82,16 @@ impl Swept {
     }
 }
 
-/// Runs the crash tests that sweep all points: for Postgres those that the tests leave out.
-fn sweep(root: &Path, world: Swept) -> Result<()> {
-    let setup = Setup::begin(if world == Swept::Postgres { Servers::All } else { Servers::None })?;
+/// Runs the crash tests that kill at all points: for Postgres those that are ignored by default.
+fn sweep(root: &Path, world: SweepWorld) -> Result<()> {
+    let setup = Setup::begin(if world == SweepWorld::Postgres { Servers::All } else { Servers::None })?;
     let mut command = cargo(root);
     command.args(["test", "--package", "outlast", "--features", "postgres", "--test", "crash", "--"]);
     match world {
-        Swept::Sqlite => command.args(["sweep::", "--skip", "on_postgres", "--include-ignored"]),
-        Swept::Postgres => command.args(["sweep::on_postgres::every_point", "--ignored"]),
+        SweepWorld::Sqlite => command.args(["sweep::", "--skip", "on_postgres", "--include-ignored"]),
+        SweepWorld::Postgres => command.args(["sweep::on_postgres::every_point", "--ignored"]),
     };
-    // One after another: each has several processes at the same time.
+    // One test at a time: each has several concurrent processes.
     run(setup.apply(command.args(["--nocapture", "--test-threads", "1"])))
 }
 
@@ -99,22 +99,22 @@ fn sweep(root: &Path, world: Swept) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Swept> {
-        Swept::parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    fn parse(line: &str) -> Result<SweepWorld> {
+        SweepWorld::parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
     }
 
     #[test]
     fn a_sweep_is_of_one_world() {
-        assert_eq!(parse("--sweep").unwrap(), Swept::Sqlite);
-        assert_eq!(parse("--sweep --world postgres").unwrap(), Swept::Postgres);
-        assert_eq!(parse("--world=postgres --sweep").unwrap(), Swept::Postgres);
+        assert_eq!(parse("--sweep").unwrap(), SweepWorld::Sqlite);
+        assert_eq!(parse("--sweep --world postgres").unwrap(), SweepWorld::Postgres);
+        assert_eq!(parse("--world=postgres --sweep").unwrap(), SweepWorld::Postgres);
     }
 
     #[test]
-    fn what_a_sweep_does_not_know_is_refused() {
+    fn unknown_arguments_of_a_sweep_are_refused() {
         for (line, said) in [
-            ("--sweep --world oracle", "known are: sqlite, postgres"),
-            ("--sweep --world", "known are: sqlite, postgres"),
+            ("--sweep --world oracle", "known worlds: sqlite, postgres"),
+            ("--sweep --world", "known worlds: sqlite, postgres"),
             ("--sweep --kills 3", "takes no `--kills`, only `--world`"),
         ] {
             let error = parse(line).unwrap_err();

@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: everything a change has to pass.
+//! `cargo xtask ci`: all checks that a change has to pass.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use crate::error::{Error, Result};
 use crate::report::Report;
 use crate::test::{self, Request};
 
-/// What `help` says.
+/// The text of `help`.
 pub(crate) const HELP: &str = "\
 ci
-    Everything a change has to pass: formatting, clippy, `test`, and documentation without warnings.";
+Run all checks that a change has to pass: formatting, clippy, `test`, and documentation without warnings.";
 
 /// Runs all checks, the quick ones first.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Why a task did not succeed.
+//! Errors of tasks.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -6,17 +6,17 @@ use std::process::ExitCode;
 /// The result of a task.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// Why a task did not succeed, sorted by whose turn it is.
+/// Why a task failed.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The command line makes no sense: mend it.
+    /// The command line is invalid.
     Usage(String),
-    /// What was checked is not right, or a tool is missing: mend that.
+    /// A check failed, or a tool is missing.
     Failed(String),
 }
 
 impl Error {
-    /// 2 for a command line that makes no sense, 1 for everything else.
+    /// 2 for an invalid command line, 1 otherwise.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),

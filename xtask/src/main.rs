@@ -1,4 +1,4 @@
-//! The tasks around the code: test, measure and check it with one command each.
+//! The tasks of the repository: testing, benchmarks and checks, with one command each.
 //!
 //! `cargo xtask help` lists them. Only the standard library is used, here and in `throwaway`, so that this builds in seconds.
 
@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use crate::error::{Error, Result};
 
-/// A task: its name, what `help` says of it, and what it does with the root and its arguments.
+/// A task: its name, its help text, and its function of the root folder and the arguments.
 struct Task {
     name: &'static str,
     help: &'static str,
@@ -39,7 +39,7 @@ const TASKS: &[Task] = &[
     Task { name: "ci", help: ci::HELP, run: ci::run },
     Task { name: "postgres", help: postgres::HELP, run: postgres::run },
     Task { name: "tidy", help: tidy::HELP, run: tidy::run },
-    Task { name: "help", help: "help\n    Say this.", run: |_, _| help() },
+    Task { name: "help", help: "help\n    Print this text.", run: |_, _| help() },
 ];
 
 fn main() -> ExitCode {
@@ -60,7 +60,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
     }
     let Some(task) = TASKS.iter().find(|task| task.name == name) else {
         let known: Vec<&str> = TASKS.iter().map(|task| task.name).collect();
-        return Err(Error::Usage(format!("unknown command `{name}`; known are: {}", known.join(", "))));
+        return Err(Error::Usage(format!("unknown command `{name}`; known commands: {}", known.join(", "))));
     };
     (task.run)(&root(), rest)
 }
@@ -74,7 +74,7 @@ fn help() -> Result<()> {
     Ok(())
 }
 
-/// The root of the workspace, from wherever the task was called.
+/// The root of the workspace.
 fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let xtask = xtask.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));

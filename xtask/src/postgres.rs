@@ -1,4 +1,4 @@
-//! `cargo xtask postgres`: the server that the tests use, for one command or for a while.
+//! `cargo xtask postgres`: starts a server for tests, for one command or until the input ends.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,12 +8,12 @@ use throwaway::{Postgres, postgres};
 use crate::cargo;
 use crate::error::Result;
 
-/// What `help` says.
+/// The text of `help`.
 pub(crate) const HELP: &str = "\
 postgres [COMMAND ARGUMENTS]
     Start a throwaway Postgres, installing it where that is possible, and run the command with
-    OUTLAST_TEST_POSTGRES set to its URL. Without a command, print the URL and go on until the
-    input ends. The server and all that is in it are gone afterwards.";
+    OUTLAST_TEST_POSTGRES set to its URL. Without a command, print the URL and wait until the
+    input ends. The server and its data are removed afterwards.";
 
 /// Starts a server, and ends it with the command or the input.
 pub(crate) fn run(_: &Path, arguments: &[String]) -> Result<()> {
@@ -23,7 +23,7 @@ pub(crate) fn run(_: &Path, arguments: &[String]) -> Result<()> {
         return cargo::run(Command::new(program).args(rest).env(postgres::VARIABLE, server.url()));
     }
     println!("{}={}", postgres::VARIABLE, server.url());
-    // Only its end is of interest.
+    // Wait for the end of the input.
     let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
     Ok(())
 }

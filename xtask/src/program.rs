@@ -1,4 +1,4 @@
-//! Programs of the workspace, built for speed.
+//! Programs of the workspace, built in release mode.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,11 +7,11 @@ use crate::cargo::cargo;
 use crate::error::{Error, Result};
 use crate::setup::require_c_compiler;
 
-/// Builds the program of a package in release mode and becomes it.
+/// Builds the program of a package in release mode, and replaces this process with it.
 pub(crate) fn become_program(root: &Path, package: &str, arguments: &[String]) -> Result<()> {
     require_c_compiler()?;
     let mut command = cargo(root);
-    // The caller's folder, so that paths in the arguments mean what they say.
+    // In the caller's folder, so that relative paths in the arguments work.
     if let Ok(folder) = std::env::current_dir() {
         command.current_dir(folder);
     }

@@ -1,4 +1,4 @@
-//! A report: the stages of a task, how long each took, and which one failed.
+//! The report of a task: its stages, their durations, and the one that failed.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Runs one stage. A failure names the stage, and nothing after it should run.
+    /// Runs one stage. The error contains the name of the stage.
     pub(crate) fn stage<T>(&mut self, name: &'static str, run: impl FnOnce() -> Result<T>) -> Result<T> {
         eprintln!("==> {name}");
         let begin = stopwatch();
@@ -29,7 +29,7 @@ impl Report {
         }
     }
 
-    /// Says what has passed, and how long it took.
+    /// Prints the passed stages and their durations.
     pub(crate) fn print(&self) {
         eprintln!("\nall passed");
         for (name, duration) in &self.passed {
@@ -40,7 +40,7 @@ impl Report {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a task for people measures real time")]
+#[allow(clippy::disallowed_methods, reason = "a task measures real time")]
 fn stopwatch() -> Instant {
     Instant::now()
 }

@@ -1,4 +1,4 @@
-//! Set-up: what the tests need around them, made before the first and gone after the last.
+//! The environment of the tests: servers and tools that exist while the tests run.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -8,11 +8,11 @@ use throwaway::{Postgres, apt, pgbouncer, postgres};
 
 use crate::error::{Error, Result};
 
-/// What the tests need around them. It lasts until it is dropped.
+/// The environment of the tests, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Setup {
     variables: Vec<(&'static str, OsString)>,
-    /// Lives as long as the tests.
+    /// Runs as long as the tests.
     _postgres: Option<Postgres>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) enum Servers {
 }
 
 impl Setup {
-    /// Checks what must be installed, and starts what the tests need.
+    /// Checks the required tools, and starts the required servers.
     pub(crate) fn begin(servers: Servers) -> Result<Self> {
         require_c_compiler()?;
         let mut variables = Vec::new();
@@ -44,14 +44,14 @@ impl Setup {
         Ok(Self { variables, _postgres: postgres })
     }
 
-    /// Tells a command where everything is.
+    /// Sets the environment variables of a command.
     pub(crate) fn apply<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)))
     }
 }
 
-/// A server for all the tests, unless the caller has named one. All they write is thrown away, so
-/// nothing waits for the disk.
+/// Starts a server for all tests, unless the caller has set the URL of one. Commits do not wait for the disk, since the
+/// data is removed afterwards.
 fn start_postgres() -> Result<Option<Postgres>> {
     if std::env::var_os(postgres::VARIABLE).is_some() {
         return Ok(None);
@@ -60,7 +60,7 @@ fn start_postgres() -> Result<Option<Postgres>> {
     Ok(Some(Postgres::builder().quick().start()?))
 }
 
-/// SQLite is compiled from its C source, so a C compiler with its headers has to be there.
+/// Checks for a C compiler and its headers: SQLite is compiled from source.
 pub(crate) fn require_c_compiler() -> Result<()> {
     if compiles_c() {
         return Ok(());
@@ -78,11 +78,11 @@ pub(crate) fn require_c_compiler() -> Result<()> {
 fn missing_compiler() -> String {
     let program = compiler().to_string_lossy().into_owned();
     let remedy = match std::env::consts::OS {
-        _ if std::env::var_os("CC").is_some() => "let the variable CC name a C compiler, or unset it",
+        _ if std::env::var_os("CC").is_some() => "set the variable CC to a C compiler, or unset it",
         "macos" => "run `xcode-select --install`",
         "linux" if apt::is_debian() => "run `sudo apt-get update && sudo apt-get install -y gcc libc6-dev`",
         "linux" => "install gcc and the headers of the C library with your system's package manager",
-        _ => "install a C compiler and let the variable CC name it",
+        _ => "install a C compiler and set the variable CC to it",
     };
     format!("`{program}` cannot compile a C program, which the SQLite world needs; {remedy}")
 }
@@ -91,13 +91,13 @@ fn compiler() -> OsString {
     std::env::var_os("CC").unwrap_or_else(|| OsString::from("cc"))
 }
 
-/// Whether the compiler is there and finds the C library's headers.
+/// Whether the compiler works and finds the headers of the C library.
 fn compiles_c() -> bool {
-    // On Windows the compiler is found by other means than a name on the path.
+    // On Windows the compiler need not be on the path.
     if cfg!(windows) {
         return true;
     }
-    // The variable may hold arguments too, as in `ccache gcc`.
+    // The variable may contain arguments, as in `ccache gcc`.
     let line = compiler().to_string_lossy().into_owned();
     let mut words = line.split_whitespace();
     let Some(program) = words.next() else { return false };
@@ -106,7 +106,7 @@ fn compiles_c() -> bool {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let Ok(mut child) = command.spawn() else { return false };
     if let Some(mut input) = child.stdin.take() {
-        // A compiler that ends early closes the pipe; its status then says so.
+        // If the compiler has ended early, its status is checked below.
         let _ = input.write_all(b"#include <stdlib.h>\n");
     }
     child.wait().is_ok_and(|status| status.success())
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_compiler_comes_with_its_remedy() {
+    fn the_error_for_a_missing_compiler_has_a_remedy() {
         let text = missing_compiler();
         assert!(text.contains("cannot compile a C program") && text.contains("; "), "{text}");
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: the simulation, built for speed.
+//! `cargo xtask sim`: the simulation, built in release mode.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use crate::cargo::{cargo, run as run_command};
 use crate::error::Result;
 use crate::setup::require_c_compiler;
 
-/// What `help` says.
+/// The text of `help`.
 pub(crate) const HELP: &str = "\
 sim [--seeds N] [--from S] [--threads T] [--trace]
-    Simulate the whole engine with N seeds (1,000 unless set) from S on, each twice: what goes wrong
-    with the calls and the workers follows from the seed, and the rules of RELIABILITY.md are checked.
-    A seed that fails is printed with the end of its trace; `--trace` prints all of it.";
+    Simulate the whole engine with N seeds (1,000 by default) from S on, each twice: the seed determines
+    the faults of calls and workers, and the rules of RELIABILITY.md are checked. A seed that fails is
+    printed with the end of its trace; `--trace` prints complete traces.";
 
-const PACKAGE: &str = "outlast-testkit";
+const PACKAGE: &str = "outlast-conformance";
 
 /// Builds the simulation and runs it.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {

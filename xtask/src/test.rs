@@ -1,4 +1,4 @@
-//! `cargo xtask test`: set-up, then every test there is.
+//! `cargo xtask test`: starts the required servers, and runs all tests.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use crate::report::Report;
 use crate::setup::{Servers, Setup};
 use crate::tidy;
 
-/// What `help` says.
+/// The text of `help`.
 pub(crate) const HELP: &str = "\
 test [--only STAGE] [CARGO TEST ARGUMENTS]
-    Set up what the tests need, then run all of them, in stages:
+Start the required servers, then run all tests, in stages:
       tidy      the checks of `cargo xtask tidy`
       tests     unit and integration tests of the workspace
       doctests  the code in the documentation
@@ -19,8 +19,8 @@ test [--only STAGE] [CARGO TEST ARGUMENTS]
     The first stage that fails ends the run. Arguments such as `-p outlast-core` or a part of a
     test's name go to the stage of `--only`, or else to `tests`, and only that stage runs.";
 
-/// The examples that are executed, each with its arguments. Those that write a file are executed, and
-/// killed, in temporary folders by the tests of their package.
+/// The examples that are executed, with their arguments. Examples that write files are executed in temporary folders by
+/// the tests of their package.
 const EXAMPLES: &[(&str, &[&str])] = &[
     ("hooks", &[]),
     ("parallel", &[]),
@@ -33,13 +33,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
 /// All packages, with the features that are off by default and have tests.
 const WHOLE_WORKSPACE: [&str; 3] = ["--workspace", "--features", "outlast/schema"];
 
-/// The packages whose tests use the servers of the set-up. Others start their own, or need none.
+/// The packages whose tests use the shared servers. Others start their own, or need none.
 const USERS_OF_SERVERS: &[&str] = &["outlast", "outlast-chaos", "outlast-postgres", "throwaway"];
 
-/// The package that holds the examples.
+/// The package with the examples.
 const EXAMPLES_PACKAGE: &str = "outlast-examples";
 
-/// Runs the tests that the arguments ask for, and says how long each stage took.
+/// Runs the selected tests, and prints the duration of each stage.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     if matches!(arguments, [flag] if flag == "--help" || flag == "-h") {
         println!("Usage: cargo xtask {HELP}");
@@ -52,7 +52,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Runs the stages that the request wants.
+/// Runs the stages of the request.
 pub(crate) fn stages(root: &Path, request: &Request, report: &mut Report) -> Result<()> {
     if request.wants(Stage::Tidy) {
         report.stage(Stage::Tidy.name(), || tidy::check(root))?;
@@ -75,14 +75,14 @@ fn tests(root: &Path, setup: &Setup, arguments: &[String]) -> Result<()> {
     if has_nextest(root) {
         command.args(["nextest", "run"]);
     } else {
-        // Without the documentation, which is a stage of its own.
+        // Without doctests, which are a stage of their own.
         command.args(["test", "--tests"]);
     }
     if !chooses_packages(arguments) {
         command.args(WHOLE_WORKSPACE);
     }
     if arguments.is_empty() {
-        // Whoever waits for the whole run wants to know of every failure in it.
+        // A complete run reports all failures.
         command.arg("--no-fail-fast");
     }
     run_command(setup.apply(command.args(arguments)))
@@ -106,12 +106,12 @@ fn examples(root: &Path, setup: &Setup) -> Result<()> {
     Ok(())
 }
 
-/// Whether the arguments say which packages to test, so that the whole workspace is not meant.
+/// Whether the arguments select packages.
 fn chooses_packages(arguments: &[String]) -> bool {
     !packages(arguments).is_empty()
 }
 
-/// The packages that the arguments choose.
+/// The packages that the arguments select.
 fn packages(arguments: &[String]) -> Vec<&str> {
     let mut words = arguments.iter().map(String::as_str).take_while(|argument| *argument != "--");
     let mut packages = Vec::new();
@@ -125,7 +125,7 @@ fn packages(arguments: &[String]) -> Vec<&str> {
     packages
 }
 
-/// A part of the tests that can be run alone.
+/// A stage, which can be run alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Tidy,
@@ -150,7 +150,7 @@ impl Stage {
         Self::ALL.into_iter().find(|stage| stage.name() == name).ok_or_else(|| {
             let known = Self::ALL.map(Self::name).join(", ");
             Error::Usage(format!(
-                "unknown stage `{name}`; known are: {known}; to run the tests of that name, leave out `--only`"
+                "unknown stage `{name}`; known stages: {known}; to run the tests of that name, omit `--only`"
             ))
         })
     }
@@ -160,7 +160,7 @@ impl Stage {
     }
 }
 
-/// Which tests to run.
+/// The selected tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
     only: Option<Stage>,
@@ -192,7 +192,7 @@ impl Request {
         }
     }
 
-    /// What the tests of this request need around them.
+    /// The servers that the tests of this request need.
     fn servers(&self) -> Servers {
         let packages = packages(&self.arguments);
         let used = packages.is_empty() || packages.iter().any(|name| USERS_OF_SERVERS.contains(name));
@@ -235,10 +235,10 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_makes_no_sense_is_refused() {
+    fn an_invalid_request_is_refused() {
         for (line, reason) in [
             ("--only", "needs a stage"),
-            ("--only retry", "known are: tidy, tests, doctests, examples"),
+            ("--only retry", "known stages: tidy, tests, doctests, examples"),
             ("--only tidy -p outlast", "stage `tidy` takes no arguments: -p outlast"),
         ] {
             let error = parse(line).unwrap_err();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_start_when_a_test_may_use_them() {
+    fn servers_are_started_if_a_test_may_use_them() {
         for (line, servers) in [
             ("", Servers::All),
             ("retry", Servers::All),

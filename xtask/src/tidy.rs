@@ -1,29 +1,31 @@
-//! `cargo xtask tidy`: rules about the tree that no compiler checks.
+//! `cargo xtask tidy`: rules that no compiler checks.
 
 mod functions;
 mod links;
 mod manifests;
 mod source;
+mod type_names;
 mod words;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::tree::{self, File};
+use crate::tree::{self, TextFile};
 
 use source::Source;
 
-/// What `help` says.
+/// The text of `help`.
 pub(crate) const HELP: &str = "\
 tidy [FOLDER]
     Check the tree: size of files and functions, unfinished code, paths of one machine, comments on
-    SQL files, links between documents, manifests of crates. Prints `path:line: message`.";
+    SQL files, links between documents, manifests of crates, repeated names of types. Prints
+    `path:line: message`.";
 
-/// Lines of a source file. A file fits in a head.
+/// The maximum number of lines of a source file.
 const FILE_LINES_MAX: usize = 700;
 
-/// Something in the tree that is against a rule.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Violation {
     path: String,
@@ -37,10 +39,10 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Where a rule was broken in one file, and how.
+/// The line of a violation, and its message.
 type Finding = (usize, String);
 
-/// Checks the tree, or the one in the folder given.
+/// Checks the tree, or the one in the given folder.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     match arguments {
         [] => check(root),
@@ -56,6 +58,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         return Err(Error::Failed(format!("there are no files in {}", root.display())));
     }
     let mut violations: Vec<Violation> = files.iter().flat_map(|file| check_file(root, file)).collect();
+    violations.extend(type_names::check(&files));
     violations.sort();
     for violation in &violations {
         println!("{violation}");
@@ -67,7 +70,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     }
 }
 
-fn check_file(root: &Path, file: &File) -> Vec<Violation> {
+fn check_file(root: &Path, file: &TextFile) -> Vec<Violation> {
     let mut findings = words::check_any(root, &file.text);
     if file.has_extension("rs") {
         let source = Source::new(&file.text);
@@ -93,11 +96,11 @@ fn check_file(root: &Path, file: &File) -> Vec<Violation> {
 fn check_length(text: &str) -> Option<Finding> {
     let lines = text.lines().count();
     (lines > FILE_LINES_MAX).then(|| {
-        (FILE_LINES_MAX + 1, format!("the file has {lines} lines, the limit is {FILE_LINES_MAX}; divide it"))
+        (FILE_LINES_MAX + 1, format!("the file has {lines} lines, the limit is {FILE_LINES_MAX}; split it"))
     })
 }
 
-/// Whether the file holds tests alone: it lies in a folder `tests`, or is a module of that name.
+/// Whether the file contains only tests: it is in a folder `tests`, or is a module of that name.
 fn is_test_code(path: &str) -> bool {
     path.split('/').any(|part| part == "tests" || part == "tests.rs")
 }
@@ -107,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_at_the_limit_passes_and_one_past_it_does_not() {
+    fn only_a_file_over_the_limit_is_a_violation() {
         assert_eq!(check_length(&"x\n".repeat(FILE_LINES_MAX)), None);
         assert_eq!(check_length(&"x\n".repeat(FILE_LINES_MAX + 1)).unwrap().0, FILE_LINES_MAX + 1);
     }

@@ -1,4 +1,4 @@
-//! The files of the project: what git knows, and what it would be told of.
+//! The files of the project: tracked by git, or not ignored.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,27 +8,27 @@ use crate::error::{Error, Result};
 
 /// A text file of the project.
 #[derive(Debug)]
-pub(crate) struct File {
-    /// Where it is below the root, with `/` between its parts.
+pub(crate) struct TextFile {
+    /// Its path below the root, with `/` as the separator.
     pub(crate) path: String,
-    /// What it says.
+    /// Its text.
     pub(crate) text: String,
 }
 
-impl File {
-    /// Whether the name ends in this.
+impl TextFile {
+    /// Whether the file has this extension.
     pub(crate) fn has_extension(&self, extension: &str) -> bool {
         Path::new(&self.path).extension().is_some_and(|found| found == extension)
     }
 }
 
-/// All text files below `root` that are tracked or could be, in order of their paths.
-pub(crate) fn files(root: &Path) -> Result<Vec<File>> {
+/// All text files below `root` that are tracked or not ignored, ordered by path.
+pub(crate) fn files(root: &Path) -> Result<Vec<TextFile>> {
     let mut files = Vec::new();
     for path in paths(root)? {
-        // A file that is tracked but deleted, or that is not text, has nothing to check.
+        // Skips tracked files that were deleted, and files that are not text.
         if let Ok(text) = std::fs::read_to_string(root.join(&path)) {
-            files.push(File { path, text });
+            files.push(TextFile { path, text });
         }
     }
     Ok(files)
@@ -43,7 +43,7 @@ fn paths(root: &Path) -> Result<BTreeSet<String>> {
     Ok(paths)
 }
 
-/// What git lists; `None` when there is no git, or the folder is not the root of a work tree.
+/// The files that git lists; `None` without git, or if the folder is not the root of a work tree.
 fn paths_of_git(root: &Path) -> Option<BTreeSet<String>> {
     if !root.join(".git").exists() {
         return None;
@@ -55,7 +55,7 @@ fn paths_of_git(root: &Path) -> Option<BTreeSet<String>> {
     Some(text.split('\0').filter(|path| !path.is_empty()).map(String::from).collect())
 }
 
-/// Every file below a folder, except what is built.
+/// Every file below a folder, without build results.
 fn walk(root: &Path, below: &str, paths: &mut BTreeSet<String>) -> Result<()> {
     let folder: PathBuf = root.join(below);
     let failed = |error| Error::Failed(format!("cannot list {}: {error}", folder.display()));

@@ -1,4 +1,4 @@
-//! The commands as a person calls them: what they print, and how they end.
+//! Tests of the command line: output and exit codes.
 #![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
 use std::fs;
@@ -9,7 +9,7 @@ fn xtask(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_xtask")).args(arguments).output().unwrap()
 }
 
-/// A tree of its own for one test.
+/// Creates a tree for one test.
 fn tree(name: &str, files: &[(&str, &str)]) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&root);
@@ -22,7 +22,7 @@ fn tree(name: &str, files: &[(&str, &str)]) -> PathBuf {
 }
 
 #[test]
-fn every_violation_is_printed_with_its_place() {
+fn every_violation_is_printed_with_its_line() {
     let long = format!("fn long() {{\n{}}}\n", "    work();\n".repeat(60));
     let root = tree(
         "violations",
@@ -67,14 +67,14 @@ fn an_unknown_command_names_the_known_ones() {
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(
         message.contains(
-            "unknown command `tset`; known are: test, sim, bench, baseline, chaos, soak, ci, postgres, tidy, help"
+            "unknown command `tset`; known commands: test, sim, bench, baseline, chaos, soak, ci, postgres, tidy, help"
         ),
         "{message}"
     );
 }
 
 #[test]
-fn help_comes_in_every_way_one_would_ask_for_it() {
+fn help_is_printed_without_a_command_and_on_request() {
     for arguments in [&[][..], &["help"], &["--help"], &["-h"]] {
         let output = xtask(arguments);
         assert!(output.status.success(), "{arguments:?}");
@@ -87,7 +87,7 @@ fn help_comes_in_every_way_one_would_ask_for_it() {
 }
 
 #[test]
-fn arguments_that_make_no_sense_are_refused() {
+fn invalid_arguments_are_refused() {
     for arguments in
         [&["test", "--only", "nothing"][..], &["ci", "now"], &["tidy", "a", "b"], &["tidy", "-x"]]
     {

@@ -1,7 +1,6 @@
-//! The outside: a bank that knows nothing of workflows.
+//! The external system: a bank that knows nothing of workflows.
 //!
-//! As a good outside does, it recognises a request that it has seen: the answer to a key never
-//! changes, a refusal neither. What it did is one file of lines.
+//! Its requests are idempotent: the answer to a key never changes, nor does a refusal. Its entries are one log.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -9,30 +8,30 @@ use std::io;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::notebook::{Care, Notebook, Open};
+use super::append_log::{AppendLog, LockedLog, SyncMode};
 
-/// The accounts that can pay. There is one more, which is closed.
+/// The number of open accounts. One more account is closed.
 pub(crate) const ACCOUNTS: u32 = 12;
 
-/// An account that takes nothing.
+/// The account that is closed.
 pub(crate) const CLOSED: u32 = ACCOUNTS;
 
-/// What each account has at first.
+/// The initial balance of each account.
 pub(crate) const OPENING_CENTS: i64 = 20_000;
 
-/// One answer of the bank, for ever.
+/// One permanent answer of the bank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct BankEntry {
     /// The key of the request.
     pub(crate) key: String,
-    /// What it is for.
+    /// The number of the transfer.
     pub(crate) transfer: u64,
-    /// Which part of it.
+    /// The part of the transfer.
     pub(crate) leg: Leg,
-    /// The account, and what was added to it.
+    /// The account, and the amount that was added to it.
     pub(crate) account: u32,
     pub(crate) cents: i64,
-    /// The receipt, or why nothing was done.
+    /// The receipt, or the reason of the refusal.
     pub(crate) answer: Result<u64, String>,
 }
 
@@ -44,9 +43,9 @@ pub(crate) enum Leg {
     Refund,
 }
 
-/// A request to add to an account.
+/// A request to add an amount to an account.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub(crate) struct BankRequest {
     pub(crate) key: String,
     pub(crate) transfer: u64,
     pub(crate) leg: Leg,
@@ -54,14 +53,14 @@ pub(crate) struct Request {
     pub(crate) cents: i64,
 }
 
-/// The bank as one process sees it.
+/// One process's access to the bank.
 pub(crate) struct Bank {
-    file: Notebook,
-    books: Mutex<Books>,
+    file: AppendLog,
+    accounts: Mutex<AccountState>,
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct AccountState {
     answers: HashMap<String, Result<u64, String>>,
     balances: BTreeMap<u32, i64>,
     receipts: u64,
@@ -69,35 +68,35 @@ struct Books {
 
 impl Bank {
     /// The bank whose entries are in this file.
-    pub(crate) fn new(file: Notebook) -> Self {
-        Self { file, books: Mutex::default() }
+    pub(crate) fn new(file: AppendLog) -> Self {
+        Self { file, accounts: Mutex::default() }
     }
 
-    /// Does what is asked, once per key, and answers every time the same.
-    pub(crate) fn post(&self, request: Request) -> io::Result<Result<u64, String>> {
-        self.file.exclusively(|open| {
-            let mut books = self.books.lock();
-            for entry in open.news::<Entry>()? {
-                books.enter(&entry);
+    /// Executes a request once per key. Every repeat gets the same answer.
+    pub(crate) fn post(&self, request: BankRequest) -> io::Result<Result<u64, String>> {
+        self.file.with_lock(|log| {
+            let mut accounts = self.accounts.lock();
+            for entry in log.read_new::<BankEntry>()? {
+                accounts.apply(&entry);
             }
-            if let Some(answer) = books.answers.get(&request.key) {
+            if let Some(answer) = accounts.answers.get(&request.key) {
                 return Ok(answer.clone());
             }
-            books.decide(request, open)
+            accounts.decide(request, log)
         })
     }
 }
 
-impl Books {
-    fn decide(&mut self, request: Request, open: &mut Open) -> io::Result<Result<u64, String>> {
-        let Request { key, transfer, leg, account, cents } = request;
+impl AccountState {
+    fn decide(&mut self, request: BankRequest, log: &mut LockedLog) -> io::Result<Result<u64, String>> {
+        let BankRequest { key, transfer, leg, account, cents } = request;
         let answer = match self.refusal(account, cents) {
             Some(refusal) => Err(refusal),
             None => Ok(self.receipts + 1),
         };
-        let entry = Entry { key, transfer, leg, account, cents, answer };
-        open.append(&entry, Care::Synced)?;
-        self.enter(&entry);
+        let entry = BankEntry { key, transfer, leg, account, cents, answer };
+        log.append(&entry, SyncMode::Synced)?;
+        self.apply(&entry);
         Ok(entry.answer)
     }
 
@@ -110,7 +109,7 @@ impl Books {
         }
     }
 
-    fn enter(&mut self, entry: &Entry) {
+    fn apply(&mut self, entry: &BankEntry) {
         if let Ok(receipt) = entry.answer {
             *self.balances.entry(entry.account).or_insert(OPENING_CENTS) += entry.cents;
             self.receipts = receipt;
@@ -123,15 +122,15 @@ impl Books {
 mod tests {
     use super::*;
 
-    fn request(key: &str, account: u32, cents: i64) -> Request {
-        Request { key: key.into(), transfer: 1, leg: Leg::Debit, account, cents }
+    fn request(key: &str, account: u32, cents: i64) -> BankRequest {
+        BankRequest { key: key.into(), transfer: 1, leg: Leg::Debit, account, cents }
     }
 
     #[test]
-    fn a_key_is_answered_once_for_ever_by_every_process() {
+    fn every_process_gets_the_same_answer_to_a_key() {
         let folder = tempfile::tempdir().unwrap();
-        let open = || Bank::new(Notebook::open(&folder.path().join("bank")).unwrap());
-        let (one, two) = (open(), open());
+        let log = || Bank::new(AppendLog::open(&folder.path().join("bank")).unwrap());
+        let (one, two) = (log(), log());
         assert_eq!(one.post(request("a", 0, -OPENING_CENTS)).unwrap(), Ok(1));
         let refusal = two.post(request("b", 0, -5)).unwrap().unwrap_err();
         assert_eq!(refusal, "account 0 lacks 5 cents");

@@ -1,11 +1,11 @@
-//! The cut: the connection to Postgres ends after byte k of a call, in either direction and for every k.
+//! Cut connections: the connection to Postgres ends after byte k of a call, in either direction and for every k.
 //!
-//! Nobody knows then whether the call was carried out. The caller repeats it with the same ids, at once, while
-//! the server may still be busy with the first. In the end it has happened once, and no run is held by a session
-//! that does not know it.
+//! The caller then does not know whether the call was executed. It repeats the call with the same ids at once, while
+//! the server may still be executing the first. At the end the call has had its effect once, and no run is held by a
+//! session that does not know of it.
 
-mod deed;
-mod site;
+mod calls;
+mod proxied_world;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -18,22 +18,22 @@ use throwaway::{Postgres, Toward, postgres};
 
 use super::Result;
 use super::report::{print_table, seconds};
-use deed::Deed;
-use site::Site;
+use calls::CallKind;
+use proxied_world::ProxiedWorld;
 
-/// Exchanges that are cut at the same time, each in its own schema and behind its own proxy.
-const LANES: usize = 3;
+/// Exchanges that are cut concurrently, each in its own schema and behind its own proxy.
+const CONCURRENT: usize = 3;
 
-/// What to do.
+/// The options of this task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
-    /// How many offsets of each exchange and direction; all if `None`.
+pub(crate) struct CutOptions {
+    /// The number of offsets in each exchange and direction; all if `None`.
     pub(crate) offsets: Option<u32>,
     pub(crate) seed: u64,
     pub(crate) folder: Option<PathBuf>,
 }
 
-/// Whether the connection has seen such a call before.
+/// Whether the connection has made such a call before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Connection {
     /// The statement is prepared.
@@ -42,39 +42,39 @@ enum Connection {
     New,
 }
 
-/// A cut that is to be made.
+/// A cut of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     toward: Toward,
     bytes: u64,
 }
 
-/// What the cuts of one exchange came to.
+/// The results of the cuts of one exchange.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct CutStatistics {
     cuts: u64,
-    /// Calls of which the first answer was lost though they were carried out, as far as can be told.
+    /// Calls that were repeated because the first answer was lost.
     repeated: u64,
-    /// Runs that the session held and did not know of.
-    orphans: u64,
+    /// Claims whose answers were lost: the session held a run that it did not know of.
+    lost_claims: u64,
     bytes: [u64; 2],
 }
 
-impl Tally {
+impl CutStatistics {
     fn add(&mut self, other: &Self) {
         self.cuts += other.cuts;
         self.repeated += other.repeated;
-        self.orphans += other.orphans;
+        self.lost_claims += other.lost_claims;
         self.bytes = [self.bytes[0] + other.bytes[0], self.bytes[1] + other.bytes[1]];
     }
 }
 
-/// An exchange that is cut.
-type Work = (Deed, Connection);
+/// The kind of an exchange.
+type ExchangeKind = (CallKind, Connection);
 
-/// Makes the cuts, checks after each, and prints a table.
-pub(crate) async fn run(plan: &Plan) -> Result<()> {
-    let Plan { offsets, seed, folder } = plan;
+/// Makes all cuts, checks the world after each, and prints a table.
+pub(crate) async fn run(options: &CutOptions) -> Result<()> {
+    let CutOptions { offsets, seed, folder } = options;
     let (which, repeat) = match offsets {
         None => ("every offset".to_owned(), String::new()),
         Some(count) => (format!("{count} offsets"), format!(" --offsets {count}")),
@@ -86,93 +86,100 @@ pub(crate) async fn run(plan: &Plan) -> Result<()> {
         builder = builder.within(folder);
     }
     let server = builder.start()?;
-    cuts(plan, &server).await.map_err(|error| {
-        format!("{error}\n  repeat it with: cargo xtask chaos --cut{repeat} --seed {seed}").into()
+    cut_all(options, &server).await.map_err(|error| {
+        format!("{error}\n  to repeat it: cargo xtask chaos --cut{repeat} --seed {seed}").into()
     })
 }
 
-async fn cuts(plan: &Plan, server: &Postgres) -> Result<()> {
+async fn cut_all(options: &CutOptions, server: &Postgres) -> Result<()> {
     let began = SystemClock.now();
-    let work: VecDeque<Work> =
-        Deed::ALL.into_iter().flat_map(|deed| [(deed, Connection::Warm), (deed, Connection::New)]).collect();
-    let work = Arc::new(Mutex::new(work));
-    let lanes: Vec<_> = (0..LANES)
-        .map(|number| tokio::spawn(lane(number, plan.clone(), server.url(), work.clone())))
+    let queue: VecDeque<ExchangeKind> = CallKind::ALL
+        .into_iter()
+        .flat_map(|kind| [(kind, Connection::Warm), (kind, Connection::New)])
         .collect();
-    let (mut tallies, mut checks) = (BTreeMap::<Deed, Tally>::new(), 0);
-    for lane in lanes {
-        let (done, made) = lane.await??;
+    let queue = Arc::new(Mutex::new(queue));
+    let tasks: Vec<_> = (0..CONCURRENT)
+        .map(|number| tokio::spawn(cut_exchanges(number, options.clone(), server.url(), queue.clone())))
+        .collect();
+    let (mut statistics_by_call, mut checks) = (BTreeMap::<CallKind, CutStatistics>::new(), 0);
+    for cut_exchanges in tasks {
+        let (done, made) = cut_exchanges.await??;
         checks += made;
-        for (deed, tally) in done {
-            tallies.entry(deed).or_default().add(&tally);
+        for (kind, statistics) in done {
+            statistics_by_call.entry(kind).or_default().add(&statistics);
         }
     }
-    print(&tallies, checks, &seconds(SystemClock.now().since(began)));
+    print(&statistics_by_call, checks, &seconds(SystemClock.now().since(began)));
     Ok(())
 }
 
-/// Cuts as long as there is something to cut, in a schema of its own.
-async fn lane(
+/// Cuts exchanges from the queue until it is empty, in a schema of its own.
+async fn cut_exchanges(
     number: usize,
-    plan: Plan,
+    options: CutOptions,
     url: String,
-    work: Arc<Mutex<VecDeque<Work>>>,
-) -> Result<(Vec<(Deed, Tally)>, u64)> {
-    let mut site = Site::open(&url, &format!("lane_{number}")).await?;
-    let mut tallies = Vec::new();
+    queue: Arc<Mutex<VecDeque<ExchangeKind>>>,
+) -> Result<(Vec<(CallKind, CutStatistics)>, u64)> {
+    let mut proxied_world = ProxiedWorld::open(&url, &format!("lane_{number}")).await?;
+    let mut statistics_by_call = Vec::new();
     loop {
-        let next = work.lock().pop_front();
-        let Some((deed, connection)) = next else { break };
-        let tally = exchange(&mut site, deed, connection, &plan).await?;
-        eprintln!("  {} on a {connection:?} connection: {} cuts", deed.name(), tally.cuts);
-        tallies.push((deed, tally));
+        let next = queue.lock().pop_front();
+        let Some((kind, connection)) = next else { break };
+        let statistics = exchange(&mut proxied_world, kind, connection, &options).await?;
+        eprintln!("  {} on a {connection:?} connection: {} cuts", kind.name(), statistics.cuts);
+        statistics_by_call.push((kind, statistics));
     }
-    site.check_all().await?;
-    Ok((tallies, site.checks.made))
+    proxied_world.check_all().await?;
+    Ok((statistics_by_call, proxied_world.checks.made))
 }
 
-async fn exchange(site: &mut Site, deed: Deed, connection: Connection, plan: &Plan) -> Result<Tally> {
-    let mut chance = fastrand::Rng::with_seed(plan.seed ^ ((deed as u64) << 8) ^ connection as u64);
-    let mut tally = Tally::default();
-    let sizes = site.trial(deed, connection, None, &mut tally).await?;
+async fn exchange(
+    proxied_world: &mut ProxiedWorld,
+    kind: CallKind,
+    connection: Connection,
+    options: &CutOptions,
+) -> Result<CutStatistics> {
+    let mut chance = fastrand::Rng::with_seed(options.seed ^ ((kind as u64) << 8) ^ connection as u64);
+    let mut statistics = CutStatistics::default();
+    let sizes = proxied_world.cut_call(kind, connection, None, &mut statistics).await?;
     if sizes.contains(&0) {
-        return Err(format!("{}: the exchange was not seen", deed.name()).into());
+        return Err(format!("{}: the proxy did not see the exchange", kind.name()).into());
     }
-    tally.bytes = sizes;
+    statistics.bytes = sizes;
     for (toward, size) in [(Toward::Server, sizes[0]), (Toward::Client, sizes[1])] {
-        for bytes in chosen(size, plan.offsets, &mut chance) {
+        for bytes in offsets_to_cut(size, options.offsets, &mut chance) {
             let cut = Cut { toward, bytes };
-            site.trial(deed, connection, Some(cut), &mut tally).await.map_err(|error| {
-                format!("{}, on a {connection:?} connection, {cut:?}: {error}", deed.name())
+            proxied_world.cut_call(kind, connection, Some(cut), &mut statistics).await.map_err(|error| {
+                format!("{}, on a {connection:?} connection, {cut:?}: {error}", kind.name())
             })?;
         }
     }
-    Ok(tally)
+    Ok(statistics)
 }
 
-/// The offsets at which an exchange of so many bytes is cut: before its first byte, behind its last, and all or
-/// some of those in between.
-fn chosen(size: u64, count: Option<u32>, chance: &mut fastrand::Rng) -> Vec<u64> {
+/// The offsets at which an exchange of `size` bytes is cut: before the first byte, after the last, and all or some of
+/// those in between.
+fn offsets_to_cut(size: u64, count: Option<u32>, chance: &mut fastrand::Rng) -> Vec<u64> {
     let Some(count) = count else { return (0..=size).collect() };
-    let mut chosen: Vec<u64> = (2..count).map(|_| chance.u64(0..=size)).chain([0, size]).collect();
-    chosen.sort_unstable();
-    chosen.dedup();
-    chosen
+    let mut offsets_to_cut: Vec<u64> = (2..count).map(|_| chance.u64(0..=size)).chain([0, size]).collect();
+    offsets_to_cut.sort_unstable();
+    offsets_to_cut.dedup();
+    offsets_to_cut
 }
 
-fn print(tallies: &BTreeMap<Deed, Tally>, checks: u64, time: &str) {
+fn print(statistics_by_call: &BTreeMap<CallKind, CutStatistics>, checks: u64, time: &str) {
     let mut table: Vec<(&str, String)> = Vec::new();
-    for (deed, tally) in tallies {
-        let Tally { cuts, repeated, orphans, bytes: [to_server, to_client] } = tally;
+    for (kind, statistics) in statistics_by_call {
+        let CutStatistics { cuts, repeated, lost_claims, bytes: [to_server, to_client] } = statistics;
         let mut row = format!("{cuts} cuts of {to_server} + {to_client} bytes, {repeated} calls repeated");
-        if *orphans > 0 {
-            row += &format!(", {orphans} runs found by `held`");
+        if *lost_claims > 0 {
+            row += &format!(", {lost_claims} runs found by `held`");
         }
-        table.push((deed.name(), row));
+        table.push((kind.name(), row));
     }
     table.push(("checks", checks.to_string()));
     table.push(("wall time", time.to_owned()));
-    print_table("cuts: nothing was lost, nothing doubled, and no run has no one who knows it", &table);
+    print_table("cuts: nothing was lost or duplicated, and every held run is known to its session", &table);
 }
 
 #[cfg(test)]
@@ -180,10 +187,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_offsets_are_cut_or_as_many_as_told() {
+    fn all_offsets_are_cut_or_a_given_number() {
         let mut chance = fastrand::Rng::with_seed(7);
-        assert_eq!(chosen(3, None, &mut chance), [0, 1, 2, 3]);
-        let some = chosen(1_000, Some(8), &mut chance);
+        assert_eq!(offsets_to_cut(3, None, &mut chance), [0, 1, 2, 3]);
+        let some = offsets_to_cut(1_000, Some(8), &mut chance);
         assert!(some.len() <= 8 && some[0] == 0 && some.last() == Some(&1_000), "{some:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The kill loop: workers die and freeze again and again, and nothing is lost or doubled.
+//! The kill loop: workers are killed and frozen repeatedly, and nothing is lost or duplicated.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,45 +9,45 @@ use outlast::core::Clock;
 use outlast::{SystemClock, Timestamp};
 
 use super::Result;
-use super::audit::{self, Audit, Gone};
-use super::fleet::{Fleet, Losses, WORKERS};
-use super::life::patiently;
-use super::lookout::Lookout;
-use super::picture::Picture;
-use super::place::{Books, Diary, Place, WorldKind};
-use super::report::{Checks, Folder, print_table, seconds};
+use super::audit::{self, Audit, WorkerLosses};
+use super::load_client::LoadClient;
+use super::report::{Checks, TempFolder, print_table, seconds};
 use super::server::Server;
-use super::teller::Teller;
-use super::transfer::pass;
-use super::upgrade::{OldClient, Share, Shares, check_shares, has_begun, old_build};
+use super::snapshot::WorldSnapshot;
+use super::takeover_scanner::TakeoverScanner;
+use super::transfer::sleep;
+use super::upgrade::{BuildShare, BuildShares, OldClient, check_shares, has_begun, old_build};
+use super::workdir::{LogFiles, ProcessEvent, Workdir, WorldKind};
+use super::worker_pool::{KillCounts, WORKERS, WorkerPool};
+use super::worker_process::retry_while_unavailable;
 
-/// How often the fleet and the runs are looked at.
+/// The interval at which the workers and the runs are checked.
 const TICK: Duration = Duration::from_millis(5);
 
-/// How long the whole may take: so much for each kill, and so much for the rest.
-const PATIENCE_PER_KILL: Duration = Duration::from_secs(3);
-const PATIENCE_PER_RESTART: Duration = Duration::from_secs(10);
-const PATIENCE_AT_END: Duration = Duration::from_secs(90);
+/// How long the loop may take: a time per kill and per restart, and a time for the rest.
+const TIMEOUT_PER_KILL: Duration = Duration::from_secs(3);
+const TIMEOUT_PER_RESTART: Duration = Duration::from_secs(10);
+const TIMEOUT_AT_END: Duration = Duration::from_secs(90);
 
-/// How long old workers work alone after a rollback, under load.
-const ROLLED_BACK: Duration = Duration::from_secs(3);
+/// How long only old workers run after a rollback, under load.
+const ROLLBACK_TIME: Duration = Duration::from_secs(3);
 
-/// What to do.
+/// The options of this task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct KillLoopOptions {
     pub(crate) world: WorldKind,
     pub(crate) kills: u32,
-    /// How often the server is restarted, if the world has one.
+    /// The number of restarts of the server, if the world has one.
     pub(crate) restarts: u32,
     pub(crate) seed: u64,
     pub(crate) folder: Option<PathBuf>,
-    /// The program of an older build, whose workers are a part of the fleet.
+    /// The program of an older build, whose workers also run.
     pub(crate) old: Option<PathBuf>,
 }
 
-/// Runs the loop, checks everything, and prints a table.
-pub(crate) async fn run(plan: &Plan) -> Result<()> {
-    let Plan { world, kills, restarts, seed, folder, old } = plan;
+/// Runs the loop, checks the result, and prints a table.
+pub(crate) async fn run(options: &KillLoopOptions) -> Result<()> {
+    let KillLoopOptions { world, kills, restarts, seed, folder, old } = options;
     let (what, mut repeat) = match world {
         WorldKind::Sqlite => ("one SQLite file".to_owned(), format!("--world sqlite --kills {kills}")),
         WorldKind::Postgres => (
@@ -63,13 +63,13 @@ pub(crate) async fn run(plan: &Plan) -> Result<()> {
         }
     }
     let above = folder.as_deref();
-    let folder = Folder::new(above)?;
+    let folder = TempFolder::new(above)?;
     let mut server = match world {
         WorldKind::Sqlite => None,
         WorldKind::Postgres => Some(Server::start(above, *kills, *restarts, *seed)?),
     };
-    let place = server.as_ref().map_or(folder.place(), |server| server.place(folder.path()));
-    let done = Loop::play(place, server.as_mut(), plan).await;
+    let workdir = server.as_ref().map_or(folder.workdir(), |server| server.workdir(folder.path()));
+    let done = KillLoop::run(workdir, server.as_mut(), options).await;
     if done.is_err()
         && let Some(server) = server
     {
@@ -78,95 +78,100 @@ pub(crate) async fn run(plan: &Plan) -> Result<()> {
     folder.close(done, &format!("cargo xtask chaos {repeat} --seed {seed}"))
 }
 
-struct Loop<'a> {
-    place: Place,
-    books: Arc<Books>,
-    teller: Teller,
+struct KillLoop<'a> {
+    workdir: Workdir,
+    logs: Arc<LogFiles>,
+    load_client: LoadClient,
     /// A client of the older build, if there is one.
     old_client: Option<OldClient>,
-    fleet: Fleet,
+    worker_pool: WorkerPool,
     server: Option<&'a mut Server>,
     began: Timestamp,
     until: Timestamp,
 }
 
-/// What a loop with an older build came to.
-struct Upgraded {
+/// The result of a loop with an older build.
+struct UpgradeResult {
     old_build: String,
     old_transfers: u64,
 }
 
-impl<'a> Loop<'a> {
-    async fn play(place: Place, mut server: Option<&'a mut Server>, plan: &Plan) -> Result<()> {
-        let Plan { kills, restarts, seed, .. } = *plan;
+impl<'a> KillLoop<'a> {
+    async fn run(
+        workdir: Workdir,
+        mut server: Option<&'a mut Server>,
+        options: &KillLoopOptions,
+    ) -> Result<()> {
+        let KillLoopOptions { kills, restarts, seed, .. } = *options;
         let began = SystemClock.now();
-        let patience = PATIENCE_PER_KILL * kills + PATIENCE_PER_RESTART * restarts + PATIENCE_AT_END;
-        let until = began.plus(patience);
-        let books = Arc::new(place.open(|_| None)?);
-        let mut teller = None;
-        if plan.old.is_none() {
-            teller = Some(open_teller(&place, &books, plan).await?);
+        let timeout = TIMEOUT_PER_KILL * kills + TIMEOUT_PER_RESTART * restarts + TIMEOUT_AT_END;
+        let until = began.plus(timeout);
+        let logs = Arc::new(workdir.open(|_| None)?);
+        let mut load_client = None;
+        if options.old.is_none() {
+            load_client = Some(open_load_client(&workdir, &logs, options).await?);
         }
-        let mut fleet = Fleet::start(&place, books.clone(), seed, kills, plan.old.clone())?;
-        let mut old_client = match &plan.old {
-            Some(old) => Some(OldClient::start(old, &place, seed, restarts > 0)?),
+        let mut worker_pool = WorkerPool::start(&workdir, logs.clone(), seed, kills, options.old.clone())?;
+        let mut old_client = match &options.old {
+            Some(old) => Some(OldClient::start(old, &workdir, seed, restarts > 0)?),
             None => None,
         };
-        // This process must not open the world before: it would migrate it.
+        // This process must not open the world earlier, because it would migrate the schema.
         while let Some(client) = &mut old_client
-            && !(fleet.losses()?.kills >= Fleet::old_alone(kills) && has_begun(&place)?)
+            && !(worker_pool.kill_counts()?.kills >= WorkerPool::old_only_kills(kills)
+                && has_begun(&workdir)?)
         {
             client.check()?;
             if let Some(server) = &mut server {
-                server.tick(&fleet.losses()?, &books)?;
+                server.tick(&worker_pool.kill_counts()?, &logs)?;
             }
             if SystemClock.now() >= until {
-                return Err("waited in vain for the first runs of the old build".into());
+                return Err("the old build did not end enough runs in time".into());
             }
-            pass(TICK).await;
+            sleep(TICK).await;
         }
-        let teller = match teller {
-            Some(teller) => teller,
-            None => open_teller(&place, &books, plan).await?,
+        let load_client = match load_client {
+            Some(load_client) => load_client,
+            None => open_load_client(&workdir, &logs, options).await?,
         };
-        let mut this = Self { place, books, teller, old_client, fleet, server, began, until };
-        this.storm(kills).await?;
+        let mut this = Self { workdir, logs, load_client, old_client, worker_pool, server, began, until };
+        this.run_with_kills(kills).await?;
         let old_build = this.roll_back().await?;
-        let old_transfers = this.calm().await?;
-        let upgraded = old_build.zip(old_transfers);
-        let upgraded = upgraded.map(|(old_build, old_transfers)| Upgraded { old_build, old_transfers });
-        this.settle(seed, upgraded).await
+        let old_transfers = this.finish_runs().await?;
+        let upgrade = old_build.zip(old_transfers);
+        let upgrade = upgrade.map(|(old_build, old_transfers)| UpgradeResult { old_build, old_transfers });
+        this.check_and_print(seed, upgrade).await
     }
 
-    /// Works under fire.
-    async fn storm(&mut self, kills: u32) -> Result<()> {
-        let mut told = 0;
-        let mut lookout: Option<Lookout> = None;
+    /// Runs the load until all kills and restarts are done.
+    async fn run_with_kills(&mut self, kills: u32) -> Result<()> {
+        let mut printed = 0;
+        let mut takeover_scanner: Option<TakeoverScanner> = None;
         loop {
-            let losses = self.fleet.losses()?;
+            let kill_counts = self.worker_pool.kill_counts()?;
             if let Some(server) = &mut self.server {
-                server.tick(&losses, &self.books)?;
+                server.tick(&kill_counts, &self.logs)?;
             }
-            if losses.is_calm && self.server.as_ref().is_none_or(|server| server.is_calm()) {
-                return match lookout {
-                    Some(lookout) => lookout.end().await,
+            if kill_counts.is_done && self.server.as_ref().is_none_or(|server| server.is_done()) {
+                return match takeover_scanner {
+                    Some(takeover_scanner) => takeover_scanner.stop().await,
                     None => Ok(()),
                 };
             }
-            if losses.is_calm && self.server.is_some() && lookout.is_none() {
-                lookout = Some(Lookout::begin(&self.place.url()).await?);
+            if kill_counts.is_done && self.server.is_some() && takeover_scanner.is_none() {
+                takeover_scanner = Some(TakeoverScanner::start(&self.workdir.url()).await?);
             }
             if let Some(client) = &mut self.old_client {
                 client.check()?;
             }
-            let open = self.teller.work().await?;
-            if losses.kills >= told + 20 {
-                told = losses.kills;
+            let open = self.load_client.tick().await?;
+            if kill_counts.kills >= printed + 20 {
+                printed = kill_counts.kills;
                 eprintln!(
-                    "  {} of {kills} kills, {} stops, {} transfers, {open} runs open, {}",
-                    losses.kills,
-                    losses.stops,
-                    self.teller.transfers(),
+                    "  {} of {kills} kills, {} freezes, {} transfers, {open} runs open, {}",
+                    kill_counts.kills,
+                    kill_counts.freezes,
+                    self.load_client.transfers(),
                     seconds(SystemClock.now().since(self.began))
                 );
             }
@@ -174,36 +179,37 @@ impl<'a> Loop<'a> {
         }
     }
 
-    /// Lets the workers of the new build stop, and the old ones work alone for a while. Answers their build; nothing when
-    /// there is only one.
+    /// Stops the workers of the new build, and continues with old ones alone for a while. Returns their build; `None`
+    /// if there is only one build.
     async fn roll_back(&mut self) -> Result<Option<String>> {
         if self.old_client.is_none() {
             return Ok(None);
         }
-        self.fleet.roll_back()?;
-        // A worker that has just been started may not have joined yet.
-        while self.fleet.losses()?.new_workers > 0
-            || self.teller.client().workers().await?.len() != self.fleet.size()
+        self.worker_pool.roll_back()?;
+        // A worker that was just started may not have joined yet.
+        while self.worker_pool.kill_counts()?.new_workers > 0
+            || self.load_client.client().workers().await?.len() != self.worker_pool.size()
         {
-            self.work_on("the end of the new workers").await?;
+            self.continue_load("the end of the new workers").await?;
         }
-        let old_build = old_build(self.teller.client(), &mut Checks::default()).await?;
-        let until = SystemClock.now().plus(ROLLED_BACK);
+        let old_build = old_build(self.load_client.client(), &mut Checks::default()).await?;
+        let until = SystemClock.now().plus(ROLLBACK_TIME);
         while SystemClock.now() < until {
-            self.work_on("old workers").await?;
+            self.continue_load("old workers").await?;
         }
         Ok(Some(old_build))
     }
 
-    /// Goes on with the load for a moment.
-    async fn work_on(&mut self, what: &str) -> Result<()> {
-        self.fleet.losses()?;
-        self.teller.work().await?;
+    /// Continues the load for one interval.
+    async fn continue_load(&mut self, what: &str) -> Result<()> {
+        self.worker_pool.kill_counts()?;
+        self.load_client.tick().await?;
         self.wait(what).await
     }
 
-    /// Lets everything end, and the sessions of the dead be taken over. Answers how many transfers the old client started.
-    async fn calm(&mut self) -> Result<Option<u64>> {
+    /// Waits until all runs have ended and all sessions of dead workers were taken over. Returns how many transfers
+    /// the old client started.
+    async fn finish_runs(&mut self) -> Result<Option<u64>> {
         let mut old_transfers = None;
         if let Some(client) = &mut self.old_client {
             client.close();
@@ -213,15 +219,15 @@ impl<'a> Loop<'a> {
             if old_transfers.is_some() {
                 self.old_client = None;
             }
-            self.teller.serve().await?;
-            self.fleet.losses()?;
+            self.load_client.answer_runs().await?;
+            self.worker_pool.kill_counts()?;
             self.wait("the end of the old client's runs").await?;
         }
-        while self.teller.serve().await? > 0 {
-            self.fleet.losses()?;
+        while self.load_client.answer_runs().await? > 0 {
+            self.worker_pool.kill_counts()?;
             self.wait("the end of all runs").await?;
         }
-        while self.teller.client().workers().await?.len() != self.fleet.size() {
+        while self.load_client.client().workers().await?.len() != self.worker_pool.size() {
             self.wait("the takeover of dead sessions").await?;
         }
         Ok(old_transfers)
@@ -229,10 +235,10 @@ impl<'a> Loop<'a> {
 
     async fn wait(&self, what: &str) -> Result<()> {
         if SystemClock.now() < self.until {
-            pass(TICK).await;
+            sleep(TICK).await;
             return Ok(());
         }
-        let open = self.teller.open_runs().await?;
+        let open = self.load_client.open_runs().await?;
         let lines = open.iter().take(20).map(|view| {
             let key = view.key.as_deref().unwrap_or("without a key");
             format!(
@@ -241,71 +247,75 @@ impl<'a> Loop<'a> {
             )
         });
         let time = seconds(self.until.since(self.began));
-        Err(format!(
-            "waited {time} in vain for {what}; open are {}:{}",
-            open.len(),
-            lines.collect::<String>()
-        )
-        .into())
+        Err(format!("waited {time} for {what}; {} runs are open:{}", open.len(), lines.collect::<String>())
+            .into())
     }
 
-    async fn settle(self, seed: u64, upgraded: Option<Upgraded>) -> Result<()> {
-        let losses = self.fleet.stop()?;
+    async fn check_and_print(self, seed: u64, upgrade: Option<UpgradeResult>) -> Result<()> {
+        let kill_counts = self.worker_pool.stop()?;
         let time = SystemClock.now().since(self.began);
-        let diary = self.place.diary()?;
+        let process_events = self.workdir.process_events()?;
         let mut checks = Checks::default();
-        let gone = Gone::of(&diary);
-        if self.place.world() == WorldKind::Postgres {
-            audit::check_robbed(&diary, self.place.world().session(), &mut checks)?;
+        let worker_losses = WorkerLosses::of(&process_events);
+        if self.workdir.world() == WorldKind::Postgres {
+            audit::check_session_losses(&process_events, self.workdir.world().session(), &mut checks)?;
         }
-        let audit = audit::check_end(&self.place, self.teller.client(), seed, &gone, &mut checks).await?;
+        let audit =
+            audit::check_end(&self.workdir, self.load_client.client(), seed, &worker_losses, &mut checks)
+                .await?;
         let mut rows = Vec::new();
-        if let Some(Upgraded { old_build, old_transfers }) = upgraded {
-            let picture = Picture::take(self.teller.client(), &mut checks).await?;
-            let Shares { old, new, both } = check_shares(&picture, &old_build, &mut checks)?;
-            let share = |share: Share| format!("{} runs ended, {} turns", share.ended, share.turns);
+        if let Some(UpgradeResult { old_build, old_transfers }) = upgrade {
+            let snapshot = WorldSnapshot::take(self.load_client.client(), &mut checks).await?;
+            let BuildShares { old, new, both } = check_shares(&snapshot, &old_build, &mut checks)?;
+            let share = |share: BuildShare| format!("{} runs ended, {} turns", share.ended, share.turns);
             rows.push(("old build", format!("{}; {old_transfers} transfers by its client", share(old))));
             rows.push(("new build", format!("{}; {both} runs by both builds", share(new))));
         }
-        print(&losses, &diary, &self.teller, &audit, time, checks, rows);
+        print(&kill_counts, &process_events, &self.load_client, &audit, time, checks, rows);
         Ok(())
     }
 }
 
-/// A client of this process.
-async fn open_teller(place: &Place, books: &Arc<Books>, plan: &Plan) -> Result<Teller> {
-    let open = async || outlast::open(&place.url()).await;
-    // A server that is just restarted refuses.
-    let world = if plan.restarts > 0 { patiently(open).await? } else { open().await? };
-    let teller = Teller::new(world, books.clone(), plan.seed);
-    Ok(if plan.restarts > 0 { teller.patient() } else { teller })
+/// Opens the world, and returns a client on it.
+async fn open_load_client(
+    workdir: &Workdir,
+    logs: &Arc<LogFiles>,
+    options: &KillLoopOptions,
+) -> Result<LoadClient> {
+    let open = async || outlast::open(&workdir.url()).await;
+    // A server that is restarting refuses connections.
+    let world = if options.restarts > 0 { retry_while_unavailable(open).await? } else { open().await? };
+    let load_client = LoadClient::new(world, logs.clone(), options.seed);
+    Ok(if options.restarts > 0 { load_client.retrying() } else { load_client })
 }
 
 fn print(
-    losses: &Losses,
-    diary: &[Diary],
-    teller: &Teller,
+    kill_counts: &KillCounts,
+    process_events: &[ProcessEvent],
+    load_client: &LoadClient,
     audit: &Audit,
     time: Duration,
     checks: Checks,
     builds: Vec<(&'static str, String)>,
 ) {
-    let lost = diary.iter().filter(|note| matches!(note, Diary::Lost { .. })).count();
-    let took = diary.iter().map(|note| if let Diary::Took { runs, .. } = note { *runs } else { 0 });
-    let from_outside = losses.kills - losses.at_points;
+    let lost = process_events.iter().filter(|note| matches!(note, ProcessEvent::SessionLost { .. })).count();
+    let taken_over = process_events
+        .iter()
+        .map(|note| if let ProcessEvent::TookOver { runs, .. } = note { *runs } else { 0 });
+    let from_outside = kill_counts.kills - kill_counts.at_commit_points;
     let mut rows = vec![
-        ("runs", format!("{} ({} transfers)", audit.runs, teller.transfers())),
+        ("runs", format!("{} ({} transfers)", audit.runs, load_client.transfers())),
         (
             "kills",
             format!(
                 "{} ({} at a commit point, {from_outside} at an instant)",
-                losses.kills, losses.at_points
+                kill_counts.kills, kill_counts.at_commit_points
             ),
         ),
-        ("stops", format!("{} (frozen for longer than the session)", losses.stops)),
+        ("freezes", format!("{} (for longer than the session)", kill_counts.freezes)),
         ("sessions lost alive", lost.to_string()),
-        ("runs taken over", format!("{} or more", took.sum::<u64>())),
-        ("runs stuck as poison", format!("{} (resumed)", teller.resumed.len())),
+        ("runs taken over", format!("{} or more", taken_over.sum::<u64>())),
+        ("runs stuck as poison", format!("{} (resumed)", load_client.resumed.len())),
         (
             "attempts",
             format!("{} ({} made again, {} of them late)", audit.attempts, audit.repeated, audit.late),
@@ -314,22 +324,22 @@ fn print(
         ("checks", checks.made.to_string()),
         ("wall time", seconds(time)),
     ];
-    if let Some(restarts) = restarts(diary) {
+    if let Some(restarts) = restarts(process_events) {
         rows.insert(
             3,
-            ("restarts", format!("{restarts}; {} calls of the client unanswered", teller.unanswered)),
+            ("restarts", format!("{restarts}; {} calls of the client unanswered", load_client.unanswered)),
         );
     }
     rows.splice(1..1, builds);
     print_table("kill loop: all runs ended, every effect happened once", &rows);
 }
 
-/// How often the server went away, how, and for how long.
-fn restarts(diary: &[Diary]) -> Option<String> {
+/// The number and kinds of restarts, and the longest time without a server.
+fn restarts(process_events: &[ProcessEvent]) -> Option<String> {
     let mut kinds = BTreeMap::<&str, u32>::new();
     let mut longest = Duration::ZERO;
-    for note in diary {
-        if let Diary::Restarted { how, from, until } = note {
+    for note in process_events {
+        if let ProcessEvent::Restarted { how, from, until } = note {
             *kinds.entry(how).or_default() += 1;
             longest = longest.max(until.since(*from));
         }

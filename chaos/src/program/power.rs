@@ -1,19 +1,19 @@
-//! The power cut: what the disk may hold afterwards, at any instant of a life under load.
+//! The power cut: the possible states of the disk after a power failure, at random times under load.
 //!
-//! * [`freeze`]: workers in processes of their own are frozen, all at the same instant, and the files are
-//!   copied. That is what a disk holds that had written all it was given.
-//! * [`disk`], [`recorder`]: one process writes through a file layer that records every write and every
-//!   sync. A cut then keeps what was synced, and of the rest whatever chance says: nothing, all, some
-//!   writes, some sectors of some writes. That is what `synchronous=FULL` has to survive.
+//! * [`frozen_copies`]: all worker processes are frozen at the same time, and the files are copied. This is the state
+//!   of a disk that has written everything.
+//! * [`recorded_cuts`], [`disk`], [`recorder`]: one process writes through a file layer that records every write and
+//!   sync. A cut keeps everything that was synced, and of the rest, at random: nothing, all, some writes, or some
+//!   sectors of some writes. `synchronous=FULL` has to survive that.
 //!
-//! Either way the copy is opened, what was acknowledged before the instant must be in it and nothing else
-//! may be odd, and a worker on it must finish everything, with every effect once.
+//! In both cases the copy is opened. It must contain everything that was acknowledged before, and pass all checks, and
+//! a worker must finish all its runs, with every effect once.
 
 mod disk;
-mod freeze;
+mod frozen_copies;
 mod inspect;
+mod recorded_cuts;
 mod recorder;
-mod storm;
 
 use std::path::PathBuf;
 
@@ -21,16 +21,16 @@ use outlast::SystemClock;
 use outlast::core::Clock;
 
 use super::Result;
-use super::report::{Checks, Folder, print_table, seconds};
+use super::report::{Checks, TempFolder, print_table, seconds};
 
-pub(crate) use storm::Durability;
+pub(crate) use recorded_cuts::Durability;
 
-/// Copies that are looked at together: most of the time they wait for old sessions to expire.
-const TOGETHER: usize = 8;
+/// Copies that are inspected concurrently: most of the time they wait for old sessions to expire.
+const CONCURRENT: usize = 8;
 
-/// What to do.
+/// The options of this task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct PowerCutOptions {
     /// Cuts of each kind.
     pub(crate) cuts: u32,
     pub(crate) seed: u64,
@@ -38,30 +38,33 @@ pub(crate) struct Plan {
     pub(crate) folder: Option<PathBuf>,
 }
 
-/// What the cuts came to.
+/// The results of the cuts.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
-    /// Cuts after which all was as it should be.
+struct PowerCutStatistics {
+    /// The number of cuts that passed all checks.
     cuts: u32,
-    /// Runs that were in the copies, and those that were finished there.
+    /// Runs in the copies, and those that were finished there.
     runs: usize,
     finished: usize,
     checks: Checks,
 }
 
-/// Cuts the power, checks what is left, and prints a table.
-pub(crate) async fn run(plan: &Plan) -> Result<()> {
-    let Plan { cuts, seed, sync, folder } = plan;
+/// Simulates power cuts, checks the copies, and prints a table.
+pub(crate) async fn run(options: &PowerCutOptions) -> Result<()> {
+    let PowerCutOptions { cuts, seed, sync, folder } = options;
     eprintln!("{cuts} power cuts of each kind, seed {seed}");
     let began = SystemClock.now();
-    let folder = Folder::new(folder.as_deref())?;
-    let done = both(&folder, plan).await;
+    let folder = TempFolder::new(folder.as_deref())?;
+    let done = cut_both_ways(&folder, options).await;
     let sync = if *sync == Durability::Full { "" } else { " --sync normal" };
     let repeat = format!("cargo xtask chaos --power --cuts {cuts} --seed {seed}{sync}");
     let (frozen, recorded, writes) = folder.close(done, &repeat)?;
     let checks = frozen.checks.made + recorded.checks.made;
-    let runs = |tally: &Tally| {
-        format!("{} cuts, {} runs in the copies, {} finished there", tally.cuts, tally.runs, tally.finished)
+    let runs = |statistics: &PowerCutStatistics| {
+        format!(
+            "{} cuts, {} runs in the copies, {} finished there",
+            statistics.cuts, statistics.runs, statistics.finished
+        )
     };
     print_table(
         "power cut: nothing acknowledged was lost, and every copy was finished",
@@ -75,12 +78,15 @@ pub(crate) async fn run(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-async fn both(folder: &Folder, plan: &Plan) -> Result<(Tally, Tally, usize)> {
-    // Frozen processes lose nothing, whatever commits wait for: there is nothing to show.
-    let frozen = match plan.sync {
-        Durability::Full => freeze::run(&folder.place(), plan).await?,
-        Durability::Normal => Tally::default(),
+async fn cut_both_ways(
+    folder: &TempFolder,
+    options: &PowerCutOptions,
+) -> Result<(PowerCutStatistics, PowerCutStatistics, usize)> {
+    // Frozen processes lose nothing with any `synchronous`: there is nothing to test.
+    let frozen = match options.sync {
+        Durability::Full => frozen_copies::run(&folder.workdir(), options).await?,
+        Durability::Normal => PowerCutStatistics::default(),
     };
-    let (recorded, writes) = storm::run(&folder.place(), plan).await?;
+    let (recorded, writes) = recorded_cuts::run(&folder.workdir(), options).await?;
     Ok((frozen, recorded, writes))
 }

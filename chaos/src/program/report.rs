@@ -1,4 +1,4 @@
-//! Checks that are counted, folders that stay when something is wrong, and the table at the end.
+//! Counted checks, temporary folders that are kept after a failure, and the table at the end.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,36 +6,36 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::Result;
-use super::place::Place;
+use super::workdir::Workdir;
 
-/// Counts the checks that were made.
+/// Counts the checks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Checks {
     pub(crate) made: u64,
 }
 
 impl Checks {
-    /// Fails with a message when it is not so.
-    pub(crate) fn that(&mut self, is_so: bool, otherwise: impl FnOnce() -> String) -> Result<()> {
+    /// Fails with a message when the condition is false.
+    pub(crate) fn that(&mut self, is_true: bool, otherwise: impl FnOnce() -> String) -> Result<()> {
         self.made += 1;
-        if is_so { Ok(()) } else { Err(otherwise().into()) }
+        if is_true { Ok(()) } else { Err(otherwise().into()) }
     }
 }
 
-/// A folder that vanishes when all is well.
+/// A temporary folder that is kept after a failure.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct TempFolder {
     folder: TempDir,
 }
 
-impl Folder {
-    /// A new folder in `above`, or where temporary things are.
+impl TempFolder {
+    /// A new folder in `above`, or in the folder for temporary files.
     pub(crate) fn new(above: Option<&Path>) -> Result<Self> {
         let above = above.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let folder =
             tempfile::Builder::new().prefix("outlast-chaos-").tempdir_in(&above).map_err(|error| {
                 format!(
-                    "no folder can be made in `{}` ({error}); give another with --folder",
+                    "cannot create a folder in `{}` ({error}); choose another with --folder",
                     above.display()
                 )
             })?;
@@ -46,16 +46,16 @@ impl Folder {
         self.folder.path()
     }
 
-    pub(crate) fn place(&self) -> Place {
-        Place::new(self.folder.path())
+    pub(crate) fn workdir(&self) -> Workdir {
+        Workdir::new(self.folder.path())
     }
 
-    /// Removes the folder when all is well. Otherwise keeps it, and says where it is and how to repeat
-    /// what happened.
+    /// Removes the folder after a success. After a failure keeps it, and adds its path and the command that repeats the
+    /// run to the error.
     pub(crate) fn close<T>(self, done: Result<T>, repeat: &str) -> Result<T> {
         done.map_err(|error| {
             let kept: PathBuf = self.folder.keep();
-            format!("{error}\n  the files are kept in {}\n  repeat it with: {repeat}", kept.display()).into()
+            format!("{error}\n  the files are kept in {}\n  to repeat it: {repeat}", kept.display()).into()
         })
     }
 }
@@ -69,7 +69,7 @@ pub(crate) fn print_table(title: &str, rows: &[(&str, String)]) {
     }
 }
 
-/// A time in seconds, for people.
+/// A time in seconds, as text.
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }

@@ -1,4 +1,4 @@
-//! The Postgres under the workers: a server of this program's own, restarted again and again.
+//! The Postgres server of the workers: started by this program, and restarted repeatedly.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,60 +14,60 @@ use rustix::process::{Pid, Signal, kill_process};
 use throwaway::{Postgres, postgres};
 
 use super::Result;
-use super::fleet::Losses;
-use super::place::{Books, Diary, Place};
+use super::workdir::{LogFiles, ProcessEvent, Workdir};
+use super::worker_pool::KillCounts;
 
-/// A session whose lock is not taken again in time is found free, suspected, and taken over, within so long.
-const SETTLING: Duration = Duration::from_secs(3);
+/// The time within which a session is taken over if its lock was not acquired again after a restart.
+const SETTLE_TIME: Duration = Duration::from_secs(3);
 
-/// How often a server that recovers is looked at.
-const GLANCE: Duration = Duration::from_millis(5);
+/// The interval at which a recovering server is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How the server goes away.
+/// How the server is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Blow {
-    /// As an administrator does it, without waiting for clients.
+enum RestartKind {
+    /// A fast shutdown, which does not wait for clients.
     Fast,
     /// The server is killed.
     Crash,
-    /// One of its processes is killed, so that it ends all others and recovers by itself.
-    Part,
+    /// One of its backend processes is killed; the server then ends all others and recovers by itself.
+    BackendCrash,
 }
 
-impl fmt::Display for Blow {
+impl fmt::Display for RestartKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Fast => "fast",
             Self::Crash => "crash",
-            Self::Part => "crash of a part",
+            Self::BackendCrash => "crash of a backend",
         })
     }
 }
 
-/// A server, and the blows it will get.
+/// A server, and its planned restarts.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// None while it gets one.
+    /// `None` during a restart.
     postgres: Option<Postgres>,
-    under_way: Option<JoinHandle<Result<Postgres>>>,
-    due: VecDeque<(Due, Blow)>,
-    /// When all who lived through the last one have shown whether they were robbed.
-    settled: Timestamp,
+    restarting: Option<JoinHandle<Result<Postgres>>>,
+    due: VecDeque<(RestartDue, RestartKind)>,
+    /// The time at which sessions that the last restart cost were taken over.
+    settled_at: Timestamp,
     url: String,
 }
 
-/// When a blow is due.
+/// When a restart is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Due {
-    /// After so many kills.
+enum RestartDue {
+    /// After this many kills.
     Kills(u32),
-    /// When no worker is killed any more: all of them have to live through it.
+    /// After all kills: every worker has to survive it.
     Calm,
 }
 
 impl Server {
-    /// Starts one, as durable as in production, with its files in `above`. It gets so many blows, most of them
-    /// spread over the kills.
+    /// Starts a server with the durability of production, with its files in `above`. Most of the restarts are spread
+    /// over the kills.
     pub(crate) fn start(above: Option<&Path>, kills: u32, restarts: u32, seed: u64) -> Result<Self> {
         postgres::require()?;
         let mut builder = Postgres::builder().setting("max_connections", "200");
@@ -76,51 +76,51 @@ impl Server {
         }
         let postgres = builder.start()?;
         let url = postgres.url();
-        let (due, settled) = (blows(kills, restarts, seed), SystemClock.now());
-        Ok(Self { postgres: Some(postgres), under_way: None, due, settled, url })
+        let (due, settled_at) = (restart_plan(kills, restarts, seed), SystemClock.now());
+        Ok(Self { postgres: Some(postgres), restarting: None, due, settled_at, url })
     }
 
-    /// The place of the workers in a folder.
-    pub(crate) fn place(&self, folder: &Path) -> Place {
-        Place::with_world(folder, &self.url)
+    /// The working directory of the workers in a folder.
+    pub(crate) fn workdir(&self, folder: &Path) -> Workdir {
+        Workdir::with_world(folder, &self.url)
     }
 
-    /// Strikes when it is time to, without waiting for the server to be back.
-    pub(crate) fn tick(&mut self, losses: &Losses, books: &Arc<Books>) -> Result<()> {
-        if self.under_way.as_ref().is_some_and(JoinHandle::is_finished) {
+    /// Begins a restart that is due, without waiting for its end.
+    pub(crate) fn tick(&mut self, kill_counts: &KillCounts, logs: &Arc<LogFiles>) -> Result<()> {
+        if self.restarting.as_ref().is_some_and(JoinHandle::is_finished) {
             self.wait()?;
-            self.settled = SystemClock.now().plus(SETTLING);
+            self.settled_at = SystemClock.now().plus(SETTLE_TIME);
         }
-        let Some((due, blow)) = self.due.front().copied() else { return Ok(()) };
+        let Some((due, kind)) = self.due.front().copied() else { return Ok(()) };
         let is_due = match due {
-            Due::Kills(kills) => losses.kills >= kills,
-            Due::Calm => losses.is_calm && SystemClock.now() >= self.settled,
+            RestartDue::Kills(kills) => kill_counts.kills >= kills,
+            RestartDue::Calm => kill_counts.is_done && SystemClock.now() >= self.settled_at,
         };
         if !is_due {
             return Ok(());
         }
         if let Some(postgres) = self.postgres.take() {
             self.due.pop_front();
-            let books = books.clone();
-            let strike = move || restart(postgres, blow, &books);
-            self.under_way = Some(std::thread::Builder::new().name("restart".into()).spawn(strike)?);
+            let logs = logs.clone();
+            let restart_server = move || restart(postgres, kind, &logs);
+            self.restarting = Some(std::thread::Builder::new().name("restart".into()).spawn(restart_server)?);
         }
         Ok(())
     }
 
-    /// Whether all is over.
-    pub(crate) fn is_calm(&self) -> bool {
-        self.due.is_empty() && self.under_way.is_none() && SystemClock.now() >= self.settled
+    /// Whether all restarts are done.
+    pub(crate) fn is_done(&self) -> bool {
+        self.due.is_empty() && self.restarting.is_none() && SystemClock.now() >= self.settled_at
     }
 
     fn wait(&mut self) -> Result<()> {
-        if let Some(thread) = self.under_way.take() {
+        if let Some(thread) = self.restarting.take() {
             self.postgres = Some(thread.join().map_err(|_| "the thread of the restart panicked")??);
         }
         Ok(())
     }
 
-    /// Saves what tells of the server, for whoever looks for what went wrong.
+    /// Saves the server's log and a dump, for the analysis of a failure.
     pub(crate) fn save(mut self, folder: &Path) {
         let _ = self.wait();
         let Some(postgres) = &self.postgres else { return };
@@ -131,56 +131,56 @@ impl Server {
     }
 }
 
-/// The blows: half of them are crashes, and a third comes after the kills.
-fn blows(kills: u32, restarts: u32, seed: u64) -> VecDeque<(Due, Blow)> {
+/// The planned restarts: half of them are crashes, and a third happens after the kills.
+fn restart_plan(kills: u32, restarts: u32, seed: u64) -> VecDeque<(RestartDue, RestartKind)> {
     let mut chance = fastrand::Rng::with_seed(seed ^ 0x5e72);
     let first = chance.u32(..4);
-    let kinds = [Blow::Fast, Blow::Crash, Blow::Fast, Blow::Part];
-    let under_fire = restarts * 2 / 3;
+    let kinds = [RestartKind::Fast, RestartKind::Crash, RestartKind::Fast, RestartKind::BackendCrash];
+    let during_kills = restarts * 2 / 3;
     (0..restarts)
         .map(|nth| {
-            let blow = kinds[((first + nth) % 4) as usize];
-            if nth >= under_fire {
-                return (Due::Calm, blow);
+            let kind = kinds[((first + nth) % 4) as usize];
+            if nth >= during_kills {
+                return (RestartDue::Calm, kind);
             }
-            let (from, to) = (kills * nth / under_fire, kills * (nth + 1) / under_fire);
-            (Due::Kills(chance.u32(from..=to)), blow)
+            let (from, to) = (kills * nth / during_kills, kills * (nth + 1) / during_kills);
+            (RestartDue::Kills(chance.u32(from..=to)), kind)
         })
         .collect()
 }
 
-fn restart(mut postgres: Postgres, blow: Blow, books: &Books) -> Result<Postgres> {
+fn restart(mut postgres: Postgres, kind: RestartKind, logs: &LogFiles) -> Result<Postgres> {
     let from = SystemClock.now();
-    match blow {
-        Blow::Fast => postgres.stop()?,
-        Blow::Crash => postgres.kill()?,
-        Blow::Part => kill_part(&postgres)?,
+    match kind {
+        RestartKind::Fast => postgres.stop()?,
+        RestartKind::Crash => postgres.kill()?,
+        RestartKind::BackendCrash => kill_backend(&postgres)?,
     }
     postgres.start()?;
     let until = SystemClock.now();
-    books.diary.note(&Diary::Restarted { how: blow.to_string(), from, until })?;
+    logs.process_events.append(&ProcessEvent::Restarted { how: kind.to_string(), from, until })?;
     Ok(postgres)
 }
 
-/// Kills the process of the server with the highest number, most often one that works for a client. The server
-/// then ends all others, and lets nobody in until it has recovered.
-fn kill_part(postgres: &Postgres) -> Result<()> {
+/// Kills the server's process with the highest pid, which most often serves a client. The server then ends all others,
+/// and refuses connections until it has recovered.
+fn kill_backend(postgres: &Postgres) -> Result<()> {
     let server = postgres.pid().ok_or("the server does not run")?;
     let children = std::fs::read_to_string(format!("/proc/{server}/task/{server}/children"))?;
     let last: i32 = children.split_whitespace().filter_map(|pid| pid.parse().ok()).max().unwrap_or(0);
     let pid = Pid::from_raw(last).ok_or("the server has no processes")?;
     match kill_process(pid, Signal::KILL) {
-        // It left by itself, and nothing happens.
+        // It has ended by itself.
         Err(rustix::io::Errno::SRCH) => return Ok(()),
         done => done?,
     }
     while Path::new(&format!("/proc/{last}")).exists() {
-        std::thread::park_timeout(GLANCE);
+        std::thread::park_timeout(POLL_INTERVAL);
     }
     let url = postgres.url();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     while runtime.block_on(tokio_postgres::connect(&url, tokio_postgres::NoTls)).is_err() {
-        std::thread::park_timeout(GLANCE);
+        std::thread::park_timeout(POLL_INTERVAL);
     }
     Ok(())
 }
@@ -190,16 +190,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blows_are_spread_over_the_kills_and_half_of_them_are_crashes() {
-        let blows = blows(200, 20, 7);
-        let kills = blows.iter().filter_map(|(due, _)| match due {
-            Due::Kills(kills) => Some(*kills),
-            Due::Calm => None,
+    fn restarts_are_spread_over_the_kills_and_half_of_them_are_crashes() {
+        let restart_plan = restart_plan(200, 20, 7);
+        let kills = restart_plan.iter().filter_map(|(due, _)| match due {
+            RestartDue::Kills(kills) => Some(*kills),
+            RestartDue::Calm => None,
         });
         let kills: Vec<u32> = kills.collect();
-        assert!(kills.is_sorted() && kills.len() == 13 && kills[12] > 180, "{blows:?}");
-        assert_eq!(blows.iter().filter(|(_, blow)| *blow == Blow::Fast).count(), 10);
-        assert_eq!(blows, super::blows(200, 20, 7), "a seed repeats them");
-        assert!(super::blows(200, 0, 7).is_empty());
+        assert!(kills.is_sorted() && kills.len() == 13 && kills[12] > 180, "{restart_plan:?}");
+        assert_eq!(restart_plan.iter().filter(|(_, kind)| *kind == RestartKind::Fast).count(), 10);
+        assert_eq!(restart_plan, super::restart_plan(200, 20, 7), "a seed repeats them");
+        assert!(super::restart_plan(200, 0, 7).is_empty());
     }
 }

@@ -1,8 +1,8 @@
-//! The soak: mixed load for a long time, and a verdict on what grew.
+//! The soak test: mixed load for a long time, and a check of resources that must not grow.
 
-mod gauge;
+mod growth;
 mod load;
-mod verdict;
+mod sampler;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,34 +12,34 @@ use outlast::core::Clock;
 use outlast::{Client, ListOrder, RunQuery, Status, SystemClock, Timestamp, World};
 
 use super::Result;
-use super::report::{Folder, seconds};
-use super::transfer::pass;
-use gauge::{Gauge, Sample};
+use super::report::{TempFolder, seconds};
+use super::transfer::sleep;
 use load::Load;
+use sampler::{Sample, Sampler};
 
-/// How often finished runs are forgotten, and how long after their end.
+/// The interval of pruning, and the age at which ended runs are pruned.
 const PRUNE_EVERY: Duration = Duration::from_secs(5);
-const KEPT: Duration = Duration::from_secs(20);
+const PRUNE_AFTER: Duration = Duration::from_secs(20);
 
-/// Runs that one call forgets: few, so that nobody waits long for the writer.
+/// The limit of runs that one call prunes: low, so that it blocks the writer only briefly.
 const PRUNED_AT_ONCE: usize = 100;
 
-/// How long a run may be open. The longest sleeps for some seconds, so that one is lost.
+/// How long a run may be open. The longest sleep takes a few seconds, so an older run is lost.
 const OPEN_MAX: Duration = Duration::from_secs(60);
 
-/// How long the runs that are open at the end may take.
+/// How long the open runs may take at the end.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
 
-/// What to do.
+/// The options of this task.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
-pub(crate) struct Plan {
-    /// For how long
+pub(crate) struct SoakOptions {
+    /// The duration in minutes
     #[arg(long, default_value_t = 30.0, value_parser = minutes)]
     pub(crate) minutes: f64,
-    /// Seconds from line to line
+    /// The seconds between two lines
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(crate) tick: u64,
-    /// Where to put the files [default: where temporary files are]
+    /// The folder for the files [default: the folder for temporary files]
     #[arg(long, value_name = "PATH")]
     pub(crate) folder: Option<PathBuf>,
 }
@@ -51,36 +51,37 @@ fn minutes(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Loads, measures, and judges. An error when something grew.
-pub(crate) async fn run(plan: &Plan) -> Result<()> {
-    let folder = Folder::new(plan.folder.as_deref())?;
-    let place = folder.place();
-    let samples = soak(plan, outlast::open(&place.url()).await?, &Gauge::new(&place)).await;
-    let repeat = format!("cargo xtask soak --minutes {} --tick {}", plan.minutes, plan.tick);
+/// Runs the load, prints measurements, and fails when a resource grew.
+pub(crate) async fn run(options: &SoakOptions) -> Result<()> {
+    let folder = TempFolder::new(options.folder.as_deref())?;
+    let workdir = folder.workdir();
+    let samples = soak(options, outlast::open(&workdir.url()).await?, &Sampler::new(&workdir)).await;
+    let repeat = format!("cargo xtask soak --minutes {} --tick {}", options.minutes, options.tick);
     let samples = folder.close(samples, &repeat)?;
-    verdict::judge(&samples)
+    growth::check_growth(&samples)
 }
 
-async fn soak(plan: &Plan, world: Arc<dyn World>, gauge: &Gauge) -> Result<Vec<Sample>> {
+async fn soak(options: &SoakOptions, world: Arc<dyn World>, sampler: &Sampler) -> Result<Vec<Sample>> {
     let worker = load::worker(world.clone()).start().await?;
     let client = Client::new(world.clone());
     let load = Load::begin(&client);
-    let time = Duration::from_secs_f64(plan.minutes * 60.0);
-    let tick = Duration::from_secs(plan.tick);
+    let time = Duration::from_secs_f64(options.minutes * 60.0);
+    let tick = Duration::from_secs(options.tick);
     let began = SystemClock.now();
     let mut pruner = Pruner { world, due: began.plus(PRUNE_EVERY), pruned: 0 };
     let (mut samples, mut next) = (Vec::new(), began.plus(tick));
     println!("{}", Sample::HEAD);
     while SystemClock.now() < began.plus(time) {
-        pass(Duration::from_millis(50)).await;
+        sleep(Duration::from_millis(50)).await;
         load.check()?;
         pruner.prune().await?;
         if SystemClock.now() >= next {
-            check_nothing_lost(&client).await?;
+            check_oldest_open(&client).await?;
             let now = SystemClock.now();
             let times = load.take_times();
-            let sample =
-                gauge.sample(now.since(began), now.since(next) + tick, times, &client, pruner.pruned).await?;
+            let sample = sampler
+                .sample(now.since(began), now.since(next) + tick, times, &client, pruner.pruned)
+                .await?;
             println!("{sample}");
             samples.push(sample);
             next = next.plus(tick);
@@ -98,7 +99,7 @@ async fn soak(plan: &Plan, world: Arc<dyn World>, gauge: &Gauge) -> Result<Vec<S
 }
 
 /// Fails when a run has been open for too long.
-async fn check_nothing_lost(client: &Client) -> Result<()> {
+async fn check_oldest_open(client: &Client) -> Result<()> {
     let statuses = Status::ALL.into_iter().filter(|status| !status.is_final()).collect();
     let query = RunQuery { statuses, order: ListOrder::OldestFirst, limit: 1, ..RunQuery::default() };
     let page = client.runs(query).await?;
@@ -117,7 +118,7 @@ async fn check_nothing_open(client: &Client) -> Result<()> {
     if open.is_empty() { Ok(()) } else { Err(format!("all runs have ended, but counts say {open:?}").into()) }
 }
 
-/// Forgets finished runs as it goes.
+/// Prunes ended runs regularly.
 struct Pruner {
     world: Arc<dyn World>,
     due: Timestamp,
@@ -130,12 +131,12 @@ impl Pruner {
             return Ok(());
         }
         self.due = SystemClock.now().plus(PRUNE_EVERY);
-        let before = Timestamp::from_micros(SystemClock.now().as_micros() - KEPT.as_micros() as i64);
+        let before = Timestamp::from_micros(SystemClock.now().as_micros() - PRUNE_AFTER.as_micros() as i64);
         let mut after = None;
         loop {
             let done = self.world.prune(before, after, PRUNED_AT_ONCE).await?;
             self.pruned += done.runs;
-            // What was started after that moment has not ended before it.
+            // Runs that started after that time cannot have ended before it.
             if done.next.is_none() || done.runs == 0 {
                 return Ok(());
             }

@@ -9,16 +9,16 @@ use outlast::prelude::*;
 use outlast::{SystemClock, WorkerBuilder, World};
 use serde::{Deserialize, Serialize};
 
-use super::bank::{ACCOUNTS, CLOSED, Leg, Request};
-use super::place::{AttemptNote, Books};
+use super::bank::{ACCOUNTS, BankRequest, CLOSED, Leg};
+use super::workdir::{AttemptNote, LogFiles};
 
 /// The hook at which a transfer is approved.
 pub(crate) const APPROVAL: &str = "approval";
 
-/// The runs that a worker holds at the same time: few, so that all get some.
+/// The maximum number of runs that a worker holds: few, so that all workers get some.
 const LIVE_RUNS: usize = 16;
 
-/// How long a notice is on its way.
+/// The duration of the step `notice`.
 const NOTICE: Duration = Duration::from_millis(3);
 
 /// A transfer of money.
@@ -28,40 +28,41 @@ pub(crate) struct Transfer {
     pub(crate) from: u32,
     pub(crate) to: u32,
     pub(crate) cents: i64,
-    pub(crate) manner: Manner,
+    #[serde(rename = "manner")]
+    pub(crate) kind: TransferKind,
 }
 
-/// What is special about a transfer.
+/// The kind of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Manner {
+pub(crate) enum TransferKind {
     Plain,
     /// It sleeps between its steps.
     Slow,
     /// The first attempt at each step fails, before or after its effect.
     Flaky,
-    /// Someone approves it.
+    /// It is approved.
     Approved,
-    /// Someone refuses it.
+    /// It is refused.
     Refused,
-    /// Someone cancels it while it waits to be approved.
+    /// It is cancelled while it waits for approval.
     Cancelled,
 }
 
 impl Transfer {
-    /// The transfer with a number; the same for the same seed.
+    /// The transfer with this number; a seed always gives the same.
     pub(crate) fn numbered(seed: u64, id: u64) -> Self {
         let mut chance = fastrand::Rng::with_seed(seed.wrapping_mul(0x9e37_79b9).wrapping_add(id));
         let from = chance.u32(..ACCOUNTS);
         let to = if chance.u8(..12) == 0 { CLOSED } else { (from + chance.u32(1..ACCOUNTS)) % ACCOUNTS };
-        let manner = match chance.u8(..12) {
-            0..=3 => Manner::Plain,
-            4..=5 => Manner::Slow,
-            6..=7 => Manner::Flaky,
-            8..=9 => Manner::Approved,
-            10 => Manner::Refused,
-            _ => Manner::Cancelled,
+        let kind = match chance.u8(..12) {
+            0..=3 => TransferKind::Plain,
+            4..=5 => TransferKind::Slow,
+            6..=7 => TransferKind::Flaky,
+            8..=9 => TransferKind::Approved,
+            10 => TransferKind::Refused,
+            _ => TransferKind::Cancelled,
         };
-        Self { id, from, to, cents: chance.i64(1..4_000), manner }
+        Self { id, from, to, cents: chance.i64(1..4_000), kind }
     }
 
     /// The key that it is started with.
@@ -75,25 +76,25 @@ impl Transfer {
     }
 }
 
-/// How a transfer ended: the receipts of what was done.
+/// The output of a transfer: its receipts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Slip {
+pub(crate) struct TransferOutput {
     pub(crate) debit: u64,
     pub(crate) credit: Option<u64>,
     pub(crate) refund: Option<u64>,
 }
 
 #[workflow]
-pub(crate) async fn transfer(ctx: Context, order: Transfer) -> Result<Slip, Error> {
-    ctx.tag("manner", format!("{:?}", order.manner))?;
-    // Money that moved is booked to the end, also when the transfer is cancelled.
+pub(crate) async fn transfer(ctx: Context, order: Transfer) -> Result<TransferOutput, Error> {
+    ctx.tag("manner", format!("{:?}", order.kind))?;
+    // Started bookings are completed, also when the transfer is cancelled.
     let bank = ctx.shielded();
     let debit = bank.step(debit, &order).await?;
-    if order.manner == Manner::Slow {
+    if order.kind == TransferKind::Slow {
         ctx.sleep("60ms").await?;
     }
-    let approval = match order.manner {
-        Manner::Approved | Manner::Refused | Manner::Cancelled if !ctx.is_cancelled() => {
+    let approval = match order.kind {
+        TransferKind::Approved | TransferKind::Refused | TransferKind::Cancelled if !ctx.is_cancelled() => {
             ctx.hook::<bool>(APPROVAL).timeout("1h").await
         }
         _ => Ok(!ctx.is_cancelled()),
@@ -102,7 +103,7 @@ pub(crate) async fn transfer(ctx: Context, order: Transfer) -> Result<Slip, Erro
         match bank.step(credit, &order).await {
             Ok(credit) => {
                 try_join!(bank.step(notice, order.from), bank.step(notice, order.to))?;
-                return Ok(Slip { debit, credit: Some(credit), refund: None });
+                return Ok(TransferOutput { debit, credit: Some(credit), refund: None });
             }
             Err(error) if error.kind() != outlast::ErrorKind::Fatal => return Err(error),
             Err(_) => {}
@@ -110,12 +111,12 @@ pub(crate) async fn transfer(ctx: Context, order: Transfer) -> Result<Slip, Erro
     }
     let refund = bank.step(refund, &order).await?;
     approval?;
-    Ok(Slip { debit, credit: None, refund: Some(refund) })
+    Ok(TransferOutput { debit, credit: None, refund: Some(refund) })
 }
 
-/// Several transfers, each a run of its own; it ends when the last has.
+/// Several transfers, each a child run; ends with the last one.
 #[workflow]
-pub(crate) async fn batch(ctx: Context, orders: Vec<Transfer>) -> Result<Vec<Option<Slip>>, Error> {
+pub(crate) async fn batch(ctx: Context, orders: Vec<Transfer>) -> Result<Vec<Option<TransferOutput>>, Error> {
     let sum: i64 = ctx.record("sum", || orders.iter().map(|order| order.cents).sum())?;
     ctx.tag("sum", sum.to_string())?;
     let children: Vec<_> = orders.iter().map(|order| ctx.child(transfer, order).key(order.key())).collect();
@@ -123,74 +124,74 @@ pub(crate) async fn batch(ctx: Context, orders: Vec<Transfer>) -> Result<Vec<Opt
 }
 
 #[step(blocking, attempts = 20)]
-fn debit(cx: StepContext<Branch>, order: Transfer) -> Result<u64, StepError> {
+fn debit(cx: StepContext<StepState>, order: Transfer) -> Result<u64, StepError> {
     cx.state().post(&cx, &order, Leg::Debit)
 }
 
 #[step(blocking, attempts = 20)]
-fn credit(cx: StepContext<Branch>, order: Transfer) -> Result<u64, StepError> {
+fn credit(cx: StepContext<StepState>, order: Transfer) -> Result<u64, StepError> {
     cx.state().post(&cx, &order, Leg::Credit)
 }
 
 #[step(blocking, attempts = 20)]
-fn refund(cx: StepContext<Branch>, order: Transfer) -> Result<u64, StepError> {
+fn refund(cx: StepContext<StepState>, order: Transfer) -> Result<u64, StepError> {
     cx.state().post(&cx, &order, Leg::Refund)
 }
 
 #[step(attempts = 20)]
-async fn notice(cx: StepContext<Branch>, account: u32) -> Result<u32, StepError> {
-    cx.state().note(&cx)?;
-    pass(NOTICE).await;
+async fn notice(cx: StepContext<StepState>, account: u32) -> Result<u32, StepError> {
+    cx.state().log_attempt(&cx)?;
+    sleep(NOTICE).await;
     Ok(account)
 }
 
-/// What the steps of one life of a worker reach.
-pub(crate) struct Branch {
-    pub(crate) books: Arc<Books>,
-    pub(crate) life: u32,
+/// The state of the steps of one worker process.
+pub(crate) struct StepState {
+    pub(crate) logs: Arc<LogFiles>,
+    pub(crate) worker_number: u32,
 }
 
-impl Branch {
-    fn note(&self, cx: &StepContext<Self>) -> io::Result<()> {
-        self.books.attempts.note(&AttemptNote {
+impl StepState {
+    fn log_attempt(&self, cx: &StepContext<Self>) -> io::Result<()> {
+        self.logs.attempts.append(&AttemptNote {
             key: cx.key(),
             attempt: cx.attempt(),
             step: cx.step_name().into(),
-            life: self.life,
+            worker_number: self.worker_number,
             at: SystemClock.now(),
         })
     }
 
     fn post(&self, cx: &StepContext<Self>, order: &Transfer, leg: Leg) -> Result<u64, StepError> {
-        self.note(cx)?;
-        let fails = order.manner == Manner::Flaky && cx.attempt() == 1;
+        self.log_attempt(cx)?;
+        let fails = order.kind == TransferKind::Flaky && cx.attempt() == 1;
         if fails && order.id.is_multiple_of(2) {
-            return Err(StepError::retry_after("the bank did not hear", "8ms"));
+            return Err(StepError::retry_after("the request was lost", "8ms"));
         }
         let (account, cents) = match leg {
             Leg::Debit => (order.from, -order.cents),
             Leg::Credit => (order.to, order.cents),
             Leg::Refund => (order.from, order.cents),
         };
-        let request = Request { key: cx.key(), transfer: order.id, leg, account, cents };
-        let answer = self.books.bank.post(request)?;
+        let request = BankRequest { key: cx.key(), transfer: order.id, leg, account, cents };
+        let answer = self.logs.bank.post(request)?;
         if fails {
-            return Err(StepError::retry_after("the bank was not heard", "8ms"));
+            return Err(StepError::retry_after("the answer was lost", "8ms"));
         }
         answer.map_err(StepError::fatal)
     }
 }
 
-/// A worker of the workload, to be started.
-pub(crate) fn worker(world: Arc<dyn World>, branch: Branch, session: Duration) -> WorkerBuilder<Branch> {
+/// The builder of a worker of the workload.
+pub(crate) fn worker(world: Arc<dyn World>, state: StepState, session: Duration) -> WorkerBuilder<StepState> {
     Worker::builder(world)
-        .state(branch)
+        .state(state)
         .register((transfer, batch, debit, credit, refund, notice))
         .session_time(session)
         .live_runs(LIVE_RUNS)
 }
 
-/// Lets time pass: this program waits for real things.
-pub(crate) async fn pass(time: Duration) {
+/// Waits in real time.
+pub(crate) async fn sleep(time: Duration) {
     SystemClock.sleep_until(SystemClock.now().plus(time)).await;
 }

@@ -1,8 +1,7 @@
-//! A rolling upgrade under fire: workers and a client of an older build beside those of this one.
+//! A rolling upgrade during the kill loop: workers and a client of an older build beside those of this one.
 //!
-//! At first all are old, so the old build makes the schema and works. Then half of the workers are new: the first of them
-//! migrates the schema while old ones work. In the end the new ones stop, as in a rollback, and the old ones finish
-//! everything.
+//! At first all workers are old, and create the schema. Then half of them are new: the first one migrates the schema
+//! while old ones work. At the end the new workers stop, as in a rollback, and the old ones finish all runs.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,15 +12,15 @@ use std::process::{Child, Command, Stdio};
 use outlast::Client;
 
 use super::Result;
-use super::picture::Picture;
-use super::place::{Ack, Place, WorldKind};
+use super::load_client::NUMBERS;
 use super::report::Checks;
-use super::teller::NUMBERS;
+use super::snapshot::WorldSnapshot;
+use super::workdir::{Ack, Workdir, WorldKind};
 
-/// How many runs the old build ends before there is another one.
-const ENDED_BEFORE: usize = 20;
+/// The number of runs that the old build must end before the new one starts.
+const ENDED_BY_OLD_MIN: usize = 20;
 
-/// A client of the older build, which dies with its owner.
+/// A client process of the older build. It is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct OldClient {
     child: Child,
@@ -29,25 +28,30 @@ pub(crate) struct OldClient {
 
 impl Drop for OldClient {
     fn drop(&mut self) {
-        // An error says that it has ended already.
+        // An error means that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl OldClient {
-    /// Starts it. Its transfers have other numbers than those of this process.
-    pub(crate) fn start(program: &Path, place: &Place, seed: u64, may_be_away: bool) -> Result<Self> {
+    /// Starts the client. Its range of transfer numbers differs from that of this process.
+    pub(crate) fn start(
+        program: &Path,
+        workdir: &Workdir,
+        seed: u64,
+        may_be_unavailable: bool,
+    ) -> Result<Self> {
         let mut command = Command::new(program);
-        command.arg("client").arg(place.folder());
+        command.arg("client").arg(workdir.folder());
         command.args(["--seed", &seed.to_string(), "--first", &NUMBERS.to_string()]);
-        if place.world() == WorldKind::Postgres {
-            command.arg("--url").arg(place.url());
+        if workdir.world() == WorldKind::Postgres {
+            command.arg("--url").arg(workdir.url());
         }
-        if may_be_away {
+        if may_be_unavailable {
             command.arg("--patient");
         }
-        let log = File::options().create(true).append(true).open(place.folder().join("client.log"))?;
+        let log = File::options().create(true).append(true).open(workdir.folder().join("client.log"))?;
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn()?;
         Ok(Self { child })
     }
@@ -62,27 +66,27 @@ impl OldClient {
         }
     }
 
-    /// Tells it to start nothing any more.
+    /// Makes it stop starting transfers.
     pub(crate) fn close(&mut self) {
         drop(self.child.stdin.take());
     }
 
-    /// How many transfers it started, when all of them have ended.
+    /// The number of its transfers, when all have ended.
     pub(crate) fn ended(&mut self) -> Result<Option<u64>> {
         let Some(status) = self.child.try_wait()? else { return Ok(None) };
         if !status.success() {
             return Err(format!("the old client ended with {status}; see `client.log`").into());
         }
         let mut said = String::new();
-        self.child.stdout.take().ok_or("the old client says nothing")?.read_to_string(&mut said)?;
+        self.child.stdout.take().ok_or("the old client has no output")?.read_to_string(&mut said)?;
         Ok(Some(said.trim().parse()?))
     }
 }
 
-/// Whether the old build has shown that it works, before there is another one.
-pub(crate) fn has_begun(place: &Place) -> Result<bool> {
-    let ended = place.acks()?.iter().filter(|ack| matches!(ack, Ack::Ended(_))).count();
-    Ok(ended >= ENDED_BEFORE)
+/// Whether the old build has ended enough runs.
+pub(crate) fn has_begun(workdir: &Workdir) -> Result<bool> {
+    let ended = workdir.acks()?.iter().filter(|ack| matches!(ack, Ack::Ended(_))).count();
+    Ok(ended >= ENDED_BY_OLD_MIN)
 }
 
 /// The build of the workers when only old ones are left.
@@ -91,30 +95,30 @@ pub(crate) async fn old_build(client: &Client, checks: &mut Checks) -> Result<St
     builds.sort_unstable();
     builds.dedup();
     checks.that(builds.len() == 1, || {
-        format!("workers of the builds {builds:?} are left, not the old ones alone")
+        format!("the remaining workers have the builds {builds:?}, expected the old build alone")
     })?;
     Ok(builds.remove(0))
 }
 
-/// What a build did.
+/// The work of one build.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct BuildShare {
     pub(crate) ended: usize,
     pub(crate) turns: usize,
 }
 
-/// What the two builds did, and how many runs were worked on by both.
+/// The work of both builds, and the number of runs that both worked on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shares {
-    pub(crate) old: Share,
-    pub(crate) new: Share,
+pub(crate) struct BuildShares {
+    pub(crate) old: BuildShare,
+    pub(crate) new: BuildShare,
     pub(crate) both: usize,
 }
 
-/// Counts what each build did, and checks that both ended runs and went on with runs of the other.
-pub(crate) fn check_shares(picture: &Picture, old: &str, checks: &mut Checks) -> Result<Shares> {
-    let mut shares = Shares::default();
-    for run in picture.runs.values() {
+/// Counts the work of each build, and checks that both ended runs and continued runs of the other.
+pub(crate) fn check_shares(snapshot: &WorldSnapshot, old: &str, checks: &mut Checks) -> Result<BuildShares> {
+    let mut shares = BuildShares::default();
+    for run in snapshot.runs.values() {
         // The first turn is the start, which no worker made.
         let mut builds = BTreeMap::<bool, usize>::new();
         for turn in run.history.iter().skip(1) {
@@ -128,7 +132,7 @@ pub(crate) fn check_shares(picture: &Picture, old: &str, checks: &mut Checks) ->
             _ => shares.new.ended += 1,
         }
     }
-    let did_both = shares.old.ended > 0 && shares.new.ended > 0 && shares.both > 0;
-    checks.that(did_both, || format!("the builds did not share the work: {shares:?}"))?;
+    let is_shared = shares.old.ended > 0 && shares.new.ended > 0 && shares.both > 0;
+    checks.that(is_shared, || format!("the builds did not share the work: {shares:?}"))?;
     Ok(shares)
 }

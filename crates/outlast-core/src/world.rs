@@ -22,7 +22,7 @@ pub type Answers<T> = Result<Vec<Result<T, WorldError>>, WorldError>;
 ///
 /// A world stores, it does not decide: it never looks into a payload or computes a retry, and what a commit
 /// or a takeover does to a run's row is computed by [`state`](crate::state). The conformance suite in
-/// `outlast-testkit` is the final word on what each method does.
+/// `outlast-conformance` is the final word on what each method does.
 ///
 /// Every change that a method acknowledges survives `kill -9` of the process, as far as
 /// [`World::describe`] promises. A method that answers [`WorldError::Unavailable`] may or may not have
@@ -44,8 +44,8 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// returns the run of that key when workflow and digest are the same. A key that was taken longer
     /// ago than the start's window names the new run from then on, and the old one no more.
     ///
-    /// The run gets the rules of the start, or lower ones if a joined session does not know those or cannot read the format
-    /// that goes with them.
+    /// The run gets the rules of the start, or lower ones if a joined session does not know those or cannot read the
+    /// format that goes with them.
     ///
     /// A start with `not_before` is ready at that moment; until then only a message that needs no code
     /// makes it ready.
@@ -92,8 +92,8 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// A message that needs a higher [format](crate::format) than its run has raises that of the run.
     ///
     /// Refuses with `NotFound`, `Conflict` when the run has ended or the worker that holds it cannot read the message
-    /// (what a turn's outbox sends is not refused for that: the run goes to a worker that can when it is let go of), `Limit`
-    /// when the inbox is full (not for messages [exempt](crate::MessageBody::is_exempt_from_limit) from it) or
+    /// (what a turn's outbox sends is not refused for that: the run goes to a worker that can when it is let go of),
+    /// `Limit` when the inbox is full (not for messages [exempt](crate::MessageBody::is_exempt_from_limit) from it) or
     /// a hook's payload would be one too many that nobody has taken.
     ///
     /// A stuck run keeps its messages and stays stuck. A message by which a run
@@ -173,8 +173,8 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// with `NotFound`, `Conflict` when it has ended or a session holds it.
     async fn resume(&self, run: RunId) -> Result<(), WorldError>;
 
-    /// Who keeps a turn of the run from being written now, and since when, for a person. `None` when nobody does, or the
-    /// world cannot tell.
+    /// Who keeps a turn of the run from being written now, and since when, for a person. `None` when nobody does, or
+    /// the world cannot tell.
     async fn blocked_by(&self, run: RunId) -> Result<Option<String>, WorldError> {
         let _ = run;
         Ok(None)

@@ -93,7 +93,7 @@ impl Argument {
         }
         .ok_or_else(|| {
             self.error(format!(
-                "`priority` is a number from 0, the usual, to {PRIORITY_MAX}, the soonest, such as `priority = 3`"
+                "`priority` is a number from 0 (the default) to {PRIORITY_MAX} (the most urgent), such as `priority = 3`"
             ))
         })
     }

@@ -1,6 +1,6 @@
-//! The search for calls in a workflow's body that would answer otherwise on replay.
+//! Finds calls in a workflow's body that are not deterministic.
 //!
-//! It sees names, not types: what comes in under another name is found at run time, as a divergence.
+//! It checks names, not types: a renamed import is found at run time, as a divergence.
 
 mod rules;
 
@@ -14,33 +14,33 @@ use syn::{Attribute, Expr, ExprMethodCall, FnArg, ItemFn, Macro, Path, Token, Us
 use crate::errors::Errors;
 use crate::select::Select;
 
-/// Adds an error for every name in the parameters and body of `function` that does not replay.
+/// Adds an error for every name in the parameters and body of `function` that is not deterministic.
 pub(crate) fn check(function: &ItemFn, errors: &mut Errors) {
-    let mut search = Search { errors };
+    let mut visitor = NameVisitor { errors };
     for input in &function.sig.inputs {
         if let FnArg::Typed(parameter) = input {
-            search.visit_type(&parameter.ty);
+            visitor.visit_type(&parameter.ty);
         }
     }
-    search.visit_block(&function.block);
+    visitor.visit_block(&function.block);
 }
 
-struct Search<'a> {
+struct NameVisitor<'a> {
     errors: &'a mut Errors,
 }
 
-impl Search<'_> {
-    /// Adds an error for a path or macro, at the words that are wrong.
-    fn check(&mut self, path: &Path, verdict: impl Fn(&[String]) -> Option<(usize, String)>) {
+impl NameVisitor<'_> {
+    /// Adds an error for a path or macro, at its offending segments.
+    fn check(&mut self, path: &Path, find_rule: impl Fn(&[String]) -> Option<(usize, String)>) {
         let names: Vec<&Ident> = path.segments.iter().map(|segment| &segment.ident).collect();
         let words: Vec<String> = names.iter().map(ToString::to_string).collect();
-        if let Some((length, reason)) = verdict(&words) {
+        if let Some((length, reason)) = find_rule(&words) {
             let place: TokenStream = names[..length].iter().map(ToTokens::to_token_stream).collect();
             self.errors.at(place, reason);
         }
     }
 
-    /// Adds an error for every name that `use before::tree` brings in.
+    /// Adds an error for every name that `use before::tree` imports.
     fn check_use(&mut self, before: &[&Ident], tree: &UseTree) {
         let last = match tree {
             UseTree::Path(path) => return self.check_use(&[before, &[&path.ident]].concat(), &path.tree),
@@ -63,7 +63,7 @@ impl Search<'_> {
     }
 }
 
-impl<'ast> Visit<'ast> for Search<'_> {
+impl<'ast> Visit<'ast> for NameVisitor<'_> {
     fn visit_path(&mut self, path: &'ast Path) {
         self.check(path, rules::path);
         visit::visit_path(self, path);
@@ -74,8 +74,8 @@ impl<'ast> Visit<'ast> for Search<'_> {
     }
 
     fn visit_item_fn(&mut self, function: &'ast ItemFn) {
-        // A step inside a workflow's body does effects by right, a workflow is checked by itself.
-        if !function.attrs.iter().any(defines) {
+        // A step inside a workflow's body may have effects; a workflow is checked by itself.
+        if !function.attrs.iter().any(is_definition) {
             visit::visit_item_fn(self, function);
         }
     }
@@ -86,8 +86,8 @@ impl<'ast> Visit<'ast> for Search<'_> {
         if call.method != "call" && call.method != "record" {
             return visit::visit_expr_method_call(self, call);
         }
-        // A closure given to `ctx.call` is a step, and one given to `ctx.record` is not called by a replay:
-        // what they return is recorded.
+        // A closure of `ctx.call` is a step, and a closure of `ctx.record` is not called by a replay: their results are
+        // recorded.
         self.visit_expr(&call.receiver);
         for argument in call.args.iter().filter(|argument| !matches!(argument, Expr::Closure(_))) {
             self.visit_expr(argument);
@@ -111,7 +111,7 @@ impl<'ast> Visit<'ast> for Search<'_> {
 }
 
 /// The expressions in a macro's tokens: `a, b` as in most macros or `a; b` as in `vec!`. Empty for
-/// macros with a language of their own.
+/// macros with another syntax.
 fn arguments_of(tokens: &TokenStream) -> Vec<Expr> {
     let commas = Punctuated::<Expr, Token![,]>::parse_terminated.parse2(tokens.clone());
     let semicolon = |_| Punctuated::<Expr, Token![;]>::parse_separated_nonempty.parse2(tokens.clone());
@@ -121,7 +121,7 @@ fn arguments_of(tokens: &TokenStream) -> Vec<Expr> {
     }
 }
 
-fn defines(attribute: &Attribute) -> bool {
+fn is_definition(attribute: &Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|last| last.ident == "step" || last.ident == "workflow")
 }
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn time_and_chance_come_from_the_context() {
+    fn time_and_random_numbers_come_from_the_context() {
         refused(
             "std::time::SystemTime::now(); Instant::now(); Utc::now(); chrono::Local::now();",
             expect![[r#"
@@ -161,13 +161,13 @@ mod tests {
             "rand::rng().random::<u8>(); rand::random::<u8>(); fastrand::u8(..); thread_rng();",
             expect![[r#"
                 rand::rng
-                    `rand::rng` draws other numbers on every replay; use `ctx.random()`
+                    `rand::rng` returns different numbers on every replay; use `ctx.random()`
                 rand::random
-                    `rand::random` draws other numbers on every replay; use `ctx.random()`
+                    `rand::random` returns different numbers on every replay; use `ctx.random()`
                 fastrand::u8
-                    `fastrand::u8` draws other numbers on every replay; use `ctx.random()`
+                    `fastrand::u8` returns different numbers on every replay; use `ctx.random()`
                 thread_rng
-                    `thread_rng` draws other numbers on every replay; use `ctx.random()`
+                    `thread_rng` returns different numbers on every replay; use `ctx.random()`
             "#]],
         );
         refused(
@@ -193,25 +193,25 @@ mod tests {
     }
 
     #[test]
-    fn nothing_runs_beside_the_history() {
+    fn spawned_tasks_are_refused() {
         refused(
             "tokio::spawn(a); tokio::task::spawn_blocking(b); task::spawn(c);",
             expect![[r#"
             tokio::spawn
-                `tokio::spawn` runs beside the history; await operations together with `join!`, and do the work in a step
+                `tokio::spawn` runs outside the history; await operations together with `join!`, and do the work in a step
             tokio::task::spawn_blocking
-                `tokio::task::spawn_blocking` runs beside the history; await operations together with `join!`, and do the work in a step
+                `tokio::task::spawn_blocking` runs outside the history; await operations together with `join!`, and do the work in a step
             task::spawn
-                `task::spawn` runs beside the history; await operations together with `join!`, and do the work in a step
+                `task::spawn` runs outside the history; await operations together with `join!`, and do the work in a step
         "#]],
         );
         refused(
             "std::thread::spawn(a); thread::spawn(b); thread::sleep(c);",
             expect![[r#"
             std::thread::spawn
-                `std::thread::spawn` runs beside the history; do the work in a step or in `ctx.call(…)`
+                `std::thread::spawn` runs outside the history; do the work in a step or in `ctx.call(…)`
             thread::spawn
-                `thread::spawn` runs beside the history; do the work in a step or in `ctx.call(…)`
+                `thread::spawn` runs outside the history; do the work in a step or in `ctx.call(…)`
             thread::sleep
                 `thread::sleep` does not outlast the process; use `ctx.sleep(…)`, or `.timeout(…)` on the operation
         "#]],
@@ -219,81 +219,81 @@ mod tests {
     }
 
     #[test]
-    fn macros_that_poll_by_chance_are_refused() {
+    fn macros_that_poll_in_random_order_are_refused() {
         refused(
             "tokio::join!(a, b); tokio::try_join!(a, b);",
             expect![[r#"
             tokio::join
-                `tokio::join!` polls in another order each time; use `join!` or `try_join!` of `outlast::prelude`
+                `tokio::join!` polls in a different order each time; use `join!` or `try_join!` of `outlast::prelude`
             tokio::try_join
-                `tokio::try_join!` polls in another order each time; use `join!` or `try_join!` of `outlast::prelude`
+                `tokio::try_join!` polls in a different order each time; use `join!` or `try_join!` of `outlast::prelude`
         "#]],
         );
         refused(
             "tokio::select! { x = a => x } futures::select! { x = a => x } futures_util::select!{}",
             expect![[r#"
                 tokio::select
-                    `tokio::select!` takes a branch by chance; use `outlast::select!`, which looks at them in order
+                    `tokio::select!` chooses a branch at random; use `outlast::select!`, which polls them in order
                 futures::select
-                    `futures::select!` takes a branch by chance; use `outlast::select!`, which looks at them in order
+                    `futures::select!` chooses a branch at random; use `outlast::select!`, which polls them in order
                 futures_util::select
-                    `futures_util::select!` takes a branch by chance; use `outlast::select!`, which looks at them in order
+                    `futures_util::select!` chooses a branch at random; use `outlast::select!`, which polls them in order
             "#]],
         );
     }
 
     #[test]
-    fn the_outside_world_belongs_into_steps() {
+    fn input_and_output_are_refused_outside_steps() {
         refused(
             "std::fs::read(p); tokio::fs::read(p).await; fs::write(p, q); std::env::var(a); env::var(b);",
             expect![[r#"
                 std::fs::read
-                    `std::fs::read` may answer otherwise on replay; use files in a step or in `ctx.call(…)`
+                    `std::fs::read` may return a different value on replay; use files in a step or in `ctx.call(…)`
                 tokio::fs::read
-                    `tokio::fs::read` may answer otherwise on replay; use files in a step or in `ctx.call(…)`
+                    `tokio::fs::read` may return a different value on replay; use files in a step or in `ctx.call(…)`
                 fs::write
-                    `fs::write` may answer otherwise on replay; use files in a step or in `ctx.call(…)`
+                    `fs::write` may return a different value on replay; use files in a step or in `ctx.call(…)`
                 std::env::var
-                    `std::env::var` may differ where the run goes on; read it in `ctx.call(…)`, or make it part of the input
+                    `std::env::var` may differ on the worker that continues the run; read it in `ctx.call(…)`, or make it part of the input
                 env::var
-                    `env::var` may differ where the run goes on; read it in `ctx.call(…)`, or make it part of the input
+                    `env::var` may differ on the worker that continues the run; read it in `ctx.call(…)`, or make it part of the input
             "#]],
         );
         refused(
             "std::net::TcpStream::connect(a); tokio::net::lookup_host(b); reqwest::get(u); ureq::get(u); hyper::x();",
             expect![[r#"
                 std::net::TcpStream::connect
-                    `std::net::TcpStream::connect` may answer otherwise on replay; use the network in a step or in `ctx.call(…)`
+                    `std::net::TcpStream::connect` may return a different value on replay; use the network in a step or in `ctx.call(…)`
                 tokio::net::lookup_host
-                    `tokio::net::lookup_host` may answer otherwise on replay; use the network in a step or in `ctx.call(…)`
+                    `tokio::net::lookup_host` may return a different value on replay; use the network in a step or in `ctx.call(…)`
                 reqwest::get
-                    `reqwest::get` may answer otherwise on replay; use the network in a step or in `ctx.call(…)`
+                    `reqwest::get` may return a different value on replay; use the network in a step or in `ctx.call(…)`
                 ureq::get
-                    `ureq::get` may answer otherwise on replay; use the network in a step or in `ctx.call(…)`
+                    `ureq::get` may return a different value on replay; use the network in a step or in `ctx.call(…)`
                 hyper::x
-                    `hyper::x` may answer otherwise on replay; use the network in a step or in `ctx.call(…)`
+                    `hyper::x` may return a different value on replay; use the network in a step or in `ctx.call(…)`
             "#]],
         );
         refused(
             "std::process::Command::new(a);",
             expect![[r#"
             std::process::Command::new
-                `std::process::Command::new` may answer otherwise on replay; use processes in a step or in `ctx.call(…)`
+                `std::process::Command::new` may return a different value on replay; use processes in a step or in `ctx.call(…)`
         "#]],
         );
     }
 
     #[test]
-    fn maps_have_an_order() {
+    fn maps_without_an_order_are_refused() {
         refused(
             "let m: HashMap<u8, SystemTime> = HashMap::new(); let s = x.collect::<std::collections::HashSet<_>>();",
             expect![[r#"
                 HashMap
-                    `HashMap` iterates in another order on every replay; use `BTreeMap`, or a `Vec`
+                    `HashMap` iterates in a different order on every replay; use `BTreeMap`, or a `Vec`
                 HashMap
-                    `HashMap` iterates in another order on every replay; use `BTreeMap`, or a `Vec`
+                    `HashMap` iterates in a different order on every replay; use `BTreeMap`, or a `Vec`
                 std::collections::HashSet
-                    `std::collections::HashSet` iterates in another order on every replay; use `BTreeSet`, or a `Vec`
+                    `std::collections::HashSet` iterates in a different order on every replay; use `BTreeSet`, or a `Vec`
             "#]],
         );
         let function = syn::parse_str("async fn f(ctx: Context, m: HashMap<u8, u8>) {}").unwrap();
@@ -301,24 +301,24 @@ mod tests {
         check(&function, &mut errors);
         expect![[r#"
             HashMap
-                `HashMap` iterates in another order on every replay; use `BTreeMap`, or a `Vec`
+                `HashMap` iterates in a different order on every replay; use `BTreeMap`, or a `Vec`
         "#]]
         .assert_eq(&errors.text());
     }
 
     #[test]
-    fn imports_inside_the_body_are_read() {
+    fn imports_inside_the_body_are_checked() {
         refused(
             "use std::{fs, collections::{BTreeMap, HashMap as Map}, thread::*}; use rand::Rng;",
             expect![[r#"
                 fs
-                    `std::fs` may answer otherwise on replay; use files in a step or in `ctx.call(…)`
+                    `std::fs` may return a different value on replay; use files in a step or in `ctx.call(…)`
                 HashMap
-                    `std::collections::HashMap` iterates in another order on every replay; use `BTreeMap`, or a `Vec`
+                    `std::collections::HashMap` iterates in a different order on every replay; use `BTreeMap`, or a `Vec`
                 thread
-                    `std::thread` runs beside the history; do the work in a step or in `ctx.call(…)`
+                    `std::thread` runs outside the history; do the work in a step or in `ctx.call(…)`
                 Rng
-                    `rand::Rng` draws other numbers on every replay; use `ctx.random()`
+                    `rand::Rng` returns different numbers on every replay; use `ctx.random()`
             "#]],
         );
     }
@@ -366,7 +366,7 @@ mod tests {
             Utc::now
                 `Utc::now` differs on every replay; use `ctx.now()`
             rand::random
-                `rand::random` draws other numbers on every replay; use `ctx.random()`
+                `rand::random` returns different numbers on every replay; use `ctx.random()`
         "#]],
         );
         refused(

@@ -16,7 +16,7 @@ const UNITS: [(&str, u64); 7] = [
     ("w", 604_800_000_000),
 ];
 
-/// The duration that `text` means; `None` when it means none.
+/// The duration in `text`; `None` when it is invalid.
 pub(crate) fn parse(text: &str) -> Option<Duration> {
     if text.is_empty() {
         return None;
@@ -35,7 +35,7 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
     Some(Duration::from_micros(micros))
 }
 
-/// The expression that makes `duration`, in the largest unit that holds it exactly.
+/// The expression for `duration`, in the largest unit that represents it exactly.
 pub(crate) fn tokens(duration: Duration) -> TokenStream {
     let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
     let number = Literal::u64_unsuffixed;
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_are_parsed_with_all_units() {
         for (text, micros) in [
             ("7us", 7),
             ("5ms", 5_000),
@@ -71,14 +71,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_duration_is_refused() {
+    fn invalid_durations_are_refused() {
         for text in ["", "5", "s", "1 h", "-1s", "1.5h", "99999999999999999999d", "999999999999w", "1h½"] {
             assert_eq!(parse(text), None, "{text}");
         }
     }
 
     #[test]
-    fn attributes_and_the_rest_of_the_engine_read_the_same_texts() {
+    fn attributes_parse_the_same_durations_as_the_engine() {
         use outlast_core::IntoDuration;
         let numbers =
             ["", "0", "1", "007", "90", "18446744073709551615", "18446744073709551616", "-1", "1.5", "½"];

@@ -33,7 +33,7 @@ impl Errors {
         result.map_err(|error| self.push(error)).ok()
     }
 
-    /// Whether nothing was found.
+    /// Whether there are no errors.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -43,7 +43,7 @@ impl Errors {
         self.0.map_or_else(TokenStream::new, syn::Error::into_compile_error)
     }
 
-    /// What each error points at and says, one per line.
+    /// The span and message of each error, as text.
     #[cfg(test)]
     pub(crate) fn text(self) -> String {
         let line = |error: syn::Error| {

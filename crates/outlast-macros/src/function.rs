@@ -1,4 +1,4 @@
-//! The function that an attribute leaves: the same name and parameters, but it returns a future that
+//! The function that an attribute generates: it has the same name and parameters, but returns a future that
 //! carries the definition.
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -7,14 +7,14 @@ use syn::spanned::Spanned;
 use syn::{Attribute, ItemFn};
 
 use crate::kind::Kind;
-use crate::signature::{Returned, Signature};
+use crate::signature::{ReturnKind, Signature};
 
-/// Attributes of the function that belong to what callers see. All others, such as
-/// `#[tracing::instrument]`, expect an `async fn` and stay on the original.
-const OUTWARD: [&str; 9] =
+/// Attributes that apply to the generated function. All others, such as
+/// `#[tracing::instrument]`, expect an `async fn` and stay on the original one.
+const CALLER_ATTRIBUTES: [&str; 9] =
     ["allow", "cfg_attr", "deny", "deprecated", "doc", "expect", "forbid", "must_use", "warn"];
 
-/// The type that carries the definition. It is only ever named, never made.
+/// The type that carries the definition. It has no values.
 pub(crate) fn marker(function: &ItemFn, kind: Kind) -> TokenStream {
     let (vis, marker, cfg) = (&function.vis, kind.marker(&function.sig.ident), conditions(function));
     quote! {
@@ -35,9 +35,8 @@ pub(crate) fn wrapped(
 ) -> TokenStream {
     let name = &function.sig.ident;
     let (vis, marker, cfg) = (&function.vis, kind.marker(name), conditions(function));
-    let outward = function.attrs.iter().filter(|attribute| is_outward(attribute));
-    // The head of the function has the user's own spans, so that lints treat it as written by hand: it
-    // may be unused or undocumented.
+    let for_callers = function.attrs.iter().filter(|attribute| is_for_callers(attribute));
+    // The signature has the user's spans, so that lints about unused or undocumented functions apply.
     let fn_token = &function.sig.fn_token;
     let output = quote_spanned!(name.span()=> -> ::outlast::#future_type<#marker>);
     let original = original(function);
@@ -48,17 +47,17 @@ pub(crate) fn wrapped(
     let here = Span::mixed_site().located_at(name.span());
     let call = quote_spanned!(here=> __outlast_body(#(#names),*));
     let body = if kind == Kind::BlockingStep {
-        let result = into_result(call, &signature.returned);
+        let result = into_result(call, &signature.return_kind);
         quote_spanned!(here=> ::outlast::#future_type::blocking(move || #result))
     } else {
-        let result = into_result(quote_spanned!(here=> #call.await), &signature.returned);
+        let result = into_result(quote_spanned!(here=> #call.await), &signature.return_kind);
         quote_spanned!(here=> ::outlast::#future_type::new(async move { #result }))
     };
     let mut block = TokenStream::new();
     function.block.brace_token.surround(&mut block, |block| block.extend(quote!(#original #body)));
     quote! {
         #(#cfg)*
-        #(#outward)*
+        #(#for_callers)*
         #vis #fn_token #name(#(#names: #types),*) #output #block
     }
 }
@@ -74,14 +73,14 @@ pub(crate) fn deprecated_allowed(function: &ItemFn) -> Option<TokenStream> {
     deprecated.then(|| quote!(#[allow(deprecated)]))
 }
 
-/// The function as written, under a name that the body cannot mean: inside it, the function's own name
-/// stays what it is outside, so a workflow may start itself as a child.
+/// The original function, under another name: inside it, the function's own name is the generated function, so that a
+/// workflow may start itself as a child.
 fn original(function: &ItemFn) -> TokenStream {
     let mut original = function.clone();
     original.vis = syn::Visibility::Inherited;
     original.sig.ident =
         Ident::new("__outlast_body", Span::call_site().located_at(function.sig.ident.span()));
-    original.attrs.retain(|attribute| !is_outward(attribute) && !attribute.path().is_ident("cfg"));
+    original.attrs.retain(|attribute| !is_for_callers(attribute) && !attribute.path().is_ident("cfg"));
     quote! {
         #[allow(clippy::unused_async)]
         #original
@@ -89,17 +88,17 @@ fn original(function: &ItemFn) -> TokenStream {
 }
 
 /// The result of the original with the error that the SDK expects.
-fn into_result(call: TokenStream, returned: &Returned) -> TokenStream {
+fn into_result(call: TokenStream, return_kind: &ReturnKind) -> TokenStream {
     // Located at the return type, so that an error type without a conversion is shown there.
-    let here = Span::mixed_site().located_at(returned.ty().span());
-    match returned {
-        Returned::Result(_) => {
+    let here = Span::mixed_site().located_at(return_kind.ty().span());
+    match return_kind {
+        ReturnKind::Result(_) => {
             quote_spanned!(here=> ::core::result::Result::map_err(#call, ::core::convert::Into::into))
         }
-        Returned::Value(_) => quote_spanned!(here=> ::core::result::Result::Ok(#call)),
+        ReturnKind::Value(_) => quote_spanned!(here=> ::core::result::Result::Ok(#call)),
     }
 }
 
-fn is_outward(attribute: &Attribute) -> bool {
-    OUTWARD.iter().any(|name| attribute.path().is_ident(name))
+fn is_for_callers(attribute: &Attribute) -> bool {
+    CALLER_ATTRIBUTES.iter().any(|name| attribute.path().is_ident(name))
 }

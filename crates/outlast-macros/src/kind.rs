@@ -1,4 +1,4 @@
-//! The kinds of definitions, and the words in which they differ.
+//! The kinds of definitions, and their texts.
 
 use std::fmt;
 

@@ -209,8 +209,8 @@ fn on_function(kind: Kind, arguments: TokenStream, item: TokenStream) -> TokenSt
     tokens.into()
 }
 
-/// The error for what is no function, or one with a mistake in it, which is shown as it is. The item is
-/// kept: an editor goes on working with it.
+/// The error for an item that is no function, or that has a syntax error. The item is kept, so that editors still know
+/// it.
 fn not_a_function(
     kind: Kind,
     item: proc_macro2::TokenStream,

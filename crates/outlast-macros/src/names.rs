@@ -51,7 +51,7 @@ impl Names {
     }
 }
 
-/// What is wrong with a name, and what to do.
+/// The problem of a name, with the remedy.
 pub(crate) fn problem_of(name: &str) -> Option<String> {
     match name.len() {
         0 => Some(format!("a name has 1 to {NAME_BYTES_MAX} bytes; this one is empty")),

@@ -48,7 +48,7 @@ impl Parse for Branch {
             return Err(input.error(message));
         }
         if input.peek2(Token![;]) && input.fork().parse::<Ident>().is_ok_and(|word| word == "biased") {
-            return Err(input.error("remove `biased;`: this `select!` always looks at its branches in order"));
+            return Err(input.error("remove `biased;`: this `select!` always polls its branches in order"));
         }
         let pattern = Pat::parse_single(input)?;
         if !input.peek(Token![=]) || input.peek(Token![=>]) {
@@ -235,7 +235,7 @@ mod tests {
             "biased; a = b => c",
             expect![[r#"
             biased
-                remove `biased;`: this `select!` always looks at its branches in order
+                remove `biased;`: this `select!` always polls its branches in order
         "#]],
         );
         refused(

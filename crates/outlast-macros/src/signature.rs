@@ -1,4 +1,4 @@
-//! What a definition's function may look like, and what its parts mean.
+//! The signature of a definition's function: what is allowed, and what its parts mean.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -14,21 +14,21 @@ pub(crate) struct Signature {
     /// All parameters, the context included.
     pub(crate) parameters: Vec<Parameter>,
     /// Whether the first parameter is the context.
-    pub(crate) context: Option<Context>,
+    pub(crate) context: Option<ContextParameter>,
     /// What the function returns.
-    pub(crate) returned: Returned,
+    pub(crate) return_kind: ReturnKind,
 }
 
 /// One parameter.
 pub(crate) struct Parameter {
-    /// The name it has in the function that is left: its own where it has one.
+    /// Its name in the generated function: its own if it has one.
     pub(crate) name: Ident,
     /// Its type.
     pub(crate) ty: Type,
 }
 
 /// The type of a context parameter.
-pub(crate) enum Context {
+pub(crate) enum ContextParameter {
     /// `StepContext` or `Context`.
     Plain,
     /// `StepContext<State>`.
@@ -36,7 +36,7 @@ pub(crate) enum Context {
 }
 
 /// What a function returns.
-pub(crate) enum Returned {
+pub(crate) enum ReturnKind {
     /// A `Result`, by the last word of its path; the type is the whole `Result`.
     Result(Type),
     /// Anything else, which cannot fail.
@@ -44,7 +44,7 @@ pub(crate) enum Returned {
 }
 
 impl Signature {
-    /// Reads the function on which an attribute stands. `None` when there are errors.
+    /// Reads the signature of a function with an attribute. `None` when there are errors.
     pub(crate) fn of(function: &ItemFn, kind: Kind, errors: &mut Errors) -> Option<Self> {
         let mut found = Errors::default();
         refuse_qualifiers(function, kind, &mut found);
@@ -64,13 +64,13 @@ impl Signature {
         for parameter in typed.iter().skip(usize::from(has_context)) {
             refuse_parameter(parameter, kind, &mut found);
         }
-        let returned = Returned::of(&function.sig.output);
-        refuse_borrowed(returned.ty(), "return", &mut found);
+        let return_kind = ReturnKind::of(&function.sig.output);
+        refuse_borrowed(return_kind.ty(), "return", &mut found);
 
         let signature = Self {
-            context: typed.first().filter(|_| has_context).map(|first| Context::of(&first.ty)),
+            context: typed.first().filter(|_| has_context).map(|first| ContextParameter::of(&first.ty)),
             parameters: typed.iter().enumerate().map(|(index, typed)| Parameter::of(index, typed)).collect(),
-            returned,
+            return_kind,
         };
         let fine = found.is_empty();
         errors.absorb(found);
@@ -82,7 +82,7 @@ impl Signature {
         &self.parameters[usize::from(self.context.is_some())..]
     }
 
-    /// The type that holds all arguments: nothing, the one, or a tuple.
+    /// The type of the input: `()`, the type of the only argument, or a tuple.
     fn input(&self) -> TokenStream {
         let types = self.arguments().iter().map(|argument| &argument.ty);
         match self.arguments() {
@@ -91,13 +91,13 @@ impl Signature {
         }
     }
 
-    /// The associated types `Input` and `Output`, located where the function says them.
+    /// The associated types `Input` and `Output`, with the spans of the function's types.
     pub(crate) fn associated_types(&self) -> TokenStream {
-        let (input, output) = (self.input(), self.returned.output());
+        let (input, output) = (self.input(), self.return_kind.output());
         let at =
             |span: Option<Span>| span.map_or_else(Span::call_site, |span| Span::call_site().located_at(span));
         let input_at = at(self.arguments().first().map(|argument| argument.ty.span()));
-        let output_at = at(Some(self.returned.ty().span()));
+        let output_at = at(Some(self.return_kind.ty().span()));
         let input = quote_spanned!(input_at=> type Input = #input;);
         let output = quote_spanned!(output_at=> type Output = #output;);
         quote!(#input #output)
@@ -134,14 +134,14 @@ impl Parameter {
             {
                 pattern.ident.clone()
             }
-            // A name with an underscore says "not used", which it is where this name appears.
+            // A name with an underscore means "unused", but this name is used.
             _ => format_ident!("argument_{index}", span = Span::mixed_site()),
         };
         Self { name, ty: (*parameter.ty).clone() }
     }
 }
 
-impl Context {
+impl ContextParameter {
     fn of(ty: &Type) -> Self {
         let Type::Path(path) = bare(ty) else { return Self::Plain };
         match path.path.segments.last().map(|segment| &segment.arguments) {
@@ -153,7 +153,7 @@ impl Context {
     }
 }
 
-impl Returned {
+impl ReturnKind {
     fn of(output: &ReturnType) -> Self {
         match output {
             ReturnType::Default => Self::Value(syn::parse_quote!(())),
@@ -226,11 +226,11 @@ fn refuse_qualifiers(function: &ItemFn, kind: Kind, errors: &mut Errors) {
     }
     let generics = &signature.generics;
     if !generics.params.is_empty() {
-        let message = "one durable name stands for one type: generic parameters and lifetimes are not possible; \
+        let message = "a durable name belongs to one type, so generic parameters and lifetimes are not allowed; \
                        write the types out, or call a generic function from here";
         errors.at(generics, message);
     } else if let Some(clause) = &generics.where_clause {
-        errors.at(clause, "a `where` clause is of no use without generic parameters; remove it");
+        errors.at(clause, "a `where` clause has no effect without generic parameters; remove it");
     }
 }
 
@@ -247,17 +247,17 @@ fn refuse_parameter(parameter: &PatType, kind: Kind, errors: &mut Errors) {
     }
 }
 
-/// Refuses what cannot be read back from storage: references, lifetimes and unnamed types.
+/// Refuses types that cannot be read back from storage: references, lifetimes and unnamed types.
 fn refuse_borrowed(ty: &Type, verb: &'static str, errors: &mut Errors) {
-    Borrowed { verb, errors }.visit_type(ty);
+    BorrowVisitor { verb, errors }.visit_type(ty);
 }
 
-struct Borrowed<'a> {
+struct BorrowVisitor<'a> {
     verb: &'static str,
     errors: &'a mut Errors,
 }
 
-impl<'ast> Visit<'ast> for Borrowed<'_> {
+impl<'ast> Visit<'ast> for BorrowVisitor<'_> {
     fn visit_type_reference(&mut self, reference: &'ast TypeReference) {
         let verb = self.verb;
         let example = match last_segment(&reference.elem).as_str() {

@@ -8,18 +8,18 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{ItemFn, Path};
 
-use self::arguments::Arguments;
+use self::arguments::StepArguments;
 use crate::errors::Errors;
 use crate::function;
 use crate::kind::Kind;
 use crate::names::Names;
-use crate::signature::{Context, Signature};
+use crate::signature::{ContextParameter, Signature};
 
-/// Expands `#[step(arguments)] function`. With errors in it the function is left so that the rest of the crate sees
-/// as few new ones as possible.
+/// Expands `#[step(arguments)] function`. With errors, the function is kept so that the rest of the crate has
+/// as few further errors as possible.
 pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (TokenStream, Errors) {
     let mut errors = Errors::default();
-    let mut arguments = Arguments::read(arguments, &mut errors);
+    let mut arguments = StepArguments::read(arguments, &mut errors);
     let names = Names::of(
         &function.sig.ident,
         arguments.name.take(),
@@ -42,12 +42,12 @@ pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (TokenStream,
     };
     (expansion, errors)
 }
-/// `impl StepDefinition`: what there is to know without running it.
+/// `impl StepDefinition`: the name, the types and the policy.
 fn definition(
     function: &ItemFn,
     signature: &Signature,
     names: &Names,
-    arguments: &Arguments,
+    arguments: &StepArguments,
     unique: Option<TokenStream>,
 ) -> TokenStream {
     let cfg = function::conditions(function);
@@ -69,7 +69,7 @@ fn definition(
     }
 }
 
-/// `impl StepCode`: for the state that the context asks for, or for every state.
+/// `impl StepCode`: for the state that the context requests, or for every state.
 fn code(function: &ItemFn, signature: &Signature, reconcile: Option<&Path>) -> TokenStream {
     let cfg = function::conditions(function);
     let (name, marker) = (&function.sig.ident, Kind::Step.marker(&function.sig.ident));
@@ -78,11 +78,11 @@ fn code(function: &ItemFn, signature: &Signature, reconcile: Option<&Path>) -> T
     let (cx, input) = (Ident::new(cx, Span::mixed_site()), signature.input_name());
     let arguments = signature.spread(&input);
     let (generics, state, context) = match &signature.context {
-        Some(Context::Of(state)) => (None, state.clone(), Some(quote!(#cx,))),
-        Some(Context::Plain) => (Some(every_state()), quote!(S), Some(quote!(#cx.stateless(),))),
+        Some(ContextParameter::Of(state)) => (None, state.clone(), Some(quote!(#cx,))),
+        Some(ContextParameter::Plain) => (Some(every_state()), quote!(S), Some(quote!(#cx.stateless(),))),
         None => (Some(every_state()), quote!(S), None),
     };
-    let reconcile = reconcile.map(|look| reconciling(look, signature.context.as_ref(), &state));
+    let reconcile = reconcile.map(|look_up| reconcile_function(look_up, signature.context.as_ref(), &state));
     quote! {
         #(#cfg)*
         #[automatically_derived]
@@ -96,16 +96,20 @@ fn code(function: &ItemFn, signature: &Signature, reconcile: Option<&Path>) -> T
     }
 }
 
-/// The function of `StepCode` that looks whether an earlier attempt had its effect.
-fn reconciling(look: &Path, context: Option<&Context>, state: &TokenStream) -> TokenStream {
+/// The function of `StepCode` that checks whether an earlier attempt had its effect.
+fn reconcile_function(
+    look_up: &Path,
+    context: Option<&ContextParameter>,
+    state: &TokenStream,
+) -> TokenStream {
     let (cx, input) = (Ident::new("cx", Span::mixed_site()), Ident::new("input", Span::mixed_site()));
     let given = match context {
-        Some(Context::Of(_)) => quote!(#cx),
+        Some(ContextParameter::Of(_)) => quote!(#cx),
         _ => quote!(#cx.stateless()),
     };
-    // Located at the function's name, so that one that does not fit is shown there.
-    let here = Span::call_site().located_at(look.span());
-    let call = quote_spanned!(here=> ::outlast::reconciling::<Self, _, _, _>(#look, #given, #input));
+    // With the span of the function's name, so that type errors are shown there.
+    let here = Span::call_site().located_at(look_up.span());
+    let call = quote_spanned!(here=> ::outlast::reconciling::<Self, _, _, _>(#look_up, #given, #input));
     quote! {
         const RECONCILES: bool = true;
         fn reconcile(#cx: ::outlast::StepContext<#state>, #input: Self::Input) -> ::outlast::Reconciling<Self> {

@@ -13,15 +13,15 @@ use crate::{arguments, determinism, function};
 
 const KNOWN: [&str; 7] = ["name", "was", "version", "queue", "priority", "check", "unchecked"];
 
-/// What the names of workflows begin with whose runs are queued steps. The same as
+/// The prefix of the workflow names of queued steps. The same as
 /// `outlast_core::queue::STEP_PREFIX`.
 const STEP_PREFIX: &str = "step:";
 
-/// Expands `#[workflow(arguments)] function`. With errors in it the function is left so that the rest of the crate sees
-/// as few new ones as possible.
+/// Expands `#[workflow(arguments)] function`. With errors, the function is kept so that the rest of the crate has
+/// as few further errors as possible.
 pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (TokenStream, Errors) {
     let mut errors = Errors::default();
-    let mut arguments = Arguments::read(arguments, &mut errors);
+    let mut arguments = WorkflowArguments::read(arguments, &mut errors);
     let names = Names::of(
         &function.sig.ident,
         arguments.name.take(),
@@ -34,7 +34,7 @@ pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (TokenStream,
         );
         errors.at(&function.sig.ident, message);
     }
-    if arguments.search == Search::Determinism {
+    if arguments.determinism_check == DeterminismCheck::On {
         determinism::check(function, &mut errors);
     }
     let expansion = match signature(function, &mut errors) {
@@ -52,26 +52,26 @@ pub(crate) fn expand(arguments: TokenStream, function: &ItemFn) -> (TokenStream,
 
 /// The arguments of `#[workflow]`.
 #[derive(Default)]
-struct Arguments {
+struct WorkflowArguments {
     name: Option<LitStr>,
     was: Vec<LitStr>,
     version: Option<u32>,
     queue: Option<LitStr>,
     priority: Option<u8>,
-    /// The function that judges the input before a run begins.
+    /// The function that validates the input before a run starts.
     check: Option<Path>,
-    search: Search,
+    determinism_check: DeterminismCheck,
 }
 
-/// Whether the body is searched for calls that would not replay.
+/// Whether the body is checked for calls that are not deterministic.
 #[derive(Debug, Default, PartialEq)]
-enum Search {
+enum DeterminismCheck {
     #[default]
-    Determinism,
-    Nothing,
+    On,
+    Off,
 }
 
-impl Arguments {
+impl WorkflowArguments {
     fn read(tokens: TokenStream, errors: &mut Errors) -> Self {
         let mut workflow = Self::default();
         for argument in arguments::read(tokens, Kind::Workflow, &KNOWN, errors) {
@@ -83,11 +83,11 @@ impl Arguments {
                 "priority" => workflow.priority = errors.keep(argument.priority()),
                 "check" => workflow.check = errors.keep(argument.function()),
                 _ => {
-                    workflow.search = Search::Nothing;
+                    workflow.determinism_check = DeterminismCheck::Off;
                     let reason = errors.keep(argument.text());
                     if reason.is_some_and(|reason| reason.value().trim().is_empty()) {
                         errors
-                            .push(argument.error("say why the body replays the same way without the checks"));
+                            .push(argument.error("explain why the body is deterministic without the checks"));
                     }
                 }
             }
@@ -111,7 +111,12 @@ fn signature(function: &ItemFn, errors: &mut Errors) -> Option<Signature> {
 }
 
 /// `impl WorkflowDefinition`: what there is to know, and how to run it.
-fn definition(function: &ItemFn, signature: &Signature, names: &Names, given: &Arguments) -> TokenStream {
+fn definition(
+    function: &ItemFn,
+    signature: &Signature,
+    names: &Names,
+    given: &WorkflowArguments,
+) -> TokenStream {
     let cfg = function::conditions(function);
     let (name, marker) = (&function.sig.ident, Kind::Workflow.marker(&function.sig.ident));
     let deprecated = function::deprecated_allowed(function);
@@ -151,7 +156,7 @@ fn checking(check: &Path, signature: &Signature) -> TokenStream {
     // A single input is a reference already.
     let reference = (signature.arguments().len() != 1).then(|| quote!(&));
     let arguments = signature.spread(&input);
-    // Located at the function's name, so that one that does not fit is shown there.
+    // With the span of the function's name, so that type errors are shown there.
     let here = Span::call_site().located_at(check.span());
     let call = quote_spanned!(here=> ::outlast::checked(#check(#(#reference #arguments),*)));
     quote! {
@@ -233,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused_where_they_stand() {
+    fn errors_point_at_the_invalid_arguments() {
         refused(
             &[
                 "#[workflow(version = 0)] async fn f(ctx: Context) {}",
@@ -248,7 +253,7 @@ mod tests {
                 0
                     `version` is a whole number from 1 to 4294967295, such as `version = 5`
                 " "
-                    say why the body replays the same way without the checks
+                    explain why the body is deterministic without the checks
                 unchecked
                     `unchecked` is a text in quotes: `unchecked = "…"`
                 attempts
@@ -256,7 +261,7 @@ mod tests {
                 ""
                     a name has 1 to 128 bytes; this one is empty
                 10
-                    `priority` is a number from 0, the usual, to 9, the soonest, such as `priority = 3`
+                    `priority` is a number from 0 (the default) to 9 (the most urgent), such as `priority = 3`
                 f
                     `step:f` begins with `step:`, as the names of queued steps do; choose another name
             "#]],
@@ -307,7 +312,7 @@ mod tests {
             Uuid::new_v4
                 `Uuid::new_v4` differs on every replay; use `ctx.uuid()`
             rand::random
-                `rand::random` draws other numbers on every replay; use `ctx.random()`
+                `rand::random` returns different numbers on every replay; use `ctx.random()`
             fn
                 `#[workflow]` goes on an `async fn`; write `async fn f`
         "#]],

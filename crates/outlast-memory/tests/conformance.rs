@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use outlast_conformance::WorldUnderTest;
 use outlast_core::{SessionId, World};
 use outlast_memory::MemoryWorld;
 use outlast_testkit::TestClock;
-use outlast_testkit::conformance::Subject;
 
-outlast_testkit::conformance!(open);
+outlast_conformance::suite!(open);
 
 #[test]
 fn the_world_behaves_like_the_model() {
-    outlast_testkit::model::check_world(open, 0..200, 60);
+    outlast_conformance::model::check_world(open, 0..200, 60);
 }
 
 async fn open(clock: TestClock) -> MemorySubject {
@@ -21,7 +21,7 @@ async fn open(clock: TestClock) -> MemorySubject {
 struct MemorySubject(Arc<MemoryWorld>);
 
 #[async_trait::async_trait]
-impl Subject for MemorySubject {
+impl WorldUnderTest for MemorySubject {
     fn world(&self) -> Arc<dyn World> {
         self.0.clone()
     }

@@ -7,15 +7,15 @@ mod common;
 use std::sync::Arc;
 
 use common::TestSchema;
+use outlast_conformance::WorldUnderTest;
 use outlast_core::{SessionId, World};
 use outlast_testkit::TestClock;
-use outlast_testkit::conformance::Subject;
 
-outlast_testkit::conformance!(open);
+outlast_conformance::suite!(open);
 
 #[test]
 fn random_calls_have_the_same_results_as_in_the_model() {
-    outlast_testkit::model::check_world(open, 0..12, 60);
+    outlast_conformance::model::check_world(open, 0..12, 60);
 }
 
 async fn open(clock: TestClock) -> PostgresSubject {
@@ -30,7 +30,7 @@ struct PostgresSubject {
 }
 
 #[async_trait::async_trait]
-impl Subject for PostgresSubject {
+impl WorldUnderTest for PostgresSubject {
     fn world(&self) -> Arc<dyn World> {
         self.world.clone()
     }

@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use outlast_conformance::simulation::{QUEUED_SEEDS, Statistics, check_in_real_time, check_seed_on};
 use outlast_core::World;
 use outlast_postgres::{PostgresOptions, PostgresWorld};
-use outlast_testkit::sim::{QUEUED_SEEDS, Tally, check_in_earnest, check_seed_on};
 
 /// The number of seeds of one test in virtual time.
 const SEEDS: u64 = 6;
@@ -31,18 +31,18 @@ fn open(url: &str, options: PostgresOptions) -> Arc<dyn World> {
 }
 
 /// Checks random seeds, or those from `OUTLAST_SEED` on: one, or `OUTLAST_SEEDS` of them.
-fn check(test: &str, count: u64, seeds: Range<u64>, check: impl Fn(u64, &str) -> Result<Tally, String>) {
+fn check(test: &str, count: u64, seeds: Range<u64>, check: impl Fn(u64, &str) -> Result<Statistics, String>) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let chosen: Vec<u64> = match number("OUTLAST_SEED") {
         Some(seed) => (seed..seed + number("OUTLAST_SEEDS").unwrap_or(1)).collect(),
         None => (0..count).map(|_| fastrand::u64(seeds.clone())).collect(),
     };
-    let mut total = Tally::default();
+    let mut total = Statistics::default();
     for seed in chosen {
         println!("seed: OUTLAST_SEED={seed}");
         let command = format!("OUTLAST_SEED={seed} cargo xtask test -p outlast-postgres {test}");
         match check(seed, &command) {
-            Ok(tally) => total.add(&tally),
+            Ok(statistics) => total.add(&statistics),
             Err(report) => panic!("{report}"),
         }
     }
@@ -50,13 +50,13 @@ fn check(test: &str, count: u64, seeds: Range<u64>, check: impl Fn(u64, &str) ->
     assert!(total.runs > 0 && total.events > 0, "{total:?}");
 }
 
-fn in_virtual_time(seed: u64, command: &str) -> Result<Tally, String> {
+fn in_virtual_time(seed: u64, command: &str) -> Result<Statistics, String> {
     check_seed_on(seed, |clock| open(&new_schema_url(), PostgresOptions::new().clock(clock)), command)
 }
 
-fn in_real_time(seed: u64, command: &str) -> Result<Tally, String> {
+fn in_real_time(seed: u64, command: &str) -> Result<Statistics, String> {
     let url = new_schema_url();
-    check_in_earnest(seed, || open(&url, PostgresOptions::new()))
+    check_in_real_time(seed, || open(&url, PostgresOptions::new()))
         .map_err(|report| format!("{report}\nto repeat it: {command}"))
 }
 

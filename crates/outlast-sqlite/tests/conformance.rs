@@ -4,16 +4,16 @@
 
 use std::sync::Arc;
 
+use outlast_conformance::WorldUnderTest;
 use outlast_core::{SessionId, World};
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 use outlast_testkit::TestClock;
-use outlast_testkit::conformance::Subject;
 
-outlast_testkit::conformance!(open);
+outlast_conformance::suite!(open);
 
 #[test]
 fn the_world_behaves_like_the_model() {
-    outlast_testkit::model::check_world(open, 0..40, 60);
+    outlast_conformance::model::check_world(open, 0..40, 60);
 }
 
 async fn open(clock: TestClock) -> SqliteSubject {
@@ -35,7 +35,7 @@ struct SqliteSubject {
 }
 
 #[async_trait::async_trait]
-impl Subject for SqliteSubject {
+impl WorldUnderTest for SqliteSubject {
     fn world(&self) -> Arc<dyn World> {
         self.world.clone()
     }

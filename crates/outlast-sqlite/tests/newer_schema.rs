@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
+use outlast_conformance::WorldUnderTest;
 use outlast_core::{SessionId, World};
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 use outlast_testkit::TestClock;
-use outlast_testkit::conformance::Subject;
 
-outlast_testkit::conformance!(open);
+outlast_conformance::suite!(open);
 
 async fn open(clock: TestClock) -> MigratedSubject {
     let folder = tempfile::tempdir().unwrap();
@@ -53,7 +53,7 @@ struct MigratedSubject {
 }
 
 #[async_trait::async_trait]
-impl Subject for MigratedSubject {
+impl WorldUnderTest for MigratedSubject {
     fn world(&self) -> Arc<dyn World> {
         self.world.clone()
     }

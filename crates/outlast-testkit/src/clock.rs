@@ -10,13 +10,12 @@ use outlast_core::time::CountBusy;
 use outlast_core::{Busy, Clock, IntoDuration, Timestamp};
 use parking_lot::Mutex;
 
-use crate::watchdog::{PATIENCE_SECONDS, Watched};
+use crate::watchdog::{TIMEOUT_SECONDS, WatchedWait};
 
 /// Virtual time: it passes only when a test moves it, and then at once.
 ///
-/// The clock knows who sleeps until when, and how many pieces of work are under way
-/// ([`Clock::busy`]). So a test can wait until everything has come to rest, and jump to the next
-/// moment at which something happens. Clones are handles on the same clock.
+/// The clock knows all sleepers and the number of pieces of work in progress ([`Clock::busy`]). So a test can wait
+/// until nothing is in progress, and jump to the next time at which a sleeper is due. Clones share the same clock.
 ///
 /// ```
 /// use outlast_core::Clock;
@@ -29,14 +28,14 @@ use crate::watchdog::{PATIENCE_SECONDS, Watched};
 /// ```
 #[derive(Clone, Debug)]
 pub struct TestClock {
-    time: Arc<Mutex<Time>>,
-    work: Arc<Work>,
+    time: Arc<Mutex<ClockState>>,
+    work: Arc<WorkCount>,
 }
 
 #[derive(Debug)]
-struct Time {
+struct ClockState {
     now: Timestamp,
-    // By moment, then by order of arrival.
+    // By time, then by order of arrival.
     sleepers: BTreeMap<(Timestamp, u64), Arc<Mutex<Sleeper>>>,
     arrived: u64,
 }
@@ -44,22 +43,22 @@ struct Time {
 #[derive(Debug, Default)]
 struct Sleeper {
     waker: Option<Waker>,
-    // Held from the move of the clock until the sleeper wakes, so that no gap shows in between.
+    // Held from the move of the clock until the sleeper wakes, so that the clock is busy in between.
     woken: Option<Busy>,
 }
 
-/// How much is under way, and who waits for that to be nothing. Apart from the time, because a
-/// sleeper becomes busy while the time is locked.
+/// The number of pieces of work in progress, and the wakers of those who wait until there are none. Separate from the
+/// time, because a sleeper becomes busy while the time is locked.
 #[derive(Debug, Default)]
-struct Work(Mutex<WorkState>);
+struct WorkCount(Mutex<WorkCountState>);
 
 #[derive(Debug, Default)]
-struct WorkState {
+struct WorkCountState {
     busy: usize,
     settling: Vec<Waker>,
 }
 
-impl CountBusy for Work {
+impl CountBusy for WorkCount {
     fn began(&self) {
         self.0.lock().busy += 1;
     }
@@ -78,21 +77,21 @@ impl CountBusy for Work {
 }
 
 impl TestClock {
-    /// The moment that a new clock shows: 2030-01-01T00:00:00Z.
+    /// The time of a new clock: 2030-01-01T00:00:00Z.
     pub const BEGIN: Timestamp = Timestamp::from_micros(1_893_456_000_000_000);
 
-    /// A clock that shows [`TestClock::BEGIN`].
+    /// A clock at [`TestClock::BEGIN`].
     pub fn new() -> Self {
-        let time = Time { now: Self::BEGIN, sleepers: BTreeMap::new(), arrived: 0 };
+        let time = ClockState { now: Self::BEGIN, sleepers: BTreeMap::new(), arrived: 0 };
         Self { time: Arc::new(Mutex::new(time)), work: Arc::default() }
     }
 
-    /// The moment now.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         self.time.lock().now
     }
 
-    /// Moves the clock on by `duration`, and wakes those whose moment has come.
+    /// Advances the clock by `duration`, and wakes the sleepers that are due.
     ///
     /// # Panics
     ///
@@ -103,23 +102,22 @@ impl TestClock {
         self.move_to(|now| now.plus(duration));
     }
 
-    /// Moves the clock on to `moment`, and wakes those whose moment has come. A moment that has
-    /// passed already changes nothing.
+    /// Advances the clock to `moment`, and wakes the sleepers that are due. A time in the past changes nothing.
     pub fn advance_to(&self, moment: Timestamp) {
         self.move_to(|now| now.max(moment));
     }
 
-    /// Waits until nobody is busy, without moving the clock.
+    /// Waits until no work is in progress, without moving the clock.
     ///
     /// # Panics
     ///
-    /// When somebody is still busy after a minute of real time.
+    /// When work is still in progress after a minute of real time.
     pub async fn settle(&self) {
         Settle { clock: self, watched: None }.await;
     }
 
-    /// Lets everything happen that is going to happen: waits until nobody is busy, moves the clock to
-    /// the first sleeper's moment, and so on until nobody is busy and nobody sleeps.
+    /// Waits until no work is in progress, advances the clock to the first sleeper, and repeats this until no work is
+    /// in progress and there are no sleepers.
     ///
     /// # Panics
     ///
@@ -128,7 +126,7 @@ impl TestClock {
         self.run_until(Timestamp::NEVER).await;
     }
 
-    /// As [`TestClock::run_until_idle`], but never moves past `moment`, and shows it in the end
+    /// As [`TestClock::run_until_idle`], but never advances beyond `moment`, and ends at it
     /// (unless it is [`Timestamp::NEVER`]).
     ///
     /// # Panics
@@ -147,12 +145,12 @@ impl TestClock {
         }
     }
 
-    /// The moment at which the first sleeper wakes.
+    /// The time at which the first sleeper wakes.
     pub fn next_sleeper(&self) -> Option<Timestamp> {
         self.time.lock().sleepers.keys().next().map(|(at, _)| *at)
     }
 
-    /// How many pieces of work are under way.
+    /// The number of pieces of work in progress.
     pub fn busy_count(&self) -> usize {
         self.work.0.lock().busy
     }
@@ -164,13 +162,13 @@ impl TestClock {
             let now = time.now;
             let later = time.sleepers.split_off(&(now, u64::MAX));
             let woken = std::mem::replace(&mut time.sleepers, later).into_values();
-            woken.filter_map(|sleeper| self.rouse(&mut sleeper.lock())).collect()
+            woken.filter_map(|sleeper| self.wake_sleeper(&mut sleeper.lock())).collect()
         };
-        // Only now: whoever wakes may look at the clock at once.
+        // After the lock is released, because a woken sleeper may read the clock at once.
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn rouse(&self, sleeper: &mut Sleeper) -> Option<Waker> {
+    fn wake_sleeper(&self, sleeper: &mut Sleeper) -> Option<Waker> {
         sleeper.woken = Some(Busy::counted(self.work.clone()));
         sleeper.waker.take()
     }
@@ -188,7 +186,7 @@ impl Clock for TestClock {
     }
 
     fn sleep_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = Busy> + Send>> {
-        Box::pin(Sleep { clock: self.clone(), at, place: None })
+        Box::pin(Sleep { clock: self.clone(), at, registration: None })
     }
 
     fn busy(&self) -> Busy {
@@ -200,11 +198,11 @@ impl Clock for TestClock {
     }
 }
 
-/// Sleeps until a moment; see [`Clock::sleep_until`].
+/// Sleeps until a time; see [`Clock::sleep_until`].
 struct Sleep {
     clock: TestClock,
     at: Timestamp,
-    place: Option<(u64, Arc<Mutex<Sleeper>>)>,
+    registration: Option<(u64, Arc<Mutex<Sleeper>>)>,
 }
 
 impl Future for Sleep {
@@ -217,10 +215,10 @@ impl Future for Sleep {
         let clock = self.clock.clone();
         let mut time = clock.time.lock();
         if time.now >= self.at {
-            let woken = self.place.take().and_then(|(_, sleeper)| sleeper.lock().woken.take());
+            let woken = self.registration.take().and_then(|(_, sleeper)| sleeper.lock().woken.take());
             return Poll::Ready(woken.unwrap_or_else(|| clock.busy()));
         }
-        match &self.place {
+        match &self.registration {
             Some((_, sleeper)) => sleeper.lock().waker = Some(cx.waker().clone()),
             None => {
                 let arrived = time.arrived;
@@ -228,7 +226,7 @@ impl Future for Sleep {
                 let sleeper = Arc::new(Mutex::new(sleeper));
                 time.arrived += 1;
                 time.sleepers.insert((self.at, arrived), sleeper.clone());
-                self.place = Some((arrived, sleeper));
+                self.registration = Some((arrived, sleeper));
             }
         }
         Poll::Pending
@@ -237,7 +235,7 @@ impl Future for Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        if let Some((arrived, _)) = &self.place {
+        if let Some((arrived, _)) = &self.registration {
             self.clock.time.lock().sleepers.remove(&(self.at, *arrived));
         }
     }
@@ -245,7 +243,7 @@ impl Drop for Sleep {
 
 struct Settle<'a> {
     clock: &'a TestClock,
-    watched: Option<Arc<Watched>>,
+    watched: Option<Arc<WatchedWait>>,
 }
 
 impl Future for Settle<'_> {
@@ -259,11 +257,11 @@ impl Future for Settle<'_> {
             }
             work.settling.push(cx.waker().clone());
         }
-        let watched = self.watched.get_or_insert_with(Watched::begin);
+        let watched = self.watched.get_or_insert_with(WatchedWait::begin);
         assert!(
             !watched.is_overdue(cx.waker()),
-            "after {PATIENCE_SECONDS} s of real time {} pieces of work are still under way at {}, next sleeper: {:?}; \
-             a step, a claim or a commit hangs, or someone keeps a `Busy`",
+            "after {TIMEOUT_SECONDS} s of real time {} pieces of work are still in progress at {}, next sleeper: {:?}; \
+             a step, a claim or a commit hangs, or a `Busy` is not dropped",
             self.clock.busy_count(),
             self.clock.now(),
             self.clock.next_sleeper().map(|at| at.to_string()),

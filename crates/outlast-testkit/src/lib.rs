@@ -1,30 +1,23 @@
-//! For tests: rehearsals of workflows, worlds under virtual time, and the conformance suite for worlds.
+//! For tests of workflows: rehearsals, worlds under virtual time, and replays of recorded histories.
 //!
 //! * [`Rehearsal`]: one workflow function, driven by the test, with no world and no runtime.
 //! * [`TestWorld`]: a world under virtual time with a worker, in which steps can be mocked.
-//! * [`assert_replays`]: recorded histories, replayed with today's code.
-//! * [`TestClock`]: virtual time, which passes only when the test says so.
-//! * `KillerWorld`: a world that kills its own process at a chosen point, for crash tests.
-//! * [`conformance!`]: one `#[test]` for every rule of the World contract.
-//! * [`sim`]: the whole engine on one thread, in virtual time, while things go wrong by a seed.
-//! * [`model`]: random calls to a world, compared with a naive model.
+//! * [`assert_replays`]: replays recorded histories with the current code.
+//! * [`TestClock`]: virtual time, which passes only when the test moves it.
+//!
+//! Authors of worlds find the conformance suite in the crate `outlast-conformance`.
 
 mod rehearsal;
 mod replays;
-mod watchdog;
 mod world;
 
 pub mod clock;
-pub mod conformance;
-pub mod model;
-pub mod sim;
 
-#[cfg(unix)]
-mod killer;
+// Also used by `outlast-conformance`. No stable interface.
+#[doc(hidden)]
+pub mod watchdog;
 
 pub use clock::TestClock;
-#[cfg(unix)]
-pub use killer::KillerWorld;
 pub use rehearsal::Rehearsal;
 pub use replays::assert_replays;
 pub use world::{TestWorld, TestWorldBuilder};

@@ -18,11 +18,10 @@ use crate::TestClock;
 
 /// One workflow function on its own: no world, no worker, no runtime, no waiting.
 ///
-/// The test plays everybody else. It says how steps end, what hooks receive and how much time passes,
-/// and asserts what the workflow asked for. No code of a step runs, and steps need no registration.
-/// After everything that the workflow is told, its whole history is replayed and compared: code that asks
-/// for operations of another kind or name or in another order the second time is found out. The inputs of
-/// operations are not compared.
+/// The test decides how steps end, what hooks receive and how much time passes, and asserts the operations that the
+/// workflow requested. No code of a step runs, and steps need no registration. After each of these decisions the whole
+/// history is replayed and compared, so code that is not deterministic is detected: operations of another kind or name
+/// or in another order. The inputs of operations are not compared.
 ///
 /// Time begins at [`TestClock::BEGIN`], and `ctx.random()` gives the same numbers in every rehearsal.
 ///
@@ -54,16 +53,15 @@ use crate::TestClock;
 /// run.advances("1h");
 /// assert_eq!(run.output().unwrap(), "payment 7, approved: true");
 ///
-/// // The same workflow, and nobody answers:
+/// // The same workflow without an answer:
 /// let mut run = Rehearsal::of(checkout, 4200);
 /// run.completes(charge, "payment 7".to_owned());
 /// run.advances("3d");
 /// assert!(run.output().unwrap_err().is_timeout());
 /// ```
 ///
-/// Every method panics, with a report of what the workflow asked for so far and what is open, when the
-/// run is not where the test thinks it is, and when the workflow diverges, panics or awaits something
-/// foreign.
+/// Every method panics, with a report of the requested and open operations, when the run is not in the expected state,
+/// and when the workflow diverges, panics or awaits something other than an operation.
 #[derive(Debug)]
 pub struct Rehearsal<O> {
     run: LoneRun,
@@ -72,7 +70,7 @@ pub struct Rehearsal<O> {
 }
 
 impl<O: DeserializeOwned> Rehearsal<O> {
-    /// The run that `workflow` begins with `input`, as it is when it waits for the first time.
+    /// Starts `workflow` with `input`, and executes it until it waits for the first time.
     #[track_caller]
     pub fn of<F, Args>(workflow: F, input: impl Borrow<<F::Definition as WorkflowDefinition>::Input>) -> Self
     where
@@ -86,7 +84,7 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         }
     }
 
-    /// Asserts that a step with this input was asked for and has not ended.
+    /// Asserts that a step with this input was requested and has not ended.
     #[track_caller]
     pub fn asks_for<H, M>(&self, step: H, input: impl Borrow<H::Input>)
     where
@@ -95,7 +93,7 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         self.step_with(step.name(), input.borrow());
     }
 
-    /// Ends a step with an output: the one of this name that was asked for first and is still open.
+    /// Ends a step with an output: the first open step of this name.
     #[track_caller]
     pub fn completes<H, M>(&mut self, step: H, output: impl Borrow<H::Output>)
     where
@@ -106,7 +104,7 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         self.end(&open, Ok(payload(output.borrow())));
     }
 
-    /// Ends the step that was asked for with this input, where several of one name are open.
+    /// Ends the step with this input, if several of one name are open.
     #[track_caller]
     pub fn completes_for<H, M>(
         &mut self,
@@ -121,8 +119,8 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         self.end(&open, Ok(payload(output.borrow())));
     }
 
-    /// Ends a step with an error, for good: it was fatal, or the step's attempts are used up. It is the
-    /// step of this name that was asked for first and is still open.
+    /// Ends a step with a final error: it was fatal, or the step's attempts are used up. It is the first open step of
+    /// this name.
     #[track_caller]
     pub fn fails<H, M>(&mut self, step: H, error: impl Into<StepError>)
     where
@@ -132,7 +130,7 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         self.end(&open, Err(error.into()));
     }
 
-    /// As [`fails`](Self::fails), for the step that was asked for with this input.
+    /// As [`fails`](Self::fails), for the step with this input.
     #[track_caller]
     pub fn fails_for<H, M>(&mut self, step: H, input: impl Borrow<H::Input>, error: impl Into<StepError>)
     where
@@ -151,7 +149,7 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         self.child_with(workflow.name(), input.borrow());
     }
 
-    /// Ends a child with an output: the one of this workflow that was started first and is still open.
+    /// Ends a child with an output: the first open child of this workflow.
     #[track_caller]
     pub fn child_completes<H, M>(&mut self, workflow: H, output: impl Borrow<H::Output>)
     where
@@ -162,7 +160,7 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         self.end_child(&open, Ok(payload(output.borrow())));
     }
 
-    /// Ends the child that was started with this input, where several of one workflow are open.
+    /// Ends the child with this input, if several of one workflow are open.
     #[track_caller]
     pub fn child_completes_for<H, M>(
         &mut self,
@@ -187,7 +185,7 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         self.end_child(&open, Err(error.into()));
     }
 
-    /// As [`child_fails`](Self::child_fails), for the child that was started with this input.
+    /// As [`child_fails`](Self::child_fails), for the child with this input.
     #[track_caller]
     pub fn child_fails_for<H, M>(
         &mut self,
@@ -201,12 +199,12 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         self.end_child(&open, Err(error.into()));
     }
 
-    /// Ends the sleeps that are open early, as [`wake`](outlast::Client::wake) does.
+    /// Ends the open sleeps early, as [`wake`](outlast::Client::wake) does.
     #[track_caller]
     pub fn wakes(&mut self) {
-        self.must_go_on("it does not sleep");
-        let told = self.run.wake();
-        self.check(told);
+        self.require_running("it does not sleep");
+        let result = self.run.wake();
+        self.check(result);
     }
 
     /// Asserts that the run waits for a payload for this hook.
@@ -217,8 +215,8 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         }
     }
 
-    /// Sends a payload to a hook. As in a world, one that nobody waits for yet is kept, and one that no open
-    /// hook can read is [rejected](Self::rejected): the run goes on waiting.
+    /// Sends a payload to a hook. As in a world, a payload without an open hook is kept, and one that no open hook can
+    /// decode is [rejected](Self::rejected): the run continues to wait.
     #[track_caller]
     pub fn receives<T: Serialize + ?Sized>(&mut self, hook: &str, value: &T) {
         self.receives_with(hook, value, Headers::new());
@@ -228,12 +226,12 @@ impl<O: DeserializeOwned> Rehearsal<O> {
     /// [`received`](outlast::HookOperation::received).
     #[track_caller]
     pub fn receives_with<T: Serialize + ?Sized>(&mut self, hook: &str, value: &T, headers: Headers) {
-        self.must_go_on(&format!("hook `{hook}` cannot receive anything"));
-        let told = self.run.receive(hook, payload(value), headers);
-        self.check(told);
+        self.require_running(&format!("hook `{hook}` cannot receive anything"));
+        let result = self.run.receive(hook, payload(value), headers);
+        self.check(result);
     }
 
-    /// Why payloads for this hook were rejected, in the order in which that happened.
+    /// The reasons why payloads for this hook were rejected, in order.
     pub fn rejected(&self, hook: &str) -> Vec<String> {
         let events = self.history().iter().flat_map(|turn| &turn.events);
         let reasons = events.filter_map(|event| match event {
@@ -248,10 +246,10 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         reasons.collect()
     }
 
-    /// Asserts that a timer is open that is due after this time, from now.
+    /// Asserts that an open timer is due after this time.
     #[track_caller]
     pub fn sleeps_for(&self, time: impl IntoDuration) {
-        let until = self.moment_after(time);
+        let until = self.time_after(time);
         if !open::timers(&self.run).contains(&until) {
             let time = report::time_until(until, self.run.now());
             self.fail(&format!("it does not sleep for {time}"));
@@ -261,31 +259,30 @@ impl<O: DeserializeOwned> Rehearsal<O> {
     /// Lets time pass: timers and timeouts that are due meanwhile fire, in their order.
     #[track_caller]
     pub fn advances(&mut self, time: impl IntoDuration) {
-        self.must_go_on("time does not matter to it");
-        let told = self.run.advance_to(self.moment_after(time));
-        self.check(told);
+        self.require_running("time does not matter to it");
+        let result = self.run.advance_to(self.time_after(time));
+        self.check(result);
     }
 
-    /// Asks the run to stop. Open hooks, timers and children end as cancelled, and what the workflow asks for
-    /// from now on fails as cancelled; open steps go on until the test says how they end. What is
+    /// Asks the run to stop. Open hooks, timers and children end as cancelled, and what the workflow requests
+    /// from now on fails as cancelled; open steps continue until the test ends them. What is
     /// [shielded](outlast::Context::shielded) is not touched.
     #[track_caller]
     pub fn cancels(&mut self, reason: &str) {
-        self.must_go_on("it cannot be cancelled");
-        let told = self.run.cancel(reason);
-        self.check(told);
+        self.require_running("it cannot be cancelled");
+        let result = self.run.cancel(reason);
+        self.check(result);
     }
 
-    /// What the workflow returned.
+    /// The output of the workflow.
     ///
     /// # Errors
     ///
-    /// The workflow's own error. Whether it ended as failed or as cancelled says
-    /// [`status`](Self::status).
+    /// The workflow's own error. [`status`](Self::status) tells whether it failed or was cancelled.
     ///
     /// # Panics
     ///
-    /// When it has not ended; the report says what it waits for.
+    /// When it has not ended; the report contains its open operations.
     #[track_caller]
     pub fn output(&self) -> Result<O, Error> {
         match self.run.output() {
@@ -294,36 +291,36 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         }
     }
 
-    /// How the run ended: `Completed`, `Failed` or `Cancelled`; nothing while it goes on.
+    /// How the run ended: `Completed`, `Failed` or `Cancelled`; `None` if it has not ended.
     pub fn status(&self) -> Option<Status> {
         self.run.ended()
     }
 
-    /// What is open now, in the order in which it was asked for, one text for each operation.
+    /// The open operations, in the order of their requests, as one text each.
     pub fn open(&self) -> Vec<String> {
         report::open(&self.run)
     }
 
-    /// The time now, as the workflow would see it.
+    /// The current time of the workflow.
     pub fn now(&self) -> Timestamp {
         self.run.now()
     }
 
-    /// All that happened so far, as a worker would have recorded it.
+    /// The history so far, as a worker would have recorded it.
     pub fn history(&self) -> &[TurnRecord] {
         self.run.history()
     }
 
     #[track_caller]
     fn end(&mut self, step: &OpenWork, outcome: Result<Payload, StepError>) {
-        let told = self.run.end_step(step.op, &step.name, outcome);
-        self.check(told);
+        let result = self.run.end_step(step.op, &step.name, outcome);
+        self.check(result);
     }
 
     #[track_caller]
     fn end_child(&mut self, child: &OpenWork, outcome: Result<Payload, Error>) {
-        let told = self.run.end_child(child.op, outcome);
-        self.check(told);
+        let result = self.run.end_child(child.op, outcome);
+        self.check(result);
     }
 
     #[track_caller]
@@ -346,7 +343,7 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         self.with_input("step", open::steps(self.run.history()), name, &payload(input))
     }
 
-    // A closure has no caller, so a panic in one would not name the test's line.
+    // Without closures: a panic in a closure would not show the test's line.
     #[track_caller]
     fn first(&self, kind: &str, open: Vec<OpenWork>, name: &str) -> OpenWork {
         match open.into_iter().find(|open| *open.name == *name) {
@@ -364,7 +361,7 @@ impl<O: DeserializeOwned> Rehearsal<O> {
     }
 
     #[track_caller]
-    fn moment_after(&self, time: impl IntoDuration) -> Timestamp {
+    fn time_after(&self, time: impl IntoDuration) -> Timestamp {
         match time.into_duration() {
             Ok(time) => self.run.now().plus(time),
             Err(error) => panic!("{error}"),
@@ -372,15 +369,15 @@ impl<O: DeserializeOwned> Rehearsal<O> {
     }
 
     #[track_caller]
-    fn must_go_on(&self, otherwise: &str) {
+    fn require_running(&self, otherwise: &str) {
         if self.run.ended().is_some() {
             self.fail(otherwise);
         }
     }
 
     #[track_caller]
-    fn check(&self, told: Result<(), Stuck>) {
-        if let Err(stuck) = told {
+    fn check(&self, result: Result<(), Stuck>) {
+        if let Err(stuck) = result {
             self.fail(&format!("it cannot go on: {}", stuck.message));
         }
     }
@@ -391,7 +388,7 @@ impl<O: DeserializeOwned> Rehearsal<O> {
     }
 }
 
-/// Whether two payloads hold the same value, however it is written.
+/// Whether two payloads have the same value, in any JSON form.
 fn is_same(one: &Payload, other: &Payload) -> bool {
     let value = |payload: &Payload| payload.decode::<Value>().ok();
     value(one).is_some_and(|one| value(other).is_some_and(|other| one == other))

@@ -1,16 +1,14 @@
-//! Recorded histories as tests: does today's code still match them?
+//! Replays recorded histories with the current code.
 
 use std::path::{Path, PathBuf};
 
 use outlast::Register;
 use outlast_core::{Event, History};
 
-/// Replays exported histories with the given code, and panics with the report of the first that does not
-/// match.
+/// Replays exported histories with the given code, and panics with a report for the first one that does not match.
 ///
-/// `files` is a path, whose last part may hold `*`: `"histories/*.json"`. It is taken from the folder in
-/// which tests run, that of the crate. The files are what `Client::export` returns. Steps need not be
-/// given: a replay attempts none.
+/// `files` is a path whose last part may contain `*`: `"histories/*.json"`. It is relative to the folder of the crate. The
+/// files contain the output of `Client::export`. Steps need not be given: a replay attempts none.
 ///
 /// ```
 /// use outlast::prelude::*;
@@ -45,7 +43,7 @@ where
     assert!(!paths.is_empty(), "there is no file `{files}`; export some histories with `Client::export`");
     for path in paths {
         let shown = path.display();
-        // A closure has no caller, so a panic in one would not name the test's line.
+        // Without closures: a panic in a closure would not show the test's line.
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) => panic!("{shown}: {error}"),
@@ -61,7 +59,7 @@ where
     }
 }
 
-/// What is said when the workflow of a history is not among the code that was given.
+/// The message if the workflow of a history is not among the given code.
 fn missing_code<R: Register<(), M>, M>(code: R, history: &History) -> Option<String> {
     let Event::RunStarted(started) = history.turns.first()?.events.first()? else { return None };
     let (workflow, version) = (&*started.workflow, started.version);
@@ -78,7 +76,7 @@ fn missing_code<R: Register<(), M>, M>(code: R, history: &History) -> Option<Str
     ))
 }
 
-/// The files that a pattern means, in the order of their names.
+/// The files that match a pattern, sorted by name.
 fn paths_of(files: &str) -> Vec<PathBuf> {
     let path = Path::new(files);
     let pattern = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -92,7 +90,7 @@ fn paths_of(files: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Whether a name is like a pattern, in which `*` stands for anything.
+/// Whether a name matches a pattern, in which `*` stands for any text.
 fn is_like(name: &str, pattern: &str) -> bool {
     match pattern.split_once('*') {
         None => name == pattern,

@@ -1,7 +1,7 @@
-//! A real-time limit on waiting for something that never comes.
+//! A real-time limit on waiting.
 //!
-//! One thread per process counts seconds while somebody waits, so that neither a runtime's timer nor
-//! the virtual clock is needed to notice that a test hangs.
+//! One thread per process counts the seconds of every wait, so that a hanging test is noticed without a
+//! runtime's timer and without the virtual clock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once, Weak};
@@ -11,51 +11,51 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 /// Seconds after which a wait is overdue.
-pub(crate) const PATIENCE_SECONDS: u32 = 60;
+pub const TIMEOUT_SECONDS: u32 = 60;
 
-static WATCHED: Mutex<Vec<(u32, Weak<Watched>)>> = Mutex::new(Vec::new());
-static ARRIVED: Condvar = Condvar::new();
-static THREAD: Once = Once::new();
+static WATCHED_WAITS: Mutex<Vec<(u32, Weak<WatchedWait>)>> = Mutex::new(Vec::new());
+static WAIT_ADDED: Condvar = Condvar::new();
+static WATCHDOG_THREAD: Once = Once::new();
 
-/// A wait that the watchdog knows about for as long as it lives.
+/// A wait that the watchdog observes until it is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Watched {
+pub struct WatchedWait {
     overdue: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
 
-impl Watched {
-    /// Watches a wait that began just now.
-    pub(crate) fn begin() -> Arc<Self> {
-        THREAD.call_once(|| {
+impl WatchedWait {
+    /// Starts to watch a wait that begins now.
+    pub fn begin() -> Arc<Self> {
+        WATCHDOG_THREAD.call_once(|| {
             let thread = std::thread::Builder::new().name("outlast-watchdog".into()).spawn(watch);
             thread.expect("the system starts a thread for the watchdog");
         });
         let watched = Arc::new(Self::default());
-        WATCHED.lock().push((PATIENCE_SECONDS, Arc::downgrade(&watched)));
-        ARRIVED.notify_one();
+        WATCHED_WAITS.lock().push((TIMEOUT_SECONDS, Arc::downgrade(&watched)));
+        WAIT_ADDED.notify_one();
         watched
     }
 
-    /// Whether the wait took too long; if not yet, `waker` is woken when it does.
-    pub(crate) fn is_overdue(&self, waker: &Waker) -> bool {
+    /// Whether the wait took too long. If not, `waker` is woken when it has.
+    pub fn is_overdue(&self, waker: &Waker) -> bool {
         *self.waker.lock() = Some(waker.clone());
         self.overdue.load(Ordering::Acquire)
     }
 }
 
 fn watch() {
-    let mut watched = WATCHED.lock();
+    let mut watched = WATCHED_WAITS.lock();
     loop {
         watched.retain(|(_, wait)| wait.strong_count() > 0);
         if watched.is_empty() {
-            ARRIVED.wait(&mut watched);
+            WAIT_ADDED.wait(&mut watched);
             continue;
         }
-        // Someone who arrives meanwhile does not cut the others' second short.
+        // The condition variable is a new one, so that a wait added meanwhile does not shorten the second.
         parking_lot::MutexGuard::unlocked(&mut watched, || {
-            let nobody = Mutex::new(());
-            Condvar::new().wait_for(&mut nobody.lock(), Duration::from_secs(1));
+            let unused = Mutex::new(());
+            Condvar::new().wait_for(&mut unused.lock(), Duration::from_secs(1));
         });
         for (seconds, wait) in watched.iter_mut() {
             *seconds = seconds.saturating_sub(1);

@@ -1,6 +1,6 @@
-//! A world for tests of whole workflows: virtual time, a worker, and mocks of steps.
+//! A world for tests of complete workflows: virtual time, a worker, and mocks of steps.
 
-mod why;
+mod timeout_report;
 
 use std::fmt;
 use std::future::Future;
@@ -16,20 +16,20 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
-use self::why::{SeenWaits, Wanted};
+use self::timeout_report::{AwaitedState, PastWaits};
 use crate::TestClock;
 
-/// Moments at which something was due before a run was as wanted. More is a loop of sleeps without end.
-const MOMENTS_MAX: usize = 10_000;
+/// The maximum number of clock advances while waiting for a run. More mean an endless loop of sleeps.
+const ADVANCES_MAX: usize = 10_000;
 
 /// A world under virtual time, with a worker and a client: a workflow that sleeps for a year is tested
 /// in a moment.
 ///
-/// Unlike in a [`Rehearsal`](crate::Rehearsal) everything is real but the time: steps run, are retried
-/// and time out, runs wait in a world and are replayed. Steps that must not run in a test are mocked.
+/// Unlike in a [`Rehearsal`](crate::Rehearsal), everything but the time is real: steps run, are retried
+/// and time out, runs wait in a world and are replayed. Mock the steps that must not run in a test.
 ///
 /// The worker replays each run after every turn and compares the kind, name and order of its operations
-/// (not their inputs), so code that asks for others the second time is found out; see
+/// (not their inputs), so code that is not deterministic is detected; see
 /// [`trusting`](TestWorldBuilder::trusting).
 ///
 /// ```
@@ -74,14 +74,14 @@ pub struct TestWorld {
 }
 
 impl TestWorld {
-    /// A world in memory, to be given state, code and mocks.
+    /// A builder for a world in memory.
     pub fn builder() -> TestWorldBuilder<()> {
         let clock = TestClock::new();
         let world = Arc::new(MemoryWorld::new(Arc::new(clock.clone())));
         TestWorldBuilder { clock, worker: Worker::builder(world), is_trusting: false, folder: None }
     }
 
-    /// Starts runs, sends to them, cancels them and looks at them.
+    /// The client: starts runs, sends to them, cancels and inspects them.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -96,17 +96,17 @@ impl TestWorld {
         self.world.clone()
     }
 
-    /// The moment now.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Waits until nothing more happens unless time passes. Time does not pass.
+    /// Waits until no work is in progress. Time does not pass.
     pub async fn settle(&self) {
         self.clock.settle().await;
     }
 
-    /// Lets so much time pass, and everything happen that is due meanwhile.
+    /// Advances the clock by `time`, and executes everything that is due meanwhile.
     ///
     /// # Panics
     ///
@@ -118,25 +118,25 @@ impl TestWorld {
             Err(error) => panic!("{error}"),
         };
         async move {
-            // What was asked for before comes first: it belongs to the time before.
+            // Earlier requests are executed first, at the current time.
             self.settle().await;
             self.advance_to(self.now().plus(time)).await;
         }
     }
 
-    /// Lets time pass until `moment`, and everything happen that is due until then.
+    /// Advances the clock to `moment`, and executes everything that is due until then.
     pub async fn advance_to(&self, moment: Timestamp) {
         self.clock.run_until(moment).await;
         self.settle().await;
     }
 
-    /// Lets time pass until nothing is due any more. With a workflow that sleeps in an endless loop
+    /// Advances the clock until nothing is due any more. With a workflow that sleeps in an endless loop
     /// this never returns.
     pub async fn run_until_idle(&self) {
         self.clock.run_until_idle().await;
     }
 
-    /// Lets time pass until the run has ended, and returns its output.
+    /// Advances the clock until the run has ended, and returns its output.
     ///
     /// # Errors
     ///
@@ -144,47 +144,46 @@ impl TestWorld {
     ///
     /// # Panics
     ///
-    /// When the run is stuck, sleeps in an endless loop, or waits for something that time does not
-    /// bring; the message says why, also of the children that it waits for.
+    /// When the run is stuck, sleeps in an endless loop, or waits for something other than time. The message explains
+    /// why, also for the children that it waits for.
     #[track_caller]
     pub fn run_until_done<O: DeserializeOwned>(
         &self,
         run: &RunHandle<O>,
     ) -> impl Future<Output = Result<O, Error>> {
-        let wanted = Wanted::here("its end");
+        let awaited = AwaitedState::here("its end");
         async move {
-            self.run_until(run, wanted, |view| view.status.is_final().then_some(())).await;
+            self.run_until(run, awaited, |view| view.status.is_final().then_some(())).await;
             run.output().await
         }
     }
 
-    /// Lets time pass until the run waits for a payload for this hook. When it waits for it already, no
-    /// time passes.
+    /// Advances the clock until the run waits for a payload for this hook. If it already does, no time passes.
     ///
     /// # Panics
     ///
-    /// When the run ends without that, is stuck, or waits for something that time does not bring. The
-    /// message says why, and what the run waited for meanwhile.
+    /// When the run ends before that, is stuck, or waits for something other than time. The message explains why, and
+    /// what the run waited for meanwhile.
     #[track_caller]
     pub fn wait_for_hook<O>(&self, run: &RunHandle<O>, hook: &str) -> impl Future<Output = ()> {
-        let wanted = Wanted::here(format!("hook `{hook}`"));
+        let awaited = AwaitedState::here(format!("hook `{hook}`"));
         async move {
             let is_open = |wait: &Wait| matches!(wait, Wait::Hook { name, .. } if name == hook);
-            self.run_until(run, wanted, |view| view.waits.iter().any(is_open).then_some(())).await;
+            self.run_until(run, awaited, |view| view.waits.iter().any(is_open).then_some(())).await;
         }
     }
 
-    /// Lets time pass until the run sleeps, and returns the moment until which it does. When it sleeps
-    /// already, no time passes.
+    /// Advances the clock until the run sleeps, and returns the time until which it sleeps. If it already does, no time
+    /// passes.
     ///
     /// # Panics
     ///
     /// As [`wait_for_hook`](Self::wait_for_hook).
     #[track_caller]
     pub fn wait_for_sleep<O>(&self, run: &RunHandle<O>) -> impl Future<Output = Timestamp> {
-        let wanted = Wanted::here("a timer");
+        let awaited = AwaitedState::here("a timer");
         let due = |wait: &Wait| if let Wait::Timer { until, .. } = wait { Some(*until) } else { None };
-        async move { self.run_until(run, wanted, |view| view.waits.iter().find_map(due)).await }
+        async move { self.run_until(run, awaited, |view| view.waits.iter().find_map(due)).await }
     }
 
     /// Stops the worker.
@@ -200,36 +199,36 @@ impl TestWorld {
     async fn run_until<O, T>(
         &self,
         run: &RunHandle<O>,
-        wanted: Wanted,
-        is_there: impl Fn(&RunView) -> Option<T>,
+        awaited: AwaitedState,
+        is_reached: impl Fn(&RunView) -> Option<T>,
     ) -> T {
-        let mut seen = SeenWaits::default();
-        for _ in 0..MOMENTS_MAX {
+        let mut past_waits = PastWaits::default();
+        for _ in 0..ADVANCES_MAX {
             self.settle().await;
             let view = match run.view().await {
                 Ok(view) => view,
-                Err(error) => wanted.fail(run.id(), &error.to_string()),
+                Err(error) => awaited.fail(run.id(), &error.to_string()),
             };
-            if let Some(found) = is_there(&view) {
+            if let Some(found) = is_reached(&view) {
                 return found;
             }
-            seen.add(&view.waits);
+            past_waits.add(&view.waits);
             let is_over = view.status.is_final() || view.status == Status::Stuck;
             match self.clock.next_sleeper() {
                 Some(next) if !is_over => self.clock.advance_to(next),
                 _ => {
-                    let why = why::explain(&self.client, view.id).await;
-                    wanted.fail(view.id, &(why + &seen.but(&view.waits)));
+                    let why = timeout_report::explain(&self.client, view.id).await;
+                    awaited.fail(view.id, &(why + &past_waits.except(&view.waits)));
                 }
             }
         }
         let now = self.now();
-        let why = format!("at {MOMENTS_MAX} moments something was due, the last was {now}");
-        wanted.fail(run.id(), &(why + &seen.but(&[])))
+        let why = format!("it sleeps in a loop: the clock was advanced {ADVANCES_MAX} times, to {now}");
+        awaited.fail(run.id(), &(why + &past_waits.except(&[])))
     }
 }
 
-/// A [`TestWorld`] about to be started.
+/// The builder of a [`TestWorld`].
 #[must_use = "nothing runs until the world is started"]
 pub struct TestWorldBuilder<S> {
     clock: TestClock,
@@ -239,7 +238,7 @@ pub struct TestWorldBuilder<S> {
 }
 
 impl TestWorldBuilder<()> {
-    /// The state that steps reach by `cx.state()`. Comes before [`register`](TestWorldBuilder::register).
+    /// The state that steps access with `cx.state()`. Call this before [`register`](TestWorldBuilder::register).
     pub fn state<S: Send + Sync + 'static>(self, state: S) -> TestWorldBuilder<S> {
         let Self { clock, worker, is_trusting, folder } = self;
         TestWorldBuilder { clock, worker: worker.state(state), is_trusting, folder }
@@ -253,8 +252,8 @@ impl<S: Send + Sync + 'static> TestWorldBuilder<S> {
         self
     }
 
-    /// Runs `code` in place of the step's own, which need not be registered. What it returns is treated
-    /// as always: an error is followed by another attempt, unless it is fatal or was the last.
+    /// Runs `code` instead of the step's own, which need not be registered. Its result is handled as usual: an error is
+    /// followed by another attempt, unless it is fatal or the attempts are used up.
     pub fn mock<H, M>(
         mut self,
         step: H,
@@ -273,7 +272,7 @@ impl<S: Send + Sync + 'static> TestWorldBuilder<S> {
     ///
     /// # Panics
     ///
-    /// When there is no place for temporary files.
+    /// When no temporary folder can be created.
     #[track_caller]
     pub fn on_sqlite(mut self) -> Self {
         match TempDir::with_prefix("outlast-") {
@@ -283,15 +282,15 @@ impl<S: Send + Sync + 'static> TestWorldBuilder<S> {
         self
     }
 
-    /// Settles the rest of what the worker is, as outside of tests:
+    /// Sets other options of the worker:
     /// `.worker(|worker| worker.live_runs(10))`.
     pub fn worker(mut self, settle: impl FnOnce(WorkerBuilder<S>) -> WorkerBuilder<S>) -> Self {
         self.worker = settle(self.worker);
         self
     }
 
-    /// Keeps the futures of runs, as workers do outside of tests, instead of replaying each run after
-    /// every turn. Faster where runs have thousands of steps.
+    /// Caches the futures of runs, as workers do in production, instead of replaying each run after every turn. Faster
+    /// for runs with thousands of steps.
     pub fn trusting(mut self) -> Self {
         self.is_trusting = true;
         self
@@ -301,14 +300,14 @@ impl<S: Send + Sync + 'static> TestWorldBuilder<S> {
     ///
     /// # Panics
     ///
-    /// When the worker does not start; the message says why.
+    /// When the worker does not start; the message contains the reason.
     #[track_caller]
     pub fn start(self) -> impl Future<Output = TestWorld> {
-        let place = Location::caller();
+        let location = Location::caller();
         async move {
             match self.try_start().await {
                 Ok(world) => world,
-                Err(error) => panic!("the test world of {place} does not start: {error}"),
+                Err(error) => panic!("the test world of {location} does not start: {error}"),
             }
         }
     }

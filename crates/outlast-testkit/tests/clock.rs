@@ -89,7 +89,7 @@ fn until_idle_goes_from_moment_to_moment_in_order() {
                 drop(busy);
                 for _ in 0..2 {
                     let busy = own.sleep_until(seconds(&own, delay)).await;
-                    // What follows takes several polls; the clock waits for it.
+                    // The next work takes several polls; the clock waits for it.
                     tokio::task::yield_now().await;
                     tokio::task::yield_now().await;
                     seen.lock().push((delay, own.now().since(TestClock::BEGIN).as_secs()));
@@ -138,7 +138,7 @@ fn to_settle_does_not_move_the_clock() {
 }
 
 #[test]
-fn who_sleeps_for_ever_is_not_waited_for() {
+fn a_sleeper_without_end_is_not_awaited() {
     let clock = TestClock::new();
     block_on(async {
         let own = clock.clone();
@@ -162,7 +162,7 @@ fn threads_share_one_clock() {
                 for nap in 0..200 {
                     let at = clock.now().plus(Duration::from_millis((index as u64 * 7 + nap) % 5 + 1));
                     let mut sleep = clock.sleep_until(at);
-                    // Registered before the work before it ends: no gap.
+                    // Registered before the previous work ends, so the clock stays busy.
                     assert!(sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
                     drop(busy.take());
                     busy = Some(block_on(sleep));

@@ -1,4 +1,4 @@
-//! Rehearsals: what a test can say to a workflow, and what it hears when it is wrong.
+//! Rehearsals: the inputs of a test, and the reports of failures.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -46,14 +46,14 @@ fn order(cents: u64) -> Order {
     Order { name: "42".into(), cents }
 }
 
-/// What a rehearsal says when it fails.
+/// The report of a failed rehearsal.
 fn check_report(rehearse: impl FnOnce(), expected: Expect) {
     let panic = catch_unwind(AssertUnwindSafe(rehearse)).unwrap_err();
     expected.assert_eq(panic.downcast_ref::<String>().unwrap());
 }
 
 #[test]
-fn a_workflow_goes_on_as_it_is_told() {
+fn a_workflow_continues_with_the_given_outcomes() {
     let order = order(4200);
     let mut run = Rehearsal::of(checkout, &order);
     run.asks_for(charge, &order);
@@ -125,7 +125,7 @@ async fn undoes(ctx: Context) -> Result<String, Error> {
 }
 
 #[test]
-fn what_is_shielded_goes_on_after_a_cancel() {
+fn shielded_operations_continue_after_a_cancel() {
     let mut run = Rehearsal::of(undoes, ());
     run.cancels("customer left");
     assert_eq!(run.open(), ["hook `answer`", r#"step `ship` with "back""#]);
@@ -230,7 +230,7 @@ fn a_wrong_expectation_is_answered_with_all_that_is_known() {
 }
 
 #[test]
-fn an_output_before_the_end_says_what_the_run_waits_for() {
+fn asking_for_the_output_before_the_end_reports_the_open_operations() {
     check_report(
         || drop(Rehearsal::of(first_of_two, ()).output()),
         expect![[r#"
@@ -247,7 +247,7 @@ fn an_output_before_the_end_says_what_the_run_waits_for() {
 }
 
 #[test]
-fn what_comes_after_the_end_is_refused() {
+fn calls_after_the_end_are_refused() {
     check_report(
         || {
             let mut run = Rehearsal::of(first_of_two, ());
@@ -286,7 +286,7 @@ static CALLS: AtomicU32 = AtomicU32::new(0);
 
 #[workflow]
 async fn moody(ctx: Context) -> Result<(), Error> {
-    // Another answer at each replay, as a file or the environment would give.
+    // A different answer at each replay, like a file or the environment.
     if CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
         ctx.sleep("1h").await?;
     } else {
@@ -391,7 +391,7 @@ async fn patient(ctx: Context) -> Result<String, Error> {
 }
 
 #[test]
-fn a_workflow_that_has_returned_is_told_from_one_that_waits() {
+fn the_report_distinguishes_returned_and_waiting_workflows() {
     let mut run = Rehearsal::of(patient, ());
     run.advances("1h");
     check_report(
@@ -435,7 +435,7 @@ fn a_helper_that_uses_tokio_is_a_foreign_await() {
     assert!(!text.contains("reactor"), "{text}");
 }
 
-/// Where a rehearsal panics, as `file:line`.
+/// The location at which a rehearsal panics, as `file:line`.
 fn place_of(rehearse: impl FnOnce()) -> String {
     thread_local! {
         static PLACE: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
@@ -509,7 +509,7 @@ async fn reviewed(ctx: Context) -> Result<String, Error> {
 }
 
 #[test]
-fn a_payload_that_the_hook_cannot_read_is_rejected_and_the_wait_goes_on() {
+fn a_payload_that_the_hook_cannot_decode_is_rejected_and_the_hook_stays_open() {
     let mut run = Rehearsal::of(reviewed, ());
     run.receives("review", "yes");
     assert_eq!(run.status(), None);

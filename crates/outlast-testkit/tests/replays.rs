@@ -1,4 +1,4 @@
-//! Recorded histories as tests of today's code.
+//! Recorded histories as tests of the current code.
 
 #![allow(missing_docs, reason = "tests explain themselves by their names")]
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
@@ -52,7 +52,7 @@ async fn code_that_matches_replays_without_its_steps() {
 }
 
 #[tokio::test]
-async fn code_that_does_not_match_is_told_file_place_and_line() {
+async fn a_mismatch_is_reported_with_file_operation_and_line() {
     let folder = recorded().await;
     let files = format!("{}/*.json", folder.path().display());
     let panic = catch_unwind(|| assert_replays(hasty_order, &files)).unwrap_err();
@@ -68,7 +68,7 @@ async fn order_v2(_ctx: Context, cents: u64) -> Result<u64, Error> {
 }
 
 #[tokio::test]
-async fn code_that_is_missing_is_named_with_what_was_given() {
+async fn missing_code_is_reported_with_the_given_code() {
     let folder = recorded().await;
     let files = format!("{}/*.json", folder.path().display());
     let panic = catch_unwind(|| assert_replays((order_v2, charge), &files)).unwrap_err();

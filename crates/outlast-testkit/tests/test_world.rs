@@ -1,4 +1,4 @@
-//! The test world: whole workflows under virtual time, with mocks.
+//! The test world: complete workflows under virtual time, with mocks.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -10,7 +10,7 @@ use outlast::{Status, Timestamp};
 use outlast_testkit::{TestClock, TestWorld, TestWorldBuilder};
 use parking_lot::Mutex;
 
-/// A state that no test has: its steps are mocked.
+/// The state of steps that are mocked in all tests.
 struct Bank;
 
 #[step(attempts = 3)]
@@ -33,7 +33,7 @@ async fn checkout(ctx: Context, name: String, cents: u64) -> Result<String, Erro
     Ok(format!("{payment}, {approved}, {thanks}"))
 }
 
-/// The world of most tests: a mocked bank, and the rest as it is.
+/// The world of most tests, with a mocked bank.
 fn shop() -> TestWorldBuilder<()> {
     TestWorld::builder()
         .register((checkout, thank))
@@ -105,7 +105,7 @@ async fn a_mock_is_attempted_as_its_step_would_be() {
     let count = attempts.clone();
     let world = TestWorld::builder()
         .state(Bank)
-        // In either order: a mock wins.
+        // In either order, the mock is used.
         .mock(charge, move |(_, cents)| match count.fetch_add(1, Ordering::Relaxed) {
             0 => Err(StepError::msg("the bank is closed")),
             1 => panic!("the bank burns"),
@@ -138,13 +138,13 @@ async fn a_mock_can_remember_what_it_was_given() {
     assert_eq!(*seen.lock(), ["Ada"]);
 }
 
-/// What a test that waits in vain says.
+/// The message of a test whose wait fails.
 async fn report(waits: impl Future<Output = ()> + Send + 'static) -> String {
     let panic = tokio::spawn(waits).await.unwrap_err().into_panic();
     panic.downcast_ref::<String>().unwrap().clone()
 }
 
-/// The reports are about this line of this file.
+/// Asserts that the message names this line of this file.
 macro_rules! assert_says {
     ($text:expr, $line:expr, $($part:expr),+) => {{
         let text = $text;
@@ -165,7 +165,7 @@ async fn a_wait_without_end_is_a_message_and_no_hang() {
     let run = world.client().start(hopeful, ()).await.unwrap();
     let line = line!() + 1;
     let text = report(async move { drop(world.run_until_done(&run).await) }).await;
-    assert_says!(text, line, "does not come to its end", "It waits for a payload for hook `never` (since");
+    assert_says!(text, line, "did not reach its end", "It waits for a payload for hook `never` (since");
 }
 
 #[tokio::test]
@@ -183,8 +183,8 @@ async fn a_loop_without_end_is_a_message_and_no_hang() {
     assert_says!(
         text,
         line,
-        "does not come to hook `never`",
-        "at 10000 moments something was due",
+        "did not reach hook `never`",
+        "the clock was advanced 10000 times",
         "meanwhile it waited for a timer (until 2030-01-02T00:00:00.000000Z), ",
         ", 9992 more"
     );
@@ -196,7 +196,7 @@ async fn a_stuck_run_is_a_message_and_no_hang() {
     let run = world.client().start(checkout, input()).await.unwrap();
     let line = line!() + 1;
     let text = report(async move { _ = world.wait_for_sleep(&run).await }).await;
-    assert_says!(text, line, "does not come to a timer", "step `charge` is not registered with this worker");
+    assert_says!(text, line, "did not reach a timer", "step `charge` is not registered with this worker");
 }
 
 #[tokio::test]
@@ -227,7 +227,7 @@ async fn a_wait_for_a_hook_that_is_misspelt_names_the_hooks_that_were_open() {
     assert_says!(
         text,
         line,
-        "does not come to hook `reviwe`",
+        "did not reach hook `reviwe`",
         "It failed at ",
         "meanwhile it waited for a timer (until 2030-01-31T00:00:00.000000Z), hook `review` (until 2030-02-03T"
     );
@@ -277,7 +277,7 @@ async fn a_queued_step_is_mocked_as_any_other() {
 }
 
 #[tokio::test]
-async fn a_queued_step_that_nobody_serves_is_a_message_and_no_hang() {
+async fn a_queued_step_without_a_worker_is_reported() {
     let said = report(async {
         let world = TestWorld::builder().register((publish, resize)).start().await;
         let run = world.client().start(publish, 8).await.unwrap();

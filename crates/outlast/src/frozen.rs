@@ -1,5 +1,5 @@
 //! What a run is after a part of its history, and what it does next, as text: for the frozen histories of
-//! `outlast-testkit`. Not a promise.
+//! `outlast-conformance`. Not a promise.
 //!
 //! The text holds only what is stored, or what follows from it, in forms that do not depend on how the types of
 //! this crate are laid out. So it can be compared with what an older build said of the same history.

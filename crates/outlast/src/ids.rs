@@ -23,7 +23,7 @@ struct Seeded {
 }
 
 /// Ids and chance of this thread follow a seed until this is dropped: for the simulation in
-/// `outlast-testkit`.
+/// `outlast-conformance`.
 #[doc(hidden)]
 #[must_use = "the thread is simulated as long as this lives"]
 pub struct Simulated(());

@@ -1,4 +1,4 @@
-//! Backups under load: the copy has what was acknowledged before, and goes on by itself.
+//! Backups under load: the copy has everything acknowledged before, and works as a world.
 
 #![cfg(feature = "sqlite")]
 #![allow(missing_docs, reason = "tests explain themselves by their names")]
@@ -43,7 +43,7 @@ async fn worker(world: &Arc<dyn World>) -> Worker {
 /// Runs that were acknowledged, with the steps of each.
 type Acknowledged = Arc<Mutex<Vec<(RunId, u64)>>>;
 
-/// Starts runs as fast as it can, until it is told to stop.
+/// Starts runs as fast as possible, until it is stopped.
 async fn start_runs(client: Client, starter: u64, acknowledged: Acknowledged, is_over: Arc<AtomicBool>) {
     for index in 0.. {
         if is_over.load(Ordering::Relaxed) {
@@ -56,7 +56,7 @@ async fn start_runs(client: Client, starter: u64, acknowledged: Acknowledged, is
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_under_load_has_what_was_acknowledged_and_goes_on() {
+async fn a_backup_under_load_has_everything_acknowledged_and_continues() {
     let folder = tempfile::tempdir().unwrap();
     let copy: PathBuf = folder.path().join("copy.db");
     let world = open(&folder.path().join("original.db")).await;
@@ -98,7 +98,7 @@ async fn a_backup_under_load_has_what_was_acknowledged_and_goes_on() {
 }
 
 #[tokio::test]
-async fn a_backup_overwrites_nothing_and_says_what_it_cannot_do() {
+async fn a_backup_overwrites_nothing_and_explains_its_refusals() {
     let folder = tempfile::tempdir().unwrap();
     let world = open(&folder.path().join("original.db")).await;
     let taken = folder.path().join("taken.db");

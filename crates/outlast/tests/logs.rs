@@ -1,4 +1,4 @@
-//! Log lines of workflow code, in a process with one subscriber: each is logged once, whatever is replayed.
+//! Log lines of workflow code, in a process with one subscriber: each is logged once, despite replays.
 
 #![allow(missing_docs, reason = "tests explain themselves by their names")]
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
@@ -22,7 +22,7 @@ use self::lines::Lines;
 
 const SESSION: Duration = Duration::from_secs(1);
 
-/// Two layers with filters of their own: so `tracing` asks about lines below the higher level each time.
+/// Two layers with different filters, so that `tracing` evaluates them for each line below the higher level.
 struct Logs {
     info: Lines,
     debug: Lines,
@@ -38,16 +38,16 @@ static LOGS: LazyLock<Logs> = LazyLock::new(|| {
 });
 
 /// A world under virtual time.
-struct Stage {
+struct TestWorldWithLogs {
     clock: TestClock,
     world: Arc<dyn World>,
     client: Client,
     _folder: tempfile::TempDir,
 }
 
-/// In a schema of its own on the server for tests.
+/// In a new schema on the server for tests.
 #[cfg(feature = "postgres")]
-fn schema_of_its_own() -> String {
+fn new_schema_url() -> String {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let (server, number) = (throwaway::postgres::for_tests(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -55,14 +55,14 @@ fn schema_of_its_own() -> String {
     format!("{server}{joint}schema=logs_{}_{number}&pool=4", std::process::id())
 }
 
-impl Stage {
+impl TestWorldWithLogs {
     async fn all() -> Vec<Self> {
         let mut stages = vec![Self::on(|_| "memory:".to_owned()).await];
         if cfg!(feature = "sqlite") {
             stages.push(Self::on(|folder| format!("sqlite:{folder}/runs.db")).await);
         }
         #[cfg(feature = "postgres")]
-        stages.push(Self::on(|_| schema_of_its_own()).await);
+        stages.push(Self::on(|_| new_schema_url()).await);
         stages
     }
 
@@ -79,7 +79,7 @@ impl Stage {
         Worker::builder(self.world.clone()).session_time(SESSION).register(code)
     }
 
-    /// The worker's process dies, and another one replays what it left.
+    /// Crashes the worker's process; another worker replays its runs.
     async fn crash<R: Register<(), M>, M>(&self, worker: Worker, code: R) -> Worker {
         self.clock.settle().await;
         worker.crash();
@@ -129,13 +129,13 @@ fn assert_each_once(run: RunId) {
 
 #[tokio::test]
 async fn each_line_is_logged_once_over_crashes_and_replays() {
-    for stage in Stage::all().await {
-        let worker = stage.builder((talkative, work)).start().await.unwrap();
-        let run = stage.client.start(talkative, ()).await.unwrap();
-        let worker = stage.crash(worker, (talkative, work)).await;
-        stage.send(run.id(), "x").await;
-        let _worker = stage.crash(worker, (talkative, work)).await;
-        stage.send(run.id(), "y").await;
+    for test_world in TestWorldWithLogs::all().await {
+        let worker = test_world.builder((talkative, work)).start().await.unwrap();
+        let run = test_world.client.start(talkative, ()).await.unwrap();
+        let worker = test_world.crash(worker, (talkative, work)).await;
+        test_world.send(run.id(), "x").await;
+        let _worker = test_world.crash(worker, (talkative, work)).await;
+        test_world.send(run.id(), "y").await;
         assert_eq!(run.output().await.unwrap(), 2);
         assert_each_once(run.id());
     }
@@ -143,11 +143,11 @@ async fn each_line_is_logged_once_over_crashes_and_replays() {
 
 #[tokio::test]
 async fn a_paranoid_worker_logs_each_line_once() {
-    for stage in Stage::all().await {
-        let _worker = stage.builder((talkative, work)).paranoid().start().await.unwrap();
-        let run = stage.client.start(talkative, ()).await.unwrap();
-        stage.send(run.id(), "x").await;
-        stage.send(run.id(), "y").await;
+    for test_world in TestWorldWithLogs::all().await {
+        let _worker = test_world.builder((talkative, work)).paranoid().start().await.unwrap();
+        let run = test_world.client.start(talkative, ()).await.unwrap();
+        test_world.send(run.id(), "x").await;
+        test_world.send(run.id(), "y").await;
         assert_eq!(run.output().await.unwrap(), 2);
         assert_each_once(run.id());
     }
@@ -170,10 +170,10 @@ async fn details_of_heartbeats_that_are_too_large_are_warned_of_once_per_attempt
     async fn beating(ctx: Context) -> Result<u32, Error> {
         ctx.step(beats, ()).await
     }
-    for stage in Stage::all().await {
-        let _worker = stage.builder((beating, beats)).start().await.unwrap();
-        let run = stage.client.start(beating, ()).await.unwrap();
-        stage.clock.run_until_idle().await;
+    for test_world in TestWorldWithLogs::all().await {
+        let _worker = test_world.builder((beating, beats)).start().await.unwrap();
+        let run = test_world.client.start(beating, ()).await.unwrap();
+        test_world.clock.run_until_idle().await;
         assert_eq!(run.output().await.unwrap(), 7, "those before are kept");
         let lines = LOGS.info.with("the details of a heartbeat are left out");
         let lines: Vec<_> = lines.iter().filter(|line| line.contains(&format!("run={}", run.id()))).collect();
@@ -186,19 +186,19 @@ async fn details_of_heartbeats_that_are_too_large_are_warned_of_once_per_attempt
 
 #[tokio::test]
 async fn a_replay_of_an_exported_history_logs_nothing() {
-    let stage = Stage::on(|_| "memory:".to_owned()).await;
-    let _worker = stage.builder((talkative, work)).start().await.unwrap();
-    let run = stage.client.start(talkative, ()).await.unwrap();
-    stage.send(run.id(), "x").await;
-    stage.send(run.id(), "y").await;
+    let test_world = TestWorldWithLogs::on(|_| "memory:".to_owned()).await;
+    let _worker = test_world.builder((talkative, work)).start().await.unwrap();
+    let run = test_world.client.start(talkative, ()).await.unwrap();
+    test_world.send(run.id(), "x").await;
+    test_world.send(run.id(), "y").await;
     run.output().await.unwrap();
-    let turns = stage.client.history(run.id()).await.unwrap();
+    let turns = test_world.client.history(run.id()).await.unwrap();
     outlast::replay(talkative, History { run: run.id(), turns }).unwrap();
     assert_each_once(run.id());
 }
 
-/// A callsite of its own: it is reached in the replay before it is reached live.
-fn say(run: RunId, word: &str) {
+/// A separate callsite, which a replay reaches before live code does.
+fn log_line(run: RunId, word: &str) {
     info!(%run, word, "said");
 }
 
@@ -209,19 +209,19 @@ async fn silent(ctx: Context) -> Result<(), Error> {
 
 #[workflow(name = "speaker")]
 async fn speaking(ctx: Context) -> Result<(), Error> {
-    say(ctx.run(), "in the replay");
+    log_line(ctx.run(), "in the replay");
     ctx.hook::<u32>("x").await?;
-    say(ctx.run(), "live");
+    log_line(ctx.run(), "live");
     Ok(())
 }
 
 #[tokio::test]
 async fn a_callsite_that_a_replay_reaches_first_is_logged_when_it_is_reached_live() {
-    let stage = Stage::on(|_| "memory:".to_owned()).await;
-    let worker = stage.builder(silent).start().await.unwrap();
-    let run = stage.client.start(silent, ()).await.unwrap();
-    let _worker = stage.crash(worker, speaking).await;
-    stage.send(run.id(), "x").await;
+    let test_world = TestWorldWithLogs::on(|_| "memory:".to_owned()).await;
+    let worker = test_world.builder(silent).start().await.unwrap();
+    let run = test_world.client.start(silent, ()).await.unwrap();
+    let _worker = test_world.crash(worker, speaking).await;
+    test_world.send(run.id(), "x").await;
     run.output().await.unwrap();
     let run = run.id();
     assert_eq!(LOGS.info.with(&run.to_string()), [format!("said run={run} word=\"live\"")]);
@@ -251,13 +251,13 @@ async fn spanned(ctx: Context) -> Result<(), Error> {
 
 #[tokio::test]
 async fn spans_that_a_replay_makes_hold_the_lines_that_follow_and_are_closed() {
-    for stage in Stage::all().await {
-        let worker = stage.builder(spanned).start().await.unwrap();
-        let run = stage.client.start(spanned, ()).await.unwrap();
-        let worker = stage.crash(worker, spanned).await;
-        stage.send(run.id(), "x").await;
-        let worker = stage.crash(worker, spanned).await;
-        stage.send(run.id(), "y").await;
+    for test_world in TestWorldWithLogs::all().await {
+        let worker = test_world.builder(spanned).start().await.unwrap();
+        let run = test_world.client.start(spanned, ()).await.unwrap();
+        let worker = test_world.crash(worker, spanned).await;
+        test_world.send(run.id(), "x").await;
+        let worker = test_world.crash(worker, spanned).await;
+        test_world.send(run.id(), "y").await;
         run.output().await.unwrap();
         worker.stop().await.unwrap();
         let run = format!("run={}", run.id());
@@ -269,7 +269,7 @@ async fn spans_that_a_replay_makes_hold_the_lines_that_follow_and_are_closed() {
 
 #[workflow]
 async fn rolling(ctx: Context) -> Result<(), Error> {
-    // Logged by one layer of two, so that the subscriber is asked each time.
+    // Logged by one layer of two, so that the filters are evaluated each time.
     debug!(run = %ctx.run(), number = ctx.random(), "rolled");
     let number = ctx.random();
     ctx.step(work, number % 10).await?;
@@ -278,11 +278,11 @@ async fn rolling(ctx: Context) -> Result<(), Error> {
 
 #[tokio::test]
 async fn the_fields_of_a_line_are_evaluated_in_a_replay() {
-    let stage = Stage::on(|_| "memory:".to_owned()).await;
-    // It compares the run with its replay, which has another random number if one is left out.
-    let _worker = stage.builder((rolling, work)).paranoid().start().await.unwrap();
-    let run = stage.client.start(rolling, ()).await.unwrap();
-    stage.send(run.id(), "x").await;
+    let test_world = TestWorldWithLogs::on(|_| "memory:".to_owned()).await;
+    // The worker compares the run with its replay, which diverges if a random number is skipped.
+    let _worker = test_world.builder((rolling, work)).paranoid().start().await.unwrap();
+    let run = test_world.client.start(rolling, ()).await.unwrap();
+    test_world.send(run.id(), "x").await;
     run.output().await.unwrap();
     assert_eq!(LOGS.debug.with(&run.id().to_string()).len(), 1);
 }
@@ -306,9 +306,9 @@ async fn two_steps(ctx: Context) -> Result<(AttemptId, AttemptId), Error> {
 
 #[tokio::test]
 async fn the_lines_of_a_step_are_in_a_span_that_names_its_attempt() {
-    let stage = Stage::on(|_| "memory:".to_owned()).await;
-    let worker = stage.builder((two_steps, logging, logging_slowly)).start().await.unwrap();
-    let run = stage.client.start(two_steps, ()).await.unwrap();
+    let test_world = TestWorldWithLogs::on(|_| "memory:".to_owned()).await;
+    let worker = test_world.builder((two_steps, logging, logging_slowly)).start().await.unwrap();
+    let run = test_world.client.start(two_steps, ()).await.unwrap();
     let (first, second) = run.output().await.unwrap();
     worker.stop().await.unwrap();
     let run = run.id();

@@ -1,5 +1,5 @@
-//! Log lines of workflow code where each thread has its own subscriber: a replay is quiet on each, and
-//! spans stay with the subscriber that they were made for.
+//! Log lines of workflow code where each thread has its own subscriber: replays log nothing, and spans stay with their
+//! subscriber.
 
 #![allow(missing_docs, reason = "tests explain themselves by their names")]
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
@@ -29,7 +29,7 @@ async fn spanned(ctx: Context, name: String) -> Result<(), Error> {
     .await
 }
 
-/// Runs it with a replay after every turn, on a runtime of this thread.
+/// Runs the workflow with a replay after every turn, on a runtime of this thread.
 fn run_here(name: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -79,7 +79,7 @@ fn a_subscriber_that_its_program_has_dropped_is_not_kept() {
 
 #[test]
 fn a_thread_without_a_subscriber_replays_beside_those_that_have_one() {
-    // With a single subscriber `tracing` asks only the thread that reaches a line first whether it is logged.
+    // With a single subscriber, `tracing` asks only the thread that reaches a line first.
     let _another = Dispatch::new(tracing_subscriber::registry());
     let lines = Lines::default();
     let _default = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.clone()));

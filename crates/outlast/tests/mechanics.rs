@@ -1,46 +1,46 @@
-//! Each mechanic of the design has a test here, named after the rule it proves, on every world.
+//! Tests of the engine's rules, one per rule, on every world.
 //!
-//! Time is virtual: nothing sleeps. Workers replay after every turn, unless a test is about caching.
+//! Time is virtual. Workers replay after every turn, unless a test is about caching.
 
 #![allow(missing_docs, reason = "tests explain themselves by their names")]
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
 mod mechanics {
-    mod faulty;
-    mod rig;
+    mod faulty_world;
+    mod test_engine;
 
+    mod at_most_once;
     mod blocking;
     mod cancel;
     mod children;
+    mod context_outside_turn;
     mod control;
     mod crashes;
-    mod direct;
-    mod door;
+    mod direct_step_calls;
+    mod dropped_attempts;
     mod drops;
+    mod event_order;
     mod explain;
     mod failed_builds;
-    mod fleets;
     mod handles;
     mod heartbeat;
+    mod history_length;
     mod inbox;
-    mod kept;
+    mod input_checks;
+    mod kept_outcomes;
     mod keys;
-    mod length;
+    mod known_pitfalls;
     mod lists;
-    mod losers;
-    mod once;
     mod operations;
-    mod order;
     mod outages;
-    mod outside;
     mod parallel;
-    mod parts;
     mod policies;
     mod polling;
     mod queued;
     mod reconcile;
+    mod recorded_values;
     mod regressions;
-    mod rejected;
+    mod rejected_payloads;
     mod release;
     mod retention;
     mod retries;
@@ -48,14 +48,14 @@ mod mechanics {
     mod starts;
     mod stuck;
     mod takeover;
-    mod traps;
+    mod turn_parts;
     mod turns;
-    mod undecodable;
-    mod unknown;
-    mod unreadable;
-    mod values;
+    mod undecodable_values;
+    mod unknown_answers;
+    mod unreadable_histories;
     mod versions;
     mod views;
-    mod withdrawn;
-    mod withheld;
+    mod withdrawn_queued_steps;
+    mod withheld_attempts;
+    mod worker_selection;
 }

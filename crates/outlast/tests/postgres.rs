@@ -10,8 +10,8 @@ use outlast::postgres::tokio_postgres;
 use outlast::prelude::*;
 use outlast::{RunId, Status};
 
-/// A schema of its own on the server for tests.
-fn place() -> String {
+/// The URL of a new schema on the server for tests.
+fn new_schema_url() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let server = throwaway::postgres::for_tests();
@@ -39,7 +39,7 @@ async fn tree(ctx: Context, number: u64) -> Result<u64, Error> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_goes_through_steps_timers_hooks_and_children() {
-    let url = place();
+    let url = new_schema_url();
     let world = outlast::open(&url).await.unwrap();
     let worker = Worker::builder(world.clone()).register((tree, leaf, double)).start().await.unwrap();
     let client = Client::new(world);
@@ -50,13 +50,13 @@ async fn a_run_goes_through_steps_timers_hooks_and_children() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_process_hears_of_a_start_and_of_an_end_without_polling() {
-    let url = place();
+async fn another_process_is_notified_of_a_start_and_of_an_end_without_polling() {
+    let url = new_schema_url();
     let here = outlast::open(&url).await.unwrap();
     let there = outlast::open(&url).await.unwrap();
     let worker = Worker::builder(there).register((leaf, double)).start().await.unwrap();
     let client = Client::new(here);
-    // The first one makes the connections.
+    // The first run opens the connections.
     client.start(leaf, 1).await.unwrap().output().await.unwrap();
     let began = Instant::now();
     for number in 0..20 {
@@ -68,8 +68,8 @@ async fn another_process_hears_of_a_start_and_of_an_end_without_polling() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_runs_are_carried_by_two_workers_and_each_ends_once() {
-    let url = place();
+async fn two_workers_execute_many_runs_and_each_ends_once() {
+    let url = new_schema_url();
     let (first, second) = (outlast::open(&url).await.unwrap(), outlast::open(&url).await.unwrap());
     let one = Worker::builder(first.clone()).register((leaf, double)).start().await.unwrap();
     let two = Worker::builder(second).register((leaf, double)).start().await.unwrap();
@@ -87,8 +87,8 @@ async fn many_runs_are_carried_by_two_workers_and_each_ends_once() {
     two.stop().await.unwrap();
 }
 
-/// Looks again and again until the condition holds; panics when it does not within a minute.
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+/// Polls until the condition holds; panics after a minute.
+async fn wait_until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let patience = tokio::time::timeout(Duration::from_secs(60), async {
         while !holds().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -97,7 +97,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     assert!(patience.await.is_ok(), "within a minute not: {what}");
 }
 
-/// How many statements the server was asked for by others, as it counts them itself.
+/// The server's own count of statements, without those of this connection.
 async fn statements(server: &tokio_postgres::Client) -> i64 {
     let sql = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements \
                WHERE toplevel AND query NOT LIKE '%pg_stat_statements%'";
@@ -105,7 +105,7 @@ async fn statements(server: &tokio_postgres::Client) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_idle_fleet_makes_at_most_two_queries_per_second_and_worker() {
+async fn idle_workers_make_at_most_two_queries_per_second_each() {
     let server = throwaway::Postgres::builder()
         .quick()
         .setting("shared_preload_libraries", "pg_stat_statements")
@@ -124,13 +124,13 @@ async fn an_idle_fleet_makes_at_most_two_queries_per_second_and_worker() {
     let run = Client::new(fleet[0].0.clone()).start(leaf, 2).await.unwrap();
     assert_eq!(run.output().await.unwrap(), 4);
     let beaten = async |times: u64| fleet.iter().all(|(_, worker)| worker.metrics().beats >= times);
-    until("a beat", async || beaten(1).await).await;
+    wait_until("a beat", async || beaten(1).await).await;
     let (before, began) = (statements(&counter).await, Instant::now());
-    until("four more beats", async || beaten(5).await).await;
+    wait_until("four more beats", async || beaten(5).await).await;
     let made = statements(&counter).await - before;
     let per_second = made as f64 / began.elapsed().as_secs_f64() / fleet.len() as f64;
     println!("{made} statements in {:?}: {per_second:.2} per second and worker", began.elapsed());
-    // One more per worker may fall into the time that is measured.
+    // One more per worker may fall into the measured time.
     let limit = 2.0 * began.elapsed().as_secs_f64() * fleet.len() as f64 + fleet.len() as f64;
     assert!(made > 0 && made as f64 <= limit, "{per_second:.2} statements per second and worker");
     let said = "SELECT count(*) FROM pg_stat_statements WHERE query LIKE '%pg_notify%' AND calls > 10";
@@ -154,22 +154,22 @@ async fn patient(ctx: Context, number: u64) -> Result<u64, Error> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_woken_run_goes_first_to_the_worker_that_has_its_future() {
     const RUNS: u64 = 40;
-    let url = place();
+    let url = new_schema_url();
     let mut workers = Vec::new();
     for _ in 0..3 {
         let world = outlast::open(&url).await.unwrap();
         workers.push(Worker::builder(world).register((patient, double)).start().await.unwrap());
     }
-    // A client of its own, so that no worker has the runs from the start.
+    // A separate client, so that no local worker takes the runs at their start.
     let client = Client::new(outlast::open(&url).await.unwrap());
     let mut runs = Vec::new();
     for number in 0..RUNS {
         runs.push(client.start(patient, number).await.unwrap());
     }
     for run in &runs {
-        until("it waits", async || !run.view().await.unwrap().waits.is_empty()).await;
+        wait_until("it waits", async || !run.view().await.unwrap().waits.is_empty()).await;
     }
-    until("all are let go", async || workers.iter().all(|worker| worker.metrics().live_runs == 0)).await;
+    wait_until("all are let go", async || workers.iter().all(|worker| worker.metrics().live_runs == 0)).await;
     for run in &runs {
         run.send("more", &1).await.unwrap();
     }
@@ -181,8 +181,8 @@ async fn a_woken_run_goes_first_to_the_worker_that_has_its_future() {
     };
     let (hits, replays) = (sum(|metrics| metrics.cache_hits), sum(|metrics| metrics.replays));
     println!("{hits} futures were found, {replays} runs replayed");
-    // A worker that is late by more than 100 ms loses its right, which a busy machine may do to some. Without the right
-    // a third of them would be found.
+    // A worker that is late by more than 100 ms loses its preference, which may happen on a busy machine. Without the
+    // preference, a third of the runs would return to their worker.
     assert!(hits > RUNS * 2 / 3, "{hits} futures were found, {replays} runs replayed");
     for worker in workers {
         worker.stop().await.unwrap();
@@ -190,10 +190,10 @@ async fn a_woken_run_goes_first_to_the_worker_that_has_its_future() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_pauses_while_the_server_is_away_and_goes_on_by_itself() {
+async fn work_pauses_while_the_server_is_unavailable_and_continues_by_itself() {
     let mut server = throwaway::Postgres::builder().quick().start().unwrap();
     let world = outlast::open(&server.url()).await.unwrap();
-    // Longer away than a session lasts, and shorter: nobody is robbed in either case.
+    // Unavailable for longer than a session, and for a shorter time: no session is lost in either case.
     for session in ["1s", "30s"] {
         let worker = Worker::builder(world.clone())
             .register((patient, tree, leaf, double))
@@ -207,16 +207,16 @@ async fn work_pauses_while_the_server_is_away_and_goes_on_by_itself() {
             runs.push(client.start(patient, number).await.unwrap());
         }
         let last = client.start(patient, 10).await.unwrap();
-        until("it waits", async || !last.view().await.unwrap().waits.is_empty()).await;
+        wait_until("it waits", async || !last.view().await.unwrap().waits.is_empty()).await;
         server.stop().unwrap();
-        until("the server is missed", async || client.counts().await.is_err()).await;
+        wait_until("the server is missed", async || client.counts().await.is_err()).await;
         let began = Instant::now();
-        until("it has been away for a while", async || began.elapsed() > Duration::from_secs(2)).await;
+        wait_until("it has been away for a while", async || began.elapsed() > Duration::from_secs(2)).await;
         server.start().unwrap();
-        until("it answers", async || last.send("more", &1).await.is_ok()).await;
+        wait_until("it answers", async || last.send("more", &1).await.is_ok()).await;
         assert_eq!(last.output().await.unwrap(), 21);
         for (number, run) in (0..).zip(&runs) {
-            until("it answers", async || run.send("more", &1).await.is_ok()).await;
+            wait_until("it answers", async || run.send("more", &1).await.is_ok()).await;
             assert_eq!(run.output().await.unwrap(), number * 2 + 1);
         }
         worker.stop().await.unwrap();
@@ -239,9 +239,9 @@ async fn gated(ctx: Context, number: u64) -> Result<u64, Error> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_whose_row_somebody_locks_does_not_stop_its_neighbours() {
+async fn a_locked_row_does_not_stop_other_runs() {
     const NEIGHBOURS: u64 = 200;
-    let url = place();
+    let url = new_schema_url();
     let world = outlast::open(&url).await.unwrap();
     let worker =
         Worker::builder(world.clone()).register((gated, pass_gate, leaf, double)).start().await.unwrap();
@@ -266,7 +266,7 @@ async fn a_run_whose_row_somebody_locks_does_not_stop_its_neighbours() {
         assert_eq!(run.output().await.unwrap(), number * 2, "while the lock is held");
     }
     let mut why = client.explain(blocked.id()).await.unwrap();
-    until("the blocker is named", async || {
+    wait_until("the blocker is named", async || {
         why = client.explain(blocked.id()).await.unwrap();
         why.blocked_by.is_some()
     })
@@ -277,7 +277,7 @@ async fn a_run_whose_row_somebody_locks_does_not_stop_its_neighbours() {
     worker.stop().await.unwrap();
 }
 
-/// Lets the database refuse turns that end a step of a run, the first so many times.
+/// Makes the database refuse turns that end a step of a run, the first `times` times.
 async fn refuse_ends_of_steps(url: &str, run: RunId, times: u32) -> tokio_postgres::Client {
     let (server, connection) =
         tokio_postgres::connect(throwaway::postgres::for_tests(), tokio_postgres::NoTls).await.unwrap();
@@ -303,7 +303,7 @@ async fn waits_and_doubles(ctx: Context, number: u64) -> Result<u64, Error> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_a_trigger_refuses_is_tried_again_and_stuck_when_that_does_not_help() {
-    let url = place();
+    let url = new_schema_url();
     let world = outlast::open(&url).await.unwrap();
     let worker =
         Worker::builder(world.clone()).register((waits_and_doubles, leaf, double)).start().await.unwrap();
@@ -321,7 +321,7 @@ async fn a_run_that_a_trigger_refuses_is_tried_again_and_stuck_when_that_does_no
     run.send("more", &1).await.unwrap();
     let neighbour = client.start(leaf, 5).await.unwrap();
     assert_eq!(neighbour.output().await.unwrap(), 10);
-    until("it is stuck", async || run.view().await.unwrap().status == Status::Stuck).await;
+    wait_until("it is stuck", async || run.view().await.unwrap().status == Status::Stuck).await;
     let view = run.view().await.unwrap();
     let why = view.stuck.unwrap().message;
     assert!(why.contains("the ledger is closed"), "{why}");
@@ -332,9 +332,9 @@ async fn a_run_that_a_trigger_refuses_is_tried_again_and_stuck_when_that_does_no
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn runs_whose_turns_are_refused_with_whatever_code_stop_no_others_and_can_be_terminated() {
+async fn runs_whose_turns_are_refused_with_any_code_stop_no_others_and_can_be_terminated() {
     const CODES: [&str; 6] = ["40001", "40P01", "57014", "53100", "P0001", "42P01"];
-    let url = place();
+    let url = new_schema_url();
     let world = outlast::open(&url).await.unwrap();
     let worker =
         Worker::builder(world.clone()).register((waits_and_doubles, leaf, double)).start().await.unwrap();
@@ -368,21 +368,21 @@ async fn runs_whose_turns_are_refused_with_whatever_code_stop_no_others_and_can_
         }
     }
     for (run, code) in refused.iter().zip(CODES) {
-        until("it is stuck", async || run.view().await.unwrap().status == Status::Stuck).await;
+        wait_until("it is stuck", async || run.view().await.unwrap().status == Status::Stuck).await;
         let why = run.view().await.unwrap().stuck.unwrap().message;
         assert!(why.contains("the ledger is closed"), "{code}: {why}");
         run.terminate("enough").await.unwrap();
-        until("it has ended", async || run.view().await.unwrap().ended_at.is_some()).await;
+        wait_until("it has ended", async || run.view().await.unwrap().ended_at.is_some()).await;
     }
     worker.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_waits_for_nothing_but_its_row_is_explained_by_who_has_that() {
-    let url = place();
+    let url = new_schema_url();
     let world = outlast::open(&url).await.unwrap();
     let client = Client::new(world);
-    // Ready, and nobody is there to hold it.
+    // Ready, and there is no worker.
     let run = client.start(leaf, 1).await.unwrap();
     assert_eq!(client.explain(run.id()).await.unwrap().blocked_by, None);
     let server = throwaway::postgres::for_tests();
@@ -395,7 +395,7 @@ async fn a_run_that_waits_for_nothing_but_its_row_is_explained_by_who_has_that()
     assert!(why.sentence.contains("its row is locked by process"), "{}", why.sentence);
 }
 
-/// How many runs of one step the worker ends in a second.
+/// The number of runs with one step that the worker ends per second.
 async fn runs_per_second(client: &Client) -> f64 {
     const RUNS: u64 = 2_000;
     let began = Instant::now();
@@ -412,9 +412,9 @@ async fn runs_per_second(client: &Client) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement, for a machine that does nothing else"]
-async fn neighbours_of_a_locked_row_keep_four_fifths_of_their_throughput() {
+async fn other_runs_keep_four_fifths_of_their_throughput_beside_a_locked_row() {
     const ROUNDS: u64 = 5;
-    let url = place();
+    let url = new_schema_url();
     let world = outlast::open(&url).await.unwrap();
     let worker =
         Worker::builder(world.clone()).register((gated, pass_gate, leaf, double)).start().await.unwrap();
@@ -433,7 +433,7 @@ async fn neighbours_of_a_locked_row_keep_four_fifths_of_their_throughput() {
         let open = other.transaction().await.unwrap();
         open.query(&lock, &[&blocked.id().to_string()]).await.unwrap();
         GATE.add_permits(1);
-        until("its turn is blocked", async || {
+        wait_until("its turn is blocked", async || {
             client.explain(blocked.id()).await.unwrap().blocked_by.is_some()
         })
         .await;

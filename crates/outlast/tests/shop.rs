@@ -1,4 +1,4 @@
-//! The code that the design promises, as it is written there.
+//! The example of the documentation, as a test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -113,7 +113,7 @@ async fn forgetful(ctx: Context) -> Result<(), Error> {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_stuck_run_is_told_why() {
+async fn waiting_for_a_stuck_run_fails_with_the_reason() {
     let clock = TestClock::new();
     let world = outlast::open_with_clock("memory:", Arc::new(clock.clone())).await.unwrap();
     let _worker = Worker::builder(world.clone()).register((forgetful,)).start().await.unwrap();

@@ -1,4 +1,4 @@
-//! Large things through the whole engine on SQLite: the largest payloads, the fullest inbox.
+//! Values at the limits, through the whole engine on SQLite: the largest payloads, and a full inbox.
 
 #![cfg(feature = "sqlite")]
 #![allow(missing_docs, reason = "tests explain themselves by their names")]
@@ -18,7 +18,7 @@ async fn open() -> (TempDir, Arc<dyn World>) {
     (folder, world)
 }
 
-/// A text that is as large as a payload may be, with its two quotes.
+/// A text of the maximum size of a payload, including its two quotes.
 fn largest(letter: char) -> String {
     std::iter::repeat_n(letter, PAYLOAD_BYTES_MAX - 2).collect()
 }
@@ -29,7 +29,7 @@ async fn next_letter(text: String) -> Result<String, StepError> {
     Ok(std::iter::repeat_n(letter, text.len()).collect())
 }
 
-/// Every payload of it is as large as it may be: input, step, hook, output.
+/// All its payloads have the maximum size: input, step, hook and output.
 #[workflow]
 async fn large(ctx: Context, input: String) -> Result<String, Error> {
     let second = ctx.step(next_letter, &input).await?;
@@ -59,7 +59,7 @@ async fn the_largest_payloads_pass_through_everything_and_are_replayed() {
     assert_eq!(too_large.kind(), ErrorKind::Limit, "{too_large}");
 }
 
-/// Takes numbers as long as they come in order.
+/// Receives numbers as long as they are in order.
 #[workflow]
 async fn count_messages(ctx: Context, messages: u64) -> Result<u64, Error> {
     for expected in 0..messages {

@@ -1,4 +1,4 @@
-//! Starts and sends inside a transaction of the caller's own, on the file where the world lives.
+//! Starts and sends inside a transaction of the caller, on the world's file.
 
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -10,7 +10,7 @@ use outlast::prelude::*;
 use outlast::sqlite::rusqlite::{Connection, Transaction, TransactionBehavior};
 use outlast::{Client, Worker};
 
-/// Far longer than a commit takes to be noticed, and shorter than the slow poll for work.
+/// Much longer than it takes to notice a commit, and shorter than the slow poll.
 const NOTICED: Duration = Duration::from_secs(5);
 
 #[workflow]
@@ -72,7 +72,7 @@ async fn a_run_begins_when_the_callers_transaction_commits() {
 }
 
 #[tokio::test]
-async fn what_is_rolled_back_never_was() {
+async fn a_rolled_back_transaction_has_no_effect() {
     let mut shop = Shop::open().await;
     let run = shop.client.start(ship, 1).await.unwrap();
     let (mut tx, client) = shop.begin();

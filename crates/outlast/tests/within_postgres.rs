@@ -1,4 +1,4 @@
-//! Starts and sends inside transactions of the caller's own, and from SQL alone.
+//! Starts and sends inside transactions of the caller, and from SQL alone.
 
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -77,7 +77,7 @@ async fn a_run_begins_when_the_callers_transaction_commits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_rolled_back_never_was_and_what_is_refused_changes_nothing() {
+async fn rolled_back_and_refused_calls_have_no_effect() {
     let mut shop = Shop::open().await;
     let run = shop.client.start(ship, 1).key("order-1").await.unwrap();
     let (mut tx, client) = shop.begin().await;
@@ -102,7 +102,7 @@ async fn what_is_rolled_back_never_was_and_what_is_refused_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_transaction_in_another_database_is_refused_and_goes_on() {
+async fn a_transaction_in_another_database_is_refused_and_stays_usable() {
     let shop = Shop::open().await;
     let other = format!("other_{}", shop.schema);
     shop.server.batch_execute(&format!("CREATE DATABASE {other}")).await.unwrap();
@@ -136,7 +136,7 @@ async fn any_language_starts_runs_and_sends_to_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_sql_asks_for_is_checked() {
+async fn arguments_from_sql_are_checked() {
     let shop = Shop::open().await;
     shop.call("start_run('ship', '1', key => 'k')").await.unwrap();
     let deep = format!("start_run('ship', '{}{}')", "[".repeat(65), "]".repeat(65));

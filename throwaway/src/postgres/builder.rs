@@ -1,4 +1,4 @@
-//! How a server will be, and its first start.
+//! The configuration of a new server, and its first start.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,14 @@ use super::{Postgres, install, status};
 use crate::account::Account;
 use crate::address::Address;
 use crate::error::{Error, Result};
-use crate::folder::Folder;
-use crate::guard::Guarded;
+use crate::folder::TempFolder;
+use crate::guarded_process::GuardedProcess;
 use crate::random;
 
 /// The superuser, and the database that every server has.
 const SUPERUSER: &str = "postgres";
 
-/// How a server will be. Without another word it is durable, as one in production: a commit waits for the disk.
+/// The configuration of a new server. By default it is as durable as in production: a commit waits for the disk.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     parent: Option<PathBuf>,
@@ -21,38 +21,38 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A setting of `postgresql.conf`. The last of the same name counts.
+    /// A setting of `postgresql.conf`. The last one with the same name applies.
     #[must_use]
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         self.settings.push((name.into(), value.into()));
         self
     }
 
-    /// For tests: nothing waits for the disk, and many may connect. What was committed survives
-    /// [`Postgres::kill`], but would not survive a power cut.
+    /// For tests: commits do not wait for the disk, and many clients may connect. Committed data survives
+    /// [`Postgres::kill`], but not a power failure.
     #[must_use]
     pub fn quick(self) -> Self {
         self.setting("fsync", "off").setting("full_page_writes", "off").setting("max_connections", "400")
     }
 
-    /// The folder in which the server's own is made, instead of the system's temporary one.
+    /// The parent of the server's folder, instead of the system's temporary folder.
     #[must_use]
     pub fn within(mut self, parent: impl AsRef<Path>) -> Self {
         self.parent = Some(parent.as_ref().to_path_buf());
         self
     }
 
-    /// Makes a new server and starts it; it is ready when this returns. Not as root: root starts it as
-    /// user `postgres` or `nobody`.
+    /// Creates a new server and starts it; it is ready when this returns. If the caller is root, it runs as user
+    /// `postgres` or `nobody`.
     ///
     /// # Errors
     ///
-    /// When the programs are missing, with the remedy; or with what they said when they failed.
+    /// When the programs are missing, with the remedy; or when they fail, with their output.
     pub fn start(self) -> Result<Postgres> {
         let programs = install::find()?;
         let account = Account::choose()?;
         let parent = self.parent.unwrap_or_else(std::env::temp_dir);
-        let folder = Folder::make(&parent, "postgres", account)?;
+        let folder = TempFolder::make(&parent, "postgres", account)?;
         let address = Address {
             host: "127.0.0.1".into(),
             port: 0,
@@ -63,20 +63,20 @@ impl Builder {
         let server = None;
         let mut postgres = Postgres { server, programs, account, settings: self.settings, address, folder };
         initialise(&postgres)?;
-        postgres.start_somewhere()?;
+        postgres.start_on_free_port()?;
         Ok(postgres)
     }
 }
 
-/// Makes the files of a new server, with a superuser whom only the password lets in.
+/// Creates the files of a new server, with password authentication.
 fn initialise(postgres: &Postgres) -> Result<()> {
     let folder = postgres.folder.path();
     let secret = folder.join("password");
     let written = std::fs::write(&secret, &postgres.address.password);
     written.map_err(|error| Error::new(format!("`{}` cannot be written: {error}", secret.display())))?;
-    postgres.account.own(&secret)?;
+    postgres.account.give_ownership(&secret)?;
     let path = |name: &str| folder.join(name).display().to_string();
-    // The password goes over the loopback as it is: in tests, connections are many and are to be cheap.
+    // The password is sent in clear over the loopback: tests make many connections, which should be cheap.
     let arguments = [
         format!("--pgdata={}", path("data")),
         format!("--pwfile={}", path("password")),
@@ -84,15 +84,15 @@ fn initialise(postgres: &Postgres) -> Result<()> {
         "--auth=password".into(),
         "--encoding=UTF8".into(),
         "--no-locale".into(),
-        // The server's own files need not survive a power cut that comes before its first start.
+        // The new files need not survive a power failure before the first start.
         "--no-sync".into(),
     ];
     let log = folder.join("initdb.log");
     let program = postgres.programs.join("initdb");
-    let status = Guarded::spawn(&program, &arguments, postgres.account, folder, &log)?.wait()?;
+    let status = GuardedProcess::spawn(&program, &arguments, postgres.account, folder, &log)?.wait()?;
     let _ = std::fs::remove_file(&secret);
     if status.success() {
         return Ok(());
     }
-    Err(Error::new(format!("`initdb` ended with {status}; it said:\n{}", status::tail(&log))))
+    Err(Error::new(format!("`initdb` ended with {status}; its output ends with:\n{}", status::tail(&log))))
 }

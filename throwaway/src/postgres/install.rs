@@ -1,4 +1,4 @@
-//! The programs of Postgres: found, or installed.
+//! Finds or installs the programs of Postgres.
 
 use std::path::PathBuf;
 
@@ -6,11 +6,11 @@ use crate::apt;
 use crate::error::{Error, Result};
 use crate::programs::{VERSION_MIN, of_postgres};
 
-/// Makes sure that the programs of Postgres are here: root on Debian installs them when they are missing.
+/// Makes sure that the programs of Postgres are installed: on Debian, root installs them if needed.
 ///
 /// # Errors
 ///
-/// When they are missing and cannot be installed, with what to do.
+/// When they are missing and cannot be installed, with the remedy.
 pub fn require() -> Result<()> {
     if of_postgres().is_some() {
         return Ok(());
@@ -37,8 +37,8 @@ fn missing() -> String {
         _ => "install the PostgreSQL server, with `postgres` and `initdb` on the path",
     };
     format!(
-        "there is no Postgres server (version {VERSION_MIN} or later) on this machine; {remedy}, or let the \
-         variable {} hold the URL of a server that tests may use",
+        "there is no Postgres server (version {VERSION_MIN} or later) on this machine; {remedy}, or set the \
+         variable {} to the URL of a server that tests may use",
         super::VARIABLE
     )
 }

@@ -1,4 +1,4 @@
-//! What a server's files say of it.
+//! Reads the files of a server.
 
 use std::fmt;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// How much of a log is shown.
+/// The maximum length of the shown end of a log.
 const TAIL_BYTES_MAX: u64 = 4_000;
 
 /// Lines of `postmaster.pid`, counted from 0: the server's process, its shared memory, its status.
@@ -14,13 +14,13 @@ const PID_LINE: usize = 0;
 const MEMORY_LINE: usize = 6;
 const STATUS_LINE: usize = 7;
 
-/// Whether the server with this process takes connections. The file of an earlier life has another number.
+/// Whether the server with this pid accepts connections. The file of an earlier process has another pid.
 pub(super) fn is_ready(data: &Path, pid: u32) -> bool {
     line(data, PID_LINE).is_some_and(|line| line == pid.to_string())
         && line(data, STATUS_LINE).is_some_and(|line| line == "ready")
 }
 
-/// Frees the small piece of shared memory that a killed server leaves. It is only tidiness.
+/// Frees the shared memory segment of a killed server.
 pub(super) fn free_memory(data: &Path) {
     let Some(memory) = line(data, MEMORY_LINE) else { return };
     let Some(id) = memory.split_whitespace().last() else { return };
@@ -36,35 +36,35 @@ fn line(data: &Path, index: usize) -> Option<String> {
 
 /// Why a server did not start.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct StartFailure {
     reason: String,
-    said: String,
+    output: String,
 }
 
-impl Refusal {
-    /// With what the server has written to its log since it was `begin` long.
+impl StartFailure {
+    /// With the part of the server's log after `begin`.
     pub(super) fn new(reason: &str, log: &Path, begin: u64) -> Self {
-        Self { reason: reason.into(), said: since(log, begin) }
+        Self { reason: reason.into(), output: since(log, begin) }
     }
 
-    /// Whether somebody else has the port.
-    pub(super) fn is_of_the_port(&self) -> bool {
-        self.said.contains("Address already in use")
+    /// Whether the port is in use.
+    pub(super) fn is_port_in_use(&self) -> bool {
+        self.output.contains("Address already in use")
     }
 
-    /// Whether what a killed server left still goes on for a moment.
-    pub(super) fn is_for_now(&self) -> bool {
-        self.said.contains("pre-existing shared memory block") || self.is_of_the_port()
+    /// Whether the start can succeed later: processes of a killed server still run.
+    pub(super) fn is_temporary(&self) -> bool {
+        self.output.contains("pre-existing shared memory block") || self.is_port_in_use()
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for StartFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; it said:\n{}", self.reason, self.said)
+        write!(f, "{}; its log ends with:\n{}", self.reason, self.output)
     }
 }
 
-/// How long the file is by now.
+/// The current length of the file.
 pub(super) fn length(file: &Path) -> u64 {
     std::fs::metadata(file).map_or(0, |data| data.len())
 }
@@ -74,7 +74,7 @@ pub(super) fn tail(file: &Path) -> String {
     since(file, 0)
 }
 
-/// The end of what was added to the file since it was `begin` long.
+/// The end of the part of the file after `begin`.
 fn since(file: &Path, begin: u64) -> String {
     let begin = begin.max(length(file).saturating_sub(TAIL_BYTES_MAX));
     let mut bytes = Vec::new();

@@ -3,10 +3,10 @@
 use super::Finding;
 use super::source::{Source, Token};
 
-/// Lines of a function, from `fn` to its closing brace. A function fits on a screen.
+/// The maximum number of lines of a function, from `fn` to its closing brace.
 const FUNCTION_LINES_MAX: usize = 60;
 
-/// Finds functions past the limit. Test modules and the bodies of `macro_rules!` are exempt.
+/// Finds functions over the limit. Test modules and the bodies of `macro_rules!` are exempt.
 pub(super) fn check(source: &Source) -> Vec<Finding> {
     let tokens = source.tokens();
     let mut findings = Vec::new();
@@ -24,9 +24,9 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// The finding for the function that begins at this token, if one does and it is too long.
+/// The finding for a function that begins at this token, if it is too long.
 fn function(tokens: &[Token], at: usize) -> Option<Finding> {
-    // A name follows, unless `fn` begins the type of a pointer.
+    // A name follows, unless `fn` begins a function pointer type.
     let name = tokens.get(at + 1).filter(|next| tokens[at].is("fn") && next.is_word())?;
     let open = body(tokens, at)?;
     let first = tokens[at].line;
@@ -34,12 +34,12 @@ fn function(tokens: &[Token], at: usize) -> Option<Finding> {
     let lines = last + 1 - first;
     (lines > FUNCTION_LINES_MAX).then(|| {
         let name = &name.text;
-        (first, format!("function `{name}` has {lines} lines, the limit is {FUNCTION_LINES_MAX}; divide it"))
+        (first, format!("function `{name}` has {lines} lines, the limit is {FUNCTION_LINES_MAX}; split it"))
     })
 }
 
-/// Where what is exempt ends, if it begins at this token.
-fn exempt(tokens: &[Token], at: usize) -> Option<usize> {
+/// The end of an exempt item that begins at this token.
+pub(super) fn exempt(tokens: &[Token], at: usize) -> Option<usize> {
     let rest = &tokens[at..];
     if begins_with(rest, &["macro_rules", "!"]) {
         let open = at + rest.iter().position(|token| token.is("{") || token.is("("))?;
@@ -50,18 +50,18 @@ fn exempt(tokens: &[Token], at: usize) -> Option<usize> {
     if !is_test {
         return None;
     }
-    // The item behind the attribute; one without a body (`mod tests;`) ends at once.
+    // The item after the attribute; an item without a body (`mod tests;`) has no tokens to skip.
     let item = closing(tokens, at + 1) + 1;
     let end = body(tokens, item).map_or(item, |open| closing(tokens, open) + 1);
     Some(end)
 }
 
-fn begins_with(tokens: &[Token], words: &[&str]) -> bool {
+pub(super) fn begins_with(tokens: &[Token], words: &[&str]) -> bool {
     tokens.len() >= words.len() && tokens.iter().zip(words).all(|(token, word)| token.is(word))
 }
 
-/// Where the body of an item opens; `None` when the item ends with a semicolon.
-fn body(tokens: &[Token], item: usize) -> Option<usize> {
+/// The opening brace of an item's body; `None` if the item ends with a semicolon.
+pub(super) fn body(tokens: &[Token], item: usize) -> Option<usize> {
     let mut at = item;
     while at < tokens.len() {
         match tokens[at].text.as_str() {
@@ -69,7 +69,7 @@ fn body(tokens: &[Token], item: usize) -> Option<usize> {
             // A const argument in braces, as in `Buffer<{ SIZE * 2 }>`.
             "{" if tokens[at - 1].is("<") => at = closing(tokens, at),
             "{" => return Some(at),
-            // The end of a statement, or of what the item stands in: a field has no body.
+            // The end of a statement, or of the enclosing item: a field has no body.
             ";" | "}" => return None,
             _ => {}
         }
@@ -78,8 +78,8 @@ fn body(tokens: &[Token], item: usize) -> Option<usize> {
     None
 }
 
-/// The token that closes the bracket at `open`; the last one when none does.
-fn closing(tokens: &[Token], open: usize) -> usize {
+/// The token that closes the bracket at `open`; the last token if none does.
+pub(super) fn closing(tokens: &[Token], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {
         match token.text.as_str() {
@@ -98,7 +98,7 @@ fn closing(tokens: &[Token], open: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// A text in which `$` stands for as many lines as a function may have.
+    /// The findings in a text in which `$` stands for as many lines as a function may have.
     fn found(text: &str) -> Vec<String> {
         let text = text.replace('$', &"x;\n".repeat(FUNCTION_LINES_MAX));
         let findings = check(&Source::new(&text));
@@ -109,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn a_function_at_the_limit_passes_and_one_past_it_does_not() {
+    fn only_a_function_over_the_limit_is_a_violation() {
         let body = |lines| format!("fn f() {{\n{}}}", "x;\n".repeat(lines));
         assert_eq!(found(&body(FUNCTION_LINES_MAX - 2)), [""; 0]);
         assert_eq!(found(&body(FUNCTION_LINES_MAX - 1)), ["1 function `f`"]);
     }
 
     #[test]
-    fn functions_are_found_wherever_they_are() {
+    fn functions_are_found_in_all_items() {
         assert_eq!(found("\nimpl A {\n pub async fn f<'a>(&'a self) -> B { $ } }"), ["3 function `f`"]);
         assert_eq!(found("mod a { fn f() { $ } }"), ["1 function `f`"]);
         assert_eq!(found("fn f() { $ fn g() {} }\nfn h() {}"), ["1 function `f`"]);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_body_has_no_length() {
+    fn functions_without_a_body_are_ignored() {
         assert_eq!(found("trait T { fn f(&self); fn g(self: [u8; 3]); }\n $"), [""; 0]);
         assert_eq!(found("struct S { f: fn(u8) -> u8 }\n static X: [u8; 1] = { $ };"), [""; 0]);
     }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_not_rust_does_no_harm() {
+    fn invalid_rust_has_no_findings() {
         for text in ["fn", "fn f", "fn f(", "}}}", "#[cfg(test)]", "macro_rules!", "#[cfg(test", "fn f {"] {
             assert_eq!(found(text), [""; 0], "{text}");
         }

@@ -4,13 +4,13 @@ use std::path::{Component, Path, PathBuf};
 
 use super::Finding;
 
-/// Finds links to files that are not there.
+/// Finds links to files that do not exist.
 pub(super) fn check(root: &Path, path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (line, target) in targets(text) {
         let Some(file) = file_of(path, &target) else { continue };
         if !file.is_some_and(|file| root.join(file).exists()) {
-            findings.push((line, format!("the link `{target}` leads to no file of the project")));
+            findings.push((line, format!("the link `{target}` points to no file of the project")));
         }
     }
     findings
@@ -37,7 +37,7 @@ fn targets(text: &str) -> Vec<(usize, String)> {
 
 /// The line without its code spans.
 fn without_code(line: &str) -> String {
-    // Parts between backticks alternate; an odd backtick at the end opens nothing.
+    // Text and code alternate; an unmatched backtick at the end opens no code span.
     let parts: Vec<&str> = line.split('`').collect();
     let kept = parts.iter().enumerate().filter(|(index, _)| index % 2 == 0 || index + 1 == parts.len());
     kept.map(|(_, part)| *part).collect::<Vec<_>>().join("code")
@@ -60,11 +60,11 @@ fn targets_of_line(line: &str) -> impl Iterator<Item = String> {
     targets.into_iter()
 }
 
-/// The file below the root that a link means. The outer `None`: the link does not mean a file of the
-/// project; the inner one: it leads out of the project.
+/// The file below the root to which a link points. The outer `None`: it points to no file; the inner `None`: it points
+/// out of the project.
 fn file_of(from: &str, target: &str) -> Option<Option<PathBuf>> {
     let file = target.split(['#', '?']).next().unwrap_or_default();
-    // Without a file it is a place in the same document; with a colon it is a URL or an item of code.
+    // Without a file it points into the same document; with a colon it is a URL or an item of code.
     if file.is_empty() || file.contains(':') {
         return None;
     }
@@ -75,7 +75,7 @@ fn file_of(from: &str, target: &str) -> Option<Option<PathBuf>> {
     Some(normal(&joined))
 }
 
-/// The path without `.` and `..`; `None` when it leads above its beginning.
+/// The path without `.` and `..`; `None` if it leads above its beginning.
 fn normal(path: &Path) -> Option<PathBuf> {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_link_to_a_file_is_left_alone() {
+    fn links_to_other_targets_are_ignored() {
         assert_eq!(
             found("a.md", "[x](https://example.org/a.md) [y](#part) [z](mailto:a@example.org)"),
             [0; 0]

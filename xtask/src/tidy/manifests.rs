@@ -2,12 +2,12 @@
 
 use super::Finding;
 
-/// Whether the file is the manifest of a crate that others may depend on.
+/// Whether the file is the manifest of a library crate.
 pub(super) fn is_of_a_crate(path: &str) -> bool {
     matches!(path.split('/').collect::<Vec<_>>()[..], ["crates", _, "Cargo.toml"])
 }
 
-/// Finds a manifest without a licence, or without the lints of the workspace.
+/// Finds manifests without a licence or without the lints of the workspace.
 pub(super) fn check(text: &str) -> Vec<Finding> {
     let settings = settings(text);
     let has = |names: &[&str]| settings.iter().any(|(name, _)| names.contains(&name.as_str()));
@@ -20,13 +20,13 @@ pub(super) fn check(text: &str) -> Vec<Finding> {
     if !has_lints {
         findings.push((
             1,
-            "the crate leaves the workspace's lints out; add `[lints]` with `workspace = true`".into(),
+            "the crate does not use the workspace's lints; add `[lints]` with `workspace = true`".into(),
         ));
     }
     findings
 }
 
-/// The settings as full name and value. Only what stands on one line; that is enough for these.
+/// The settings on one line each, with their full names.
 fn settings(text: &str) -> Vec<(String, String)> {
     let mut table = String::new();
     let mut settings = Vec::new();
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn only_crates_are_looked_at() {
+    fn only_manifests_of_library_crates_are_checked() {
         assert!(is_of_a_crate("crates/outlast-core/Cargo.toml"));
         assert!(!is_of_a_crate("Cargo.toml") && !is_of_a_crate("bench/Cargo.toml"));
         assert!(!is_of_a_crate("crates/a/tests/b/Cargo.toml"));

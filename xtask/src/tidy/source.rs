@@ -1,31 +1,31 @@
-//! Rust source, divided into code, comments and literals, and the tokens of its code.
+//! Splits Rust source into code, comments and literals, and its code into tokens.
 
-/// What a character of a source file belongs to.
+/// The kind of a character of a source file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum CharacterKind {
     Code,
     Comment,
     Literal,
 }
 
-/// A source file whose every character is known to be code, comment or literal.
+/// A source file, with the kind of each character.
 #[derive(Debug)]
 pub(super) struct Source {
     characters: Vec<char>,
-    parts: Vec<Part>,
+    kinds: Vec<CharacterKind>,
 }
 
-/// A word or a mark of code.
+/// A word or a punctuation character of code.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Token {
-    /// The word, or the one character of the mark.
+    /// The word or the character.
     pub(super) text: String,
-    /// The line it stands on, from 1.
+    /// Its line, from 1.
     pub(super) line: usize,
 }
 
 impl Token {
-    /// Whether the token is this word or mark.
+    /// Whether the token has this text.
     pub(super) fn is(&self, text: &str) -> bool {
         self.text == text
     }
@@ -37,29 +37,29 @@ impl Token {
 }
 
 impl Source {
-    /// Divides a text.
+    /// Classifies the characters of a text.
     pub(super) fn new(text: &str) -> Self {
         let characters: Vec<char> = text.chars().collect();
-        let mut parts = vec![Part::Code; characters.len()];
+        let mut kinds = vec![CharacterKind::Code; characters.len()];
         let mut at = 0;
         while at < characters.len() {
-            let (part, end) = next_part(&characters, at);
-            parts[at..end].fill(part);
+            let (kind, end) = next_part(&characters, at);
+            kinds[at..end].fill(kind);
             at = end;
         }
-        Self { characters, parts }
+        Self { characters, kinds }
     }
 
-    /// The text with literals blanked out; lines and columns stay.
+    /// The text with literals replaced by spaces, so that lines and columns stay.
     pub(super) fn without_literals(&self) -> String {
-        self.keep(|part| part != Part::Literal)
+        self.keep(|kind| kind != CharacterKind::Literal)
     }
 
-    /// The words and marks of the code.
+    /// The tokens of the code.
     pub(super) fn tokens(&self) -> Vec<Token> {
         let mut tokens: Vec<Token> = Vec::new();
         let (mut line, mut in_word) = (1, false);
-        for character in self.keep(|part| part == Part::Code).chars() {
+        for character in self.keep(|kind| kind == CharacterKind::Code).chars() {
             let continues_word = is_word_character(character);
             match tokens.last_mut() {
                 Some(last) if in_word && continues_word => last.text.push(character),
@@ -72,9 +72,9 @@ impl Source {
         tokens
     }
 
-    fn keep(&self, keeps: impl Fn(Part) -> bool) -> String {
-        let pairs = self.characters.iter().zip(&self.parts);
-        pairs.map(|(&c, &part)| if keeps(part) || c == '\n' { c } else { ' ' }).collect()
+    fn keep(&self, keeps: impl Fn(CharacterKind) -> bool) -> String {
+        let pairs = self.characters.iter().zip(&self.kinds);
+        pairs.map(|(&c, &kind)| if keeps(kind) || c == '\n' { c } else { ' ' }).collect()
     }
 }
 
@@ -82,44 +82,44 @@ fn is_word_character(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// What begins at `at`, and where it ends; at least one character.
-fn next_part(text: &[char], at: usize) -> (Part, usize) {
+/// The kind of the part that begins at `at`, and its end.
+fn next_part(text: &[char], at: usize) -> (CharacterKind, usize) {
     let rest = &text[at..];
     match rest {
-        ['/', '/', ..] => (Part::Comment, at + position(rest, |c| c == '\n')),
-        ['/', '*', ..] => (Part::Comment, at + block_comment(rest)),
-        ['"', ..] => (Part::Literal, at + quoted(rest, '"')),
+        ['/', '/', ..] => (CharacterKind::Comment, at + position(rest, |c| c == '\n')),
+        ['/', '*', ..] => (CharacterKind::Comment, at + block_comment(rest)),
+        ['"', ..] => (CharacterKind::Literal, at + quoted(rest, '"')),
         ['\'', ..] => match character(rest) {
-            Some(length) => (Part::Literal, at + length),
-            None => (Part::Code, at + 1),
+            Some(length) => (CharacterKind::Literal, at + length),
+            None => (CharacterKind::Code, at + 1),
         },
         [first, ..] if is_word_character(*first) => word_or_literal(text, at),
-        _ => (Part::Code, at + 1),
+        _ => (CharacterKind::Code, at + 1),
     }
 }
 
-/// A word; or a literal when the word is its prefix, as in `br#"…"#`.
-fn word_or_literal(text: &[char], at: usize) -> (Part, usize) {
+/// A word; or a literal if the word is its prefix, as in `br#"…"#`.
+fn word_or_literal(text: &[char], at: usize) -> (CharacterKind, usize) {
     let end = at + position(&text[at..], |c| !is_word_character(c));
     let prefix: String = text[at..end].iter().collect();
     let rest = &text[end..];
     match (prefix.as_str(), rest.first()) {
         ("r" | "br" | "cr", Some('"' | '#')) => match raw_string(rest) {
-            Some(length) => (Part::Literal, end + length),
-            None => (Part::Code, end),
+            Some(length) => (CharacterKind::Literal, end + length),
+            None => (CharacterKind::Code, end),
         },
-        ("b" | "c", Some('"')) => (Part::Literal, end + quoted(rest, '"')),
-        ("b", Some('\'')) => (Part::Literal, end + quoted(rest, '\'')),
-        _ => (Part::Code, end),
+        ("b" | "c", Some('"')) => (CharacterKind::Literal, end + quoted(rest, '"')),
+        ("b", Some('\'')) => (CharacterKind::Literal, end + quoted(rest, '\'')),
+        _ => (CharacterKind::Code, end),
     }
 }
 
-/// The length of what comes before the first character that is searched for.
+/// The length of the text before the first matching character.
 fn position(text: &[char], is_end: impl Fn(char) -> bool) -> usize {
     text.iter().position(|&c| is_end(c)).unwrap_or(text.len())
 }
 
-/// The length of a block comment, which may hold others.
+/// The length of a block comment, which may be nested.
 fn block_comment(text: &[char]) -> usize {
     let (mut depth, mut at) = (0_usize, 0);
     while at < text.len() {

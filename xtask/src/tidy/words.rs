@@ -1,17 +1,17 @@
-//! Words that no file should hold, and the comment that every SQL file begins with.
+//! Words that no file may contain, and the comment at the beginning of SQL files.
 
 use std::path::Path;
 
 use super::Finding;
 use super::source::Source;
 
-// Each in two parts, so that this file does not hold them itself.
+// Each in two parts, so that this file does not contain them.
 const UNFINISHED: &[&str] = &[concat!("FIX", "ME")];
 const UNFINISHED_CODE: &[&str] = &[concat!("todo", "!("), concat!("unimplemented", "!(")];
 const HOMES: &[&str] =
     &[concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("/ro", "ot/"), concat!(r"C:\Us", "ers")];
 
-/// Finds marks of unfinished work and paths of one machine.
+/// Finds marks of unfinished work, and paths of one machine.
 pub(super) fn check_any(root: &Path, text: &str) -> Vec<Finding> {
     let root = checkout(root);
     let places: Vec<&str> = HOMES.iter().copied().chain(root.as_deref()).collect();
@@ -28,36 +28,35 @@ pub(super) fn check_any(root: &Path, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Finds code that panics because it was never written. Literals may name it.
+/// Finds macros for unfinished code. Literals may contain them.
 pub(super) fn check_rust(source: &Source) -> Vec<Finding> {
     let text = source.without_literals();
     let mut findings = Vec::new();
     for (line, text) in lines(&text) {
         for mark in UNFINISHED_CODE.iter().filter(|mark| text.contains(**mark)) {
-            findings.push((line, format!("`{mark}…)` is unfinished code; write it, or leave it out")));
+            findings.push((line, format!("`{mark}…)` is unfinished code; finish it, or remove it")));
         }
     }
     findings
 }
 
-/// Finds an SQL file that does not begin by saying what it is for.
+/// Finds SQL files that do not begin with a comment.
 pub(super) fn check_sql(text: &str) -> Option<Finding> {
-    let begins_well = text.starts_with("--") || text.starts_with("/*");
-    (!begins_well)
-        .then(|| (1, "the file does not start with a comment; say what the statement is for".into()))
+    let has_comment = text.starts_with("--") || text.starts_with("/*");
+    (!has_comment).then(|| (1, "the file does not start with a comment; explain the statement".into()))
 }
 
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(index, line)| (index + 1, line))
 }
 
-/// The place of this checkout. One directly below `/` is too common a word to search for.
+/// The path of this checkout, unless it is directly below `/`, which is too short to search for.
 fn checkout(root: &Path) -> Option<String> {
     let root = root.canonicalize().ok()?;
     (root.components().count() > 2).then(|| root.to_string_lossy().into_owned())
 }
 
-/// Whether the line holds an absolute path that begins with `place`, and not a longer one that goes through it.
+/// Whether the line contains an absolute path that begins with `place`.
 fn holds_path(line: &str, place: &str) -> bool {
     let continues = |c: char| c.is_alphanumeric() || "._-~*{}<>$/".contains(c);
     line.match_indices(place).any(|(at, _)| !line[..at].ends_with(continues))
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_code_is_found_but_may_be_spoken_of() {
+    fn unfinished_code_is_found_except_in_literals() {
         let found = |text| check_rust(&Source::new(text)).len();
         assert_eq!(found(concat!("fn f() { todo", "!() }")), 1);
         assert_eq!(found(concat!("/// unimplemented", "!(\"x\")")), 1);

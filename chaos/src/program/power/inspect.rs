@@ -1,4 +1,4 @@
-//! A look at a copy: is all there that was acknowledged, and can everything be finished?
+//! Inspects a copy: everything acknowledged must be there, and all runs must be finished.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,53 +7,57 @@ use outlast::SystemClock;
 use outlast::core::Clock;
 
 use super::super::Result;
-use super::super::audit::{self, Gone};
-use super::super::picture::Picture;
-use super::super::place::Place;
-use super::super::teller::Teller;
-use super::super::transfer::{Branch, pass, worker};
-use super::Tally;
+use super::super::audit::{self, WorkerLosses};
+use super::super::load_client::LoadClient;
+use super::super::snapshot::WorldSnapshot;
+use super::super::transfer::{StepState, sleep, worker};
+use super::super::workdir::Workdir;
+use super::PowerCutStatistics;
 
-/// The life of the worker that finishes what is left in a copy.
-const FINISHER: u32 = 1_000_000;
+/// The number of the worker that finishes the runs of a copy.
+const FINISHING_WORKER: u32 = 1_000_000;
 
-/// How long that may take.
+/// The time limit.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const TICK: Duration = Duration::from_millis(10);
 
-/// Checks a copy, finishes everything in it, and checks it again.
-pub(super) async fn inspect(place: &Place, seed: u64) -> Result<Tally> {
-    let mut tally = Tally { cuts: 1, ..Tally::default() };
-    let checks = &mut tally.checks;
-    audit::check_database(place, checks).await?;
-    let world = outlast::open(&place.url()).await?;
-    let books = Arc::new(place.open(|_| None)?);
-    let mut teller = Teller::new(world.clone(), books.clone(), seed);
-    let picture = Picture::take(teller.client(), checks).await?;
-    picture.check_always(checks)?;
-    audit::check_told(place, &picture, checks)?;
-    let gone = Gone::of(&place.diary()?).and_all(&place.attempts()?);
-    tally.finished = picture.runs.values().filter(|run| !run.view.status.is_final()).count();
+/// Checks a copy, finishes all its runs, and checks it again.
+pub(super) async fn inspect(workdir: &Workdir, seed: u64) -> Result<PowerCutStatistics> {
+    let mut statistics = PowerCutStatistics { cuts: 1, ..PowerCutStatistics::default() };
+    let checks = &mut statistics.checks;
+    audit::check_database(workdir, checks).await?;
+    let world = outlast::open(&workdir.url()).await?;
+    let logs = Arc::new(workdir.open(|_| None)?);
+    let mut load_client = LoadClient::new(world.clone(), logs.clone(), seed);
+    let snapshot = WorldSnapshot::take(load_client.client(), checks).await?;
+    snapshot.check_always(checks)?;
+    audit::check_acknowledged(workdir, &snapshot, checks)?;
+    let worker_losses = WorkerLosses::of(&workdir.process_events()?).and_all(&workdir.attempts()?);
+    statistics.finished = snapshot.runs.values().filter(|run| !run.view.status.is_final()).count();
 
-    let worker = worker(world, Branch { books, life: FINISHER }, place.world().session()).start().await?;
+    let worker =
+        worker(world, StepState { logs, worker_number: FINISHING_WORKER }, workdir.world().session())
+            .start()
+            .await?;
     let until = SystemClock.now().plus(PATIENCE);
-    // Also the sessions of those who were cut off have to be taken over.
-    while teller.serve().await? > 0 || teller.client().workers().await?.len() > 1 {
+    // The sessions of the copied workers also have to be taken over.
+    while load_client.answer_runs().await? > 0 || load_client.client().workers().await?.len() > 1 {
         if SystemClock.now() > until {
-            let open = teller.open_runs().await?;
+            let open = load_client.open_runs().await?;
             return Err(format!("not finished within {PATIENCE:?}: {open:#?}").into());
         }
-        pass(TICK).await;
+        sleep(TICK).await;
     }
     worker.stop().await?;
-    let audit = audit::check_end(place, teller.client(), seed, &gone, &mut tally.checks).await?;
-    tally.runs = audit.runs;
-    Ok(tally)
+    let audit =
+        audit::check_end(workdir, load_client.client(), seed, &worker_losses, &mut statistics.checks).await?;
+    statistics.runs = audit.runs;
+    Ok(statistics)
 }
 
-impl Tally {
-    /// Both together.
+impl PowerCutStatistics {
+    /// The sums of both.
     pub(super) fn and(self, other: Self) -> Self {
         let mut checks = self.checks;
         checks.made += other.checks.made;

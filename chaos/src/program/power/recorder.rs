@@ -1,8 +1,7 @@
-//! A file layer for SQLite that records what is written and synced, and when.
+//! A file layer (VFS) for SQLite that records writes and syncs.
 //!
-//! It is the system's own layer with one function changed: files that are recorded get a copy of their
-//! table of methods, in which writing, truncating, syncing and closing go through here. Everything else,
-//! locks and shared memory among it, stays as it is.
+//! It is the default layer with another `xOpen`: recorded files get a copy of their method table, in which write,
+//! truncate, sync and close call this module. All other methods, such as locks and shared memory, are unchanged.
 
 #![allow(unsafe_code, reason = "a file layer for SQLite is a table of C functions")]
 
@@ -15,10 +14,10 @@ use parking_lot::Mutex;
 use rusqlite::ffi;
 
 use super::super::Result;
-use super::disk::Deed;
+use super::disk::DiskOp;
 
-/// The system's own file layer, by its address: SQLite keeps it for ever.
-static SYSTEM: OnceLock<usize> = OnceLock::new();
+/// The address of SQLite's default file layer, which is never freed.
+static SYSTEM_VFS: OnceLock<usize> = OnceLock::new();
 
 static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
 
@@ -26,55 +25,55 @@ type Methods = &'static ffi::sqlite3_io_methods;
 
 #[derive(Debug)]
 struct Recorder {
-    /// The files that are recorded; a deed names them by their place in this list.
+    /// The recorded files; operations refer to them by their index.
     paths: Vec<PathBuf>,
-    /// Which of them an open file is, and its own methods, by the file's address.
+    /// The index of each open file and its original methods, by the file's address.
     open: HashMap<usize, (usize, Methods)>,
-    /// The changed tables, by the address of the one that each is a copy of.
+    /// The changed method tables, by the address of the original.
     changed: HashMap<usize, Methods>,
-    deeds: Vec<Deed>,
+    ops: Vec<DiskOp>,
 }
 
-/// Records what this process does to these files from now on. They must not be open yet.
+/// Records the operations of this process on these files from now on. They must not be open yet.
 pub(super) fn begin(paths: Vec<PathBuf>) -> Result<()> {
     register()?;
-    let recorder = Recorder { paths, open: HashMap::new(), changed: HashMap::new(), deeds: Vec::new() };
+    let recorder = Recorder { paths, open: HashMap::new(), changed: HashMap::new(), ops: Vec::new() };
     *RECORDER.lock() = Some(recorder);
     Ok(())
 }
 
-/// Notes something else that happened, between what was recorded before and after it.
-pub(super) fn note(deed: Deed) {
-    record(|_| deed);
+/// Adds an operation that is not an operation on a recorded file.
+pub(super) fn append(op: DiskOp) {
+    record(|_| op);
 }
 
-/// How much was recorded.
+/// The number of recorded operations.
 pub(super) fn len() -> usize {
-    RECORDER.lock().as_ref().map_or(0, |recorder| recorder.deeds.len())
+    RECORDER.lock().as_ref().map_or(0, |recorder| recorder.ops.len())
 }
 
-/// What was recorded so far. Files that are open stay open, and are recorded no more.
-pub(super) fn take() -> Vec<Deed> {
-    RECORDER.lock().as_mut().map(|recorder| std::mem::take(&mut recorder.deeds)).unwrap_or_default()
+/// Takes the recorded operations. Open files stay open.
+pub(super) fn take() -> Vec<DiskOp> {
+    RECORDER.lock().as_mut().map(|recorder| std::mem::take(&mut recorder.ops)).unwrap_or_default()
 }
 
-fn record(deed: impl FnOnce(&Recorder) -> Deed) {
+fn record(op: impl FnOnce(&Recorder) -> DiskOp) {
     if let Some(recorder) = RECORDER.lock().as_mut() {
-        let deed = deed(recorder);
-        recorder.deeds.push(deed);
+        let op = op(recorder);
+        recorder.ops.push(op);
     }
 }
 
-/// Makes this the file layer of every connection that is opened from now on.
+/// Makes this the default file layer of new connections.
 fn register() -> Result<()> {
-    if SYSTEM.get().is_some() {
+    if SYSTEM_VFS.get().is_some() {
         return Ok(());
     }
     // SAFETY: without a name, the answer is the default layer, which lives for ever, or null.
     let system = unsafe { ffi::sqlite3_vfs_find(std::ptr::null()) };
     // SAFETY: it is null or points to a layer that nobody changes.
     let mut changed = *unsafe { system.as_ref() }.ok_or("SQLite has no file layer")?;
-    SYSTEM.get_or_init(|| system as usize);
+    SYSTEM_VFS.get_or_init(|| system as usize);
     changed.zName = c"outlast-recorder".as_ptr();
     changed.pNext = std::ptr::null_mut();
     changed.xOpen = Some(open);
@@ -92,7 +91,7 @@ unsafe extern "C" fn open(
     flags: c_int,
     out: *mut c_int,
 ) -> c_int {
-    let Some(system) = SYSTEM.get().map(|address| *address as *mut ffi::sqlite3_vfs) else {
+    let Some(system) = SYSTEM_VFS.get().map(|address| *address as *mut ffi::sqlite3_vfs) else {
         return ffi::SQLITE_MISUSE;
     };
     // SAFETY: the system's layer lives for ever.
@@ -103,17 +102,17 @@ unsafe extern "C" fn open(
         // SAFETY: SQLite's names end with a zero, and live as long as the file.
         let path = unsafe { CStr::from_ptr(name) };
         // SAFETY: the file was opened just now.
-        path.to_str().ok().and_then(|path| unsafe { watch(file, Path::new(path)) });
+        path.to_str().ok().and_then(|path| unsafe { record_file(file, Path::new(path)) });
     }
     code
 }
 
-/// Gives a file that is recorded the changed methods.
+/// Replaces the methods of a recorded file.
 ///
 /// # Safety
 ///
 /// `file` is open, and a file of the system's layer.
-unsafe fn watch(file: *mut ffi::sqlite3_file, path: &Path) -> Option<()> {
+unsafe fn record_file(file: *mut ffi::sqlite3_file, path: &Path) -> Option<()> {
     let mut recorder = RECORDER.lock();
     let recorder = recorder.as_mut()?;
     let number = recorder.paths.iter().position(|recorded| recorded == path)?;
@@ -150,9 +149,9 @@ unsafe extern "C" fn write(
     let code = unsafe { write(file, bytes, amount, at) };
     if code == ffi::SQLITE_OK {
         let (length, at) = (usize::try_from(amount).unwrap_or(0), u64::try_from(at).unwrap_or(0));
-        // SAFETY: SQLite promises so many bytes there until this call returns.
+        // SAFETY: SQLite promises this many bytes there until this call returns.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) };
-        record(|_| Deed::Wrote { file: number, at, bytes: bytes.into() });
+        record(|_| DiskOp::Wrote { file: number, at, bytes: bytes.into() });
     }
     code
 }
@@ -165,7 +164,7 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: ffi::sqlite3_i
     // SAFETY: the arguments are SQLite's own, and the method is the file's own.
     let code = unsafe { truncate(file, size) };
     if code == ffi::SQLITE_OK {
-        record(|_| Deed::Truncated { file: number, size: u64::try_from(size).unwrap_or(0) });
+        record(|_| DiskOp::Truncated { file: number, size: u64::try_from(size).unwrap_or(0) });
     }
     code
 }
@@ -174,12 +173,12 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     let Some((number, Some(sync))) = look_up(file).map(|(number, methods)| (number, methods.xSync)) else {
         return ffi::SQLITE_IOERR_FSYNC;
     };
-    // What another thread writes while the disk is busy need not be part of it.
+    // Writes of other threads during the sync need not be part of it.
     let upto = len();
     // SAFETY: the arguments are SQLite's own, and the method is the file's own.
     let code = unsafe { sync(file, flags) };
     if code == ffi::SQLITE_OK {
-        record(|_| Deed::Synced { file: number, upto });
+        record(|_| DiskOp::Synced { file: number, upto });
     }
     code
 }

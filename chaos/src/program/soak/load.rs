@@ -1,4 +1,4 @@
-//! The mixed load: short runs, sleepers, hooks, children, cancels, retries, and large payloads.
+//! The mixed load: short runs, timers, hooks, children, cancels, retries, and large payloads.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,25 +12,27 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::super::Result;
-use super::super::transfer::pass;
+use super::super::transfer::sleep;
 
 /// Bytes of a large payload.
 const LARGE_BYTES: usize = 1024 * 1024;
 
-/// How many do each kind of thing at the same time, and how long each rests before it does it again.
+/// For each kind of load: the number of concurrent tasks, and the pause between two runs.
 const SHORT: (u64, Duration) = (16, Duration::from_millis(40));
 const SLEEPERS: (u64, Duration) = (60, Duration::from_millis(100));
 const HOOKS: (u64, Duration) = (12, Duration::from_millis(100));
-const FAMILIES: (u64, Duration) = (4, Duration::from_millis(150));
+const PARENTS: (u64, Duration) = (4, Duration::from_millis(150));
 const CANCELS: (u64, Duration) = (6, Duration::from_millis(150));
 const FLAKY: (u64, Duration) = (4, Duration::from_millis(100));
 const LARGE: (u64, Duration) = (1, Duration::from_millis(2_000));
 
-/// A worker for the load, to be started.
+/// The builder of a worker for the load.
 pub(super) fn worker(world: Arc<dyn World>) -> WorkerBuilder<()> {
-    Worker::builder(world)
-        .register((short, sleeper, asks, family, flaky, echo))
-        .register((add, stumble, measure))
+    Worker::builder(world).register((short, sleeper, asks, family, flaky, echo)).register((
+        add,
+        fail_first_attempt,
+        measure,
+    ))
 }
 
 #[workflow]
@@ -62,7 +64,7 @@ async fn family(ctx: Context, number: u64) -> Result<u64, Error> {
 
 #[workflow]
 async fn flaky(ctx: Context, number: u64) -> Result<u64, Error> {
-    ctx.step(stumble, number).await
+    ctx.step(fail_first_attempt, number).await
 }
 
 #[workflow]
@@ -77,7 +79,7 @@ async fn add(number: u64) -> Result<u64, StepError> {
 }
 
 #[step]
-async fn stumble(cx: StepContext<()>, number: u64) -> Result<u64, StepError> {
+async fn fail_first_attempt(cx: StepContext<()>, number: u64) -> Result<u64, StepError> {
     if cx.attempt() == 1 {
         return Err(StepError::retry_after("not yet", "20ms"));
     }
@@ -89,7 +91,7 @@ async fn measure(text: String) -> Result<usize, StepError> {
     Ok(text.len())
 }
 
-/// Load that goes on until it is told to end.
+/// A load that runs until it is stopped.
 pub(super) struct Load {
     shared: Arc<Shared>,
     tasks: Vec<JoinHandle<()>>,
@@ -97,38 +99,38 @@ pub(super) struct Load {
 
 #[derive(Default)]
 struct Shared {
-    is_over: AtomicBool,
+    is_stopped: AtomicBool,
     runs: AtomicU64,
-    /// How long short runs took since the last look.
+    /// The durations since the last sample.
     times: Mutex<Times>,
     failed: Mutex<Option<String>>,
 }
 
-/// What was measured since the last look.
+/// The durations since the last sample.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times {
-    /// All runs that ended.
+    /// The number of ended runs.
     pub(super) runs: u64,
-    /// From start to end of each short one.
+    /// The duration of each short run.
     pub(super) short: Vec<Duration>,
 }
 
 impl Load {
-    /// Begins with everything at once.
+    /// Starts all tasks.
     pub(super) fn begin(client: &Client) -> Self {
         let mut load = Self { shared: Arc::default(), tasks: Vec::new() };
         load.add(SHORT, client, do_short);
         load.add(SLEEPERS, client, do_sleeper);
         load.add(HOOKS, client, do_hook);
-        load.add(FAMILIES, client, do_family);
+        load.add(PARENTS, client, do_family);
         load.add(CANCELS, client, do_cancel);
         load.add(FLAKY, client, do_flaky);
         load.add(LARGE, client, do_large);
         load
     }
 
-    /// Adds several who do the same, again and again.
-    fn add<F>(&mut self, (count, rest): (u64, Duration), client: &Client, work: fn(Turn) -> F)
+    /// Starts tasks that repeat the same work.
+    fn add<F>(&mut self, (count, rest): (u64, Duration), client: &Client, work: fn(LoadIteration) -> F)
     where
         F: Future<Output = Result<()>> + Send + 'static,
     {
@@ -136,22 +138,22 @@ impl Load {
             let (shared, client) = (self.shared.clone(), client.clone());
             self.tasks.push(tokio::spawn(async move {
                 let mut number = who << 32;
-                while !shared.is_over.load(Ordering::Relaxed) {
+                while !shared.is_stopped.load(Ordering::Relaxed) {
                     number += 1;
-                    let turn = Turn { client: client.clone(), shared: shared.clone(), number };
-                    if let Err(error) = work(turn).await {
+                    let iteration = LoadIteration { client: client.clone(), shared: shared.clone(), number };
+                    if let Err(error) = work(iteration).await {
                         *shared.failed.lock() = Some(error.to_string());
                         return;
                     }
                     shared.runs.fetch_add(1, Ordering::Relaxed);
                     shared.times.lock().runs += 1;
-                    pass(rest).await;
+                    sleep(rest).await;
                 }
             }));
         }
     }
 
-    /// Fails when something did.
+    /// Fails when a task has failed.
     pub(super) fn check(&self) -> Result<()> {
         match self.shared.failed.lock().clone() {
             Some(error) => Err(error.into()),
@@ -159,61 +161,61 @@ impl Load {
         }
     }
 
-    /// What was measured since the last look.
+    /// The durations since the last sample.
     pub(super) fn take_times(&self) -> Times {
         std::mem::take(&mut self.shared.times.lock())
     }
 
-    /// Lets everyone finish what they do. Tells how many were done in all.
+    /// Lets all tasks finish. Returns the total number of runs.
     pub(super) async fn end(self, within: Duration) -> Result<u64> {
-        self.shared.is_over.store(true, Ordering::Relaxed);
+        self.shared.is_stopped.store(true, Ordering::Relaxed);
         let until = SystemClock.now().plus(within);
         while !self.tasks.iter().all(JoinHandle::is_finished) {
             if SystemClock.now() > until {
                 return Err(format!("some runs did not end within {within:?}").into());
             }
-            pass(Duration::from_millis(20)).await;
+            sleep(Duration::from_millis(20)).await;
         }
         self.check()?;
         Ok(self.shared.runs.load(Ordering::Relaxed))
     }
 }
 
-/// One thing to do.
-struct Turn {
+/// One iteration of a task.
+struct LoadIteration {
     client: Client,
     shared: Arc<Shared>,
     number: u64,
 }
 
-async fn do_short(turn: Turn) -> Result<()> {
+async fn do_short(iteration: LoadIteration) -> Result<()> {
     let began = SystemClock.now();
-    let output = turn.client.start(short, turn.number).await?.output().await?;
-    turn.shared.times.lock().short.push(SystemClock.now().since(began));
-    expect(output, turn.number + 3)
+    let output = iteration.client.start(short, iteration.number).await?.output().await?;
+    iteration.shared.times.lock().short.push(SystemClock.now().since(began));
+    expect(output, iteration.number + 3)
 }
 
-async fn do_sleeper(turn: Turn) -> Result<()> {
-    let millis = 500 + turn.number * 7_919 % 4_000;
-    let run = turn.client.start(sleeper, millis).await?;
+async fn do_sleeper(iteration: LoadIteration) -> Result<()> {
+    let millis = 500 + iteration.number * 7_919 % 4_000;
+    let run = iteration.client.start(sleeper, millis).await?;
     expect(run.output().await?, millis + 1)
 }
 
-async fn do_hook(turn: Turn) -> Result<()> {
-    let run = turn.client.start(asks, turn.number).await?;
-    pass(Duration::from_millis(turn.number * 7_919 % 400)).await;
-    run.send("answer", &turn.number).await?;
-    expect(run.output().await?, turn.number)
+async fn do_hook(iteration: LoadIteration) -> Result<()> {
+    let run = iteration.client.start(asks, iteration.number).await?;
+    sleep(Duration::from_millis(iteration.number * 7_919 % 400)).await;
+    run.send("answer", &iteration.number).await?;
+    expect(run.output().await?, iteration.number)
 }
 
-async fn do_family(turn: Turn) -> Result<()> {
-    let run = turn.client.start(family, turn.number).await?;
-    expect(run.output().await?, 4 * turn.number + 18)
+async fn do_family(iteration: LoadIteration) -> Result<()> {
+    let run = iteration.client.start(family, iteration.number).await?;
+    expect(run.output().await?, 4 * iteration.number + 18)
 }
 
-async fn do_cancel(turn: Turn) -> Result<()> {
-    let run = turn.client.start(asks, turn.number).await?;
-    pass(Duration::from_millis(turn.number * 7_919 % 300)).await;
+async fn do_cancel(iteration: LoadIteration) -> Result<()> {
+    let run = iteration.client.start(asks, iteration.number).await?;
+    sleep(Duration::from_millis(iteration.number * 7_919 % 300)).await;
     run.cancel("enough").await?;
     match run.output().await {
         Err(error) if error.is_cancelled() => Ok(()),
@@ -221,14 +223,14 @@ async fn do_cancel(turn: Turn) -> Result<()> {
     }
 }
 
-async fn do_flaky(turn: Turn) -> Result<()> {
-    let run = turn.client.start(flaky, turn.number).await?;
-    expect(run.output().await?, turn.number + 1)
+async fn do_flaky(iteration: LoadIteration) -> Result<()> {
+    let run = iteration.client.start(flaky, iteration.number).await?;
+    expect(run.output().await?, iteration.number + 1)
 }
 
-async fn do_large(turn: Turn) -> Result<()> {
+async fn do_large(iteration: LoadIteration) -> Result<()> {
     let text = "large ".repeat(LARGE_BYTES / 6);
-    let output = turn.client.start(echo, &text).await?.output().await?;
+    let output = iteration.client.start(echo, &text).await?.output().await?;
     expect(output == text, true)
 }
 

@@ -16,18 +16,19 @@ enum Place {
 use Place::{Anywhere, End, Start};
 
 const CLOCK: &str = "differs on every replay; use `ctx.now()`";
-const CHANCE: &str = "draws other numbers on every replay; use `ctx.random()`";
+const CHANCE: &str = "returns different numbers on every replay; use `ctx.random()`";
 const UUID: &str = "differs on every replay; use `ctx.uuid()`";
 const TIMER: &str = "does not outlast the process; use `ctx.sleep(…)`, or `.timeout(…)` on the operation";
 const TASK: &str =
-    "runs beside the history; await operations together with `join!`, and do the work in a step";
-const THREAD: &str = "runs beside the history; do the work in a step or in `ctx.call(…)`";
-const FILE: &str = "may answer otherwise on replay; use files in a step or in `ctx.call(…)`";
-const ENV: &str = "may differ where the run goes on; read it in `ctx.call(…)`, or make it part of the input";
-const NET: &str = "may answer otherwise on replay; use the network in a step or in `ctx.call(…)`";
-const PROCESS: &str = "may answer otherwise on replay; use processes in a step or in `ctx.call(…)`";
-const MAP: &str = "iterates in another order on every replay; use `BTreeMap`, or a `Vec`";
-const SET: &str = "iterates in another order on every replay; use `BTreeSet`, or a `Vec`";
+    "runs outside the history; await operations together with `join!`, and do the work in a step";
+const THREAD: &str = "runs outside the history; do the work in a step or in `ctx.call(…)`";
+const FILE: &str = "may return a different value on replay; use files in a step or in `ctx.call(…)`";
+const ENV: &str =
+    "may differ on the worker that continues the run; read it in `ctx.call(…)`, or make it part of the input";
+const NET: &str = "may return a different value on replay; use the network in a step or in `ctx.call(…)`";
+const PROCESS: &str = "may return a different value on replay; use processes in a step or in `ctx.call(…)`";
+const MAP: &str = "iterates in a different order on every replay; use `BTreeMap`, or a `Vec`";
+const SET: &str = "iterates in a different order on every replay; use `BTreeSet`, or a `Vec`";
 
 /// The first row that fits decides.
 const PATHS: &[Rule] = &[
@@ -95,8 +96,8 @@ const HARMLESS: &[&[&str]] = &[
     &["hyper", "Uri"],
 ];
 
-const SELECT: &str = "takes a branch by chance; use `outlast::select!`, which looks at them in order";
-const JOIN: &str = "polls in another order each time; use `join!` or `try_join!` of `outlast::prelude`";
+const SELECT: &str = "chooses a branch at random; use `outlast::select!`, which polls them in order";
+const JOIN: &str = "polls in a different order each time; use `join!` or `try_join!` of `outlast::prelude`";
 
 const MACROS: &[Rule] = &[
     Rule(End, &["tokio", "select"], SELECT),
@@ -111,16 +112,16 @@ pub(super) fn path(path: &[String]) -> Option<(usize, String)> {
     if HARMLESS.iter().any(|harmless| starts_with(path, harmless)) {
         return None;
     }
-    PATHS.iter().find_map(|rule| rule.verdict(path, ""))
+    PATHS.iter().find_map(|rule| rule.find_rule(path, ""))
 }
 
 /// What is wrong with a macro: how many words of its path to point at, and what to say.
 pub(super) fn macro_call(path: &[String]) -> Option<(usize, String)> {
-    MACROS.iter().find_map(|rule| rule.verdict(path, "!"))
+    MACROS.iter().find_map(|rule| rule.find_rule(path, "!"))
 }
 
 impl Rule {
-    fn verdict(&self, path: &[String], suffix: &str) -> Option<(usize, String)> {
+    fn find_rule(&self, path: &[String], suffix: &str) -> Option<(usize, String)> {
         let Self(place, words, message) = self;
         let length = match place {
             // A single word is a variable or a function of that name.

@@ -1,4 +1,4 @@
-//! The arguments of `#[step]`, and the policy that they make.
+//! The arguments of `#[step]`, and its policy.
 
 use std::time::Duration;
 
@@ -30,17 +30,17 @@ const KNOWN: [&str; 16] = [
     "was",
 ];
 
-/// What makes no sense for a step without a second attempt.
+/// Arguments that contradict `at_most_once`.
 const FOR_RETRIES: [&str; 5] = ["attempts", "retry", "initial", "multiplier", "pause_max"];
 
-/// What `retry = "…"` may name: the functions of `Retry` without parameters.
+/// The values of `retry = "…"`: the functions of `Retry` without parameters.
 const RETRIES: [&str; 7] = ["exponential", "linear", "constant", "api", "database", "network", "none"];
 
-/// Those of them whose pauses do not grow by a factor.
+/// The values of `retry` without a multiplier.
 const WITHOUT_MULTIPLIER: [&str; 2] = ["linear", "constant"];
 /// The arguments of `#[step]`; what is left out is as in `Policy::DEFAULT`.
 #[derive(Default)]
-pub(super) struct Arguments {
+pub(super) struct StepArguments {
     attempts: Option<u32>,
     timeout: Option<Duration>,
     retry: Option<Ident>,
@@ -53,15 +53,15 @@ pub(super) struct Arguments {
     is_at_most_once: bool,
     queue: Option<LitStr>,
     priority: Option<u8>,
-    /// The function that looks whether an earlier attempt had its effect.
+    /// The function that checks whether an earlier attempt had its effect.
     pub(super) reconcile: Option<Path>,
-    /// What the key is made of, as written.
+    /// The parts of the key, as written.
     pub(super) unique: Option<LitStr>,
     pub(super) name: Option<LitStr>,
     pub(super) was: Vec<LitStr>,
 }
 
-impl Arguments {
+impl StepArguments {
     pub(super) fn read(tokens: TokenStream, errors: &mut Errors) -> Self {
         let mut step = Self::default();
         let arguments = arguments::read(tokens, Kind::Step, &KNOWN, errors);
@@ -85,12 +85,12 @@ impl Arguments {
                 _ => step.was = errors.keep(argument.texts()).unwrap_or_default(),
             }
         }
-        step.refuse_what_does_not_fit(&arguments, errors);
+        step.refuse_contradictions(&arguments, errors);
         step
     }
 
-    /// Refuses arguments that make no sense together.
-    fn refuse_what_does_not_fit(&self, arguments: &[Argument], errors: &mut Errors) {
+    /// Refuses arguments that contradict each other.
+    fn refuse_contradictions(&self, arguments: &[Argument], errors: &mut Errors) {
         if self.is_at_most_once {
             for argument in
                 arguments.iter().filter(|argument| FOR_RETRIES.contains(&argument.name().as_str()))
@@ -106,7 +106,7 @@ impl Arguments {
             && find("queue").is_none()
         {
             let message =
-                "only a queued step waits in line; say which one with `queue = \"…\"`, or remove `priority`";
+                "only a queued step has a priority; set its queue with `queue = \"…\"`, or remove `priority`";
             errors.push(priority.error(message));
         }
         if self.pause_max.is_some()
@@ -184,12 +184,14 @@ impl Arguments {
     }
 }
 
-/// How long something may take, which is not no time.
+/// A time limit, which must not be zero.
 fn time_limit(argument: &Argument) -> syn::Result<Duration> {
     let limit = argument.duration()?;
     if limit.is_zero() {
         let name = argument.name();
-        return Err(argument.error(format!("no attempt ends in no time; give a longer `{name}`, or none")));
+        return Err(
+            argument.error(format!("an attempt needs more time than zero; give a longer `{name}`, or none"))
+        );
     }
     Ok(limit)
 }

@@ -1,4 +1,4 @@
-//! What `#[step]` writes, and what it refuses.
+//! The expansion of `#[step]`, and its errors.
 
 use expect_test::{Expect, expect};
 
@@ -20,7 +20,7 @@ fn refused(items: &[&str], expected: Expect) {
 
 fn policy(attribute: &str) -> String {
     let mut errors = Errors::default();
-    let policy = Arguments::read(attribute.parse().unwrap(), &mut errors).policy();
+    let policy = StepArguments::read(attribute.parse().unwrap(), &mut errors).policy();
     assert_eq!(errors.text(), "");
     policy.to_string().replace(' ', "").replace("::core::time::Duration::", "")
 }
@@ -172,7 +172,7 @@ fn the_policy_is_the_default_and_what_is_given() {
 }
 
 #[test]
-fn bad_arguments_are_refused_where_they_stand() {
+fn errors_point_at_the_invalid_arguments() {
     refused(
         &[
             "#[step(attempts = 0)] async fn f() {}",
@@ -197,7 +197,7 @@ fn bad_arguments_are_refused_where_they_stand() {
             -1
                 `attempts` is a whole number from 1 to 4294967295, such as `attempts = 5`
             "0s"
-                no attempt ends in no time; give a longer `timeout`, or none
+                an attempt needs more time than zero; give a longer `timeout`, or none
             "5 s"
                 `5 s` is not a duration; write numbers with units us, ms, s, m, h, d or w, such as `30s` or `1h30m`
             5
@@ -231,7 +231,7 @@ fn bad_arguments_are_refused_where_they_stand() {
 }
 
 #[test]
-fn bad_names_are_refused_where_they_stand() {
+fn errors_point_at_the_invalid_names() {
     refused(
         &[
             r#"#[step(name = "", was = ["", "a", "a"])] async fn f() {}"#,
@@ -281,7 +281,7 @@ fn functions_that_cannot_be_steps_are_refused_with_the_remedy() {
             ...
                 variable arguments cannot be stored; take a `Vec`
             <'a, T>
-                one durable name stands for one type: generic parameters and lifetimes are not possible; write the types out, or call a generic function from here
+                a durable name belongs to one type, so generic parameters and lifetimes are not allowed; write the types out, or call a generic function from here
             &self
                 `#[step]` goes on a free function; pass a value instead of `self`
             &str
@@ -332,7 +332,7 @@ fn a_name_has_a_limit() {
 }
 
 #[test]
-fn what_looks_and_what_makes_the_key_is_added_where_it_is_said() {
+fn reconcile_and_unique_add_functions() {
     let function = syn::parse_quote! {
         async fn charge(cx: StepContext<Bank>, order: Order, _user: u64) -> Result<Payment, BankError> {}
     };
@@ -353,7 +353,7 @@ fn what_looks_and_what_makes_the_key_is_added_where_it_is_said() {
         }
     "#]]
     .assert_eq(key);
-    let look = text.split_once("    const RECONCILES").unwrap().1.split_once("fn charge").unwrap().0;
+    let look_up = text.split_once("    const RECONCILES").unwrap().1.split_once("fn charge").unwrap().0;
     expect![[r#"
         : bool = true;
             fn reconcile(
@@ -364,7 +364,7 @@ fn what_looks_and_what_makes_the_key_is_added_where_it_is_said() {
             }
         }
     "#]]
-    .assert_eq(look);
+    .assert_eq(look_up);
 }
 
 #[test]

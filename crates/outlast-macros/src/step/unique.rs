@@ -1,4 +1,4 @@
-//! `unique = "order.id, action"`: what a step's key is made of.
+//! `unique = "order.id, action"`: the parts of a step's key.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
@@ -7,7 +7,7 @@ use syn::{Error, Expr, ExprField, FnArg, ItemFn, LitStr, Pat, Result, Token};
 
 use crate::signature::Signature;
 
-/// Values that a key is made of. Serde writes tuples of up to so many.
+/// The maximum number of values in a key: serde supports tuples of up to this length.
 const VALUES_MAX: usize = 16;
 
 /// The function of `StepDefinition` that makes the key from the values that `text` names.
@@ -31,7 +31,7 @@ pub(super) fn read(text: &LitStr, function: &ItemFn, signature: &Signature) -> R
     let mut places = Vec::new();
     for value in &values {
         let (root, fields) = path_of(value).ok_or_else(how)?;
-        // A parameter that is only there for the key says with an underscore that the body does not use it.
+        // A parameter that is used only for the key may begin with an underscore.
         let is_it = |name: &String| *name == root || name.strip_prefix('_') == Some(&root);
         let Some(index) = names.iter().position(is_it) else {
             let known: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();

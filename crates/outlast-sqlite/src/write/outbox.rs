@@ -33,7 +33,11 @@ impl EncodedOutbox {
             wants_answer: child.wants_answer,
         });
         let messages = outbox.messages.iter().map(|message| EncodedMessage::encode(message.clone()));
-        Ok(Self { children: children.collect(), messages: messages.collect::<Result<_, _>>()?, tags: outbox.tags.clone() })
+        Ok(Self {
+            children: children.collect(),
+            messages: messages.collect::<Result<_, _>>()?,
+            tags: outbox.tags.clone(),
+        })
     }
 }
 

@@ -1,11 +1,11 @@
-//! What a rehearsed run has asked for and does not have yet.
+//! The open operations of a rehearsed run.
 
 use std::sync::Arc;
 
 use outlast::rehearse::LoneRun;
 use outlast_core::{Event, OpNumber, Payload, Status, Timestamp, TurnRecord, Wait};
 
-/// A step or child that was asked for and has not ended.
+/// A requested step or child that has not ended.
 #[derive(Clone, Debug)]
 pub(super) struct OpenWork {
     pub(super) op: OpNumber,
@@ -13,7 +13,7 @@ pub(super) struct OpenWork {
     pub(super) input: Payload,
 }
 
-/// The steps that are open, in the order in which they were asked for.
+/// The open steps, in the order of their requests.
 pub(super) fn steps(history: &[TurnRecord]) -> Vec<OpenWork> {
     let mut open: Vec<OpenWork> = Vec::new();
     for event in history.iter().flat_map(|turn| &turn.events) {
@@ -32,7 +32,7 @@ pub(super) fn steps(history: &[TurnRecord]) -> Vec<OpenWork> {
     open
 }
 
-/// The children that are awaited and have not ended, in the order in which they were asked for.
+/// The awaited children that have not ended, in the order of their requests.
 pub(super) fn children(run: &LoneRun) -> Vec<OpenWork> {
     let waits = waits(run);
     let started = run.history().iter().flat_map(|turn| &turn.events).filter_map(|event| match event {
@@ -44,19 +44,19 @@ pub(super) fn children(run: &LoneRun) -> Vec<OpenWork> {
         .collect()
 }
 
-/// The hooks that are open, by name.
+/// The names of the open hooks.
 pub(super) fn hooks(run: &LoneRun) -> Vec<String> {
     let name = |wait| if let Wait::Hook { name, .. } = wait { Some(name) } else { None };
     waits(run).into_iter().filter_map(name).collect()
 }
 
-/// When the open timers are due.
+/// The due times of the open timers.
 pub(super) fn timers(run: &LoneRun) -> Vec<Timestamp> {
     let due = |wait| if let Wait::Timer { until, .. } = wait { Some(until) } else { None };
     waits(run).into_iter().filter_map(due).collect()
 }
 
-/// The timers and hooks that are open; none when the run has ended.
+/// The open waits; none when the run has ended.
 pub(super) fn waits(run: &LoneRun) -> Vec<Wait> {
     if run.ended().is_some() { Vec::new() } else { run.waits() }
 }

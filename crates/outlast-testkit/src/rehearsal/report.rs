@@ -1,4 +1,4 @@
-//! What a failed rehearsal says: what is open, and what happened so far.
+//! The report of a failed rehearsal: the open operations, and the events so far.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use outlast_core::{Event, Judgement, Timestamp, Wait};
 use super::open::{self, OpenWork};
 use crate::TestClock;
 
-/// Events that a report shows; the last ones matter.
+/// The maximum number of events in a report; the last ones are shown.
 const LINES_MAX: usize = 100;
 
-/// What is said of a run that only waits for children with `ParentEnd::Wait`.
+/// The text for a run that only waits for children with `ParentEnd::Wait`.
 const RETURNED: &str = "the workflow has returned; the run ends when these children have";
 
-/// What is open and what happened, for a person.
+/// The open operations and the events, as text.
 pub(super) fn report(run: &LoneRun) -> String {
     let mut text = match run.ended() {
         Some(status) => format!("the run is {status}\n"),
@@ -39,7 +39,7 @@ pub(super) fn report(run: &LoneRun) -> String {
     text
 }
 
-/// What is open, by number of operation.
+/// The open operations, by number.
 pub(super) fn open(run: &LoneRun) -> Vec<String> {
     let now = run.now();
     let work =
@@ -64,7 +64,7 @@ pub(super) fn open(run: &LoneRun) -> Vec<String> {
     open.into_iter().map(|(_, text)| text).collect()
 }
 
-/// How long it is until a moment.
+/// The time until a moment, as text.
 pub(super) fn time_until(moment: Timestamp, now: Timestamp) -> String {
     duration_text(moment.since(now))
 }

@@ -1,4 +1,4 @@
-//! A clock that is set forward while runs sleep and sessions live.
+//! A clock that is moved forward while runs sleep and sessions are open.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,13 +10,13 @@ use outlast::core::{Busy, Clock};
 use outlast::prelude::*;
 use outlast::{Status, SystemClock, Timestamp};
 
-use crate::process::{in_time, nap, until_so, url};
+use crate::child::{sleep_briefly, url, wait_until_true, with_timeout};
 
-/// The machine's clock, which a person sets forward.
+/// The machine's clock, which can be moved forward.
 #[derive(Clone, Debug, Default)]
-struct Settable(Arc<AtomicI64>);
+struct AdjustableClock(Arc<AtomicI64>);
 
-impl Clock for Settable {
+impl Clock for AdjustableClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(SystemClock.now().as_micros() + self.0.load(Ordering::Relaxed))
     }
@@ -25,7 +25,7 @@ impl Clock for Settable {
         let clock = self.clone();
         Box::pin(async move {
             while clock.now() < at {
-                nap().await;
+                sleep_briefly().await;
             }
             Busy::uncounted()
         })
@@ -48,7 +48,7 @@ async fn nightly(ctx: Context) -> Result<(), Error> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_set_forward_wakes_sleeping_runs_and_costs_no_session() {
     let folder = tempfile::tempdir().unwrap();
-    let clock = Settable::default();
+    let clock = AdjustableClock::default();
     let open =
         || async { outlast::open_with_clock(&url(folder.path()), Arc::new(clock.clone())).await.unwrap() };
     let (here, there) = (open().await, open().await);
@@ -56,13 +56,14 @@ async fn a_clock_set_forward_wakes_sleeping_runs_and_costs_no_session() {
         |world| async { Worker::builder(world).register(nightly).session_time("1s").start().await.unwrap() };
     let (first, second) = (work(here.clone()).await, work(there).await);
     let run = Client::new(here).start(nightly, ()).await.unwrap();
-    until_so("the run to sleep", || async { run.view().await.unwrap().status == Status::Waiting }).await;
+    wait_until_true("the run to sleep", || async { run.view().await.unwrap().status == Status::Waiting })
+        .await;
     let beats = || first.metrics().beats.min(second.metrics().beats);
 
     clock.0.store(Duration::from_secs(9 * 3_600).as_micros() as i64, Ordering::Relaxed);
-    in_time("the run to wake", run.output()).await.unwrap();
+    with_timeout("the run to wake", run.output()).await.unwrap();
     let before = beats();
-    until_so("several beats of both", || async { beats() > before + 5 }).await;
+    wait_until_true("several beats of both", || async { beats() > before + 5 }).await;
     assert_eq!((first.metrics().sessions_lost, second.metrics().sessions_lost), (0, 0), "nobody was robbed");
     first.stop().await.unwrap();
     second.stop().await.unwrap();

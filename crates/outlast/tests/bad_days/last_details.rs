@@ -1,5 +1,4 @@
-//! A process that is killed while a step works: the details of the step's heartbeats that another worker gets are at
-//! most one beat old.
+//! A process that is killed during a step: the heartbeat details that another worker gets are at most one beat old.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,17 +8,17 @@ use outlast::prelude::*;
 use outlast::{SystemClock, Timestamp};
 use rustix::process::Signal;
 
-use crate::process::{Ground, Process, in_time, nap, until_so, url};
+use crate::child::{ChildProcess, WorldLocation, sleep_briefly, url, wait_until_true, with_timeout};
 
-/// A worker beats four times in it.
+/// A worker sends four beats in this time.
 const SESSION_TIME: &str = "4s";
 
 const BEAT: Duration = Duration::from_secs(1);
 
-/// What a busy machine may add: a beat is late, and takes a while.
+/// The delay of a beat on a busy machine.
 const LATE: Duration = Duration::from_secs(2);
 
-/// Says the time again and again. An attempt that is told of another one answers what that one said last.
+/// Sends the time as details repeatedly. An attempt that gets details of an earlier one returns them.
 #[step]
 async fn tell_time(cx: StepContext<PathBuf>) -> Option<i64> {
     if let Some(said) = cx.last_details::<i64>() {
@@ -31,7 +30,7 @@ async fn tell_time(cx: StepContext<PathBuf>) -> Option<i64> {
     loop {
         cx.heartbeat(SystemClock.now().as_micros());
         std::fs::write(cx.state().join("begun"), "").unwrap();
-        nap().await;
+        sleep_briefly().await;
     }
 }
 
@@ -46,42 +45,43 @@ async fn worker(folder: &Path) -> Result<(Client, Worker), Error> {
     Ok((Client::new(world), builder.session_time(SESSION_TIME).start().await?))
 }
 
-/// A worker that is going to be killed.
+/// A worker that will be killed.
 pub(crate) async fn telling(folder: &Path) -> Result<(), Error> {
     let (_, worker) = worker(folder).await?;
     worker.run_until_signal().await
 }
 
-async fn details_are_one_beat_old_at_most(ground: Ground) {
-    let place = ground.folder();
-    let folder = place.path();
-    let mut first = Process::start("telling", folder);
+async fn details_are_one_beat_old_at_most(location: WorldLocation) {
+    let temp_folder = location.folder();
+    let folder = temp_folder.path();
+    let mut first = ChildProcess::start("telling", folder);
     let client = Client::new(outlast::open(&url(folder)).await.unwrap());
-    until_so("the first worker", || async { client.workers().await.unwrap().len() == 1 }).await;
+    wait_until_true("the first worker", || async { client.workers().await.unwrap().len() == 1 }).await;
     let run = client.start(timed, ()).await.unwrap();
-    until_so("the step", || async { folder.join("begun").exists() }).await;
-    // Not at the beginning of a beat.
+    wait_until_true("the step", || async { folder.join("begun").exists() }).await;
+    // Not at the time of a beat.
     let begun = SystemClock.now();
-    until_so("two beats and a half", || async { SystemClock.now().since(begun) > BEAT * 5 / 2 }).await;
+    wait_until_true("two beats and a half", || async { SystemClock.now().since(begun) > BEAT * 5 / 2 }).await;
     first.signal(Signal::KILL);
     first.end();
     let killed_at = SystemClock.now();
     std::fs::write(folder.join("killed"), "").unwrap();
     let (_, second) = worker(folder).await.unwrap();
-    let said = in_time("the output", run.output()).await.unwrap().expect("it was told of the lost attempt");
+    let said =
+        with_timeout("the output", run.output()).await.unwrap().expect("it was told of the lost attempt");
     let age = killed_at.since(Timestamp::from_micros(said));
-    println!("{ground:?}: the details were {age:?} old; a beat is {BEAT:?}");
+    println!("{location:?}: the details were {age:?} old; a beat is {BEAT:?}");
     assert!(age <= BEAT + LATE, "the details were {age:?} old");
     second.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn details_of_a_killed_process_are_at_most_one_beat_old_on_a_file() {
-    details_are_one_beat_old_at_most(Ground::File).await;
+    details_are_one_beat_old_at_most(WorldLocation::File).await;
 }
 
 #[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn details_of_a_killed_process_are_at_most_one_beat_old_on_a_server() {
-    details_are_one_beat_old_at_most(Ground::Server).await;
+    details_are_one_beat_old_at_most(WorldLocation::Server).await;
 }

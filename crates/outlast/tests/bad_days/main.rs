@@ -1,44 +1,44 @@
-//! Bad days: what goes wrong around a worker, each with what a person sees and how it ends.
+//! Failures around a worker: what a user sees, and how the worker recovers.
 //!
-//! * [`neighbours`]: processes that share a file hear of each other at once.
-//! * [`idle`]: a worker with nothing to do asks for next to nothing.
-//! * [`hang`]: workflow code that does not come back.
+//! * [`neighbours`]: processes that share a file notify each other at once.
+//! * [`idle`]: an idle worker makes almost no calls.
+//! * [`hanging_code`]: workflow code that does not return.
 //! * [`signals`]: SIGTERM, once and twice.
-//! * [`clocks`]: a clock that is set.
+//! * [`clocks`]: a clock that is moved forward.
 //! * [`frozen`]: a process stopped for longer than its session.
-//! * `killed`: a process that is gone.
-//! * [`last_details`]: what a killed process leaves of its heartbeats.
-//! * `late`: a process that is cut off, and what it had sent.
-//! * [`scarce`]: no file descriptors, no memory.
-//! * [`full`]: no room on the disk, and room again.
-//! * [`panics`]: user code that panics, wherever there is some.
-//! * [`metrics`]: what a worker counts.
+//! * `killed`: a process that is killed.
+//! * [`last_details`]: the heartbeat details of a killed process.
+//! * `late_commit`: a disconnected process, and its late commit.
+//! * [`scarce_resources`]: no file descriptors, no memory.
+//! * [`full_disk`]: no space on the disk, and space again.
+//! * [`panics`]: user code that panics.
+//! * [`metrics`]: the counters of a worker.
 //!
-//! Where a test needs a process of its own, that is this test binary again: [`child_program`]. Signals
-//! are tested on a file and on a server ([`process::Ground`]).
+//! A child process of a test is this test binary again: [`child_program`]. Signals are tested on a file and on a server
+//! ([`child::WorldLocation`]).
 
 #![cfg(all(unix, feature = "sqlite"))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod child;
 mod clocks;
 mod frozen;
-mod full;
-mod hang;
+mod full_disk;
+mod hanging_code;
 mod idle;
 #[cfg(feature = "postgres")]
 mod killed;
 mod last_details;
 #[cfg(feature = "postgres")]
-mod late;
+mod late_commit;
 mod metrics;
 mod neighbours;
 mod panics;
-mod process;
-mod scarce;
+mod scarce_resources;
 mod signals;
 
-/// What a child process runs; nothing when the test command runs it.
+/// The entry point of child processes. Without their environment variables it does nothing.
 #[test]
 fn child_program() {
-    process::obey();
+    child::run_child_program();
 }

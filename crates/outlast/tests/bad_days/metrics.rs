@@ -1,10 +1,10 @@
-//! What a worker counts.
+//! The counters of a worker.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use outlast::prelude::*;
 
-use crate::process::{until_so, url};
+use crate::child::{url, wait_until_true};
 
 static FAILURES: AtomicU32 = AtomicU32::new(0);
 
@@ -30,12 +30,12 @@ async fn a_worker_counts_its_turns_commits_claims_replays_and_attempts() {
     let client = Client::new(world.clone());
     let first = Worker::builder(world.clone()).register((careful, shaky)).start().await.unwrap();
     let run = client.start(careful, ()).await.unwrap();
-    until_so("the run to wait", || async {
+    wait_until_true("the run to wait", || async {
         run.view().await.unwrap().waits.iter().any(|wait| wait.op().0 == 1)
     })
     .await;
-    // The world knows of the wait a moment before the worker has counted it.
-    until_so("the worker to have let it go", || async { first.metrics().live_runs == 0 }).await;
+    // The world stores the wait slightly before the worker counts it.
+    wait_until_true("the worker to have let it go", || async { first.metrics().live_runs == 0 }).await;
     let metrics = first.metrics();
     assert_eq!((metrics.attempts_started, metrics.attempts_failed), (2, 1), "{metrics:?}");
     assert_eq!((metrics.replays, metrics.cache_misses, metrics.live_runs), (0, 0, 0), "{metrics:?}");
@@ -51,7 +51,7 @@ async fn a_worker_counts_its_turns_commits_claims_replays_and_attempts() {
     let metrics = second.metrics();
     assert_eq!((metrics.replays, metrics.cache_misses, metrics.cache_hits), (1, 1, 0), "{metrics:?}");
     assert!(metrics.claims >= 1 && metrics.claimed_runs == 1 && metrics.attempts_started == 0, "{metrics:?}");
-    until_so("a beat", || async { second.metrics().beats > 0 }).await;
+    wait_until_true("a beat", || async { second.metrics().beats > 0 }).await;
     assert_eq!(second.metrics().held_runs, 0);
     second.stop().await.unwrap();
 }

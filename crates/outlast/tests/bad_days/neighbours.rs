@@ -1,4 +1,4 @@
-//! Processes that share a file hear of each other at once, with the slow poll behind the doorbell off.
+//! Processes that share a file notify each other at once, without the slow poll.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use outlast::Status;
 use outlast::prelude::*;
 
-use crate::process::{Process, in_time, timed, until_so, url};
+use crate::child::{ChildProcess, timed, url, wait_until_true, with_timeout};
 
 const ROUNDS: usize = 10;
 
-/// Far below what any poll would take.
+/// Much less than any poll would take.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 #[workflow]
@@ -34,29 +34,32 @@ pub(crate) async fn answering(folder: &Path) -> Result<(), Error> {
 async fn a_start_an_answer_and_a_cancel_from_another_process_are_noticed_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let world = outlast::open(&format!("{}?poll=off", url(folder.path()))).await.unwrap();
-    let _worker = Process::start("answering", folder.path());
-    until_so("the worker", || async { !world.workers().await.unwrap().is_empty() }).await;
+    let _worker = ChildProcess::start("answering", folder.path());
+    wait_until_true("the worker", || async { !world.workers().await.unwrap().is_empty() }).await;
     let client = Client::new(world);
     let (mut start, mut answer, mut cancel) = (Duration::MAX, Duration::MAX, Duration::MAX);
-    // The quickest of some: others use this machine too. None may take a poll's time, or for ever.
+    // The fastest of several, since the machine may be busy. None may take as long as a poll.
     for round in 0..ROUNDS as u32 {
-        let (output, time) =
-            timed(in_time("an output", async { client.start(double, round).await.unwrap().output().await }))
-                .await;
+        let (output, time) = timed(with_timeout("an output", async {
+            client.start(double, round).await.unwrap().output().await
+        }))
+        .await;
         assert_eq!(output.unwrap(), 2 * round);
         start = start.min(time);
 
         let run = client.start(question, ()).await.unwrap();
-        until_so("the question", || async { run.view().await.unwrap().status == Status::Waiting }).await;
+        wait_until_true("the question", || async { run.view().await.unwrap().status == Status::Waiting })
+            .await;
         run.send("answer", &round).await.unwrap();
-        let (output, time) = timed(in_time("an answered run", run.output())).await;
+        let (output, time) = timed(with_timeout("an answered run", run.output())).await;
         assert_eq!(output.unwrap(), round);
         answer = answer.min(time);
 
         let run = client.start(question, ()).await.unwrap();
-        until_so("the question", || async { run.view().await.unwrap().status == Status::Waiting }).await;
+        wait_until_true("the question", || async { run.view().await.unwrap().status == Status::Waiting })
+            .await;
         run.cancel("never mind").await.unwrap();
-        let (output, time) = timed(in_time("a cancelled run", run.output())).await;
+        let (output, time) = timed(with_timeout("a cancelled run", run.output())).await;
         assert!(output.is_err());
         cancel = cancel.min(time);
     }

@@ -1,4 +1,4 @@
-//! User code that panics, wherever there is some: the worker lives, and the run says what happened.
+//! User code that panics: the worker continues, and the run has the message.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,9 +8,9 @@ use outlast::prelude::*;
 use outlast::{ErrorKind, Status, StuckReason, World};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::process::{in_time, until_so, url};
+use crate::child::{url, wait_until_true, with_timeout};
 
-/// A value that panics when it is written, read or dropped, as it says.
+/// A value that panics when it is serialized, deserialized or dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mine(&'static str);
 
@@ -85,7 +85,7 @@ async fn fine() -> Result<u32, StepError> {
     Ok(1)
 }
 
-/// One way to panic per name.
+/// One kind of panic per name.
 #[workflow]
 async fn careless(ctx: Context, how: String) -> Result<u32, Error> {
     match &*how {
@@ -133,13 +133,13 @@ async fn world() -> (tempfile::TempDir, Arc<dyn World>) {
 
 async fn check_alive(client: &Client) {
     let hello = client.start(greet, "Ada".to_owned()).await.unwrap();
-    assert_eq!(in_time("a greeting", hello.output()).await.unwrap(), "hello Ada", "the worker lives");
+    assert_eq!(with_timeout("a greeting", hello.output()).await.unwrap(), "hello Ada", "the worker lives");
 }
 
 /// How a run of `careless` ends: its output, its failure, or why it is stuck.
 async fn end_of(client: &Client, how: &str) -> String {
     let run = client.start(careless, how.to_owned()).await.unwrap();
-    until_so(how, || async {
+    wait_until_true(how, || async {
         let status = run.view().await.unwrap().status;
         status.is_final() || status == Status::Stuck
     })
@@ -247,11 +247,14 @@ async fn a_codec_that_panics_leaves_the_run_stuck() {
     let (_folder, world) = world().await;
     let worker =
         Worker::builder(world.clone()).codec(Fragile).register((echo, say, greet)).start().await.unwrap();
-    // A client without the codec: it writes what the worker's codec cannot read.
+    // A client without the codec writes values that the worker's codec cannot read.
     let client = Client::new(world);
     for (text, boom) in [("later", "boom: encode"), ("unreadable", "boom: decode")] {
         let run = client.start(echo, text.to_owned()).await.unwrap();
-        until_so("the run to be stuck", || async { run.view().await.unwrap().status == Status::Stuck }).await;
+        wait_until_true("the run to be stuck", || async {
+            run.view().await.unwrap().status == Status::Stuck
+        })
+        .await;
         let stuck = run.view().await.unwrap().stuck.unwrap();
         assert_eq!(stuck.reason, StuckReason::Panicked, "{}", stuck.message);
         assert!(stuck.message.contains(boom), "{}", stuck.message);
@@ -271,8 +274,8 @@ async fn a_step_that_blocks_the_runtime_does_not_cost_the_session() {
         .unwrap();
     let before = worker.session();
     let run = Client::new(world).start(sleepy, ()).await.unwrap();
-    // The only thread of this runtime is blocked three times as long as a session lasts.
-    assert!(in_time("the output", run.output()).await.unwrap() >= 1_500);
+    // The only thread of this runtime is blocked for three times the session time.
+    assert!(with_timeout("the output", run.output()).await.unwrap() >= 1_500);
     assert_eq!(worker.session(), before);
     assert_eq!(worker.metrics().sessions_lost, 0);
     assert!(worker.metrics().beats > 3, "the beat has a thread of its own");

@@ -1,4 +1,4 @@
-//! SIGTERM: once to stop, twice to leave at once.
+//! SIGTERM: the first stops the worker, the second ends it at once.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use outlast::prelude::*;
 use outlast::{Status, World};
 use rustix::process::Signal;
 
-use crate::process::{Ground, Process, nap, timed, until, until_so, url};
+use crate::child::{ChildProcess, WorldLocation, sleep_briefly, timed, url, wait_until, wait_until_true};
 
-/// A step that tells when it has begun, and ends when a file is there.
+/// A step that logs its begin, and ends when a file exists.
 #[step]
 async fn slow(cx: StepContext<std::path::PathBuf>) -> Result<String, StepError> {
     std::fs::write(cx.state().join("begun"), "").unwrap();
     while !cx.state().join("end").exists() {
-        nap().await;
+        sleep_briefly().await;
     }
     Ok("ended".into())
 }
@@ -24,7 +24,7 @@ async fn patient(ctx: Context) -> Result<String, Error> {
     ctx.step(slow, ()).await
 }
 
-/// A worker with one run, whose drain time is in a file.
+/// A worker with one run, whose drain time is read from a file.
 pub(crate) async fn draining(folder: &Path) -> Result<(), Error> {
     let world = outlast::open(&url(folder)).await?;
     let drain = std::fs::read_to_string(folder.join("drain")).unwrap();
@@ -35,7 +35,7 @@ pub(crate) async fn draining(folder: &Path) -> Result<(), Error> {
         .start()
         .await?;
     let client = Client::new(world);
-    // In this order: signals are heard before there is a step that begins.
+    // Signals are handled before a step can begin.
     let (stopped, started) =
         join!(worker.run_until_signal(), client.start(patient, ()).key("the-run").into_future());
     started?;
@@ -44,16 +44,16 @@ pub(crate) async fn draining(folder: &Path) -> Result<(), Error> {
 
 struct Scene {
     folder: tempfile::TempDir,
-    worker: Process,
+    worker: ChildProcess,
     world: std::sync::Arc<dyn World>,
 }
 
 /// A worker in a process of its own, in the middle of a step.
-async fn scene(ground: Ground, drain: &str) -> Scene {
-    let folder = ground.folder();
+async fn scene(location: WorldLocation, drain: &str) -> Scene {
+    let folder = location.folder();
     std::fs::write(folder.path().join("drain"), drain).unwrap();
-    let worker = Process::start("draining", folder.path());
-    until("the step to begin", || folder.path().join("begun").exists().then_some(()));
+    let worker = ChildProcess::start("draining", folder.path());
+    wait_until("the step to begin", || folder.path().join("begun").exists().then_some(()));
     let world = outlast::open(&url(folder.path())).await.unwrap();
     Scene { folder, worker, world }
 }
@@ -62,11 +62,11 @@ async fn status(world: &std::sync::Arc<dyn World>) -> Status {
     Client::new(world.clone()).newest(&[], 1).await.unwrap()[0].status
 }
 
-/// Ends of processes that wait for nobody take this long at most, on a machine that does other things too.
+/// The time limit for the end of a process that waits for nothing, on a busy machine.
 const LEAVING_MAX: Duration = Duration::from_secs(20);
 
-async fn attempts_end_and_their_outcomes_are_kept(ground: Ground) {
-    let Scene { folder, mut worker, world } = scene(ground, "1h").await;
+async fn attempts_end_and_their_outcomes_are_kept(location: WorldLocation) {
+    let Scene { folder, mut worker, world } = scene(location, "1h").await;
     worker.signal(Signal::TERM);
     std::fs::write(folder.path().join("end"), "").unwrap();
     let end = worker.end();
@@ -79,9 +79,9 @@ async fn attempts_end_and_their_outcomes_are_kept(ground: Ground) {
     assert!(kinds.contains(&"step_completed"), "{kinds:?}");
 }
 
-async fn a_drain_has_a_bound(ground: Ground) {
+async fn a_drain_has_a_bound(location: WorldLocation) {
     const DRAIN: Duration = Duration::from_millis(200);
-    let Scene { folder: _folder, mut worker, world } = scene(ground, "200ms").await;
+    let Scene { folder: _folder, mut worker, world } = scene(location, "200ms").await;
     let (end, took) = timed(async {
         worker.signal(Signal::TERM);
         worker.end()
@@ -93,11 +93,11 @@ async fn a_drain_has_a_bound(ground: Ground) {
     assert_eq!(status(&world).await, Status::Pending, "the run is free for others");
 }
 
-async fn two_signals_are_enough(ground: Ground) {
-    let Scene { folder: _folder, mut worker, world } = scene(ground, "1h").await;
+async fn two_signals_are_enough(location: WorldLocation) {
+    let Scene { folder: _folder, mut worker, world } = scene(location, "1h").await;
     let (end, took) = timed(async {
         worker.signal(Signal::TERM);
-        // The first is handled when the worker takes nothing new: a run that it could take stays pending.
+        // The first signal is handled when the worker claims no more runs: a ready run stays pending.
         worker.signal(Signal::INT);
         worker.end()
     })
@@ -107,7 +107,7 @@ async fn two_signals_are_enough(ground: Ground) {
     assert!(took < LEAVING_MAX, "it took {took:?}");
     assert!(output.contains("the worker left at once, by a second signal"), "{output}");
     assert!(output.contains("made again by another"), "{output}");
-    until_so("the run to be free", || async {
+    wait_until_true("the run to be free", || async {
         world.workers().await.unwrap().is_empty() && status(&world).await == Status::Pending
     })
     .await;
@@ -115,17 +115,17 @@ async fn two_signals_are_enough(ground: Ground) {
 
 #[tokio::test]
 async fn after_a_signal_attempts_under_way_may_end_and_their_outcomes_are_kept() {
-    attempts_end_and_their_outcomes_are_kept(Ground::File).await;
+    attempts_end_and_their_outcomes_are_kept(WorldLocation::File).await;
 }
 
 #[tokio::test]
 async fn a_drain_is_bounded() {
-    a_drain_has_a_bound(Ground::File).await;
+    a_drain_has_a_bound(WorldLocation::File).await;
 }
 
 #[tokio::test]
 async fn a_second_signal_leaves_at_once() {
-    two_signals_are_enough(Ground::File).await;
+    two_signals_are_enough(WorldLocation::File).await;
 }
 
 #[cfg(feature = "postgres")]
@@ -134,16 +134,16 @@ mod on_postgres {
 
     #[tokio::test]
     async fn after_a_signal_attempts_under_way_may_end_and_their_outcomes_are_kept() {
-        attempts_end_and_their_outcomes_are_kept(Ground::Server).await;
+        attempts_end_and_their_outcomes_are_kept(WorldLocation::Server).await;
     }
 
     #[tokio::test]
     async fn a_drain_is_bounded() {
-        a_drain_has_a_bound(Ground::Server).await;
+        a_drain_has_a_bound(WorldLocation::Server).await;
     }
 
     #[tokio::test]
     async fn a_second_signal_leaves_at_once() {
-        two_signals_are_enough(Ground::Server).await;
+        two_signals_are_enough(WorldLocation::Server).await;
     }
 }

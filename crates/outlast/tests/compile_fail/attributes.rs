@@ -1,4 +1,4 @@
-//! Attributes say what they know, and want a reason where checks are left out.
+//! Unknown arguments of attributes are refused, and disabled checks need a reason.
 
 #![allow(unused)]
 

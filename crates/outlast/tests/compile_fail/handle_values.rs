@@ -1,4 +1,4 @@
-//! A constant with a value that makes no sense does not compile.
+//! A constant with an invalid value does not compile.
 
 use outlast::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Futures of steps and workflows travel between threads.
+//! Futures of steps and workflows are `Send`.
 
 #![allow(unused)]
 

@@ -1,4 +1,4 @@
-//! What looks for an earlier effect, and what judges an input, fits the function that it is for.
+//! The functions of `reconcile` and `check` must match the signature of their step or workflow.
 
 #![allow(unused)]
 

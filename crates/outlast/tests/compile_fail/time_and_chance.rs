@@ -1,4 +1,4 @@
-//! Time and chance come from the context.
+//! Time and random numbers come from the context.
 
 #![allow(unused)]
 

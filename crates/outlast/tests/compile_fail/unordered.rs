@@ -1,4 +1,4 @@
-//! What iterates in another order each time is not for workflows, also not as an input.
+//! Collections without a fixed order are refused in workflows, also as an input.
 
 #![allow(unused)]
 

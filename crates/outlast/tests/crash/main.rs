@@ -1,37 +1,37 @@
-//! Crash tests: real child processes, really killed with SIGKILL, on one SQLite file; [`sweep`] and
-//! [`sharing`] on Postgres too.
+//! Crash tests: real child processes are killed with SIGKILL, on one SQLite file; [`sweep`] and [`two_processes`] also
+//! run on Postgres.
 //!
 //! * [`sweep`]: a program killed at every commit point, one point per child.
-//! * [`loops`]: a program killed from outside at random instants, again and again.
-//! * [`sleeping`]: a run whose process dies while it sleeps.
-//! * [`pausing`]: a step whose process dies between two of its attempts.
-//! * [`sharing`]: two processes on one file, one of which dies.
+//! * [`repeated_kills`]: a program killed from outside at random times, repeatedly.
+//! * [`during_sleep`]: a run whose process dies while it sleeps.
+//! * [`between_attempts`]: a step whose process dies between two of its attempts.
+//! * [`two_processes`]: two processes on one file, one of which dies.
 //!
-//! A child is this test binary again, told by its environment to be a program: [`child_program`]. What
-//! it does to the outside it writes to plain files ([`ledger`]), which the tests compare with the
-//! histories in the database ([`picture`]).
+//! A child is this test binary again, with environment variables that select a program: [`child_program`]. It logs the
+//! effects of steps to plain files ([`process_folder`]), which the tests compare with the histories in the database
+//! ([`snapshot`]).
 
 #![cfg(all(unix, feature = "sqlite"))]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod chains;
-mod ledger;
-mod loops;
-mod medley;
-mod pausing;
-mod picture;
-mod process;
+mod between_attempts;
+mod chain_program;
+mod child;
+mod during_sleep;
+mod failing_program;
+mod mixed_program;
 #[cfg(feature = "postgres")]
-mod server;
-mod sharing;
-mod sleeping;
+mod postgres_schema;
+mod process_folder;
+mod repeated_kills;
+mod snapshot;
 mod sweep;
-mod troubles;
+mod two_processes;
 
-/// What a child process runs; nothing when the test command runs it.
+/// The entry point of child processes. Without their environment variables it does nothing.
 #[test]
 fn child_program() {
-    let Some(orders) = process::Orders::from_environment() else { return };
+    let Some(args) = child::ChildArgs::from_environment() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(process::obey(orders)).unwrap();
+    runtime.block_on(child::run_child(args)).unwrap();
 }

@@ -1,4 +1,4 @@
-//! The sweep: a program killed at every one of its commit points.
+//! The sweep: a program is killed at every one of its commit points.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -7,160 +7,165 @@ use std::time::Duration;
 use outlast::Timestamp;
 use tempfile::TempDir;
 
-use crate::ledger::{Outputs, Place};
-use crate::medley::{Company, Expected, Replay};
-use crate::picture::{Picture, Tally, check_tally, tally};
-use crate::process::{Ending, Orders, Process, Program};
-use crate::{medley, troubles};
+use crate::child::{ChildArgs, ChildExit, ChildProcess, Program};
+use crate::mixed_program::{ExpectedRun, Replay, StartOrder};
+use crate::process_folder::{Outputs, ProcessFolder};
+use crate::snapshot::{AttemptCounts, WorldSnapshot, attempt_counts, check_attempt_counts};
+use crate::{failing_program, mixed_program};
 
-/// Children at the same time.
-const LANES: usize = 3;
+/// The number of concurrent trials.
+const CONCURRENT_TRIALS: usize = 3;
 
-/// How many points there are depends on how turns fall into batches. So the sweep goes on behind the
-/// last point of the reference until so many programs have ended before they reached theirs.
-const ENDED_MIN: u64 = 5;
+/// The number of points depends on how turns are batched. So the sweep continues after the last point of the reference
+/// until this many children have ended before their kill point.
+const SURVIVED_MIN: u64 = 5;
 
-/// By when the next process has gone on with every run. Less than a session's 10 s, so that nobody
-/// waited for one to expire; far more than it takes.
-const TAKEOVER_MAX: Duration = Duration::from_secs(8);
+/// The time within which the next process must continue every run. Less than the session time of 10 s, so that a
+/// takeover by an expired session fails the test; much more than a takeover takes.
+const TAKEOVER_TIME_MAX: Duration = Duration::from_secs(8);
 
-const ALONE: Program = Program::Medley(Company::Alone, Replay::WhenNeeded);
-const TOGETHER: Program = Program::Medley(Company::Together, Replay::WhenNeeded);
-const REPLAYED: Program = Program::Medley(Company::Together, Replay::EveryTurn);
-const TROUBLED: Program = Program::Troubles;
+const SEQUENTIAL: Program = Program::Mixed(StartOrder::Sequential, Replay::WhenNeeded);
+const CONCURRENT: Program = Program::Mixed(StartOrder::Concurrent, Replay::WhenNeeded);
+const REPLAYED: Program = Program::Mixed(StartOrder::Concurrent, Replay::EveryTurn);
+const FAILING: Program = Program::Failing;
 
 /// The runs of a program.
-fn runs(program: Program) -> &'static [Expected] {
+fn runs(program: Program) -> &'static [ExpectedRun] {
     match program {
-        Program::Troubles => &troubles::RUNS,
-        _ => &medley::RUNS,
+        Program::Failing => &failing_program::RUNS,
+        _ => &mixed_program::RUNS,
     }
 }
 
 #[test]
 fn runs_one_after_another_survive_a_kill_at_every_commit_point() {
-    sweep(ALONE, Ground::File, Points::All, Kills::Once);
+    sweep(SEQUENTIAL, WorldLocation::File, KillPoints::All, KillsPerTrial::Once);
 }
 
 #[test]
 fn runs_at_the_same_time_survive_a_kill_at_every_commit_point() {
-    sweep(TOGETHER, Ground::File, Points::All, Kills::Once);
+    sweep(CONCURRENT, WorldLocation::File, KillPoints::All, KillsPerTrial::Once);
 }
 
 #[test]
 fn runs_that_are_always_replayed_survive_a_kill_at_every_commit_point() {
-    sweep(REPLAYED, Ground::File, Points::All, Kills::Once);
+    sweep(REPLAYED, WorldLocation::File, KillPoints::All, KillsPerTrial::Once);
 }
 
 #[test]
 fn a_process_that_takes_over_may_be_killed_at_every_commit_point_too() {
-    sweep(TOGETHER, Ground::File, Points::All, Kills::Twice);
+    sweep(CONCURRENT, WorldLocation::File, KillPoints::All, KillsPerTrial::Twice);
 }
 
 #[test]
 fn runs_in_trouble_survive_a_kill_at_every_commit_point() {
-    sweep(TROUBLED, Ground::File, Points::All, Kills::Once);
+    sweep(FAILING, WorldLocation::File, KillPoints::All, KillsPerTrial::Once);
 }
 
 #[test]
 #[ignore = "takes a minute: cargo xtask chaos --sweep"]
 fn runs_in_trouble_survive_a_kill_at_every_commit_point_of_their_recovery() {
-    sweep(TROUBLED, Ground::File, Points::All, Kills::Twice);
+    sweep(FAILING, WorldLocation::File, KillPoints::All, KillsPerTrial::Twice);
 }
 
-/// On Postgres a sweep takes minutes, since the locks of the dead are free for a while before they are taken
-/// over. So there are some points by chance, and all of them by `cargo xtask chaos --sweep --world postgres`.
+/// On Postgres a sweep takes minutes, since a takeover waits for a while after a session's lock is released. So the
+/// tests use some random points; `cargo xtask chaos --sweep --world postgres` uses all.
 #[cfg(feature = "postgres")]
 mod on_postgres {
     use super::*;
 
-    const GROUND: Ground = Ground::Server { hours_ahead: 0 };
-    const SOME: Points = Points::Some(6);
+    const SERVER: WorldLocation = WorldLocation::Server { hours_ahead: 0 };
+    const SOME: KillPoints = KillPoints::Some(6);
 
     #[test]
     fn runs_one_after_another_survive_a_kill_at_some_commit_points() {
-        sweep(ALONE, GROUND, SOME, Kills::Once);
+        sweep(SEQUENTIAL, SERVER, SOME, KillsPerTrial::Once);
     }
 
     #[test]
     fn runs_at_the_same_time_survive_a_kill_at_some_commit_points() {
-        sweep(TOGETHER, GROUND, SOME, Kills::Once);
+        sweep(CONCURRENT, SERVER, SOME, KillsPerTrial::Once);
     }
 
     #[test]
     fn runs_that_are_always_replayed_survive_a_kill_at_some_commit_points() {
-        sweep(REPLAYED, GROUND, SOME, Kills::Once);
+        sweep(REPLAYED, SERVER, SOME, KillsPerTrial::Once);
     }
 
     #[test]
     fn a_process_that_takes_over_may_be_killed_at_some_commit_points_too() {
-        sweep(TOGETHER, GROUND, SOME, Kills::Twice);
+        sweep(CONCURRENT, SERVER, SOME, KillsPerTrial::Twice);
     }
 
     #[test]
     fn runs_in_trouble_survive_a_kill_at_some_commit_points() {
-        sweep(TROUBLED, GROUND, SOME, Kills::Once);
+        sweep(FAILING, SERVER, SOME, KillsPerTrial::Once);
     }
 
     #[test]
     #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
     fn every_point_of_runs_in_trouble() {
-        sweep(TROUBLED, GROUND, Points::All, Kills::Once);
+        sweep(FAILING, SERVER, KillPoints::All, KillsPerTrial::Once);
     }
 
     #[test]
-    fn workers_whose_clocks_are_hours_off_do_all_the_same() {
-        sweep(TOGETHER, Ground::Server { hours_ahead: 5 }, Points::Some(3), Kills::Once);
-        sweep(TOGETHER, Ground::Server { hours_ahead: -5 }, Points::Some(3), Kills::Once);
+    fn runs_survive_a_kill_when_the_clocks_of_workers_are_hours_off() {
+        sweep(CONCURRENT, WorldLocation::Server { hours_ahead: 5 }, KillPoints::Some(3), KillsPerTrial::Once);
+        sweep(
+            CONCURRENT,
+            WorldLocation::Server { hours_ahead: -5 },
+            KillPoints::Some(3),
+            KillsPerTrial::Once,
+        );
     }
 
     #[test]
     #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
     fn every_point_of_runs_one_after_another() {
-        sweep(ALONE, GROUND, Points::All, Kills::Once);
+        sweep(SEQUENTIAL, SERVER, KillPoints::All, KillsPerTrial::Once);
     }
 
     #[test]
     #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
     fn every_point_of_runs_at_the_same_time() {
-        sweep(TOGETHER, GROUND, Points::All, Kills::Once);
+        sweep(CONCURRENT, SERVER, KillPoints::All, KillsPerTrial::Once);
     }
 
     #[test]
     #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
     fn every_point_of_runs_that_are_always_replayed() {
-        sweep(REPLAYED, GROUND, Points::All, Kills::Once);
+        sweep(REPLAYED, SERVER, KillPoints::All, KillsPerTrial::Once);
     }
 
     #[test]
     #[ignore = "takes minutes: cargo xtask chaos --sweep --world postgres"]
     fn every_point_of_a_process_that_takes_over() {
-        sweep(TOGETHER, GROUND, Points::All, Kills::Twice);
+        sweep(CONCURRENT, SERVER, KillPoints::All, KillsPerTrial::Twice);
     }
 }
 
-/// Where the runs are.
+/// Where the world is.
 #[derive(Clone, Copy, Debug)]
-enum Ground {
-    /// In a file of their own.
+enum WorldLocation {
+    /// In a new SQLite file.
     File,
-    /// In a schema of their own on a server, whose clock is so many hours ahead of the workers'.
+    /// In a new schema on a server, whose clock is this many hours ahead of the workers' clocks.
     #[cfg(feature = "postgres")]
     Server { hours_ahead: i64 },
 }
 
-impl Ground {
-    /// Trials at the same time. On a server they wait, most of the time, for a takeover.
-    fn lanes(self) -> usize {
+impl WorldLocation {
+    /// The number of concurrent trials. On a server they mostly wait for a takeover.
+    fn concurrent_trials(self) -> usize {
         match self {
-            Self::File => LANES,
+            Self::File => CONCURRENT_TRIALS,
             #[cfg(feature = "postgres")]
-            Self::Server { .. } => 2 * LANES,
+            Self::Server { .. } => 2 * CONCURRENT_TRIALS,
         }
     }
 
-    /// How far the time of the runs is ahead of the time of the processes.
-    fn ahead(self) -> i64 {
+    /// How far the world's clock is ahead of the processes' clocks, in microseconds.
+    fn clock_offset(self) -> i64 {
         match self {
             Self::File => 0,
             #[cfg(feature = "postgres")]
@@ -169,45 +174,45 @@ impl Ground {
     }
 }
 
-/// The points at which a program dies.
+/// The commit points at which children are killed.
 #[derive(Clone, Copy, Debug)]
-enum Points {
+enum KillPoints {
     All,
-    /// So many, by chance.
+    /// This many, at random.
     #[cfg(feature = "postgres")]
     Some(u64),
 }
 
-impl Points {
-    /// The points that the trials take one after another, for a life with so many.
+impl KillPoints {
+    /// The sequence of points for a child with `count` points.
     fn of(self, count: u64) -> PointSequence {
         match self {
-            Self::All => PointSequence { count, chance: None },
+            Self::All => PointSequence { count, seed: None },
             #[cfg(feature = "postgres")]
             Self::Some(_) => {
                 let seed = std::env::var("OUTLAST_SEED")
                     .map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
                 println!("seed: OUTLAST_SEED={seed}");
-                PointSequence { count, chance: Some(seed) }
+                PointSequence { count, seed: Some(seed) }
             }
         }
     }
 
-    /// Whether another trial is made. How many points a life has depends on how turns fall into batches, so some lives
-    /// end before they reach their point.
-    fn go_on(self, count: u64, so_far: Trials) -> bool {
+    /// Whether another trial is needed. The number of points depends on how turns are batched, so some children end
+    /// before they reach their point.
+    fn needs_more(self, count: u64, so_far: TrialCounts) -> bool {
         match self {
-            Self::All => so_far.begun < count || so_far.ended < ENDED_MIN,
+            Self::All => so_far.started < count || so_far.survived < SURVIVED_MIN,
             #[cfg(feature = "postgres")]
             Self::Some(some) => {
-                let killed_or_running = so_far.begun - so_far.ended;
-                so_far.begun < some || (2 * killed_or_running < some && so_far.begun < 4 * some)
+                let killed_or_running = so_far.started - so_far.survived;
+                so_far.started < some || (2 * killed_or_running < some && so_far.started < 4 * some)
             }
         }
     }
 
-    /// Of how many kills half are needed: a sweep that hardly kills proves nothing.
-    fn wanted(self, count: u64) -> u64 {
+    /// The number of planned kills. At least half of them must happen, or the sweep proves nothing.
+    fn kills_wanted(self, count: u64) -> u64 {
         match self {
             Self::All => count,
             #[cfg(feature = "postgres")]
@@ -218,40 +223,39 @@ impl Points {
 
 /// The trials of a sweep so far.
 #[derive(Clone, Copy, Default)]
-struct Trials {
-    begun: u64,
+struct TrialCounts {
+    started: u64,
     killed: u64,
-    /// Reached their end before their point.
-    ended: u64,
-    /// Attempts that were made once more.
-    extra: usize,
+    /// Children that ended before their point.
+    survived: u64,
+    /// Repeated attempts.
+    repeated: usize,
 }
 
-/// Which point the trials take.
+/// The sequence of kill points.
 struct PointSequence {
     count: u64,
-    /// The seed of points by chance; without one, they are taken in order.
-    chance: Option<u64>,
+    /// The seed of random points; without one, they ascend.
+    seed: Option<u64>,
 }
 
 impl PointSequence {
     fn nth(&self, nth: u64) -> u64 {
-        self.chance
-            .map_or(nth + 1, |seed| fastrand::Rng::with_seed(seed.wrapping_add(nth)).u64(1..=self.count))
+        self.seed.map_or(nth + 1, |seed| fastrand::Rng::with_seed(seed.wrapping_add(nth)).u64(1..=self.count))
     }
 }
 
-/// How many lives of a trial end by a kill.
+/// How many children of a trial are killed.
 #[derive(Clone, Copy, Debug)]
-enum Kills {
-    /// One life, which ends at the point.
+enum KillsPerTrial {
+    /// One child, at the chosen point.
     Once,
-    /// One that ends half way, and another that ends at the point.
+    /// One child half way, and another at the chosen point.
     Twice,
 }
 
-impl Kills {
-    /// The points at which the lives before the one with the chosen point end.
+impl KillsPerTrial {
+    /// The kill points of the children before the last killed one.
     fn before(self, reference: u64) -> Vec<u64> {
         match self {
             Self::Once => Vec::new(),
@@ -259,181 +263,208 @@ impl Kills {
         }
     }
 
-    /// How many points the life has that is killed at the chosen one.
-    fn points_of_last_life(self, program: Program, ground: Ground, reference: &Reference) -> u64 {
+    /// The number of points of the last killed child.
+    fn points_of_last_child(
+        self,
+        program: Program,
+        location: WorldLocation,
+        reference: &ReferenceRun,
+    ) -> u64 {
         match self {
             Self::Once => reference.points,
-            Self::Twice => Trial::new(program, ground, self.before(reference.points)).run(reference).points,
+            Self::Twice => {
+                KilledTrial::new(program, location, self.before(reference.points)).run(reference).points
+            }
         }
     }
 }
 
-/// What a program does when nobody kills it.
-struct Reference {
+/// The results of a program that is not killed.
+struct ReferenceRun {
     points: u64,
     outputs: Outputs,
-    tally: Tally,
+    attempt_counts: AttemptCounts,
 }
 
-/// Lets a program die at the points, in a fresh place each.
-fn sweep(program: Program, ground: Ground, points: Points, kills: Kills) {
-    let reference = reference(program, ground);
-    let count = kills.points_of_last_life(program, ground, &reference);
+/// Kills a program at each of the points, in a new folder each.
+fn sweep(program: Program, location: WorldLocation, points: KillPoints, kills: KillsPerTrial) {
+    let reference = reference(program, location);
+    let count = kills.points_of_last_child(program, location, &reference);
     let sequence = points.of(count);
-    let trials = Mutex::new(Trials::default());
+    let trials = Mutex::new(TrialCounts::default());
     let next = || {
         let mut trials = trials.lock().unwrap();
-        points.go_on(count, *trials).then(|| {
-            trials.begun += 1;
-            sequence.nth(trials.begun)
+        points.needs_more(count, *trials).then(|| {
+            trials.started += 1;
+            sequence.nth(trials.started)
         })
     };
     std::thread::scope(|scope| {
-        for _ in 0..ground.lanes() {
+        for _ in 0..location.concurrent_trials() {
             scope.spawn(|| {
                 while let Some(point) = next() {
-                    let mut lives = kills.before(reference.points);
-                    lives.push(point);
-                    let seen = Trial::new(program, ground, lives).run(&reference);
+                    let mut kill_points = kills.before(reference.points);
+                    kill_points.push(point);
+                    let result = KilledTrial::new(program, location, kill_points).run(&reference);
                     let mut trials = trials.lock().unwrap();
-                    *(if seen.was_killed { &mut trials.killed } else { &mut trials.ended }) += 1;
-                    trials.extra += seen.extra;
+                    *(if result.was_killed { &mut trials.killed } else { &mut trials.survived }) += 1;
+                    trials.repeated += result.repeated;
                 }
             });
         }
     });
-    let Trials { killed, extra, .. } = trials.into_inner().unwrap();
-    println!(
-        "{program:?} on {ground:?}: {count} points, killed at {killed}, {extra} attempts made once more"
-    );
-    let wanted = points.wanted(count);
-    assert!(killed * 2 >= wanted, "only {killed} of {wanted} programs were killed");
+    let TrialCounts { killed, repeated, .. } = trials.into_inner().unwrap();
+    println!("{program:?} on {location:?}: {count} points, killed at {killed}, {repeated} attempts repeated");
+    let kills_wanted = points.kills_wanted(count);
+    assert!(killed * 2 >= kills_wanted, "only {killed} of {kills_wanted} programs were killed");
 }
 
-fn reference(program: Program, ground: Ground) -> Reference {
-    let trial = Trial::new(program, ground, Vec::new());
-    let place = trial.place.clone();
-    assert_eq!(trial.live(None), Ending::Done);
-    check_end(program, &Picture::take(&place));
-    let (report, tally) = (place.report(), tally(&place.effects()));
+fn reference(program: Program, location: WorldLocation) -> ReferenceRun {
+    let trial = KilledTrial::new(program, location, Vec::new());
+    let process_folder = trial.process_folder.clone();
+    assert_eq!(trial.run_child(None), ChildExit::Done);
+    check_end(program, &WorldSnapshot::take(&process_folder));
+    let (report, attempt_counts) = (process_folder.report(), attempt_counts(&process_folder.effects()));
     let outputs: Outputs = runs(program).iter().map(|run| (run.key.into(), run.output.into())).collect();
     assert_eq!(report.outputs, outputs);
-    assert!(tally.values().all(|count| *count == 1), "without a crash every attempt is made once: {tally:?}");
-    Reference { points: report.points, outputs, tally }
+    assert!(
+        attempt_counts.values().all(|count| *count == 1),
+        "without a crash every attempt is made once: {attempt_counts:?}"
+    );
+    ReferenceRun { points: report.points, outputs, attempt_counts }
 }
 
-fn check_end(program: Program, end: &Picture) {
+fn check_end(program: Program, end: &WorldSnapshot) {
     end.check_end(runs(program).iter().map(|run| run.key.into()));
-    if program == TROUBLED {
-        troubles::check_end(end);
+    if program == FAILING {
+        failing_program::check_end(end);
     }
 }
 
-/// Lives that end at these points, and a last one that does not.
-struct Trial {
+/// Children that are killed at these points, and a last one that is not killed.
+struct KilledTrial {
     program: Program,
-    ground: Ground,
+    location: WorldLocation,
     points: Vec<u64>,
-    place: Place,
+    process_folder: ProcessFolder,
     folder: TempDir,
     #[cfg(feature = "postgres")]
-    schema: Option<crate::server::Schema>,
+    schema: Option<crate::postgres_schema::Schema>,
 }
 
-struct Seen {
-    /// Of the last life, which nobody killed.
+struct TrialResult {
+    /// The number of points of the last child.
     points: u64,
-    /// Whether the last of the points was reached.
+    /// Whether the last kill point was reached.
     was_killed: bool,
-    extra: usize,
+    repeated: usize,
 }
 
-impl Trial {
-    fn new(program: Program, ground: Ground, points: Vec<u64>) -> Self {
+impl KilledTrial {
+    fn new(program: Program, location: WorldLocation, points: Vec<u64>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::new(folder.path());
+        let process_folder = ProcessFolder::new(folder.path());
         #[cfg(feature = "postgres")]
-        if let Ground::Server { hours_ahead } = ground {
-            let schema = crate::server::Schema::make(hours_ahead);
-            let place = Place { elsewhere: Some(schema.url.clone()), ..place };
-            return Self { program, ground, points, place, folder, schema: Some(schema) };
+        if let WorldLocation::Server { hours_ahead } = location {
+            let schema = crate::postgres_schema::Schema::make(hours_ahead);
+            let process_folder = ProcessFolder { world_url: Some(schema.url.clone()), ..process_folder };
+            return Self { program, location, points, process_folder, folder, schema: Some(schema) };
         }
         Self {
             program,
-            ground,
+            location,
             points,
-            place,
+            process_folder,
             folder,
             #[cfg(feature = "postgres")]
             schema: None,
         }
     }
 
-    fn run(self, reference: &Reference) -> Seen {
-        let place = self.place.clone();
-        let mut ending = Ending::Done;
+    fn run(self, reference: &ReferenceRun) -> TrialResult {
+        let process_folder = self.process_folder.clone();
+        let mut exit = ChildExit::Done;
         let mut crashes = Vec::new();
-        for (life, point) in self.points.iter().enumerate() {
-            ending = self.live(Some(*point));
-            let crash = Picture::take(&place.copy_database(&format!("at-kill-{life}")));
-            crash.check_seen(&place.acks(), &place.effects());
+        for (number, point) in self.points.iter().enumerate() {
+            exit = self.run_child(Some(*point));
+            let crash = WorldSnapshot::take(&process_folder.copy_database(&format!("at-kill-{number}")));
+            crash.check_acknowledged(&process_folder.acks(), &process_folder.effects());
             crashes.push(crash);
         }
-        assert_eq!(self.live(None), Ending::Done);
+        assert_eq!(self.run_child(None), ChildExit::Done);
 
         #[cfg(feature = "postgres")]
         if let Some(schema) = &self.schema {
-            schema.bury_the_dead();
+            schema.end_dead_sessions();
         }
-        let end = Picture::take(&place);
+        let end = WorldSnapshot::take(&process_folder);
         check_end(self.program, &end);
-        assert_eq!(place.session_locks(), 0, "no session's lock is left");
-        assert_eq!(place.report().outputs, reference.outputs);
-        check_takeover(crashes.last().unwrap(), &end, &place, self.ground.ahead());
-        let tally = tally(&place.effects());
-        let is_fixed = |key: &str| runs(self.program).iter().any(|run| run.key == key && run.is_fixed);
-        let extra = check_tally(&tally, &reference.tally, &crashes, is_fixed);
-        check_branches(runs(self.program), &tally, crashes.len());
-        Seen { points: place.report().points, was_killed: ending == Ending::Killed, extra }
+        assert_eq!(process_folder.session_locks(), 0, "no session's lock is left");
+        assert_eq!(process_folder.report().outputs, reference.outputs);
+        check_takeover(crashes.last().unwrap(), &end, &process_folder, self.location.clock_offset());
+        let attempt_counts = attempt_counts(&process_folder.effects());
+        let is_deterministic =
+            |key: &str| runs(self.program).iter().any(|run| run.key == key && run.is_deterministic);
+        let repeated =
+            check_attempt_counts(&attempt_counts, &reference.attempt_counts, &crashes, is_deterministic);
+        check_branches(runs(self.program), &attempt_counts, crashes.len());
+        TrialResult {
+            points: process_folder.report().points,
+            was_killed: exit == ChildExit::Killed,
+            repeated,
+        }
     }
 
-    fn live(&self, point: Option<u64>) -> Ending {
-        Process::start(Orders { program: self.program, place: self.place.clone(), point }).end()
+    fn run_child(&self, point: Option<u64>) -> ChildExit {
+        ChildProcess::start(ChildArgs {
+            program: self.program,
+            process_folder: self.process_folder.clone(),
+            point,
+        })
+        .end()
     }
 }
 
-impl Drop for Trial {
+impl Drop for KilledTrial {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.folder.disable_cleanup(true);
             let folder = self.folder.path().display();
             eprintln!(
-                "{:?} on {:?} failed when killed at {:?}; its folder stays: {folder}",
-                self.program, self.ground, self.points
+                "{:?} on {:?} failed when killed at {:?}; the folder is kept: {folder}",
+                self.program, self.location, self.points
             );
         }
     }
 }
 
-/// The last process went on at once with all that the one before it left.
-fn check_takeover(crash: &Picture, end: &Picture, place: &Place, ahead: i64) {
-    let began = place.lives().last().unwrap().as_micros() + ahead;
+/// The last process continued all open runs within the time limit.
+fn check_takeover(
+    crash: &WorldSnapshot,
+    end: &WorldSnapshot,
+    process_folder: &ProcessFolder,
+    clock_offset: i64,
+) {
+    let began = process_folder.child_starts().last().unwrap().as_micros() + clock_offset;
     let began = Timestamp::from_micros(began);
     for (key, left) in crash.runs.iter().filter(|(_, run)| !run.view.status.is_final()) {
         let next = &end.runs[key].history[left.history.len()];
         let waited = next.at.since(began);
-        assert!(waited < TAKEOVER_MAX, "run {key} went on {waited:?} after the next process began");
+        assert!(
+            waited < TAKEOVER_TIME_MAX,
+            "run {key} continued only {waited:?} after the next process began"
+        );
     }
 }
 
-/// At most one more attempt for each branch and crash.
-fn check_branches(runs: &[Expected], tally: &Tally, crashes: usize) {
-    let mut extra: BTreeMap<&str, usize> = BTreeMap::new();
-    for ((key, _, _), count) in tally {
-        *extra.entry(key).or_default() += count - 1;
+/// At most one attempt is repeated per branch and crash.
+fn check_branches(runs: &[ExpectedRun], attempt_counts: &AttemptCounts, crashes: usize) {
+    let mut repeated: BTreeMap<&str, usize> = BTreeMap::new();
+    for ((key, _, _), count) in attempt_counts {
+        *repeated.entry(key).or_default() += count - 1;
     }
     for run in runs {
-        let (extra, allowed) = (extra[run.key], run.branches * crashes);
-        assert!(extra <= allowed, "{extra} attempts too many in {}: {tally:?}", run.key);
+        let (repeated, allowed) = (repeated[run.key], run.branches * crashes);
+        assert!(repeated <= allowed, "{repeated} attempts too many in {}: {attempt_counts:?}", run.key);
     }
 }

@@ -1,4 +1,4 @@
-//! A layer that keeps what it is told: lines with the spans around them, and which spans are open.
+//! A layer that records lines with their spans, and the open spans.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
@@ -12,31 +12,31 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// What a layer was told.
+/// The records of a layer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lines(Arc<Mutex<Kept>>);
 
 #[derive(Debug, Default)]
 struct Kept {
     lines: Vec<String>,
-    /// How often spans with these fields were made, less how often they were closed.
+    /// The number of open spans with these fields.
     open: BTreeMap<String, i64>,
 }
 
 impl Lines {
-    /// The lines that hold this text, in order.
+    /// The lines that contain this text, in order.
     pub(crate) fn with(&self, text: &str) -> Vec<String> {
         self.0.lock().lines.iter().filter(|line| line.contains(text)).cloned().collect()
     }
 
-    /// The fields of the spans with this text in them, if they are closed; in the order of their text.
+    /// The fields of closed spans that contain this text, sorted.
     pub(crate) fn closed_spans(&self, text: &str) -> Vec<String> {
         let kept = self.0.lock();
         let closed = kept.open.iter().filter(|(fields, open)| **open == 0 && fields.contains(text));
         closed.map(|(fields, _)| fields.clone()).collect()
     }
 
-    /// How many spans with this text in their fields are open.
+    /// The number of open spans with this text in their fields.
     pub(crate) fn open_spans(&self, text: &str) -> i64 {
         self.0.lock().open.iter().filter(|(fields, _)| fields.contains(text)).map(|(_, open)| *open).sum()
     }
@@ -61,7 +61,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         let mut fields = Fields::default();
         attributes.record(&mut fields);
         *self.0.lock().open.entry(fields.0.clone()).or_default() += 1;
-        // Another layer of this type may have left the same.
+        // Another layer of this type may have stored the same.
         context.span(id).unwrap().extensions_mut().replace(fields);
     }
 

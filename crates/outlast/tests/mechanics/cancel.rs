@@ -1,4 +1,4 @@
-//! Cancel: told once, waits end, steps under way are awaited, and what follows is refused.
+//! Cancel: waits end, running steps are awaited, and later operations are refused.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -10,19 +10,19 @@ use outlast::prelude::*;
 use outlast::{Cancel, ErrorKind, RunId, Status, StuckReason};
 use parking_lot::Mutex;
 
-use super::rig::{Ask, Rig, on_every_world};
+use super::test_engine::{StepCalls, TestEngine, on_every_world};
 
 on_every_world! {
     waits_end_in_operation_order_one_per_poll,
-    a_step_being_attempted_is_told_and_its_real_outcome_is_awaited,
+    a_running_attempt_is_asked_to_stop_and_its_outcome_is_awaited,
     a_step_that_ignores_the_cancel_is_awaited_all_the_same,
     a_step_that_fails_after_the_cancel_is_not_attempted_again,
     shielded_operations_after_a_cancel_work,
     a_cancel_during_a_step_ends_the_run_after_it,
-    a_step_that_nobody_attempts_ends_with_the_cancel,
+    a_step_without_a_running_attempt_ends_with_the_cancel,
     a_step_that_a_lost_worker_may_have_attempted_says_so,
     a_retry_that_a_lost_worker_may_have_begun_says_so,
-    a_run_that_ignores_the_cancel_is_stuck_until_its_code_is_mended,
+    a_run_that_ignores_the_cancel_is_stuck_until_its_code_is_fixed,
     no_attempt_begins_after_the_cancel_that_came_with_its_announcement,
     ok_after_a_cancel_is_completed,
     err_after_a_cancel_is_cancelled,
@@ -36,7 +36,7 @@ on_every_world! {
     a_cancel_survives_a_crash,
 }
 
-async fn waits_end_in_operation_order_one_per_poll(rig: Rig) {
+async fn waits_end_in_operation_order_one_per_poll(engine: TestEngine) {
     #[workflow]
     async fn three_waits(ctx: Context) -> Result<Vec<(u32, u32)>, Error> {
         let (polls, ended) = (AtomicU32::new(0), Arc::new(Mutex::new(Vec::new())));
@@ -60,9 +60,9 @@ async fn waits_end_in_operation_order_one_per_poll(rig: Rig) {
         let ended = ended.lock().clone();
         Ok(ended)
     }
-    let _worker = rig.worker(three_waits).await;
-    let run = rig.client.start(three_waits, ()).await.unwrap();
-    rig.settle().await;
+    let _worker = engine.worker(three_waits).await;
+    let run = engine.client.start(three_waits, ()).await.unwrap();
+    engine.settle().await;
     run.cancel("enough").await.unwrap();
     assert_eq!(run.output().await.unwrap(), [(0, 2), (1, 3), (2, 4)]);
 }
@@ -73,41 +73,42 @@ async fn stoppable_step(ctx: Context) -> Result<String, Error> {
     Ok(format!("{outcome}, cancelled: {}", ctx.is_cancelled()))
 }
 
-async fn a_step_being_attempted_is_told_and_its_real_outcome_is_awaited(rig: Rig) {
-    let _worker = rig.worker(stoppable_step).await;
-    let run = rig.client.start(stoppable_step, ()).await.unwrap();
-    rig.desk.until("began work", 1).await;
+async fn a_running_attempt_is_asked_to_stop_and_its_outcome_is_awaited(engine: TestEngine) {
+    let _worker = engine.worker(stoppable_step).await;
+    let run = engine.client.start(stoppable_step, ()).await.unwrap();
+    engine.steps.wait_for_log("began work", 1).await;
     run.cancel("enough").await.unwrap();
     assert_eq!(run.output().await.unwrap(), "stopped, cancelled: true");
-    rig.assert_history(
-        run.id(),
-        "0 step_started stoppable
+    engine
+        .assert_history(
+            run.id(),
+            "0 step_started stoppable
          cancel_requested enough
          0 step_completed \"stopped\"
          run_completed \"stopped, cancelled: true\"",
-    )
-    .await;
+        )
+        .await;
 }
 
-async fn a_step_that_ignores_the_cancel_is_awaited_all_the_same(rig: Rig) {
+async fn a_step_that_ignores_the_cancel_is_awaited_all_the_same(engine: TestEngine) {
     #[workflow]
     async fn ignorant(ctx: Context) -> Result<String, Error> {
         ctx.blocked("work").await
     }
-    let _worker = rig.worker(ignorant).await;
-    let run = rig.client.start(ignorant, ()).await.unwrap();
-    rig.desk.until("began work", 1).await;
+    let _worker = engine.worker(ignorant).await;
+    let run = engine.client.start(ignorant, ()).await.unwrap();
+    engine.steps.wait_for_log("began work", 1).await;
     run.cancel("enough").await.unwrap();
-    rig.until_view(run.id(), |view| view.consumed == 1).await;
-    rig.desk.open("work");
+    engine.wait_for_view(run.id(), |view| view.consumed == 1).await;
+    engine.steps.open("work");
     assert_eq!(run.output().await.unwrap(), "work");
-    assert_eq!(rig.desk.notes(), ["began work", "ended work"]);
+    assert_eq!(engine.steps.logged(), ["began work", "ended work"]);
 }
 
-async fn a_step_that_fails_after_the_cancel_is_not_attempted_again(rig: Rig) {
+async fn a_step_that_fails_after_the_cancel_is_not_attempted_again(engine: TestEngine) {
     #[step(attempts = 5)]
-    async fn give_up(cx: StepContext<super::rig::Desk>) -> Result<(), StepError> {
-        cx.state().leave("attempt");
+    async fn give_up(cx: StepContext<super::test_engine::StepState>) -> Result<(), StepError> {
+        cx.state().log("attempt");
         cx.cancelled().await;
         Err(StepError::msg("stopped half-way"))
     }
@@ -115,14 +116,14 @@ async fn a_step_that_fails_after_the_cancel_is_not_attempted_again(rig: Rig) {
     async fn one_step(ctx: Context) -> Result<(), Error> {
         ctx.step(give_up, ()).await
     }
-    let _worker = rig.worker((one_step, give_up)).await;
-    let run = rig.client.start(one_step, ()).await.unwrap();
-    rig.desk.until("attempt", 1).await;
+    let _worker = engine.worker((one_step, give_up)).await;
+    let run = engine.client.start(one_step, ()).await.unwrap();
+    engine.steps.wait_for_log("attempt", 1).await;
     run.cancel("enough").await.unwrap();
     let error = run.output().await.unwrap_err();
     assert_eq!((error.step(), error.attempts()), (Some("give_up"), 1), "{error}");
-    assert_eq!(rig.status(run.id()).await, Status::Cancelled);
-    assert_eq!(rig.desk.count("attempt"), 1);
+    assert_eq!(engine.status(run.id()).await, Status::Cancelled);
+    assert_eq!(engine.steps.count("attempt"), 1);
 }
 
 #[workflow]
@@ -135,17 +136,18 @@ async fn cleaning(ctx: Context) -> Result<(), Error> {
     Err(error)
 }
 
-async fn shielded_operations_after_a_cancel_work(rig: Rig) {
-    let _worker = rig.worker(cleaning).await;
-    let run = rig.client.start(cleaning, ()).await.unwrap();
-    rig.run_to("1h").await;
+async fn shielded_operations_after_a_cancel_work(engine: TestEngine) {
+    let _worker = engine.worker(cleaning).await;
+    let run = engine.client.start(cleaning, ()).await.unwrap();
+    engine.run_to("1h").await;
     run.cancel("enough").await.unwrap();
-    rig.run_to("3h").await;
-    rig.send(run.id(), "signed", 1).await;
-    rig.settle().await;
-    rig.assert_history(
-        run.id(),
-        "0 timer_started 1d
+    engine.run_to("3h").await;
+    engine.send(run.id(), "signed", 1).await;
+    engine.settle().await;
+    engine
+        .assert_history(
+            run.id(),
+            "0 timer_started 1d
          cancel_requested enough
          1 step_started flaky
          1 step_retried 1s
@@ -156,9 +158,9 @@ async fn shielded_operations_after_a_cancel_work(rig: Rig) {
          3 hook_opened signed
          hook_received signed 1
          run_cancelled cancelled: enough",
-    )
-    .await;
-    assert_eq!(rig.status(run.id()).await, Status::Cancelled);
+        )
+        .await;
+    assert_eq!(engine.status(run.id()).await, Status::Cancelled);
 }
 
 #[workflow]
@@ -172,89 +174,90 @@ async fn saver(ctx: Context) -> Result<u32, Error> {
     Ok(if ctx.sleep("1d").await.is_err() { 2 } else { 1 })
 }
 
-async fn ok_after_a_cancel_is_completed(rig: Rig) {
-    let _worker = rig.worker(saver).await;
-    let run = rig.client.start(saver, ()).await.unwrap();
-    rig.settle().await;
+async fn ok_after_a_cancel_is_completed(engine: TestEngine) {
+    let _worker = engine.worker(saver).await;
+    let run = engine.client.start(saver, ()).await.unwrap();
+    engine.settle().await;
     assert_eq!(run.cancel("enough").await.unwrap(), Cancel::Requested);
     assert_eq!(run.output().await.unwrap(), 2);
-    assert_eq!(rig.status(run.id()).await, Status::Completed);
+    assert_eq!(engine.status(run.id()).await, Status::Completed);
 }
 
-async fn err_after_a_cancel_is_cancelled(rig: Rig) {
-    let _worker = rig.worker(sleeper).await;
-    let run = rig.client.start(sleeper, ()).await.unwrap();
-    rig.settle().await;
+async fn err_after_a_cancel_is_cancelled(engine: TestEngine) {
+    let _worker = engine.worker(sleeper).await;
+    let run = engine.client.start(sleeper, ()).await.unwrap();
+    engine.settle().await;
     run.cancel("enough").await.unwrap();
     let error = run.output().await.unwrap_err();
     assert!(error.is_cancelled() && error.message() == "cancelled: enough", "{error}");
-    assert_eq!(rig.status(run.id()).await, Status::Cancelled);
+    assert_eq!(engine.status(run.id()).await, Status::Cancelled);
 }
 
-async fn a_run_without_a_turn_is_cancelled_without_any_worker(rig: Rig) {
-    let run = rig.client.start(sleeper, ()).await.unwrap();
+async fn a_run_without_a_turn_is_cancelled_without_any_worker(engine: TestEngine) {
+    let run = engine.client.start(sleeper, ()).await.unwrap();
     run.cancel("enough").await.unwrap();
-    assert_eq!(rig.status(run.id()).await, Status::Cancelled);
+    assert_eq!(engine.status(run.id()).await, Status::Cancelled);
     assert!(run.output().await.unwrap_err().is_cancelled());
-    rig.assert_history(run.id(), "cancel_requested enough\n run_cancelled cancelled: enough").await;
-    assert_eq!(rig.client.workers().await.unwrap().len(), 0, "the client has left again");
+    engine.assert_history(run.id(), "cancel_requested enough\n run_cancelled cancelled: enough").await;
+    assert_eq!(engine.client.workers().await.unwrap().len(), 0, "the client has left again");
 }
 
-async fn a_run_without_a_turn_is_cancelled_by_a_worker_without_its_code(rig: Rig) {
-    let run = rig.client.start(sleeper, ()).await.unwrap();
-    let _worker = rig.worker(saver).await;
-    rig.settle().await;
-    assert_eq!(rig.status(run.id()).await, Status::Pending);
+async fn a_run_without_a_turn_is_cancelled_by_a_worker_without_its_code(engine: TestEngine) {
+    let run = engine.client.start(sleeper, ()).await.unwrap();
+    let _worker = engine.worker(saver).await;
+    engine.settle().await;
+    assert_eq!(engine.status(run.id()).await, Status::Pending);
     run.cancel("enough").await.unwrap();
-    rig.settle().await;
-    assert_eq!(rig.status(run.id()).await, Status::Cancelled);
+    engine.settle().await;
+    assert_eq!(engine.status(run.id()).await, Status::Cancelled);
 }
 
-async fn a_run_without_a_turn_keeps_its_messages_when_cancelled(rig: Rig) {
-    let run = rig.client.start(sleeper, ()).await.unwrap();
-    rig.send(run.id(), "x", 7).await;
+async fn a_run_without_a_turn_keeps_its_messages_when_cancelled(engine: TestEngine) {
+    let run = engine.client.start(sleeper, ()).await.unwrap();
+    engine.send(run.id(), "x", 7).await;
     run.cancel("enough").await.unwrap();
-    rig.assert_history(
-        run.id(),
-        "hook_received x 7\n cancel_requested enough\n run_cancelled cancelled: enough",
-    )
-    .await;
+    engine
+        .assert_history(
+            run.id(),
+            "hook_received x 7\n cancel_requested enough\n run_cancelled cancelled: enough",
+        )
+        .await;
 }
 
-async fn a_pause_between_attempts_ends_with_the_cancel(rig: Rig) {
+async fn a_pause_between_attempts_ends_with_the_cancel(engine: TestEngine) {
     #[workflow]
     async fn hopeless(ctx: Context) -> Result<u32, Error> {
         ctx.flaky(99).await
     }
-    let _worker = rig.worker(hopeless).await;
-    let run = rig.client.start(hopeless, ()).await.unwrap();
-    rig.settle().await;
+    let _worker = engine.worker(hopeless).await;
+    let run = engine.client.start(hopeless, ()).await.unwrap();
+    engine.settle().await;
     run.cancel("enough").await.unwrap();
     let error = run.output().await.unwrap_err();
     assert!(error.is_cancelled(), "{error}");
     assert_eq!((error.step(), error.attempts()), (Some("flaky"), 1));
-    rig.pass("1h").await;
-    assert_eq!(rig.desk.count("flaky"), 1);
+    engine.advance("1h").await;
+    assert_eq!(engine.steps.count("flaky"), 1);
 }
 
-async fn a_second_cancel_changes_nothing(rig: Rig) {
+async fn a_second_cancel_changes_nothing(engine: TestEngine) {
     #[workflow]
     async fn stubborn(ctx: Context) -> Result<u32, Error> {
         assert!(ctx.sleep("1d").await.is_err());
         ctx.shielded().hook::<u32>("clean").await
     }
-    let worker = rig.worker(stubborn).await;
-    let run = rig.client.start(stubborn, ()).await.unwrap();
-    rig.settle().await;
+    let worker = engine.worker(stubborn).await;
+    let run = engine.client.start(stubborn, ()).await.unwrap();
+    engine.settle().await;
     worker.stop().await.unwrap();
     assert_eq!(run.cancel("enough").await.unwrap(), Cancel::Requested);
     assert_eq!(run.cancel("unread").await.unwrap(), Cancel::AlreadyRequested);
-    let _worker = rig.worker(stubborn).await;
-    rig.settle().await;
+    let _worker = engine.worker(stubborn).await;
+    engine.settle().await;
     assert_eq!(run.cancel("delivered").await.unwrap(), Cancel::AlreadyRequested);
-    rig.settle().await;
-    assert_eq!(rig.status(run.id()).await, Status::Waiting);
-    rig.send(run.id(), "clean", 7).await;
+    engine.settle().await;
+    assert_eq!(engine.status(run.id()).await, Status::Waiting);
+    engine.send(run.id(), "clean", 7).await;
     assert_eq!(run.output().await.unwrap(), 7);
 }
 
@@ -273,27 +276,28 @@ async fn two_steps_and_a_hook(ctx: Context) -> Result<(), Error> {
     worked
 }
 
-async fn a_cancel_during_a_step_ends_the_run_after_it(rig: Rig) {
-    let _worker = rig.worker(two_steps_and_a_hook).await;
-    let run = rig.client.start(two_steps_and_a_hook, ()).await.unwrap();
-    rig.desk.until("began first", 1).await;
+async fn a_cancel_during_a_step_ends_the_run_after_it(engine: TestEngine) {
+    let _worker = engine.worker(two_steps_and_a_hook).await;
+    let run = engine.client.start(two_steps_and_a_hook, ()).await.unwrap();
+    engine.steps.wait_for_log("began first", 1).await;
     assert_eq!(run.cancel("enough").await.unwrap(), Cancel::Requested);
-    rig.until_view(run.id(), |view| view.consumed == 1).await;
+    engine.wait_for_view(run.id(), |view| view.consumed == 1).await;
     assert_eq!(run.cancel("enough").await.unwrap(), Cancel::AlreadyRequested);
-    rig.desk.open("first");
-    rig.desk.until("began cleaning", 1).await;
+    engine.steps.open("first");
+    engine.steps.wait_for_log("began cleaning", 1).await;
     assert_eq!(run.cancel("enough").await.unwrap(), Cancel::AlreadyRequested);
-    rig.desk.open("cleaning");
+    engine.steps.open("cleaning");
     let error = run.output().await.unwrap_err();
     assert!(error.is_cancelled() && error.message() == "cancelled: enough", "{error}");
-    assert_eq!(rig.status(run.id()).await, Status::Cancelled);
+    assert_eq!(engine.status(run.id()).await, Status::Cancelled);
     assert_eq!(
-        rig.desk.notes(),
+        engine.steps.logged(),
         ["began first", "ended first", "cleaned up", "began cleaning", "ended cleaning"]
     );
-    rig.assert_history(
-        run.id(),
-        "0 step_started blocked
+    engine
+        .assert_history(
+            run.id(),
+            "0 step_started blocked
          cancel_requested enough
          0 step_completed \"first\"
          1 step_started note
@@ -301,8 +305,8 @@ async fn a_cancel_during_a_step_ends_the_run_after_it(rig: Rig) {
          2 step_started blocked
          2 step_completed \"cleaning\"
          run_cancelled cancelled: enough",
-    )
-    .await;
+        )
+        .await;
 }
 
 #[workflow]
@@ -310,9 +314,9 @@ async fn one_step(ctx: Context) -> Result<String, Error> {
     ctx.blocked("work").await
 }
 
-/// What the run's cancel says it ended, and which of that may have been attempted.
-async fn ended_by_cancel(rig: &Rig, run: RunId) -> (Vec<u64>, Vec<u64>) {
-    let turns = rig.turns(run).await;
+/// The operations that the run's cancel ended, and those that may have been attempted.
+async fn ended_by_cancel(engine: &TestEngine, run: RunId) -> (Vec<u64>, Vec<u64>) {
+    let turns = engine.turns(run).await;
     let mut events = turns.iter().flat_map(|turn| &turn.events);
     let numbers = |ops: &[outlast::OpNumber]| ops.iter().map(|op| op.0).collect();
     let ended = events.find_map(|event| match event {
@@ -324,63 +328,67 @@ async fn ended_by_cancel(rig: &Rig, run: RunId) -> (Vec<u64>, Vec<u64>) {
     ended.expect("it was cancelled")
 }
 
-async fn a_step_that_nobody_attempts_ends_with_the_cancel(rig: Rig) {
+async fn a_step_without_a_running_attempt_ends_with_the_cancel(engine: TestEngine) {
     #[workflow]
     async fn hopeless(ctx: Context) -> Result<u32, Error> {
         ctx.flaky(99).await
     }
-    let worker = rig.worker(hopeless).await;
-    let run = rig.client.start(hopeless, ()).await.unwrap();
-    rig.settle().await;
+    let worker = engine.worker(hopeless).await;
+    let run = engine.client.start(hopeless, ()).await.unwrap();
+    engine.settle().await;
     worker.stop().await.unwrap();
     run.cancel("enough").await.unwrap();
-    let _worker = rig.worker(hopeless).await;
+    let _worker = engine.worker(hopeless).await;
     let error = run.output().await.unwrap_err();
     assert!(error.is_cancelled() && !error.is_maybe_attempted(), "its pause was not over: {error}");
-    assert_eq!(ended_by_cancel(&rig, run.id()).await, (vec![0], vec![]));
-    let views = rig.client.operations(run.id()).await.unwrap();
+    assert_eq!(ended_by_cancel(&engine, run.id()).await, (vec![0], vec![]));
+    let views = engine.client.operations(run.id()).await.unwrap();
     assert_eq!((views[0].status, views[0].attempts), (OperationStatus::Cancelled, 1));
 }
 
-async fn a_step_that_a_lost_worker_may_have_attempted_says_so(rig: Rig) {
-    let worker = rig.worker(one_step).await;
-    let run = rig.client.start(one_step, ()).await.unwrap();
-    rig.desk.until("began work", 1).await;
+async fn a_step_that_a_lost_worker_may_have_attempted_says_so(engine: TestEngine) {
+    let worker = engine.worker(one_step).await;
+    let run = engine.client.start(one_step, ()).await.unwrap();
+    engine.steps.wait_for_log("began work", 1).await;
     worker.crash();
     run.cancel("enough").await.unwrap();
-    rig.clock.advance(super::rig::SESSION);
-    let worker = rig.worker(one_step).await;
+    engine.clock.advance(super::test_engine::SESSION);
+    let worker = engine.worker(one_step).await;
     let error = run.output().await.unwrap_err();
     assert!(error.is_cancelled() && error.is_maybe_attempted(), "{error}");
     assert_eq!((error.kind(), error.step()), (ErrorKind::MaybeAttempted, Some("blocked")));
-    assert_eq!(ended_by_cancel(&rig, run.id()).await, (vec![0], vec![0]));
-    assert_eq!(rig.desk.notes(), ["began work"], "it is not attempted again");
-    let views = rig.client.operations(run.id()).await.unwrap();
+    assert_eq!(ended_by_cancel(&engine, run.id()).await, (vec![0], vec![0]));
+    assert_eq!(engine.steps.logged(), ["began work"], "it is not attempted again");
+    let views = engine.client.operations(run.id()).await.unwrap();
     assert_eq!(views[0].status, OperationStatus::Cancelled);
     assert_eq!(views[0].failure.as_ref().unwrap().kind, outlast::core::FailureKind::MaybeAttempted);
     worker.stop().await.unwrap();
 }
 
-async fn a_retry_that_a_lost_worker_may_have_begun_says_so(rig: Rig) {
+async fn a_retry_that_a_lost_worker_may_have_begun_says_so(engine: TestEngine) {
     #[workflow]
     async fn hopeless(ctx: Context) -> Result<u32, Error> {
         ctx.flaky(99).await
     }
-    let worker = rig.worker(hopeless).await;
-    let run = rig.client.start(hopeless, ()).await.unwrap();
-    rig.settle().await;
+    let worker = engine.worker(hopeless).await;
+    let run = engine.client.start(hopeless, ()).await.unwrap();
+    engine.settle().await;
     worker.crash();
-    // The pause of a second is over when the next worker comes.
-    rig.clock.advance("5s");
+    // The retry pause of a second is over when the next worker starts.
+    engine.clock.advance("5s");
     run.cancel("enough").await.unwrap();
-    let _worker = rig.worker(hopeless).await;
+    let _worker = engine.worker(hopeless).await;
     let error = run.output().await.unwrap_err();
     assert!(error.is_maybe_attempted(), "{error}");
-    assert_eq!((error.attempts(), rig.desk.count("flaky")), (1, 1), "one attempt is known to have failed");
-    assert_eq!(ended_by_cancel(&rig, run.id()).await, (vec![0], vec![0]));
+    assert_eq!(
+        (error.attempts(), engine.steps.count("flaky")),
+        (1, 1),
+        "one attempt is known to have failed"
+    );
+    assert_eq!(ended_by_cancel(&engine, run.id()).await, (vec![0], vec![0]));
 }
 
-async fn a_run_that_ignores_the_cancel_is_stuck_until_its_code_is_mended(rig: Rig) {
+async fn a_run_that_ignores_the_cancel_is_stuck_until_its_code_is_fixed(engine: TestEngine) {
     #[workflow(name = "deaf")]
     async fn deaf(ctx: Context) -> Result<(), Error> {
         loop {
@@ -393,66 +401,66 @@ async fn a_run_that_ignores_the_cancel_is_stuck_until_its_code_is_mended(rig: Ri
             ctx.sleep("1h").await?;
         }
     }
-    let worker = rig.worker_of_build("old", deaf).await;
-    let run = rig.client.start(deaf, ()).await.unwrap();
-    rig.settle().await;
+    let worker = engine.worker_of_build("old", deaf).await;
+    let run = engine.client.start(deaf, ()).await.unwrap();
+    engine.settle().await;
     run.cancel("enough").await.unwrap();
-    rig.until(run.id(), Status::Stuck).await;
-    let stuck = rig.view(run.id()).await.stuck.unwrap();
+    engine.wait_for_status(run.id(), Status::Stuck).await;
+    let stuck = engine.view(run.id()).await.stuck.unwrap();
     assert_eq!(stuck.reason, StuckReason::IgnoresCancel);
     assert!(stuck.message.contains("return the error instead of going on"), "{}", stuck.message);
     worker.stop().await.unwrap();
-    let _worker = rig.worker_of_build("new", mended).await;
-    rig.until(run.id(), Status::Cancelled).await;
+    let _worker = engine.worker_of_build("new", mended).await;
+    engine.wait_for_status(run.id(), Status::Cancelled).await;
 }
 
-async fn no_attempt_begins_after_the_cancel_that_came_with_its_announcement(rig: Rig) {
+async fn no_attempt_begins_after_the_cancel_that_came_with_its_announcement(engine: TestEngine) {
     #[workflow]
     async fn asks(ctx: Context) -> Result<String, Error> {
         ctx.hook::<u32>("go").await?;
         ctx.note("too late").await
     }
-    let worker = rig.worker(asks).await;
-    let run = rig.client.start(asks, ()).await.unwrap();
-    rig.settle().await;
+    let worker = engine.worker(asks).await;
+    let run = engine.client.start(asks, ()).await.unwrap();
+    engine.settle().await;
     worker.stop().await.unwrap();
-    // One turn is told both.
-    rig.send(run.id(), "go", 1).await;
+    // One turn receives both.
+    engine.send(run.id(), "go", 1).await;
     run.cancel("enough").await.unwrap();
-    let _worker = rig.worker(asks).await;
+    let _worker = engine.worker(asks).await;
     let error = run.output().await.unwrap_err();
     assert!(error.is_cancelled() && !error.is_maybe_attempted(), "{error}");
-    assert_eq!(ended_by_cancel(&rig, run.id()).await, (vec![1], vec![]));
-    assert_eq!(rig.desk.notes(), Vec::<String>::new());
+    assert_eq!(ended_by_cancel(&engine, run.id()).await, (vec![1], vec![]));
+    assert_eq!(engine.steps.logged(), Vec::<String>::new());
 }
 
-async fn cancel_of_an_ended_run_says_how_it_ended(rig: Rig) {
-    let _worker = rig.worker(saver).await;
-    let run = rig.client.start(saver, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
-    let before = rig.history(run.id()).await;
+async fn cancel_of_an_ended_run_says_how_it_ended(engine: TestEngine) {
+    let _worker = engine.worker(saver).await;
+    let run = engine.client.start(saver, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
+    let before = engine.history(run.id()).await;
     assert_eq!(run.cancel("late").await.unwrap(), Cancel::AlreadyEnded(Status::Completed));
-    assert_eq!(rig.history(run.id()).await, before);
+    assert_eq!(engine.history(run.id()).await, before);
 }
 
-async fn cancel_of_an_unknown_run_is_refused(rig: Rig) {
-    let error = rig.client.cancel(RunId::from_bits(7), "who").await.unwrap_err();
+async fn cancel_of_an_unknown_run_is_refused(engine: TestEngine) {
+    let error = engine.client.cancel(RunId::from_bits(7), "who").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
 }
 
-async fn a_cancel_survives_a_crash(rig: Rig) {
-    let worker = rig.worker(cleaning).await;
-    let run = rig.client.start(cleaning, ()).await.unwrap();
-    rig.settle().await;
+async fn a_cancel_survives_a_crash(engine: TestEngine) {
+    let worker = engine.worker(cleaning).await;
+    let run = engine.client.start(cleaning, ()).await.unwrap();
+    engine.settle().await;
     worker.crash();
     run.cancel("enough").await.unwrap();
-    rig.clock.advance(super::rig::SESSION);
-    let worker = rig.worker(cleaning).await;
-    rig.settle().await;
-    rig.crash(worker);
-    let _worker = rig.worker(cleaning).await;
-    rig.pass("2h").await;
-    rig.send(run.id(), "signed", 1).await;
+    engine.clock.advance(super::test_engine::SESSION);
+    let worker = engine.worker(cleaning).await;
+    engine.settle().await;
+    engine.crash(worker);
+    let _worker = engine.worker(cleaning).await;
+    engine.advance("2h").await;
+    engine.send(run.id(), "signed", 1).await;
     assert!(run.output().await.unwrap_err().is_cancelled());
-    assert_eq!(rig.history(run.id()).await.matches("cancel_requested").count(), 1);
+    assert_eq!(engine.history(run.id()).await.matches("cancel_requested").count(), 1);
 }

@@ -1,4 +1,4 @@
-//! Children: started with the turn, awaited without polling, and never left without an answer.
+//! Children: started with the turn, awaited without polling, and always answered.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use outlast::core::{Headers, MessageBody, MessageId, NewMessage, Payload};
 use outlast::prelude::*;
 use outlast::{ErrorKind, RunId, RunQuery, RunView, Status, Wait};
 
-use super::rig::{Ask, Rig, on_every_world, trace, traces};
+use super::test_engine::{StepCalls, TestEngine, on_every_world, trace, traces};
 
 on_every_world! {
     a_parent_awaits_its_childs_output,
@@ -17,7 +17,7 @@ on_every_world! {
     an_end_in_time_does_not_lose_against_the_timeout,
     children_are_cancelled_when_their_parent_ends,
     a_parent_waits_for_the_children_it_said_it_would,
-    an_abandoned_child_goes_on_alone,
+    an_abandoned_child_continues_alone,
     an_abandoned_child_with_a_key_is_started_once,
     a_key_that_names_another_run_fails_the_operation,
     a_cancelled_parent_cancels_its_children,
@@ -42,28 +42,28 @@ async fn double(ctx: Context, number: u32) -> Result<u32, Error> {
     Ok(number * 2)
 }
 
-async fn only(rig: &Rig, workflow: &str) -> RunView {
-    let runs = rig.client.runs(RunQuery { workflow: Some(workflow.into()), ..RunQuery::default() }).await;
+async fn only(engine: &TestEngine, workflow: &str) -> RunView {
+    let runs = engine.client.runs(RunQuery { workflow: Some(workflow.into()), ..RunQuery::default() }).await;
     let mut runs = runs.unwrap().runs;
     assert_eq!(runs.len(), 1, "runs of {workflow}");
     runs.remove(0)
 }
 
-async fn a_parent_awaits_its_childs_output(rig: Rig) {
+async fn a_parent_awaits_its_childs_output(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<u32, Error> {
         let (one, two) = try_join!(ctx.child(double, 1), ctx.child(double, 20))?;
         Ok(one + two)
     }
-    let _worker = rig.worker((parent, double)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
+    let _worker = engine.worker((parent, double)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
     assert_eq!(run.output().await.unwrap(), 42);
-    let history = rig.history(run.id()).await;
+    let history = engine.history(run.id()).await;
     assert!(history.starts_with("0 child_started double\n1 child_started double\n"), "{history}");
     assert!(history.ends_with("run_completed 42") && history.contains("0 child_completed 2"), "{history}");
 }
 
-async fn a_childs_failure_is_the_parents_to_handle(rig: Rig) {
+async fn a_childs_failure_is_the_parents_to_handle(engine: TestEngine) {
     #[workflow]
     async fn fails(_ctx: Context) -> Result<u32, Error> {
         Err(Error::msg("no truck"))
@@ -77,15 +77,15 @@ async fn a_childs_failure_is_the_parents_to_handle(rig: Rig) {
     async fn passes_on(ctx: Context) -> Result<u32, Error> {
         ctx.child(fails, ()).await
     }
-    let _worker = rig.worker((parent, fails, passes_on)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
+    let _worker = engine.worker((parent, fails, passes_on)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
     assert_eq!(run.output().await.unwrap(), "handled: no truck");
-    let run = rig.client.start(passes_on, ()).await.unwrap();
+    let run = engine.client.start(passes_on, ()).await.unwrap();
     assert_eq!(run.output().await.unwrap_err().to_string(), "no truck");
-    assert_eq!(rig.status(run.id()).await, Status::Failed);
+    assert_eq!(engine.status(run.id()).await, Status::Failed);
 }
 
-async fn a_child_of_a_child_knows_its_parent_and_its_root(rig: Rig) {
+async fn a_child_of_a_child_knows_its_parent_and_its_root(engine: TestEngine) {
     #[workflow]
     async fn grandchild(ctx: Context) -> Result<(Option<RunId>, RunId), Error> {
         Ok((ctx.parent(), ctx.root()))
@@ -100,14 +100,14 @@ async fn a_child_of_a_child_knows_its_parent_and_its_root(rig: Rig) {
         assert_eq!((ctx.parent(), ctx.root()), (None, ctx.run()));
         ctx.child(child, ()).await
     }
-    let _worker = rig.worker((parent, child, grandchild)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
+    let _worker = engine.worker((parent, child, grandchild)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
     let (child, parent_of_grandchild, root) = run.output().await.unwrap();
     assert_eq!((parent_of_grandchild, root), (Some(child), run.id()));
     let of_root = RunQuery { root: Some(run.id()), ..RunQuery::default() };
-    assert_eq!(rig.client.runs(of_root).await.unwrap().runs.len(), 3);
+    assert_eq!(engine.client.runs(of_root).await.unwrap().runs.len(), 3);
     let of_parent = RunQuery { parent: Some(run.id()), ..RunQuery::default() };
-    let children = rig.client.runs(of_parent).await.unwrap().runs;
+    let children = engine.client.runs(of_parent).await.unwrap().runs;
     assert_eq!(children.iter().map(|run| run.id).collect::<Vec<_>>(), [child]);
 }
 
@@ -122,7 +122,7 @@ async fn naps(ctx: Context) -> Result<u32, Error> {
     Ok(7)
 }
 
-async fn a_child_that_takes_too_long_is_cancelled(rig: Rig) {
+async fn a_child_that_takes_too_long_is_cancelled(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<String, Error> {
         let error = ctx.child(naps, ()).timeout("10m").await.unwrap_err();
@@ -130,42 +130,42 @@ async fn a_child_that_takes_too_long_is_cancelled(rig: Rig) {
         ctx.sleep("10m").await?;
         Ok(error.to_string())
     }
-    let _worker = rig.worker((parent, naps)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
-    rig.settle().await;
-    let waits = rig.view(run.id()).await.waits;
-    let child = only(&rig, "naps").await.id;
-    let until = Some(rig.moment("10m"));
+    let _worker = engine.worker((parent, naps)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
+    engine.settle().await;
+    let waits = engine.view(run.id()).await.waits;
+    let child = only(&engine, "naps").await.id;
+    let until = Some(engine.time_after_begin("10m"));
     assert_eq!(waits, [Wait::Child { op: 0, workflow: "naps".into(), run: child, until }]);
-    rig.run_to("10m").await;
-    assert_eq!(rig.status(child).await, Status::Cancelled);
-    assert_eq!(rig.desk.count("cancelled: its parent did not wait longer"), 1);
-    rig.run_to("20m").await;
+    engine.run_to("10m").await;
+    assert_eq!(engine.status(child).await, Status::Cancelled);
+    assert_eq!(engine.steps.count("cancelled: its parent did not wait longer"), 1);
+    engine.run_to("20m").await;
     assert!(run.output().await.unwrap().contains("did not end in time"));
 }
 
-async fn an_end_in_time_does_not_lose_against_the_timeout(rig: Rig) {
+async fn an_end_in_time_does_not_lose_against_the_timeout(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<u32, Error> {
         ctx.child(naps, ()).timeout("1h").await
     }
-    let worker = rig.worker((parent, naps)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
-    rig.settle().await;
-    rig.crash(worker);
-    // Only the child's code is there at first: it ends at the very moment of the timeout.
-    let child_only = rig.worker(naps).await;
-    rig.run_to("59m").await;
-    assert_eq!(rig.status(run.id()).await, Status::Waiting);
-    rig.run_to("3h").await;
-    // Too late after all: the child ended, at the end of the nap that began with the parent's turn.
+    let worker = engine.worker((parent, naps)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
+    engine.settle().await;
+    engine.crash(worker);
+    // Only the child's code is registered at first: the child ends exactly at the timeout.
+    let child_only = engine.worker(naps).await;
+    engine.run_to("59m").await;
+    assert_eq!(engine.status(run.id()).await, Status::Waiting);
+    engine.run_to("3h").await;
+    // Too late: the child ended when its sleep was over.
     child_only.stop().await.unwrap();
-    let _worker = rig.worker((parent, naps)).await;
-    rig.settle().await;
+    let _worker = engine.worker((parent, naps)).await;
+    engine.settle().await;
     assert_eq!(run.output().await.unwrap(), 7);
 }
 
-async fn children_are_cancelled_when_their_parent_ends(rig: Rig) {
+async fn children_are_cancelled_when_their_parent_ends(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<u32, Error> {
         let child = ctx.child(naps, ());
@@ -174,19 +174,19 @@ async fn children_are_cancelled_when_their_parent_ends(rig: Rig) {
         ctx.note("gone").await?;
         Ok(1)
     }
-    let _worker = rig.worker((parent, naps)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
-    // One that has not begun is cancelled without its code.
-    rig.settle().await;
-    rig.send(run.id(), "go", 1).await;
+    let _worker = engine.worker((parent, naps)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
+    // A child that has not begun is cancelled without its code.
+    engine.settle().await;
+    engine.send(run.id(), "go", 1).await;
     assert_eq!(run.output().await.unwrap(), 1);
-    rig.settle().await;
-    let child = only(&rig, "naps").await;
+    engine.settle().await;
+    let child = only(&engine, "naps").await;
     assert_eq!(child.status, Status::Cancelled);
-    assert_eq!(rig.desk.count(&format!("cancelled: its parent {} has ended", run.id())), 1);
+    assert_eq!(engine.steps.count(&format!("cancelled: its parent {} has ended", run.id())), 1);
 }
 
-async fn a_parent_waits_for_the_children_it_said_it_would(rig: Rig) {
+async fn a_parent_waits_for_the_children_it_said_it_would(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<u32, Error> {
         let child = ctx.child(naps, ()).on_parent_end(ParentEnd::Wait);
@@ -194,34 +194,34 @@ async fn a_parent_waits_for_the_children_it_said_it_would(rig: Rig) {
         drop(child);
         Ok(1)
     }
-    let worker = rig.worker((parent, naps)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
-    rig.settle().await;
-    let child = only(&rig, "naps").await.id;
-    let view = rig.view(run.id()).await;
+    let worker = engine.worker((parent, naps)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
+    engine.settle().await;
+    let child = only(&engine, "naps").await.id;
+    let view = engine.view(run.id()).await;
     assert_eq!(view.waits, [Wait::Child { op: 0, workflow: "naps".into(), run: child, until: None }]);
-    rig.crash(worker);
-    let _worker = rig.worker((parent, naps)).await;
-    rig.run_to("59m").await;
-    assert_eq!(rig.status(run.id()).await, Status::Waiting);
-    rig.run_to("1h").await;
+    engine.crash(worker);
+    let _worker = engine.worker((parent, naps)).await;
+    engine.run_to("59m").await;
+    assert_eq!(engine.status(run.id()).await, Status::Waiting);
+    engine.run_to("1h").await;
     assert_eq!(run.output().await.unwrap(), 1);
-    assert_eq!((rig.desk.count("slept"), rig.desk.count("going")), (1, 1));
+    assert_eq!((engine.steps.count("slept"), engine.steps.count("going")), (1, 1));
 }
 
-async fn an_abandoned_child_goes_on_alone(rig: Rig) {
+async fn an_abandoned_child_continues_alone(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<RunId, Error> {
         ctx.child(naps, ()).abandon().await
     }
-    let _worker = rig.worker((parent, naps)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
+    let _worker = engine.worker((parent, naps)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
     let child = run.output().await.unwrap();
-    rig.settle().await;
-    assert_eq!(rig.status(child).await, Status::Waiting);
-    assert_eq!(rig.view(child).await.parent.unwrap().run, run.id());
-    rig.run_to("1h").await;
-    assert_eq!(rig.client.handle::<u32>(child).output().await.unwrap(), 7);
+    engine.settle().await;
+    assert_eq!(engine.status(child).await, Status::Waiting);
+    assert_eq!(engine.view(child).await.parent.unwrap().run, run.id());
+    engine.run_to("1h").await;
+    assert_eq!(engine.client.handle::<u32>(child).output().await.unwrap(), 7);
 }
 
 #[workflow]
@@ -229,17 +229,17 @@ async fn welcomes(ctx: Context, who: u32) -> Result<RunId, Error> {
     ctx.child(double, who).key(format!("welcome-{who}")).abandon().await
 }
 
-async fn an_abandoned_child_with_a_key_is_started_once(rig: Rig) {
-    let _worker = rig.worker((welcomes, double)).await;
-    let first = rig.client.start(welcomes, 5).await.unwrap().output().await.unwrap();
-    let second = rig.client.start(welcomes, 5).await.unwrap().output().await.unwrap();
+async fn an_abandoned_child_with_a_key_is_started_once(engine: TestEngine) {
+    let _worker = engine.worker((welcomes, double)).await;
+    let first = engine.client.start(welcomes, 5).await.unwrap().output().await.unwrap();
+    let second = engine.client.start(welcomes, 5).await.unwrap().output().await.unwrap();
     assert_eq!(first, second);
-    assert_eq!(rig.client.find::<u32>("welcome-5").await.unwrap().unwrap().id(), first);
-    rig.settle().await;
-    assert_eq!(rig.desk.count("double 5"), 1);
+    assert_eq!(engine.client.find::<u32>("welcome-5").await.unwrap().unwrap().id(), first);
+    engine.settle().await;
+    assert_eq!(engine.steps.count("double 5"), 1);
 }
 
-async fn a_key_that_names_another_run_fails_the_operation(rig: Rig) {
+async fn a_key_that_names_another_run_fails_the_operation(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context, input: u32) -> Result<String, Error> {
         let error = ctx.child(double, input).key("taken").await.unwrap_err();
@@ -248,9 +248,9 @@ async fn a_key_that_names_another_run_fails_the_operation(rig: Rig) {
         assert_eq!(error_too.kind(), ErrorKind::Conflict);
         Ok(error.to_string())
     }
-    let _worker = rig.worker((parent, double)).await;
-    let taken = rig.client.start(double, 5).key("taken").await.unwrap();
-    let run = rig.client.start(parent, 5).await.unwrap();
+    let _worker = engine.worker((parent, double)).await;
+    let taken = engine.client.start(double, 5).key("taken").await.unwrap();
+    let run = engine.client.start(parent, 5).await.unwrap();
     let message = run.output().await.unwrap();
     assert!(message.contains(&format!("key `taken` names run {}", taken.id())), "{message}");
 }
@@ -260,95 +260,96 @@ async fn holds_a_nap(ctx: Context) -> Result<u32, Error> {
     ctx.child(naps, ()).await
 }
 
-async fn a_cancelled_parent_cancels_its_children(rig: Rig) {
-    let _worker = rig.worker((holds_a_nap, naps)).await;
-    let run = rig.client.start(holds_a_nap, ()).await.unwrap();
-    rig.settle().await;
+async fn a_cancelled_parent_cancels_its_children(engine: TestEngine) {
+    let _worker = engine.worker((holds_a_nap, naps)).await;
+    let run = engine.client.start(holds_a_nap, ()).await.unwrap();
+    engine.settle().await;
     run.cancel("enough").await.unwrap();
     assert!(run.output().await.unwrap_err().is_cancelled());
-    rig.settle().await;
-    assert_eq!(only(&rig, "naps").await.status, Status::Cancelled);
+    engine.settle().await;
+    assert_eq!(only(&engine, "naps").await.status, Status::Cancelled);
     let word = format!("cancelled: its parent {} was cancelled: enough", run.id());
-    assert_eq!(rig.desk.count(&word), 1, "{:?}", rig.desk.notes());
+    assert_eq!(engine.steps.count(&word), 1, "{:?}", engine.steps.logged());
 }
 
-async fn a_cancelled_child_tells_its_parent(rig: Rig) {
-    let _worker = rig.worker((holds_a_nap, naps)).await;
-    let run = rig.client.start(holds_a_nap, ()).await.unwrap();
-    rig.settle().await;
-    let child = only(&rig, "naps").await.id;
-    rig.client.cancel(child, "not today").await.unwrap();
+async fn a_cancelled_child_tells_its_parent(engine: TestEngine) {
+    let _worker = engine.worker((holds_a_nap, naps)).await;
+    let run = engine.client.start(holds_a_nap, ()).await.unwrap();
+    engine.settle().await;
+    let child = only(&engine, "naps").await.id;
+    engine.client.cancel(child, "not today").await.unwrap();
     let error = run.output().await.unwrap_err();
     assert!(error.is_cancelled() && error.to_string().contains("not today"), "{error}");
-    assert_eq!(rig.status(run.id()).await, Status::Failed, "the parent itself was not cancelled");
-    assert!(rig.history(run.id()).await.contains("0 child_cancelled cancelled: not today"));
+    assert_eq!(engine.status(run.id()).await, Status::Failed, "the parent itself was not cancelled");
+    assert!(engine.history(run.id()).await.contains("0 child_cancelled cancelled: not today"));
 }
 
-async fn a_child_without_code_waits_and_can_be_cancelled(rig: Rig) {
-    let _worker = rig.worker(holds_a_nap).await;
-    let run = rig.client.start(holds_a_nap, ()).await.unwrap();
-    rig.settle().await;
-    let child = only(&rig, "naps").await;
+async fn a_child_without_code_waits_and_can_be_cancelled(engine: TestEngine) {
+    let _worker = engine.worker(holds_a_nap).await;
+    let run = engine.client.start(holds_a_nap, ()).await.unwrap();
+    engine.settle().await;
+    let child = only(&engine, "naps").await;
     assert_eq!(child.status, Status::Pending);
-    rig.client.cancel(child.id, "nobody can do it").await.unwrap();
+    engine.client.cancel(child.id, "nobody can do it").await.unwrap();
     let error = run.output().await.unwrap_err();
     assert_eq!(error.to_string(), "cancelled: nobody can do it");
 }
 
-async fn a_child_survives_the_crash_of_both(rig: Rig) {
-    let worker = rig.worker((holds_a_nap, naps)).await;
-    let run = rig.client.start(holds_a_nap, ()).await.unwrap();
-    rig.settle().await;
-    rig.crash(worker);
-    let worker = rig.worker((holds_a_nap, naps)).await;
-    rig.run_to("30m").await;
-    rig.crash(worker);
-    let _worker = rig.worker((holds_a_nap, naps)).await;
-    rig.run_to("1h").await;
+async fn a_child_survives_the_crash_of_both(engine: TestEngine) {
+    let worker = engine.worker((holds_a_nap, naps)).await;
+    let run = engine.client.start(holds_a_nap, ()).await.unwrap();
+    engine.settle().await;
+    engine.crash(worker);
+    let worker = engine.worker((holds_a_nap, naps)).await;
+    engine.run_to("30m").await;
+    engine.crash(worker);
+    let _worker = engine.worker((holds_a_nap, naps)).await;
+    engine.run_to("1h").await;
     assert_eq!(run.output().await.unwrap(), 7);
-    assert_eq!(rig.desk.count("slept"), 1);
-    rig.assert_history(
-        run.id(),
-        "0 child_started naps
+    assert_eq!(engine.steps.count("slept"), 1);
+    engine
+        .assert_history(
+            run.id(),
+            "0 child_started naps
          0 child_completed 7
          run_completed 7",
-    )
-    .await;
+        )
+        .await;
 }
 
-async fn a_child_that_ends_while_the_parent_goes_to_wait_wakes_it(rig: Rig) {
+async fn a_child_that_ends_while_the_parent_goes_to_wait_wakes_it(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<u32, Error> {
         let child = ctx.child(double, 3);
         ctx.note("busy").await?;
         child.await
     }
-    let _worker = rig.worker((parent, double)).await;
+    let _worker = engine.worker((parent, double)).await;
     for _ in 0..50 {
-        let run = rig.client.start(parent, ()).await.unwrap();
+        let run = engine.client.start(parent, ()).await.unwrap();
         assert_eq!(run.output().await.unwrap(), 6);
     }
 }
 
-async fn a_refused_turn_starts_no_child_twice(rig: Rig) {
+async fn a_refused_turn_starts_no_child_twice(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<u32, Error> {
         ctx.sleep("1m").await?;
         ctx.child(double, 3).await
     }
-    let _worker = rig.worker((parent, double)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
-    rig.settle().await;
+    let _worker = engine.worker((parent, double)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
+    engine.settle().await;
     // A message arrives just before the timer fires: the turn that starts the child is refused.
-    let (client, id) = (rig.client.clone(), run.id());
-    rig.faults.before_a_timer_fires(async move { client.send(id, "late", &1).await.unwrap() });
-    rig.run_to("1m").await;
+    let (client, id) = (engine.client.clone(), run.id());
+    engine.faults.before_a_timer_fires(async move { client.send(id, "late", &1).await.unwrap() });
+    engine.run_to("1m").await;
     assert_eq!(run.output().await.unwrap(), 6);
-    assert_eq!(rig.desk.count("double 3"), 1);
-    only(&rig, "double").await;
+    assert_eq!(engine.steps.count("double 3"), 1);
+    only(&engine, "double").await;
 }
 
-async fn headers_travel_to_children(rig: Rig) {
+async fn headers_travel_to_children(engine: TestEngine) {
     #[workflow]
     async fn who(ctx: Context) -> Result<Option<String>, Error> {
         Ok(ctx.headers().get("who").cloned())
@@ -357,12 +358,12 @@ async fn headers_travel_to_children(rig: Rig) {
     async fn parent(ctx: Context) -> Result<Option<String>, Error> {
         ctx.child(who, ()).await
     }
-    let _worker = rig.worker((parent, who)).await;
-    let run = rig.client.start(parent, ()).header("who", "Zoë").await.unwrap();
+    let _worker = engine.worker((parent, who)).await;
+    let run = engine.client.start(parent, ()).header("who", "Zoë").await.unwrap();
     assert_eq!(run.output().await.unwrap().as_deref(), Some("Zoë"));
 }
 
-async fn an_input_that_the_child_refuses_fails_the_operation(rig: Rig) {
+async fn an_input_that_the_child_refuses_fails_the_operation(engine: TestEngine) {
     fn check_number(number: &u32) -> Result<(), Error> {
         if *number > 9 { Err(Error::msg("too many")) } else { Ok(()) }
     }
@@ -376,15 +377,15 @@ async fn an_input_that_the_child_refuses_fails_the_operation(rig: Rig) {
         let fine = ctx.child(picky, 9).await?;
         Ok((fine, format!("{:?}: {error}", error.kind())))
     }
-    let _worker = rig.worker((parent, picky)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
+    let _worker = engine.worker((parent, picky)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
     let (fine, error) = run.output().await.unwrap();
     assert_eq!(fine, 9);
     assert!(error.starts_with("Invalid") && error.contains("too many"), "{error}");
-    only(&rig, "picky").await;
+    only(&engine, "picky").await;
 }
 
-async fn a_check_that_became_stricter_leaves_older_children_alone(rig: Rig) {
+async fn a_check_that_became_stricter_leaves_older_children_alone(engine: TestEngine) {
     static STRICT: std::sync::Mutex<BTreeSet<RunId>> = std::sync::Mutex::new(BTreeSet::new());
     fn check_number((parent, number): &(RunId, u32)) -> Result<(), Error> {
         let is_strict = STRICT.lock().unwrap().contains(parent);
@@ -402,23 +403,23 @@ async fn a_check_that_became_stricter_leaves_older_children_alone(rig: Rig) {
         ctx.sleep("1h").await?;
         Ok(format!("{before}, {after}"))
     }
-    let worker = rig.worker((parent, picky)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
-    rig.settle().await;
+    let worker = engine.worker((parent, picky)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
+    engine.settle().await;
     STRICT.lock().unwrap().insert(run.id());
-    rig.crash(worker);
-    let worker = rig.worker((parent, picky)).await;
-    rig.run_to("90m").await;
-    // What was refused once stays refused.
+    engine.crash(worker);
+    let worker = engine.worker((parent, picky)).await;
+    engine.run_to("90m").await;
+    // A refused start stays refused.
     STRICT.lock().unwrap().clear();
-    rig.crash(worker);
-    let _worker = rig.worker((parent, picky)).await;
-    rig.run_to("3h").await;
+    engine.crash(worker);
+    let _worker = engine.worker((parent, picky)).await;
+    engine.run_to("3h").await;
     let output = run.output().await.unwrap();
     assert!(output.starts_with("5, ") && output.contains("too small"), "{output}");
 }
 
-async fn a_childs_id_stays_when_it_has_ended(rig: Rig) {
+async fn a_childs_id_stays_when_it_has_ended(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<bool, Error> {
         let mut child = ctx.child(naps, ());
@@ -426,23 +427,23 @@ async fn a_childs_id_stays_when_it_has_ended(rig: Rig) {
         (&mut child).await?;
         Ok(child.run() == before)
     }
-    let _worker = rig.worker((parent, naps)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
-    rig.run_to("1h").await;
+    let _worker = engine.worker((parent, naps)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
+    engine.run_to("1h").await;
     assert!(run.output().await.unwrap());
 }
 
-async fn an_empty_key_fails_the_operation(rig: Rig) {
+async fn an_empty_key_fails_the_operation(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<String, Error> {
         Ok(ctx.child(naps, ()).key("").await.unwrap_err().to_string())
     }
-    let _worker = rig.worker((parent, naps)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
+    let _worker = engine.worker((parent, naps)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
     assert!(run.output().await.unwrap().contains("key is empty"));
 }
 
-async fn payloads_to_a_run_that_has_returned_do_not_fail_it(rig: Rig) {
+async fn payloads_to_a_run_that_has_returned_do_not_fail_it(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<u32, Error> {
         let child = ctx.child(naps, ()).on_parent_end(ParentEnd::Wait);
@@ -450,9 +451,9 @@ async fn payloads_to_a_run_that_has_returned_do_not_fail_it(rig: Rig) {
         drop(child);
         Ok(42)
     }
-    let _worker = rig.caching().register((parent, naps)).start().await.unwrap();
-    let run = rig.client.start(parent, ()).await.unwrap();
-    rig.settle().await;
+    let _worker = engine.caching_builder().register((parent, naps)).start().await.unwrap();
+    let run = engine.client.start(parent, ()).await.unwrap();
+    engine.settle().await;
     for part in 0..=HOOK_BUFFER_MAX / 1_000 {
         let message = |number: usize| NewMessage {
             id: MessageId::from_bits((part * 1_000 + number) as u128),
@@ -460,15 +461,15 @@ async fn payloads_to_a_run_that_has_returned_do_not_fail_it(rig: Rig) {
             body: MessageBody::Hook { name: "h".into(), payload: Payload::null() },
             headers: Headers::new(),
         };
-        rig.world.send((0..1_000).map(message).collect()).await.unwrap();
-        rig.settle().await;
+        engine.world.send((0..1_000).map(message).collect()).await.unwrap();
+        engine.settle().await;
     }
-    rig.run_to("1h").await;
+    engine.run_to("1h").await;
     assert_eq!(run.output().await.unwrap(), 42);
 }
 
-/// More children than an inbox has room for, were their ends not exempt from its limit.
-async fn many_children_of_one_run(rig: Rig) {
+/// More children than the limit of an inbox, from which their ends are exempt.
+async fn many_children_of_one_run(engine: TestEngine) {
     const CHILDREN: u32 = 10_000;
     const { assert!(CHILDREN as u64 >= INBOX_MESSAGES_MAX) };
     #[workflow]
@@ -482,11 +483,11 @@ async fn many_children_of_one_run(rig: Rig) {
         let outputs = try_join_all(children).await?;
         Ok(outputs.into_iter().map(u64::from).sum())
     }
-    // Not paranoid: a replay after every turn of a long history is another test.
-    let _worker = rig.caching().register((parent, leaf)).start().await.unwrap();
-    let run = rig.client.start(parent, ()).await.unwrap();
+    // Without a replay after every turn, which would be slow for a long history.
+    let _worker = engine.caching_builder().register((parent, leaf)).start().await.unwrap();
+    let run = engine.client.start(parent, ()).await.unwrap();
     assert_eq!(run.output().await.unwrap(), u64::from(CHILDREN) * u64::from(CHILDREN - 1) / 2);
     assert_eq!(traces(run.id(), "polled"), 1, "it was never replayed");
-    let counts = rig.client.counts().await.unwrap();
+    let counts = engine.client.counts().await.unwrap();
     assert_eq!(counts.get(&Status::Completed), Some(&(u64::from(CHILDREN) + 1)));
 }

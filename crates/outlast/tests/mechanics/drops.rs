@@ -1,9 +1,9 @@
-//! Drop: the loser of a race ends quietly, and drops that are not the workflow's own mean nothing.
+//! Drop: the loser of a race ends, and drops outside the workflow's own code have no effect.
 
 use outlast::Status;
 use outlast::prelude::*;
 
-use super::rig::{Ask, Rig, on_every_world, trace, traces};
+use super::test_engine::{StepCalls, TestEngine, on_every_world, trace, traces};
 
 on_every_world! {
     the_loser_of_a_race_neither_blocks_the_end_nor_writes_after_it,
@@ -26,22 +26,23 @@ async fn race_to_the_end(ctx: Context) -> Result<String, Error> {
     }
 }
 
-async fn the_loser_of_a_race_neither_blocks_the_end_nor_writes_after_it(rig: Rig) {
-    let worker = rig.worker(race_to_the_end).await;
-    let run = rig.client.start(race_to_the_end, ()).await.unwrap();
-    rig.desk.until("began slow", 1).await;
-    rig.clock.advance("1m");
+async fn the_loser_of_a_race_neither_blocks_the_end_nor_writes_after_it(engine: TestEngine) {
+    let worker = engine.worker(race_to_the_end).await;
+    let run = engine.client.start(race_to_the_end, ()).await.unwrap();
+    engine.steps.wait_for_log("began slow", 1).await;
+    engine.clock.advance("1m");
     assert_eq!(run.output().await.unwrap(), "slept");
-    let before = rig.turns(run.id()).await;
-    rig.desk.open("slow");
-    rig.desk.until("ended slow", 1).await;
+    let before = engine.turns(run.id()).await;
+    engine.steps.open("slow");
+    engine.steps.wait_for_log("ended slow", 1).await;
     worker.stop().await.unwrap();
-    assert_eq!(rig.turns(run.id()).await, before);
-    rig.assert_history(
-        run.id(),
-        "0 step_started blocked\n 1 timer_started 1m\n 1 timer_fired\n run_completed \"slept\"",
-    )
-    .await;
+    assert_eq!(engine.turns(run.id()).await, before);
+    engine
+        .assert_history(
+            run.id(),
+            "0 step_started blocked\n 1 timer_started 1m\n 1 timer_fired\n run_completed \"slept\"",
+        )
+        .await;
 }
 
 #[workflow]
@@ -53,43 +54,44 @@ async fn race_then_wait(ctx: Context) -> Result<u32, Error> {
     ctx.hook::<u32>("x").await
 }
 
-async fn the_outcome_of_a_dropped_step_is_discarded(rig: Rig) {
-    let _worker = rig.worker(race_then_wait).await;
-    let run = rig.client.start(race_then_wait, ()).await.unwrap();
-    rig.desk.until("began slow", 1).await;
-    rig.clock.advance("1m");
-    rig.until(run.id(), Status::Waiting).await;
-    rig.desk.open("slow");
-    rig.desk.until("ended slow", 1).await;
-    rig.send(run.id(), "x", 7).await;
+async fn the_outcome_of_a_dropped_step_is_discarded(engine: TestEngine) {
+    let _worker = engine.worker(race_then_wait).await;
+    let run = engine.client.start(race_then_wait, ()).await.unwrap();
+    engine.steps.wait_for_log("began slow", 1).await;
+    engine.clock.advance("1m");
+    engine.wait_for_status(run.id(), Status::Waiting).await;
+    engine.steps.open("slow");
+    engine.steps.wait_for_log("ended slow", 1).await;
+    engine.send(run.id(), "x", 7).await;
     assert_eq!(run.output().await.unwrap(), 7);
-    rig.assert_history(
-        run.id(),
-        "0 step_started blocked
+    engine
+        .assert_history(
+            run.id(),
+            "0 step_started blocked
          1 timer_started 1m
          1 timer_fired
          0 step_dropped
          2 hook_opened x
          hook_received x 7
          run_completed 7",
-    )
-    .await;
+        )
+        .await;
 }
 
-async fn a_dropped_step_is_not_attempted_again_after_a_crash(rig: Rig) {
-    let worker = rig.worker(race_then_wait).await;
-    let run = rig.client.start(race_then_wait, ()).await.unwrap();
-    rig.desk.until("began slow", 1).await;
-    rig.clock.advance("1m");
-    rig.until(run.id(), Status::Waiting).await;
-    rig.crash(worker);
-    let _worker = rig.worker(race_then_wait).await;
-    rig.send(run.id(), "x", 7).await;
+async fn a_dropped_step_is_not_attempted_again_after_a_crash(engine: TestEngine) {
+    let worker = engine.worker(race_then_wait).await;
+    let run = engine.client.start(race_then_wait, ()).await.unwrap();
+    engine.steps.wait_for_log("began slow", 1).await;
+    engine.clock.advance("1m");
+    engine.wait_for_status(run.id(), Status::Waiting).await;
+    engine.crash(worker);
+    let _worker = engine.worker(race_then_wait).await;
+    engine.send(run.id(), "x", 7).await;
     assert_eq!(run.output().await.unwrap(), 7);
-    assert_eq!(rig.desk.count("began slow"), 1);
+    assert_eq!(engine.steps.count("began slow"), 1);
 }
 
-async fn a_step_dropped_between_two_attempts_is_not_attempted_again(rig: Rig) {
+async fn a_step_dropped_between_two_attempts_is_not_attempted_again(engine: TestEngine) {
     #[workflow]
     async fn impatient(ctx: Context) -> Result<(), Error> {
         select! {
@@ -98,14 +100,14 @@ async fn a_step_dropped_between_two_attempts_is_not_attempted_again(rig: Rig) {
         }
         ctx.sleep("1h").await
     }
-    let _worker = rig.worker(impatient).await;
-    let run = rig.client.start(impatient, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker(impatient).await;
+    let run = engine.client.start(impatient, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
     run.output().await.unwrap();
-    assert_eq!(rig.desk.count("flaky"), 1);
+    assert_eq!(engine.steps.count("flaky"), 1);
 }
 
-async fn a_dropped_timer_does_not_wake_the_run(rig: Rig) {
+async fn a_dropped_timer_does_not_wake_the_run(engine: TestEngine) {
     #[workflow]
     async fn calm(ctx: Context) -> Result<u32, Error> {
         select! {
@@ -114,15 +116,17 @@ async fn a_dropped_timer_does_not_wake_the_run(rig: Rig) {
         }
         ctx.hook::<u32>("x").await
     }
-    let _worker = rig.worker(calm).await;
-    let run = rig.client.start(calm, ()).await.unwrap();
-    rig.send(run.id(), "go", 1).await;
-    rig.settle().await;
-    assert_eq!(rig.view(run.id()).await.wake_at, None);
-    assert_eq!(rig.clock.next_sleeper(), None);
+    let _worker = engine.worker(calm).await;
+    let run = engine.client.start(calm, ()).await.unwrap();
+    engine.send(run.id(), "go", 1).await;
+    engine.settle().await;
+    assert_eq!(engine.view(run.id()).await.wake_at, None);
+    assert_eq!(engine.clock.next_sleeper(), None);
 }
 
-async fn an_operation_dropped_before_it_was_requested_keeps_its_number_and_leaves_no_event(rig: Rig) {
+async fn an_operation_dropped_before_it_was_requested_keeps_its_number_and_leaves_no_event(
+    engine: TestEngine,
+) {
     #[workflow]
     async fn undecided(ctx: Context) -> Result<(), Error> {
         drop(ctx.note("never"));
@@ -130,14 +134,16 @@ async fn an_operation_dropped_before_it_was_requested_keeps_its_number_and_leave
         drop(ctx.hook::<u32>("x"));
         ctx.note("a").await.map(drop)
     }
-    let _worker = rig.worker(undecided).await;
-    let run = rig.client.start(undecided, ()).await.unwrap();
+    let _worker = engine.worker(undecided).await;
+    let run = engine.client.start(undecided, ()).await.unwrap();
     run.output().await.unwrap();
-    rig.assert_history(run.id(), "3 step_started note\n 3 step_completed \"a\"\n run_completed null").await;
-    assert_eq!(rig.desk.notes(), ["a"]);
+    engine
+        .assert_history(run.id(), "3 step_started note\n 3 step_completed \"a\"\n run_completed null")
+        .await;
+    assert_eq!(engine.steps.logged(), ["a"]);
 }
 
-/// Asks for operations when it is dropped.
+/// Requests operations when it is dropped.
 struct Guard(Context);
 
 impl Drop for Guard {
@@ -164,30 +170,30 @@ const GUARDED: &str = "
     hook_received x 2
     run_completed 3";
 
-async fn drops_at_eviction_mean_nothing(rig: Rig) {
-    let _worker = rig.worker(guarded).await;
-    let run = rig.client.start(guarded, ()).await.unwrap();
-    rig.settle().await;
-    rig.send(run.id(), "x", 1).await;
-    rig.settle().await;
+async fn drops_at_eviction_mean_nothing(engine: TestEngine) {
+    let _worker = engine.worker(guarded).await;
+    let run = engine.client.start(guarded, ()).await.unwrap();
+    engine.settle().await;
+    engine.send(run.id(), "x", 1).await;
+    engine.settle().await;
     assert!(traces(run.id(), "dropped") >= 2, "it was evicted after every turn");
-    rig.send(run.id(), "x", 2).await;
+    engine.send(run.id(), "x", 2).await;
     assert_eq!(run.output().await.unwrap(), 3);
-    rig.assert_history(run.id(), GUARDED).await;
-    assert_eq!(rig.desk.notes().len(), 0);
+    engine.assert_history(run.id(), GUARDED).await;
+    assert_eq!(engine.steps.logged().len(), 0);
 }
 
-async fn drops_at_a_stop_mean_nothing(rig: Rig) {
-    let worker = rig.caching().register(guarded).start().await.unwrap();
-    let run = rig.client.start(guarded, ()).await.unwrap();
-    rig.settle().await;
+async fn drops_at_a_stop_mean_nothing(engine: TestEngine) {
+    let worker = engine.caching_builder().register(guarded).start().await.unwrap();
+    let run = engine.client.start(guarded, ()).await.unwrap();
+    engine.settle().await;
     worker.stop().await.unwrap();
     assert_eq!(traces(run.id(), "dropped"), 1);
-    let _worker = rig.worker(guarded).await;
-    rig.send(run.id(), "x", 1).await;
-    rig.send(run.id(), "x", 2).await;
+    let _worker = engine.worker(guarded).await;
+    engine.send(run.id(), "x", 1).await;
+    engine.send(run.id(), "x", 2).await;
     assert_eq!(run.output().await.unwrap(), 3);
-    rig.assert_history(run.id(), GUARDED).await;
+    engine.assert_history(run.id(), GUARDED).await;
 }
 
 /// Calls a builder method when it is dropped: on a requested operation of a live run, that panics.
@@ -199,7 +205,7 @@ impl Drop for Late {
     }
 }
 
-async fn operations_of_an_evicted_run_are_inert(rig: Rig) {
+async fn operations_of_an_evicted_run_are_inert(engine: TestEngine) {
     #[workflow]
     async fn late(ctx: Context) -> Result<u32, Error> {
         let late = Late(Some(ctx.hook::<u32>("never")));
@@ -207,29 +213,29 @@ async fn operations_of_an_evicted_run_are_inert(rig: Rig) {
         std::mem::forget(late);
         Ok(payload)
     }
-    let _worker = rig.worker(late).await;
-    let run = rig.client.start(late, ()).await.unwrap();
-    rig.settle().await;
-    rig.send(run.id(), "x", 7).await;
+    let _worker = engine.worker(late).await;
+    let run = engine.client.start(late, ()).await.unwrap();
+    engine.settle().await;
+    engine.send(run.id(), "x", 7).await;
     assert_eq!(run.output().await.unwrap(), 7);
 }
 
-async fn after_the_final_event_nothing_is_appended(rig: Rig) {
+async fn after_the_final_event_nothing_is_appended(engine: TestEngine) {
     #[workflow]
     async fn hasty(ctx: Context) -> Result<u32, Error> {
         let payload = ctx.hook::<u32>("x").await?;
         let _open = (ctx.note("never"), ctx.sleep("1h"), ctx.hook::<u32>("x"));
         Ok(payload)
     }
-    let run = rig.client.start(hasty, ()).await.unwrap();
+    let run = engine.client.start(hasty, ()).await.unwrap();
     for payload in [1, 2, 3] {
-        rig.send(run.id(), "x", payload).await;
+        engine.send(run.id(), "x", payload).await;
     }
-    let worker = rig.worker(hasty).await;
+    let worker = engine.worker(hasty).await;
     assert_eq!(run.output().await.unwrap(), 1);
     worker.stop().await.unwrap();
-    rig.assert_history(run.id(), "0 hook_opened x\n hook_received x 1\n run_completed 1").await;
-    assert_eq!(rig.desk.notes().len(), 0);
-    let error = rig.client.send(run.id(), "x", &4).await.unwrap_err();
+    engine.assert_history(run.id(), "0 hook_opened x\n hook_received x 1\n run_completed 1").await;
+    assert_eq!(engine.steps.logged().len(), 0);
+    let error = engine.client.send(run.id(), "x", &4).await.unwrap_err();
     assert_eq!(error.kind(), outlast::ErrorKind::Conflict, "{error}");
 }

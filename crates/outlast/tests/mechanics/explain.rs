@@ -1,9 +1,9 @@
-//! Explanations: one case per reason why a run is where it is, as data and in words.
+//! Explanations: one case per reason for a run's state, as data and as a sentence.
 
 use outlast::prelude::*;
 use outlast::{Because, Explanation, RunId, Status, StuckReason, Wait};
 
-use super::rig::{Ask, Rig, SESSION, on_every_world};
+use super::test_engine::{SESSION, StepCalls, TestEngine, on_every_world};
 
 on_every_world! {
     an_ended_run_says_how_and_when,
@@ -17,26 +17,26 @@ on_every_world! {
     a_delayed_run_says_until_when,
     a_ready_run_waits_for_a_worker_with_room,
     a_woken_run_is_ready,
-    a_run_without_code_names_what_is_joined,
+    a_run_without_code_is_explained_with_the_joined_workers,
     a_run_without_any_worker_says_which_code_it_needs,
     a_run_of_a_crashed_worker_says_that_it_is_gone,
-    a_stuck_run_says_why_and_what_to_do,
+    a_stuck_run_is_explained_with_the_remedy,
     a_stuck_run_tells_of_another_build,
     a_run_past_its_deadline_says_who_ends_it,
-    a_run_that_was_told_to_stop_says_so,
-    a_run_that_will_be_told_to_stop_says_so,
+    a_cancelled_run_is_explained,
+    a_run_with_a_pending_cancel_is_explained,
     a_payload_that_came_early_is_kept,
     an_explanation_is_json,
 }
 
-async fn explain(rig: &Rig, run: RunId) -> Explanation {
-    let explanation = rig.client.explain(run).await.unwrap();
-    assert_eq!((explanation.run, explanation.status), (run, rig.status(run).await));
+async fn explain(engine: &TestEngine, run: RunId) -> Explanation {
+    let explanation = engine.client.explain(run).await.unwrap();
+    assert_eq!((explanation.run, explanation.status), (run, engine.status(run).await));
     assert!(explanation.sentence.ends_with('.'), "{}", explanation.sentence);
     explanation
 }
 
-/// The sentence, without ids, processes and the names of machines.
+/// The sentence, without ids, processes and host names.
 fn plain(explanation: &Explanation) -> String {
     let mut words = Vec::new();
     let mut hides_next = false;
@@ -66,20 +66,21 @@ async fn fails(_ctx: Context) -> Result<(), Error> {
     Err(Error::msg("no truck"))
 }
 
-async fn an_ended_run_says_how_and_when(rig: Rig) {
-    let _worker = rig.worker((nap, fails)).await;
-    let (nap, fails) = (rig.client.start(nap, ()).await.unwrap(), rig.client.start(fails, ()).await.unwrap());
-    rig.run_to("2h").await;
-    let done = explain(&rig, nap.id()).await;
-    let at = rig.moment("1h");
+async fn an_ended_run_says_how_and_when(engine: TestEngine) {
+    let _worker = engine.worker((nap, fails)).await;
+    let (nap, fails) =
+        (engine.client.start(nap, ()).await.unwrap(), engine.client.start(fails, ()).await.unwrap());
+    engine.run_to("2h").await;
+    let done = explain(&engine, nap.id()).await;
+    let at = engine.time_after_begin("1h");
     assert_eq!(done.because, Because::Ended { status: Status::Completed, at, failure: None });
     assert_eq!(done.sentence, "It completed at 2030-01-01T01:00:00Z (1h ago).");
-    let failed = nap_failure(&rig, fails.id()).await;
+    let failed = nap_failure(&engine, fails.id()).await;
     assert_eq!(failed.sentence, "It failed at 2030-01-01T00:00:00Z (2h ago): no truck.");
 }
 
-async fn nap_failure(rig: &Rig, run: RunId) -> Explanation {
-    let failed = explain(rig, run).await;
+async fn nap_failure(engine: &TestEngine, run: RunId) -> Explanation {
+    let failed = explain(engine, run).await;
     let Because::Ended { status: Status::Failed, failure: Some(failure), .. } = &failed.because else {
         panic!("{failed:?}")
     };
@@ -87,8 +88,8 @@ async fn nap_failure(rig: &Rig, run: RunId) -> Explanation {
     failed
 }
 
-async fn a_terminated_run_says_why(rig: Rig) {
-    let run = rig.client.start(nap, ()).await.unwrap();
+async fn a_terminated_run_says_why(engine: TestEngine) {
+    let run = engine.client.start(nap, ()).await.unwrap();
     run.terminate("enough!").await.unwrap();
     let ended = run.explain().await.unwrap();
     assert_eq!(ended.sentence, "It was cancelled at 2030-01-01T00:00:00Z (0s ago): terminated: enough!");
@@ -100,15 +101,15 @@ async fn works(ctx: Context) -> Result<(), Error> {
     Ok(())
 }
 
-async fn a_held_run_names_its_worker_and_its_attempts(rig: Rig) {
-    let _worker = rig.worker_of_build("7", works).await;
-    let run = rig.client.start(works, ()).await.unwrap();
-    rig.desk.until("began one", 1).await;
-    rig.desk.until("began two", 1).await;
-    let held = explain(&rig, run.id()).await;
+async fn a_held_run_names_its_worker_and_its_attempts(engine: TestEngine) {
+    let _worker = engine.worker_of_build("7", works).await;
+    let run = engine.client.start(works, ()).await.unwrap();
+    engine.steps.wait_for_log("began one", 1).await;
+    engine.steps.wait_for_log("began two", 1).await;
+    let held = explain(&engine, run.id()).await;
     let Because::Held { worker, since, attempts } = &held.because else { panic!("{held:?}") };
     assert_eq!((worker.build.as_str(), worker.versions.as_slice()), ("7", [1].as_slice()));
-    assert_eq!((*since, worker.pid), (rig.moment("0s"), std::process::id()));
+    assert_eq!((*since, worker.pid), (engine.time_after_begin("0s"), std::process::id()));
     let attempts: Vec<_> = attempts.iter().map(|step| (step.op, step.step.as_str(), step.attempt)).collect();
     assert_eq!(attempts, [(0, "blocked", 1), (1, "blocked", 1)]);
     let moment = "since 2030-01-01T00:00:00Z";
@@ -117,36 +118,36 @@ async fn a_held_run_names_its_worker_and_its_attempts(rig: Rig) {
          and step `blocked` (attempt 1, {moment})."
     );
     assert_eq!(plain(&held).replace("on …,", "on …"), expected);
-    rig.desk.open("one");
-    rig.desk.open("two");
+    engine.steps.open("one");
+    engine.steps.open("two");
     run.output().await.unwrap();
 }
 
-async fn a_held_run_counts_the_attempt_after_a_pause(rig: Rig) {
+async fn a_held_run_counts_the_attempt_after_a_pause(engine: TestEngine) {
     #[step(attempts = 3, initial = "1m")]
-    async fn second_blocks(cx: StepContext<super::rig::Desk>) -> Result<(), StepError> {
+    async fn second_blocks(cx: StepContext<super::test_engine::StepState>) -> Result<(), StepError> {
         if cx.attempt() == 1 {
             return Err(StepError::msg("busy"));
         }
-        cx.state().leave("second");
-        cx.state().passed("gate").await;
+        cx.state().log("second");
+        cx.state().wait_for_gate("gate").await;
         Ok(())
     }
     #[workflow]
     async fn retries(ctx: Context) -> Result<(), Error> {
         ctx.step(second_blocks, ()).await
     }
-    // A session that a jump of the clock does not end.
-    let builder = rig.builder().session_time(std::time::Duration::from_secs(3_600));
+    // A session that does not expire when the clock jumps.
+    let builder = engine.builder().session_time(std::time::Duration::from_secs(3_600));
     let _worker = builder.register((retries, second_blocks)).start().await.unwrap();
-    let run = rig.client.start(retries, ()).await.unwrap();
-    rig.settle().await;
-    rig.clock.advance(std::time::Duration::from_secs(60));
-    rig.desk.until("second", 1).await;
-    let held = explain(&rig, run.id()).await;
+    let run = engine.client.start(retries, ()).await.unwrap();
+    engine.settle().await;
+    engine.clock.advance(std::time::Duration::from_secs(60));
+    engine.steps.wait_for_log("second", 1).await;
+    let held = explain(&engine, run.id()).await;
     let Because::Held { attempts, .. } = &held.because else { panic!("{held:?}") };
-    assert_eq!((attempts[0].attempt, attempts[0].since), (2, rig.moment("1m")));
-    rig.desk.open("gate");
+    assert_eq!((attempts[0].attempt, attempts[0].since), (2, engine.time_after_begin("1m")));
+    engine.steps.open("gate");
     run.output().await.unwrap();
 }
 
@@ -158,15 +159,19 @@ async fn waits(ctx: Context) -> Result<(), Error> {
     Ok(())
 }
 
-async fn a_waiting_run_lists_its_waits(rig: Rig) {
-    let _worker = rig.worker(waits).await;
-    let run = rig.client.start(waits, ()).await.unwrap();
-    rig.run_to("10m").await;
-    rig.world.beat(rig.client.workers().await.unwrap()[0].session, &Default::default(), &[]).await.unwrap();
-    let waits = explain(&rig, run.id()).await;
+async fn a_waiting_run_lists_its_waits(engine: TestEngine) {
+    let _worker = engine.worker(waits).await;
+    let run = engine.client.start(waits, ()).await.unwrap();
+    engine.run_to("10m").await;
+    engine
+        .world
+        .beat(engine.client.workers().await.unwrap()[0].session, &Default::default(), &[])
+        .await
+        .unwrap();
+    let waits = explain(&engine, run.id()).await;
     let Because::Waits { waits: list, workers: 1, .. } = &waits.because else { panic!("{waits:?}") };
     assert_eq!(list.len(), 3);
-    assert!(list.iter().all(|wait| wait.since == rig.moment("10m")));
+    assert!(list.iter().all(|wait| wait.since == engine.time_after_begin("10m")));
     assert!(matches!(&list[0].wait, Wait::Hook { name, until: Some(_), .. } if name == "a"));
     assert_eq!(
         waits.sentence,
@@ -176,16 +181,16 @@ async fn a_waiting_run_lists_its_waits(rig: Rig) {
     );
 }
 
-async fn a_wait_for_a_child_tells_its_status(rig: Rig) {
+async fn a_wait_for_a_child_tells_its_status(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<(), Error> {
         try_join!(ctx.child(nap, ()), ctx.child(fails, ()).timeout("2d"))?;
         Ok(())
     }
-    let _worker = rig.worker((parent, nap)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
-    rig.settle().await;
-    let waits = explain(&rig, run.id()).await;
+    let _worker = engine.worker((parent, nap)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
+    engine.settle().await;
+    let waits = explain(&engine, run.id()).await;
     let Because::Waits { waits: list, .. } = &waits.because else { panic!("{waits:?}") };
     let children: Vec<_> = list.iter().map(|wait| wait.child).collect();
     assert_eq!(children, [Some(Status::Waiting), Some(Status::Pending)]);
@@ -199,15 +204,15 @@ async fn a_wait_for_a_child_tells_its_status(rig: Rig) {
     );
 }
 
-async fn a_pause_tells_how_the_last_attempt_failed(rig: Rig) {
+async fn a_pause_tells_how_the_last_attempt_failed(engine: TestEngine) {
     #[workflow]
     async fn retries(ctx: Context) -> Result<u32, Error> {
         ctx.flaky(2).await
     }
-    let _worker = rig.worker(retries).await;
-    let run = rig.client.start(retries, ()).await.unwrap();
-    rig.settle().await;
-    let waits = explain(&rig, run.id()).await;
+    let _worker = engine.worker(retries).await;
+    let run = engine.client.start(retries, ()).await.unwrap();
+    engine.settle().await;
+    let waits = explain(&engine, run.id()).await;
     let Because::Waits { waits: list, .. } = &waits.because else { panic!("{waits:?}") };
     assert_eq!(list[0].failure.as_deref(), Some("failure 1"));
     assert_eq!(
@@ -217,13 +222,13 @@ async fn a_pause_tells_how_the_last_attempt_failed(rig: Rig) {
     );
 }
 
-async fn a_waiting_run_without_a_worker_says_so(rig: Rig) {
-    let worker = rig.worker(nap).await;
-    let run = rig.client.start(nap, ()).await.unwrap();
-    rig.settle().await;
+async fn a_waiting_run_without_a_worker_says_so(engine: TestEngine) {
+    let worker = engine.worker(nap).await;
+    let run = engine.client.start(nap, ()).await.unwrap();
+    engine.settle().await;
     worker.stop().await.unwrap();
-    let _stranger = rig.worker(fails).await;
-    let waits = explain(&rig, run.id()).await;
+    let _stranger = engine.worker(fails).await;
+    let waits = explain(&engine, run.id()).await;
     assert!(matches!(waits.because, Because::Waits { workers: 0, .. }));
     assert_eq!(
         waits.sentence,
@@ -232,57 +237,58 @@ async fn a_waiting_run_without_a_worker_says_so(rig: Rig) {
     );
 }
 
-async fn a_delayed_run_says_until_when(rig: Rig) {
-    let worker = rig.worker(nap).await;
-    let run = rig.client.start(nap, ()).after("90m").await.unwrap();
-    let delayed = explain(&rig, run.id()).await;
-    assert_eq!(delayed.because, Because::Delayed { until: rig.moment("90m"), workers: 1 });
+async fn a_delayed_run_says_until_when(engine: TestEngine) {
+    let worker = engine.worker(nap).await;
+    let run = engine.client.start(nap, ()).after("90m").await.unwrap();
+    let delayed = explain(&engine, run.id()).await;
+    assert_eq!(delayed.because, Because::Delayed { until: engine.time_after_begin("90m"), workers: 1 });
     assert_eq!(delayed.sentence, "It begins at 2030-01-01T01:30:00Z (in 1h30m).");
     worker.stop().await.unwrap();
-    let delayed = explain(&rig, run.id()).await;
+    let delayed = explain(&engine, run.id()).await;
     assert!(delayed.sentence.contains("No joined worker has its code"), "{}", delayed.sentence);
 }
 
-async fn a_ready_run_waits_for_a_worker_with_room(rig: Rig) {
-    let _worker = rig.builder().register((works, nap)).live_runs(1).start().await.unwrap();
-    let busy = rig.client.start(works, ()).await.unwrap();
-    rig.desk.until("began two", 1).await;
-    let run = rig.client.start(nap, ()).await.unwrap();
-    let ready = explain(&rig, run.id()).await;
+async fn a_ready_run_waits_for_a_worker_with_room(engine: TestEngine) {
+    let _worker = engine.builder().register((works, nap)).live_runs(1).start().await.unwrap();
+    let busy = engine.client.start(works, ()).await.unwrap();
+    engine.steps.wait_for_log("began two", 1).await;
+    let run = engine.client.start(nap, ()).await.unwrap();
+    let ready = explain(&engine, run.id()).await;
     let Because::Ready { since, workers, .. } = &ready.because else { panic!("{ready:?}") };
-    assert_eq!((*since, workers.len(), workers[0].held), (rig.moment("0s"), 1, 1));
+    assert_eq!((*since, workers.len(), workers[0].held), (engine.time_after_begin("0s"), 1, 1));
     let text = plain(&ready);
     assert!(text.starts_with(
         "It has been ready since 2030-01-01T00:00:00Z (0s ago), and waits for a worker with room:"
     ));
     assert!(text.ends_with("holds 1 run. If this lasts, start another worker."), "{text}");
-    rig.desk.open("one");
-    rig.desk.open("two");
+    engine.steps.open("one");
+    engine.steps.open("two");
     busy.output().await.unwrap();
 }
 
-async fn a_woken_run_is_ready(rig: Rig) {
-    let worker = rig.worker(nap).await;
-    let (due, told) = (rig.client.start(nap, ()).await.unwrap(), rig.client.start(nap, ()).await.unwrap());
-    rig.settle().await;
+async fn a_woken_run_is_ready(engine: TestEngine) {
+    let worker = engine.worker(nap).await;
+    let (due, told) =
+        (engine.client.start(nap, ()).await.unwrap(), engine.client.start(nap, ()).await.unwrap());
+    engine.settle().await;
     worker.stop().await.unwrap();
-    rig.run_to("30m").await;
+    engine.run_to("30m").await;
     told.wake().await.unwrap();
-    assert!(matches!(explain(&rig, told.id()).await.because, Because::NoWorker { .. }));
-    assert!(matches!(explain(&rig, due.id()).await.because, Because::Waits { workers: 0, .. }));
-    rig.run_to("2h").await;
-    assert!(matches!(explain(&rig, due.id()).await.because, Because::NoWorker { .. }));
+    assert!(matches!(explain(&engine, told.id()).await.because, Because::NoWorker { .. }));
+    assert!(matches!(explain(&engine, due.id()).await.because, Because::Waits { workers: 0, .. }));
+    engine.run_to("2h").await;
+    assert!(matches!(explain(&engine, due.id()).await.because, Because::NoWorker { .. }));
 }
 
-async fn a_run_without_code_names_what_is_joined(rig: Rig) {
+async fn a_run_without_code_is_explained_with_the_joined_workers(engine: TestEngine) {
     #[workflow(name = "nap", version = 2)]
     async fn nap_2(_ctx: Context) -> Result<(), Error> {
         Ok(())
     }
-    let _newer = rig.worker_of_build("8", nap_2).await;
-    let _stranger = rig.worker_of_build("9", fails).await;
-    let run = rig.client.start(nap, ()).await.unwrap();
-    let lost = explain(&rig, run.id()).await;
+    let _newer = engine.worker_of_build("8", nap_2).await;
+    let _stranger = engine.worker_of_build("9", fails).await;
+    let run = engine.client.start(nap, ()).await.unwrap();
+    let lost = explain(&engine, run.id()).await;
     let Because::NoCode { workflow, version, workers, .. } = &lost.because else { panic!("{lost:?}") };
     assert_eq!((workflow.as_str(), *version), ("nap", 1));
     let joined: Vec<_> = workers.iter().map(|worker| (worker.build.as_str(), &*worker.versions)).collect();
@@ -295,9 +301,9 @@ async fn a_run_without_code_names_what_is_joined(rig: Rig) {
     );
 }
 
-async fn a_run_without_any_worker_says_which_code_it_needs(rig: Rig) {
-    let run = rig.client.start(nap, ()).await.unwrap();
-    let lost = explain(&rig, run.id()).await;
+async fn a_run_without_any_worker_says_which_code_it_needs(engine: TestEngine) {
+    let run = engine.client.start(nap, ()).await.unwrap();
+    let lost = explain(&engine, run.id()).await;
     assert_eq!(
         lost.because,
         Because::NoWorker { workflow: "nap".into(), version: 1, queue: "default".into() }
@@ -308,17 +314,17 @@ async fn a_run_without_any_worker_says_which_code_it_needs(rig: Rig) {
     );
 }
 
-async fn a_run_of_a_crashed_worker_says_that_it_is_gone(rig: Rig) {
-    let worker = rig.worker(works).await;
-    let run = rig.client.start(works, ()).await.unwrap();
-    rig.desk.until("began one", 1).await;
+async fn a_run_of_a_crashed_worker_says_that_it_is_gone(engine: TestEngine) {
+    let worker = engine.worker(works).await;
+    let run = engine.client.start(works, ()).await.unwrap();
+    engine.steps.wait_for_log("began one", 1).await;
     worker.crash();
-    rig.clock.advance(SESSION * 2);
-    let gone = explain(&rig, run.id()).await;
+    engine.clock.advance(SESSION * 2);
+    let gone = explain(&engine, run.id()).await;
     let Because::WorkerGone { worker, expired_at: Some(_), others, .. } = &gone.because else {
         panic!("{gone:?}")
     };
-    assert_eq!((Some(*worker), others.len()), (rig.view(run.id()).await.owner, 0));
+    assert_eq!((Some(*worker), others.len()), (engine.view(run.id()).await.owner, 0));
     let text = plain(&gone);
     assert!(
         text.starts_with("The worker that holds it, process … on …, seems to be gone: its session expired"),
@@ -333,11 +339,11 @@ async fn panics(ctx: Context) -> Result<(), Error> {
     panic!("a bug")
 }
 
-async fn a_stuck_run_says_why_and_what_to_do(rig: Rig) {
-    let _worker = rig.worker_of_build("7", panics).await;
-    let run = rig.client.start(panics, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
-    let stuck = explain(&rig, run.id()).await;
+async fn a_stuck_run_is_explained_with_the_remedy(engine: TestEngine) {
+    let _worker = engine.worker_of_build("7", panics).await;
+    let run = engine.client.start(panics, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
+    let stuck = explain(&engine, run.id()).await;
     let Because::Stuck { reason: StuckReason::Panicked, message, build, other_builds, .. } = &stuck.because
     else {
         panic!("{stuck:?}")
@@ -351,16 +357,16 @@ async fn a_stuck_run_says_why_and_what_to_do(rig: Rig) {
     assert!(text.ends_with(remedy), "{text}");
 }
 
-async fn a_stuck_run_tells_of_another_build(rig: Rig) {
-    let worker = rig.worker_of_build("7", panics).await;
-    let run = rig.client.start(panics, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
+async fn a_stuck_run_tells_of_another_build(engine: TestEngine) {
+    let worker = engine.worker_of_build("7", panics).await;
+    let run = engine.client.start(panics, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
     worker.stop().await.unwrap();
-    // A worker that is joined, has the code, and has not come to it.
-    let claims = rig.faults.hold(super::faulty::Call::Claim);
-    let _mended = rig.worker_of_build("8", panics).await;
-    claims.arrived().await;
-    let stuck = explain(&rig, run.id()).await;
+    // A worker that has joined and has the code, but has not claimed the run.
+    let claims = engine.faults.hold(super::faulty_world::Call::Claim);
+    let _mended = engine.worker_of_build("8", panics).await;
+    claims.wait_for_call().await;
+    let stuck = explain(&engine, run.id()).await;
     let Because::Stuck { other_builds, .. } = &stuck.because else { panic!("{stuck:?}") };
     assert_eq!(*other_builds, ["8"]);
     assert!(
@@ -378,14 +384,14 @@ async fn cleans_up(ctx: Context) -> Result<(), Error> {
     stopped
 }
 
-async fn a_run_that_was_told_to_stop_says_so(rig: Rig) {
-    let _worker = rig.worker(cleans_up).await;
-    let run = rig.client.start(cleans_up, ()).await.unwrap();
-    rig.settle().await;
-    assert_eq!(explain(&rig, run.id()).await.stopping, None);
+async fn a_cancelled_run_is_explained(engine: TestEngine) {
+    let _worker = engine.worker(cleans_up).await;
+    let run = engine.client.start(cleans_up, ()).await.unwrap();
+    engine.settle().await;
+    assert_eq!(explain(&engine, run.id()).await.stopping, None);
     run.cancel("the customer left").await.unwrap();
-    rig.settle().await;
-    let why = explain(&rig, run.id()).await;
+    engine.settle().await;
+    let why = explain(&engine, run.id()).await;
     assert!(matches!(why.because, Because::Waits { .. }), "{why:?}");
     let stopping = why.stopping.unwrap();
     assert!(stopping.is_told && stopping.reason == "the customer left", "{stopping:?}");
@@ -395,16 +401,16 @@ async fn a_run_that_was_told_to_stop_says_so(rig: Rig) {
     assert!(text.ends_with(" and has not ended yet: the customer left."), "{text}");
     run.send("clean", &()).await.unwrap();
     assert!(run.output().await.unwrap_err().is_cancelled());
-    assert_eq!(explain(&rig, run.id()).await.stopping, None);
+    assert_eq!(explain(&engine, run.id()).await.stopping, None);
 }
 
-async fn a_run_that_will_be_told_to_stop_says_so(rig: Rig) {
-    let worker = rig.worker(nap).await;
-    let run = rig.client.start(nap, ()).await.unwrap();
-    rig.settle().await;
+async fn a_run_with_a_pending_cancel_is_explained(engine: TestEngine) {
+    let worker = engine.worker(nap).await;
+    let run = engine.client.start(nap, ()).await.unwrap();
+    engine.settle().await;
     worker.stop().await.unwrap();
     run.cancel("the customer left").await.unwrap();
-    let why = explain(&rig, run.id()).await;
+    let why = explain(&engine, run.id()).await;
     assert!(matches!(why.because, Because::NoWorker { .. }), "{why:?}");
     assert!(!why.stopping.unwrap().is_told);
     let text = &why.sentence;
@@ -412,12 +418,12 @@ async fn a_run_that_will_be_told_to_stop_says_so(rig: Rig) {
     assert!(text.ends_with(" and is not delivered yet: the customer left."), "{text}");
 }
 
-async fn a_payload_that_came_early_is_kept(rig: Rig) {
-    let _worker = rig.worker(cleans_up).await;
-    let run = rig.client.start(cleans_up, ()).await.unwrap();
+async fn a_payload_that_came_early_is_kept(engine: TestEngine) {
+    let _worker = engine.worker(cleans_up).await;
+    let run = engine.client.start(cleans_up, ()).await.unwrap();
     run.send("clean", &()).await.unwrap();
-    rig.settle().await;
-    let text = explain(&rig, run.id()).await.sentence;
+    engine.settle().await;
+    let text = explain(&engine, run.id()).await.sentence;
     assert!(
         text.ends_with(
             " A payload for hook `clean` has arrived, and is kept until the workflow waits for it."
@@ -426,42 +432,42 @@ async fn a_payload_that_came_early_is_kept(rig: Rig) {
     );
 }
 
-async fn a_run_past_its_deadline_says_who_ends_it(rig: Rig) {
-    let worker = rig.worker(nap).await;
-    let run = rig.client.start(nap, ()).deadline("30m").await.unwrap();
-    rig.settle().await;
+async fn a_run_past_its_deadline_says_who_ends_it(engine: TestEngine) {
+    let worker = engine.worker(nap).await;
+    let run = engine.client.start(nap, ()).deadline("30m").await.unwrap();
+    engine.settle().await;
     worker.stop().await.unwrap();
-    rig.run_to("31m").await;
-    let late = explain(&rig, run.id()).await;
+    engine.run_to("31m").await;
+    let late = explain(&engine, run.id()).await;
     let Because::PastDeadline { deadline, workers: 0, with_code: 0, .. } = late.because else {
         panic!("{late:?}")
     };
-    assert_eq!(deadline, rig.moment("30m"));
+    assert_eq!(deadline, engine.time_after_begin("30m"));
     assert_eq!(
         late.sentence,
         "Its deadline, 2030-01-01T00:30:00Z (1m ago), has passed, and no worker is joined. Start one: a \
          worker without its code ends it after a minute."
     );
-    let claims = rig.faults.hold(super::faulty::Call::Claim);
-    let _worker = rig.worker(nap).await;
-    claims.arrived().await;
-    let late = explain(&rig, run.id()).await;
+    let claims = engine.faults.hold(super::faulty_world::Call::Claim);
+    let _worker = engine.worker(nap).await;
+    claims.wait_for_call().await;
+    let late = explain(&engine, run.id()).await;
     assert!(late.sentence.ends_with("a worker that has its code is about to cancel it."), "{late:?}");
     claims.open();
     assert!(run.output().await.unwrap_err().is_cancelled());
 }
 
-async fn an_explanation_is_json(rig: Rig) {
-    let _worker = rig.worker((waits, nap)).await;
-    let run = rig.client.start(waits, ()).await.unwrap();
-    rig.settle().await;
-    let json = serde_json::to_value(explain(&rig, run.id()).await).unwrap();
+async fn an_explanation_is_json(engine: TestEngine) {
+    let _worker = engine.worker((waits, nap)).await;
+    let run = engine.client.start(waits, ()).await.unwrap();
+    engine.settle().await;
+    let json = serde_json::to_value(explain(&engine, run.id()).await).unwrap();
     assert_eq!(json["run"], run.id().to_string());
     assert_eq!(json["status"], "waiting");
     assert_eq!(json["because"]["kind"], "waits");
     assert_eq!(json["because"]["waits"][0]["on"], "timer");
-    assert_eq!(json["because"]["waits"][0]["until"], rig.moment("10m").as_micros());
-    let ready = rig.client.start(fails, ()).await.unwrap();
-    let json = serde_json::to_value(explain(&rig, ready.id()).await).unwrap();
+    assert_eq!(json["because"]["waits"][0]["until"], engine.time_after_begin("10m").as_micros());
+    let ready = engine.client.start(fails, ()).await.unwrap();
+    let json = serde_json::to_value(explain(&engine, ready.id()).await).unwrap();
     assert_eq!((&json["because"]["kind"], &json["because"]["version"]), (&"no_code".into(), &1.into()));
 }

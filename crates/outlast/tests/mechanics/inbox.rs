@@ -1,12 +1,12 @@
-//! Reading the inbox: every message becomes an event, and every payload reaches its hook.
+//! The inbox: every message becomes an event, and every payload reaches its hook.
 
 use outlast::core::limits::HOOK_BUFFER_MAX;
 use outlast::core::{Headers, MessageBody, MessageId, NewMessage, Payload};
 use outlast::prelude::*;
 use outlast::{ErrorKind, RunId, Status};
 
-use super::faulty::Call;
-use super::rig::{Ask, Rig, on_every_world};
+use super::faulty_world::Call;
+use super::test_engine::{StepCalls, TestEngine, on_every_world};
 
 on_every_world! {
     messages_become_events_in_arrival_order_awaited_or_not,
@@ -21,7 +21,7 @@ on_every_world! {
     the_sender_of_one_payload_too_many_is_refused_and_the_run_is_unharmed,
     a_run_that_keeps_too_many_payloads_takes_the_one_it_waits_for,
     a_message_that_arrives_between_check_and_park_wakes_the_run,
-    a_payload_while_a_sleep_is_pending_in_the_same_turn_is_delivered_and_the_sleep_goes_on,
+    a_payload_while_a_sleep_is_pending_in_the_same_turn_is_delivered_and_the_sleep_continues,
     messages_to_a_run_whose_step_is_under_way_are_read_at_once,
     more_messages_than_one_read_are_all_delivered_in_order,
 }
@@ -31,24 +31,25 @@ async fn take_one(ctx: Context) -> Result<u32, Error> {
     ctx.hook::<u32>("x").await
 }
 
-async fn messages_become_events_in_arrival_order_awaited_or_not(rig: Rig) {
-    let run = rig.client.start(take_one, ()).await.unwrap();
+async fn messages_become_events_in_arrival_order_awaited_or_not(engine: TestEngine) {
+    let run = engine.client.start(take_one, ()).await.unwrap();
     for (hook, payload) in [("a", 1), ("b", 2), ("a", 3), ("x", 4)] {
-        rig.send(run.id(), hook, payload).await;
+        engine.send(run.id(), hook, payload).await;
     }
-    let _worker = rig.worker(take_one).await;
+    let _worker = engine.worker(take_one).await;
     assert_eq!(run.output().await.unwrap(), 4);
-    rig.assert_history(
-        run.id(),
-        "0 hook_opened x
+    engine
+        .assert_history(
+            run.id(),
+            "0 hook_opened x
          hook_received a 1
          hook_received b 2
          hook_received a 3
          hook_received x 4
          run_completed 4",
-    )
-    .await;
-    let view = rig.view(run.id()).await;
+        )
+        .await;
+    let view = engine.view(run.id()).await;
     assert_eq!((view.sent, view.consumed), (4, 4));
 }
 
@@ -58,25 +59,26 @@ async fn sleep_then_take(ctx: Context) -> Result<u32, Error> {
     ctx.hook::<u32>("x").await
 }
 
-async fn a_payload_sent_before_anyone_waits_is_kept(rig: Rig) {
-    let _worker = rig.worker(sleep_then_take).await;
-    let run = rig.client.start(sleep_then_take, ()).await.unwrap();
-    rig.send(run.id(), "x", 7).await;
-    rig.clock.run_until_idle().await;
+async fn a_payload_sent_before_anyone_waits_is_kept(engine: TestEngine) {
+    let _worker = engine.worker(sleep_then_take).await;
+    let run = engine.client.start(sleep_then_take, ()).await.unwrap();
+    engine.send(run.id(), "x", 7).await;
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), 7);
-    rig.assert_history(
-        run.id(),
-        "0 timer_started 1h
+    engine
+        .assert_history(
+            run.id(),
+            "0 timer_started 1h
          hook_received x 7
          0 timer_fired
          1 hook_opened x
          1 hook_taken
          run_completed 7",
-    )
-    .await;
+        )
+        .await;
 }
 
-async fn payloads_are_taken_first_in_first_out(rig: Rig) {
+async fn payloads_are_taken_first_in_first_out(engine: TestEngine) {
     #[workflow]
     async fn take_three(ctx: Context) -> Result<Vec<u32>, Error> {
         let mut taken = vec![ctx.hook::<u32>("x").await?];
@@ -85,42 +87,42 @@ async fn payloads_are_taken_first_in_first_out(rig: Rig) {
         taken.push(ctx.hook::<u32>("x").await?);
         Ok(taken)
     }
-    let _worker = rig.worker(take_three).await;
-    let run = rig.client.start(take_three, ()).await.unwrap();
+    let _worker = engine.worker(take_three).await;
+    let run = engine.client.start(take_three, ()).await.unwrap();
     for payload in [1, 2, 3] {
-        rig.send(run.id(), "x", payload).await;
+        engine.send(run.id(), "x", payload).await;
     }
     assert_eq!(run.output().await.unwrap(), [1, 2, 3]);
 }
 
-async fn the_oldest_open_hook_takes_the_payload(rig: Rig) {
+async fn the_oldest_open_hook_takes_the_payload(engine: TestEngine) {
     #[workflow]
     async fn take_reversed(ctx: Context) -> Result<(u32, u32), Error> {
         let (older, younger) = (ctx.hook::<u32>("x"), ctx.hook::<u32>("x"));
         let (younger, older) = try_join!(younger, older)?;
         Ok((older, younger))
     }
-    let _worker = rig.worker(take_reversed).await;
-    let run = rig.client.start(take_reversed, ()).await.unwrap();
-    rig.send(run.id(), "x", 1).await;
-    rig.settle().await;
-    rig.send(run.id(), "x", 2).await;
+    let _worker = engine.worker(take_reversed).await;
+    let run = engine.client.start(take_reversed, ()).await.unwrap();
+    engine.send(run.id(), "x", 1).await;
+    engine.settle().await;
+    engine.send(run.id(), "x", 2).await;
     assert_eq!(run.output().await.unwrap(), (1, 2));
 }
 
-async fn two_hooks_of_one_name_in_a_join_take_one_payload_each(rig: Rig) {
+async fn two_hooks_of_one_name_in_a_join_take_one_payload_each(engine: TestEngine) {
     #[workflow]
     async fn take_both(ctx: Context) -> Result<(u32, u32), Error> {
         try_join!(ctx.hook::<u32>("x"), ctx.hook::<u32>("x"))
     }
-    let run = rig.client.start(take_both, ()).await.unwrap();
-    rig.send(run.id(), "x", 1).await;
-    rig.send(run.id(), "x", 2).await;
-    let _worker = rig.worker(take_both).await;
+    let run = engine.client.start(take_both, ()).await.unwrap();
+    engine.send(run.id(), "x", 1).await;
+    engine.send(run.id(), "x", 2).await;
+    let _worker = engine.worker(take_both).await;
     assert_eq!(run.output().await.unwrap(), (1, 2));
 }
 
-async fn a_payload_that_a_dropped_hook_did_not_return_stays(rig: Rig) {
+async fn a_payload_that_a_dropped_hook_did_not_return_stays(engine: TestEngine) {
     #[workflow]
     async fn change_mind(ctx: Context) -> Result<u32, Error> {
         let unpolled = ctx.hook::<u32>("x");
@@ -129,16 +131,17 @@ async fn a_payload_that_a_dropped_hook_did_not_return_stays(rig: Rig) {
         ctx.sleep("1h").await?;
         ctx.hook::<u32>("x").await
     }
-    let _worker = rig.worker(change_mind).await;
-    let run = rig.client.start(change_mind, ()).await.unwrap();
-    rig.send(run.id(), "x", 7).await;
-    rig.settle().await;
-    rig.send(run.id(), "go", 0).await;
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker(change_mind).await;
+    let run = engine.client.start(change_mind, ()).await.unwrap();
+    engine.send(run.id(), "x", 7).await;
+    engine.settle().await;
+    engine.send(run.id(), "go", 0).await;
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), 7);
-    rig.assert_history(
-        run.id(),
-        "0 hook_opened x
+    engine
+        .assert_history(
+            run.id(),
+            "0 hook_opened x
          1 hook_opened go
          hook_received x 7
          hook_received go 0
@@ -148,11 +151,11 @@ async fn a_payload_that_a_dropped_hook_did_not_return_stays(rig: Rig) {
          3 hook_opened x
          3 hook_taken
          run_completed 7",
-    )
-    .await;
+        )
+        .await;
 }
 
-async fn a_hook_that_lost_its_race_leaves_later_payloads_to_the_next(rig: Rig) {
+async fn a_hook_that_lost_its_race_leaves_later_payloads_to_the_next(engine: TestEngine) {
     #[workflow]
     async fn late(ctx: Context) -> Result<u32, Error> {
         select! {
@@ -162,60 +165,62 @@ async fn a_hook_that_lost_its_race_leaves_later_payloads_to_the_next(rig: Rig) {
         ctx.sleep("1h").await?;
         ctx.hook::<u32>("x").await
     }
-    let _worker = rig.worker(late).await;
-    let run = rig.client.start(late, ()).await.unwrap();
-    rig.run_to("90m").await;
-    rig.send(run.id(), "x", 7).await;
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker(late).await;
+    let run = engine.client.start(late, ()).await.unwrap();
+    engine.run_to("90m").await;
+    engine.send(run.id(), "x", 7).await;
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), 7);
 }
 
-async fn the_buffer_survives_a_crash(rig: Rig) {
+async fn the_buffer_survives_a_crash(engine: TestEngine) {
     #[workflow]
     async fn wait_then_take(ctx: Context) -> Result<(u32, u32), Error> {
         ctx.hook::<u32>("go").await?;
         Ok((ctx.hook::<u32>("x").await?, ctx.hook::<u32>("x").await?))
     }
-    let worker = rig.worker(wait_then_take).await;
-    let run = rig.client.start(wait_then_take, ()).await.unwrap();
-    rig.send(run.id(), "x", 1).await;
-    rig.send(run.id(), "x", 2).await;
-    rig.settle().await;
-    assert_eq!(rig.view(run.id()).await.consumed, 2);
-    rig.crash(worker);
-    let _worker = rig.worker(wait_then_take).await;
-    rig.send(run.id(), "go", 0).await;
+    let worker = engine.worker(wait_then_take).await;
+    let run = engine.client.start(wait_then_take, ()).await.unwrap();
+    engine.send(run.id(), "x", 1).await;
+    engine.send(run.id(), "x", 2).await;
+    engine.settle().await;
+    assert_eq!(engine.view(run.id()).await.consumed, 2);
+    engine.crash(worker);
+    let _worker = engine.worker(wait_then_take).await;
+    engine.send(run.id(), "go", 0).await;
     assert_eq!(run.output().await.unwrap(), (1, 2));
 }
 
-async fn a_message_that_arrives_between_check_and_park_wakes_the_run(rig: Rig) {
-    let run = rig.client.start(take_one, ()).await.unwrap();
-    let park = rig.faults.hold(Call::Commit);
-    let _worker = rig.worker(take_one).await;
-    park.arrived().await;
-    rig.send(run.id(), "x", 7).await;
+async fn a_message_that_arrives_between_check_and_park_wakes_the_run(engine: TestEngine) {
+    let run = engine.client.start(take_one, ()).await.unwrap();
+    let park = engine.faults.hold(Call::Commit);
+    let _worker = engine.worker(take_one).await;
+    park.wait_for_call().await;
+    engine.send(run.id(), "x", 7).await;
     park.open();
     assert_eq!(run.output().await.unwrap(), 7);
-    rig.assert_history(run.id(), "0 hook_opened x\n hook_received x 7\n run_completed 7").await;
+    engine.assert_history(run.id(), "0 hook_opened x\n hook_received x 7\n run_completed 7").await;
 }
 
-async fn a_payload_while_a_sleep_is_pending_in_the_same_turn_is_delivered_and_the_sleep_goes_on(rig: Rig) {
+async fn a_payload_while_a_sleep_is_pending_in_the_same_turn_is_delivered_and_the_sleep_continues(
+    engine: TestEngine,
+) {
     #[workflow]
     async fn both(ctx: Context) -> Result<u32, Error> {
         let (payload, ()) = try_join!(ctx.hook::<u32>("x"), ctx.sleep("1h"))?;
         Ok(payload)
     }
-    let run = rig.client.start(both, ()).await.unwrap();
-    rig.send(run.id(), "x", 7).await;
-    let _worker = rig.worker(both).await;
-    rig.run_to("30m").await;
-    assert_eq!(rig.status(run.id()).await, Status::Waiting);
-    rig.clock.run_until_idle().await;
+    let run = engine.client.start(both, ()).await.unwrap();
+    engine.send(run.id(), "x", 7).await;
+    let _worker = engine.worker(both).await;
+    engine.run_to("30m").await;
+    assert_eq!(engine.status(run.id()).await, Status::Waiting);
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), 7);
-    assert_eq!(rig.view(run.id()).await.ended_at, Some(rig.moment("1h")));
+    assert_eq!(engine.view(run.id()).await.ended_at, Some(engine.time_after_begin("1h")));
 }
 
-async fn messages_to_a_run_whose_step_is_under_way_are_read_at_once(rig: Rig) {
+async fn messages_to_a_run_whose_step_is_under_way_are_read_at_once(engine: TestEngine) {
     #[workflow]
     async fn beside(ctx: Context) -> Result<u32, Error> {
         let (_, payload) = try_join!(ctx.blocked("slow"), async {
@@ -225,17 +230,17 @@ async fn messages_to_a_run_whose_step_is_under_way_are_read_at_once(rig: Rig) {
         })?;
         Ok(payload)
     }
-    let _worker = rig.worker(beside).await;
-    let run = rig.client.start(beside, ()).await.unwrap();
-    rig.desk.until("began slow", 1).await;
-    rig.send(run.id(), "x", 7).await;
-    rig.desk.until("heard", 1).await;
-    assert_eq!(rig.desk.count("ended slow"), 0);
-    rig.desk.open("slow");
+    let _worker = engine.worker(beside).await;
+    let run = engine.client.start(beside, ()).await.unwrap();
+    engine.steps.wait_for_log("began slow", 1).await;
+    engine.send(run.id(), "x", 7).await;
+    engine.steps.wait_for_log("heard", 1).await;
+    assert_eq!(engine.steps.count("ended slow"), 0);
+    engine.steps.open("slow");
     assert_eq!(run.output().await.unwrap(), 7);
 }
 
-async fn more_messages_than_one_read_are_all_delivered_in_order(rig: Rig) {
+async fn more_messages_than_one_read_are_all_delivered_in_order(engine: TestEngine) {
     const MANY: u32 = 1_100; // more than `INBOX_READ_MAX`
     #[workflow]
     async fn take_many(ctx: Context) -> Result<bool, Error> {
@@ -246,32 +251,32 @@ async fn more_messages_than_one_read_are_all_delivered_in_order(rig: Rig) {
         }
         Ok(true)
     }
-    let run = rig.client.start(take_many, ()).await.unwrap();
+    let run = engine.client.start(take_many, ()).await.unwrap();
     for payload in 0..MANY {
-        rig.send(run.id(), "x", payload).await;
+        engine.send(run.id(), "x", payload).await;
     }
-    let _worker = rig.worker(take_many).await;
+    let _worker = engine.worker(take_many).await;
     assert!(run.output().await.unwrap());
 }
 
-async fn payloads_that_no_hook_has_taken_are_counted_in_the_row(rig: Rig) {
-    let worker = rig.worker(sleep_then_take).await;
-    rig.settle().await;
-    let run = rig.client.start(sleep_then_take, ()).await.unwrap();
+async fn payloads_that_no_hook_has_taken_are_counted_in_the_row(engine: TestEngine) {
+    let worker = engine.worker(sleep_then_take).await;
+    engine.settle().await;
+    let run = engine.client.start(sleep_then_take, ()).await.unwrap();
     for payload in 1..=3 {
-        rig.send(run.id(), "x", payload).await;
+        engine.send(run.id(), "x", payload).await;
     }
-    rig.settle().await;
-    assert_eq!(rig.view(run.id()).await.kept, 3);
+    engine.settle().await;
+    assert_eq!(engine.view(run.id()).await.kept, 3);
     worker.stop().await.unwrap();
-    let _worker = rig.worker(sleep_then_take).await;
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker(sleep_then_take).await;
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), 1);
-    assert_eq!(rig.view(run.id()).await.kept, 2, "the hook has taken one");
+    assert_eq!(engine.view(run.id()).await.kept, 2, "the hook has taken one");
 }
 
 /// Sends as many payloads for hook `x` as a run keeps.
-async fn send_all_that_it_keeps(rig: &Rig, run: RunId) {
+async fn send_all_that_it_keeps(engine: &TestEngine, run: RunId) {
     for part in 0..HOOK_BUFFER_MAX / 1_000 {
         let message = |number: usize| NewMessage {
             id: MessageId::from_bits((part * 1_000 + number) as u128),
@@ -282,24 +287,24 @@ async fn send_all_that_it_keeps(rig: &Rig, run: RunId) {
             },
             headers: Headers::new(),
         };
-        let sent = rig.world.send((0..1_000).map(message).collect()).await.unwrap();
+        let sent = engine.world.send((0..1_000).map(message).collect()).await.unwrap();
         assert!(sent.iter().all(Result::is_ok));
-        rig.settle().await;
+        engine.settle().await;
     }
 }
 
-async fn a_run_that_keeps_too_many_payloads_takes_the_one_it_waits_for(rig: Rig) {
+async fn a_run_that_keeps_too_many_payloads_takes_the_one_it_waits_for(engine: TestEngine) {
     #[workflow]
     async fn gated(ctx: Context) -> Result<u32, Error> {
         let first = ctx.hook::<u32>("go").await?;
         Ok(first + ctx.hook::<u32>("x").await?)
     }
-    let _worker = rig.caching().register(gated).start().await.unwrap();
-    let run = rig.client.start(gated, ()).await.unwrap();
-    rig.settle().await;
-    send_all_that_it_keeps(&rig, run.id()).await;
-    assert_eq!(rig.view(run.id()).await.kept, HOOK_BUFFER_MAX as u64);
-    let text = rig.client.explain(run.id()).await.unwrap().sentence;
+    let _worker = engine.caching_builder().register(gated).start().await.unwrap();
+    let run = engine.client.start(gated, ()).await.unwrap();
+    engine.settle().await;
+    send_all_that_it_keeps(&engine, run.id()).await;
+    assert_eq!(engine.view(run.id()).await.kept, HOOK_BUFFER_MAX as u64);
+    let text = engine.client.explain(run.id()).await.unwrap().sentence;
     let keeps = "It keeps 10000 payloads that no hook has taken, and 0 messages are unread; the limit is 10000 together. \
                  Sends for hooks that are not open are refused";
     assert!(text.contains(keeps), "{text}");
@@ -310,7 +315,7 @@ async fn a_run_that_keeps_too_many_payloads_takes_the_one_it_waits_for(rig: Rig)
     assert_eq!(run.output().await.unwrap(), 7, "with the first one that it keeps, which is 0");
 }
 
-async fn the_sender_of_one_payload_too_many_is_refused_and_the_run_is_unharmed(rig: Rig) {
+async fn the_sender_of_one_payload_too_many_is_refused_and_the_run_is_unharmed(engine: TestEngine) {
     #[workflow]
     async fn late(ctx: Context) -> Result<u32, Error> {
         ctx.sleep("1h").await?;
@@ -318,17 +323,17 @@ async fn the_sender_of_one_payload_too_many_is_refused_and_the_run_is_unharmed(r
         ctx.sleep("1h").await?;
         Ok(first)
     }
-    let _worker = rig.caching().register(late).start().await.unwrap();
-    let run = rig.client.start(late, ()).await.unwrap();
-    rig.settle().await;
-    send_all_that_it_keeps(&rig, run.id()).await;
+    let _worker = engine.caching_builder().register(late).start().await.unwrap();
+    let run = engine.client.start(late, ()).await.unwrap();
+    engine.settle().await;
+    send_all_that_it_keeps(&engine, run.id()).await;
     for hook in ["x", "another"] {
         let refused = run.send(hook, &7_u32).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
     }
-    assert_eq!(rig.status(run.id()).await, Status::Waiting, "only the sender is told");
-    rig.run_to("90m").await;
+    assert_eq!(engine.status(run.id()).await, Status::Waiting, "only the sender is told");
+    engine.run_to("90m").await;
     run.send("x", &7_u32).await.unwrap();
-    rig.run_to("3h").await;
+    engine.run_to("3h").await;
     assert_eq!(run.output().await.unwrap(), 0);
 }

@@ -1,9 +1,9 @@
-//! Keys that are made of the input are the same in every run.
+//! Step keys that are computed from the input are the same in every run.
 
 use outlast::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::rig::{Desk, Rig, on_every_world};
+use super::test_engine::{StepState, TestEngine, on_every_world};
 
 on_every_world! {
     a_unique_key_is_the_same_in_every_run_and_attempt,
@@ -18,8 +18,8 @@ struct Order {
 }
 
 #[step(unique = "order.id, action", initial = "1s")]
-async fn notify(cx: StepContext<Desk>, order: Order, _action: String) -> Result<String, StepError> {
-    cx.state().leave(&order.note);
+async fn notify(cx: StepContext<StepState>, order: Order, _action: String) -> Result<String, StepError> {
+    cx.state().log(&order.note);
     if cx.attempt() == 1 { Err(StepError::msg(cx.key())) } else { Ok(cx.key()) }
 }
 
@@ -28,19 +28,19 @@ async fn notifying(ctx: Context, order: Order, action: String) -> Result<String,
     ctx.step(notify, (order, action)).await
 }
 
-async fn a_unique_key_is_the_same_in_every_run_and_attempt(rig: Rig) {
-    let _worker = rig.worker((notifying, notify)).await;
+async fn a_unique_key_is_the_same_in_every_run_and_attempt(engine: TestEngine) {
+    let _worker = engine.worker((notifying, notify)).await;
     let mut keys = Vec::new();
     for (id, note, action) in
         [(7, "one", "paid"), (7, "two", "paid"), (7, "three", "sent"), (8, "four", "paid")]
     {
         let order = Order { id, note: note.to_owned() };
-        let run = rig.client.start(notifying, (order, action.to_owned())).await.unwrap();
-        rig.settle().await;
-        rig.pass("1s").await;
+        let run = engine.client.start(notifying, (order, action.to_owned())).await.unwrap();
+        engine.settle().await;
+        engine.advance("1s").await;
         keys.push(run.output().await.unwrap());
-        // The first attempt said its key as its error.
-        let turns = format!("{:?}", rig.turns(run.id()).await);
+        // The error of the first attempt contains its key.
+        let turns = format!("{:?}", engine.turns(run.id()).await);
         assert!(turns.contains(&format!("{:?}", keys.last().unwrap())), "{turns}");
     }
     assert_eq!(
@@ -49,7 +49,7 @@ async fn a_unique_key_is_the_same_in_every_run_and_attempt(rig: Rig) {
     );
 }
 
-async fn a_key_is_made_of_the_oldest_name(rig: Rig) {
+async fn a_key_is_made_of_the_oldest_name(engine: TestEngine) {
     #[step(unique = "id", was = ["inform", "tell"])]
     async fn announce(cx: StepContext, id: u64) -> String {
         format!("{} of {id}", cx.key())
@@ -58,12 +58,12 @@ async fn a_key_is_made_of_the_oldest_name(rig: Rig) {
     async fn announcing(ctx: Context) -> Result<String, Error> {
         ctx.step(announce, 5).await
     }
-    let _worker = rig.worker((announcing, announce)).await;
-    let run = rig.client.start(announcing, ()).await.unwrap();
+    let _worker = engine.worker((announcing, announce)).await;
+    let run = engine.client.start(announcing, ()).await.unwrap();
     assert_eq!(run.output().await.unwrap(), "tell:[5] of 5");
 }
 
-async fn a_look_sees_the_same_key(rig: Rig) {
+async fn a_look_sees_the_same_key(engine: TestEngine) {
     #[step(unique = "id", reconcile = find, initial = "1s")]
     async fn book(cx: StepContext, id: u64) -> Result<String, StepError> {
         Err(StepError::msg(format!("{id} {}", cx.key())))
@@ -75,9 +75,9 @@ async fn a_look_sees_the_same_key(rig: Rig) {
     async fn booking(ctx: Context) -> Result<String, Error> {
         ctx.step(book, 5).await
     }
-    let _worker = rig.worker((booking, book)).await;
-    let run = rig.client.start(booking, ()).await.unwrap();
-    rig.settle().await;
-    rig.pass("1s").await;
+    let _worker = engine.worker((booking, book)).await;
+    let run = engine.client.start(booking, ()).await.unwrap();
+    engine.settle().await;
+    engine.advance("1s").await;
     assert_eq!(run.output().await.unwrap(), "book:[5]");
 }

@@ -1,9 +1,9 @@
-//! Operations: what takes a number, and what becomes of one that asks for too much.
+//! Operations: which of them get a number, and what happens at the limits.
 
 use outlast::prelude::*;
 use outlast::{ErrorKind, RunQuery, Status, StuckReason};
 
-use super::rig::{Ask, Rig, on_every_world};
+use super::test_engine::{StepCalls, TestEngine, on_every_world};
 
 on_every_world! {
     an_operation_gets_its_number_when_it_is_created,
@@ -16,12 +16,12 @@ on_every_world! {
     a_name_that_is_too_long_fails_its_operation,
     a_duration_that_is_none_fails_its_operation,
     a_timeout_that_is_no_duration_fails_its_operation,
-    what_a_client_sends_past_a_limit_is_refused_and_changes_nothing,
+    calls_over_a_limit_are_refused_and_change_nothing,
     an_input_that_does_not_fit_makes_the_run_stuck,
     a_step_in_place_is_numbered_and_its_input_recorded,
 }
 
-async fn an_operation_gets_its_number_when_it_is_created(rig: Rig) {
+async fn an_operation_gets_its_number_when_it_is_created(engine: TestEngine) {
     #[workflow]
     async fn backwards(ctx: Context) -> Result<String, Error> {
         let (first, second, third) = (ctx.note("a"), ctx.sleep("1m"), ctx.note("b"));
@@ -29,53 +29,54 @@ async fn an_operation_gets_its_number_when_it_is_created(rig: Rig) {
         second.await?;
         Ok(b + &first.await?)
     }
-    let _worker = rig.worker(backwards).await;
-    let run = rig.client.start(backwards, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker(backwards).await;
+    let run = engine.client.start(backwards, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), "ba");
-    let history = rig.history(run.id()).await;
+    let history = engine.history(run.id()).await;
     assert!(history.starts_with("0 step_started note\n1 timer_started 1m\n2 step_started note"), "{history}");
 }
 
-async fn an_operation_is_requested_at_the_next_suspension_polled_or_not(rig: Rig) {
+async fn an_operation_is_requested_at_the_next_suspension_polled_or_not(engine: TestEngine) {
     #[workflow]
     async fn unpolled(ctx: Context) -> Result<String, Error> {
         let step = ctx.blocked("early");
         ctx.hook::<u32>("x").await?;
         step.await
     }
-    let _worker = rig.worker(unpolled).await;
-    let run = rig.client.start(unpolled, ()).await.unwrap();
-    rig.desk.until("began early", 1).await;
-    rig.desk.open("early");
-    rig.settle().await;
-    rig.send(run.id(), "x", 1).await;
+    let _worker = engine.worker(unpolled).await;
+    let run = engine.client.start(unpolled, ()).await.unwrap();
+    engine.steps.wait_for_log("began early", 1).await;
+    engine.steps.open("early");
+    engine.settle().await;
+    engine.send(run.id(), "x", 1).await;
     assert_eq!(run.output().await.unwrap(), "early");
 }
 
-async fn a_timeout_belongs_to_its_operations_own_number(rig: Rig) {
+async fn a_timeout_belongs_to_its_operations_own_number(engine: TestEngine) {
     #[workflow]
     async fn timed(ctx: Context) -> Result<(), Error> {
         let error = ctx.hook::<u32>("x").timeout("1m").await.unwrap_err();
         assert!(error.is_timeout() && error.message().contains("hook `x`"), "{error}");
         ctx.note("a").timeout("5m").await.map(drop)
     }
-    let _worker = rig.worker(timed).await;
-    let run = rig.client.start(timed, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker(timed).await;
+    let run = engine.client.start(timed, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
     run.output().await.unwrap();
-    rig.assert_history(
-        run.id(),
-        "0 hook_opened x
+    engine
+        .assert_history(
+            run.id(),
+            "0 hook_opened x
          0 timer_fired
          1 step_started note
          1 step_completed \"a\"
          run_completed null",
-    )
-    .await;
+        )
+        .await;
 }
 
-async fn a_builder_method_on_a_requested_operation_panics(rig: Rig) {
+async fn a_builder_method_on_a_requested_operation_panics(engine: TestEngine) {
     #[workflow]
     async fn late_step(ctx: Context) -> Result<(), Error> {
         let step = ctx.note("a");
@@ -88,14 +89,14 @@ async fn a_builder_method_on_a_requested_operation_panics(rig: Rig) {
         ctx.sleep("1m").await?;
         hook.timeout("1h").await.map(drop)
     }
-    let _worker = rig.worker((late_step, late_hook)).await;
+    let _worker = engine.worker((late_step, late_hook)).await;
     let runs = [
-        rig.client.start(late_step, ()).await.unwrap().id(),
-        rig.client.start(late_hook, ()).await.unwrap().id(),
+        engine.client.start(late_step, ()).await.unwrap().id(),
+        engine.client.start(late_hook, ()).await.unwrap().id(),
     ];
-    rig.clock.run_until_idle().await;
+    engine.clock.run_until_idle().await;
     for run in runs {
-        let stuck = rig.stuck(run).await;
+        let stuck = engine.stuck(run).await;
         assert_eq!(stuck.reason, StuckReason::Panicked);
         assert!(stuck.message.contains("operation 0 was already requested"), "{}", stuck.message);
     }
@@ -103,7 +104,7 @@ async fn a_builder_method_on_a_requested_operation_panics(rig: Rig) {
 
 const TOO_LARGE: usize = 5 * 1024 * 1024;
 
-async fn an_input_past_the_limit_is_a_recorded_failure_of_its_step(rig: Rig) {
+async fn an_input_past_the_limit_is_a_recorded_failure_of_its_step(engine: TestEngine) {
     #[workflow]
     async fn large(ctx: Context) -> Result<String, Error> {
         let error = ctx.note(&"x".repeat(TOO_LARGE)).await.unwrap_err();
@@ -111,19 +112,19 @@ async fn an_input_past_the_limit_is_a_recorded_failure_of_its_step(rig: Rig) {
         ctx.sleep("1m").await?;
         ctx.note("small").await
     }
-    let _worker = rig.worker(large).await;
-    let run = rig.client.start(large, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker(large).await;
+    let run = engine.client.start(large, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), "small");
-    assert_eq!(rig.desk.notes(), ["small"]);
-    let history = rig.history(run.id()).await;
+    assert_eq!(engine.steps.logged(), ["small"]);
+    let history = engine.history(run.id()).await;
     assert!(
         history.contains("0 step_failed the payload has 5242882 bytes, the limit is 4194304"),
         "{history}"
     );
 }
 
-async fn an_output_past_the_limit_is_a_recorded_failure_of_its_step(rig: Rig) {
+async fn an_output_past_the_limit_is_a_recorded_failure_of_its_step(engine: TestEngine) {
     #[workflow]
     async fn large(ctx: Context) -> Result<(), Error> {
         let big = async |size: usize| Ok::<String, StepError>("x".repeat(size));
@@ -131,26 +132,26 @@ async fn an_output_past_the_limit_is_a_recorded_failure_of_its_step(rig: Rig) {
         assert_eq!((error.kind(), error.attempts()), (ErrorKind::Limit, 1), "{error}");
         Ok(())
     }
-    let _worker = rig.worker(large).await;
-    let run = rig.client.start(large, ()).await.unwrap();
+    let _worker = engine.worker(large).await;
+    let run = engine.client.start(large, ()).await.unwrap();
     run.output().await.unwrap();
-    let history = rig.history(run.id()).await;
+    let history = engine.history(run.id()).await;
     assert!(history.contains("0 step_failed the payload has"), "{history}");
 }
 
-async fn a_workflow_output_past_the_limit_fails_the_run(rig: Rig) {
+async fn a_workflow_output_past_the_limit_fails_the_run(engine: TestEngine) {
     #[workflow]
     async fn large(_ctx: Context) -> Result<String, Error> {
         Ok("x".repeat(TOO_LARGE))
     }
-    let _worker = rig.worker(large).await;
-    let run = rig.client.start(large, ()).await.unwrap();
+    let _worker = engine.worker(large).await;
+    let run = engine.client.start(large, ()).await.unwrap();
     let error = run.output().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
-    assert_eq!(rig.status(run.id()).await, Status::Failed);
+    assert_eq!(engine.status(run.id()).await, Status::Failed);
 }
 
-async fn a_name_that_is_too_long_fails_its_operation(rig: Rig) {
+async fn a_name_that_is_too_long_fails_its_operation(engine: TestEngine) {
     #[workflow]
     async fn named(ctx: Context) -> Result<String, Error> {
         let long = "n".repeat(129);
@@ -162,67 +163,69 @@ async fn a_name_that_is_too_long_fails_its_operation(rig: Rig) {
         assert!(hook.message().contains("has 129 bytes, the limit is 128"), "{hook}");
         ctx.note("a").await
     }
-    let _worker = rig.worker(named).await;
-    let run = rig.client.start(named, ()).await.unwrap();
+    let _worker = engine.worker(named).await;
+    let run = engine.client.start(named, ()).await.unwrap();
     assert_eq!(run.output().await.unwrap(), "a");
-    rig.assert_history(run.id(), "3 step_started note\n 3 step_completed \"a\"\n run_completed \"a\"").await;
+    engine
+        .assert_history(run.id(), "3 step_started note\n 3 step_completed \"a\"\n run_completed \"a\"")
+        .await;
 }
 
-async fn a_duration_that_is_none_fails_its_operation(rig: Rig) {
+async fn a_duration_that_is_none_fails_its_operation(engine: TestEngine) {
     #[workflow]
     async fn soon(ctx: Context) -> Result<String, Error> {
         let error = ctx.sleep("soon").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         Ok(error.message().to_owned())
     }
-    let _worker = rig.worker(soon).await;
-    let run = rig.client.start(soon, ()).await.unwrap();
+    let _worker = engine.worker(soon).await;
+    let run = engine.client.start(soon, ()).await.unwrap();
     let message = run.output().await.unwrap();
     assert!(message.contains("`soon`"), "{message}");
 }
 
-async fn a_timeout_that_is_no_duration_fails_its_operation(rig: Rig) {
+async fn a_timeout_that_is_no_duration_fails_its_operation(engine: TestEngine) {
     #[workflow]
     async fn soon(ctx: Context) -> Result<u32, Error> {
         ctx.hook::<u32>("x").timeout("soon").await
     }
-    let _worker = rig.worker(soon).await;
-    let run = rig.client.start(soon, ()).await.unwrap();
+    let _worker = engine.worker(soon).await;
+    let run = engine.client.start(soon, ()).await.unwrap();
     let error = run.output().await.unwrap_err();
     assert!(error.kind() == ErrorKind::Invalid && error.message().contains("`soon`"), "{error}");
 }
 
-async fn what_a_client_sends_past_a_limit_is_refused_and_changes_nothing(rig: Rig) {
+async fn calls_over_a_limit_are_refused_and_change_nothing(engine: TestEngine) {
     #[workflow]
     async fn echo(_ctx: Context, text: String) -> Result<String, Error> {
         Ok(text)
     }
     let large = "x".repeat(TOO_LARGE);
-    let error = rig.client.start(echo, &large).await.unwrap_err();
+    let error = engine.client.start(echo, &large).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
-    let error = rig.client.start(echo, "a".to_owned()).key("k".repeat(257)).await.unwrap_err();
+    let error = engine.client.start(echo, "a".to_owned()).key("k".repeat(257)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
     assert!(error.message().contains("the start key has 257 bytes, the limit is 256"), "{error}");
-    let error = rig.client.start(echo, "a".to_owned()).key("").await.unwrap_err();
+    let error = engine.client.start(echo, "a".to_owned()).key("").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-    assert!(rig.client.runs(RunQuery::default()).await.unwrap().runs.is_empty());
+    assert!(engine.client.runs(RunQuery::default()).await.unwrap().runs.is_empty());
 
-    let run = rig.client.start(echo, "a".to_owned()).await.unwrap();
+    let run = engine.client.start(echo, "a".to_owned()).await.unwrap();
     assert_eq!(run.send("x", &large).await.unwrap_err().kind(), ErrorKind::Limit);
     assert_eq!(run.send(&"n".repeat(129), &1).await.unwrap_err().kind(), ErrorKind::Limit);
     assert_eq!(run.send("", &1).await.unwrap_err().kind(), ErrorKind::Invalid);
-    assert_eq!(rig.view(run.id()).await.sent, 0);
+    assert_eq!(engine.view(run.id()).await.sent, 0);
 }
 
-async fn an_input_that_does_not_fit_makes_the_run_stuck(rig: Rig) {
+async fn an_input_that_does_not_fit_makes_the_run_stuck(engine: TestEngine) {
     #[workflow(name = "typed")]
     async fn typed(_ctx: Context, number: u32) -> Result<u32, Error> {
         Ok(number)
     }
-    let _worker = rig.worker(typed).await;
-    let run = rig.client.start(Workflow::<String, u32>::new("typed"), "seven".to_owned()).await.unwrap();
-    rig.settle().await;
-    let stuck = rig.stuck(run.id()).await;
+    let _worker = engine.worker(typed).await;
+    let run = engine.client.start(Workflow::<String, u32>::new("typed"), "seven".to_owned()).await.unwrap();
+    engine.settle().await;
+    let stuck = engine.stuck(run.id()).await;
     assert_eq!(stuck.reason, StuckReason::Undecodable);
     assert!(
         stuck.message.contains("the recorded input of workflow `typed` cannot be read as `u32`: "),
@@ -231,23 +234,24 @@ async fn an_input_that_does_not_fit_makes_the_run_stuck(rig: Rig) {
     );
 }
 
-async fn a_step_in_place_is_numbered_and_its_input_recorded(rig: Rig) {
+async fn a_step_in_place_is_numbered_and_its_input_recorded(engine: TestEngine) {
     #[workflow]
     async fn in_place(ctx: Context) -> Result<u32, Error> {
         let double = async |n: u32| Ok::<u32, StepError>(n * 2);
         let once = ctx.call("double", 2, double).await?;
         ctx.call("double", once, double).await
     }
-    let _worker = rig.worker(in_place).await;
-    let run = rig.client.start(in_place, ()).await.unwrap();
+    let _worker = engine.worker(in_place).await;
+    let run = engine.client.start(in_place, ()).await.unwrap();
     assert_eq!(run.output().await.unwrap(), 8);
-    rig.assert_history(
-        run.id(),
-        "0 step_started double
+    engine
+        .assert_history(
+            run.id(),
+            "0 step_started double
          0 step_completed 4
          1 step_started double
          1 step_completed 8
          run_completed 8",
-    )
-    .await;
+        )
+        .await;
 }

@@ -1,4 +1,4 @@
-//! While the world does not answer: who waits goes on waiting, and little is said of it.
+//! Outages: callers continue to wait, and few lines are logged.
 
 use std::fmt::{Debug, Write};
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use super::faulty::Call;
-use super::rig::{Rig, in_time};
+use super::faulty_world::Call;
+use super::test_engine::{TestEngine, with_timeout};
 
 #[workflow]
 async fn asks(ctx: Context) -> Result<String, Error> {
     ctx.hook::<String>("answer").await
 }
 
-/// What is logged, but for what only a developer wants to know.
+/// The log lines above debug level.
 #[derive(Clone, Default)]
 pub(super) struct Lines(Arc<Mutex<Vec<(Level, String)>>>, Arc<Mutex<Vec<String>>>);
 
@@ -28,7 +28,7 @@ impl Lines {
         std::mem::take(&mut *self.0.lock())
     }
 
-    /// The lines with their levels and fields, from the first on.
+    /// The lines with their levels and fields.
     pub(super) fn with_fields(&self) -> Vec<String> {
         self.1.lock().clone()
     }
@@ -69,7 +69,7 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-/// Time passes for who pauses between two tries; the world's own clock stands still.
+/// Advances the time of retry pauses; the world's clock stands still.
 async fn pass(time: Duration) {
     const MOMENT: Duration = Duration::from_millis(50);
     for _ in 0..time.as_millis() / MOMENT.as_millis() {
@@ -83,18 +83,18 @@ const CLIENT: &str = "whoever awaits an output waits on";
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_says_little_of_an_outage() {
-    in_time(async {
+    with_timeout(async {
         let lines = Lines::default();
         let _guard = tracing::subscriber::set_default(lines.clone());
-        let rig = Rig::memory().await;
-        let worker = rig.worker(asks).await;
-        let run = rig.client.start(asks, ()).await.unwrap();
-        rig.until(run.id(), Status::Waiting).await;
+        let engine = TestEngine::memory().await;
+        let worker = engine.worker(asks).await;
+        let run = engine.client.start(asks, ()).await.unwrap();
+        engine.wait_for_status(run.id(), Status::Waiting).await;
 
-        rig.client.send(run.id(), "answer", "yes").await.unwrap();
-        rig.faults.set_down(true);
+        engine.client.send(run.id(), "answer", "yes").await.unwrap();
+        engine.faults.set_unavailable(true);
         pass(Duration::from_secs(35)).await;
-        assert!(rig.faults.count(Call::Claim) + rig.faults.count(Call::Commit) > 50, "it has tried on");
+        assert!(engine.faults.count(Call::Claim) + engine.faults.count(Call::Commit) > 50, "it has tried on");
         let told: Vec<_> = lines.take();
         let (levels, texts): (Vec<_>, Vec<_>) = told.into_iter().unzip();
         assert_eq!(levels, [Level::WARN; 4], "{texts:#?}");
@@ -103,7 +103,7 @@ async fn a_worker_says_little_of_an_outage() {
             assert_eq!(text, &format!("the world has not been available for {tens}0s; {WORKER}"));
         }
 
-        rig.faults.set_down(false);
+        engine.faults.set_unavailable(false);
         assert_eq!(run.output().await.unwrap(), "yes");
         let [(level, text)] = &lines.take()[..] else { panic!("one line when it is back") };
         assert_eq!(*level, Level::INFO);
@@ -115,13 +115,13 @@ async fn a_worker_says_little_of_an_outage() {
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_an_output_outlasts_an_outage() {
-    in_time(async {
+    with_timeout(async {
         let lines = Lines::default();
         let _guard = tracing::subscriber::set_default(lines.clone());
-        let rig = Rig::memory().await;
-        let run = rig.client.start(asks, ()).await.unwrap();
-        rig.faults.set_down(true);
-        let handle: RunHandle<String> = rig.client.handle(run.id());
+        let engine = TestEngine::memory().await;
+        let run = engine.client.start(asks, ()).await.unwrap();
+        engine.faults.set_unavailable(true);
+        let handle: RunHandle<String> = engine.client.handle(run.id());
         let waiting = tokio::spawn(async move { handle.output().await });
         pass(Duration::from_secs(61)).await;
         assert!(!waiting.is_finished(), "{:?}", waiting.await);
@@ -129,9 +129,9 @@ async fn who_waits_for_an_output_outlasts_an_outage() {
         assert_eq!(told.len(), 7, "{told:#?}");
         assert!(told.iter().all(|(_, text)| text.ends_with(CLIENT)), "{told:#?}");
 
-        rig.faults.set_down(false);
-        let worker = rig.worker(asks).await;
-        rig.client.send(run.id(), "answer", "late").await.unwrap();
+        engine.faults.set_unavailable(false);
+        let worker = engine.worker(asks).await;
+        engine.client.send(run.id(), "answer", "late").await.unwrap();
         assert_eq!(waiting.await.unwrap().unwrap(), "late");
         worker.stop().await.unwrap();
     })
@@ -140,27 +140,27 @@ async fn who_waits_for_an_output_outlasts_an_outage() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_given_up_says_that_it_is_to_be_made_again() {
-    in_time(async {
-        let rig = Rig::memory().await;
-        rig.faults.set_down(true);
-        let error = rig.client.start(asks, ()).await.unwrap_err();
+    with_timeout(async {
+        let engine = TestEngine::memory().await;
+        engine.faults.set_unavailable(true);
+        let error = engine.client.start(asks, ()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert_eq!(error.message(), "the test lost the answer (tried 5 times: make the call again)");
-        assert_eq!(rig.faults.count(Call::Start), 5);
+        assert_eq!(engine.faults.count(Call::Start), 5);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_time_is_told_that_nothing_was_heard_of_the_run() {
-    in_time(async {
-        let rig = Rig::memory().await;
-        let run = rig.client.start(asks, ()).await.unwrap();
-        rig.faults.set_down(true);
-        let handle: RunHandle<String> = rig.client.handle(run.id());
+async fn waiting_with_a_timeout_reports_the_missing_answer() {
+    with_timeout(async {
+        let engine = TestEngine::memory().await;
+        let run = engine.client.start(asks, ()).await.unwrap();
+        engine.faults.set_unavailable(true);
+        let handle: RunHandle<String> = engine.client.handle(run.id());
         let waiting = tokio::spawn(async move { handle.output_within("1m").await });
         pass(Duration::from_secs(5)).await;
-        rig.clock.advance(Duration::from_secs(60));
+        engine.clock.advance(Duration::from_secs(60));
         let error = waiting.await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout);
         let said =

@@ -1,13 +1,13 @@
-//! Some of many at a time, and races in loops.
+//! Bounded parallelism, and races in loops.
 
 use outlast::ErrorKind;
 use outlast::prelude::*;
 
-use super::rig::{Ask, Rig, on_every_world};
+use super::test_engine::{StepCalls, TestEngine, on_every_world};
 
 on_every_world! {
     no_more_than_the_limit_are_under_way_and_outputs_are_in_order,
-    parallel_work_goes_on_after_a_crash,
+    parallel_work_continues_after_a_crash,
     the_first_error_is_returned,
     a_race_in_a_loop_keeps_its_operations,
     nested_races_replay,
@@ -18,34 +18,34 @@ async fn crowd(ctx: Context, size: u32) -> Result<Vec<String>, Error> {
     ctx.parallel(0..size, 3, |ctx, number| async move { ctx.note(&number.to_string()).await }).await
 }
 
-async fn no_more_than_the_limit_are_under_way_and_outputs_are_in_order(rig: Rig) {
-    let _worker = rig.worker(crowd).await;
-    let run = rig.client.start(crowd, 20).await.unwrap();
+async fn no_more_than_the_limit_are_under_way_and_outputs_are_in_order(engine: TestEngine) {
+    let _worker = engine.worker(crowd).await;
+    let run = engine.client.start(crowd, 20).await.unwrap();
     let expected: Vec<_> = (0..20).map(|number| number.to_string()).collect();
     assert_eq!(run.output().await.unwrap(), expected);
-    assert!((2..=3).contains(&rig.desk.crowd()), "{}", rig.desk.crowd());
+    assert!((2..=3).contains(&engine.steps.concurrent_max()), "{}", engine.steps.concurrent_max());
 }
 
-async fn parallel_work_goes_on_after_a_crash(rig: Rig) {
+async fn parallel_work_continues_after_a_crash(engine: TestEngine) {
     #[workflow]
     async fn gates(ctx: Context) -> Result<Vec<String>, Error> {
         let gates = ["a", "b", "c", "d"];
         ctx.parallel(gates, 2, |ctx, gate| async move { ctx.blocked(gate).await }).await
     }
-    let worker = rig.worker(gates).await;
-    let run = rig.client.start(gates, ()).await.unwrap();
-    rig.desk.open("b");
-    rig.desk.until("began c", 1).await;
-    rig.crash(worker);
-    let _worker = rig.worker(gates).await;
+    let worker = engine.worker(gates).await;
+    let run = engine.client.start(gates, ()).await.unwrap();
+    engine.steps.open("b");
+    engine.steps.wait_for_log("began c", 1).await;
+    engine.crash(worker);
+    let _worker = engine.worker(gates).await;
     for gate in ["a", "c", "d"] {
-        rig.desk.open(gate);
+        engine.steps.open(gate);
     }
     assert_eq!(run.output().await.unwrap(), ["a", "b", "c", "d"]);
-    assert_eq!((rig.desk.count("began b"), rig.desk.count("began d")), (1, 1));
+    assert_eq!((engine.steps.count("began b"), engine.steps.count("began d")), (1, 1));
 }
 
-async fn the_first_error_is_returned(rig: Rig) {
+async fn the_first_error_is_returned(engine: TestEngine) {
     #[workflow]
     async fn hasty(ctx: Context) -> Result<u32, Error> {
         let wait =
@@ -55,15 +55,15 @@ async fn the_first_error_is_returned(rig: Rig) {
         let all = ctx.parallel_all(["x", "y"], 1, wait).await;
         Ok(all.into_iter().flatten().sum())
     }
-    let _worker = rig.worker(hasty).await;
-    let run = rig.client.start(hasty, ()).await.unwrap();
-    rig.pass("90m").await;
-    rig.send(run.id(), "y", 7).await;
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker(hasty).await;
+    let run = engine.client.start(hasty, ()).await.unwrap();
+    engine.advance("90m").await;
+    engine.send(run.id(), "y", 7).await;
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), 7);
 }
 
-async fn a_race_in_a_loop_keeps_its_operations(rig: Rig) {
+async fn a_race_in_a_loop_keeps_its_operations(engine: TestEngine) {
     #[workflow]
     async fn collector(ctx: Context) -> Result<Vec<u32>, Error> {
         let mut seen = Vec::new();
@@ -79,17 +79,17 @@ async fn a_race_in_a_loop_keeps_its_operations(rig: Rig) {
             }
         }
     }
-    let _worker = rig.worker(collector).await;
-    let run = rig.client.start(collector, ()).await.unwrap();
+    let _worker = engine.worker(collector).await;
+    let run = engine.client.start(collector, ()).await.unwrap();
     for number in 0..5 {
-        rig.pass("10m").await;
-        rig.send(run.id(), "n", number).await;
+        engine.advance("10m").await;
+        engine.send(run.id(), "n", number).await;
     }
-    rig.clock.run_until_idle().await;
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), [0, 1, 2, 3, 4]);
 }
 
-async fn nested_races_replay(rig: Rig) {
+async fn nested_races_replay(engine: TestEngine) {
     #[workflow]
     async fn nested(ctx: Context) -> Result<String, Error> {
         let mut trail = String::new();
@@ -109,13 +109,13 @@ async fn nested_races_replay(rig: Rig) {
         }
         Ok(trail)
     }
-    let _worker = rig.worker(nested).await;
-    let run = rig.client.start(nested, ()).await.unwrap();
-    rig.pass("1m").await;
-    rig.send(run.id(), "b", 1).await;
-    rig.pass("1m").await;
-    rig.send(run.id(), "a", 2).await;
-    rig.send(run.id(), "b", 3).await;
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker(nested).await;
+    let run = engine.client.start(nested, ()).await.unwrap();
+    engine.advance("1m").await;
+    engine.send(run.id(), "b", 1).await;
+    engine.advance("1m").await;
+    engine.send(run.id(), "a", 2).await;
+    engine.send(run.id(), "b", 3).await;
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), "0b1 1a2 2b3 3slept ");
 }

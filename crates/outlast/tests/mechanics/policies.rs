@@ -1,4 +1,4 @@
-//! Retry policies: how pauses grow, which errors are retried, and who is told.
+//! Retry policies: the growth of pauses, which errors are retried, and notifications.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use outlast::{ErrorKind, Timestamp};
 use outlast_testkit::TestClock;
 use parking_lot::Mutex;
 
-use super::rig::{Ask, Desk, Rig, on_every_world};
+use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world};
 
 on_every_world! {
     pauses_grow_as_the_retry_says_where_the_step_is_asked_for,
@@ -17,17 +17,17 @@ on_every_world! {
     only_the_chosen_classes_are_retried,
     an_error_knows_its_class_by_its_sources,
     an_error_can_name_the_moment_of_the_next_attempt,
-    exhausted_can_be_told_from_fatal_and_unwanted,
+    exhausted_errors_differ_from_fatal_and_not_retried_ones,
     codes_classes_details_and_causes_reach_the_workflow_after_a_crash,
     a_pause_of_no_time_is_over_at_once,
-    on_retry_is_told_of_each_retry_and_of_nothing_else,
+    on_retry_is_called_exactly_once_per_retry,
     a_panic_in_on_retry_changes_nothing,
 }
 
-/// Fails so often.
+/// Fails this often.
 #[step]
-async fn failing(cx: StepContext<Desk>, fails: u32) -> Result<u32, StepError> {
-    cx.state().leave("attempt");
+async fn failing(cx: StepContext<StepState>, fails: u32) -> Result<u32, StepError> {
+    cx.state().log("attempt");
     if cx.attempt() <= fails { Err(StepError::msg("no")) } else { Ok(cx.attempt()) }
 }
 
@@ -41,28 +41,28 @@ async fn grows(ctx: Context, growth: String) -> Result<u32, Error> {
     ctx.step(failing, 3).retry(retry.attempts(4).initial("1s").max("2s")).await
 }
 
-async fn pauses_grow_as_the_retry_says_where_the_step_is_asked_for(rig: Rig) {
-    let _worker = rig.worker((grows, failing)).await;
+async fn pauses_grow_as_the_retry_says_where_the_step_is_asked_for(engine: TestEngine) {
+    let _worker = engine.worker((grows, failing)).await;
     for growth in ["constant", "linear", "exponential"] {
-        let run = rig.client.start(grows, growth.to_owned()).await.unwrap();
-        rig.clock.run_until_idle().await;
+        let run = engine.client.start(grows, growth.to_owned()).await.unwrap();
+        engine.clock.run_until_idle().await;
         assert_eq!(run.output().await.unwrap(), 4);
     }
-    let times = rig.desk.times("attempt");
+    let times = engine.steps.times("attempt");
     assert_eq!(times[..4], ["0s", "1s", "2s", "3s"], "constant");
     assert_eq!(times[4..8], ["3s", "4s", "6s", "8s"], "linear: 1 s, 2 s, and 2 s at most");
     assert_eq!(times[8..], ["8s", "9s", "11s", "13s"], "exponential: 1 s, 3 s cut to 2 s");
 }
 
-async fn the_attribute_names_a_preset(rig: Rig) {
+async fn the_attribute_names_a_preset(engine: TestEngine) {
     #[step(retry = "constant", attempts = 3, initial = "5m")]
-    async fn steady(cx: StepContext<Desk>) -> Result<(), StepError> {
-        cx.state().leave("steady");
+    async fn steady(cx: StepContext<StepState>) -> Result<(), StepError> {
+        cx.state().log("steady");
         Err(StepError::msg("no"))
     }
     #[step(retry = "none")]
-    async fn single(cx: StepContext<Desk>) -> Result<(), StepError> {
-        cx.state().leave("single");
+    async fn single(cx: StepContext<StepState>) -> Result<(), StepError> {
+        cx.state().log("single");
         Err(StepError::msg("no"))
     }
     #[workflow]
@@ -71,24 +71,24 @@ async fn the_attribute_names_a_preset(rig: Rig) {
         let steady = ctx.step(steady, ()).await.unwrap_err();
         Ok(single.attempts() * 10 + steady.attempts())
     }
-    let _worker = rig.worker((both, steady, single)).await;
-    let run = rig.client.start(both, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker((both, steady, single)).await;
+    let run = engine.client.start(both, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), 13);
-    assert_eq!(rig.desk.times("steady"), ["0s", "5m", "10m"]);
+    assert_eq!(engine.steps.times("steady"), ["0s", "5m", "10m"]);
 }
 
-async fn jitter_is_recorded_and_agrees_with_every_replay(rig: Rig) {
+async fn jitter_is_recorded_and_agrees_with_every_replay(engine: TestEngine) {
     #[workflow]
     async fn jittery(ctx: Context) -> Result<u32, Error> {
         let retry = Retry::constant().attempts(21).initial("100s").max("100s").jitter(0.01..=0.10);
         ctx.step(failing, 20).retry(retry).await
     }
-    let _worker = rig.worker((jittery, failing)).await;
-    let run = rig.client.start(jittery, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker((jittery, failing)).await;
+    let run = engine.client.start(jittery, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), 21);
-    let turns = rig.turns(run.id()).await;
+    let turns = engine.turns(run.id()).await;
     let pauses = turns.iter().flat_map(|turn| turn.events.iter().map(|event| (turn.at, event)));
     let pauses: Vec<f64> = pauses
         .filter_map(|(at, event)| match event {
@@ -100,19 +100,19 @@ async fn jitter_is_recorded_and_agrees_with_every_replay(rig: Rig) {
     assert!(pauses.iter().all(|pause| (101.0..=110.0).contains(pause)), "{pauses:?}");
     assert!(pauses.iter().any(|pause| *pause != pauses[0]), "{pauses:?}");
     let waited: f64 = pauses.iter().sum();
-    let passed = rig.clock.now().since(TestClock::BEGIN).as_secs_f64();
+    let passed = engine.clock.now().since(TestClock::BEGIN).as_secs_f64();
     assert!((waited - passed).abs() < 0.001, "waited {waited}, {passed} passed");
 }
 
 /// Fails with an error of this class.
 #[step]
-async fn classed(cx: StepContext<Desk>, class: Option<ErrorClass>) -> Result<(), StepError> {
-    cx.state().leave(format!("{class:?}"));
+async fn classed(cx: StepContext<StepState>, class: Option<ErrorClass>) -> Result<(), StepError> {
+    cx.state().log(format!("{class:?}"));
     let error = StepError::msg("no");
     Err(class.into_iter().fold(error, StepError::class))
 }
 
-async fn only_the_chosen_classes_are_retried(rig: Rig) {
+async fn only_the_chosen_classes_are_retried(engine: TestEngine) {
     #[workflow]
     async fn choosy(ctx: Context) -> Result<Vec<u32>, Error> {
         let retry =
@@ -124,13 +124,13 @@ async fn only_the_chosen_classes_are_retried(rig: Rig) {
         }
         Ok(attempts)
     }
-    let _worker = rig.worker((choosy, classed)).await;
-    let run = rig.client.start(choosy, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker((choosy, classed)).await;
+    let run = engine.client.start(choosy, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), [1, 2, 2, 1]);
 }
 
-async fn an_error_knows_its_class_by_its_sources(rig: Rig) {
+async fn an_error_knows_its_class_by_its_sources(engine: TestEngine) {
     #[workflow]
     async fn connecting(ctx: Context) -> Result<Vec<Option<ErrorClass>>, Error> {
         let connect = async |refused: bool| {
@@ -145,23 +145,23 @@ async fn an_error_knows_its_class_by_its_sources(rig: Rig) {
         let timed = ctx.blocked("for ever").timeout("1s").attempts(1).await.unwrap_err();
         Ok(vec![refused.class(), missing.class(), timed.class()])
     }
-    let _worker = rig.worker(connecting).await;
-    let run = rig.client.start(connecting, ()).await.unwrap();
-    while rig.desk.count("began for ever") == 0 {
+    let _worker = engine.worker(connecting).await;
+    let run = engine.client.start(connecting, ()).await.unwrap();
+    while engine.steps.count("began for ever") == 0 {
         tokio::task::yield_now().await;
-        if let Some(next) = rig.clock.next_sleeper() {
-            rig.clock.advance_to(next);
+        if let Some(next) = engine.clock.next_sleeper() {
+            engine.clock.advance_to(next);
         }
     }
-    rig.clock.advance("1s");
+    engine.clock.advance("1s");
     let classes = [Some(ErrorClass::Network), None, Some(ErrorClass::Transient)];
     assert_eq!(run.output().await.unwrap(), classes);
 }
 
-async fn an_error_can_name_the_moment_of_the_next_attempt(rig: Rig) {
+async fn an_error_can_name_the_moment_of_the_next_attempt(engine: TestEngine) {
     #[step]
-    async fn quota(cx: StepContext<Desk>, moments: Vec<Timestamp>) -> Result<(), StepError> {
-        cx.state().leave("attempt");
+    async fn quota(cx: StepContext<StepState>, moments: Vec<Timestamp>) -> Result<(), StepError> {
+        cx.state().log("attempt");
         match moments.get(cx.attempt() as usize - 1) {
             Some(moment) => Err(StepError::retry_at("used up", *moment)),
             None => Ok(()),
@@ -171,28 +171,28 @@ async fn an_error_can_name_the_moment_of_the_next_attempt(rig: Rig) {
     async fn polite(ctx: Context, moments: Vec<Timestamp>) -> Result<(), Error> {
         ctx.step(quota, moments).await
     }
-    let _worker = rig.worker((polite, quota)).await;
-    let moments = vec![rig.moment("1h"), rig.moment("10m")];
-    let run = rig.client.start(polite, moments).await.unwrap();
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker((polite, quota)).await;
+    let moments = vec![engine.time_after_begin("1h"), engine.time_after_begin("10m")];
+    let run = engine.client.start(polite, moments).await.unwrap();
+    engine.clock.run_until_idle().await;
     run.output().await.unwrap();
-    assert_eq!(rig.desk.times("attempt"), ["0s", "1h", "1h"], "a moment that has passed is now");
+    assert_eq!(engine.steps.times("attempt"), ["0s", "1h", "1h"], "a moment that has passed is now");
 }
 
-async fn a_pause_of_no_time_is_over_at_once(rig: Rig) {
+async fn a_pause_of_no_time_is_over_at_once(engine: TestEngine) {
     #[workflow]
     async fn hasty(ctx: Context) -> Result<u32, Error> {
         ctx.sleep("1m").await?;
         ctx.step(failing, 4).retry(Retry::constant().initial("0s")).await
     }
-    let _worker = rig.worker((hasty, failing)).await;
-    let run = rig.client.start(hasty, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker((hasty, failing)).await;
+    let run = engine.client.start(hasty, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), 5);
-    assert_eq!(rig.desk.times("attempt"), ["1m"; 5]);
+    assert_eq!(engine.steps.times("attempt"), ["1m"; 5]);
 }
 
-async fn exhausted_can_be_told_from_fatal_and_unwanted(rig: Rig) {
+async fn exhausted_errors_differ_from_fatal_and_not_retried_ones(engine: TestEngine) {
     #[workflow]
     async fn telling(ctx: Context) -> Result<Vec<(bool, u32)>, Error> {
         let doom = async |fatal: bool| {
@@ -206,13 +206,13 @@ async fn exhausted_can_be_told_from_fatal_and_unwanted(rig: Rig) {
         let unwanted = ctx.call("unwanted", false, doom).retry(only).await.unwrap_err();
         Ok([fatal, exhausted, unwanted].map(|error| (error.is_exhausted(), error.attempts())).into())
     }
-    let _worker = rig.worker(telling).await;
-    let run = rig.client.start(telling, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker(telling).await;
+    let run = engine.client.start(telling, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), [(false, 1), (true, 2), (false, 1)]);
 }
 
-async fn codes_classes_details_and_causes_reach_the_workflow_after_a_crash(rig: Rig) {
+async fn codes_classes_details_and_causes_reach_the_workflow_after_a_crash(engine: TestEngine) {
     #[workflow]
     async fn declined(ctx: Context) -> Result<(), Error> {
         let decline = async |()| {
@@ -223,12 +223,12 @@ async fn codes_classes_details_and_causes_reach_the_workflow_after_a_crash(rig: 
         ctx.hook::<u32>("go").await?;
         Err(error)
     }
-    let worker = rig.worker(declined).await;
-    let run = rig.client.start(declined, ()).await.unwrap();
-    rig.settle().await;
-    rig.crash(worker);
-    let _worker = rig.worker(declined).await;
-    rig.send(run.id(), "go", 1).await;
+    let worker = engine.worker(declined).await;
+    let run = engine.client.start(declined, ()).await.unwrap();
+    engine.settle().await;
+    engine.crash(worker);
+    let _worker = engine.worker(declined).await;
+    engine.send(run.id(), "go", 1).await;
     let error = run.output().await.unwrap_err();
     assert_eq!((error.step(), error.code()), (Some("charge"), Some("card_declined")));
     assert_eq!((error.class(), error.is_exhausted()), (Some(ErrorClass::Server), true));
@@ -236,7 +236,7 @@ async fn codes_classes_details_and_causes_reach_the_workflow_after_a_crash(rig: 
     assert_eq!(error.message(), "invalid digit found in string");
 }
 
-async fn on_retry_is_told_of_each_retry_and_of_nothing_else(rig: Rig) {
+async fn on_retry_is_called_exactly_once_per_retry(engine: TestEngine) {
     #[workflow]
     async fn retrying(ctx: Context) -> Result<u32, Error> {
         ctx.note("fine").await?;
@@ -244,27 +244,27 @@ async fn on_retry_is_told_of_each_retry_and_of_nothing_else(rig: Rig) {
     }
     let told = Arc::new(Mutex::new(Vec::new()));
     let listener = told.clone();
-    let builder = rig.builder().register(retrying).on_retry(move |about| {
+    let builder = engine.builder().register(retrying).on_retry(move |about| {
         let text = format!("{} {} {} {:?}", about.step, about.attempt, about.message, about.pause);
         listener.lock().push((about.run, text));
     });
     let _worker = builder.start().await.unwrap();
-    let run = rig.client.start(retrying, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
+    let run = engine.client.start(retrying, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
     run.output().await.unwrap();
     let texts = ["flaky 1 failure 1 1s", "flaky 2 failure 2 2s"];
     assert_eq!(*told.lock(), texts.map(|text| (run.id(), text.to_owned())));
 }
 
-async fn a_panic_in_on_retry_changes_nothing(rig: Rig) {
+async fn a_panic_in_on_retry_changes_nothing(engine: TestEngine) {
     #[workflow]
     async fn retrying(ctx: Context) -> Result<u32, Error> {
         ctx.flaky(2).await
     }
-    let builder = rig.builder().register(retrying).on_retry(|about| panic!("about {}", about.step));
+    let builder = engine.builder().register(retrying).on_retry(|about| panic!("about {}", about.step));
     let _worker = builder.start().await.unwrap();
-    let run = rig.client.start(retrying, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
+    let run = engine.client.start(retrying, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), 3);
 }
 

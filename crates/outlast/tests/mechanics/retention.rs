@@ -1,15 +1,15 @@
-//! Retention: a worker forgets what ended long ago, and nothing else.
+//! Retention: a worker prunes only runs that ended long ago.
 
 use outlast::prelude::*;
 use outlast::{ErrorKind, RunId, Status};
 
-use super::rig::{Ask, Rig, on_every_world};
+use super::test_engine::{StepCalls, TestEngine, on_every_world};
 
 on_every_world! {
-    a_worker_forgets_what_ended_so_long_ago,
-    what_has_not_ended_is_kept_however_old,
-    of_several_workers_one_forgets_and_the_next_takes_over,
-    a_worker_without_retention_forgets_nothing,
+    a_worker_prunes_runs_that_ended_long_ago,
+    runs_that_have_not_ended_are_kept_however_old,
+    one_of_several_workers_prunes_and_another_takes_over,
+    a_worker_without_retention_prunes_nothing,
 }
 
 #[workflow]
@@ -23,8 +23,8 @@ async fn slow(ctx: Context) -> Result<String, Error> {
     ctx.note("late").await
 }
 
-async fn is_there(rig: &Rig, run: RunId) -> bool {
-    match rig.client.run(run).await {
+async fn is_there(engine: &TestEngine, run: RunId) -> bool {
+    match engine.client.run(run).await {
         Ok(_) => true,
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::NotFound);
@@ -33,62 +33,62 @@ async fn is_there(rig: &Rig, run: RunId) -> bool {
     }
 }
 
-async fn completed(rig: &Rig) -> RunId {
-    let run = rig.client.start(quick, ()).await.unwrap();
+async fn completed(engine: &TestEngine) -> RunId {
+    let run = engine.client.start(quick, ()).await.unwrap();
     run.output().await.unwrap();
     run.id()
 }
 
-async fn a_worker_forgets_what_ended_so_long_ago(rig: Rig) {
-    let _worker = rig.caching().register(quick).retention("30d").start().await.unwrap();
-    let first = completed(&rig).await;
-    rig.pass("10d").await;
-    let second = completed(&rig).await;
-    rig.pass("19d").await;
-    assert!(is_there(&rig, first).await && is_there(&rig, second).await);
-    rig.pass("2d").await;
-    assert!(!is_there(&rig, first).await && is_there(&rig, second).await);
-    rig.pass("10d").await;
-    assert!(!is_there(&rig, second).await);
-    assert!(rig.client.counts().await.unwrap().values().all(|runs| *runs == 0));
+async fn a_worker_prunes_runs_that_ended_long_ago(engine: TestEngine) {
+    let _worker = engine.caching_builder().register(quick).retention("30d").start().await.unwrap();
+    let first = completed(&engine).await;
+    engine.advance("10d").await;
+    let second = completed(&engine).await;
+    engine.advance("19d").await;
+    assert!(is_there(&engine, first).await && is_there(&engine, second).await);
+    engine.advance("2d").await;
+    assert!(!is_there(&engine, first).await && is_there(&engine, second).await);
+    engine.advance("10d").await;
+    assert!(!is_there(&engine, second).await);
+    assert!(engine.client.counts().await.unwrap().values().all(|runs| *runs == 0));
 }
 
-async fn what_has_not_ended_is_kept_however_old(rig: Rig) {
-    let _worker = rig.caching().register((quick, slow)).retention("1d").start().await.unwrap();
-    let run = rig.client.start(slow, ()).await.unwrap();
-    let pending = rig.client.start_json("unknown", 1, "null").await.unwrap();
-    rig.pass("99d").await;
-    assert_eq!(rig.status(run.id()).await, Status::Waiting);
-    assert_eq!(rig.status(pending.id()).await, Status::Pending);
-    rig.pass("36h").await;
+async fn runs_that_have_not_ended_are_kept_however_old(engine: TestEngine) {
+    let _worker = engine.caching_builder().register((quick, slow)).retention("1d").start().await.unwrap();
+    let run = engine.client.start(slow, ()).await.unwrap();
+    let pending = engine.client.start_json("unknown", 1, "null").await.unwrap();
+    engine.advance("99d").await;
+    assert_eq!(engine.status(run.id()).await, Status::Waiting);
+    assert_eq!(engine.status(pending.id()).await, Status::Pending);
+    engine.advance("36h").await;
     assert_eq!(run.output().await.unwrap(), "late");
-    rig.pass("1d").await;
-    assert!(!is_there(&rig, run.id()).await);
+    engine.advance("1d").await;
+    assert!(!is_there(&engine, run.id()).await);
 }
 
-async fn of_several_workers_one_forgets_and_the_next_takes_over(rig: Rig) {
-    let first = rig.caching().register(quick).retention("10d").start().await.unwrap();
-    let _second = rig.caching().register(quick).retention("1d").start().await.unwrap();
-    let run = completed(&rig).await;
-    rig.pass("5d").await;
-    assert!(is_there(&rig, run).await, "the older session's time counts");
+async fn one_of_several_workers_prunes_and_another_takes_over(engine: TestEngine) {
+    let first = engine.caching_builder().register(quick).retention("10d").start().await.unwrap();
+    let _second = engine.caching_builder().register(quick).retention("1d").start().await.unwrap();
+    let run = completed(&engine).await;
+    engine.advance("5d").await;
+    assert!(is_there(&engine, run).await, "the older session's time counts");
     first.stop().await.unwrap();
-    rig.pass("1d").await;
-    assert!(!is_there(&rig, run).await);
+    engine.advance("1d").await;
+    assert!(!is_there(&engine, run).await);
 }
 
-async fn a_worker_without_retention_forgets_nothing(rig: Rig) {
-    let _worker = rig.caching().register(quick).start().await.unwrap();
-    let run = completed(&rig).await;
-    rig.pass("3650d").await;
-    assert!(is_there(&rig, run).await);
+async fn a_worker_without_retention_prunes_nothing(engine: TestEngine) {
+    let _worker = engine.caching_builder().register(quick).start().await.unwrap();
+    let run = completed(&engine).await;
+    engine.advance("3650d").await;
+    assert!(is_there(&engine, run).await);
 }
 
 #[tokio::test]
 async fn a_retention_that_makes_no_sense_is_refused() {
-    let rig = Rig::memory().await;
+    let engine = TestEngine::memory().await;
     for (time, said) in [("0s", "`retention` is 0"), ("soon", "`soon`")] {
-        let error = rig.caching().register(quick).retention(time).start().await.unwrap_err();
+        let error = engine.caching_builder().register(quick).retention(time).start().await.unwrap_err();
         assert!(error.message().contains(said), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Stuck: a turn that ends without a decision loses nothing, and mended code goes on.
+//! Stuck: a stuck turn loses nothing, and fixed code continues the run.
 
 use std::collections::BTreeMap;
 use std::future::{pending, poll_fn};
@@ -9,22 +9,22 @@ use outlast::{ErrorKind, RunId, Status, StuckReason};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::rig::{Ask, Desk, Rig, on_every_world, trace, traces};
+use super::test_engine::{StepCalls, StepState, TestEngine, on_every_world, trace, traces};
 
 on_every_world! {
     code_that_alternates_is_found_out_before_it_waits,
     a_divergence_names_the_operation_the_history_and_the_code,
     code_that_asks_for_less_than_history_has_diverges,
-    a_mended_build_goes_on_after_a_divergence,
+    a_fixed_build_continues_after_a_divergence,
     a_renamed_step_does_not_diverge,
-    a_panic_in_workflow_code_is_stuck_and_a_mended_build_goes_on,
+    a_panic_in_workflow_code_is_stuck_and_a_fixed_build_continues,
     a_panic_in_the_first_turn_leaves_the_start_alone,
-    what_a_step_came_to_is_kept_when_the_line_after_it_panics,
-    what_was_attempted_at_most_once_is_known_after_the_mend,
-    what_a_step_came_to_goes_to_those_who_asked_for_it,
+    the_outcome_of_a_step_is_kept_when_the_next_line_panics,
+    an_at_most_once_outcome_is_known_after_the_fix,
+    the_outcome_of_a_step_goes_to_its_own_operation,
     waiting_with_no_operation_open_is_a_foreign_await,
     a_foreign_wake_while_a_step_is_under_way_is_found,
-    a_foreign_wake_of_a_released_run_is_found_when_it_goes_on,
+    a_foreign_wake_of_a_released_run_is_found_when_it_continues,
     a_wake_by_another_thread_during_a_poll_is_foreign,
     a_step_that_is_not_registered_is_named,
     whoever_waits_for_a_stuck_run_is_told_why,
@@ -32,7 +32,7 @@ on_every_world! {
     a_run_that_is_not_there_is_not_resumed,
     the_same_build_does_not_try_again_by_itself,
     a_message_to_a_stuck_run_is_kept_and_delivered_after,
-    a_stuck_run_can_be_cancelled_after_it_was_mended,
+    a_stuck_run_can_be_cancelled_after_a_fix,
 }
 
 async fn reserve(ctx: &Context) -> Result<u32, Error> {
@@ -60,22 +60,22 @@ async fn trip_without_hook(ctx: Context) -> Result<u32, Error> {
     reserve(&ctx).await
 }
 
-/// A trip that waits for its hook after build `a`, and was told by another build.
-async fn diverged_trip(rig: &Rig) -> RunHandle<u32> {
-    let worker = rig.worker_of_build("a", trip).await;
-    let run = rig.client.start(trip, ()).await.unwrap();
-    rig.settle().await;
+/// A trip that waits for its hook after build `a`, and received a payload from another build.
+async fn diverged_trip(engine: &TestEngine) -> RunHandle<u32> {
+    let worker = engine.worker_of_build("a", trip).await;
+    let run = engine.client.start(trip, ()).await.unwrap();
+    engine.settle().await;
     worker.stop().await.unwrap();
-    rig.send(run.id(), "x", 10).await;
+    engine.send(run.id(), "x", 10).await;
     run
 }
 
-async fn a_divergence_names_the_operation_the_history_and_the_code(rig: Rig) {
-    let run = diverged_trip(&rig).await;
-    let before = rig.history(run.id()).await;
-    let _worker = rig.worker_of_build("b", trip_with_refund).await;
-    rig.settle().await;
-    let stuck = rig.stuck(run.id()).await;
+async fn a_divergence_names_the_operation_the_history_and_the_code(engine: TestEngine) {
+    let run = diverged_trip(&engine).await;
+    let before = engine.history(run.id()).await;
+    let _worker = engine.worker_of_build("b", trip_with_refund).await;
+    engine.settle().await;
+    let stuck = engine.stuck(run.id()).await;
     assert_eq!((stuck.reason, &*stuck.build), (StuckReason::Diverged, "b"));
     let expected = "diverged at operation 0: history has step `reserve`, code asked for step `refund`";
     assert!(
@@ -83,31 +83,31 @@ async fn a_divergence_names_the_operation_the_history_and_the_code(rig: Rig) {
         "{}",
         stuck.message
     );
-    assert_eq!(rig.history(run.id()).await, before, "history is untouched");
-    assert_eq!(rig.view(run.id()).await.consumed, 0, "nothing is consumed");
+    assert_eq!(engine.history(run.id()).await, before, "history is untouched");
+    assert_eq!(engine.view(run.id()).await.consumed, 0, "nothing is consumed");
 }
 
-async fn code_that_asks_for_less_than_history_has_diverges(rig: Rig) {
-    let run = diverged_trip(&rig).await;
-    let _worker = rig.worker_of_build("b", trip_without_hook).await;
-    rig.settle().await;
-    let stuck = rig.stuck(run.id()).await;
+async fn code_that_asks_for_less_than_history_has_diverges(engine: TestEngine) {
+    let run = diverged_trip(&engine).await;
+    let _worker = engine.worker_of_build("b", trip_without_hook).await;
+    engine.settle().await;
+    let stuck = engine.stuck(run.id()).await;
     let expected = "history has hook `x`, code asked for the run's completion";
     assert!(stuck.message.contains(expected), "{}", stuck.message);
 }
 
-async fn a_mended_build_goes_on_after_a_divergence(rig: Rig) {
-    let run = diverged_trip(&rig).await;
-    let bad = rig.worker_of_build("b", trip_with_refund).await;
-    rig.settle().await;
-    rig.stuck(run.id()).await;
-    let _good = rig.worker_of_build("c", trip).await;
-    assert_eq!(rig.mended(&run).await, 11);
-    assert!(rig.view(run.id()).await.stuck.is_none());
+async fn a_fixed_build_continues_after_a_divergence(engine: TestEngine) {
+    let run = diverged_trip(&engine).await;
+    let bad = engine.worker_of_build("b", trip_with_refund).await;
+    engine.settle().await;
+    engine.stuck(run.id()).await;
+    let _good = engine.worker_of_build("c", trip).await;
+    assert_eq!(engine.output_after_fix(&run).await, 11);
+    assert!(engine.view(run.id()).await.stuck.is_none());
     bad.stop().await.unwrap();
 }
 
-async fn a_renamed_step_does_not_diverge(rig: Rig) {
+async fn a_renamed_step_does_not_diverge(engine: TestEngine) {
     #[step]
     async fn old_name() -> u32 {
         1
@@ -124,13 +124,13 @@ async fn a_renamed_step_does_not_diverge(rig: Rig) {
     async fn after(ctx: Context) -> Result<u32, Error> {
         Ok(ctx.step(new_name, ()).await? + ctx.hook::<u32>("x").await?)
     }
-    let worker = rig.worker_of_build("a", (before, old_name)).await;
-    let run = rig.client.start(before, ()).await.unwrap();
-    rig.settle().await;
+    let worker = engine.worker_of_build("a", (before, old_name)).await;
+    let run = engine.client.start(before, ()).await.unwrap();
+    engine.settle().await;
     worker.stop().await.unwrap();
-    let _worker = rig.worker_of_build("b", (after, new_name)).await;
-    rig.send(run.id(), "x", 10).await;
-    assert_eq!(rig.mended(&run).await, 11);
+    let _worker = engine.worker_of_build("b", (after, new_name)).await;
+    engine.send(run.id(), "x", 10).await;
+    assert_eq!(engine.output_after_fix(&run).await, 11);
 }
 
 #[workflow(name = "panics")]
@@ -146,22 +146,22 @@ async fn panics_no_more(ctx: Context) -> Result<u32, Error> {
     ctx.hook::<u32>("x").await
 }
 
-async fn a_panic_in_workflow_code_is_stuck_and_a_mended_build_goes_on(rig: Rig) {
-    let worker = rig.worker_of_build("a", panics_late).await;
-    let run = rig.client.start(panics_late, ()).await.unwrap();
-    rig.settle().await;
-    rig.send(run.id(), "x", 7).await;
-    rig.settle().await;
-    let stuck = rig.stuck(run.id()).await;
+async fn a_panic_in_workflow_code_is_stuck_and_a_fixed_build_continues(engine: TestEngine) {
+    let worker = engine.worker_of_build("a", panics_late).await;
+    let run = engine.client.start(panics_late, ()).await.unwrap();
+    engine.settle().await;
+    engine.send(run.id(), "x", 7).await;
+    engine.settle().await;
+    let stuck = engine.stuck(run.id()).await;
     assert_eq!(stuck.reason, StuckReason::Panicked);
     assert!(stuck.message.contains("no room for 7"), "{}", stuck.message);
     worker.stop().await.unwrap();
-    let _worker = rig.worker_of_build("b", panics_no_more).await;
-    assert_eq!(rig.mended(&run).await, 7);
-    assert_eq!(rig.desk.count("before"), 1, "what was recorded does not run again");
+    let _worker = engine.worker_of_build("b", panics_no_more).await;
+    assert_eq!(engine.output_after_fix(&run).await, 7);
+    assert_eq!(engine.steps.count("before"), 1, "what was recorded does not run again");
 }
 
-async fn a_panic_in_the_first_turn_leaves_the_start_alone(rig: Rig) {
+async fn a_panic_in_the_first_turn_leaves_the_start_alone(engine: TestEngine) {
     #[workflow(name = "born")]
     async fn born_broken(_ctx: Context) -> Result<u32, Error> {
         panic!("not today")
@@ -170,13 +170,13 @@ async fn a_panic_in_the_first_turn_leaves_the_start_alone(rig: Rig) {
     async fn born_well(_ctx: Context) -> Result<u32, Error> {
         Ok(7)
     }
-    let _bad = rig.worker_of_build("a", born_broken).await;
-    let run = rig.client.start(born_broken, ()).await.unwrap();
-    rig.settle().await;
-    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::Panicked);
-    rig.assert_history(run.id(), "").await;
-    let _good = rig.worker_of_build("b", born_well).await;
-    assert_eq!(rig.mended(&run).await, 7);
+    let _bad = engine.worker_of_build("a", born_broken).await;
+    let run = engine.client.start(born_broken, ()).await.unwrap();
+    engine.settle().await;
+    assert_eq!(engine.stuck(run.id()).await.reason, StuckReason::Panicked);
+    engine.assert_history(run.id(), "").await;
+    let _good = engine.worker_of_build("b", born_well).await;
+    assert_eq!(engine.output_after_fix(&run).await, 7);
 }
 
 #[workflow(name = "shop")]
@@ -191,35 +191,36 @@ async fn shop_that_goes_on(ctx: Context) -> Result<String, Error> {
     Ok(format!("{paid}, {}", ctx.note("shipped").await?))
 }
 
-async fn what_a_step_came_to_is_kept_when_the_line_after_it_panics(rig: Rig) {
-    let worker = rig.worker_of_build("a", shop_that_panics).await;
-    let run = rig.client.start(shop_that_panics, ()).await.unwrap();
-    rig.settle().await;
-    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::Panicked);
-    let before = rig.history(run.id()).await;
+async fn the_outcome_of_a_step_is_kept_when_the_next_line_panics(engine: TestEngine) {
+    let worker = engine.worker_of_build("a", shop_that_panics).await;
+    let run = engine.client.start(shop_that_panics, ()).await.unwrap();
+    engine.settle().await;
+    assert_eq!(engine.stuck(run.id()).await.reason, StuckReason::Panicked);
+    let before = engine.history(run.id()).await;
     assert!(!before.contains("step_completed"), "{before}");
     worker.stop().await.unwrap();
-    let _worker = rig.worker_of_build("b", shop_that_goes_on).await;
-    assert_eq!(rig.mended(&run).await, "paid, shipped");
-    assert_eq!(rig.desk.notes(), ["paid", "shipped"], "the step is not attempted again");
-    rig.assert_history(
-        run.id(),
-        "0 step_started note
+    let _worker = engine.worker_of_build("b", shop_that_goes_on).await;
+    assert_eq!(engine.output_after_fix(&run).await, "paid, shipped");
+    assert_eq!(engine.steps.logged(), ["paid", "shipped"], "the step is not attempted again");
+    engine
+        .assert_history(
+            run.id(),
+            "0 step_started note
          0 step_completed \"paid\"
          1 step_started note
          1 step_completed \"shipped\"
          run_completed \"paid, shipped\"",
-    )
-    .await;
+        )
+        .await;
 }
 
 #[step(at_most_once)]
-async fn charge(cx: StepContext<Desk>, (): ()) -> u32 {
-    cx.state().leave("charged");
+async fn charge(cx: StepContext<StepState>, (): ()) -> u32 {
+    cx.state().log("charged");
     7
 }
 
-async fn what_was_attempted_at_most_once_is_known_after_the_mend(rig: Rig) {
+async fn an_at_most_once_outcome_is_known_after_the_fix(engine: TestEngine) {
     #[workflow(name = "till")]
     async fn broken_till(ctx: Context) -> Result<u32, Error> {
         let amount = ctx.step(charge, ()).await?;
@@ -230,20 +231,20 @@ async fn what_was_attempted_at_most_once_is_known_after_the_mend(rig: Rig) {
         ctx.step(charge, ()).await
     }
     // The world's clock and the worker's need not agree.
-    rig.inner_clock.set_back(-60);
-    let worker = rig.worker_of_build("a", (broken_till, charge)).await;
-    let run = rig.client.start(broken_till, ()).await.unwrap();
-    rig.settle().await;
-    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::Panicked);
+    engine.inner_clock.set_back(-60);
+    let worker = engine.worker_of_build("a", (broken_till, charge)).await;
+    let run = engine.client.start(broken_till, ()).await.unwrap();
+    engine.settle().await;
+    assert_eq!(engine.stuck(run.id()).await.reason, StuckReason::Panicked);
     worker.stop().await.unwrap();
-    let _worker = rig.worker_of_build("b", (mended_till, charge)).await;
-    assert_eq!(rig.mended(&run).await, 7, "not unknown");
-    assert_eq!(rig.desk.count("charged"), 1);
+    let _worker = engine.worker_of_build("b", (mended_till, charge)).await;
+    assert_eq!(engine.output_after_fix(&run).await, 7, "not unknown");
+    assert_eq!(engine.steps.count("charged"), 1);
 }
 
-/// The turn that got stuck had asked for a second step that failed at once. The mended code asks for another one in
-/// its place, which that failure does not concern.
-async fn what_a_step_came_to_goes_to_those_who_asked_for_it(rig: Rig) {
+/// The stuck turn had requested a second step that failed at once. The fixed code requests another step in its place,
+/// which must not get that failure.
+async fn the_outcome_of_a_step_goes_to_its_own_operation(engine: TestEngine) {
     type Unwritable = BTreeMap<(u8, u8), u8>;
     #[workflow(name = "desk")]
     async fn hasty_desk(ctx: Context) -> Result<String, Error> {
@@ -257,26 +258,26 @@ async fn what_a_step_came_to_goes_to_those_who_asked_for_it(rig: Rig) {
         ctx.note("first").await?;
         ctx.note("second").await
     }
-    let worker = rig.worker_of_build("a", hasty_desk).await;
-    let run = rig.client.start(hasty_desk, ()).await.unwrap();
-    rig.settle().await;
-    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::Panicked);
+    let worker = engine.worker_of_build("a", hasty_desk).await;
+    let run = engine.client.start(hasty_desk, ()).await.unwrap();
+    engine.settle().await;
+    assert_eq!(engine.stuck(run.id()).await.reason, StuckReason::Panicked);
     worker.stop().await.unwrap();
-    let _worker = rig.worker_of_build("b", patient_desk).await;
-    assert_eq!(rig.mended(&run).await, "second");
-    assert_eq!(rig.desk.notes(), ["first", "second"]);
+    let _worker = engine.worker_of_build("b", patient_desk).await;
+    assert_eq!(engine.output_after_fix(&run).await, "second");
+    assert_eq!(engine.steps.logged(), ["first", "second"]);
 }
 
-async fn waiting_with_no_operation_open_is_a_foreign_await(rig: Rig) {
+async fn waiting_with_no_operation_open_is_a_foreign_await(engine: TestEngine) {
     #[workflow]
     async fn waits_for_nothing(ctx: Context) -> Result<(), Error> {
         ctx.note("before").await?;
         pending().await
     }
-    let _worker = rig.worker(waits_for_nothing).await;
-    let run = rig.client.start(waits_for_nothing, ()).await.unwrap();
-    rig.settle().await;
-    let stuck = rig.stuck(run.id()).await;
+    let _worker = engine.worker(waits_for_nothing).await;
+    let run = engine.client.start(waits_for_nothing, ()).await.unwrap();
+    engine.settle().await;
+    let stuck = engine.stuck(run.id()).await;
     assert_eq!(stuck.reason, StuckReason::ForeignAwait);
     assert!(stuck.message.contains("no operation is open") && stuck.message.contains("tokio::time"));
 }
@@ -291,7 +292,7 @@ fn send_from_another_thread(run: RunId) {
         *SENDERS.lock() = others;
         let mine: Vec<(RunId, oneshot::Sender<()>)> = mine;
         for (_, sender) in mine {
-            // Of a future that was dropped since, the receiver is gone.
+            // The receiver of a dropped future is gone.
             let _ = sender.send(());
         }
     });
@@ -306,20 +307,20 @@ async fn foreign_beside_a_step(ctx: Context) -> Result<(), Error> {
     step.map(drop)
 }
 
-async fn a_foreign_wake_while_a_step_is_under_way_is_found(rig: Rig) {
-    let _worker = rig.worker(foreign_beside_a_step).await;
-    let run = rig.client.start(foreign_beside_a_step, ()).await.unwrap();
-    rig.desk.until("began slow", 1).await;
+async fn a_foreign_wake_while_a_step_is_under_way_is_found(engine: TestEngine) {
+    let _worker = engine.worker(foreign_beside_a_step).await;
+    let run = engine.client.start(foreign_beside_a_step, ()).await.unwrap();
+    engine.steps.wait_for_log("began slow", 1).await;
     send_from_another_thread(run.id());
-    // What is being attempted is awaited first.
-    rig.desk.open("slow");
-    rig.until(run.id(), Status::Stuck).await;
-    let stuck = rig.stuck(run.id()).await;
+    // Running attempts are awaited first.
+    engine.steps.open("slow");
+    engine.wait_for_status(run.id(), Status::Stuck).await;
+    let stuck = engine.stuck(run.id()).await;
     assert_eq!(stuck.reason, StuckReason::ForeignAwait);
     assert!(stuck.message.contains("not an operation"), "{}", stuck.message);
 }
 
-async fn a_foreign_wake_of_a_released_run_is_found_when_it_goes_on(rig: Rig) {
+async fn a_foreign_wake_of_a_released_run_is_found_when_it_continues(engine: TestEngine) {
     #[workflow(unchecked = "the test is about a foreign await")]
     async fn foreign_beside_a_hook(ctx: Context) -> Result<(), Error> {
         let (sender, receiver) = oneshot::channel();
@@ -327,17 +328,17 @@ async fn a_foreign_wake_of_a_released_run_is_found_when_it_goes_on(rig: Rig) {
         let (hook, _) = join!(ctx.hook::<u32>("x"), receiver);
         hook.map(drop)
     }
-    let _worker = rig.caching().register(foreign_beside_a_hook).start().await.unwrap();
-    let run = rig.client.start(foreign_beside_a_hook, ()).await.unwrap();
-    rig.settle().await;
+    let _worker = engine.caching_builder().register(foreign_beside_a_hook).start().await.unwrap();
+    let run = engine.client.start(foreign_beside_a_hook, ()).await.unwrap();
+    engine.settle().await;
     send_from_another_thread(run.id());
-    rig.settle().await;
-    rig.send(run.id(), "x", 7).await;
-    rig.settle().await;
-    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::ForeignAwait);
+    engine.settle().await;
+    engine.send(run.id(), "x", 7).await;
+    engine.settle().await;
+    assert_eq!(engine.stuck(run.id()).await.reason, StuckReason::ForeignAwait);
 }
 
-async fn a_wake_by_another_thread_during_a_poll_is_foreign(rig: Rig) {
+async fn a_wake_by_another_thread_during_a_poll_is_foreign(engine: TestEngine) {
     #[workflow(unchecked = "the test is about a foreign await")]
     async fn woken_by_a_thread(ctx: Context) -> Result<(), Error> {
         let mut was_polled = false;
@@ -354,17 +355,17 @@ async fn a_wake_by_another_thread_during_a_poll_is_foreign(rig: Rig) {
         .await;
         hook.await.map(drop)
     }
-    let _worker = rig.worker(woken_by_a_thread).await;
-    let run = rig.client.start(woken_by_a_thread, ()).await.unwrap();
-    rig.settle().await;
-    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::ForeignAwait);
+    let _worker = engine.worker(woken_by_a_thread).await;
+    let run = engine.client.start(woken_by_a_thread, ()).await.unwrap();
+    engine.settle().await;
+    assert_eq!(engine.stuck(run.id()).await.reason, StuckReason::ForeignAwait);
 }
 
-async fn a_step_that_is_not_registered_is_named(rig: Rig) {
+async fn a_step_that_is_not_registered_is_named(engine: TestEngine) {
     const ELSEWHERE: Step<u32, u32> = Step::new("elsewhere");
     #[step(name = "elsewhere")]
-    async fn elsewhere(cx: StepContext<Desk>, n: u32) -> u32 {
-        cx.state().leave("elsewhere");
+    async fn elsewhere(cx: StepContext<StepState>, n: u32) -> u32 {
+        cx.state().log("elsewhere");
         n + 1
     }
     #[workflow]
@@ -372,22 +373,22 @@ async fn a_step_that_is_not_registered_is_named(rig: Rig) {
         ctx.note("near").await?;
         ctx.step(ELSEWHERE, 1).await
     }
-    let _without = rig.worker_of_build("a", far).await;
-    let run = rig.client.start(far, ()).await.unwrap();
-    rig.settle().await;
-    let stuck = rig.stuck(run.id()).await;
+    let _without = engine.worker_of_build("a", far).await;
+    let run = engine.client.start(far, ()).await.unwrap();
+    engine.settle().await;
+    let stuck = engine.stuck(run.id()).await;
     assert_eq!(stuck.reason, StuckReason::StepNotRegistered);
     assert!(
         stuck.message.contains("step `elsewhere`") && stuck.message.contains(".register("),
         "{}",
         stuck.message
     );
-    rig.assert_history(run.id(), "0 step_started note").await;
-    let _with = rig.worker_of_build("b", (far, elsewhere)).await;
-    assert_eq!(rig.mended(&run).await, 2);
+    engine.assert_history(run.id(), "0 step_started note").await;
+    let _with = engine.worker_of_build("b", (far, elsewhere)).await;
+    assert_eq!(engine.output_after_fix(&run).await, 2);
 }
 
-/// Panics until the test says otherwise: code that is mended without a new build.
+/// Panics until the test ends that: code that is fixed without a new build.
 #[workflow]
 async fn mendable(ctx: Context) -> Result<u32, Error> {
     trace(ctx.run(), "began");
@@ -397,81 +398,81 @@ async fn mendable(ctx: Context) -> Result<u32, Error> {
     ctx.hook::<u32>("x").await
 }
 
-async fn whoever_waits_for_a_stuck_run_is_told_why(rig: Rig) {
-    let _worker = rig.worker(mendable).await;
-    let run = rig.client.start(mendable, ()).await.unwrap();
-    rig.settle().await;
+async fn whoever_waits_for_a_stuck_run_is_told_why(engine: TestEngine) {
+    let _worker = engine.worker(mendable).await;
+    let run = engine.client.start(mendable, ()).await.unwrap();
+    engine.settle().await;
     for error in [run.output().await.unwrap_err(), run.output_within("0s").await.unwrap_err()] {
         assert!(error.is_stuck() && error.message().contains("broken"), "{error}");
     }
 }
 
-async fn a_resumed_run_is_tried_again_by_the_same_build(rig: Rig) {
-    let _worker = rig.worker(mendable).await;
-    let run = rig.client.start(mendable, ()).await.unwrap();
-    rig.settle().await;
-    rig.client.resume(run.id()).await.unwrap();
-    rig.settle().await;
-    rig.stuck(run.id()).await;
+async fn a_resumed_run_is_tried_again_by_the_same_build(engine: TestEngine) {
+    let _worker = engine.worker(mendable).await;
+    let run = engine.client.start(mendable, ()).await.unwrap();
+    engine.settle().await;
+    engine.client.resume(run.id()).await.unwrap();
+    engine.settle().await;
+    engine.stuck(run.id()).await;
     trace(run.id(), "mended");
-    rig.client.resume(run.id()).await.unwrap();
-    rig.send(run.id(), "x", 7).await;
-    assert_eq!(rig.mended(&run).await, 7);
+    engine.client.resume(run.id()).await.unwrap();
+    engine.send(run.id(), "x", 7).await;
+    assert_eq!(engine.output_after_fix(&run).await, 7);
 }
 
-async fn a_run_that_is_not_there_is_not_resumed(rig: Rig) {
-    let error = rig.client.resume(RunId::from_bits(7)).await.unwrap_err();
+async fn a_run_that_is_not_there_is_not_resumed(engine: TestEngine) {
+    let error = engine.client.resume(RunId::from_bits(7)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
 }
 
-async fn the_same_build_does_not_try_again_by_itself(rig: Rig) {
-    let worker = rig.worker(mendable).await;
-    let run = rig.client.start(mendable, ()).await.unwrap();
-    rig.settle().await;
+async fn the_same_build_does_not_try_again_by_itself(engine: TestEngine) {
+    let worker = engine.worker(mendable).await;
+    let run = engine.client.start(mendable, ()).await.unwrap();
+    engine.settle().await;
     let tries = traces(run.id(), "began");
-    rig.send(run.id(), "x", 7).await;
-    rig.pass("1h").await;
+    engine.send(run.id(), "x", 7).await;
+    engine.advance("1h").await;
     worker.stop().await.unwrap();
-    let _worker = rig.worker(mendable).await;
-    rig.pass("1h").await;
-    rig.stuck(run.id()).await;
+    let _worker = engine.worker(mendable).await;
+    engine.advance("1h").await;
+    engine.stuck(run.id()).await;
     assert_eq!(traces(run.id(), "began"), tries);
 }
 
-async fn a_message_to_a_stuck_run_is_kept_and_delivered_after(rig: Rig) {
-    let worker = rig.worker_of_build("a", mendable).await;
-    let run = rig.client.start(mendable, ()).await.unwrap();
-    rig.settle().await;
-    rig.send(run.id(), "x", 7).await;
-    rig.settle().await;
-    rig.stuck(run.id()).await;
+async fn a_message_to_a_stuck_run_is_kept_and_delivered_after(engine: TestEngine) {
+    let worker = engine.worker_of_build("a", mendable).await;
+    let run = engine.client.start(mendable, ()).await.unwrap();
+    engine.settle().await;
+    engine.send(run.id(), "x", 7).await;
+    engine.settle().await;
+    engine.stuck(run.id()).await;
     worker.stop().await.unwrap();
     trace(run.id(), "mended");
-    let _worker = rig.worker_of_build("b", mendable).await;
-    assert_eq!(rig.mended(&run).await, 7);
+    let _worker = engine.worker_of_build("b", mendable).await;
+    assert_eq!(engine.output_after_fix(&run).await, 7);
 }
 
-async fn a_stuck_run_can_be_cancelled_after_it_was_mended(rig: Rig) {
-    let run = diverged_trip(&rig).await;
-    let bad = rig.worker_of_build("b", trip_with_refund).await;
-    rig.settle().await;
+async fn a_stuck_run_can_be_cancelled_after_a_fix(engine: TestEngine) {
+    let run = diverged_trip(&engine).await;
+    let bad = engine.worker_of_build("b", trip_with_refund).await;
+    engine.settle().await;
     run.cancel("enough").await.unwrap();
-    rig.settle().await;
-    rig.stuck(run.id()).await;
+    engine.settle().await;
+    engine.stuck(run.id()).await;
     bad.stop().await.unwrap();
-    let _good = rig.worker_of_build("c", trip).await;
-    assert_eq!(rig.mended(&run).await, 11, "the payload came first");
+    let _good = engine.worker_of_build("c", trip).await;
+    assert_eq!(engine.output_after_fix(&run).await, 11, "the payload came first");
 }
 
-async fn code_that_alternates_is_found_out_before_it_waits(rig: Rig) {
+async fn code_that_alternates_is_found_out_before_it_waits(engine: TestEngine) {
     #[workflow]
     async fn fickle(ctx: Context) -> Result<(), Error> {
         trace(ctx.run(), "fickle");
         if traces(ctx.run(), "fickle") % 2 == 1 { ctx.sleep("1h").await } else { ctx.hook::<()>("x").await }
     }
-    let _worker = rig.worker(fickle).await;
-    let run = rig.client.start(fickle, ()).await.unwrap();
-    rig.settle().await;
-    assert_eq!(rig.stuck(run.id()).await.reason, StuckReason::Diverged);
-    rig.assert_history(run.id(), "").await;
+    let _worker = engine.worker(fickle).await;
+    let run = engine.client.start(fickle, ()).await.unwrap();
+    engine.settle().await;
+    assert_eq!(engine.stuck(run.id()).await.reason, StuckReason::Diverged);
+    engine.assert_history(run.id(), "").await;
 }

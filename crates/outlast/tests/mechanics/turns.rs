@@ -1,22 +1,22 @@
-//! Turns and commits: what each records, how they gather, what passes the codec, and the hand-over.
+//! Turns and commits: their content, batching, the codec, and starts on a local worker.
 
 use futures_util::future::join_all;
 use outlast::core::{Event, Payload, PayloadError};
 use outlast::prelude::*;
 use outlast::{Codec, ErrorKind, RunId, Status, StuckReason};
 
-use super::faulty::{Call, Gate};
-use super::rig::{Ask, Desk, Rig, note, on_every_world, trace, traces};
+use super::faulty_world::{Call, Gate};
+use super::test_engine::{StepCalls, StepState, TestEngine, note, on_every_world, trace, traces};
 
 on_every_world! {
     each_turn_records_its_id_time_and_build,
     a_sequential_step_costs_one_commit,
     headers_survive,
     payloads_pass_the_codec_and_no_plain_text_is_stored,
-    a_client_without_the_codec_is_told_which_it_needs,
+    a_client_without_the_codec_gets_an_error_with_its_name,
     a_worker_without_the_codec_does_not_end_the_run,
     while_one_commit_is_under_way_the_next_batch_gathers,
-    a_bad_turn_does_not_fail_its_neighbours,
+    an_invalid_turn_does_not_affect_others_of_its_batch,
     a_start_beside_a_worker_is_one_commit_with_the_first_step,
     a_start_is_plain_when_the_worker_is_full,
     a_start_is_plain_when_the_worker_has_not_the_code,
@@ -29,24 +29,25 @@ async fn two_turns(ctx: Context) -> Result<(), Error> {
     ctx.hook::<u32>("x").await.map(drop)
 }
 
-async fn each_turn_records_its_id_time_and_build(rig: Rig) {
-    let first = rig.worker_of_build("one", two_turns).await;
-    rig.settle().await;
-    let run = rig.client.start(two_turns, ()).await.unwrap();
-    rig.settle().await;
+async fn each_turn_records_its_id_time_and_build(engine: TestEngine) {
+    let first = engine.worker_of_build("one", two_turns).await;
+    engine.settle().await;
+    let run = engine.client.start(two_turns, ()).await.unwrap();
+    engine.settle().await;
     first.stop().await.unwrap();
-    let _second = rig.worker_of_build("two", two_turns).await;
-    rig.run_to("2h").await;
-    rig.send(run.id(), "x", 1).await;
+    let _second = engine.worker_of_build("two", two_turns).await;
+    engine.run_to("2h").await;
+    engine.send(run.id(), "x", 1).await;
     run.output().await.unwrap();
-    let turns = rig.turns(run.id()).await;
+    let turns = engine.turns(run.id()).await;
     let recorded: Vec<_> = turns.iter().map(|turn| (turn.seq, turn.at, &*turn.build)).collect();
-    let (begin, later, last) = (rig.moment("0s"), rig.moment("1h"), rig.moment("2h"));
+    let (begin, later, last) =
+        (engine.time_after_begin("0s"), engine.time_after_begin("1h"), engine.time_after_begin("2h"));
     assert_eq!(recorded, [(0, begin, "one"), (2, later, "two"), (4, last, "two")]);
     assert!(turns.is_sorted_by(|a, b| a.id < b.id), "ids are unique and rise");
 }
 
-async fn a_sequential_step_costs_one_commit(rig: Rig) {
+async fn a_sequential_step_costs_one_commit(engine: TestEngine) {
     #[workflow]
     async fn ten_steps(ctx: Context) -> Result<(), Error> {
         for _ in 0..10 {
@@ -54,26 +55,26 @@ async fn a_sequential_step_costs_one_commit(rig: Rig) {
         }
         Ok(())
     }
-    let _worker = rig.worker(ten_steps).await;
-    let run = rig.client.start(ten_steps, ()).await.unwrap();
+    let _worker = engine.worker(ten_steps).await;
+    let run = engine.client.start(ten_steps, ()).await.unwrap();
     run.output().await.unwrap();
-    assert_eq!(rig.faults.count(Call::Commit), 11);
+    assert_eq!(engine.faults.count(Call::Commit), 11);
 }
 
-async fn headers_survive(rig: Rig) {
-    let worker = rig.worker(two_turns).await;
+async fn headers_survive(engine: TestEngine) {
+    let worker = engine.worker(two_turns).await;
     let handed_over =
-        rig.client.start(two_turns, ()).header("trace", "abc").header("by", "ada").await.unwrap();
+        engine.client.start(two_turns, ()).header("trace", "abc").header("by", "ada").await.unwrap();
     worker.stop().await.unwrap();
-    let plain = rig.client.start(two_turns, ()).header("trace", "def").await.unwrap();
+    let plain = engine.client.start(two_turns, ()).header("trace", "def").await.unwrap();
     for (run, trace) in [(handed_over.id(), "abc"), (plain.id(), "def")] {
-        let turns = rig.turns(run).await;
+        let turns = engine.turns(run).await;
         let Event::RunStarted(started) = &turns[0].events[0] else { panic!("{turns:?}") };
         assert_eq!(started.headers["trace"], trace);
     }
 }
 
-/// Turns every bit around, and says so.
+/// A codec that inverts every bit.
 #[derive(Debug)]
 pub(super) struct Xor;
 
@@ -105,71 +106,71 @@ async fn secretive(ctx: Context, word: String) -> Result<String, Error> {
     Ok(called)
 }
 
-async fn secret_run(rig: &Rig) -> (Worker, RunHandle<String>) {
-    let worker = Worker::builder(rig.world.clone())
+async fn secret_run(engine: &TestEngine) -> (Worker, RunHandle<String>) {
+    let worker = Worker::builder(engine.world.clone())
         .codec(Xor)
-        .state(rig.desk.clone())
+        .state(engine.steps.clone())
         .register((secretive, note))
         .build("xor")
         .paranoid();
     let worker = worker.start().await.unwrap();
-    let client = rig.client.clone().with_codec(Xor);
+    let client = engine.client.clone().with_codec(Xor);
     let run = client.start(secretive, "secret".to_owned()).key("k").await.unwrap();
     run.send("x", "secret").await.unwrap();
-    rig.clock.run_until_idle().await;
+    engine.clock.run_until_idle().await;
     assert_eq!(run.output().await.unwrap(), "secretsecret");
     let again = client.start(secretive, "secret".to_owned()).key("k").await.unwrap();
     assert!(!again.is_new(), "a key compares the plain input");
     (worker, run)
 }
 
-async fn payloads_pass_the_codec_and_no_plain_text_is_stored(rig: Rig) {
-    let (_worker, run) = secret_run(&rig).await;
+async fn payloads_pass_the_codec_and_no_plain_text_is_stored(engine: TestEngine) {
+    let (_worker, run) = secret_run(&engine).await;
     let mut text = String::new();
-    for turn in rig.turns(run.id()).await {
+    for turn in engine.turns(run.id()).await {
         Event::write_all(&turn.events, &mut text);
     }
     assert!(text.contains("xor") && !text.contains("secret\""), "{text}");
-    assert_eq!(rig.desk.notes(), ["secret"]);
+    assert_eq!(engine.steps.logged(), ["secret"]);
 }
 
-async fn a_client_without_the_codec_is_told_which_it_needs(rig: Rig) {
-    let (_worker, run) = secret_run(&rig).await;
-    let error = rig.client.handle::<String>(run.id()).output().await.unwrap_err();
+async fn a_client_without_the_codec_gets_an_error_with_its_name(engine: TestEngine) {
+    let (_worker, run) = secret_run(&engine).await;
+    let error = engine.client.handle::<String>(run.id()).output().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.message().contains("codec `xor`"), "{error}");
 }
 
-async fn a_worker_without_the_codec_does_not_end_the_run(rig: Rig) {
-    let client = rig.client.clone().with_codec(Xor);
+async fn a_worker_without_the_codec_does_not_end_the_run(engine: TestEngine) {
+    let client = engine.client.clone().with_codec(Xor);
     let run = client.start(secretive, "secret".to_owned()).await.unwrap();
-    let _without = rig.worker_of_build("plain", secretive).await;
-    rig.settle().await;
-    let stuck = rig.stuck(run.id()).await;
+    let _without = engine.worker_of_build("plain", secretive).await;
+    engine.settle().await;
+    let stuck = engine.stuck(run.id()).await;
     assert_eq!(stuck.reason, StuckReason::Unreadable);
     assert!(stuck.message.contains("codec `xor`"), "{}", stuck.message);
 }
 
-/// Says that a run of this test's group has begun its first turn.
+/// Signals that a run of this group has begun its first turn.
 #[workflow]
 async fn counted(ctx: Context, group: u64) -> Result<(), Error> {
     trace(RunId::from_bits(group.into()), "began");
     ctx.note("a").await.map(drop)
 }
 
-async fn while_one_commit_is_under_way_the_next_batch_gathers(rig: Rig) {
+async fn while_one_commit_is_under_way_the_next_batch_gathers(engine: TestEngine) {
     let group = fastrand::u64(..);
-    let lanes = rig.world.describe().lanes;
-    let _worker = rig.caching().register(counted).start().await.unwrap();
-    rig.settle().await;
-    let gates: Vec<_> = (0..lanes).map(|_| rig.faults.hold(Call::Commit)).collect();
-    let starts = (0..5).map(|_| async { rig.client.start(counted, group).await.unwrap() });
+    let lanes = engine.world.describe().lanes;
+    let _worker = engine.caching_builder().register(counted).start().await.unwrap();
+    engine.settle().await;
+    let gates: Vec<_> = (0..lanes).map(|_| engine.faults.hold(Call::Commit)).collect();
+    let starts = (0..5).map(|_| async { engine.client.start(counted, group).await.unwrap() });
     let gathered = async {
         while traces(RunId::from_bits(group.into()), "began") < 5 {
             tokio::task::yield_now().await;
         }
         for gate in &gates {
-            gate.arrived().await;
+            gate.wait_for_call().await;
         }
         gates.iter().for_each(Gate::open);
     };
@@ -179,23 +180,23 @@ async fn while_one_commit_is_under_way_the_next_batch_gathers(rig: Rig) {
     }
     let mut sizes = vec![1; lanes];
     sizes.push(5 - lanes);
-    assert_eq!(rig.faults.sizes(Call::Commit)[..=lanes], sizes);
+    assert_eq!(engine.faults.sizes(Call::Commit)[..=lanes], sizes);
 }
 
-/// Starts runs whose first commit is held and whose other commits gather, and leaves it at that.
-async fn leave_commits_behind(rig: Rig) -> (Rig, Worker) {
+/// Starts runs whose first commit is delayed and whose other commits are batched.
+async fn leave_commits_behind(engine: TestEngine) -> (TestEngine, Worker) {
     let group = fastrand::u64(..);
-    let worker = rig.caching().register(counted).start().await.unwrap();
-    let gate = rig.faults.hold(Call::Commit);
+    let worker = engine.caching_builder().register(counted).start().await.unwrap();
+    let gate = engine.faults.hold(Call::Commit);
     for _ in 0..3 {
-        let client = rig.client.clone();
+        let client = engine.client.clone();
         tokio::spawn(async move { client.start(counted, group).await.map(drop) });
     }
-    gate.arrived().await;
+    gate.wait_for_call().await;
     while traces(RunId::from_bits(group.into()), "began") < 3 {
         tokio::task::yield_now().await;
     }
-    (rig, worker)
+    (engine, worker)
 }
 
 // Not in the list above, since it is about the end of its runtime.
@@ -203,38 +204,38 @@ async fn leave_commits_behind(rig: Rig) -> (Rig, Worker) {
 fn a_runtime_that_ends_during_a_commit_ends_quietly() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let on_memory = runtime();
-    let left = on_memory.block_on(async { leave_commits_behind(Rig::memory().await).await });
+    let left = on_memory.block_on(async { leave_commits_behind(TestEngine::memory().await).await });
     drop((on_memory, left));
     #[cfg(feature = "sqlite")]
     {
         let on_sqlite = runtime();
-        let left = on_sqlite.block_on(async { leave_commits_behind(Rig::sqlite().await).await });
+        let left = on_sqlite.block_on(async { leave_commits_behind(TestEngine::sqlite().await).await });
         drop((on_sqlite, left));
     }
 }
 
-async fn a_bad_turn_does_not_fail_its_neighbours(rig: Rig) {
+async fn an_invalid_turn_does_not_affect_others_of_its_batch(engine: TestEngine) {
     // One of two starts in a batch has a key that another process took meanwhile.
     let group = fastrand::u64(..);
-    let lanes = rig.world.describe().lanes;
-    let _worker = rig.caching().register(counted).start().await.unwrap();
-    rig.settle().await;
-    let gates: Vec<_> = (0..lanes).map(|_| rig.faults.hold(Call::Commit)).collect();
-    let first = (0..lanes).map(|lane| rig.client.start(counted, group).key(format!("first-{lane}")));
+    let lanes = engine.world.describe().lanes;
+    let _worker = engine.caching_builder().register(counted).start().await.unwrap();
+    engine.settle().await;
+    let gates: Vec<_> = (0..lanes).map(|_| engine.faults.hold(Call::Commit)).collect();
+    let first = (0..lanes).map(|lane| engine.client.start(counted, group).key(format!("first-{lane}")));
     let first = join_all(first.map(IntoFuture::into_future));
-    let bad = rig.client.start(counted, group).key("same");
-    let good = rig.client.start(counted, group).key("other");
+    let bad = engine.client.start(counted, group).key("same");
+    let good = engine.client.start(counted, group).key("other");
     let gathered = async {
         while traces(RunId::from_bits(group.into()), "began") < lanes as u32 + 2 {
             tokio::task::yield_now().await;
         }
-        rig.world.start(vec![taken("same")]).await.unwrap();
+        engine.world.start(vec![taken("same")]).await.unwrap();
         gates.iter().for_each(Gate::open);
     };
     let (first, bad, good, ()) = join!(first, bad.into_future(), good.into_future(), gathered);
     let mut sizes = vec![1; lanes];
     sizes.push(2);
-    assert_eq!(rig.faults.sizes(Call::Commit)[..=lanes], sizes);
+    assert_eq!(engine.faults.sizes(Call::Commit)[..=lanes], sizes);
     assert_eq!(bad.unwrap_err().kind(), ErrorKind::Conflict);
     for run in first {
         run.unwrap().output().await.unwrap();
@@ -264,57 +265,57 @@ fn taken(key: &str) -> outlast::core::Start {
     }
 }
 
-async fn a_start_beside_a_worker_is_one_commit_with_the_first_step(rig: Rig) {
+async fn a_start_beside_a_worker_is_one_commit_with_the_first_step(engine: TestEngine) {
     #[workflow]
     async fn one_step(ctx: Context) -> Result<String, Error> {
         ctx.blocked("slow").await
     }
-    let worker = rig.worker(one_step).await;
-    rig.settle().await;
-    let run = rig.client.start(one_step, ()).await.unwrap();
-    assert_eq!((rig.faults.count(Call::Start), rig.faults.count(Call::Commit)), (0, 1));
-    rig.assert_history(run.id(), "0 step_started blocked").await;
-    assert_eq!(rig.turns(run.id()).await.len(), 1);
-    assert_eq!(rig.view(run.id()).await.owner, Some(worker.session()));
-    rig.desk.open("slow");
+    let worker = engine.worker(one_step).await;
+    engine.settle().await;
+    let run = engine.client.start(one_step, ()).await.unwrap();
+    assert_eq!((engine.faults.count(Call::Start), engine.faults.count(Call::Commit)), (0, 1));
+    engine.assert_history(run.id(), "0 step_started blocked").await;
+    assert_eq!(engine.turns(run.id()).await.len(), 1);
+    assert_eq!(engine.view(run.id()).await.owner, Some(worker.session()));
+    engine.steps.open("slow");
     assert_eq!(run.output().await.unwrap(), "slow");
 }
 
-async fn a_start_is_plain_when_the_worker_is_full(rig: Rig) {
+async fn a_start_is_plain_when_the_worker_is_full(engine: TestEngine) {
     #[workflow]
     async fn slow(ctx: Context) -> Result<String, Error> {
         ctx.blocked("slow").await
     }
-    let _worker = rig.builder().live_runs(1).register(slow).start().await.unwrap();
-    rig.settle().await;
-    let first = rig.client.start(slow, ()).await.unwrap();
-    let second = rig.client.start(slow, ()).await.unwrap();
-    assert_eq!(rig.faults.count(Call::Start), 1);
-    assert_eq!(rig.status(second.id()).await, Status::Pending);
-    rig.desk.open("slow");
+    let _worker = engine.builder().live_runs(1).register(slow).start().await.unwrap();
+    engine.settle().await;
+    let first = engine.client.start(slow, ()).await.unwrap();
+    let second = engine.client.start(slow, ()).await.unwrap();
+    assert_eq!(engine.faults.count(Call::Start), 1);
+    assert_eq!(engine.status(second.id()).await, Status::Pending);
+    engine.steps.open("slow");
     first.output().await.unwrap();
     second.output().await.unwrap();
 }
 
-async fn a_start_is_plain_when_the_worker_has_not_the_code(rig: Rig) {
-    let _worker = rig.worker(two_turns).await;
-    let run = rig.client.start(Workflow::<(), ()>::new("elsewhere"), ()).await.unwrap();
-    assert_eq!(rig.faults.count(Call::Start), 1);
-    rig.settle().await;
-    assert_eq!(rig.status(run.id()).await, Status::Pending);
+async fn a_start_is_plain_when_the_worker_has_not_the_code(engine: TestEngine) {
+    let _worker = engine.worker(two_turns).await;
+    let run = engine.client.start(Workflow::<(), ()>::new("elsewhere"), ()).await.unwrap();
+    assert_eq!(engine.faults.count(Call::Start), 1);
+    engine.settle().await;
+    assert_eq!(engine.status(run.id()).await, Status::Pending);
 }
 
-async fn a_handed_over_start_with_a_known_key_returns_the_run_of_that_key(rig: Rig) {
+async fn a_handed_over_start_with_a_known_key_returns_the_run_of_that_key(engine: TestEngine) {
     #[workflow]
     async fn once(ctx: Context, word: String) -> Result<String, Error> {
         ctx.note(&word).await
     }
-    let _worker = rig.worker(once).await;
-    let starts = (0..5).map(|_| async { rig.client.start(once, "a".to_owned()).key("k").await.unwrap() });
+    let _worker = engine.worker(once).await;
+    let starts = (0..5).map(|_| async { engine.client.start(once, "a".to_owned()).key("k").await.unwrap() });
     let runs = join_all(starts).await;
     assert_eq!(runs.iter().filter(|run| run.is_new()).count(), 1);
     assert!(runs.iter().all(|run| run.id() == runs[0].id()));
-    rig.settle().await;
-    let desk: &Desk = &rig.desk;
-    assert_eq!(desk.count("a"), 1, "a start that was none has no effects");
+    engine.settle().await;
+    let steps: &StepState = &engine.steps;
+    assert_eq!(steps.count("a"), 1, "a start that was none has no effects");
 }

@@ -1,19 +1,19 @@
-//! Versions, patches and renames: code changes, and runs go on.
+//! Versions, patches and renames: runs continue when code changes.
 
 use outlast::core::event::RULES;
 use outlast::core::{Event, History};
 use outlast::prelude::*;
 use outlast::{RunId, Status};
 
-use super::rig::{Ask, Rig, on_every_world};
+use super::test_engine::{StepCalls, TestEngine, on_every_world};
 
 on_every_world! {
     two_versions_of_a_workflow_live_in_one_worker,
     a_worker_claims_only_the_versions_it_has,
     a_patch_divides_runs_by_when_they_came_there,
-    a_patched_run_goes_on_after_a_crash,
-    a_renamed_workflow_goes_on_with_runs_of_its_old_name,
-    an_exported_history_replays_and_other_code_is_told_where_it_differs,
+    a_patched_run_continues_after_a_crash,
+    a_renamed_workflow_continues_runs_of_its_old_name,
+    an_exported_history_replays_and_other_code_gets_the_first_difference,
     a_run_that_had_no_turn_replays,
     new_runs_get_the_lowest_rules_that_every_joined_worker_knows,
     a_worker_is_given_no_run_whose_format_it_cannot_read,
@@ -33,24 +33,24 @@ async fn greet_v2(ctx: Context) -> Result<u32, Error> {
     Ok(ctx.version())
 }
 
-async fn two_versions_of_a_workflow_live_in_one_worker(rig: Rig) {
-    let worker = rig.worker_of_build("a", greet_v1).await;
-    let old = rig.client.start(greet_v1, ()).await.unwrap();
-    rig.settle().await;
+async fn two_versions_of_a_workflow_live_in_one_worker(engine: TestEngine) {
+    let worker = engine.worker_of_build("a", greet_v1).await;
+    let old = engine.client.start(greet_v1, ()).await.unwrap();
+    engine.settle().await;
     worker.stop().await.unwrap();
-    let _worker = rig.worker_of_build("b", (greet_v1, greet_v2)).await;
-    let new = rig.client.start(greet_v2, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker_of_build("b", (greet_v1, greet_v2)).await;
+    let new = engine.client.start(greet_v2, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
     assert_eq!((old.output().await.unwrap(), new.output().await.unwrap()), (1, 2));
-    assert_eq!(rig.view(old.id()).await.version, 1);
+    assert_eq!(engine.view(old.id()).await.version, 1);
 }
 
-async fn a_worker_claims_only_the_versions_it_has(rig: Rig) {
-    let _worker = rig.worker(greet_v1).await;
-    let run = rig.client.start(greet_v2, ()).await.unwrap();
-    rig.settle().await;
-    assert_eq!(rig.status(run.id()).await, Status::Pending);
-    let _worker = rig.worker(greet_v2).await;
+async fn a_worker_claims_only_the_versions_it_has(engine: TestEngine) {
+    let _worker = engine.worker(greet_v1).await;
+    let run = engine.client.start(greet_v2, ()).await.unwrap();
+    engine.settle().await;
+    assert_eq!(engine.status(run.id()).await, Status::Pending);
+    let _worker = engine.worker(greet_v2).await;
     assert_eq!(run.output().await.unwrap(), 2);
 }
 
@@ -71,21 +71,22 @@ async fn patched_order(ctx: Context) -> Result<(), Error> {
     ctx.sleep("1h").await
 }
 
-async fn a_patch_divides_runs_by_when_they_came_there(rig: Rig) {
-    let worker = rig.worker_of_build("a", order).await;
-    let past = rig.client.start(order, ()).await.unwrap();
-    rig.pass("90m").await;
-    let before = rig.client.start(order, ()).await.unwrap();
-    rig.settle().await;
+async fn a_patch_divides_runs_by_when_they_came_there(engine: TestEngine) {
+    let worker = engine.worker_of_build("a", order).await;
+    let past = engine.client.start(order, ()).await.unwrap();
+    engine.advance("90m").await;
+    let before = engine.client.start(order, ()).await.unwrap();
+    engine.settle().await;
     worker.stop().await.unwrap();
-    let _worker = rig.worker_of_build("b", patched_order).await;
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker_of_build("b", patched_order).await;
+    engine.clock.run_until_idle().await;
     past.output().await.unwrap();
     before.output().await.unwrap();
-    assert_eq!(rig.desk.notes(), ["charged", "checked", "charged"]);
-    rig.assert_history(
-        before.id(),
-        "0 timer_started 1h
+    assert_eq!(engine.steps.logged(), ["charged", "checked", "charged"]);
+    engine
+        .assert_history(
+            before.id(),
+            "0 timer_started 1h
          0 timer_fired
          version_chosen check first
          1 step_started note
@@ -95,22 +96,22 @@ async fn a_patch_divides_runs_by_when_they_came_there(rig: Rig) {
          3 timer_started 1h
          3 timer_fired
          run_completed null",
-    )
-    .await;
+        )
+        .await;
 }
 
-async fn a_patched_run_goes_on_after_a_crash(rig: Rig) {
-    let worker = rig.worker(patched_order).await;
-    let run = rig.client.start(patched_order, ()).await.unwrap();
-    rig.pass("90m").await;
-    rig.crash(worker);
-    let _worker = rig.worker(patched_order).await;
-    rig.clock.run_until_idle().await;
+async fn a_patched_run_continues_after_a_crash(engine: TestEngine) {
+    let worker = engine.worker(patched_order).await;
+    let run = engine.client.start(patched_order, ()).await.unwrap();
+    engine.advance("90m").await;
+    engine.crash(worker);
+    let _worker = engine.worker(patched_order).await;
+    engine.clock.run_until_idle().await;
     run.output().await.unwrap();
-    assert_eq!(rig.desk.notes(), ["checked", "charged"]);
+    assert_eq!(engine.steps.logged(), ["checked", "charged"]);
 }
 
-async fn a_renamed_workflow_goes_on_with_runs_of_its_old_name(rig: Rig) {
+async fn a_renamed_workflow_continues_runs_of_its_old_name(engine: TestEngine) {
     #[workflow(name = "purchase", was = "order")]
     async fn purchase(ctx: Context) -> Result<(), Error> {
         ctx.sleep("1h").await?;
@@ -118,22 +119,22 @@ async fn a_renamed_workflow_goes_on_with_runs_of_its_old_name(rig: Rig) {
         assert_eq!(ctx.workflow(), "order");
         ctx.sleep("1h").await
     }
-    let worker = rig.worker_of_build("a", order).await;
-    let run = rig.client.start(order, ()).await.unwrap();
-    rig.settle().await;
+    let worker = engine.worker_of_build("a", order).await;
+    let run = engine.client.start(order, ()).await.unwrap();
+    engine.settle().await;
     worker.stop().await.unwrap();
-    let _worker = rig.worker_of_build("b", purchase).await;
-    rig.clock.run_until_idle().await;
+    let _worker = engine.worker_of_build("b", purchase).await;
+    engine.clock.run_until_idle().await;
     run.output().await.unwrap();
 }
 
-async fn an_exported_history_replays_and_other_code_is_told_where_it_differs(rig: Rig) {
-    let _worker = rig.worker(patched_order).await;
-    let run = rig.client.start(patched_order, ()).await.unwrap();
-    rig.clock.run_until_idle().await;
-    let text = rig.client.export(run.id()).await.unwrap();
+async fn an_exported_history_replays_and_other_code_gets_the_first_difference(engine: TestEngine) {
+    let _worker = engine.worker(patched_order).await;
+    let run = engine.client.start(patched_order, ()).await.unwrap();
+    engine.clock.run_until_idle().await;
+    let text = engine.client.export(run.id()).await.unwrap();
     let history = History::from_json(&text).unwrap();
-    assert_eq!(history.turns, rig.turns(run.id()).await);
+    assert_eq!(history.turns, engine.turns(run.id()).await);
     assert_eq!(outlast::replay(patched_order, history.clone()).unwrap(), 11);
     let error = outlast::replay(order, history).unwrap_err();
     let lines: Vec<_> = error.message().lines().collect();
@@ -147,12 +148,12 @@ async fn an_exported_history_replays_and_other_code_is_told_where_it_differs(rig
     );
 }
 
-async fn a_run_that_had_no_turn_replays(rig: Rig) {
-    let run = rig.client.start(order, ()).await.unwrap();
-    let pending = rig.client.export(run.id()).await.unwrap();
+async fn a_run_that_had_no_turn_replays(engine: TestEngine) {
+    let run = engine.client.start(order, ()).await.unwrap();
+    let pending = engine.client.export(run.id()).await.unwrap();
     assert_eq!(outlast::replay(order, History::from_json(&pending).unwrap()).unwrap(), 1);
     run.cancel("never mind").await.unwrap();
-    let cancelled = rig.client.export(run.id()).await.unwrap();
+    let cancelled = engine.client.export(run.id()).await.unwrap();
     assert_eq!(outlast::replay(order, History::from_json(&cancelled).unwrap()).unwrap(), 3);
 }
 
@@ -161,58 +162,58 @@ async fn other(ctx: Context) -> Result<(), Error> {
     ctx.sleep("1h").await
 }
 
-async fn rules_of(rig: &Rig, run: RunId) -> u32 {
-    match &rig.turns(run).await[0].events[0] {
+async fn rules_of(engine: &TestEngine, run: RunId) -> u32 {
+    match &engine.turns(run).await[0].events[0] {
         Event::RunStarted(started) => started.rules,
         event => panic!("{event:?}"),
     }
 }
 
-async fn new_runs_get_the_lowest_rules_that_every_joined_worker_knows(rig: Rig) {
-    let old = rig.builder().rules(1).register(other).start().await.unwrap();
-    let new = rig.worker(order).await;
-    rig.settle().await;
+async fn new_runs_get_the_lowest_rules_that_every_joined_worker_knows(engine: TestEngine) {
+    let old = engine.builder().rules(1).register(other).start().await.unwrap();
+    let new = engine.worker(order).await;
+    engine.settle().await;
     let (taken, stored) = (
-        rig.client.start(order, ()).await.unwrap(),
-        rig.client.start(other, ()).at(rig.moment("1h")).await.unwrap(),
+        engine.client.start(order, ()).await.unwrap(),
+        engine.client.start(other, ()).at(engine.time_after_begin("1h")).await.unwrap(),
     );
-    assert_eq!((rules_of(&rig, taken.id()).await, rules_of(&rig, stored.id()).await), (1, 1));
-    rig.settle().await;
+    assert_eq!((rules_of(&engine, taken.id()).await, rules_of(&engine, stored.id()).await), (1, 1));
+    engine.settle().await;
     old.stop().await.unwrap();
     new.beat().await.unwrap();
     let (taken, stored) = (
-        rig.client.start(order, ()).await.unwrap(),
-        rig.client.start(other, ()).at(rig.moment("1h")).await.unwrap(),
+        engine.client.start(order, ()).await.unwrap(),
+        engine.client.start(other, ()).at(engine.time_after_begin("1h")).await.unwrap(),
     );
-    assert_eq!((rules_of(&rig, taken.id()).await, rules_of(&rig, stored.id()).await), (RULES, RULES));
+    assert_eq!((rules_of(&engine, taken.id()).await, rules_of(&engine, stored.id()).await), (RULES, RULES));
 }
 
-async fn a_worker_is_given_no_run_whose_format_it_cannot_read(rig: Rig) {
-    let run = rig.client.start(greet_v2, ()).await.unwrap();
-    assert_eq!(rules_of(&rig, run.id()).await, RULES);
-    let _old = rig.builder().rules(1).register(greet_v2).start().await.unwrap();
-    rig.settle().await;
-    assert_eq!(rig.status(run.id()).await, Status::Pending);
-    let _new = rig.worker(greet_v2).await;
+async fn a_worker_is_given_no_run_whose_format_it_cannot_read(engine: TestEngine) {
+    let run = engine.client.start(greet_v2, ()).await.unwrap();
+    assert_eq!(rules_of(&engine, run.id()).await, RULES);
+    let _old = engine.builder().rules(1).register(greet_v2).start().await.unwrap();
+    engine.settle().await;
+    assert_eq!(engine.status(run.id()).await, Status::Pending);
+    let _new = engine.worker(greet_v2).await;
     assert_eq!(run.output().await.unwrap(), 2);
 }
 
-async fn a_run_taken_between_the_join_of_an_older_worker_and_a_beat_is_never_given_to_it(rig: Rig) {
+async fn a_run_taken_between_the_join_of_an_older_worker_and_a_beat_is_never_given_to_it(engine: TestEngine) {
     // Its own beats come every quarter of an hour of real time.
-    let new = rig.builder().session_time("1h").register(greet_v1).start().await.unwrap();
-    rig.settle().await;
-    let _old = rig.builder().rules(1).register(greet_v1).start().await.unwrap();
-    let taken = rig.client.start(greet_v1, ()).await.unwrap();
-    assert_eq!(rules_of(&rig, taken.id()).await, RULES, "the last beat did not know the older worker");
-    rig.settle().await;
+    let new = engine.builder().session_time("1h").register(greet_v1).start().await.unwrap();
+    engine.settle().await;
+    let _old = engine.builder().rules(1).register(greet_v1).start().await.unwrap();
+    let taken = engine.client.start(greet_v1, ()).await.unwrap();
+    assert_eq!(rules_of(&engine, taken.id()).await, RULES, "the last beat did not know the older worker");
+    engine.settle().await;
     new.beat().await.unwrap();
-    let after = rig.client.start(greet_v1, ()).await.unwrap();
-    assert_eq!(rules_of(&rig, after.id()).await, 1);
-    rig.settle().await;
+    let after = engine.client.start(greet_v1, ()).await.unwrap();
+    assert_eq!(rules_of(&engine, after.id()).await, 1);
+    engine.settle().await;
     new.stop().await.unwrap();
-    rig.run_to("2h").await;
+    engine.run_to("2h").await;
     assert_eq!(after.output().await.unwrap(), 1, "the older worker reads it");
-    assert!(!rig.status(taken.id()).await.is_final(), "it waits for a worker that knows its rules");
-    let _new = rig.worker(greet_v1).await;
+    assert!(!engine.status(taken.id()).await.is_final(), "it waits for a worker that knows its rules");
+    let _new = engine.worker(greet_v1).await;
     assert_eq!(taken.output().await.unwrap(), 1);
 }

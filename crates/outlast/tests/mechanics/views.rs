@@ -1,23 +1,23 @@
-//! Views: what one run did, operation by operation, and who works.
+//! Views of runs, operation by operation, and of workers.
 
 use outlast::core::{Payload, PayloadError};
 use outlast::prelude::*;
 use outlast::{Codec, ErrorKind, OperationKind, OperationStatus, OperationView, RunId, Status};
 
-use super::rig::{Ask, Rig, note, on_every_world};
+use super::test_engine::{StepCalls, TestEngine, note, on_every_world};
 
 on_every_world! {
-    operations_tell_what_a_run_did,
+    operations_show_the_actions_of_a_run,
     operations_of_a_run_under_way_are_open,
     a_wait_that_timed_out_and_one_that_was_dropped_tell_so,
-    a_cancelled_run_shows_what_the_cancel_ended,
+    a_cancelled_run_shows_the_operations_that_the_cancel_ended,
     steps_timers_and_hooks_are_the_operations_of_their_kind,
     children_are_runs_and_operations,
     an_abandoned_child_is_no_open_operation,
     payloads_pass_the_clients_codec,
     a_payload_of_another_codec_is_as_stored,
     views_of_an_unknown_run_are_refused,
-    workers_tell_what_they_have,
+    workers_report_their_code,
 }
 
 #[workflow]
@@ -41,14 +41,14 @@ fn line(view: &OperationView) -> String {
     format!("{} {} {} {}", view.op, view.kind, view.name, view.status)
 }
 
-async fn lines(rig: &Rig, run: RunId) -> Vec<String> {
-    rig.client.operations(run).await.unwrap().iter().map(line).collect()
+async fn lines(engine: &TestEngine, run: RunId) -> Vec<String> {
+    engine.client.operations(run).await.unwrap().iter().map(line).collect()
 }
 
-async fn operations_tell_what_a_run_did(rig: Rig) {
-    let _worker = rig.worker((everything, double)).await;
-    let run = rig.client.start(everything, 2).await.unwrap();
-    rig.run_to("2h").await;
+async fn operations_show_the_actions_of_a_run(engine: TestEngine) {
+    let _worker = engine.worker((everything, double)).await;
+    let run = engine.client.start(everything, 2).await.unwrap();
+    engine.run_to("2h").await;
     run.send("answer", &5).await.unwrap();
     assert_eq!(run.output().await.unwrap(), 16);
     let expected = [
@@ -59,23 +59,29 @@ async fn operations_tell_what_a_run_did(rig: Rig) {
         "4 hook answer completed",
         "5 child double completed",
     ];
-    assert_eq!(lines(&rig, run.id()).await, expected);
-    let views = rig.client.operations(run.id()).await.unwrap();
+    assert_eq!(lines(&engine, run.id()).await, expected);
+    let views = engine.client.operations(run.id()).await.unwrap();
     assert_eq!(views[0].output_as::<u32>().unwrap(), Some(3));
-    assert_eq!(rig.view(run.id()).await.tags, [("phase".to_owned(), "one".to_owned())].into());
+    assert_eq!(engine.view(run.id()).await.tags, [("phase".to_owned(), "one".to_owned())].into());
     assert_eq!(views[1].input_as::<String>().unwrap().as_deref(), Some("hello"));
     assert_eq!(views[1].output_as::<String>().unwrap().as_deref(), Some("hello"));
     assert!(views[1].output_as::<u32>().is_err());
     assert_eq!((views[1].attempts, views[2].attempts), (1, 3));
-    assert_eq!((views[2].started_at, views[2].ended_at), (rig.moment("0s"), Some(rig.moment("3s"))));
-    assert_eq!((views[3].until, views[3].ended_at), (Some(rig.moment("1h3s")), Some(rig.moment("1h3s"))));
-    assert_eq!(views[4].until, Some(rig.moment("25h3s")));
+    assert_eq!(
+        (views[2].started_at, views[2].ended_at),
+        (engine.time_after_begin("0s"), Some(engine.time_after_begin("3s")))
+    );
+    assert_eq!(
+        (views[3].until, views[3].ended_at),
+        (Some(engine.time_after_begin("1h3s")), Some(engine.time_after_begin("1h3s")))
+    );
+    assert_eq!(views[4].until, Some(engine.time_after_begin("25h3s")));
     assert_eq!(views[4].output_as::<u32>().unwrap(), Some(5));
     assert_eq!(views[5].output_as::<u32>().unwrap(), Some(10));
-    assert_eq!(rig.view(views[5].child.unwrap()).await.status, Status::Completed);
+    assert_eq!(engine.view(views[5].child.unwrap()).await.status, Status::Completed);
 }
 
-async fn operations_of_a_run_under_way_are_open(rig: Rig) {
+async fn operations_of_a_run_under_way_are_open(engine: TestEngine) {
     #[workflow]
     async fn under_way(ctx: Context) -> Result<(), Error> {
         let (blocked, flaky) = join!(ctx.blocked("gate"), ctx.flaky(4));
@@ -83,22 +89,22 @@ async fn operations_of_a_run_under_way_are_open(rig: Rig) {
         flaky?;
         Ok(())
     }
-    let _worker = rig.worker(under_way).await;
-    let run = rig.client.start(under_way, ()).await.unwrap();
-    rig.until_history(run.id(), |history| history.contains("step_retried")).await;
-    let steps = rig.client.steps(run.id()).await.unwrap();
+    let _worker = engine.worker(under_way).await;
+    let run = engine.client.start(under_way, ()).await.unwrap();
+    engine.wait_for_history(run.id(), |history| history.contains("step_retried")).await;
+    let steps = engine.client.steps(run.id()).await.unwrap();
     assert_eq!((steps[0].status, steps[0].attempts), (OperationStatus::Open, 1));
-    assert_eq!((steps[1].attempts, steps[1].retry_at), (1, Some(rig.moment("1s"))));
+    assert_eq!((steps[1].attempts, steps[1].retry_at), (1, Some(engine.time_after_begin("1s"))));
     assert_eq!(steps[1].failure.as_ref().unwrap().message, "failure 1");
     assert!(steps.iter().all(|step| step.ended_at.is_none() && step.output.is_none()));
-    rig.desk.open("gate");
-    rig.clock.run_until_idle().await;
-    let steps = rig.client.steps(run.id()).await.unwrap();
+    engine.steps.open("gate");
+    engine.clock.run_until_idle().await;
+    let steps = engine.client.steps(run.id()).await.unwrap();
     assert_eq!((steps[1].status, steps[1].attempts), (OperationStatus::Failed, 4));
     assert_eq!(steps[1].failure.as_ref().unwrap().message, "failure 4");
 }
 
-async fn a_wait_that_timed_out_and_one_that_was_dropped_tell_so(rig: Rig) {
+async fn a_wait_that_timed_out_and_one_that_was_dropped_tell_so(engine: TestEngine) {
     #[workflow]
     async fn races(ctx: Context) -> Result<(), Error> {
         assert!(ctx.hook::<u32>("a").timeout("1h").await.is_err_and(|error| error.is_timeout()));
@@ -111,11 +117,11 @@ async fn a_wait_that_timed_out_and_one_that_was_dropped_tell_so(rig: Rig) {
             slept = ctx.sleep("1h") => slept,
         }
     }
-    let _worker = rig.worker(races).await;
-    let run = rig.client.start(races, ()).await.unwrap();
-    rig.run_to("150m").await;
+    let _worker = engine.worker(races).await;
+    let run = engine.client.start(races, ()).await.unwrap();
+    engine.run_to("150m").await;
     run.send("b", &1).await.unwrap();
-    rig.clock.run_until_idle().await;
+    engine.clock.run_until_idle().await;
     run.output().await.unwrap();
     let expected = [
         "0 hook a failed",
@@ -124,34 +130,34 @@ async fn a_wait_that_timed_out_and_one_that_was_dropped_tell_so(rig: Rig) {
         "3 hook b completed",
         "4 timer  dropped",
     ];
-    assert_eq!(lines(&rig, run.id()).await, expected);
+    assert_eq!(lines(&engine, run.id()).await, expected);
 }
 
-async fn a_cancelled_run_shows_what_the_cancel_ended(rig: Rig) {
+async fn a_cancelled_run_shows_the_operations_that_the_cancel_ended(engine: TestEngine) {
     #[workflow]
     async fn waits(ctx: Context) -> Result<(), Error> {
         let (_, _, flaky) = join!(ctx.sleep("1d"), ctx.hook::<u32>("x"), ctx.flaky(9));
         ctx.shielded().note("cleaned up").await?;
         flaky.map(drop)
     }
-    let _worker = rig.worker(waits).await;
-    let run = rig.client.start(waits, ()).await.unwrap();
-    rig.settle().await;
+    let _worker = engine.worker(waits).await;
+    let run = engine.client.start(waits, ()).await.unwrap();
+    engine.settle().await;
     run.cancel("enough").await.unwrap();
     assert!(run.output().await.unwrap_err().is_cancelled());
     let expected =
         ["0 timer  cancelled", "1 hook x cancelled", "2 step flaky cancelled", "3 step note completed"];
-    assert_eq!(lines(&rig, run.id()).await, expected);
-    let hooks = rig.client.hooks(run.id()).await.unwrap();
+    assert_eq!(lines(&engine, run.id()).await, expected);
+    let hooks = engine.client.hooks(run.id()).await.unwrap();
     assert_eq!(hooks[0].failure.as_ref().unwrap().message, "cancelled: enough");
 }
 
-async fn steps_timers_and_hooks_are_the_operations_of_their_kind(rig: Rig) {
-    let _worker = rig.worker((everything, double)).await;
-    let run = rig.client.start(everything, 2).await.unwrap();
-    rig.clock.run_until_idle().await;
+async fn steps_timers_and_hooks_are_the_operations_of_their_kind(engine: TestEngine) {
+    let _worker = engine.worker((everything, double)).await;
+    let run = engine.client.start(everything, 2).await.unwrap();
+    engine.clock.run_until_idle().await;
     let names = |views: Vec<OperationView>| views.iter().map(line).collect::<Vec<_>>();
-    let client = &rig.client;
+    let client = &engine.client;
     assert_eq!(
         names(client.steps(run.id()).await.unwrap()),
         ["1 step note completed", "2 step flaky completed"]
@@ -161,43 +167,43 @@ async fn steps_timers_and_hooks_are_the_operations_of_their_kind(rig: Rig) {
     assert_eq!((hooks.len(), hooks[0].status), (1, OperationStatus::Failed), "nobody answered for a day");
 }
 
-async fn children_are_runs_and_operations(rig: Rig) {
+async fn children_are_runs_and_operations(engine: TestEngine) {
     #[workflow]
     async fn parent(ctx: Context) -> Result<u32, Error> {
         let (good, bad) = join!(ctx.child(double, 1), ctx.child(double, 13));
         assert!(bad.is_err());
         good
     }
-    let _worker = rig.worker((parent, double)).await;
-    let run = rig.client.start(parent, ()).await.unwrap();
+    let _worker = engine.worker((parent, double)).await;
+    let run = engine.client.start(parent, ()).await.unwrap();
     run.output().await.unwrap();
-    let mut operations = rig.client.operations(run.id()).await.unwrap();
+    let mut operations = engine.client.operations(run.id()).await.unwrap();
     operations.sort_by_key(|view| view.op);
     let statuses: Vec<_> = operations.iter().map(|view| view.status).collect();
     assert_eq!(statuses, [OperationStatus::Completed, OperationStatus::Failed]);
     assert_eq!(operations[1].failure.as_ref().unwrap().message, "unlucky");
-    let children = rig.client.children(run.id()).await.unwrap().runs;
+    let children = engine.client.children(run.id()).await.unwrap().runs;
     let status_of = |run| children.iter().find(|child| child.id == run).unwrap().status;
     assert_eq!(children.len(), 2);
     assert_eq!(status_of(operations[0].child.unwrap()), Status::Completed);
     assert_eq!(status_of(operations[1].child.unwrap()), Status::Failed);
-    assert!(rig.client.children(children[0].id).await.unwrap().runs.is_empty());
+    assert!(engine.client.children(children[0].id).await.unwrap().runs.is_empty());
 }
 
-async fn an_abandoned_child_is_no_open_operation(rig: Rig) {
+async fn an_abandoned_child_is_no_open_operation(engine: TestEngine) {
     #[workflow]
     async fn abandons(ctx: Context) -> Result<(), Error> {
         ctx.child(double, 1).abandon().await?;
         ctx.child(double, 2).key("known").abandon().await?;
         ctx.sleep("1h").await
     }
-    let known = rig.client.start(double, 2).key("known").await.unwrap();
-    let _worker = rig.worker((abandons, double)).await;
-    let run = rig.client.start(abandons, ()).await.unwrap();
-    rig.settle().await;
+    let known = engine.client.start(double, 2).key("known").await.unwrap();
+    let _worker = engine.worker((abandons, double)).await;
+    let run = engine.client.start(abandons, ()).await.unwrap();
+    engine.settle().await;
     let expected = ["0 child double abandoned", "1 child double abandoned", "2 timer  open"];
-    assert_eq!(lines(&rig, run.id()).await, expected);
-    assert_eq!(rig.client.operations(run.id()).await.unwrap()[1].child, Some(known.id()));
+    assert_eq!(lines(&engine, run.id()).await, expected);
+    assert_eq!(engine.client.operations(run.id()).await.unwrap()[1].child, Some(known.id()));
 }
 
 /// Stores each payload backwards.
@@ -227,14 +233,14 @@ async fn secret(ctx: Context) -> Result<String, Error> {
     ctx.hook::<String>("word").await
 }
 
-async fn backwards_worker(rig: &Rig) -> Worker {
-    let builder = Worker::builder(rig.world.clone()).codec(Backwards).state(rig.desk.clone());
+async fn backwards_worker(engine: &TestEngine) -> Worker {
+    let builder = Worker::builder(engine.world.clone()).codec(Backwards).state(engine.steps.clone());
     builder.register((secret, note)).paranoid().start().await.unwrap()
 }
 
-async fn payloads_pass_the_clients_codec(rig: Rig) {
-    let _worker = backwards_worker(&rig).await;
-    let client = rig.client.clone().with_codec(Backwards);
+async fn payloads_pass_the_clients_codec(engine: TestEngine) {
+    let _worker = backwards_worker(&engine).await;
+    let client = engine.client.clone().with_codec(Backwards);
     let run = client.start(secret, ()).id(client.new_id()).await.unwrap();
     assert!(!client.start(secret, ()).id(run.id()).await.unwrap().is_new(), "inputs are compared decoded");
     run.send("word", "please").key("1").await.unwrap();
@@ -244,21 +250,21 @@ async fn payloads_pass_the_clients_codec(rig: Rig) {
     assert_eq!(views[1].output_as::<String>().unwrap().as_deref(), Some("please"));
 }
 
-async fn a_payload_of_another_codec_is_as_stored(rig: Rig) {
-    let _worker = backwards_worker(&rig).await;
-    let client = rig.client.clone().with_codec(Backwards);
+async fn a_payload_of_another_codec_is_as_stored(engine: TestEngine) {
+    let _worker = backwards_worker(&engine).await;
+    let client = engine.client.clone().with_codec(Backwards);
     let run = client.start(secret, ()).await.unwrap();
     run.send("word", "please").await.unwrap();
     run.output().await.unwrap();
-    let views = rig.client.operations(run.id()).await.unwrap();
+    let views = engine.client.operations(run.id()).await.unwrap();
     assert_eq!(views[0].kind, OperationKind::Step);
     let error = views[0].input_as::<String>().unwrap_err();
     assert!(error.to_string().contains("codec `backwards`"), "{error}");
 }
 
-async fn views_of_an_unknown_run_are_refused(rig: Rig) {
+async fn views_of_an_unknown_run_are_refused(engine: TestEngine) {
     let unknown = RunId::from_bits(7);
-    let client = &rig.client;
+    let client = &engine.client;
     for error in [
         client.operations(unknown).await.unwrap_err(),
         client.steps(unknown).await.unwrap_err(),
@@ -269,14 +275,14 @@ async fn views_of_an_unknown_run_are_refused(rig: Rig) {
     }
 }
 
-async fn workers_tell_what_they_have(rig: Rig) {
-    let worker = rig.worker_of_build("7", (everything, double)).await;
-    let workers = rig.client.workers().await.unwrap();
+async fn workers_report_their_code(engine: TestEngine) {
+    let worker = engine.worker_of_build("7", (everything, double)).await;
+    let workers = engine.client.workers().await.unwrap();
     assert_eq!((workers.len(), workers[0].build.as_str()), (1, "7"));
     let code: Vec<_> = workers[0].workflows().map(|code| (&*code.workflow, code.version)).collect();
     assert_eq!(code, [("double", 1), ("everything", 1)]);
     let steps: Vec<_> = workers[0].steps().collect();
     assert_eq!(steps, ["blocked", "flaky", "note", "stoppable"]);
     worker.stop().await.unwrap();
-    assert!(rig.client.workers().await.unwrap().is_empty());
+    assert!(engine.client.workers().await.unwrap().is_empty());
 }

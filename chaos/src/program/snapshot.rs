@@ -1,0 +1,149 @@
+//! A snapshot of all runs of a world.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use outlast::core::Event;
+use outlast::core::event::TurnRecord;
+use outlast::{Client, Counts, ListOrder, RunQuery, RunView, Status, Timestamp};
+
+use super::Result;
+use super::report::Checks;
+
+/// All runs of a world, with their histories, by key.
+#[derive(Debug)]
+pub(crate) struct WorldSnapshot {
+    pub(crate) runs: BTreeMap<String, RunSnapshot>,
+    pub(crate) counts: Counts,
+    pub(crate) workers: usize,
+}
+
+/// One run of a snapshot.
+#[derive(Debug)]
+pub(crate) struct RunSnapshot {
+    pub(crate) view: RunView,
+    pub(crate) history: Vec<TurnRecord>,
+}
+
+/// An attempt that a history announces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AnnouncedAttempt {
+    /// The time of the turn that recorded its end.
+    pub(crate) ended: Option<Timestamp>,
+}
+
+impl WorldSnapshot {
+    /// Reads everything.
+    pub(crate) async fn take(client: &Client, checks: &mut Checks) -> Result<Self> {
+        let mut runs = BTreeMap::new();
+        let mut query = RunQuery { order: ListOrder::OldestFirst, ..RunQuery::default() };
+        loop {
+            let page = client.runs(query.clone()).await?;
+            for view in page.runs {
+                let history = client.history(view.id).await?;
+                let key = view.key.clone().ok_or("a run has no key")?;
+                let before = runs.insert(key.clone(), RunSnapshot { view, history });
+                checks.that(before.is_none(), || format!("two runs have the key {key}"))?;
+            }
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => break,
+            }
+        }
+        Ok(Self { runs, counts: client.counts().await?, workers: client.workers().await?.len() })
+    }
+
+    /// Checks the rules that hold at all times.
+    pub(crate) fn check_always(&self, checks: &mut Checks) -> Result<()> {
+        let mut counted = Counts::new();
+        for (key, run) in &self.runs {
+            run.check_history(key, checks)?;
+            *counted.entry(run.view.status).or_default() += 1;
+        }
+        let nonzero = |counts: &Counts| {
+            counts.iter().filter(|(_, count)| **count > 0).map(|(s, c)| (*s, *c)).collect::<Vec<_>>()
+        };
+        let (counted, nonzero) = (nonzero(&counted), nonzero(&self.counts));
+        checks.that(counted == nonzero, || format!("counts are {nonzero:?}, but the runs are {counted:?}"))
+    }
+
+    /// Checks the rules that hold when all runs have ended and all workers have left.
+    pub(crate) fn check_end(&self, checks: &mut Checks) -> Result<()> {
+        self.check_always(checks)?;
+        checks.that(self.workers == 0, || format!("{} sessions are left", self.workers))?;
+        for (key, run) in &self.runs {
+            let view = &run.view;
+            checks
+                .that(view.status.is_final(), || format!("run {key} is {}: {:?}", view.status, view.waits))?;
+            checks.that(view.owner.is_none(), || format!("run {key} has ended, but is held"))?;
+            // A run may end with unread messages.
+            let (sent, consumed) = (view.sent, view.consumed);
+            checks.that(consumed <= sent, || format!("run {key} has read {consumed} of {sent} messages"))?;
+        }
+        Ok(())
+    }
+}
+
+impl RunSnapshot {
+    /// The history has no gap, ascending times, one outcome per operation, and at most one end.
+    fn check_history(&self, key: &str, checks: &mut Checks) -> Result<()> {
+        let (mut seq, mut at) = (0, Timestamp::from_micros(0));
+        let mut turns = BTreeSet::new();
+        for turn in &self.history {
+            checks.that(turn.seq == seq, || format!("the history of {key} has a gap at event {seq}"))?;
+            checks.that(turn.at >= at, || format!("turn {} of {key} goes back in time", turn.id))?;
+            checks.that(turns.insert(turn.id), || format!("turn {} of {key} is there twice", turn.id))?;
+            (seq, at) = (seq + turn.events.len() as u64, turn.at);
+        }
+        let events: Vec<_> = self.events().map(|(_, event)| event).collect();
+        let begins = matches!(events.first(), Some(Event::RunStarted(_)));
+        checks.that(begins, || format!("the history of {key} does not begin with its start"))?;
+        let ends = events.iter().filter_map(|event| Status::of_final(event)).collect::<Vec<_>>();
+        let expected: &[Status] = if self.view.status.is_final() { &[self.view.status] } else { &[] };
+        checks.that(ends == expected, || format!("{key} is {}, but ended {ends:?}", self.view.status))?;
+        let is_last = ends.is_empty() || events.last().is_some_and(|event| Status::of_final(event).is_some());
+        checks.that(is_last, || format!("the history of {key} continues after its end"))?;
+        let mut facts = BTreeSet::new();
+        for event in events {
+            let kind = if is_step_end(event) { "step_ended" } else { event.kind() };
+            let attempt = if let Event::StepRetried { attempt, .. } = event { *attempt } else { 0 };
+            if let Some(op) = event.op() {
+                let is_new = facts.insert((op, kind, attempt));
+                checks.that(is_new, || format!("operation {op} of {key} has two events {kind}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn events(&self) -> impl Iterator<Item = (Timestamp, &Event)> {
+        self.history.iter().flat_map(|turn| turn.events.iter().map(|event| (turn.at, event)))
+    }
+
+    /// The attempts that the history announces, by the step's key and the attempt's number.
+    pub(crate) fn announced(&self) -> BTreeMap<(String, u32), AnnouncedAttempt> {
+        let mut attempts = BTreeMap::<(String, u32), AnnouncedAttempt>::new();
+        let mut latest = BTreeMap::new();
+        for (at, event) in self.events() {
+            let Some(op) = event.op() else { continue };
+            let key = format!("{}.0.{op}", self.view.id);
+            let ended = AnnouncedAttempt { ended: Some(at) };
+            match event {
+                Event::StepStarted { .. } => {
+                    latest.insert(op, 1);
+                    attempts.insert((key, 1), AnnouncedAttempt::default());
+                }
+                Event::StepRetried { attempt, .. } => {
+                    latest.insert(op, attempt + 1);
+                    attempts.insert((key.clone(), *attempt), ended);
+                    attempts.insert((key, attempt + 1), AnnouncedAttempt::default());
+                }
+                _ if is_step_end(event) => drop(attempts.insert((key, latest[&op]), ended)),
+                _ => {}
+            }
+        }
+        attempts
+    }
+}
+
+fn is_step_end(event: &Event) -> bool {
+    matches!(event, Event::StepCompleted { .. } | Event::StepFailed { .. } | Event::StepDropped { .. })
+}

@@ -1,0 +1,408 @@
+//! The checks at the end of a simulation.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use outlast_core::{
+    Clock, Event, History, OpNumber, Outcome, QueuedSteps, RunId, RunQuery, RunView, Status, Timestamp,
+    TurnRecord,
+};
+use parking_lot::Mutex;
+
+use super::client::Acknowledged;
+use super::coverage::Coverage;
+use super::environment::Environment;
+use super::hooks::check_hooks;
+use super::program::{play, rare};
+use super::situations::count_situations;
+use super::values::token_of;
+
+/// A run at the end of the simulation.
+pub(super) struct FinalRun {
+    pub(super) view: RunView,
+    pub(super) turns: Vec<TurnRecord>,
+}
+
+impl FinalRun {
+    pub(super) fn events(&self) -> impl Iterator<Item = &Event> {
+        self.turns.iter().flat_map(|turn| &turn.events)
+    }
+
+    /// The rules of its history.
+    pub(super) fn rules(&self) -> u32 {
+        match self.events().next() {
+            Some(Event::RunStarted(started)) => started.rules,
+            _ => 1,
+        }
+    }
+
+    fn outcome(&self) -> Option<Outcome> {
+        self.events().last().and_then(Outcome::of_final)
+    }
+}
+
+type FinalRuns = BTreeMap<RunId, FinalRun>;
+
+/// Runs all checks when all runs have ended.
+pub(super) async fn check(env: &Arc<Environment>, acknowledged: &Mutex<Acknowledged>) {
+    let queued_steps = QueuedSteps::Listed;
+    let query = RunQuery { limit: 1_000, queued_steps, ..RunQuery::default() };
+    let Ok(page) = env.inner.runs(query).await else { return };
+    let mut final_runs = FinalRuns::new();
+    for view in page.runs {
+        let turns = env.history(view.id).await;
+        final_runs.insert(view.id, FinalRun { view, turns });
+    }
+    let (mut violations, mut coverage) = (Vec::new(), Coverage::default());
+    check_counts(env, &final_runs, &mut violations).await;
+    for final_run in final_runs.values() {
+        check_end(final_run, &mut violations);
+        check_history(final_run, &mut violations);
+        check_steps(env, final_run, &mut violations);
+        check_timers(final_run, &mut violations);
+        check_cancel(env, final_run, &mut violations);
+        if !env.is_real_time {
+            check_observed(env, final_run, &mut violations);
+            check_hooks(env, final_run, &mut violations, &mut coverage);
+        }
+        count_situations(final_run, &mut coverage);
+        check_replay(final_run, &mut violations);
+        check_children(env, final_run, &final_runs, &mut violations);
+        check_queued(final_run, &final_runs, &mut violations);
+    }
+    check_acknowledged(&acknowledged.lock(), &final_runs, &mut violations);
+    violations.into_iter().for_each(|violation| env.report_violation(violation));
+    for final_run in final_runs.values() {
+        env.log("end", format_args!("{:?} {:?}", final_run.view, final_run.turns));
+    }
+    let mut observer = env.observer.lock();
+    observer.statistics.coverage.add(&coverage);
+    observer.statistics.runs = final_runs.len() as u64;
+    observer.statistics.events = final_runs.values().map(|final_run| final_run.events().count() as u64).sum();
+}
+
+async fn check_counts(env: &Environment, final_runs: &FinalRuns, violations: &mut Vec<String>) {
+    let Ok(counts) = env.inner.counts().await else { return };
+    for status in Status::ALL {
+        let counted = final_runs.values().filter(|final_run| final_run.view.status == status).count() as u64;
+        let counted_by_world = counts.get(&status).copied().unwrap_or_default();
+        if counted != counted_by_world {
+            violations.push(format!("{counted} runs are {status}, but the world counts {counted_by_world}"));
+        }
+    }
+    let left = env.sessions().await;
+    // A session that joined once more after it left holds nothing, and expires.
+    if final_runs.values().any(|final_run| final_run.view.owner.is_some()) {
+        violations.push(format!("runs are held when all workers are gone, sessions left: {left:?}"));
+    }
+}
+
+/// Every run ends once, and no event follows the end.
+fn check_end(final_run: &FinalRun, violations: &mut Vec<String>) {
+    let view = &final_run.view;
+    if !view.status.is_final() {
+        let waits = &view.waits;
+        violations.push(format!(
+            "run {} never ended: it is {}, waits {waits:?}, {:?}",
+            view.id, view.status, view.stuck
+        ));
+        return;
+    }
+    let ends = final_run.events().filter(|event| Status::of_final(event).is_some()).count();
+    let status = final_run.events().last().and_then(Status::of_final);
+    if ends != 1 || status != Some(view.status) {
+        violations.push(format!(
+            "run {} is {} and has {ends} final events, the last {status:?}",
+            view.id, view.status
+        ));
+    }
+}
+
+/// Histories have no gaps, and each operation begins once and ends at most once.
+fn check_history(final_run: &FinalRun, violations: &mut Vec<String>) {
+    let (run, mut next) = (final_run.view.id, 0);
+    for turn in &final_run.turns {
+        if turn.seq != next {
+            violations.push(format!("the history of run {run} has a gap before event {}", turn.seq));
+        }
+        next = turn.seq + turn.events.len() as u64;
+    }
+    let mut ops: BTreeMap<OpNumber, (u32, u32)> = BTreeMap::new();
+    for event in final_run.events() {
+        let Some(op) = event.op() else { continue };
+        let (begins, ends) = ops.entry(op).or_default();
+        match event {
+            Event::StepStarted { .. }
+            | Event::TimerStarted { .. }
+            | Event::HookOpened { .. }
+            | Event::ChildStarted(_) => *begins += 1,
+            Event::StepCompleted { .. }
+            | Event::StepFailed { .. }
+            | Event::ChildCompleted { .. }
+            | Event::ChildFailed { .. }
+            | Event::ChildCancelled { .. }
+            | Event::TimerFired { .. } => *ends += 1,
+            _ => {}
+        }
+    }
+    for (op, (begins, ends)) in ops {
+        // The timer of a child fires, and the child ends later too.
+        if begins > 1 || ends > 2 || (begins == 0 && ends > 0) {
+            violations
+                .push(format!("operation {op} of run {run} began {begins} times and ended {ends} times"));
+        }
+    }
+}
+
+/// The world has what it acknowledged, and nothing else.
+fn check_observed(env: &Environment, final_run: &FinalRun, violations: &mut Vec<String>) {
+    let observer = env.observer.lock();
+    let Some(observed) = observer.runs.get(&final_run.view.id) else {
+        violations.push(format!("nobody saw run {} begin", final_run.view.id));
+        return;
+    };
+    if observed.turns != final_run.turns {
+        violations.push(format!(
+            "the history of run {} is not what was committed: {:?} is not {:?}",
+            final_run.view.id, final_run.turns, observed.turns
+        ));
+    }
+}
+
+/// Outcomes of steps are what attempts returned, and come once.
+fn check_steps(env: &Environment, final_run: &FinalRun, violations: &mut Vec<String>) {
+    let run = final_run.view.id;
+    let attempt_log = env.attempt_log.lock();
+    let mut names = BTreeMap::new();
+    let mut ended = BTreeMap::new();
+    for event in final_run.events() {
+        match event {
+            Event::StepStarted { op, name, .. } => drop(names.insert(*op, name.clone())),
+            Event::StepCompleted { op, output } => {
+                *ended.entry(*op).or_insert(0) += 1;
+                let is_call = names.get(op).is_some_and(|name| name.starts_with("call-"));
+                let token: u64 = output.decode().unwrap_or_default();
+                let requested_by = final_run.view.parent.filter(|_| final_run.view.is_queued_step());
+                let requested =
+                    requested_by.map_or((run, *op), |requested_by| (requested_by.run, requested_by.op));
+                let is_known =
+                    attempt_log.returned.get(&requested).is_some_and(|known| known.contains(&token));
+                if !is_call && !is_known {
+                    violations.push(format!("step {op} of run {run} has an output that no attempt returned"));
+                }
+            }
+            Event::StepFailed { op, .. } => *ended.entry(*op).or_insert(0) += 1,
+            _ => {}
+        }
+    }
+    for (op, count) in ended.into_iter().filter(|(_, count)| *count > 1) {
+        violations.push(format!("step {op} of run {run} has {count} outcomes"));
+    }
+}
+
+/// From rules 2 on, a cancel records the operations that it ends. They have no later outcome, and steps that the cancel
+/// does not list as maybe attempted were not attempted.
+fn check_cancel(env: &Environment, final_run: &FinalRun, violations: &mut Vec<String>) {
+    let run = final_run.view.id;
+    if final_run.rules() < 2 {
+        return;
+    }
+    let mut events = final_run.events();
+    let (mut steps, mut failed) = (BTreeSet::new(), BTreeMap::new());
+    let ended = events.by_ref().find_map(|event| match event {
+        Event::StepStarted { op, queued: None, .. } => {
+            steps.insert(*op);
+            None
+        }
+        Event::StepRetried { op, attempt, .. } => {
+            failed.insert(*op, *attempt);
+            None
+        }
+        Event::CancelRequested { ends, maybe_attempted, .. } => Some((ends, maybe_attempted)),
+        _ => None,
+    });
+    let Some((ends, maybe_attempted)) = ended else { return };
+    for event in events {
+        let is_outcome = matches!(
+            event,
+            Event::StepCompleted { .. }
+                | Event::StepFailed { .. }
+                | Event::StepRetried { .. }
+                | Event::TimerFired { .. }
+        );
+        if let Some(op) = event.op().filter(|op| is_outcome && ends.contains(op)) {
+            violations.push(format!(
+                "operation {op} of run {run} was ended by the cancel, but later there is {event:?}"
+            ));
+        }
+    }
+    let requested_by = final_run.view.parent.filter(|_| final_run.view.is_queued_step());
+    let attempt_log = env.attempt_log.lock();
+    for op in ends.iter().filter(|op| steps.contains(op) && !maybe_attempted.contains(op)) {
+        let known = failed.get(op).copied().unwrap_or_default();
+        let requested = requested_by.map_or((run, *op), |requested_by| (requested_by.run, requested_by.op));
+        if attempt_log.begun.contains_key(&(requested.0, requested.1, known + 1)) {
+            violations.push(format!("step {op} of run {run} was attempted, but its cancel does not say so"));
+        }
+    }
+}
+
+/// Timers do not fire early.
+fn check_timers(final_run: &FinalRun, violations: &mut Vec<String>) {
+    let mut due: BTreeMap<OpNumber, Timestamp> = BTreeMap::new();
+    for turn in &final_run.turns {
+        for event in &turn.events {
+            match event {
+                Event::TimerStarted { op, fire_at } => drop(due.insert(*op, *fire_at)),
+                Event::HookOpened { op, timeout_at, .. } => due.extend(timeout_at.map(|at| (*op, at))),
+                Event::ChildStarted(child) => due.extend(child.timeout_at.map(|at| (child.op, at))),
+                Event::TimerFired { op } if due.get(op).is_none_or(|due| *due > turn.at) => {
+                    let run = final_run.view.id;
+                    violations.push(format!(
+                        "timer {op} of run {run} fired early: {} < {:?}",
+                        turn.at,
+                        due.get(op)
+                    ));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The same code and history give the same operations, for the complete history and for half of it.
+fn check_replay(final_run: &FinalRun, violations: &mut Vec<String>) {
+    let run = final_run.view.id;
+    if final_run.view.is_queued_step() {
+        // Its code is part of the engine.
+        return;
+    }
+    for turns in [final_run.turns.len(), final_run.turns.len() / 2] {
+        let history = History { run, turns: final_run.turns[..turns].to_vec() };
+        if history.turns.is_empty() {
+            continue;
+        }
+        if let Err(error) = outlast::replay((play, rare), history) {
+            violations.push(format!("run {run} does not replay {turns} turns: {}", error.message()));
+        }
+    }
+}
+
+/// The history of a parent has the outcomes of its children.
+fn check_children(
+    env: &Environment,
+    final_run: &FinalRun,
+    final_runs: &FinalRuns,
+    violations: &mut Vec<String>,
+) {
+    let parent = final_run.view.id;
+    let mut children = BTreeMap::new();
+    for event in final_run.events() {
+        let (op, outcome) = match event {
+            Event::ChildStarted(child) => {
+                children.insert(child.op, child);
+                continue;
+            }
+            Event::ChildCompleted { op, output } => (op, Outcome::Completed(output.clone())),
+            Event::ChildFailed { op, failure } => (op, Outcome::Failed(failure.clone())),
+            Event::ChildCancelled { op, failure } => (op, Outcome::Cancelled(failure.clone())),
+            _ => continue,
+        };
+        let Some(child) = children.get(op) else { continue };
+        match final_runs.get(&child.run) {
+            // The start of the child was refused.
+            None if matches!(outcome, Outcome::Failed(_)) => {}
+            None => violations.push(format!("run {parent} has the outcome of a child that does not exist")),
+            Some(child) if child.outcome() == Some(outcome.clone()) => {}
+            Some(child) => violations.push(format!(
+                "run {parent} has the outcome {outcome:?} of its child {}, which ended with {:?}",
+                child.view.id,
+                child.outcome()
+            )),
+        }
+    }
+    let now = env.clock.now();
+    for child in children.values().filter(|child| child.key.is_none()) {
+        if !final_runs.contains_key(&child.run) {
+            violations
+                .push(format!("child {} of run {parent} was never started; it is {now} now", child.run));
+        }
+    }
+}
+
+/// The history of a run has the outcomes of its queued steps.
+fn check_queued(final_run: &FinalRun, final_runs: &FinalRuns, violations: &mut Vec<String>) {
+    let run = final_run.view.id;
+    let mut queued = BTreeMap::new();
+    for event in final_run.events() {
+        let (op, outcome) = match event {
+            Event::StepStarted { op, queued: Some(step), .. } => {
+                queued.insert(*op, step.run);
+                continue;
+            }
+            Event::StepCompleted { op, output } => (op, Ok(output)),
+            Event::StepFailed { op, failure } => (op, Err(&failure.message)),
+            _ => continue,
+        };
+        let Some(step) = queued.get(op) else { continue };
+        let ended = final_runs.get(step).and_then(FinalRun::outcome);
+        let is_same = match (&ended, &outcome) {
+            (Some(Outcome::Completed(output)), Ok(received)) => output == *received,
+            (Some(Outcome::Failed(failure) | Outcome::Cancelled(failure)), Err(received)) => {
+                failure.message == **received
+            }
+            _ => false,
+        };
+        if !is_same {
+            violations.push(format!(
+                "run {run} has the outcome {outcome:?} of its step {op}, which ended with {ended:?}"
+            ));
+        }
+    }
+    for step in queued.into_values().filter(|step| !final_runs.contains_key(step)) {
+        violations.push(format!("queued step {step} of run {run} was never started"));
+    }
+}
+
+/// Nothing acknowledged is lost.
+fn check_acknowledged(acknowledged: &Acknowledged, final_runs: &FinalRuns, violations: &mut Vec<String>) {
+    let mut keys = BTreeMap::new();
+    for (run, key) in &acknowledged.starts {
+        if !final_runs.contains_key(run) {
+            violations.push(format!("the start of run {run} was acknowledged, but the run does not exist"));
+        }
+        if let Some(key) = key
+            && *keys.entry(key).or_insert(run) != run
+        {
+            violations.push(format!("key `{key}` is the key of two runs"));
+        }
+    }
+    for ((sender, run), tokens) in &acknowledged.sends {
+        let Some(final_run) = final_runs.get(run) else { continue };
+        let received = final_run.events().filter_map(|event| match event {
+            Event::HookReceived { payload, .. } => token_of(payload),
+            _ => None,
+        });
+        let received: Vec<u64> = received.filter(|token| tokens.contains(token)).collect();
+        // A run that has ended did not read the rest.
+        if !tokens.starts_with(&received) {
+            violations.push(format!("{sender} sent run {run} {tokens:?}, but its history has {received:?}"));
+        }
+        if !final_run.view.status.is_final() && received.len() < tokens.len() {
+            violations.push(format!("{sender} sent run {run} {tokens:?}, but its history has {received:?}"));
+        }
+    }
+    let of_workflows =
+        |run: &RunId| final_runs.get(run).is_none_or(|final_run| !final_run.view.is_queued_step());
+    // The output of a queued step is no text.
+    for (run, output) in acknowledged.outputs.iter().filter(|(run, _)| of_workflows(run)) {
+        let ended = final_runs.get(run).and_then(FinalRun::outcome).map(|outcome| match outcome {
+            Outcome::Completed(output) => output.decode().map_err(|error| error.to_string()),
+            Outcome::Failed(failure) | Outcome::Cancelled(failure) => Err(failure.message),
+        });
+        if ended.as_ref() != Some(output) {
+            violations
+                .push(format!("a client got the output {output:?} of run {run}, which ended with {ended:?}"));
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Payloads: exactly the bytes that were written.
+
+use outlast_core::{
+    Event, Failure, FailureKind, Headers, Judgement, MessageBody, OpNumber, Payload, Start, Status, Then,
+};
+
+use super::Case;
+use super::turn_ext::TurnExt;
+
+/// JSON that stores, columns and converters like to change.
+const TEXTS: [&str; 14] = [
+    "null",
+    "0",
+    "\"\"",
+    "false",
+    "-0.0",
+    "1e400",
+    "[]",
+    "{}",
+    "\"a\\u0000b\"",
+    "\"2026-02-30T25:00:00Z\"",
+    "{\"b\":1,\"a\":2,\"CamelCase\":3,\"a\":4}",
+    "[ 1 ,2 ]",
+    "\"\\ud83d\\ude00 '\\\" \\\\ %s ? $1 --\"",
+    "123456789012345678901234567890",
+];
+
+/// Plain payloads come back byte for byte: from starts, messages and events.
+pub async fn awkward_json_survives_exactly(case: Case) {
+    for text in TEXTS {
+        survives(&case, Payload::from_json_text(text)).await;
+    }
+}
+
+/// What a codec wrote comes back byte for byte, with the codec's name.
+pub async fn coded_payloads_survive_exactly(case: Case) {
+    survives(&case, Payload::coded("aes-256", vec![])).await;
+    survives(&case, Payload::coded("aes-256", (0..=255).collect::<Vec<u8>>())).await;
+    survives(&case, Payload::coded("é", b"null".to_vec())).await;
+}
+
+/// A payload of a megabyte comes back byte for byte.
+pub async fn a_large_payload_survives_exactly(case: Case) {
+    survives(&case, Payload::json(&"ü\u{0}x".repeat(200_000)).unwrap()).await;
+}
+
+/// Sends the payload through every place that stores one.
+async fn survives(case: &Case, payload: Payload) {
+    let worker = case.join("wf").await;
+    let start = Start { input: payload.clone(), ..case.new_start("wf") };
+    case.try_start(start.clone()).await.unwrap();
+    let mut message = case.new_message(start.run, "");
+    message.body = MessageBody::Hook { name: "h".into(), payload: payload.clone() };
+    case.try_send(message.clone()).await.unwrap();
+
+    let claimed = worker.claim_one().await;
+    assert_eq!(claimed.inbox[0].body, message.body);
+    let history = claimed.history.clone().whole().unwrap();
+    assert_eq!(history[0].events, [start.event()]);
+    let mut turn = case.turn(&claimed).then(Then::End(Status::Completed));
+    turn.events = vec![
+        Event::HookReceived {
+            name: "h".into(),
+            message: message.id,
+            payload: payload.clone(),
+            headers: [("user".to_owned(), "ada".to_owned())].into(),
+            at: Some(claimed.inbox[0].at),
+            judgement: Judgement::TakenBy(OpNumber(0)),
+        },
+        Event::StepCompleted { op: OpNumber(0), output: payload.clone() },
+        Event::RunCompleted { output: payload.clone() },
+    ];
+    worker.commit_done(turn.clone()).await;
+    let history = case.world.history(start.run, 1, 10).await.unwrap();
+    assert_eq!(history[0].events, turn.events);
+    let ended = case.world.ended(start.run, outlast_core::Timestamp::NEVER).await.unwrap().unwrap();
+    assert_eq!(ended.outcome, outlast_core::Outcome::Completed(payload));
+    worker.leave().await;
+}
+
+/// The headers of a start are in its first event.
+pub async fn headers_of_a_start_survive(case: Case) {
+    let headers: Headers = [("user".to_string(), "ä\u{0}\"".to_string()), ("empty".into(), "".into())].into();
+    let start = Start { headers, ..case.new_start("wf") };
+    case.try_start(start.clone()).await.unwrap();
+    let history = case.world.history(start.run, 0, 10).await.unwrap();
+    assert_eq!(history[0].events, [start.event()]);
+}
+
+/// A failure comes back with everything that was known of it.
+pub async fn failures_survive_exactly(case: Case) {
+    let worker = case.join("wf").await;
+    let run = case.start("wf").await;
+    let failure = Failure {
+        details: Some(Payload::from_json_text("{\"code\":402,\"nothing\":null}").decode().unwrap()),
+        causes: vec!["the bank said no".into(), "\u{0}".into()],
+        ..Failure::new(FailureKind::Fatal, "no \u{0} money").of_step("charge", 3)
+    };
+    let mut turn = case.turn(&worker.claim_one().await).then(Then::End(Status::Failed));
+    turn.events = vec![Event::RunFailed { failure: failure.clone() }];
+    worker.commit_done(turn).await;
+    let ended = case.world.ended(run, outlast_core::Timestamp::NEVER).await.unwrap().unwrap();
+    assert_eq!(ended.outcome, outlast_core::Outcome::Failed(failure));
+}

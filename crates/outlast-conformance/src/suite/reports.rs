@@ -1,0 +1,70 @@
+//! Reports: what workers say of themselves.
+
+use outlast_core::{Report, VERSION, WorkerStatus, WorkerView};
+
+use super::{Case, TestWorker, assert_refused};
+
+async fn view(case: &Case, worker: &TestWorker) -> WorkerView {
+    let workers = case.world.workers().await.unwrap();
+    workers.into_iter().find(|view| view.session == worker.session).unwrap()
+}
+
+fn full() -> Report {
+    Report {
+        status: WorkerStatus::Draining,
+        live: 3,
+        attempts: 2,
+        steps: [("resize".to_owned(), 1), ("say \"hé\"\0".to_owned(), 1)].into(),
+        waiting_futures: 4,
+        turns: u64::MAX,
+        replays: 6,
+        completed: 7,
+        failed: 8,
+    }
+}
+
+/// A worker that has not beaten yet is shown as at its join.
+pub async fn a_worker_that_has_not_beaten_reports_nothing(case: Case) {
+    let worker = case.join("wf").await;
+    let joined_at = case.clock.now();
+    case.clock.advance("1s");
+    let view = view(&case, &worker).await;
+    assert_eq!((view.report, view.beat_at), (Report::default(), joined_at));
+}
+
+/// A beat keeps the report, exactly, and when it was.
+pub async fn a_beat_keeps_the_report(case: Case) {
+    let worker = case.join("wf").await;
+    case.clock.advance("1s");
+    case.world.beat(worker.session, &full(), &[]).await.unwrap();
+    let beat_at = case.clock.now();
+    case.clock.advance("1s");
+    let view = view(&case, &worker).await;
+    assert_eq!((view.report, view.beat_at), (full(), beat_at));
+    assert!(view.joined_at < view.beat_at);
+}
+
+/// The last report counts, and each worker has its own.
+pub async fn the_last_report_counts(case: Case) {
+    let (worker, other) = (case.join("wf").await, case.join("wf").await);
+    case.world.beat(worker.session, &full(), &[]).await.unwrap();
+    let last = Report { live: 1, ..Report::default() };
+    case.world.beat(worker.session, &last, &[]).await.unwrap();
+    assert_eq!(view(&case, &worker).await.report, last);
+    assert_eq!(view(&case, &other).await.report, Report::default());
+}
+
+/// What a session that is gone says of itself is not kept.
+pub async fn the_report_of_a_lost_session_is_not_kept(case: Case) {
+    let worker = case.join("wf").await;
+    worker.leave().await;
+    assert_refused!(case.world.beat(worker.session, &full(), &[]).await, Fenced);
+    assert!(case.world.workers().await.unwrap().is_empty());
+}
+
+/// A worker is shown with the version of the library that it was built with.
+pub async fn a_worker_is_shown_with_the_version_of_its_library(case: Case) {
+    let worker = case.join("wf").await;
+    let version = view(&case, &worker).await.version.unwrap();
+    assert!(version.starts_with(VERSION), "{version}");
+}

@@ -1,0 +1,453 @@
+//! A world whose calls fail, lose their answers or are delayed, as a test plans.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use async_trait::async_trait;
+use outlast::core::turn::BasedOn;
+use outlast::core::world::Answers;
+use outlast::core::{
+    Beat, Busy, ClaimRequest, ClaimedHistory, Clock, Committed, Counts, Delivered, Description, Ended,
+    HeartbeatDetails, HeldRun, Join, Message, NewMessage, Page, Pruned, Report, RunId, RunQuery, RunView,
+    Sent, SessionId, Start, Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
+};
+use outlast_testkit::TestClock;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+/// A method of the world that faults can affect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Call {
+    Start,
+    Send,
+    Claim,
+    Commit,
+    Held,
+    Inbox,
+    Leave,
+    Takeover,
+    Beat,
+    Join,
+    Run,
+    Ended,
+    Histories,
+}
+
+enum Fault {
+    /// Executes the call, and returns `Unavailable`.
+    LoseAnswer,
+    /// Returns `Unavailable` without executing the call.
+    Refuse,
+    /// As the other two, but each turn is answered with the error, not the call as a whole.
+    AnswerEach { error: WorldError, is_done: bool },
+    /// Executes a future before the call.
+    Before(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
+struct FaultPlan {
+    call: Call,
+    skip: usize,
+    concerns: fn(&[Turn]) -> bool,
+    fault: Fault,
+}
+
+#[derive(Default)]
+struct FaultState {
+    plans: Vec<FaultPlan>,
+    sizes: BTreeMap<Call, Vec<usize>>,
+    fenced: usize,
+    is_unavailable: bool,
+    unreadable: BTreeSet<RunId>,
+}
+
+/// The planned faults, and the calls so far. Clones share the same state.
+#[derive(Clone)]
+pub(super) struct Faults {
+    state: Arc<Mutex<FaultState>>,
+    clock: Arc<SkewedClock>,
+}
+
+impl Faults {
+    /// Executes the call after `skip` others, and loses its answer. An empty claim does not count.
+    pub(super) fn lose_answer(&self, call: Call, skip: usize) {
+        self.plan(call, skip, |_| true, Fault::LoseAnswer);
+    }
+
+    /// Answers the call after `skip` others with `Unavailable`, without executing it.
+    pub(super) fn refuse(&self, call: Call, skip: usize) {
+        self.plan(call, skip, |_| true, Fault::Refuse);
+    }
+
+    /// Makes the history of this run unreadable.
+    pub(super) fn make_unreadable(&self, run: RunId) {
+        self.state.lock().unreadable.insert(run);
+    }
+
+    fn is_unreadable(&self, run: RunId) -> bool {
+        self.state.lock().unreadable.contains(&run)
+    }
+
+    /// Replaces the histories of unreadable runs in a claim.
+    fn hide_unreadable(&self, mut work: Work) -> Work {
+        for claimed in work.claimed.iter_mut().filter(|claimed| self.is_unreadable(claimed.run)) {
+            claimed.history = ClaimedHistory::Unreadable("event 0 makes no sense".into());
+            claimed.inbox.clear();
+        }
+        work
+    }
+
+    /// From now on all calls that faults can affect are refused, or none.
+    pub(super) fn set_unavailable(&self, is_unavailable: bool) {
+        self.state.lock().is_unavailable = is_unavailable;
+    }
+
+    /// Executes the next commit or not, and answers each of its turns with the error.
+    pub(super) fn answer_each_turn(&self, error: WorldError, is_done: bool) {
+        self.plan(Call::Commit, 0, |_| true, Fault::AnswerEach { error, is_done });
+    }
+
+    /// Executes `first` just before the next commit with a turn that fires a timer.
+    pub(super) fn before_a_timer_fires(&self, first: impl Future<Output = ()> + Send + 'static) {
+        let fires = |turns: &[Turn]| turns.iter().any(|turn| turn.fired_until.is_some());
+        self.plan(Call::Commit, 0, fires, Fault::Before(Box::pin(first)));
+    }
+
+    /// Delays the next call until the gate is opened.
+    pub(super) fn hold(&self, call: Call) -> Gate {
+        let gate = Gate::default();
+        let held = gate.clone();
+        self.plan(call, 0, |_| true, Fault::Before(Box::pin(async move { held.wait_until_open().await })));
+        gate
+    }
+
+    /// Delays the commit of a part of a turn, after `skip` commits of other parts.
+    pub(super) fn hold_part(&self, skip: usize) -> Gate {
+        let gate = Gate::default();
+        let held = gate.clone();
+        self.plan(
+            Call::Commit,
+            skip,
+            follows_a_part,
+            Fault::Before(Box::pin(async move { held.wait_until_open().await })),
+        );
+        gate
+    }
+
+    /// Answers a part of a turn with the error without committing it, after `skip` other parts.
+    pub(super) fn refuse_part(&self, skip: usize, error: WorldError) {
+        self.plan(Call::Commit, skip, follows_a_part, Fault::AnswerEach { error, is_done: false });
+    }
+
+    /// The number of calls.
+    pub(super) fn count(&self, call: Call) -> usize {
+        self.sizes(call).len()
+    }
+
+    /// The number of elements of each call.
+    pub(super) fn sizes(&self, call: Call) -> Vec<usize> {
+        self.state.lock().sizes.get(&call).cloned().unwrap_or_default()
+    }
+
+    /// The number of turns that were refused because their session does not hold the run.
+    pub(super) fn fenced(&self) -> usize {
+        self.state.lock().fenced
+    }
+
+    /// The number of planned faults that have not happened yet.
+    pub(super) fn left(&self) -> usize {
+        self.state.lock().plans.len()
+    }
+
+    /// Moves the clock of workers and clients back by this many seconds.
+    pub(super) fn set_clock_back(&self, seconds: i64) {
+        self.clock.set_back(seconds);
+    }
+
+    fn plan(&self, call: Call, skip: usize, concerns: fn(&[Turn]) -> bool, fault: Fault) {
+        self.state.lock().plans.push(FaultPlan { call, skip, concerns, fault });
+    }
+
+    fn next(&self, call: Call, size: usize, turns: &[Turn]) -> Option<Fault> {
+        let mut state = self.state.lock();
+        state.sizes.entry(call).or_default().push(size);
+        if state.is_unavailable {
+            return Some(Fault::Refuse);
+        }
+        let concerns = |plan: &FaultPlan| plan.call == call && (plan.concerns)(turns);
+        let index = state.plans.iter().position(concerns)?;
+        let plan = &mut state.plans[index];
+        if plan.skip > 0 {
+            plan.skip -= 1;
+            return None;
+        }
+        Some(state.plans.remove(index).fault)
+    }
+
+    /// Executes a call with the fault that is planned for it.
+    async fn call<T>(
+        &self,
+        call: Call,
+        size: usize,
+        calling: impl Future<Output = Result<T, WorldError>>,
+    ) -> Result<T, WorldError> {
+        answer(self.next(call, size, &[]), calling).await
+    }
+}
+
+async fn answer<T>(
+    fault: Option<Fault>,
+    calling: impl Future<Output = Result<T, WorldError>>,
+) -> Result<T, WorldError> {
+    match fault {
+        None => calling.await,
+        Some(Fault::Refuse | Fault::AnswerEach { .. }) => Err(unavailable()),
+        Some(Fault::LoseAnswer) => calling.await.and(Err(unavailable())),
+        Some(Fault::Before(first)) => {
+            first.await;
+            calling.await
+        }
+    }
+}
+
+fn unavailable() -> WorldError {
+    WorldError::Unavailable("the test lost the answer".into())
+}
+
+/// Whether a turn of the batch follows a part of a larger turn.
+fn follows_a_part(turns: &[Turn]) -> bool {
+    turns.iter().any(|turn| matches!(turn.based_on, BasedOn::Turn(last) if last.is_continued()))
+}
+
+/// A gate at which a call waits for the test.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gate(watch::Sender<(bool, bool)>);
+
+impl Gate {
+    /// Waits until the call is at the gate.
+    pub(super) async fn wait_for_call(&self) {
+        self.0.subscribe().wait_for(|(arrived, _)| *arrived).await.unwrap();
+    }
+
+    /// Opens the gate.
+    pub(super) fn open(&self) {
+        self.0.send_modify(|(_, open)| *open = true);
+    }
+
+    async fn wait_until_open(&self) {
+        self.0.send_modify(|(arrived, _)| *arrived = true);
+        self.0.subscribe().wait_for(|(_, open)| *open).await.unwrap();
+    }
+}
+
+/// The test's clock, perhaps moved back.
+#[derive(Debug)]
+pub(super) struct SkewedClock {
+    clock: TestClock,
+    back: AtomicI64,
+}
+
+impl SkewedClock {
+    pub(super) fn new(clock: TestClock) -> Arc<Self> {
+        Arc::new(Self { clock, back: AtomicI64::new(0) })
+    }
+
+    /// Moves it back by this many seconds, relative to the test's clock.
+    pub(super) fn set_back(&self, seconds: i64) {
+        self.back.store(seconds * 1_000_000, Ordering::SeqCst);
+    }
+}
+
+impl Clock for SkewedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.clock.now().as_micros() - self.back.load(Ordering::SeqCst))
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = Busy> + Send>> {
+        let at = at.as_micros().saturating_add(self.back.load(Ordering::SeqCst));
+        self.clock.sleep_until(Timestamp::from_micros(at))
+    }
+
+    fn busy(&self) -> Busy {
+        Clock::busy(&self.clock)
+    }
+
+    fn is_virtual(&self) -> bool {
+        true
+    }
+}
+
+/// A world that passes its calls to the inner one, with faults.
+pub(super) struct FaultyWorld {
+    inner: Arc<dyn World>,
+    faults: Faults,
+}
+
+impl FaultyWorld {
+    pub(super) fn wrap(inner: Arc<dyn World>, clock: TestClock) -> (Arc<dyn World>, Faults) {
+        let faults = Faults { state: Arc::default(), clock: SkewedClock::new(clock) };
+        (Arc::new(Self { inner, faults: faults.clone() }), faults)
+    }
+}
+
+impl std::fmt::Debug for FaultyWorld {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FaultyWorld({:?})", self.inner)
+    }
+}
+
+#[async_trait]
+impl World for FaultyWorld {
+    async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
+        self.faults.call(Call::Start, starts.len(), self.inner.start(starts)).await
+    }
+
+    async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
+        self.faults.call(Call::Run, 1, self.inner.run(run)).await
+    }
+
+    async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
+        self.inner.runs(query).await
+    }
+
+    async fn counts(&self) -> Result<Counts, WorldError> {
+        self.inner.counts().await
+    }
+
+    async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
+        if self.faults.is_unreadable(run) {
+            return Err(WorldError::Corrupt(format!("event 0 of run {run} makes no sense")));
+        }
+        self.faults.call(Call::Ended, 1, self.inner.ended(run, until)).await
+    }
+
+    async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
+        if self.faults.is_unreadable(run) {
+            return Err(WorldError::Corrupt(format!("event 0 of run {run} makes no sense")));
+        }
+        self.inner.history(run, from, limit).await
+    }
+
+    async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
+        self.faults.call(Call::Histories, runs.len(), self.inner.histories(runs)).await
+    }
+
+    async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
+        self.faults.call(Call::Send, messages.len(), self.inner.send(messages)).await
+    }
+
+    async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
+        self.faults.call(Call::Inbox, 1, self.inner.inbox(run, after)).await
+    }
+
+    async fn join(&self, join: Join) -> Result<(), WorldError> {
+        self.faults.call(Call::Join, 1, self.inner.join(join)).await
+    }
+
+    async fn beat(
+        &self,
+        session: SessionId,
+        report: &Report,
+        details: &[HeartbeatDetails],
+    ) -> Result<Beat, WorldError> {
+        self.faults.call(Call::Beat, details.len(), self.inner.beat(session, report, details)).await
+    }
+
+    async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
+        self.faults.call(Call::Held, 1, self.inner.held(session)).await
+    }
+
+    async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
+        self.faults.call(Call::Leave, 1, self.inner.leave(session)).await
+    }
+
+    async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
+        self.faults.call(Call::Takeover, 1, self.inner.takeover(session)).await
+    }
+
+    async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
+        match self.faults.next(Call::Claim, request.limit, &[]) {
+            None => self.inner.claim(session, request).await.map(|work| self.faults.hide_unreadable(work)),
+            Some(Fault::Refuse | Fault::AnswerEach { .. }) => Err(unavailable()),
+            Some(Fault::Before(first)) => {
+                first.await;
+                self.inner.claim(session, request).await
+            }
+            Some(Fault::LoseAnswer) => {
+                let work = self.inner.claim(session, request).await?;
+                if work.claimed.is_empty() {
+                    self.faults.lose_answer(Call::Claim, 0);
+                    return Ok(work);
+                }
+                Err(unavailable())
+            }
+        }
+    }
+
+    async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
+        let (inner, faults, on_the_wire) = (self.inner.clone(), self.faults.clone(), turns.to_vec());
+        let commit = async move {
+            let answers = inner.commit(session, &on_the_wire).await;
+            let is_fenced = |answer: &&Result<_, _>| matches!(answer, Err(WorldError::Fenced(_)));
+            faults.state.lock().fenced += answers.iter().flatten().filter(is_fenced).count();
+            answers
+        };
+        match self.faults.next(Call::Commit, turns.len(), turns) {
+            Some(Fault::Before(first)) => {
+                // A call that was sent arrives even if its caller was dropped.
+                let arrives = tokio::spawn(async move {
+                    first.await;
+                    commit.await
+                });
+                arrives.await.unwrap()
+            }
+            Some(Fault::AnswerEach { error, is_done }) => {
+                if is_done {
+                    commit.await?;
+                }
+                Ok(vec![Err(error); turns.len()])
+            }
+            fault => answer(fault, commit).await,
+        }
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
+        self.inner.workers().await
+    }
+
+    async fn resume(&self, run: RunId) -> Result<(), WorldError> {
+        self.inner.resume(run).await
+    }
+
+    async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
+        self.inner.deliver(session).await
+    }
+
+    async fn prune(
+        &self,
+        before: Timestamp,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Pruned, WorldError> {
+        self.inner.prune(before, after, limit).await
+    }
+
+    async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
+        self.inner.changed(epoch, until).await
+    }
+
+    fn run_id(&self, key: Option<&str>, bits: u128) -> RunId {
+        self.inner.run_id(key, bits)
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        let clock = self.inner.clock();
+        if clock.is_virtual() { self.faults.clock.clone() } else { clock }
+    }
+
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+}
