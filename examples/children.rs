@@ -1,4 +1,4 @@
-//! Runs that start runs: awaited, raced against time, left alone, and cancelled together.
+//! Runs that start child runs: awaited, with a timeout, independent, and cancelled together.
 
 use outlast::prelude::*;
 use outlast::{RunId, Status};
@@ -6,14 +6,14 @@ use outlast::{RunId, Status};
 #[workflow]
 async fn parcel(ctx: Context, number: u32) -> Result<String, Error> {
     ctx.tag("parcel", number.to_string())?;
-    ctx.sleep("20ms").await?; // a real one is days on its way
+    ctx.sleep("20ms").await?; // a real parcel takes days
     if number == 13 {
         return Err(Error::msg("parcel 13 is lost"));
     }
-    Ok(format!("parcel {number} is there"))
+    Ok(format!("parcel {number} was delivered"))
 }
 
-/// Each parcel is a run of its own, with its own history. This one sleeps until the last is there.
+/// Each parcel is a run of its own, with its own history. The order waits until the last one has been delivered.
 #[workflow]
 async fn order(ctx: Context, parcels: Vec<u32>) -> Result<Vec<String>, Error> {
     let children: Vec<_> = parcels.iter().map(|number| ctx.child(parcel, number)).collect();
@@ -29,7 +29,7 @@ async fn hurry(ctx: Context) -> Result<String, Error> {
     }
 }
 
-/// Fire and forget: the child goes on when its parent has ended. Its key makes it the only one.
+/// Starts a child that continues after its parent has ended. Its key ensures that there is only one.
 #[workflow]
 async fn subscribe(ctx: Context, customer: u32) -> Result<RunId, Error> {
     ctx.child(parcel, customer).key(format!("welcome-{customer}")).abandon().await
@@ -43,12 +43,12 @@ async fn main() -> Result<(), Error> {
 
     println!("1. A hundred children, awaited together.");
     let run = client.start(order, (100..200).collect::<Vec<_>>()).await?;
-    let there = run.output().await?;
-    println!("    {} of them, the first: {}", there.len(), there[0]);
+    let delivered = run.output().await?;
+    println!("    {} of them, the first: {}", delivered.len(), delivered[0]);
 
-    println!("2. One of three fails: its error is the parent's, and the parent's end cancels the others.");
+    println!("2. One of three children fails: the parent returns its error, and its end cancels the others.");
     let run = client.start(order, vec![12, 13, 14]).await?;
-    println!("    {}", run.output().await.expect_err("parcel 13 never arrives"));
+    println!("    {}", run.output().await.expect_err("parcel 13 is lost"));
 
     println!("3. A child that takes too long.");
     let run = client.start(hurry, ()).await?;
@@ -57,9 +57,9 @@ async fn main() -> Result<(), Error> {
     let ended = client.handle::<Vec<String>>(child.id).output().await;
     println!("    the order: {}", ended.expect_err("it was cancelled"));
     let family = client.list().root(run.id()).await?.runs;
-    println!("    {} runs of one root", family.len());
+    println!("    {} runs have the same root", family.len());
 
-    println!("4. Started twice by key, there once, and it goes on alone.");
+    println!("4. Started twice with the same key: there is one child, and it continues alone.");
     let first = client.start(subscribe, 7).await?.output().await?;
     let second = client.start(subscribe, 7).await?.output().await?;
     assert_eq!(first, second);

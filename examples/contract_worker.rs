@@ -1,4 +1,4 @@
-//! The worker of a shop. It has the code for the contract in `contract/`, and works until Enter is pressed.
+//! The worker of a shop. It has the code for the contract in `contract/`, and runs until Enter is pressed.
 //!
 //! ```text
 //! cargo run --example contract_worker -- shop.db
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Error> {
         .on_retry(|about| println!("retry    {}: {}", about.step, about.message))
         .start()
         .await?;
-    println!("working on {file}; press Enter to stop");
+    println!("serving {file}; press Enter to stop");
     tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await??;
     worker.stop().await
 }

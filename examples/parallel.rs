@@ -1,11 +1,11 @@
-//! Many steps at once: all together, a few at a time, and the first of several.
+//! Parallel steps: all at once, a few at a time, and a race.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use outlast::prelude::*;
 
-/// How many steps are under way, and how many were at the most.
+/// Counts the steps in progress, and their maximum.
 #[derive(Default)]
 struct Crowd {
     now: AtomicUsize,
@@ -16,12 +16,12 @@ struct Crowd {
 async fn resize(cx: StepContext<Arc<Crowd>>, image: String) -> String {
     let now = cx.state().now.fetch_add(1, Ordering::SeqCst) + 1;
     cx.state().most.fetch_max(now, Ordering::SeqCst);
-    tokio::task::yield_now().await; // here a real step would be busy with the image
+    tokio::task::yield_now().await; // a real step would process the image here
     cx.state().now.fetch_sub(1, Ordering::SeqCst);
     format!("small {image}")
 }
 
-/// All at once: they are requested together at the next await. The outcomes come in the order of asking.
+/// Runs all steps at once: they are requested together at the next await. The results are in the order of the images.
 #[workflow]
 async fn gallery(ctx: Context, images: Vec<String>) -> Result<String, Error> {
     let resizing: Vec<_> = images.iter().map(|image| ctx.step(resize, image)).collect();
@@ -32,7 +32,7 @@ async fn gallery(ctx: Context, images: Vec<String>) -> Result<String, Error> {
     Ok(small.join(", "))
 }
 
-/// At most two at a time.
+/// Runs at most two steps at a time.
 #[workflow]
 async fn gently(ctx: Context, images: Vec<String>) -> Result<usize, Error> {
     let small = ctx.parallel(images, 2, |ctx, image| async move { ctx.step(resize, &image).await });
@@ -42,18 +42,18 @@ async fn gently(ctx: Context, images: Vec<String>) -> Result<usize, Error> {
 #[step]
 async fn price(shop: String) -> Result<String, StepError> {
     if shop != "fast" {
-        std::future::pending::<()>().await; // never answers: the attempt is dropped with the race
+        std::future::pending::<()>().await; // never responds: the attempt is dropped with the race
     }
     Ok(format!("7 EUR at the {shop} shop"))
 }
 
-/// The first that answers wins. Without any answer, time does.
+/// Returns the first price. If no shop responds in time, the timer wins.
 #[workflow]
 async fn cheapest(ctx: Context, shops: (String, String)) -> Result<String, Error> {
     select! {
         found = ctx.step(price, &shops.0) => found,
         found = ctx.step(price, &shops.1) => found,
-        slept = ctx.sleep("50ms") => slept.map(|()| "nobody answered".to_owned()),
+        slept = ctx.sleep("50ms") => slept.map(|()| "no shop responded".to_owned()),
     }
 }
 
@@ -69,22 +69,22 @@ async fn main() -> Result<(), Error> {
     let client = Client::new(world);
     let images = |count: u32| (1..=count).map(|n| format!("image {n}")).collect::<Vec<_>>();
 
-    println!("1. All at once, in the order in which they were asked for.");
+    println!("1. All steps at once, with the results in the order of the images.");
     let run = client.start(gallery, images(3)).await?;
     println!("    {}", run.output().await?);
 
-    println!("2. A hundred, two at a time.");
+    println!("2. A hundred steps, two at a time.");
     crowd.most.store(0, Ordering::SeqCst);
     let run = client.start(gently, images(100)).await?;
     let done = run.output().await?;
     assert!(crowd.most.load(Ordering::SeqCst) <= 2);
-    println!("    {done} done, never more than 2 under way");
+    println!("    {done} done, never more than 2 in progress");
 
-    println!("3. The first of two shops, and the loser is dropped.");
+    println!("3. A race of two shops: the loser is dropped.");
     let run = client.start(cheapest, ("slow".to_owned(), "fast".to_owned())).await?;
     println!("    {}", run.output().await?);
 
-    println!("4. Two shops that do not answer, and a timer that wins.");
+    println!("4. Two shops that do not respond: the timer wins.");
     let run = client.start(cheapest, ("slow".to_owned(), "slower".to_owned())).await?;
     println!("    {}", run.output().await?);
     worker.stop().await

@@ -1,4 +1,4 @@
-//! A shop order that outlasts its process: kill it at any moment, start it again, and it goes on.
+//! A shop order that survives its process: kill the program at any time, start it again, and the order continues.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -16,15 +16,15 @@ struct Order {
     pause: String,
 }
 
-/// The worker's state: steps can reach it, workflows cannot.
+/// The state of the worker, which steps can access and workflows cannot.
 struct Bank;
 
 impl Bank {
-    /// The key is the same in every attempt: by it a real bank knows that it has been asked before.
+    /// Charges a card. The key is the same in every attempt, so a real bank would recognize a repeated request.
     async fn charge(&self, cents: u64, key: &str, attempt: u32) -> Result<String, std::io::Error> {
         if attempt == 1 {
-            say("charge", "attempt 1: the bank does not answer, I try again soon");
-            return Err(std::io::Error::other("the bank does not answer"));
+            say("charge", "attempt 1: the bank does not respond, the step will be retried");
+            return Err(std::io::Error::other("the bank does not respond"));
         }
         say("charge", &format!("attempt {attempt}: {} EUR charged", cents / 100));
         Ok(format!("payment {key}"))
@@ -33,7 +33,7 @@ impl Bank {
 
 #[step(attempts = 5, timeout = "30s")]
 async fn charge(cx: StepContext<Bank>, order: Order) -> Result<String, StepError> {
-    Ok(cx.state().charge(order.cents, &cx.key(), cx.attempt()).await?) // an error: another attempt
+    Ok(cx.state().charge(order.cents, &cx.key(), cx.attempt()).await?) // an error leads to another attempt
 }
 
 #[step]
@@ -55,7 +55,7 @@ async fn checkout(ctx: Context, order: Order) -> Result<String, Error> {
     Ok(format!("{parcel}, {payment}"))
 }
 
-/// Starts the order, or finds the one that was started before, and sees it through.
+/// Starts the order, or finds the one that was started before, and waits for its end.
 async fn sell(file: &str, order: Order) -> Result<(), Error> {
     let world = outlast::open(&format!("sqlite:{file}")).await?;
     let client = Client::new(world.clone());
@@ -65,7 +65,7 @@ async fn sell(file: &str, order: Order) -> Result<(), Error> {
     for event in client.history(run.id()).await?.iter().flat_map(|turn| &turn.events) {
         match event {
             Event::StepStarted { op, name, .. } => drop(names.insert(*op, name.clone())),
-            Event::StepCompleted { op, .. } => say(&names[op], "is recorded, and does not run again"),
+            Event::StepCompleted { op, .. } => say(&names[op], "is recorded and does not run again"),
             _ => {}
         }
     }
@@ -74,7 +74,10 @@ async fn sell(file: &str, order: Order) -> Result<(), Error> {
         match run.output_within("1s").await {
             Err(error) if error.is_timeout() => {
                 let left = run.view().await?.wake_at.map(|due| due.since(SystemClock.now()).as_secs_f64());
-                say("asleep", &format!("{:.1} s left; kill me now, and start me again", left.unwrap_or(0.0)));
+                say(
+                    "asleep",
+                    &format!("{:.1} s left; kill this program and start it again", left.unwrap_or(0.0)),
+                );
             }
             receipt => break receipt?,
         }
@@ -82,15 +85,15 @@ async fn sell(file: &str, order: Order) -> Result<(), Error> {
     worker.stop().await?;
     say("receipt", &receipt);
     let query = format!("select seq, kind, op, body from events where run = '{}' order by seq", run.id());
-    println!("\nStart me again: the recorded receipt comes back, and no step runs. Another order:");
+    println!("\nStart the program again to get the recorded receipt; no step runs. To start another order:");
     let next = order.name.parse::<u64>().map_or(43, |number| number.wrapping_add(1));
     println!(
-        "\n  cargo run --example quickstart -- --order {next}\n\nThe file:\n\n  sqlite3 {file} \"{query}\""
+        "\n  cargo run --example quickstart -- --order {next}\n\nTo show the history:\n\n  sqlite3 {file} \"{query}\""
     );
     Ok(())
 }
 
-/// Prints a line with the seconds since the program began.
+/// Prints a line with the seconds since the program started.
 fn say(who: &str, what: &str) {
     static BEGIN: LazyLock<Timestamp> = LazyLock::new(|| SystemClock.now());
     let begin = *BEGIN;
@@ -99,16 +102,16 @@ fn say(who: &str, what: &str) {
 
 const HELP: &str = "\
 Usage: cargo run --example quickstart -- [FILE] [--order NAME] [--pause DURATION]
-  FILE              the SQLite file in which orders live; shop.db if not given
-  --order NAME      the order to start, or to go on with; 42 if not given
-  --pause DURATION  how long it sleeps, such as 300ms or 1m; 5s if not given. An order keeps its pause";
+  FILE              the SQLite file in which orders are stored (default: shop.db)
+  --order NAME      the order to start or continue (default: 42)
+  --pause DURATION  how long the order sleeps, such as 300ms or 1m (default: 5s); an order keeps its pause";
 
-/// The file and the order that the arguments ask for; `None` when they ask for help.
+/// Returns the file and the order from the arguments, or `None` if they ask for help.
 fn arguments() -> Result<Option<(String, Order)>, Error> {
     let (mut file, mut name, mut pause) = ("shop.db".to_owned(), "42".to_owned(), "5s".to_owned());
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let wrong = |what| Error::msg(format!("{word}: {what}; --help says what can be given"));
+        let wrong = |what| Error::msg(format!("{word}: {what}; run with --help for the usage"));
         match word.as_str() {
             "--help" | "-h" => return Ok(None),
             "--order" => name = words.next().ok_or_else(|| wrong("a name is missing"))?,
@@ -127,6 +130,9 @@ async fn main() -> Result<(), Error> {
         println!("{HELP}");
         return Ok(());
     };
-    println!("Kill me with Ctrl-C or kill -9 {}, start me again: I go on.\n", std::process::id());
+    println!(
+        "Kill this program with Ctrl-C or kill -9 {} and start it again: the order continues.\n",
+        std::process::id()
+    );
     sell(&file, order).await
 }

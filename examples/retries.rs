@@ -1,11 +1,11 @@
-//! Retries: how often and when, who is told, and how an effect is found instead of repeated.
+//! Retries: policies, errors that control them, notifications, and checking for an effect before repeating it.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use outlast::prelude::*;
 
-/// A bank that books every payment, but whose first answer to each gets lost.
+/// A bank that books every payment, but whose first response to each payment is lost.
 #[derive(Default)]
 struct Bank {
     payments: Mutex<BTreeMap<String, u64>>,
@@ -26,24 +26,24 @@ impl Bank {
     }
 }
 
-/// A preset, made faster for this example. The error itself may say when to come back.
+/// A preset with shorter pauses for this example. An error can set the time of the next attempt.
 #[step(retry = "api", initial = "10ms", attempts = 4)]
 async fn rate(cx: StepContext, currency: String) -> Result<f64, StepError> {
     match cx.attempt() {
         1 => Err(StepError::retry_after("too many requests", "30ms").class(ErrorClass::RateLimit)),
-        2 => Err(StepError::msg("the server is ill").class(ErrorClass::Server)),
+        2 => Err(StepError::msg("internal server error").class(ErrorClass::Server)),
         _ if currency == "EUR" => Ok(0.5),
-        _ => Err(StepError::fatal(format!("there is no currency {currency}"))), // no use in asking again
+        _ => Err(StepError::fatal(format!("there is no currency {currency}"))), // not retried
     }
 }
 
-/// The payment went through, and only the answer was lost: asking again would pay twice.
+/// The payment succeeds and only the response is lost, so a second attempt would pay twice.
 #[step(reconcile = find_payment, retry = "network", initial = "10ms")]
 async fn pay(cx: StepContext<Bank>, cents: u64) -> Result<String, StepError> {
     Ok(cx.state().pay(&cx.key(), cents).await?)
 }
 
-/// Asked before every attempt that may not be the first: also after a crash of the worker.
+/// Checks for the payment. It is called before every attempt that may not be the first, also after a crash.
 async fn find_payment(cx: StepContext<Bank>, _cents: u64) -> Result<Option<String>, StepError> {
     let found = cx.state().find(&cx.key()).await;
     Ok(found.map(|cents| format!("{cents} cents paid, once")))
@@ -51,7 +51,7 @@ async fn find_payment(cx: StepContext<Bank>, _cents: u64) -> Result<Option<Strin
 
 #[workflow]
 async fn buy(ctx: Context, cents: u64, currency: String) -> Result<String, Error> {
-    // What the step says about itself can be changed where it is asked for.
+    // The call overrides the step's own policy.
     let picky = Retry::linear().initial("10ms").only(&[ErrorClass::RateLimit, ErrorClass::Server]);
     let rate = ctx.step(rate, &currency).retry(picky).timeout("5s").await?;
     ctx.step(pay, (cents as f64 * rate) as u64).await
@@ -59,7 +59,7 @@ async fn buy(ctx: Context, cents: u64, currency: String) -> Result<String, Error
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    println!("1. Outside workflows: a connection that takes a few attempts. Nothing is recorded.");
+    println!("1. Outside workflows: a connection that needs several attempts. Nothing is recorded.");
     let mut calls = 0;
     let world = outlast::retry(Retry::network().initial("10ms"), || {
         calls += 1;
@@ -69,7 +69,7 @@ async fn main() -> Result<(), Error> {
     });
     let world = world.await?;
 
-    println!("2. Steps: every retry is recorded, and told.");
+    println!("2. Steps: every retry is recorded and reported.");
     let worker = Worker::builder(world.clone())
         .state(Bank::default())
         .register((buy, rate, pay))
@@ -82,7 +82,7 @@ async fn main() -> Result<(), Error> {
     let run = client.start(buy, (8400, "EUR".to_owned())).await?;
     println!("    output   {}", run.output().await?);
 
-    println!("3. An error that no other attempt could mend.");
+    println!("3. A fatal error, which is not retried.");
     let run = client.start(buy, (8400, "XYZ".to_owned())).await?;
     if let Err(error) = run.output().await {
         println!("    error    {error}; exhausted: {}", error.is_exhausted());

@@ -1,10 +1,10 @@
-//! A program and its tests: a step called as a function, a workflow rehearsed, and all of it in a test world.
+//! A program and its tests: a step called as a function, a workflow in a rehearsal, and the program in a test world.
 //!
 //! `cargo run --example testing` runs the program, `cargo test --example testing` its tests.
 
 use outlast::prelude::*;
 
-/// Where books are. The steps reach it, the workflow does not.
+/// The state of the worker, which steps can access and workflows cannot.
 struct Library;
 
 #[step(attempts = 3)]
@@ -18,10 +18,10 @@ async fn lend(cx: StepContext<Library>, book: String) -> Result<u32, StepError> 
 
 #[step]
 async fn remind(card: u32) {
-    println!("card {card}: please bring it back");
+    println!("card {card}: please return the book");
 }
 
-/// Lends a book, and reminds every week until it is back.
+/// Lends a book, and sends a reminder every week until it is returned.
 #[workflow]
 async fn loan(ctx: Context, book: String, week: String) -> Result<u32, Error> {
     let card = ctx.step(lend, &book).await?;
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Error> {
     let worker = Worker::builder(world.clone()).state(Library).register((loan, lend, remind)).start().await?;
     let run = Client::new(world).start(loan, ("Moby-Dick".to_owned(), "100ms".to_owned())).await?;
     run.send("returned", &()).await?;
-    println!("back after {} reminders", run.output().await?);
+    println!("returned after {} reminders", run.output().await?);
     worker.stop().await
 }
 

@@ -1,4 +1,4 @@
-//! Three deploys while runs are under way: a mistake, a patch, and a new version.
+//! Three deploys while runs are in progress: the first version, a mistake, and a repair with a patch and a new version.
 
 use outlast::prelude::*;
 use outlast::{RunId, Status};
@@ -13,7 +13,7 @@ async fn insure(what: String) -> String {
     format!("insured {what}")
 }
 
-/// What is deployed first.
+/// The code of the first deploy.
 mod first {
     use super::*;
 
@@ -25,7 +25,7 @@ mod first {
     }
 }
 
-/// The mistake: a run that has packed is now asked to insure first.
+/// The mistake: the code requests `insure` first, but the history of an old run begins with `pack`.
 mod careless {
     use super::*;
 
@@ -38,7 +38,7 @@ mod careless {
     }
 }
 
-/// The patch: runs from before go the old way. Beside it stands version 2, which new runs get.
+/// The repair: a patch keeps the old branch for old runs, and new runs get version 2.
 mod careful {
     use super::*;
 
@@ -54,7 +54,7 @@ mod careful {
     #[workflow(version = 2)]
     pub(super) async fn send(ctx: Context, what: String) -> Result<String, Error> {
         let packed = ctx.step(pack, &what).await?;
-        Ok(format!("{packed}, to be fetched, says version {}", ctx.version()))
+        Ok(format!("{packed}, ready for collection, says version {}", ctx.version()))
     }
 }
 
@@ -64,20 +64,20 @@ async fn main() -> Result<(), Error> {
     let client = Client::new(world.clone());
     let builder = |build: &str| Worker::builder(world.clone()).register((pack, insure)).build(build);
 
-    println!("1. The first deploy: a run packs, and waits for an address.");
+    println!("1. The first deploy: a run packs and waits for an address.");
     let worker = builder("1").register(first::send).start().await?;
     let run = client.start(first::send, "a chair".to_owned()).await?;
     until(&client, run.id(), Status::Waiting).await?;
     worker.stop().await?;
 
-    println!("2. A careless deploy: the code does not fit the run's history, so it is stuck.");
+    println!("2. A careless deploy: the code does not match the history of the run, which becomes stuck.");
     run.send("address", "Ada").await?;
     let worker = builder("2").register(careless::send).start().await?;
     until(&client, run.id(), Status::Stuck).await?;
     println!("    {}", run.view().await?.stuck.map(|stuck| stuck.message).unwrap_or_default());
     worker.stop().await?;
 
-    println!("3. A careful deploy: the run goes on the old way, new ones have the new version.");
+    println!("3. A careful deploy: the run continues on the old branch, and new runs get version 2.");
     let worker = builder("3").register((careful::send, careful::send_v1)).start().await?;
     until(&client, run.id(), Status::Completed).await?;
     println!("    {}", run.output().await?);

@@ -355,7 +355,7 @@ DECLARE
     found_ record;
     ranks_ bigint[] := '{}';
     classes_ integer[] := '{}';
-    -- The last class is the last that has a room.
+    -- The last crash class is the last with an entry in `rooms_`.
     last_ CONSTANT integer := cardinality(rooms_);
     none_ CONSTANT integer[] := array_fill(0, ARRAY[last_]);
     class_ integer;
@@ -418,7 +418,7 @@ DECLARE
     found_ record;
     ranks_ bigint[] := '{}';
     classes_ integer[] := '{}';
-    -- The last class is the last that has a room.
+    -- The last crash class is the last with an entry in `rooms_`.
     last_ CONSTANT integer := cardinality(rooms_);
     none_ CONSTANT integer[] := array_fill(0, ARRAY[last_]);
     class_ integer;
@@ -485,7 +485,7 @@ BEGIN
     IF FOUND THEN
         PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
     ELSE
-        -- Others were quicker, or it is for others. As in `claim`, who gets nothing writes nothing.
+        -- Another session has claimed it, or this one may not. As in `claim`, a claim that finds nothing writes nothing.
         run_ := NULL;
         PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL;
     END IF;
@@ -504,10 +504,10 @@ BEGIN
             AND EXISTS (SELECT 1 FROM unnest(workflows_, versions_) AS c (workflow, version)
                 WHERE c.workflow = r.workflow AND c.version = r.version)
         FOR NO KEY UPDATE SKIP LOCKED;
-        -- As in `give`.
+        -- Need not be durable, as in `give`.
         PERFORM set_config('synchronous_commit', 'off', true);
         IF run IS NULL THEN
-            -- Whoever has it locked may let go of it.
+            -- Another transaction has locked it, perhaps for a moment only. Try again soon.
             next_due := now_ + 5000;
         ELSE
             UPDATE "outlast".runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL,
@@ -540,7 +540,7 @@ BEGIN
     IF FOUND THEN
         PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
     ELSE
-        -- Others were quicker, or it is for others. As in `claim`, who gets nothing writes nothing.
+        -- Another session has claimed it, or this one may not. As in `claim`, a claim that finds nothing writes nothing.
         run_ := NULL;
         PERFORM 1 FROM "outlast".sessions s WHERE s.id = session_ AND s.ended_at IS NULL;
     END IF;
@@ -559,10 +559,10 @@ BEGIN
             AND EXISTS (SELECT 1 FROM unnest(workflows_, versions_) AS c (workflow, version)
                 WHERE c.workflow = r.workflow AND c.version = r.version)
         FOR NO KEY UPDATE SKIP LOCKED;
-        -- As in `give`.
+        -- Need not be durable, as in `give`.
         PERFORM set_config('synchronous_commit', 'off', true);
         IF run IS NULL THEN
-            -- Whoever has it locked may let go of it.
+            -- Another transaction has locked it, perhaps for a moment only. Try again soon.
             next_due := now_ + 5000;
         ELSE
             UPDATE "outlast".runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL,
@@ -600,7 +600,7 @@ DECLARE
     deadline_ bigint;
     due_ bigint;
 BEGIN
-    -- Each in the order of its index: without, a database that has not analysed the table may read all of it.
+    -- Each is sorted as its index. Otherwise Postgres may scan the whole table if it has no statistics.
     SELECT (SELECT r.ready_at FROM "outlast".runs r WHERE r.ready_at IS NOT NULL AND r.ends_without_code
             ORDER BY r.ready_at, r.id LIMIT 1) IS NOT NULL,
         (SELECT r.id FROM "outlast".runs r WHERE r.owner = session_ AND r.sent > r.consumed
@@ -641,7 +641,7 @@ BEGIN
         due_ := "outlast".next_due_of_v1(session_, now_, limit_ > ready_, format_, rooms_, preference_, lines_, has_codeless_);
     END IF;
     IF has_overdue_ AND cardinality(ids_) < limit_ THEN
-        -- One that is left has somebody else locked, who will let go of it.
+        -- Another transaction has locked the remaining ones, perhaps for a moment only. Try again soon.
         PERFORM 1 FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline <= now_ - grace_ AND r.format <= format_
             AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0)
         ORDER BY r.deadline LIMIT 1;
@@ -678,7 +678,7 @@ DECLARE
     deadline_ bigint;
     due_ bigint;
 BEGIN
-    -- Each in the order of its index: without, a database that has not analysed the table may read all of it.
+    -- Each is sorted as its index. Otherwise Postgres may scan the whole table if it has no statistics.
     SELECT (SELECT r.ready_at FROM "outlast".runs r WHERE r.ready_at IS NOT NULL AND r.ends_without_code
             ORDER BY r.ready_at, r.id LIMIT 1) IS NOT NULL,
         (SELECT r.id FROM "outlast".runs r WHERE r.owner = session_ AND r.sent > r.consumed
@@ -719,7 +719,7 @@ BEGIN
         due_ := "outlast".next_due_of_v2(session_, now_, limit_ > ready_, format_, rooms_, preference_, lines_, has_codeless_);
     END IF;
     IF has_overdue_ AND cardinality(ids_) < limit_ THEN
-        -- One that is left has somebody else locked, who will let go of it.
+        -- Another transaction has locked the remaining ones, perhaps for a moment only. Try again soon.
         PERFORM 1 FROM "outlast".runs r WHERE r.owner IS NULL AND r.deadline <= now_ - grace_ AND r.format <= format_
             AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0)
         ORDER BY r.deadline LIMIT 1;
@@ -771,7 +771,7 @@ BEGIN
     IF end_ IS NOT NULL THEN
         PERFORM 1 FROM "outlast".runs r WHERE r.id = run_ FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
-            -- Somebody has the row, or it is not there.
+            -- Another transaction has locked the row, or the run does not exist.
             RETURN NULL;
         END IF;
     END IF;
@@ -815,7 +815,7 @@ BEGIN
     IF end_ IS NOT NULL THEN
         PERFORM 1 FROM "outlast".runs r WHERE r.id = run_ FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
-            -- Somebody has the row, or it is not there.
+            -- Another transaction has locked the row, or the run does not exist.
             RETURN NULL;
         END IF;
     END IF;
@@ -860,11 +860,11 @@ BEGIN
         PERFORM set_config('lock_timeout', how_ ->> 'wait_ms', true);
     END IF;
     IF how_ ->> 'named' IS NOT NULL THEN
-        -- By this others find whom the run waits for.
+        -- By this name other processes find the connection, and whom it waits for.
         PERFORM set_config('application_name', 'outlast ' || (how_ ->> 'named'), true);
     END IF;
     IF coalesce((how_ ->> 'only_waits')::boolean, false) THEN
-        -- A lock is nothing that must be durable.
+        -- Locks need not be durable.
         PERFORM set_config('synchronous_commit', 'off', true);
         PERFORM "outlast".lock_runs_v1(locked_, false);
         nth := 0; code := 'free';
@@ -953,7 +953,7 @@ BEGIN
             updated_at = CASE WHEN w.held THEN r.updated_at ELSE now_ END,
             ended_at = CASE WHEN w.status IN ('completed', 'failed', 'cancelled') THEN now_ END,
             wake_at = w.wake_at, waits = coalesce(w.waits, '[]'),
-            -- The wait and the check are one statement: an unread message makes it ready at once.
+            -- Waiting and checking for messages are one statement: with an unread message the run is ready immediately.
             ready_at = CASE WHEN r.last_terminate > coalesce(j.consumed, r.consumed)
                     OR j.next <= 1 AND r.last_cancel > coalesce(j.consumed, r.consumed)
                 THEN least(w.ending_at, now_ + w.ending_after)
@@ -1014,7 +1014,7 @@ BEGIN
         done_.highest := greatest(done_.highest, sent_.highest);
         done_.rings := true;
     END IF;
-    -- Behind all that this may have waited for: others wait for these rows too.
+    -- Lock these rows last, after everything that this statement may wait for: other transactions need them too.
     IF done_.lowest IS NOT NULL THEN
         PERFORM "outlast".widen_v1(done_.lowest, done_.highest);
     END IF;
@@ -1047,11 +1047,11 @@ BEGIN
         PERFORM set_config('lock_timeout', how_ ->> 'wait_ms', true);
     END IF;
     IF how_ ->> 'named' IS NOT NULL THEN
-        -- By this others find whom the run waits for.
+        -- By this name other processes find the connection, and whom it waits for.
         PERFORM set_config('application_name', 'outlast ' || (how_ ->> 'named'), true);
     END IF;
     IF coalesce((how_ ->> 'only_waits')::boolean, false) THEN
-        -- A lock is nothing that must be durable.
+        -- Locks need not be durable.
         PERFORM set_config('synchronous_commit', 'off', true);
         PERFORM "outlast".lock_runs_v2(locked_, false);
         nth := 0; code := 'free';
@@ -1140,7 +1140,7 @@ BEGIN
             updated_at = CASE WHEN w.held THEN r.updated_at ELSE now_ END,
             ended_at = CASE WHEN w.status IN ('completed', 'failed', 'cancelled') THEN now_ END,
             wake_at = w.wake_at, waits = coalesce(w.waits, '[]'),
-            -- The wait and the check are one statement: an unread message makes it ready at once.
+            -- Waiting and checking for messages are one statement: with an unread message the run is ready immediately.
             ready_at = CASE WHEN r.last_terminate > coalesce(j.consumed, r.consumed)
                     OR j.next <= 1 AND r.last_cancel > coalesce(j.consumed, r.consumed)
                 THEN least(w.ending_at, now_ + w.ending_after)
@@ -1201,7 +1201,7 @@ BEGIN
         done_.highest := greatest(done_.highest, sent_.highest);
         done_.rings := true;
     END IF;
-    -- Behind all that this may have waited for: others wait for these rows too.
+    -- Lock these rows last, after everything that this statement may wait for: other transactions need them too.
     IF done_.lowest IS NOT NULL THEN
         PERFORM "outlast".widen_v2(done_.lowest, done_.highest);
     END IF;
@@ -1311,7 +1311,7 @@ DECLARE
     runs_ text[] := '{}';
     workflows_ text[] := '{}';
     answers_ record;
-    -- The messages of the engine have no limit.
+    -- Messages of the engine are not limited.
     limits_ CONSTANT bigint[] := ARRAY[9223372036854775807, 9223372036854775807];
 BEGIN
     IF json_array_length(children_) > 0 THEN
@@ -1366,7 +1366,7 @@ DECLARE
     runs_ text[] := '{}';
     workflows_ text[] := '{}';
     answers_ record;
-    -- The messages of the engine have no limit.
+    -- Messages of the engine are not limited.
     limits_ CONSTANT bigint[] := ARRAY[9223372036854775807, 9223372036854775807];
 BEGIN
     IF json_array_length(children_) > 0 THEN
@@ -1755,8 +1755,8 @@ BEGIN
         array_agg(-1::bigint) || array_agg(1::bigint) AS changes, max(r.next_seq) AS last_seq
     INTO moved_ FROM "outlast".runs r WHERE r.id = ANY (chosen_);
     IF moved_.last_seq = 1 THEN
-        -- Nothing is done for a run that had no turn before its first is on disk, and this with it. A server that
-        -- crashes before that may forget that the run was given.
+        -- All runs are new. This claim need not be durable: nothing happens in a run before its first commit, which
+        -- makes the claim durable as well. If the server crashes earlier, the runs can be claimed again.
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     RETURN QUERY WITH given AS (
@@ -1788,8 +1788,8 @@ BEGIN
         array_agg(-1::bigint) || array_agg(1::bigint) AS changes, max(r.next_seq) AS last_seq
     INTO moved_ FROM "outlast".runs r WHERE r.id = ANY (chosen_);
     IF moved_.last_seq = 1 THEN
-        -- Nothing is done for a run that had no turn before its first is on disk, and this with it. A server that
-        -- crashes before that may forget that the run was given.
+        -- All runs are new. This claim need not be durable: nothing happens in a run before its first commit, which
+        -- makes the claim durable as well. If the server crashes earlier, the runs can be claimed again.
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     RETURN QUERY WITH given AS (
@@ -1927,7 +1927,7 @@ CREATE OR REPLACE FUNCTION outlast.lines_v1(queues_ text[], workflows_ text[], v
 AS $function$
 #variable_conflict use_column
 DECLARE
-    -- Copies, because the elements of those are quick to reach.
+    -- Copies as local variables, whose elements are faster to access.
     names_ text[] := workflows_;
     numbers_ bigint[] := versions_;
     count_ CONSTANT integer := cardinality(workflows_);
@@ -1951,7 +1951,7 @@ BEGIN
             ORDER BY r.queue, r.workflow, r.version, r.format, r.failed_builds, r.crash_class, r.priority, r.ready_at, r.id
             LIMIT 1;
             EXIT WHEN NOT FOUND;
-            -- The first code that is not before the line.
+            -- Binary search: the first code that is not before the group.
             until_ := count_ + 1;
             WHILE nth_ < until_ LOOP
                 middle_ := (nth_ + until_) / 2;
@@ -1972,7 +1972,7 @@ BEGIN
             line_.failed_builds := next_.failed_builds; line_.crash_class := next_.crash_class;
             line_.priority := next_.priority; line_.head := next_.ready_at;
             IF line_.format > format_ THEN
-                -- Behind all of this code.
+                -- Skip all groups of this code.
                 line_.format := 2147483647; line_.crash_class := 32767; line_.priority := 32767;
             ELSIF line_.failed_builds <> '' AND line_.failed_builds::jsonb ? build_ THEN
                 line_.crash_class := 32767; line_.priority := 32767;
@@ -1993,7 +1993,7 @@ CREATE OR REPLACE FUNCTION outlast.lines_v2(queues_ text[], workflows_ text[], v
 AS $function$
 #variable_conflict use_column
 DECLARE
-    -- Copies, because the elements of those are quick to reach.
+    -- Copies as local variables, whose elements are faster to access.
     names_ text[] := workflows_;
     numbers_ bigint[] := versions_;
     count_ CONSTANT integer := cardinality(workflows_);
@@ -2017,7 +2017,7 @@ BEGIN
             ORDER BY r.queue, r.workflow, r.version, r.format, r.failed_builds, r.crash_class, r.priority, r.ready_at, r.id
             LIMIT 1;
             EXIT WHEN NOT FOUND;
-            -- The first code that is not before the line.
+            -- Binary search: the first code that is not before the group.
             until_ := count_ + 1;
             WHILE nth_ < until_ LOOP
                 middle_ := (nth_ + until_) / 2;
@@ -2038,7 +2038,7 @@ BEGIN
             line_.failed_builds := next_.failed_builds; line_.crash_class := next_.crash_class;
             line_.priority := next_.priority; line_.head := next_.ready_at;
             IF line_.format > format_ THEN
-                -- Behind all of this code.
+                -- Skip all groups of this code.
                 line_.format := 2147483647; line_.crash_class := 32767; line_.priority := 32767;
             ELSIF line_.failed_builds <> '' AND line_.failed_builds::jsonb ? build_ THEN
                 line_.crash_class := 32767; line_.priority := 32767;
@@ -2088,7 +2088,7 @@ BEGIN
     IF cardinality(locked_) = cardinality(runs_) THEN
         RETURN '{}';
     END IF;
-    -- Runs that do not exist are locked by nobody.
+    -- Runs that do not exist are not locked.
     RETURN ARRAY(SELECT r.id::text FROM "outlast".runs r
         WHERE r.id = ANY (ARRAY(SELECT unnest(runs_) EXCEPT SELECT unnest(locked_))));
 END
@@ -2113,7 +2113,7 @@ BEGIN
     IF cardinality(locked_) = cardinality(runs_) THEN
         RETURN '{}';
     END IF;
-    -- Runs that do not exist are locked by nobody.
+    -- Runs that do not exist are not locked.
     RETURN ARRAY(SELECT r.id::text FROM "outlast".runs r
         WHERE r.id = ANY (ARRAY(SELECT unnest(runs_) EXCEPT SELECT unnest(locked_))));
 END
@@ -2197,7 +2197,7 @@ CREATE OR REPLACE FUNCTION outlast.next_due_of_v1(session_ text, now_ bigint, ha
 AS $function$
 #variable_conflict use_column
 DECLARE
-    -- So many lines with nothing ready are looked into; of the others it is enough to know the first moment.
+    -- The number of groups without a ready run that are examined. For the others, `head` is sufficient.
     looks_ CONSTANT integer := 5;
     looked_ integer := 0;
     floor_ CONSTANT bigint := CASE WHEN has_room_ THEN -9223372036854775808 ELSE now_ END;
@@ -2243,7 +2243,7 @@ CREATE OR REPLACE FUNCTION outlast.next_due_of_v2(session_ text, now_ bigint, ha
 AS $function$
 #variable_conflict use_column
 DECLARE
-    -- So many lines with nothing ready are looked into; of the others it is enough to know the first moment.
+    -- The number of groups without a ready run that are examined. For the others, `head` is sufficient.
     looks_ CONSTANT integer := 5;
     looked_ integer := 0;
     floor_ CONSTANT bigint := CASE WHEN has_room_ THEN -9223372036854775808 ELSE now_ END;
@@ -2289,7 +2289,7 @@ CREATE OR REPLACE FUNCTION outlast.next_due_v1(session_ text, now_ bigint, floor
 AS $function$
 #variable_conflict use_column
 DECLARE
-    -- So many of those that come next are looked at: the first may have to wait for its preferred session.
+    -- The number of runs that are examined: the first may have to wait for its preferred session.
     looks_ CONSTANT integer := 20;
     looked_ integer := 0;
     due_ bigint;
@@ -2324,7 +2324,7 @@ CREATE OR REPLACE FUNCTION outlast.next_due_v2(session_ text, now_ bigint, floor
 AS $function$
 #variable_conflict use_column
 DECLARE
-    -- So many of those that come next are looked at: the first may have to wait for its preferred session.
+    -- The number of runs that are examined: the first may have to wait for its preferred session.
     looks_ CONSTANT integer := 20;
     looked_ integer := 0;
     due_ bigint;
@@ -2485,8 +2485,8 @@ BEGIN
             unnest(bodies_), unnest(raws_)
         ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, format, body, raw, nth)
         LEFT JOIN LATERAL (SELECT * FROM "outlast".runs r WHERE r.id = a.run) r ON true
-        -- In the order of `inbox_id`: by the other index, which a planner without statistics may prefer, each message would
-        -- read the whole inbox of its receiver.
+        -- Sorted as the index `inbox_id`. With the other index, which Postgres may prefer without statistics, each message
+        -- would read the whole inbox of its receiver.
         LEFT JOIN LATERAL (SELECT i.id, i.position, i.after_cancel FROM "outlast".inbox i WHERE i.run = a.run AND i.id >= a.id
             ORDER BY i.run, i.id LIMIT 1) known ON known.id = a.id
         LEFT JOIN LATERAL (SELECT s.host, s.pid, s.format FROM "outlast".sessions s WHERE a.format IS NOT NULL
@@ -2499,7 +2499,7 @@ BEGIN
     ), judged AS (
         SELECT a.*, a.is_candidate AND CASE a.kind WHEN 'hook' THEN a.unread < limits_[1] AND CASE
                 WHEN a.unread + a.kept < limits_[2] THEN true
-                -- A name with NUL cannot be compared here, and its hook counts as not open.
+                -- A name with NUL cannot be compared here; its hook counts as not open.
                 WHEN strpos(a.waits, '\u0000') > 0 THEN false
                 ELSE EXISTS (SELECT FROM json_array_elements(a.waits::json) w WHERE w->>'on' = 'hook' AND w->>'name' = a.name) END
             WHEN 'wake' THEN a.unread < limits_[1] ELSE true END AS is_accepted
@@ -2558,8 +2558,8 @@ BEGIN
             unnest(bodies_), unnest(raws_)
         ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, format, body, raw, nth)
         LEFT JOIN LATERAL (SELECT * FROM "outlast".runs r WHERE r.id = a.run) r ON true
-        -- In the order of `inbox_id`: by the other index, which a planner without statistics may prefer, each message would
-        -- read the whole inbox of its receiver.
+        -- Sorted as the index `inbox_id`. With the other index, which Postgres may prefer without statistics, each message
+        -- would read the whole inbox of its receiver.
         LEFT JOIN LATERAL (SELECT i.id, i.position, i.after_cancel FROM "outlast".inbox i WHERE i.run = a.run AND i.id >= a.id
             ORDER BY i.run, i.id LIMIT 1) known ON known.id = a.id
         LEFT JOIN LATERAL (SELECT s.host, s.pid, s.format FROM "outlast".sessions s WHERE a.format IS NOT NULL
@@ -2572,7 +2572,7 @@ BEGIN
     ), judged AS (
         SELECT a.*, a.is_candidate AND CASE a.kind WHEN 'hook' THEN a.unread < limits_[1] AND CASE
                 WHEN a.unread + a.kept < limits_[2] THEN true
-                -- A name with NUL cannot be compared here, and its hook counts as not open.
+                -- A name with NUL cannot be compared here; its hook counts as not open.
                 WHEN strpos(a.waits, '\u0000') > 0 THEN false
                 ELSE EXISTS (SELECT FROM json_array_elements(a.waits::json) w WHERE w->>'on' = 'hook' AND w->>'name' = a.name) END
             WHEN 'wake' THEN a.unread < limits_[1] ELSE true END AS is_accepted
@@ -2986,7 +2986,7 @@ AS $function$
 #variable_conflict use_column
 BEGIN
     PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (runs_) ORDER BY r.id FOR NO KEY UPDATE;
-    -- Read under the lock: a turn that fired a timer before has its moment behind it.
+    -- Read the clock after the rows are locked: it is later than every turn that has fired a timer.
     RETURN QUERY SELECT p.* FROM "outlast".put_messages_v1(
         coalesce(at_, "outlast".clock_v1()), messages_, bodies_, raws_, limits_, '{}') p;
 END
@@ -2999,7 +2999,7 @@ AS $function$
 #variable_conflict use_column
 BEGIN
     PERFORM 1 FROM "outlast".runs r WHERE r.id = ANY (runs_) ORDER BY r.id FOR NO KEY UPDATE;
-    -- Read under the lock: a turn that fired a timer before has its moment behind it.
+    -- Read the clock after the rows are locked: it is later than every turn that has fired a timer.
     RETURN QUERY SELECT p.* FROM "outlast".put_messages_v2(
         coalesce(at_, "outlast".clock_v2()), messages_, bodies_, raws_, limits_, '{}') p;
 END
@@ -3169,7 +3169,7 @@ BEGIN
             INSERT INTO "outlast".unmerged (status, n, lowest, highest)
             VALUES ('pending', put_.added, put_.lowest, put_.highest);
         ELSIF put_.added > 0 THEN
-            -- Behind the keys, which this may have waited for.
+            -- Lock these rows after the keys, for which this statement may have waited.
             PERFORM "outlast".widen_v1(put_.lowest, put_.highest);
             PERFORM "outlast".count_v1(ARRAY['pending'], ARRAY[put_.added]);
         END IF;
@@ -3196,7 +3196,7 @@ BEGIN
             INSERT INTO "outlast".unmerged (status, n, lowest, highest)
             VALUES ('pending', put_.added, put_.lowest, put_.highest);
         ELSIF put_.added > 0 THEN
-            -- Behind the keys, which this may have waited for.
+            -- Lock these rows after the keys, for which this statement may have waited.
             PERFORM "outlast".widen_v2(put_.lowest, put_.highest);
             PERFORM "outlast".count_v2(ARRAY['pending'], ARRAY[put_.added]);
         END IF;
@@ -3344,7 +3344,7 @@ BEGIN
             RETURN NEXT;
             CONTINUE;
         END IF;
-        -- Shared: others who look at the same time must not take this for a sign of life.
+        -- A shared lock, so that another takeover at the same time does not mistake it for the session's lock.
         is_free_ := other_.has_lock AND pg_try_advisory_xact_lock_shared("outlast".lock_key_v1(other_.id));
         is_late_ := other_.expires_at <= now_;
         IF at_ IS NULL AND other_.boot <> boot_ THEN
@@ -3365,7 +3365,7 @@ BEGIN
             END IF;
             CONTINUE;
         END IF;
-        -- Unless it has beaten, or found its lock again, in the meantime.
+        -- Skip it if it has been renewed meanwhile.
         CONTINUE WHEN NOT "outlast".end_session_v1(now_, other_.id, true, other_.expires_at, class_max_);
         ended_ := ended_ + 1;
         session := other_.id;
@@ -3405,7 +3405,7 @@ BEGIN
             RETURN NEXT;
             CONTINUE;
         END IF;
-        -- Shared: others who look at the same time must not take this for a sign of life.
+        -- A shared lock, so that another takeover at the same time does not mistake it for the session's lock.
         is_free_ := other_.has_lock AND pg_try_advisory_xact_lock_shared("outlast".lock_key_v2(other_.id));
         is_late_ := other_.expires_at <= now_;
         IF at_ IS NULL AND other_.boot <> boot_ THEN
@@ -3426,7 +3426,7 @@ BEGIN
             END IF;
             CONTINUE;
         END IF;
-        -- Unless it has beaten, or found its lock again, in the meantime.
+        -- Skip it if it has been renewed meanwhile.
         CONTINUE WHEN NOT "outlast".end_session_v2(now_, other_.id, true, other_.expires_at, class_max_);
         ended_ := ended_ + 1;
         session := other_.id;

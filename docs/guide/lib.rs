@@ -1,6 +1,6 @@
-//! The guide's pages as documentation tests: a snippet that does not compile fails the build.
+//! The pages of the guide as documentation tests: a snippet that does not compile fails the tests.
 
-/// Makes each page an item whose documentation it is, and lists them for the test below.
+/// Defines an item per page, whose documentation is the page, and a list of all pages for the tests below.
 macro_rules! pages {
     ($($name:ident = $file:literal),* $(,)?) => {
         $(
@@ -28,10 +28,12 @@ pages! {
     Looking = "looking.md",
     Logging = "logging.md",
     Versions = "versions.md",
+    BadDeploys = "bad-deploys.md",
     Upgrading = "upgrading.md",
     Handles = "handles.md",
     Transactions = "transactions.md",
     Errors = "errors.md",
+    Limits = "limits.md",
     WebService = "web-service.md",
     Testing = "testing.md",
     Sqlite = "sqlite.md",
@@ -59,7 +61,7 @@ mod tests {
     #[test]
     fn a_page_is_read_in_one_go() {
         for (file, text) in PAGES {
-            // Lines that a reader does not see begin so; the page's title does too.
+            // Lines that begin with `# ` are hidden in code blocks. The title of the page begins that way too.
             let lines = text.lines().filter(|line| !line.starts_with("# ")).count();
             assert!(lines <= PAGE_LINES_MAX, "{file} has {lines} lines, the limit is {PAGE_LINES_MAX}");
         }

@@ -1,4 +1,4 @@
-//! The examples do what they say, also when they are killed.
+//! The examples print what they promise, also after they were killed.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -17,9 +17,9 @@ fn quickstart_sells_an_order_and_remembers_it() {
     assert_lines(
         &first,
         &[
-            "start me again: I go on",
+            "start it again: the order continues",
             "42 is new",
-            "attempt 1: the bank does not answer",
+            "attempt 1: the bank does not respond",
             "attempt 2: 42 EUR charged",
         ],
     );
@@ -51,7 +51,7 @@ fn a_killed_quickstart_goes_on_and_charges_once() {
     let after = stdout(quickstart(folder.path(), &arguments).output().unwrap());
     assert_lines(
         &after,
-        &["7 is known", "charge   is recorded, and does not run again", "receipt  parcel of order 7"],
+        &["7 is known", "charge   is recorded and does not run again", "receipt  parcel of order 7"],
     );
     let both = before + &after;
     for effect in ["EUR charged", "the parcel is on its way", "mail sent"] {
@@ -100,9 +100,9 @@ fn parallel_has_many_steps_under_way_and_never_too_many() {
         &shown,
         &[
             "small image 1, small image 2, small image 3",
-            "100 done, never more than 2 under way",
+            "100 done, never more than 2 in progress",
             "7 EUR at the fast shop",
-            "nobody answered",
+            "no shop responded",
         ],
     );
 }
@@ -113,12 +113,12 @@ fn children_are_awaited_cancelled_and_left_alone() {
     assert_lines(
         &shown,
         &[
-            "100 of them, the first: parcel 100 is there",
+            "100 of them, the first: parcel 100 was delivered",
             "parcel 13 is lost",
             "did not wait for the order",
             "the order: cancelled: its parent did not wait longer",
-            "4 runs of one root",
-            "parcel 7 is there",
+            "4 runs have the same root",
+            "parcel 7 was delivered",
         ],
     );
 }
@@ -131,7 +131,7 @@ fn retries_tells_of_each_and_pays_once() {
         &[
             "connect  call 3",
             "rate after attempt 1: too many requests",
-            "rate after attempt 2: the server is ill",
+            "rate after attempt 2: internal server error",
             "bank     books 4200 cents",
             "pay after attempt 1: connection reset",
             "output   4200 cents paid, once",
@@ -144,19 +144,19 @@ fn retries_tells_of_each_and_pays_once() {
 #[test]
 fn a_contract_joins_two_programs_that_share_no_code() {
     let folder = TempDir::new().unwrap();
-    // The client first: what it starts waits for a worker.
+    // The client starts first: its run waits for a worker.
     let client = contract("contract_client", folder.path()).spawn().unwrap();
     let mut worker = contract("contract_worker", folder.path()).stdin(Stdio::piped()).spawn().unwrap();
     let asked = stdout(client.wait_with_output().unwrap());
-    drop(worker.stdin.take()); // as good as Enter
+    drop(worker.stdin.take()); // has the same effect as Enter
     let done = stdout(worker.wait_with_output().unwrap());
     assert_lines(
         &asked,
         &[
-            "refused  order 41 costs nothing",
+            "refused  order 41 has no price",
             "started  run_",
             "receipt  payment 42, parcel 42",
-            r#"the same true, as JSON: {"parcel":"parcel 42","payment":"payment 42"}"#,
+            r#"same run true, as JSON: {"parcel":"parcel 42","payment":"payment 42"}"#,
         ],
     );
     assert_lines(
@@ -185,7 +185,7 @@ fn versions_survives_a_careless_deploy() {
             "history has step `pack`",
             "step `insure`",
             "not insured, packed a chair, sent to Ada",
-            "packed a table, to be fetched, says version 2",
+            "packed a table, ready for collection, says version 2",
         ],
     );
 }
@@ -193,7 +193,7 @@ fn versions_survives_a_careless_deploy() {
 #[test]
 fn testing_is_a_program_as_well() {
     let shown = stdout(Command::new(built("testing")).output().unwrap());
-    assert_lines(&shown, &["back after", "reminders"]);
+    assert_lines(&shown, &["returned after", "reminders"]);
 }
 
 fn quickstart(folder: &Path, arguments: &[&str]) -> Command {
@@ -202,7 +202,7 @@ fn quickstart(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns when the run that the child began sleeps, as a client of the same file sees it.
+/// Returns when the run that the child started sleeps, according to a client of the same file.
 fn until_asleep(child: &mut Child, printed: &Path, file: &Path) -> Result<(), Error> {
     let mut still_alive = || match child.try_wait()? {
         None => Ok(()),
@@ -225,7 +225,7 @@ fn until_asleep(child: &mut Child, printed: &Path, file: &Path) -> Result<(), Er
     })
 }
 
-/// The executable of an example. Tests alone do not make cargo build the examples, so it is asked to.
+/// Returns the executable of an example. Cargo does not build examples for tests, so this function does.
 fn built(example: &str) -> PathBuf {
     static EXECUTABLES: OnceLock<Vec<PathBuf>> = OnceLock::new();
     let executables = EXECUTABLES.get_or_init(|| {
@@ -245,14 +245,14 @@ fn built(example: &str) -> PathBuf {
     executables.iter().find(|path| path.file_stem().is_some_and(|stem| stem == example)).unwrap().clone()
 }
 
-/// What a program printed; panics when it failed.
+/// Returns what a program printed; panics if the program failed.
 fn stdout(output: Output) -> String {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {error}", output.status);
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Asserts that the parts occur in the text, in this order.
+/// Asserts that the parts occur in the text in this order.
 fn assert_lines(text: &str, parts: &[&str]) {
     let mut rest = text;
     for part in parts {

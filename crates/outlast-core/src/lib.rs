@@ -49,7 +49,7 @@ pub use run::{
     Counts, ListOrder, Page, Parent, ParentEnd, Pruned, QueuedSteps, RunQuery, RunView, Start, StartKey,
     Started, Status, Stuck, StuckReason, Tags, Wait,
 };
-pub use run_map::RunMap;
+pub use run_map::{RunMap, RunSet};
 pub use state::{
     CommitTerms, HolderColumns, Position, Readiness, ReadyAt, ReleaseReason, Released, RowChange,
     TurnColumns, Verdict,

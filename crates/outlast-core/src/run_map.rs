@@ -1,6 +1,6 @@
-//! [`RunMap`]: values by run.
+//! [`RunMap`] and [`RunSet`]: values by run, and sets of runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::id::RunId;
@@ -10,6 +10,9 @@ use crate::id::RunId;
 /// Ids of runs are random in their lower half, and nobody gains by making slow lookups of his own runs: so they
 /// need no hash that withstands attacks, which would cost more than the rest of the lookup.
 pub type RunMap<V> = HashMap<RunId, V, BuildHasherDefault<RunHasher>>;
+
+/// A set of runs with the same hash.
+pub type RunSet = HashSet<RunId, BuildHasherDefault<RunHasher>>;
 
 /// Hashes the id of a run with one multiplication.
 #[derive(Clone, Copy, Debug, Default)]

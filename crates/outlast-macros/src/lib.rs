@@ -1,10 +1,9 @@
 //! The attributes [`macro@workflow`] and [`macro@step`] and the macro [`select!`] of Outlast.
 //!
-//! This crate is a part of `outlast`, which re-exports all three; its expansions name items of
-//! `::outlast`. Both attributes leave a plain *function* under the name that was written, so it can be
-//! passed (`ctx.step(charge, &order)`), registered (`.register((checkout, charge))`) and called in a
-//! unit test. What they add is one hidden type that carries the definition: the durable name, the
-//! types of input and output, the policy.
+//! This crate is a part of `outlast`, which re-exports all three; the expansions refer to items of `::outlast`. Both
+//! attributes keep a plain *function* under its name, so you can pass it (`ctx.step(charge, &order)`), register it
+//! (`.register((checkout, charge))`) and call it in a unit test. They add one hidden type that holds the definition:
+//! the durable name, the types of input and output, and the policy.
 
 mod arguments;
 mod determinism;
@@ -24,7 +23,7 @@ use syn::ItemFn;
 use errors::Errors;
 use kind::Kind;
 
-/// Makes an `async fn` a step: a piece of work with effects, whose outcome is recorded once.
+/// Makes an `async fn` a step: a piece of work with side effects, whose outcome is recorded once.
 ///
 /// ```ignore
 /// #[step(attempts = 5, timeout = "30s")]
@@ -35,39 +34,39 @@ use kind::Kind;
 ///
 /// # Function
 ///
-/// * The first parameter may be the context, known by the name of its type: `StepContext<Bank>` for
-///   workers whose state is `Bank`, `StepContext` for workers with any state. It may be left out, too.
-/// * All other parameters are the input: none is `()`, one is its type, several are a tuple. They are
-///   owned serde values; references, `impl Trait`, generics and `self` are refused.
-/// * A return type whose path ends in `Result` may fail: its error is converted to `StepError` by
-///   `Into`. Any other type is the output of a step that cannot fail.
-/// * Types are as visible as the function: a `pub` step has `pub` input and output types.
-/// * Attributes that callers see (documentation, `#[deprecated]`, `#[must_use]`, lint levels) go to the
-///   function that is left; all others, such as `#[tracing::instrument]`, to the original `async fn`.
+/// * The first parameter may be the context, recognized by the name of its type: `StepContext<Bank>` for workers whose
+///   state is `Bank`, or `StepContext` for workers with any state. It is optional.
+/// * All other parameters are the input. Without any, the input is `()`; several are a tuple. They are owned serde
+///   values; references, `impl Trait`, generics and `self` are rejected.
+/// * If the path of the return type ends in `Result`, the step can fail, and its error is converted to `StepError` by
+///   `Into`. Any other return type is the output of a step that cannot fail.
+/// * The types must be as visible as the function: a `pub` step has `pub` input and output types.
+/// * Attributes that concern callers (documentation, `#[deprecated]`, `#[must_use]`, lint levels) are applied to the
+///   resulting function; all others, such as `#[tracing::instrument]`, to the original `async fn`.
 ///
 /// # Arguments
 ///
 /// | argument | meaning |
 /// |---|---|
-/// | `attempts = 5` | attempts in all, from 1 |
+/// | `attempts = 5` | the total number of attempts, at least 1 |
 /// | `timeout = "30s"` | how long one attempt may take |
-/// | `retry = "api"` | where the rest begins: `exponential` (the default), `linear`, `constant`, or a preset, `api`, `database`, `network`, `none` |
+/// | `retry = "api"` | the base of the retry policy: `exponential` (the default), `linear`, `constant`, or a preset: `api`, `database`, `network`, `none` |
 /// | `initial = "200ms"` | the pause after the first failed attempt |
-/// | `multiplier = 2.0` | by how much each pause is longer than the one before, from 1 |
+/// | `multiplier = 2.0` | the factor by which each pause is longer than the one before, at least 1 |
 /// | `pause_max = "1m"` | the longest pause |
 /// | `heartbeat_timeout = "10s"` | how long an attempt may go without `cx.heartbeat(…)` |
-/// | `limit = 10` | how many attempts at the step one worker makes at the same time |
-/// | `blocking` | the function is not `async` and blocks its thread: it runs on the pool for that |
-/// | `at_most_once` | there is no second attempt, not even after a crash; then it fails as unknown |
-/// | `reconcile = look_up` | the function that looks whether an earlier attempt had its effect, see below |
-/// | `unique = "order.id, action"` | makes `cx.key()` of these parameters, or fields of them: the same in every run |
-/// | `queue = "gpu"` | the step travels to the workers that serve this queue, instead of being attempted by the one that holds its run |
-/// | `priority = 3` | how urgent it is among those of its queue, from 0 to 9; as its run unless set |
-/// | `name = "…"` | the durable name, 1 to 128 bytes, instead of the function's |
-/// | `was = "…"`, `was = ["…", "…"]` | earlier durable names, whose histories are accepted |
+/// | `limit = 10` | the number of attempts at the step that one worker makes at the same time |
+/// | `blocking` | the function is not `async` and blocks its thread; it runs on the blocking pool |
+/// | `at_most_once` | there is no second attempt, even after a crash; after a crash the step fails as unknown |
+/// | `reconcile = look_up` | a function that checks whether an earlier attempt had its effect; see below |
+/// | `unique = "order.id, action"` | forms `cx.key()` from these parameters, or fields of them: the same in every run |
+/// | `queue = "gpu"` | a worker that serves this queue attempts the step, instead of the worker that holds the run |
+/// | `priority = 3` | the priority in its queue, from 0 to 9; that of its run by default |
+/// | `name = "…"` | the durable name, 1 to 128 bytes, instead of the function's name |
+/// | `was = "…"`, `was = ["…", "…"]` | earlier durable names, which are accepted in histories |
 ///
-/// Durations have the units `us`, `ms`, `s`, `m`, `h`, `d` and `w`, also combined: `"1h30m"`. What is left
-/// out is as in `Policy::DEFAULT`.
+/// Durations have the units `us`, `ms`, `s`, `m`, `h`, `d` and `w`, which can be combined: `"1h30m"`. Settings that are
+/// omitted have the values of `Policy::DEFAULT`.
 ///
 /// # Reconcile
 ///
@@ -78,13 +77,13 @@ use kind::Kind;
 /// async fn look_up(cx: StepContext<Bank>, order: Order) -> Result<Option<Payment>, StepError> { /* … */ }
 /// ```
 ///
-/// The function takes what the step takes; the context may be left out. It is asked before every attempt
-/// that may not be the first: after a failed one, and when the worker that announced the step is gone.
-/// `Some(output)` completes the step without an attempt, `None` lets it be attempted, an error is that of
-/// the attempt. Both together have the attempt's timeout.
+/// The function has the parameters of the step; the context is optional. It is called before every attempt that may not
+/// be the first: after a failed attempt, and when the worker that announced the step is gone. `Some(output)` completes
+/// the step without an attempt, `None` lets the step be attempted, and an error counts as a failed attempt. The timeout
+/// of the attempt applies to both together.
 ///
-/// Next to `at_most_once` it takes the place of failing as unknown: `None` means that the step did not
-/// happen, so it is attempted. An error of the function then fails the step as unknown.
+/// With `at_most_once`, it is called instead of failing as unknown: `None` means that the step did not happen, so it is
+/// attempted. If the function returns an error, the step fails as unknown.
 ///
 /// # Expansion
 ///
@@ -104,7 +103,7 @@ pub fn step(arguments: TokenStream, item: TokenStream) -> TokenStream {
     on_function(Kind::Step, arguments, item)
 }
 
-/// Makes an `async fn` a workflow: a function that outlasts the process that started it.
+/// Makes an `async fn` a workflow: a durable function that outlasts the process that started it.
 ///
 /// ```ignore
 /// #[workflow(was = "buy")]
@@ -114,30 +113,30 @@ pub fn step(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// The first parameter is the context, `Context`. For the others, for the return type (with `Error` in
-/// place of `StepError`) and for attributes the rules of [`macro@step`] hold.
+/// The first parameter is the context, `Context`. For the other parameters, for the return type (with `Error` instead
+/// of `StepError`) and for attributes, the rules of [`macro@step`] apply.
 ///
 /// # Arguments
 ///
 /// | argument | meaning |
 /// |---|---|
-/// | `name = "…"` | the durable name, 1 to 128 bytes, instead of the function's |
-/// | `was = "…"`, `was = ["…", "…"]` | earlier durable names, whose histories are accepted |
-/// | `version = 2` | the version that new runs are pinned to, from 1, which is the default |
-/// | `queue = "reports"` | the queue in which its runs stand, unless their start says otherwise |
-/// | `priority = 3` | how urgent its runs are, from 0, the default, to 9 |
-/// | `check = check_order` | a function that judges the input before a run begins: `fn(&Order) -> Result<(), E>` |
-/// | `unchecked = "reason"` | leaves out the checks below, and says why that is right |
+/// | `name = "…"` | the durable name, 1 to 128 bytes, instead of the function's name |
+/// | `was = "…"`, `was = ["…", "…"]` | earlier durable names, whose runs are accepted |
+/// | `version = 2` | the version of new runs, at least 1, which is the default |
+/// | `queue = "reports"` | the queue of its runs, unless their start sets another one |
+/// | `priority = 3` | the priority of its runs, from 0 (the default) to 9 |
+/// | `check = check_order` | a function that validates the input before a run is started: `fn(&Order) -> Result<(), E>` |
+/// | `unchecked = "reason"` | disables the checks below, and documents why that is correct |
 ///
-/// The `check` takes a reference to each parameter but the context. Its error, which is anything that can
-/// be displayed, refuses the start: nothing is written.
+/// The `check` function takes a reference to each parameter except the context. If it returns an error, which can be of
+/// any type that implements `Display`, the start is rejected and nothing is written.
 ///
 /// # Determinism
 ///
-/// A workflow must ask for the same operations on every replay. The body and the types of the parameters
-/// are searched for names that are known not to allow this, and the error says what to use instead:
+/// A workflow must request the same operations in every replay. The macro searches the body and the types of the
+/// parameters for names that are known to prevent this, and the error names the replacement:
 ///
-/// | refused | instead |
+/// | rejected | replacement |
 /// |---|---|
 /// | `SystemTime::now`, `Instant::now`, `Utc::now`, `Local::now` and their like | `ctx.now()` |
 /// | `rand::`, `fastrand::`, `thread_rng` | `ctx.random()` |
@@ -149,9 +148,9 @@ pub fn step(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `HashMap`, `HashSet` | `BTreeMap`, `BTreeSet`, `Vec` |
 /// | files, environment, network, processes, HTTP clients | a step, `ctx.call(…)` |
 ///
-/// Closures given to a method named `call` are not searched, nor are steps defined inside the body;
-/// arguments of macros are, where they are expressions. The search knows names, not types: it finds
-/// mistakes, it proves nothing.
+/// Closures that are passed to a method named `call`, and steps that are defined inside the body, are not searched.
+/// Arguments of macros are searched if they are expressions. The search knows names, not types: it finds common
+/// mistakes, but it proves nothing.
 ///
 /// # Expansion
 ///
@@ -168,7 +167,7 @@ pub fn workflow(arguments: TokenStream, item: TokenStream) -> TokenStream {
     on_function(Kind::Workflow, arguments, item)
 }
 
-/// Waits for several futures and goes on with the first that is ready.
+/// Waits for several futures, and continues with the first that is ready.
 ///
 /// ```ignore
 /// let answer = select! {
@@ -180,17 +179,17 @@ pub fn workflow(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// };
 /// ```
 ///
-/// A branch is `pattern = future => expression`; the comma after a block may be left out. The pattern
-/// must match every value. The order of the branches is the whole rule, so it replays:
+/// A branch is `pattern = future => expression`; the comma after a block is optional. The pattern must match every
+/// value. The result depends only on the order of the branches, so it is the same in a replay:
 ///
-/// 1. All futures are made, in order, before any is polled.
-/// 2. They are polled in order, and the first that is ready is taken. Of two that are ready at once the
-///    one written first wins.
-/// 3. All futures are dropped. Dropping an operation ends the run's interest in it.
-/// 4. The expression of the branch is evaluated; `?`, `return`, `break` and `.await` mean what they mean
-///    outside. Its value is the value of `select!`.
+/// 1. All futures are created, in order, before any is polled.
+/// 2. They are polled in order, and the first that is ready is taken. If two are ready at the same time, the one
+///    written first wins.
+/// 3. All futures are dropped. Dropping an operation discards its outcome.
+/// 4. The expression of the branch is evaluated; `?`, `return`, `break` and `.await` have their usual meaning. Its
+///    value is the value of `select!`.
 ///
-/// There is no `else` and there are no preconditions.
+/// There are neither `else` branches nor preconditions.
 #[proc_macro]
 pub fn select(branches: TokenStream) -> TokenStream {
     select::expand(branches.into()).into()

@@ -1,4 +1,4 @@
-//! Commits: core decides whether a turn is accepted and what the run's row becomes; here it is stored.
+//! Committing turns. Core decides whether a turn is accepted and computes the run's row; this module stores the result.
 
 use outlast_core::refusal::check_batch;
 use outlast_core::state::{check, fenced, judge};
@@ -8,7 +8,7 @@ use outlast_core::{
     Committed, RowChange, RunId, SessionId, Start, Then, Timestamp, Turn, TurnRecord, Verdict, WorldError,
 };
 
-use crate::state::{Effects, State};
+use crate::state::{Notifications, State};
 
 impl State {
     pub(crate) fn commit(
@@ -16,10 +16,10 @@ impl State {
         session: SessionId,
         turns: &[Turn],
         now: Timestamp,
-        effects: &mut Effects,
+        notifications: &mut Notifications,
     ) -> Answers<Committed> {
         check_batch(turns.len())?;
-        Ok(turns.iter().map(|turn| self.commit_turn(session, turn, now, effects)).collect())
+        Ok(turns.iter().map(|turn| self.commit_turn(session, turn, now, notifications)).collect())
     }
 
     fn commit_turn(
@@ -27,11 +27,11 @@ impl State {
         session: SessionId,
         turn: &Turn,
         now: Timestamp,
-        effects: &mut Effects,
+        notifications: &mut Notifications,
     ) -> Result<Committed, WorldError> {
         self.check_session(session)?;
         if let BasedOn::Start(start) = &turn.based_on {
-            return self.commit_start(session, start, turn, now, effects);
+            return self.commit_start(session, start, turn, now, notifications);
         }
         let run = self.runs.get_mut(&turn.run).ok_or_else(|| fenced(turn.run, "there is no such run"))?;
         let missed =
@@ -42,26 +42,26 @@ impl State {
         if turn.next_event() > turn.seq {
             run.history.push(turn.record());
         }
-        self.apply(session, turn, now, effects);
+        self.apply(session, turn, now, notifications);
         Ok(Committed::Done)
     }
 
-    /// Commits a turn that starts its run: what `start` does, and the turn, as one change.
+    /// Commits a turn that starts its run: the start and the turn are one change.
     fn commit_start(
         &mut self,
         session: SessionId,
         start: &Start,
         turn: &Turn,
         now: Timestamp,
-        effects: &mut Effects,
+        notifications: &mut Notifications,
     ) -> Result<Committed, WorldError> {
         if let Some(existed) = self.started_before(start, now)? {
-            let is_repeat = self.get(existed.run)?.was_begun_by(turn);
+            let is_repeat = self.get(existed.run)?.was_started_by(turn);
             return Ok(if is_repeat { Committed::Done } else { Committed::Existed(existed) });
         }
         check(turn)?;
         let first = match turn.then {
-            // A stuck turn adds nothing of its own, but the run has begun.
+            // A stuck turn adds no events of its own, but the start is recorded.
             Then::Stuck(_) => TurnRecord { build: turn.build.clone(), ..start.first_turn(turn.at) },
             _ => turn.record(),
         };
@@ -70,23 +70,29 @@ impl State {
             run.owner = Some(session);
             holder.held.insert(turn.run);
         }
-        self.apply(session, turn, now, effects);
+        self.apply(session, turn, now, notifications);
         Ok(Committed::Done)
     }
 
-    /// Does what the turn does to other runs while its run is still held, so that an answer is unread when the
-    /// run goes to wait; then stores the row.
-    fn apply(&mut self, session: SessionId, turn: &Turn, now: Timestamp, effects: &mut Effects) {
+    /// Applies the outbox, then stores the row. The outbox comes first, while the run is still held, so that the run
+    /// does not wait if it gets an answer.
+    fn apply(&mut self, session: SessionId, turn: &Turn, now: Timestamp, notifications: &mut Notifications) {
         if let Some(outbox) = turn.outbox.as_deref().filter(|_| !matches!(turn.then, Then::Stuck(_))) {
-            self.post(turn, outbox, now, effects);
+            self.apply_outbox(turn, outbox, now, notifications);
         }
-        self.store(turn.run, &RowChange::of(turn, session), now, effects);
+        self.store(turn.run, &RowChange::of(turn, session), now, notifications);
     }
 
-    /// Stores what core made of the run's row.
-    fn store(&mut self, id: RunId, change: &RowChange<'_>, now: Timestamp, effects: &mut Effects) {
+    /// Stores the row that core has computed.
+    fn store(
+        &mut self,
+        id: RunId,
+        change: &RowChange<'_>,
+        now: Timestamp,
+        notifications: &mut Notifications,
+    ) {
         if change.owner.is_none() {
-            self.let_go(id);
+            self.remove_from_session(id);
         }
         self.set_status(id, change.status);
         let Some(run) = self.runs.get_mut(&id) else { return };
@@ -112,10 +118,10 @@ impl State {
         if change.has_ended() {
             run.ended_at = Some(now);
             run.details.clear();
-            effects.ended.extend(self.ended(id).ok().flatten());
+            notifications.ended.extend(self.ended(id).ok().flatten());
             return;
         }
         let at = change.ready.choose(run.has_unread(), run.can_end()).moment(now);
-        self.line_up(id, at, now, effects);
+        self.set_ready_at(id, at, now, notifications);
     }
 }

@@ -1,21 +1,35 @@
-//! `MemoryWorld`: runs that live in this process, and the executable specification of the
+//! `MemoryWorld`: a world in the memory of one process, and the executable specification of the
 //! [`World`](outlast_core::World) contract.
 //!
-//! One lock, plain maps. What a method means is written here as plainly as it can be; the other
-//! worlds do the same with a database.
+//! It consists of plain maps behind one lock. It implements each method in the simplest way; the other worlds do the
+//! same with a database.
+
+// The modules are in the order in which to read them.
+
+mod world;
+
+mod state;
+
+mod run;
+
+mod start;
+
+mod send;
+
+mod session;
 
 mod claim;
-mod commit;
+
+mod ready_queues;
+
 mod deadlines;
+
+mod commit;
+
 mod outbox;
-mod prune;
+
 mod query;
-mod ready;
-mod run;
-mod send;
-mod session;
-mod start;
-mod state;
-mod world;
+
+mod prune;
 
 pub use world::MemoryWorld;

@@ -1,4 +1,5 @@
-//! What turns do to other runs: children, messages, tags. It is done with the commit, or queued and done later.
+//! The outboxes of turns: children to start and messages to other runs. They are applied with the commit, or queued and
+//! applied later.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,121 +9,150 @@ use outlast_core::{
     Turn, TurnId,
 };
 
-use crate::state::{Effects, State};
+use crate::state::{Notifications, State};
 
-/// Entries that one delivery applies at the most.
+/// The number of entries that one delivery applies at most.
 const DELIVERED_MAX: u64 = 64;
 
-/// What turns have left to be done to other runs, in order per run.
+/// The queued entries of outboxes, in order per run.
 #[derive(Debug, Default)]
 pub(crate) struct Outboxes {
-    /// Whether entries wait for a delivery. Otherwise they are applied with the commit.
+    /// Whether entries are queued for a delivery. Otherwise they are applied with the commit.
     pub(crate) are_deferred: bool,
-    by_source: BTreeMap<RunId, VecDeque<Entry>>,
-    /// The run whose entry was applied last: the next delivery begins behind it, so that each has its turn.
+    by_source: BTreeMap<RunId, VecDeque<OutboxEntry>>,
+    /// The run whose entry was applied last. The next delivery continues with the run after it, so that no run waits
+    /// for long.
     last: Option<RunId>,
-    left: u64,
+    /// The number of queued entries.
+    queued: u64,
 }
 
-/// One thing that a turn does to another run.
+/// One effect of a turn on another run.
 #[derive(Debug)]
-struct Entry {
+struct OutboxEntry {
+    /// The run whose turn it was.
     source: RunId,
-    /// Names the answer to the source, so that it is recognised.
+    /// The id of the answer to the source, so that a repeated answer is recognised.
     answer: MessageId,
-    what: What,
+    effect: OutboxEffect,
 }
 
 #[derive(Debug)]
-enum What {
-    Start(Box<NewChild>),
-    Tell(Box<NewMessage>),
+enum OutboxEffect {
+    StartChild(Box<NewChild>),
+    Send(Box<NewMessage>),
 }
 
 impl Outboxes {
-    /// Whether a run has entries that are not applied.
-    pub(crate) fn has(&self, source: RunId) -> bool {
+    /// Whether a run has queued entries.
+    pub(crate) fn has_entries_of(&self, source: RunId) -> bool {
         self.by_source.contains_key(&source)
     }
 
-    fn push(&mut self, entry: Entry) {
-        self.left += 1;
+    fn push(&mut self, entry: OutboxEntry) {
+        self.queued += 1;
         self.by_source.entry(entry.source).or_default().push_back(entry);
     }
 
-    /// The first entry of the next run.
-    fn pop(&mut self) -> Option<Entry> {
-        let behind = self.last.and_then(|last| {
-            let behind = (std::ops::Bound::Excluded(last), std::ops::Bound::Unbounded);
-            self.by_source.range(behind).next().map(|(source, _)| *source)
+    /// Removes and returns the first entry of the next run.
+    fn pop(&mut self) -> Option<OutboxEntry> {
+        let next = self.last.and_then(|last| {
+            let after = (std::ops::Bound::Excluded(last), std::ops::Bound::Unbounded);
+            self.by_source.range(after).next().map(|(source, _)| *source)
         });
-        let source = behind.or_else(|| self.by_source.keys().next().copied())?;
+        let source = next.or_else(|| self.by_source.keys().next().copied())?;
         let entries = self.by_source.get_mut(&source)?;
         let entry = entries.pop_front();
         if entries.is_empty() {
             self.by_source.remove(&source);
         }
         self.last = Some(source);
-        self.left -= 1;
+        self.queued -= 1;
         entry
     }
 }
 
-fn entries(run: RunId, turn: TurnId, outbox: &Outbox) -> impl Iterator<Item = Entry> {
-    let children = outbox.children.iter().map(|child| What::Start(Box::new(child.clone())));
-    let messages = outbox.messages.iter().map(|message| What::Tell(Box::new(message.clone())));
-    let what = children.chain(messages).enumerate();
-    what.map(move |(index, what)| Entry { source: run, answer: MessageId::of_answer(turn, index), what })
+fn entries(run: RunId, turn: TurnId, outbox: &Outbox) -> impl Iterator<Item = OutboxEntry> {
+    let children = outbox.children.iter().map(|child| OutboxEffect::StartChild(Box::new(child.clone())));
+    let messages = outbox.messages.iter().map(|message| OutboxEffect::Send(Box::new(message.clone())));
+    let effects = children.chain(messages).enumerate();
+    effects.map(move |(index, effect)| OutboxEntry {
+        source: run,
+        answer: MessageId::of_answer(turn, index),
+        effect,
+    })
 }
 
 impl State {
-    /// Applies what a turn does to other runs, or queues it. Its tags are its own run's.
-    pub(crate) fn post(&mut self, turn: &Turn, outbox: &Outbox, now: Timestamp, effects: &mut Effects) {
+    /// Sets the tags of the turn's run, and applies or queues the effects on other runs.
+    pub(crate) fn apply_outbox(
+        &mut self,
+        turn: &Turn,
+        outbox: &Outbox,
+        now: Timestamp,
+        notifications: &mut Notifications,
+    ) {
         if let Some(run) = self.runs.get_mut(&turn.run) {
             run.tags.extend(outbox.tags.clone());
         }
         for entry in entries(turn.run, turn.id, outbox) {
             if self.outboxes.are_deferred {
                 self.outboxes.push(entry);
-                effects.ring = true;
+                notifications.wakes_workers = true;
             } else {
                 let ends = matches!(turn.then, outlast_core::Then::End(_));
-                self.apply_entry(entry, ends, now, effects);
+                self.apply_entry(entry, ends, now, notifications);
             }
         }
     }
 
-    /// Applies some of what is queued.
-    pub(crate) fn deliver(&mut self, now: Timestamp, effects: &mut Effects) -> Delivered {
+    /// Applies some of the queued entries.
+    pub(crate) fn deliver(&mut self, now: Timestamp, notifications: &mut Notifications) -> Delivered {
         let mut applied = 0;
         while applied < DELIVERED_MAX
             && let Some(entry) = self.outboxes.pop()
         {
-            self.apply_entry(entry, false, now, effects);
+            self.apply_entry(entry, false, now, notifications);
             applied += 1;
         }
-        Delivered { applied, left: self.outboxes.left }
+        Delivered { applied, left: self.outboxes.queued }
     }
 
-    fn apply_entry(&mut self, entry: Entry, ends: bool, now: Timestamp, effects: &mut Effects) {
-        let Entry { source, answer, what } = entry;
-        match what {
-            What::Tell(message) => self.tell(*message, now, effects),
-            What::Start(child) => {
-                let body = self.start_child(*child, now, effects).filter(|_| !ends);
+    /// Applies one entry. If the turn `ends` its run, the run gets no answer.
+    fn apply_entry(
+        &mut self,
+        entry: OutboxEntry,
+        ends: bool,
+        now: Timestamp,
+        notifications: &mut Notifications,
+    ) {
+        let OutboxEntry { source, answer, effect } = entry;
+        match effect {
+            OutboxEffect::Send(message) => self.send_if_possible(*message, now, notifications),
+            OutboxEffect::StartChild(child) => {
+                let body = self.start_child(*child, now, notifications).filter(|_| !ends);
                 if let Some(body) = body {
                     let headers = Headers::new();
-                    self.tell(NewMessage { id: answer, run: source, body, headers }, now, effects);
+                    self.send_if_possible(
+                        NewMessage { id: answer, run: source, body, headers },
+                        now,
+                        notifications,
+                    );
                 }
             }
         }
     }
 
-    /// Starts a child; answers what its parent is told.
-    fn start_child(&mut self, child: NewChild, now: Timestamp, effects: &mut Effects) -> Option<MessageBody> {
+    /// Starts a child, and returns the message to its parent.
+    fn start_child(
+        &mut self,
+        child: NewChild,
+        now: Timestamp,
+        notifications: &mut Notifications,
+    ) -> Option<MessageBody> {
         let NewChild { start, wants_answer } = child;
         let op = start.parent?.op;
-        match self.start(start.clone(), now, effects) {
+        match self.start(start.clone(), now, notifications) {
             Ok(Started { run, .. }) if wants_answer => Some(MessageBody::ChildStarted { op, run }),
             Ok(Started { is_new: true, .. }) => None,
             Ok(Started { run, .. }) => Some(MessageBody::Refused { op, failure: child_exists(&start, run) }),
@@ -130,8 +160,8 @@ impl State {
         }
     }
 
-    /// Sends a message whose refusal comes to nothing: the run is gone, or has ended.
-    fn tell(&mut self, message: NewMessage, now: Timestamp, effects: &mut Effects) {
-        let _dropped = self.send(message, now, effects);
+    /// Sends a message. If it is refused, because the run does not exist or has ended, it is dropped.
+    fn send_if_possible(&mut self, message: NewMessage, now: Timestamp, notifications: &mut Notifications) {
+        let _dropped = self.send(message, now, notifications);
     }
 }

@@ -1,4 +1,4 @@
-//! Looking: views, lists, histories.
+//! Queries: views, lists, histories.
 
 use std::ops::Bound;
 
@@ -15,18 +15,18 @@ impl State {
     pub(crate) fn page(&self, query: &RunQuery) -> Page {
         let ids: Box<dyn Iterator<Item = &RunId>> = match &query.key {
             Some(key) => Box::new(self.keys.get(key).into_iter()),
-            None => self.walk(query),
+            None => self.ids_in_order(query),
         };
         let limit = query.limit.min(PAGE_RUNS_MAX);
         let wanted = ids.filter_map(|id| self.view(*id).ok()).filter(|run| query.wants(run));
-        // One more than asked for tells whether this is the last page.
+        // One more than requested shows whether this is the last page.
         query.page(wanted.take(limit + 1).collect(), limit)
     }
 
-    /// The runs between the query's cursors, from the side where its page begins.
-    fn walk<'a>(&'a self, query: &RunQuery) -> Box<dyn Iterator<Item = &'a RunId> + 'a> {
+    /// The runs between the query's cursors, beginning with the first one of its page.
+    fn ids_in_order<'a>(&'a self, query: &RunQuery) -> Box<dyn Iterator<Item = &'a RunId> + 'a> {
         let is_backwards = query.before.is_some() && query.after.is_none();
-        let (low, high, is_rising) = match query.order {
+        let (low, high, is_ascending) = match query.order {
             ListOrder::OldestFirst => (query.after, query.before, !is_backwards),
             ListOrder::NewestFirst => (query.before, query.after, is_backwards),
         };
@@ -35,7 +35,7 @@ impl State {
         }
         let bound = |run: Option<RunId>| run.map_or(Bound::Unbounded, Bound::Excluded);
         let between = self.order.range((bound(low), bound(high)));
-        if is_rising { Box::new(between) } else { Box::new(between.rev()) }
+        if is_ascending { Box::new(between) } else { Box::new(between.rev()) }
     }
 
     pub(crate) fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {

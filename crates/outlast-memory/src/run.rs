@@ -12,7 +12,7 @@ use outlast_core::{
     Timestamp, Turn, TurnId, TurnRecord, Wait,
 };
 
-use crate::ready::{Line, Place};
+use crate::ready_queues::{ReadyEntry, ReadyGroup};
 
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -24,12 +24,12 @@ pub(crate) struct Run {
     pub(crate) tags: Tags,
     /// The lowest format that a reader needs.
     pub(crate) format: u32,
-    /// What only its holder changes. Why it was stuck stays while it is claimed.
+    /// The columns that only its holder changes. The reason why it was stuck remains while it is claimed.
     pub(crate) columns: Arc<HolderColumns>,
     pub(crate) is_cancel_requested: bool,
     pub(crate) status: Status,
     pub(crate) owner: Option<SessionId>,
-    /// The session that may still have the run's future.
+    /// The session whose worker may still have the run in memory.
     pub(crate) preferred: Option<SessionId>,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
@@ -37,24 +37,24 @@ pub(crate) struct Run {
     pub(crate) wake_at: Option<Timestamp>,
     pub(crate) waits: Vec<Wait>,
     pub(crate) history: Vec<TurnRecord>,
-    /// The number that the next event gets.
+    /// The number of the next event.
     pub(crate) seq: u64,
     pub(crate) turn: TurnId,
     pub(crate) turn_at: Timestamp,
-    /// Every message that was ever accepted; the first `consumed` have been consumed.
+    /// All messages that were ever accepted. The run has consumed the first `consumed` of them.
     pub(crate) inbox: Vec<Message>,
-    /// What each accepted message was answered with.
+    /// The answer to each accepted message.
     pub(crate) answers: HashMap<MessageId, Sent>,
     pub(crate) consumed: u64,
-    codeless: EndableWithoutCode,
-    /// How far attempts at its steps had come, by operation.
+    endable: EndableWithoutCode,
+    /// The heartbeat details of its attempts, by operation.
     pub(crate) details: BTreeMap<OpNumber, HeartbeatDetails>,
-    /// Where it stands in line, when it is ready or will be.
-    pub(crate) place: Option<Place>,
+    /// Its entry in the ready queues, if it is or will be ready.
+    pub(crate) ready_entry: Option<ReadyEntry>,
 }
 
 impl Run {
-    /// A run that begins with `first`.
+    /// A run whose first turn is `first`.
     pub(crate) fn new(start: Start, first: TurnRecord, now: Timestamp) -> Self {
         let columns = HolderColumns::of_start(&start);
         Self {
@@ -82,37 +82,39 @@ impl Run {
             inbox: Vec::new(),
             answers: HashMap::new(),
             consumed: 0,
-            codeless: EndableWithoutCode::default(),
+            endable: EndableWithoutCode::default(),
             details: BTreeMap::new(),
-            place: None,
+            ready_entry: None,
         }
     }
 
+    /// The number of messages that were sent to it.
     pub(crate) fn sent(&self) -> u64 {
         self.inbox.len() as u64
     }
 
+    /// Whether it has messages that it has not consumed.
     pub(crate) fn has_unread(&self) -> bool {
         self.sent() > self.consumed
     }
 
-    /// The messages behind a position, as many as are read at a time.
+    /// The messages after a position, at most [`INBOX_READ_MAX`].
     pub(crate) fn inbox_after(&self, after: u64) -> Vec<Message> {
         let after = usize::try_from(after).unwrap_or(usize::MAX);
         self.inbox.iter().skip(after).take(INBOX_READ_MAX).cloned().collect()
     }
 
-    /// Whether this turn, or a first try of it, began the run and is still its last.
-    pub(crate) fn was_begun_by(&self, turn: &Turn) -> bool {
+    /// Whether this turn, or an earlier attempt to commit it, started the run and is still its last turn.
+    pub(crate) fn was_started_by(&self, turn: &Turn) -> bool {
         self.turn == turn.id && self.history.first().is_some_and(|first| first.build == turn.build)
     }
 
-    /// Whether it was never more than started.
+    /// Whether it has no turn after its start.
     pub(crate) fn is_fresh(&self) -> bool {
         self.seq <= 1
     }
 
-    /// Adds a message; answers its position, and whether the run was asked to stop before.
+    /// Adds a message. Returns its position, and whether a cancel was requested before.
     pub(crate) fn accept(
         &mut self,
         id: MessageId,
@@ -122,7 +124,7 @@ impl Run {
     ) -> Sent {
         let position = self.sent() + 1;
         let sent = Sent { position, cancel_was_requested: self.is_cancel_requested };
-        self.codeless = self.codeless.after(&body, position);
+        self.endable = self.endable.after(&body, position);
         self.is_cancel_requested |= matches!(body, MessageBody::Cancel { .. });
         self.answers.insert(id, sent);
         self.inbox.push(Message { id, position, at, body, headers });
@@ -131,10 +133,10 @@ impl Run {
 
     /// Whether it can be ended without its workflow's code.
     pub(crate) fn can_end(&self) -> bool {
-        self.codeless.can_end(self.consumed, self.seq)
+        self.endable.can_end(self.consumed, self.seq)
     }
 
-    /// Where it is, for a turn that may be committed.
+    /// Its position, against which a turn is checked.
     pub(crate) fn position(&self) -> Position {
         Position {
             owner: self.owner,
@@ -145,24 +147,24 @@ impl Run {
         }
     }
 
-    /// What decides when it is ready after a message.
+    /// The state that decides when it is ready after a message.
     pub(crate) fn awaiting(&self) -> Awaiting {
         Awaiting {
             status: self.status,
             is_held: self.owner.is_some(),
             starts_later: self.status == Status::Pending && self.wake_at.is_some(),
             can_end: self.can_end(),
-            ready_at: self.place.as_ref().map(|place| place.at),
+            ready_at: self.ready_entry.as_ref().map(|entry| entry.at),
         }
     }
 
-    /// Where the run stands in line when it is ready at `at`.
-    pub(crate) fn place_at(&self, at: Timestamp) -> Place {
+    /// The entry of the run in the ready queues if it is ready at `at`.
+    pub(crate) fn ready_entry_at(&self, at: Timestamp) -> ReadyEntry {
         let needs_code = !self.can_end();
         let crashes = self.columns.crashes;
-        Place {
-            served_by: needs_code.then(|| (self.queue.clone(), self.code.clone())),
-            line: Line {
+        ReadyEntry {
+            required: needs_code.then(|| (self.queue.clone(), self.code.clone())),
+            group: ReadyGroup {
                 format: self.format,
                 class: if is_suspect(crashes) { crash_class(crashes) } else { 0 },
                 preferred: self.preferred,

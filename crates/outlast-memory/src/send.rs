@@ -1,18 +1,18 @@
-//! Sending: messages enter the inbox once, in order, and wake a run that nobody holds.
+//! Sending: a message is added to the inbox once, in order, and wakes a run that no session holds.
 
 use outlast_core::refusal::{Holder, Receiver, check_send, no_run, unreadable_by_holder};
 use outlast_core::state::ready_after_send;
 use outlast_core::{NewMessage, Sent, Timestamp, WorldError};
 
-use crate::state::{Effects, State};
+use crate::state::{Notifications, State};
 
 impl State {
-    /// Sends a message of a client: not one that the run's holder cannot read.
+    /// Sends a message of a client. A message that the run's holder cannot read is refused.
     pub(crate) fn send_by_client(
         &mut self,
         message: NewMessage,
         now: Timestamp,
-        effects: &mut Effects,
+        notifications: &mut Notifications,
     ) -> Result<Sent, WorldError> {
         let run = self.get(message.run)?;
         let holder = run.owner.and_then(|owner| self.sessions.get(&owner));
@@ -25,14 +25,15 @@ impl State {
             let holder = Holder { host: &join.host, pid: join.pid, format: join.format };
             return Err(unreadable_by_holder(message.run, &holder, &message.body));
         }
-        self.send(message, now, effects)
+        self.send(message, now, notifications)
     }
 
+    /// Appends a message to the inbox of a run. Repeating it returns the same answer.
     pub(crate) fn send(
         &mut self,
         message: NewMessage,
         now: Timestamp,
-        effects: &mut Effects,
+        notifications: &mut Notifications,
     ) -> Result<Sent, WorldError> {
         let id = message.run;
         let run = self.runs.get_mut(&id).ok_or_else(|| no_run(id))?;
@@ -40,12 +41,12 @@ impl State {
             return Ok(*sent);
         }
         let unread = run.sent() - run.consumed;
-        let kept = run.columns.kept + self.hook_room_withheld;
+        let kept = run.columns.kept + self.hook_limit_reduction;
         check_send(id, Receiver { status: run.status, unread, kept, waits: &run.waits }, &message.body)?;
         run.format = run.format.max(message.body.format());
         let sent = run.accept(message.id, message.body, message.headers, now);
         run.updated_at = now;
-        effects.ring = true;
+        notifications.wakes_workers = true;
         if let Some(owner) = run.owner {
             if let Some(session) = self.sessions.get_mut(&owner) {
                 session.unread.insert(id);
@@ -53,7 +54,7 @@ impl State {
             return Ok(sent);
         }
         let at = ready_after_send(&run.awaiting(), now);
-        self.line_up(id, at, now, effects);
+        self.set_ready_at(id, at, now, notifications);
         Ok(sent)
     }
 }

@@ -1,4 +1,4 @@
-//! Sessions: joining, beating, leaving, and the takeover of those whose worker is gone.
+//! Sessions: joining, beating, leaving, and taking over the runs of dead workers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use outlast_core::{
     Timestamp, VERSION, WorkerView, WorldError,
 };
 
-use crate::state::{Effects, State};
+use crate::state::{Notifications, State};
 
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -22,7 +22,7 @@ pub(crate) struct Session {
     expires_at: Timestamp,
     is_killed: bool,
     pub(crate) held: BTreeSet<RunId>,
-    /// Those of them that have unread messages.
+    /// The held runs with unread messages.
     pub(crate) unread: BTreeSet<RunId>,
 }
 
@@ -43,7 +43,7 @@ impl State {
             join,
         };
         self.sessions.insert(session.join.session, session);
-        self.note_rules();
+        self.update_rules();
         Ok(())
     }
 
@@ -60,16 +60,17 @@ impl State {
         entry.expires_at = now.plus(entry.join.time);
         let beat = Beat { held: entry.held.len() as u64, rules: self.rules.unwrap_or(entry.join.rules) };
         for details in details {
-            self.note_details(session, details);
+            self.store_details(session, details);
         }
         Ok(beat)
     }
 
-    /// Keeps how far an attempt has come, if the session holds its run. A later attempt counts more.
-    fn note_details(&mut self, session: SessionId, details: &HeartbeatDetails) {
+    /// Stores or deletes the heartbeat details of an attempt, if the session holds its run. Details of a later attempt
+    /// are not replaced.
+    fn store_details(&mut self, session: SessionId, details: &HeartbeatDetails) {
         let Some(run) = self.runs.get_mut(&details.run) else { return };
-        let is_forgotten = details.details.is_none() && run.ended_at.is_some();
-        if run.owner != Some(session) && !is_forgotten {
+        let deletes_of_ended_run = details.details.is_none() && run.ended_at.is_some();
+        if run.owner != Some(session) && !deletes_of_ended_run {
             return;
         }
         if run.details.get(&details.op).is_some_and(|known| known.attempt > details.attempt) {
@@ -81,8 +82,8 @@ impl State {
         };
     }
 
-    /// Notes the lowest rules that every joined session knows, for new runs.
-    fn note_rules(&mut self) {
+    /// Updates the lowest rules that all joined sessions support. New runs get these rules.
+    fn update_rules(&mut self) {
         self.rules = self.sessions.values().map(|session| session.join.readable_rules()).min();
     }
 
@@ -99,9 +100,9 @@ impl State {
         Ok(held.collect())
     }
 
-    pub(crate) fn leave(&mut self, session: SessionId, now: Timestamp, effects: &mut Effects) {
-        for run in self.end_session(session, now, effects) {
-            self.free(run, ReleaseReason::Left, now, effects);
+    pub(crate) fn leave(&mut self, session: SessionId, now: Timestamp, notifications: &mut Notifications) {
+        for run in self.end_session(session, now, notifications) {
+            self.release(run, ReleaseReason::Left, now, notifications);
         }
     }
 
@@ -115,19 +116,19 @@ impl State {
         &mut self,
         by: SessionId,
         now: Timestamp,
-        effects: &mut Effects,
+        notifications: &mut Notifications,
     ) -> Result<u64, WorldError> {
         self.check_session(by)?;
         let dead = self.sessions.values().filter(|session| session.is_killed || session.expires_at <= now);
         let dead: Vec<_> = dead.map(|dead| (dead.join.session, dead.join.build.clone())).collect();
         let mut taken = 0;
         for (session, build) in dead.into_iter().filter(|(session, _)| *session != by) {
-            let runs = self.end_session(session, now, effects);
+            let runs = self.end_session(session, now, notifications);
             taken += runs.len() as u64;
             let crashes = runs.iter().filter_map(|id| self.runs.get(id)).map(|run| run.columns.crashes);
             let held_runs = HeldRuns::of(crashes);
             for id in runs {
-                self.free(id, ReleaseReason::Crashed { held_runs, build: &build }, now, effects);
+                self.release(id, ReleaseReason::Crashed { held_runs, build: &build }, now, notifications);
             }
         }
         Ok(taken)
@@ -155,14 +156,14 @@ impl State {
         &mut self,
         id: RunId,
         now: Timestamp,
-        effects: &mut Effects,
+        notifications: &mut Notifications,
     ) -> Result<(), WorldError> {
         let run = self.get(id)?;
-        let at = resumed(id, run.status, run.place.as_ref().map(|place| place.at), now)?;
+        let at = resumed(id, run.status, run.ready_entry.as_ref().map(|entry| entry.at), now)?;
         if let Some(run) = self.runs.get_mut(&id) {
             Arc::make_mut(&mut run.columns).failed_builds = FailedBuilds::default();
         }
-        self.line_up(id, at, now, effects);
+        self.set_ready_at(id, at, now, notifications);
         Ok(())
     }
 
@@ -170,28 +171,39 @@ impl State {
         if self.sessions.contains_key(&session) { Ok(()) } else { Err(session_gone(session)) }
     }
 
-    /// Lets a run go whose session has ended.
-    fn free(&mut self, id: RunId, why: ReleaseReason<'_>, now: Timestamp, effects: &mut Effects) {
-        self.let_go(id);
+    /// Releases a run whose session has ended.
+    fn release(
+        &mut self,
+        id: RunId,
+        reason: ReleaseReason<'_>,
+        now: Timestamp,
+        notifications: &mut Notifications,
+    ) {
+        self.remove_from_session(id);
         let Some(run) = self.runs.get_mut(&id) else { return };
-        let freed = Released::of(&run.columns, run.seq, why);
+        let released = Released::of(&run.columns, run.seq, reason);
         run.updated_at = now;
         run.preferred = None;
         run.wake_at = None;
         run.waits = Vec::new();
-        run.columns = Arc::new(freed.columns);
-        let at = freed.ready.choose(run.has_unread(), run.can_end()).moment(now);
-        self.set_status(id, freed.status);
-        self.line_up(id, at, now, effects);
+        run.columns = Arc::new(released.columns);
+        let at = released.ready.choose(run.has_unread(), run.can_end()).moment(now);
+        self.set_status(id, released.status);
+        self.set_ready_at(id, at, now, notifications);
     }
 
-    /// Ends a session; answers the runs it held.
-    fn end_session(&mut self, session: SessionId, now: Timestamp, effects: &mut Effects) -> BTreeSet<RunId> {
+    /// Ends a session. Returns the runs that it held.
+    fn end_session(
+        &mut self,
+        session: SessionId,
+        now: Timestamp,
+        notifications: &mut Notifications,
+    ) -> BTreeSet<RunId> {
         let Some(ended) = self.sessions.remove(&session) else { return BTreeSet::new() };
-        self.note_rules();
+        self.update_rules();
         for run in self.ready.preferring(session) {
-            let at = self.runs.get(&run).and_then(|run| run.place.as_ref()).map(|place| place.at);
-            self.line_up(run, at, now, effects);
+            let at = self.runs.get(&run).and_then(|run| run.ready_entry.as_ref()).map(|entry| entry.at);
+            self.set_ready_at(run, at, now, notifications);
         }
         ended.held
     }

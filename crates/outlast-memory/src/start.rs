@@ -1,17 +1,17 @@
-//! Starts: one run per id, one run per key.
+//! Starts: at most one run per id and per key.
 
 use outlast_core::refusal::{check_start, key_taken};
 use outlast_core::{Start, Started, Status, Timestamp, TurnRecord, WorldError};
 
 use crate::run::Run;
-use crate::state::{Effects, State};
+use crate::state::{Notifications, State};
 
 impl State {
     pub(crate) fn start(
         &mut self,
         mut start: Start,
         now: Timestamp,
-        effects: &mut Effects,
+        notifications: &mut Notifications,
     ) -> Result<Started, WorldError> {
         start.rules = self.rules.map_or(start.rules, |lowest| lowest.min(start.rules));
         if let Some(existed) = self.started_before(&start, now)? {
@@ -20,11 +20,11 @@ impl State {
         let (id, first) = (start.run, start.first_turn(now));
         self.insert(start, first, now);
         let begin = self.get(id)?.wake_at.unwrap_or(now);
-        self.line_up(id, Some(begin), now, effects);
+        self.set_ready_at(id, Some(begin), now, notifications);
         Ok(Started { run: id, is_new: true })
     }
 
-    /// The run that an earlier start with this id or key began; refuses what may not start.
+    /// The run that an earlier start with this id or key created, if any. Refuses an invalid start.
     pub(crate) fn started_before(
         &self,
         start: &Start,
@@ -40,16 +40,16 @@ impl State {
         if key.window.is_some_and(|window| existing.created_at.plus(window) <= now) {
             return Ok(None);
         }
-        let asks_for_the_same = existing.code.workflow == start.workflow
+        let is_same_start = existing.code.workflow == start.workflow
             && existing.key.as_ref().is_some_and(|existing| existing.digest == key.digest);
-        if asks_for_the_same {
+        if is_same_start {
             Ok(Some(Started { run, is_new: false }))
         } else {
             Err(key_taken(start, run, &existing.code.workflow))
         }
     }
 
-    /// Adds a run that nobody holds and that is in no line yet.
+    /// Adds a run that no session holds and that is not in the ready queues yet.
     pub(crate) fn insert(&mut self, start: Start, first: TurnRecord, now: Timestamp) {
         let id = start.run;
         let earlier = start.key.as_ref().and_then(|key| self.keys.insert(key.text.clone(), id));

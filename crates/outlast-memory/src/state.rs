@@ -1,4 +1,4 @@
-//! The state behind the lock: runs, keys, sessions, and the lines of those that are ready.
+//! The state behind the lock: runs, keys, sessions, and the queues of ready runs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -7,35 +7,36 @@ use outlast_core::{Counts, Ended, RunId, RunMap, SessionId, Status, Timestamp, W
 
 use crate::deadlines::Deadlines;
 use crate::outbox::Outboxes;
-use crate::ready::Ready;
+use crate::ready_queues::ReadyQueues;
 use crate::run::Run;
 use crate::session::Session;
 
+/// All data of the world.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    // Looked up on every turn.
+    // A hash map, because every turn looks up its run.
     pub(crate) runs: RunMap<Box<Run>>,
-    // The same runs in order, for lists.
+    // The ids of all runs in order, for lists.
     pub(crate) order: BTreeSet<RunId>,
     pub(crate) keys: HashMap<String, RunId>,
     pub(crate) counts: Counts,
-    pub(crate) ready: Ready,
-    // The deadlines of runs that nobody holds.
+    pub(crate) ready: ReadyQueues,
+    // The deadlines of runs that no session holds.
     pub(crate) deadlines: Deadlines,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
-    // The lowest rules that every joined session knows; `None` when none is joined.
+    // The lowest rules that all joined sessions support; `None` if no session is joined.
     pub(crate) rules: Option<u32>,
     pub(crate) outboxes: Outboxes,
-    // By how much the limit of payloads that nobody has taken is lower than usual.
-    pub(crate) hook_room_withheld: u64,
+    // By how much a test has reduced the limit of payloads that no hook has taken.
+    pub(crate) hook_limit_reduction: u64,
 }
 
-/// What a change leaves to be told once the lock is free.
+/// The notifications to send after a change, when the lock is released.
 #[derive(Debug, Default)]
-pub(crate) struct Effects {
-    /// Something may have become ready.
-    pub(crate) ring: bool,
-    /// These runs have ended.
+pub(crate) struct Notifications {
+    /// Whether a run may have become ready, so that waiting workers must be woken.
+    pub(crate) wakes_workers: bool,
+    /// Runs that have ended.
     pub(crate) ended: Vec<Ended>,
 }
 
@@ -44,7 +45,7 @@ impl State {
         self.runs.get(&run).map(Box::as_ref).ok_or_else(|| no_run(run))
     }
 
-    /// Gives the run a status, and keeps the counts true.
+    /// Sets the status of a run, and updates the counts.
     pub(crate) fn set_status(&mut self, id: RunId, status: Status) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         let before = std::mem::replace(&mut run.status, status);
@@ -57,32 +58,33 @@ impl State {
         *self.counts.entry(status).or_default() += 1;
     }
 
-    /// Puts a run that nobody holds into the line where it belongs, ready at `at`; `None` takes it out.
-    pub(crate) fn line_up(
+    /// Sets when a run that no session holds is ready; `None` removes it from the ready queues. Also registers its
+    /// deadline.
+    pub(crate) fn set_ready_at(
         &mut self,
         id: RunId,
         at: Option<Timestamp>,
         now: Timestamp,
-        effects: &mut Effects,
+        notifications: &mut Notifications,
     ) {
         let Some(run) = self.runs.get_mut(&id) else { return };
-        if let Some(place) = run.place.take() {
-            self.ready.remove(&place, id);
+        if let Some(entry) = run.ready_entry.take() {
+            self.ready.remove(&entry, id);
         }
         if let Some(deadline) = run.columns.deadline {
-            effects.ring |= self.deadlines.insert(deadline, id, now);
+            notifications.wakes_workers |= self.deadlines.insert(deadline, id, now);
         }
         let Some(at) = at else { return };
-        // A session that is gone has no future to offer.
+        // A session that has ended cannot be preferred any more.
         run.preferred = run.preferred.filter(|session| self.sessions.contains_key(session));
-        let place = run.place_at(at);
-        // Those who wait know the first moment of each line, so only an earlier one is news.
-        effects.ring |= self.ready.insert(&place, id, now);
-        run.place = Some(place);
+        let entry = run.ready_entry_at(at);
+        // Waiting workers know when the next run of each group is due, so only an earlier one must wake them.
+        notifications.wakes_workers |= self.ready.insert(&entry, id, now);
+        run.ready_entry = Some(entry);
     }
 
-    /// Takes the run from its session, if one holds it.
-    pub(crate) fn let_go(&mut self, id: RunId) {
+    /// Removes the run from the session that holds it, if any.
+    pub(crate) fn remove_from_session(&mut self, id: RunId) {
         let Some(run) = self.runs.get_mut(&id) else { return };
         if let Some(session) = run.owner.take().and_then(|owner| self.sessions.get_mut(&owner)) {
             session.held.remove(&id);

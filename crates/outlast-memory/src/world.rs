@@ -1,4 +1,4 @@
-//! The world: one lock around the state, a change signal for workers, a list of those who wait for ends.
+//! [`MemoryWorld`]: one lock around the state, a change signal for workers, and the callers that wait for ends.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -17,9 +17,9 @@ use outlast_core::{
 };
 use parking_lot::Mutex;
 
-use crate::state::{Effects, State};
+use crate::state::{Notifications, State};
 
-/// A world inside this process. It ends with it.
+/// A world in the memory of this process. Its runs are lost when the process ends.
 #[derive(Debug)]
 pub struct MemoryWorld {
     clock: Arc<dyn Clock>,
@@ -29,7 +29,7 @@ pub struct MemoryWorld {
 }
 
 impl MemoryWorld {
-    /// A world without runs, on this clock.
+    /// A world without runs, with this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             change_signal: ChangeSignal::new(clock.clone()),
@@ -39,43 +39,43 @@ impl MemoryWorld {
         }
     }
 
-    /// The same world, but what turns do to other runs is queued, in order per run, and done by
-    /// [`World::deliver`]. Tests run on it to prove that nothing depends on such effects being immediate.
+    /// Queues the effects of turns on other runs, in order per run, until [`World::deliver`] applies them. Tests use it
+    /// to prove that nothing depends on immediate effects.
     #[must_use]
     pub fn with_deferred_effects(self) -> Self {
         self.state.lock().outboxes.are_deferred = true;
         self
     }
 
-    /// Refuses payloads for hooks when a run has so many that nobody has taken, instead of
-    /// [`HOOK_BUFFER_MAX`]. A test aid: with the usual limit a test that reaches it is slow.
+    /// Replaces the limit [`HOOK_BUFFER_MAX`] for payloads of a run that no hook has taken by a lower one. For tests: a
+    /// test that reaches the usual limit is slow.
     ///
     /// # Panics
     ///
-    /// When `limit` is larger than [`HOOK_BUFFER_MAX`].
+    /// If `limit` is larger than [`HOOK_BUFFER_MAX`].
     pub fn limit_hook_payloads(&self, limit: usize) {
         assert!(limit <= HOOK_BUFFER_MAX, "the limit cannot be raised");
-        self.state.lock().hook_room_withheld = (HOOK_BUFFER_MAX - limit) as u64;
+        self.state.lock().hook_limit_reduction = (HOOK_BUFFER_MAX - limit) as u64;
     }
 
-    /// Makes the session's worker look gone, as if its process had been killed: the next takeover
-    /// takes its runs. A test aid; nothing else in this world knows of processes.
+    /// Simulates that the process of the session's worker was killed: the next takeover releases its runs. For tests;
+    /// this world has no other notion of processes.
     pub fn kill(&self, session: SessionId) {
         self.state.lock().kill(session);
     }
 
-    /// Changes the state, then tells those whom it concerns.
-    fn change<T>(&self, change: impl FnOnce(&mut State, Timestamp, &mut Effects) -> T) -> T {
-        let mut effects = Effects::default();
+    /// Changes the state, then notifies workers and waiters.
+    fn change<T>(&self, change: impl FnOnce(&mut State, Timestamp, &mut Notifications) -> T) -> T {
+        let mut notifications = Notifications::default();
         let answer = {
             let mut state = self.state.lock();
-            // The clock is read under the lock, so that what is written later has a later time.
-            change(&mut state, self.clock.now(), &mut effects)
+            // Read the clock under the lock, so that a later change does not get an earlier time.
+            change(&mut state, self.clock.now(), &mut notifications)
         };
-        for ended in effects.ended {
+        for ended in notifications.ended {
             self.waiters.tell(ended.run, || Some(ended));
         }
-        if effects.ring {
+        if notifications.wakes_workers {
             self.change_signal.notify();
         }
         answer
@@ -86,8 +86,8 @@ impl MemoryWorld {
 impl World for MemoryWorld {
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
         check_starts(starts.len())?;
-        Ok(self.change(|state, now, effects| {
-            starts.into_iter().map(|start| state.start(start, now, effects)).collect()
+        Ok(self.change(|state, now, notifications| {
+            starts.into_iter().map(|start| state.start(start, now, notifications)).collect()
         }))
     }
 
@@ -109,10 +109,10 @@ impl World for MemoryWorld {
             if let Some(ended) = state.ended(run)? {
                 return Ok(Some(ended));
             }
-            // Registered before the lock is let go, so that no end slips through.
+            // Register before the lock is released, so that no end is missed.
             self.waiters.wait(run)
         };
-        Ok(first(end, self.clock.sleep_until(until)).await.ok())
+        Ok(value_or_timeout(end, self.clock.sleep_until(until)).await.ok())
     }
 
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
@@ -126,8 +126,8 @@ impl World for MemoryWorld {
     }
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
-        Ok(self.change(|state, now, effects| {
-            messages.into_iter().map(|message| state.send_by_client(message, now, effects)).collect()
+        Ok(self.change(|state, now, notifications| {
+            messages.into_iter().map(|message| state.send_by_client(message, now, notifications)).collect()
         }))
     }
 
@@ -153,24 +153,24 @@ impl World for MemoryWorld {
     }
 
     async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
-        self.change(|state, now, effects| state.leave(session, now, effects));
+        self.change(|state, now, notifications| state.leave(session, now, notifications));
         Ok(())
     }
 
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
-        self.change(|state, now, effects| state.takeover(session, now, effects))
+        self.change(|state, now, notifications| state.takeover(session, now, notifications))
     }
 
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
         self.change(|state, now, _| {
-            // Before anything is looked at: what rings later was perhaps not seen.
+            // Read the epoch before the search, so that a change that the search may miss has a later epoch.
             let epoch = self.change_signal.epoch();
             state.claim(session, &request, now, epoch)
         })
     }
 
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
-        self.change(|state, now, effects| state.commit(session, turns, now, effects))
+        self.change(|state, now, notifications| state.commit(session, turns, now, notifications))
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
@@ -178,19 +178,19 @@ impl World for MemoryWorld {
     }
 
     async fn resume(&self, run: RunId) -> Result<(), WorldError> {
-        self.change(|state, now, effects| state.resume(run, now, effects))
+        self.change(|state, now, notifications| state.resume(run, now, notifications))
     }
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
-        match first(self.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
+        match value_or_timeout(self.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
             Ok(busy) | Err(busy) => busy,
         }
     }
 
     async fn deliver(&self, session: SessionId) -> Result<Delivered, WorldError> {
-        self.change(|state, now, effects| {
+        self.change(|state, now, notifications| {
             state.check_session(session)?;
-            Ok(state.deliver(now, effects))
+            Ok(state.deliver(now, notifications))
         })
     }
 
@@ -211,7 +211,7 @@ impl World for MemoryWorld {
         Description {
             kind: "memory",
             place: "this process".into(),
-            durability: "nothing: what is acknowledged is lost when this process ends".into(),
+            durability: "none: all runs are lost when this process ends".into(),
             hints: "there are no other processes".into(),
             lanes: 1,
             effects: if self.state.lock().outboxes.are_deferred {
@@ -223,14 +223,17 @@ impl World for MemoryWorld {
     }
 }
 
-/// What `wanted` gives, or `Err` with what `limit` gives if that completes first.
-async fn first<A, B>(wanted: impl Future<Output = A>, limit: impl Future<Output = B>) -> Result<A, B> {
-    let (mut wanted, mut limit) = (pin!(wanted), pin!(limit));
+/// The output of `value`, or `Err` with the output of `timeout` if that completes first.
+async fn value_or_timeout<A, B>(
+    value: impl Future<Output = A>,
+    timeout: impl Future<Output = B>,
+) -> Result<A, B> {
+    let (mut value, mut timeout) = (pin!(value), pin!(timeout));
     poll_fn(|cx| {
-        if let Poll::Ready(wanted) = wanted.as_mut().poll(cx) {
-            return Poll::Ready(Ok(wanted));
+        if let Poll::Ready(value) = value.as_mut().poll(cx) {
+            return Poll::Ready(Ok(value));
         }
-        limit.as_mut().poll(cx).map(Err)
+        timeout.as_mut().poll(cx).map(Err)
     })
     .await
 }

@@ -1,4 +1,4 @@
-//! `MemoryWorld` keeps every rule of the suite.
+//! `MemoryWorld` passes the conformance suite.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use outlast_testkit::conformance::Subject;
 outlast_testkit::conformance!(open);
 
 #[test]
-fn the_world_is_like_the_model() {
+fn the_world_behaves_like_the_model() {
     outlast_testkit::model::check_world(open, 0..200, 60);
 }
 
-async fn open(clock: TestClock) -> InMemory {
-    InMemory(Arc::new(MemoryWorld::new(Arc::new(clock))))
+async fn open(clock: TestClock) -> MemorySubject {
+    MemorySubject(Arc::new(MemoryWorld::new(Arc::new(clock))))
 }
 
-struct InMemory(Arc<MemoryWorld>);
+struct MemorySubject(Arc<MemoryWorld>);
 
 #[async_trait::async_trait]
-impl Subject for InMemory {
+impl Subject for MemorySubject {
     fn world(&self) -> Arc<dyn World> {
         self.0.clone()
     }

@@ -1,5 +1,5 @@
--- Whom the connection waits for that tries to write a turn of this run, directly or behind others of Outlast. Those are
--- not named: they wait too, or are done in a moment.
+-- Describes the processes that hold the lock for which a connection with a turn of run $1 waits. Connections of Outlast
+-- in the chain of waiting connections are left out: they wait as well, or finish in a moment.
 WITH RECURSIVE chain (pid, depth) AS (
     SELECT blocker.pid, 1
     FROM pg_stat_activity waiting

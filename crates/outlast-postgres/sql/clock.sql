@@ -1,2 +1,2 @@
--- The world's clock.
+-- The world's clock, in microseconds.
 SELECT {schema}.clock{v}()

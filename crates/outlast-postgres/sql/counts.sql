@@ -1,3 +1,3 @@
--- How many runs are in each status, with what is still to be merged.
+-- The number of runs in each status, including changes that are not merged yet.
 SELECT c.status, sum(c.n)::bigint
 FROM (SELECT status, n FROM {schema}.counts UNION ALL SELECT status, n FROM {schema}.unmerged) c GROUP BY c.status

@@ -1,5 +1,5 @@
--- The runs of a session with their last turns; the history may be ahead of the row. A session that is there and holds
--- nothing has one row without a run.
+-- The runs that a session holds, with their last turns; the history may be ahead of the row. A session that exists and
+-- holds nothing has one row without a run.
 SELECT r.id, CASE WHEN last.next_seq > r.next_seq THEN last.id ELSE r.turn END, greatest(last.next_seq, r.next_seq),
     {r.columns}
 FROM {schema}.sessions s LEFT JOIN {schema}.runs r ON r.owner = s.id

@@ -1,2 +1,2 @@
--- Tells every process of a change, when the transaction commits.
+-- Notifies every process of a change, when the transaction commits.
 SELECT {schema}.hint{v}()

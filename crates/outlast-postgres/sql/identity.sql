@@ -1,2 +1,2 @@
--- What tells this schema from others of its name.
+-- Distinguishes this schema from others of the same name.
 SELECT identity::text FROM {schema}.settings

@@ -1,4 +1,4 @@
--- The statements that drop the functions and then the types of a schema whose names end so.
+-- The statements that drop the functions, and then the types, of a schema whose names match a pattern.
 SELECT d.statement FROM (
     SELECT 1 AS place, p.oid, 'DROP FUNCTION ' || p.oid::regprocedure::text AS statement
     FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace

@@ -1,2 +1,2 @@
--- Takes a session's lock, if nobody has it.
+-- Takes a session's advisory lock, unless another connection holds it.
 SELECT pg_try_advisory_lock({schema}.lock_key{v}($1))

@@ -1,5 +1,6 @@
--- Whether a commit could work now, apart from what its turns say: a commit of no turns, the functions behind it, the rights
--- on all tables, and space for so many bytes. All of it is undone. No trigger of others fires.
+-- Checks whether commits work, apart from the content of turns: executes a commit without turns and the functions that
+-- it calls, checks the privileges on all tables, and writes {bytes} bytes. Everything is rolled back. No trigger of a
+-- user fires.
 DO $probe$
 BEGIN
     PERFORM 1 FROM {schema}.commit{v}('{session}', NULL, '{"wait_ms":1000}', '{}', '[]', '{}', '[]', '{}', '[]', '{}', '{}');

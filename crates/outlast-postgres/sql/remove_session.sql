@@ -1,2 +1,2 @@
--- Deletes a session that has ended.
+-- Deletes the row of a session that has ended.
 SELECT {schema}.remove_session{v}($1)

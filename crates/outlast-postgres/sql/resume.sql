@@ -1,2 +1,3 @@
--- Makes a run that nobody holds ready for every build; answers the status that it had, or nothing.
+-- Makes a run that no session holds ready for every build. Returns the status that it had; no status if it does not
+-- exist.
 SELECT status, is_resumed FROM {schema}.resume{v}($1, $2)

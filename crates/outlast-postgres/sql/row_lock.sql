@@ -1,4 +1,5 @@
--- Whether a transaction may have the row of a run, which one does, and whether that is a statement of Outlast.
+-- Whether a transaction may have locked the row of a run, the process that holds the lock, and whether that process
+-- executes a statement of Outlast.
 SELECT r.xmax::text <> '0',
     CASE WHEN held.pid IS NOT NULL THEN format('process %s (%s, %s, in a transaction since %s)', held.pid,
         coalesce(nullif(other.application_name, ''), 'no application name'), coalesce(other.state, 'state unknown'),

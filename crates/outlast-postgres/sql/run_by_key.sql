@@ -1,4 +1,4 @@
--- The run that a key names, as the outside sees it.
+-- The view of the run that a key names.
 SELECT runs.id, runs.workflow, runs.version, runs.key, runs.status, runs.owner, runs.created_at, runs.updated_at,
     runs.ended_at, runs.wake_at, runs.waits, runs.sent, runs.consumed, runs.parent, runs.parent_op,
     runs.parent_awaits, runs.root,

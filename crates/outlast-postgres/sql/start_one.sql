@@ -1,2 +1,2 @@
--- Starts one run without a key or tags; null when it was there already.
+-- Starts one run without a key or tags. Returns NULL if it already exists.
 SELECT {schema}.start_one{v}($1, $2::text::json, $3)

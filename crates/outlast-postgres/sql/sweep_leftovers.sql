@@ -1,2 +1,2 @@
--- Sweeps away a part of what is left of forgotten runs; answers whether there is more.
+-- Deletes a part of the leftovers of deleted runs. Returns whether there are more.
 SELECT {schema}.sweep_leftovers{v}($1)

@@ -1,4 +1,4 @@
--- Who has locked a table of the schema as a whole, so that nobody can write to it.
+-- The processes that have locked a table of the schema as a whole, so that nobody can write to it.
 SELECT string_agg(DISTINCT format('process %s (%s, %s, in a transaction since %s, last statement at %s), which has locked the table %s',
     other.pid, coalesce(nullif(other.application_name, ''), 'no application name'), coalesce(other.state, 'state unknown'),
     coalesce(to_char(other.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), 'an unknown time'),

@@ -1,2 +1,2 @@
--- Ends the sessions of workers that are gone. No row means that the session itself is.
+-- Ends the sessions of dead workers. Returns no row if the caller's session has ended.
 SELECT session, moment, ended, unlocked FROM {schema}.takeover{v}($1, $2, $3, $4)

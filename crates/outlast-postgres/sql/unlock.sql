@@ -1,2 +1,2 @@
--- Frees a session's lock.
+-- Releases a session's advisory lock.
 SELECT pg_advisory_unlock({schema}.lock_key{v}($1))

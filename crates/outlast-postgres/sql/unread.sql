@@ -1,4 +1,4 @@
--- The unread messages of the runs of a session.
+-- The unread messages of the runs that a session holds.
 SELECT i.position, i.id, i.at, i.kind, i.name, i.op, i.outcome, i.codec, i.body, i.raw, i.headers, i.run
 FROM {schema}.runs r
 CROSS JOIN LATERAL (SELECT * FROM {schema}.inbox i WHERE i.run = r.id AND i.position > r.consumed ORDER BY i.position LIMIT $2) i

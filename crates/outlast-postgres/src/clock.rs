@@ -1,5 +1,9 @@
-//! The world's clock as this process knows it: the database's, told by its answers, and a clock that nobody
-//! can set in between. The machine's own clock is never asked.
+//! The database's clock, as this process estimates it.
+//!
+//! Answers of the database carry its time. In between, this process adds the time that has passed on its monotonic
+//! clock. An answer is never newer than the moment at which it arrives, so the offset between the two clocks is at
+//! least the time in the answer minus the monotonic time of its arrival. The largest offset of the last 30 to 60
+//! seconds comes from the fastest answer, and is the estimate. The wall clock of this machine is never read.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,66 +14,73 @@ use outlast_core::{Busy, Clock, Timestamp};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-/// For so long the best of what the answers told counts; then it is looked for anew, since clocks drift.
+/// The length of a window of the estimate. Older offsets are dropped, since clocks drift.
 const WINDOW: Duration = Duration::from_secs(30);
 
-/// The longest sleep before the clock is read again: it may have learnt better.
-const NAP_MAX: Duration = Duration::from_secs(1);
+/// The longest sleep before the clock is read again, since the estimate may have improved.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// The database's clock.
 #[derive(Debug)]
 pub(crate) struct DatabaseClock {
-    begin: Instant,
+    started_at: Instant,
     handle: Handle,
-    /// The last moment that was told; it never goes back.
-    last: AtomicI64,
-    learnt: Mutex<Learnt>,
+    /// The last time that was returned; the clock never goes back.
+    last_reading: AtomicI64,
+    estimate: Mutex<OffsetEstimate>,
 }
 
-/// How far the database's clock is ahead of ours, at least: an answer is never older than it was told.
+/// The offset of the database's clock from the monotonic clock, in microseconds.
 #[derive(Debug)]
-struct Learnt {
+struct OffsetEstimate {
+    /// The largest offset of the current and the previous window: the estimate.
     best: i64,
+    /// The largest offset of the current window.
     next_best: i64,
     window_end: i64,
 }
 
 impl DatabaseClock {
-    /// A clock that has learnt nothing yet.
-    #[allow(clippy::disallowed_methods, reason = "a clock that nobody can set")]
+    /// A clock without an estimate.
+    #[allow(clippy::disallowed_methods, reason = "the monotonic clock")]
     pub(crate) fn new(handle: Handle) -> Self {
-        let learnt = Learnt { best: i64::MIN, next_best: i64::MIN, window_end: i64::MIN };
-        Self { begin: Instant::now(), handle, last: AtomicI64::new(i64::MIN), learnt: Mutex::new(learnt) }
-    }
-
-    /// Learns from an answer that just came what the database's clock showed while it was made.
-    pub(crate) fn learn(&self, told: Timestamp) {
-        let ours = self.ours();
-        let ahead = told.as_micros().saturating_sub(ours);
-        let mut learnt = self.learnt.lock();
-        if learnt.best == i64::MIN {
-            learnt.window_end = ours.saturating_add(as_micros(WINDOW));
-        } else if ours >= learnt.window_end {
-            learnt.best = learnt.next_best.max(ahead);
-            learnt.next_best = ahead;
-            learnt.window_end = ours.saturating_add(as_micros(WINDOW));
+        let estimate = OffsetEstimate { best: i64::MIN, next_best: i64::MIN, window_end: i64::MIN };
+        Self {
+            started_at: Instant::now(),
+            handle,
+            last_reading: AtomicI64::new(i64::MIN),
+            estimate: Mutex::new(estimate),
         }
-        learnt.best = learnt.best.max(ahead);
-        learnt.next_best = learnt.next_best.max(ahead);
     }
 
-    fn ours(&self) -> i64 {
-        as_micros(self.begin.elapsed())
+    /// Updates the estimate with the time in an answer that has just arrived.
+    pub(crate) fn observe(&self, reported: Timestamp) {
+        let elapsed = self.elapsed_micros();
+        let offset = reported.as_micros().saturating_sub(elapsed);
+        let mut estimate = self.estimate.lock();
+        if estimate.best == i64::MIN {
+            estimate.window_end = elapsed.saturating_add(as_micros(WINDOW));
+        } else if elapsed >= estimate.window_end {
+            estimate.best = estimate.next_best.max(offset);
+            estimate.next_best = offset;
+            estimate.window_end = elapsed.saturating_add(as_micros(WINDOW));
+        }
+        estimate.best = estimate.best.max(offset);
+        estimate.next_best = estimate.next_best.max(offset);
+    }
+
+    fn elapsed_micros(&self) -> i64 {
+        as_micros(self.started_at.elapsed())
     }
 
     fn read(&self) -> Timestamp {
-        let now = self.ours().saturating_add(self.learnt.lock().best);
-        let before = self.last.fetch_max(now, Ordering::Relaxed);
+        let now = self.elapsed_micros().saturating_add(self.estimate.lock().best);
+        let before = self.last_reading.fetch_max(now, Ordering::Relaxed);
         Timestamp::from_micros(now.max(before))
     }
 }
 
-/// A handle on the clock, as the world gives it to others.
+/// The clock as [`World::clock`](outlast_core::World::clock) returns it.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedClock(pub(crate) std::sync::Arc<DatabaseClock>);
 
@@ -78,7 +89,7 @@ impl Clock for SharedClock {
         self.0.read()
     }
 
-    #[allow(clippy::disallowed_methods, reason = "this is the door through which time comes")]
+    #[allow(clippy::disallowed_methods, reason = "this is the implementation of `Clock`")]
     fn sleep_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = Busy> + Send>> {
         if at == Timestamp::NEVER {
             return Box::pin(std::future::pending());
@@ -90,11 +101,11 @@ impl Clock for SharedClock {
                 if left.is_zero() {
                     return Busy::uncounted();
                 }
-                let nap = {
+                let sleep = {
                     let _entered = clock.0.handle.enter();
-                    tokio::time::sleep(left.min(NAP_MAX))
+                    tokio::time::sleep(left.min(SLEEP_MAX))
                 };
-                nap.await;
+                sleep.await;
             }
         })
     }
@@ -112,37 +123,37 @@ fn as_micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Where a world's time comes from.
+/// The source of a world's time.
 #[derive(Clone, Debug)]
-pub(crate) enum Time {
-    /// The database.
+pub(crate) enum TimeSource {
+    /// The database's clock.
     Database(SharedClock),
-    /// A test.
+    /// A clock that a test controls.
     Virtual(std::sync::Arc<dyn Clock>),
 }
 
-impl Time {
-    /// What statements are given as their time: nothing, when the database knows it.
-    pub(crate) fn at(&self) -> Option<i64> {
+impl TimeSource {
+    /// The time parameter of statements: `None` if they read the database's clock.
+    pub(crate) fn statement_time(&self) -> Option<i64> {
         match self {
             Self::Database(_) => None,
             Self::Virtual(clock) => Some(clock.now().as_micros()),
         }
     }
 
-    /// Learns from an answer that just came.
-    pub(crate) fn learn(&self, told: Timestamp) {
+    /// Updates the estimate with the time in an answer that has just arrived.
+    pub(crate) fn observe(&self, reported: Timestamp) {
         if let Self::Database(clock) = self {
-            clock.0.learn(told);
+            clock.0.observe(reported);
         }
     }
 
-    /// Whether a test moves the clock.
+    /// Whether a test controls the clock.
     pub(crate) fn is_virtual(&self) -> bool {
         matches!(self, Self::Virtual(_))
     }
 
-    /// The clock as others see it.
+    /// The clock, for callers of the world.
     pub(crate) fn clock(&self) -> std::sync::Arc<dyn Clock> {
         match self {
             Self::Database(clock) => std::sync::Arc::new(clock.clone()),

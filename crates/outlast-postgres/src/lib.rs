@@ -9,65 +9,37 @@
 //! }
 //! ```
 //!
-//! All tables and functions are in a schema of their own, `outlast` unless the URL says otherwise. Histories
-//! can be read with any tool: `SELECT * FROM outlast.events WHERE run = 'run_…' ORDER BY seq`.
+//! All tables and functions are in a schema of their own, `outlast` unless the URL names another. Histories can be read
+//! with any tool: `SELECT * FROM outlast.events WHERE run = 'run_…' ORDER BY seq`.
 //!
-//! Every change is one statement, so that a process that stops in the middle of anything holds nothing.
+//! Every change is one statement, so a process that stops at any point leaves no lock and no half-done change behind.
 
-mod world;
-mod young;
-
+// The contract `World`, method by method, and how it is opened.
 mod options;
-mod passfile;
-mod url;
+mod world;
 
-mod blocked;
-mod columns;
-mod commit;
-mod fields;
-mod outbox;
-mod refused;
-mod start;
-mod turn;
+// The calls: those that change the database, those that read it, and how concurrent calls share a statement.
+mod batcher;
+mod read;
+mod write;
 
-mod claim;
-mod prune;
-mod send;
-mod session;
-mod within;
+// How processes learn of each other's changes and of dead workers.
+mod notifications;
 
-mod ends;
-mod group;
-mod list;
-mod looks;
-mod page;
-mod skew;
+// The schema in the database, and how values are written to it and read from it.
+mod encoding;
+mod schema;
 
-mod poll;
-mod side;
-mod told;
-mod voice;
-mod watch;
-
+// Connections and statements, the database's clock, and the errors of Postgres.
 mod clock;
-mod connect;
+mod connection;
 mod error;
-mod greet;
-mod home;
-mod message;
-mod migrate;
-mod row;
-mod sql;
-mod store;
-mod text;
-mod tls;
-mod tuned;
 
-pub use migrate::migrate;
 pub use options::{Migrate, PostgresOptions};
-pub use within::{send_within, start_within};
+pub use schema::migrate::migrate;
 pub use world::PostgresWorld;
+pub use write::in_transaction::{send_within, start_within};
 
-/// The pool that [`PostgresWorld::on_pool`] takes, and the driver whose transactions starts and sends can take part
-/// in, in the versions that fit.
+/// The pool that [`PostgresWorld::on_pool`] takes, and the driver whose transactions [`start_within`] and
+/// [`send_within`] take part in, in the versions that this crate uses.
 pub use {deadpool_postgres, tokio_postgres};

@@ -1,35 +1,36 @@
-//! How a world is opened.
+//! The options with which a world is opened.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::Clock;
 
-use crate::sql::INTERFACE;
+use crate::schema::statements::INTERFACE;
 
-/// How a [`PostgresWorld`](crate::PostgresWorld) is opened. What the URL says counts more.
+/// The options with which a [`PostgresWorld`](crate::PostgresWorld) is opened. Parameters of the URL override them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PostgresOptions {
-    /// A clock that a test moves; the database's clock if `None` or not virtual.
+    /// A virtual clock, for tests. If it is `None` or not virtual, the database's clock is used.
     pub clock: Option<Arc<dyn Clock>>,
-    /// The schema with all tables and functions.
+    /// The schema that contains all tables and functions.
     pub schema: String,
-    /// How many connections there are at the most, besides the one that listens and the one that beats.
+    /// The size of the pool. The world makes a few connections in addition: one that listens, one for beats, and two
+    /// for turns that wait for locks.
     pub pool: usize,
-    /// What happens when the schema is missing or old.
+    /// Whether a missing or outdated schema is migrated.
     pub migrate: Migrate,
     /// How long one statement may take.
     pub timeout: Duration,
-    /// The URL of the connection that listens, for a world on an existing pool. Without one, what other
-    /// processes do is noticed by polling alone.
+    /// The URL of the listener connection, for a world on an existing pool. Without it, changes by other processes are
+    /// noticed only by polling.
     pub listen: Option<String>,
-    /// The set of functions that the world calls; another one than this build's in tests of upgrades.
+    /// The interface whose functions the world calls; tests of upgrades use another one than this build's.
     pub(crate) interface: u32,
 }
 
 impl PostgresOptions {
-    /// The usual options.
+    /// The default options.
     pub fn new() -> Self {
         Self {
             clock: None,
@@ -42,21 +43,21 @@ impl PostgresOptions {
         }
     }
 
-    /// These options, on a clock that a test moves.
+    /// These options with a virtual clock, for tests.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// These options, in another schema.
+    /// These options with another schema.
     #[must_use]
     pub fn schema(mut self, schema: impl Into<String>) -> Self {
         self.schema = schema.into();
         self
     }
 
-    /// These options, with a URL for the connection that listens.
+    /// These options with a URL for the listener connection.
     #[must_use]
     pub fn listen(mut self, url: impl Into<String>) -> Self {
         self.listen = Some(url.into());
@@ -70,12 +71,12 @@ impl Default for PostgresOptions {
     }
 }
 
-/// What happens when the schema is missing or old.
+/// Whether opening a world migrates a schema that is missing or outdated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Migrate {
-    /// It is brought up to date.
+    /// The schema is created or migrated.
     #[default]
     Auto,
-    /// The world is not opened; someone calls [`migrate`](crate::migrate()).
+    /// Opening the world fails; an operator calls [`migrate`](crate::migrate()).
     Off,
 }

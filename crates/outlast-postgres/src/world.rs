@@ -18,232 +18,245 @@ use outlast_core::{
     SessionId, Start, Started, Timestamp, Turn, TurnRecord, Work, WorkerView, World, WorldError,
 };
 
-use crate::blocked::{LANE_CONNECTIONS, Lane};
-use crate::clock::{DatabaseClock, SharedClock, Time};
-use crate::commit::Commit;
-use crate::connect::Connector;
-use crate::greet::{Owner, greet};
-use crate::group::Groups;
-use crate::home::{Home, within};
-use crate::looks::Looks;
-use crate::migrate::up_to_date;
+use crate::batcher::Batchers;
+use crate::clock::{DatabaseClock, SharedClock, TimeSource};
+use crate::connection::connector::Connector;
+use crate::connection::database::Database;
+use crate::connection::io_runtime::{IoRuntime, with_timeout};
+use crate::connection::preflight::{PoolOwner, check_server};
+use crate::connection::url::parse;
+use crate::encoding::row::timestamp;
+use crate::notifications::claim_hints::ClaimHints;
+use crate::notifications::listener::Listener;
+use crate::notifications::notifier::Notifier;
+use crate::notifications::polling::poll;
+use crate::notifications::subscribers::Subscribers;
 use crate::options::PostgresOptions;
-use crate::poll::poll;
-use crate::row::moment;
-use crate::side::Side;
-use crate::sql::Sql;
-use crate::store::Store;
-use crate::told::Told;
-use crate::url::parse;
-use crate::voice::Voice;
-use crate::{claim, list, page, prune, session};
+use crate::read::{history, page, views};
+use crate::schema::migrate::ensure_schema;
+use crate::schema::statements::Statements;
+use crate::write::blocked_turns::{BLOCKED_CONNECTIONS, BlockedTurns};
+use crate::write::commit::CommitCall;
+use crate::write::{claim, prune, session};
 
 /// A world in a schema of a Postgres database.
 ///
-/// Any number of processes may open it; each worker's death is noticed by the others. Dropping the world
-/// closes its connections, and frees the locks of sessions that have not left.
+/// Any number of processes may open it; when a worker dies, the others take over its runs. Dropping the world closes
+/// its connections, and releases the locks of sessions that have not left.
 #[derive(Debug)]
 pub struct PostgresWorld {
-    store: Store,
-    /// For beats: however busy the pool is, no session is lost for that.
-    lifeline: Store,
-    /// For turns that wait for a row that somebody else has locked.
-    lane: Lane,
-    side: Option<Side>,
-    /// Tells other processes by the pool, where there is no side.
-    aside: Option<tokio::task::JoinHandle<()>>,
-    told: Told,
-    time: Time,
+    database: Database,
+    /// A connection for beats only, so that a busy pool never costs a session.
+    beat_database: Database,
+    /// Turns that wait for a row that another transaction has locked, with connections of their own.
+    blocked_turns: BlockedTurns,
+    listener: Option<Listener>,
+    /// Notifies other processes on connections of the pool, if there is no listener connection.
+    pool_notifier_task: Option<tokio::task::JoinHandle<()>>,
+    subscribers: Subscribers,
+    time: TimeSource,
     clock: Arc<dyn Clock>,
-    groups: Groups,
-    looks: Looks,
-    /// What tells its schema from others of that name.
+    batchers: Batchers,
+    claim_hints: ClaimHints,
+    /// Distinguishes this schema from others of the same name, in other databases.
     identity: String,
-    /// What tells its hints from those of others.
+    /// Distinguishes the notifications of this world from those of others.
     origin: u64,
-    home: Home,
+    io_runtime: IoRuntime,
 }
 
 impl PostgresWorld {
-    /// Opens the world that a URL such as `postgres://user@host/database?schema=outlast` names, and makes
-    /// its schema if it is not there.
+    /// Opens the world at a URL such as `postgres://user@host/database?schema=outlast`, and creates its schema if it
+    /// does not exist.
     ///
-    /// What the URL leaves out is taken from the variables of libpq (`PGHOST`, `PGUSER`, `PGPASSWORD`, …). Its
-    /// own parameters are `schema`, `pool` (connections), `timeout` (seconds of one statement) and `migrate`
-    /// (`auto` or `off`).
+    /// Parts that the URL leaves out are taken from the environment variables of libpq (`PGHOST`, `PGUSER`,
+    /// `PGPASSWORD`, …). The URL's own parameters are `schema`, `pool` (number of connections), `timeout` (seconds of
+    /// one statement) and `migrate` (`auto` or `off`).
     ///
     /// # Errors
     ///
-    /// [`WorldError::Invalid`] when the URL makes no sense, or names no user, database or host that there is;
-    /// [`WorldError::Conflict`] when the schema is newer than this build, or old and not to be changed, or
-    /// the server too old or a replica; [`WorldError::Unavailable`] when the server does not answer.
+    /// [`WorldError::Invalid`] when the URL is malformed, or its user, database or host does not exist;
+    /// [`WorldError::Conflict`] when the schema is newer than this build, or outdated and must not be migrated, or when
+    /// the server is too old or a replica; [`WorldError::Unavailable`] when the server does not respond.
     pub async fn open(url: &str, mut options: PostgresOptions) -> Result<Self, WorldError> {
-        let address = parse(url, &mut options)?;
-        let home = Home::start()?;
-        let connector = Connector::new(&address, home.handle().clone(), options.timeout)?;
+        let target = parse(url, &mut options)?;
+        let io_runtime = IoRuntime::start()?;
+        let connector = Connector::new(&target, io_runtime.handle().clone(), options.timeout)?;
         let pool = connector.pool(options.pool)?;
-        Self::begin(home, pool, Some(connector), &address.place, options, Owner::World).await
+        Self::open_with(io_runtime, pool, Some(connector), &target.place, options, PoolOwner::World).await
     }
 
-    /// Opens the world on a pool that exists, beside whatever else that is used for.
+    /// Opens the world on an existing pool, which may be used for other purposes as well.
     ///
-    /// A URL in the options ([`listen`](PostgresOptions::listen)) is for the two connections that this world
-    /// needs for itself: they hear at once what other processes do, and show them that this one lives.
-    /// Without it, others hear of what this world does by a connection of the pool, they are noticed by looking
-    /// every two seconds, and when this process dies, that is noticed when its sessions expire.
+    /// A URL in the options ([`listen`](PostgresOptions::listen)) is for the connections that this world needs for
+    /// itself: on them it is notified immediately of changes by other processes, and shows them that it is alive.
+    /// Without the URL, this world notifies others on a connection of the pool and polls for their changes every two
+    /// seconds; and when this process dies, others notice it only when its sessions expire.
     ///
-    /// The planner settings that the world's statements need are set with each of them and reset
-    /// (`RESET`) behind it, so other statements on these connections keep those of the server, the database
-    /// and the role. The pool must reach the server itself, not a pooler in transaction mode.
+    /// The planner settings that the world's statements need are set before each of them and reset (`RESET`) after it,
+    /// so other statements on these connections keep the settings of the server, the database and the role. The pool
+    /// must reach the server itself, not a pooler in transaction mode.
     ///
     /// # Errors
     ///
     /// As [`open`](Self::open).
     pub async fn on_pool(pool: Pool, mut options: PostgresOptions) -> Result<Self, WorldError> {
-        let home = Home::start()?;
+        let io_runtime = IoRuntime::start()?;
         let (connector, place) = match options.listen.clone() {
             None => (None, format!("a pool?schema={}", options.schema)),
             Some(url) => {
-                let address = parse(&url, &mut options)?;
-                (Some(Connector::new(&address, home.handle().clone(), options.timeout)?), address.place)
+                let target = parse(&url, &mut options)?;
+                let connector = Connector::new(&target, io_runtime.handle().clone(), options.timeout)?;
+                (Some(connector), target.place)
             }
         };
-        Self::begin(home, pool, connector, &place, options, Owner::Other).await
+        Self::open_with(io_runtime, pool, connector, &place, options, PoolOwner::Other).await
     }
 
-    async fn begin(
-        home: Home,
+    async fn open_with(
+        io_runtime: IoRuntime,
         pool: Pool,
         connector: Option<Connector>,
         place: &str,
         options: PostgresOptions,
-        owner: Owner,
+        owner: PoolOwner,
     ) -> Result<Self, WorldError> {
-        let handle = home.handle().clone();
-        greet(&pool, owner, place, &handle).await?;
-        let sql = Arc::new(Sql::of(&options.schema, options.interface));
+        let handle = io_runtime.handle().clone();
+        check_server(&pool, owner, place, &handle).await?;
+        let sql = Arc::new(Statements::of(&options.schema, options.interface));
         let (place, timeout) = (place.into(), options.timeout);
-        let store = Store { pool, owner, sql, place, handle: handle.clone(), timeout };
-        up_to_date(&store, &options.schema, options.migrate).await?;
-        let lifeline = beside(connector.as_ref(), &store, 1)?;
-        let lane = Lane::new(beside(connector.as_ref(), &store, LANE_CONNECTIONS)?, store.clone());
+        let database = Database { pool, owner, sql, place, handle: handle.clone(), timeout };
+        ensure_schema(&database, &options.schema, options.migrate).await?;
+        let beat_database = with_own_connections(connector.as_ref(), &database, 1)?;
+        let blocked_database = with_own_connections(connector.as_ref(), &database, BLOCKED_CONNECTIONS)?;
+        let blocked_turns = BlockedTurns::new(blocked_database, database.clone());
         let time = match options.clock.filter(|clock| clock.is_virtual()) {
-            Some(clock) => Time::Virtual(clock),
-            None => Time::Database(SharedClock(Arc::new(DatabaseClock::new(handle)))),
+            Some(clock) => TimeSource::Virtual(clock),
+            None => TimeSource::Database(SharedClock(Arc::new(DatabaseClock::new(handle)))),
         };
-        let rows = store.call(&store.sql.clock, &[]).await?;
-        if let Some(now) = rows.first().and_then(|row| moment(row, 0).ok()) {
-            time.learn(now);
+        let rows = database.call(&database.sql.clock, &[]).await?;
+        if let Some(now) = rows.first().and_then(|row| timestamp(row, 0).ok()) {
+            time.observe(now);
         }
         let clock = time.clock();
-        let change_signal = Arc::new(ChangeSignal::new(clock.clone()));
-        let voice = Voice::new(time.is_virtual());
-        let origin = origin();
-        let told = Told {
-            change_signal,
-            rings: Arc::default(),
+        let origin = random_origin();
+        let subscribers = Subscribers {
+            change_signal: Arc::new(ChangeSignal::new(clock.clone())),
+            wake_reasons: Arc::default(),
             waiters: Arc::default(),
-            young: Arc::default(),
-            voice,
+            recently_started: Arc::default(),
+            notifier: Notifier::new(time.is_virtual()),
         };
-        let side = connector.map(|connector| {
-            Side::start(connector, store.clone(), lifeline.clone(), told.clone(), origin, time.clone())
+        let listener = connector.map(|connector| {
+            let (database, beat_database) = (database.clone(), beat_database.clone());
+            Listener::start(connector, database, beat_database, subscribers.clone(), origin, time.clone())
         });
-        let mut aside = None;
-        if side.is_none() && !time.is_virtual() {
-            home.handle().spawn(poll(store.clone(), told.clone()));
-            aside = Some(home.handle().spawn(told.voice.clone().speak_aside(store.clone(), origin)));
+        let mut pool_notifier_task = None;
+        if listener.is_none() && !time.is_virtual() {
+            io_runtime.handle().spawn(poll(database.clone(), subscribers.clone()));
+            let notifier = subscribers.notifier.clone();
+            pool_notifier_task =
+                Some(io_runtime.handle().spawn(notifier.run_on_pool(database.clone(), origin)));
         }
-        let rows = store.call(&store.sql.identity, &[]).await?;
+        let rows = database.call(&database.sql.identity, &[]).await?;
         let identity = rows.first().map_or_else(String::new, |row| row.get(0));
-        let groups = Groups::new(&store, &time, &told);
-        let looks = Looks::new(told.rings.clone());
+        let batchers = Batchers::new(&database, &time, &subscribers);
+        let claim_hints = ClaimHints::new(subscribers.wake_reasons.clone());
         Ok(Self {
-            store,
-            lifeline,
-            lane,
-            side,
-            aside,
-            told,
+            database,
+            beat_database,
+            blocked_turns,
+            listener,
+            pool_notifier_task,
+            subscribers,
             time,
             clock,
-            groups,
-            looks,
+            batchers,
+            claim_hints,
             identity,
             origin,
-            home,
+            io_runtime,
         })
     }
 
-    pub(crate) fn store(&self) -> &Store {
-        &self.store
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
     }
 
-    pub(crate) fn time(&self) -> &Time {
+    pub(crate) fn time(&self) -> &TimeSource {
         &self.time
     }
 
-    async fn look_for_end(&self, run: RunId) -> Result<Option<Ended>, WorldError> {
+    /// Reads how a run ended, if it has.
+    async fn read_end(&self, run: RunId) -> Result<Option<Ended>, WorldError> {
         let _busy = self.clock.busy();
-        self.groups.ends.ask_one(run).await
+        self.batchers.ends.call_one(run).await
     }
 
-    /// What tells this world from others.
+    /// Distinguishes this world's schema from others of the same name.
     pub(crate) fn identity(&self) -> &str {
         &self.identity
     }
 }
 
-/// So many connections beside the pool; the pool itself, where the world makes no connections.
-fn beside(connector: Option<&Connector>, store: &Store, size: usize) -> Result<Store, WorldError> {
-    let Some(connector) = connector else { return Ok(store.clone()) };
-    Ok(Store { pool: connector.pool(size)?, owner: Owner::World, ..store.clone() })
+/// The database with a pool of its own; with the shared pool, if the world makes no connections.
+fn with_own_connections(
+    connector: Option<&Connector>,
+    database: &Database,
+    size: usize,
+) -> Result<Database, WorldError> {
+    let Some(connector) = connector else { return Ok(database.clone()) };
+    Ok(Database { pool: connector.pool(size)?, owner: PoolOwner::World, ..database.clone() })
 }
 
-/// How many commits of one session are under way at the same time: one waits for the disk while another is
+/// The number of commits of one session that are executed at the same time: one waits for the disk while the next is
 /// computed.
-const LANES: usize = 2;
+const COMMIT_CONCURRENCY: usize = 2;
 
-/// How long a world that is closed waits for its connection that listens, and then for the pool.
-const LAST_WORDS: Duration = Duration::from_millis(450);
+/// How long closing a world waits for the listener's task, and then for the last notification on the pool.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(450);
 
-/// The same for a pool of others: what drives it may be the thread that closes the world. What is on its way is sent
-/// when that goes on.
-const LAST_WORDS_OF_OTHERS: Duration = Duration::from_millis(50);
+/// The same for a pool of somebody else: the thread that closes the world may be the one that drives the pool's
+/// connections. The notification is sent when that thread continues.
+const FOREIGN_POOL_CLOSE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// A number that no other world has, in whatever process: in containers all of them may have the same id.
-fn origin() -> u64 {
+/// A random number that identifies this world among all processes. A process id would not: in containers many processes
+/// have the same one.
+fn random_origin() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
 impl Drop for PostgresWorld {
     fn drop(&mut self) {
-        let last = self.side.as_ref().and_then(Side::close).or_else(|| {
-            let aside = self.aside.take()?;
-            aside.abort();
-            Some(aside)
+        let closing_task = self.listener.as_ref().and_then(Listener::close).or_else(|| {
+            let task = self.pool_notifier_task.take()?;
+            task.abort();
+            Some(task)
         });
-        let (store, voice, origin) = (self.store.clone(), self.told.voice.clone(), self.origin);
-        let pools = [self.store.clone(), self.lifeline.clone(), self.lane.store.clone()];
-        let stays = pools.clone();
-        let goodbye = self.home.handle().spawn(async move {
-            if let Some(last) = last {
-                let _ = within(&store.handle, LAST_WORDS, last).await;
+        let (database, origin) = (self.database.clone(), self.origin);
+        let notifier = self.subscribers.notifier.clone();
+        let databases =
+            [self.database.clone(), self.beat_database.clone(), self.blocked_turns.database.clone()];
+        let databases_here = databases.clone();
+        let close = self.io_runtime.handle().spawn(async move {
+            if let Some(task) = closing_task {
+                let _ = with_timeout(&database.handle, CLOSE_TIMEOUT, task).await;
             }
-            // What the connection that listens could not say, because it was away, or because there is none.
-            let limit = if store.owner == Owner::World { LAST_WORDS } else { LAST_WORDS_OF_OTHERS };
-            let _ = within(&store.handle, limit, voice.say_aside(&store, origin)).await;
-            close(&pools);
+            // Send what the listener connection could not send, because it was lost or does not exist.
+            let is_own = database.owner == PoolOwner::World;
+            let timeout = if is_own { CLOSE_TIMEOUT } else { FOREIGN_POOL_CLOSE_TIMEOUT };
+            let _ = with_timeout(&database.handle, timeout, notifier.send_on_pool(&database, origin)).await;
+            close_own_pools(&databases);
         });
-        self.home.end_after(Some(goodbye));
-        close(&stays);
+        self.io_runtime.end_after(Some(close));
+        close_own_pools(&databases_here);
     }
 }
 
-/// Closes the pools that are the world's.
-fn close(stores: &[Store]) {
-    for store in stores.iter().filter(|store| store.owner == Owner::World) {
-        store.pool.close();
+/// Closes the pools that belong to the world.
+fn close_own_pools(databases: &[Database]) {
+    for database in databases.iter().filter(|database| database.owner == PoolOwner::World) {
+        database.pool.close();
     }
 }
 
@@ -252,71 +265,71 @@ impl World for PostgresWorld {
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
         let _busy = self.clock.busy();
         check_starts(starts.len())?;
-        self.groups.starts.ask(starts).await
+        self.batchers.starts.call(starts).await
     }
 
     async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
         let _busy = self.clock.busy();
-        self.groups.views.ask_one(run).await
+        self.batchers.views.call_one(run).await
     }
 
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
         let _busy = self.clock.busy();
-        page::page(&self.store, &query).await
+        page::page(&self.database, &query).await
     }
 
     async fn counts(&self) -> Result<Counts, WorldError> {
         let _busy = self.clock.busy();
-        list::counts(&self.store).await
+        views::counts(&self.database).await
     }
 
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
-        let told = self.told.waiters.wait(run);
-        let is_young = self.told.young.contains(run);
-        if !is_young {
-            let ended = self.look_for_end(run).await?;
+        let end = self.subscribers.waiters.wait(run);
+        let is_recent = self.subscribers.recently_started.contains(run);
+        if !is_recent {
+            let ended = self.read_end(run).await?;
             if ended.is_some() {
                 return Ok(ended);
             }
         }
-        match first(told, self.clock.sleep_until(until)).await {
-            First::Event(ended) => Ok(Some(ended)),
-            // A hint may be lost.
-            First::Time(_) if is_young => self.look_for_end(run).await,
-            First::Time(_) => Ok(None),
+        match event_or_timeout(end, self.clock.sleep_until(until)).await {
+            EventOrTimeout::Event(ended) => Ok(Some(ended)),
+            // The notification of the end may be lost.
+            EventOrTimeout::Timeout(_) if is_recent => self.read_end(run).await,
+            EventOrTimeout::Timeout(_) => Ok(None),
         }
     }
 
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
         let _busy = self.clock.busy();
-        claim::consumed(&self.store, run).await?.ok_or_else(|| no_run(run))?;
-        claim::history(&self.store, run, from, limit).await
+        history::consumed(&self.database, run).await?.ok_or_else(|| no_run(run))?;
+        history::history(&self.database, run, from, limit).await
     }
 
     async fn histories(&self, runs: &[RunId]) -> Answers<Vec<TurnRecord>> {
         let _busy = self.clock.busy();
-        claim::histories(&self.store, runs).await
+        history::histories(&self.database, runs).await
     }
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
         let _busy = self.clock.busy();
-        self.groups.sends.ask(messages).await
+        self.batchers.sends.call(messages).await
     }
 
     async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
         let _busy = self.clock.busy();
-        let consumed = claim::consumed(&self.store, run).await?.ok_or_else(|| no_run(run))?;
-        // What is consumed may have lost its body; the history has it.
-        claim::inbox(&self.store, run, after.max(consumed)).await
+        let consumed = history::consumed(&self.database, run).await?.ok_or_else(|| no_run(run))?;
+        // A consumed message may have lost its body; the history has it.
+        history::inbox(&self.database, run, after.max(consumed)).await
     }
 
     async fn join(&self, join: Join) -> Result<(), WorldError> {
         let _busy = self.clock.busy();
         check_join(&join)?;
-        if let Some(side) = &self.side {
-            side.lock(join.session).await?;
+        if let Some(listener) = &self.listener {
+            listener.lock(join.session).await?;
         }
-        session::join(&self.store, &self.time, &join, self.side.is_some()).await
+        session::join(&self.database, &self.time, &join, self.listener.is_some()).await
     }
 
     async fn beat(
@@ -326,84 +339,91 @@ impl World for PostgresWorld {
         details: &[HeartbeatDetails],
     ) -> Result<Beat, WorldError> {
         let _busy = self.clock.busy();
-        session::beat(&self.lifeline, &self.time, session, report, details).await
+        session::beat(&self.beat_database, &self.time, session, report, details).await
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
         let _busy = self.clock.busy();
-        session::held(&self.store, session).await
+        session::held(&self.database, session).await
     }
 
     async fn leave(&self, session: SessionId) -> Result<(), WorldError> {
         let _busy = self.clock.busy();
-        session::leave(&self.store, &self.time, session).await?;
-        self.looks.forget(session);
-        if let Some(side) = &self.side {
-            side.unlock(session).await;
+        session::leave(&self.database, &self.time, session).await?;
+        self.claim_hints.forget(session);
+        if let Some(listener) = &self.listener {
+            listener.unlock(session).await;
         }
-        self.told.ring();
+        self.subscribers.publish_work();
         Ok(())
     }
 
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
         let _busy = self.clock.busy();
-        let taken = session::takeover(&self.lifeline, &self.time, session).await?;
-        if let Some(side) = &self.side {
-            side.looked();
+        let taken = session::takeover(&self.beat_database, &self.time, session).await?;
+        if let Some(listener) = &self.listener {
+            listener.takeover_done();
         }
         if taken.sessions > 0 || taken.runs > 0 {
-            self.told.ring();
+            self.subscribers.publish_work();
         }
         Ok(taken.runs)
     }
 
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
         let _busy = self.clock.busy();
-        // Before looking: what changes meanwhile rings behind this number.
-        let epoch = self.told.change_signal.epoch();
-        if self.side.is_none() || self.time.is_virtual() {
-            // Nothing is heard of other processes.
-            return claim::claim(&self.store, &self.time, session, &request, epoch).await;
+        // Read the epoch before the claim: a change that happens meanwhile then wakes the worker.
+        let epoch = self.subscribers.change_signal.epoch();
+        if self.listener.is_none() || self.time.is_virtual() {
+            // Without notifications from other processes every claim has to search for everything.
+            return claim::claim(&self.database, &self.time, session, &request, epoch).await;
         }
-        let look = self.looks.begin(session, &request, self.clock.now());
-        let mut work = match look.only {
-            Some(run) => claim::claim_one(&self.store, &self.time, session, &request, epoch, run).await?,
-            None => claim::claim(&self.store, &self.time, session, &request, epoch).await?,
+        let plan = self.claim_hints.plan(session, &request, self.clock.now());
+        let mut work = match plan.only_run {
+            Some(run) => claim::claim_one(&self.database, &self.time, session, &request, epoch, run).await?,
+            None => claim::claim(&self.database, &self.time, session, &request, epoch).await?,
         };
-        self.looks.end(session, &request, look, &mut work);
+        self.claim_hints.record(session, &request, plan, &mut work);
         Ok(work)
     }
 
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         let _busy = self.clock.busy();
         check_batch(turns.len())?;
-        let mut commit = Commit::new(&self.store, &self.lane, &self.time, &self.told, session, turns);
-        let done = commit.run().await;
-        let (answers, news) = (commit.answers, commit.news);
-        self.told.tell(news);
-        done.map(|()| answers)
+        let mut call = CommitCall::new(
+            &self.database,
+            &self.blocked_turns,
+            &self.time,
+            &self.subscribers,
+            session,
+            turns,
+        );
+        let done = call.run().await;
+        self.subscribers.publish(call.notice);
+        done.map(|()| call.answers)
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
         let _busy = self.clock.busy();
-        list::workers(&self.store).await
+        views::workers(&self.database).await
     }
 
     async fn resume(&self, run: RunId) -> Result<(), WorldError> {
         let _busy = self.clock.busy();
-        session::resume(&self.store, &self.time, run).await?;
-        self.told.ring();
+        session::resume(&self.database, &self.time, run).await?;
+        self.subscribers.publish_work();
         Ok(())
     }
 
     async fn blocked_by(&self, run: RunId) -> Result<Option<String>, WorldError> {
         let _busy = self.clock.busy();
-        self.lane.blocker(run).await
+        self.blocked_turns.blocker(run).await
     }
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
-        match first(self.told.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
-            First::Event(busy) | First::Time(busy) => busy,
+        let changed = self.subscribers.change_signal.changed_since(epoch);
+        match event_or_timeout(changed, self.clock.sleep_until(until)).await {
+            EventOrTimeout::Event(busy) | EventOrTimeout::Timeout(busy) => busy,
         }
     }
 
@@ -414,7 +434,7 @@ impl World for PostgresWorld {
         limit: usize,
     ) -> Result<Pruned, WorldError> {
         let _busy = self.clock.busy();
-        prune::prune(&self.store, before, after, limit).await
+        prune::prune(&self.database, before, after, limit).await
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -422,42 +442,42 @@ impl World for PostgresWorld {
     }
 
     fn describe(&self) -> Description {
-        let hints = match &self.side {
-            _ if self.time.is_virtual() => "not at all, since the clock is virtual",
-            Some(_) => "at once, by NOTIFY, with a slow poll behind it",
-            None => "told at once, by NOTIFY; heard by polling, since there is no connection that listens",
+        let hints = match &self.listener {
+            _ if self.time.is_virtual() => "none, since the clock is virtual",
+            Some(_) => "immediately, by NOTIFY, and by a slow poll in case one is lost",
+            None => "sent immediately, by NOTIFY; received by polling, since there is no listener connection",
         };
         Description {
             kind: "postgres",
-            place: self.store.place.to_string(),
+            place: self.database.place.to_string(),
             durability:
-                "survives what the server survives: with `fsync` and `synchronous_commit` on, its crash \
-                         and the loss of power"
+                "as durable as the server: with `fsync` and `synchronous_commit` on, data survives its crash and \
+                 the loss of power"
                     .into(),
             hints: hints.into(),
-            lanes: LANES,
+            lanes: COMMIT_CONCURRENCY,
             effects: Effects::Inline,
         }
     }
 }
 
-/// What came first.
-enum First<T> {
+/// What happened first.
+enum EventOrTimeout<T> {
     Event(T),
-    Time(Busy),
+    Timeout(Busy),
 }
 
-/// Waits for an event or a moment; at the same time the event wins.
-async fn first<T>(
+/// Waits for an event or a point in time. If both are ready, the event is returned.
+async fn event_or_timeout<T>(
     event: impl Future<Output = T>,
     mut time: Pin<Box<dyn Future<Output = Busy> + Send>>,
-) -> First<T> {
+) -> EventOrTimeout<T> {
     let mut event = pin!(event);
     std::future::poll_fn(|cx| {
         if let Poll::Ready(happened) = event.as_mut().poll(cx) {
-            return Poll::Ready(First::Event(happened));
+            return Poll::Ready(EventOrTimeout::Event(happened));
         }
-        time.as_mut().poll(cx).map(First::Time)
+        time.as_mut().poll(cx).map(EventOrTimeout::Timeout)
     })
     .await
 }

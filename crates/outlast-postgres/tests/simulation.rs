@@ -1,4 +1,4 @@
-//! The simulation's programs, clients, workers and faults on a real server: `cargo xtask sim` has them on the
+//! The programs, clients, workers and faults of the simulation on a real server. `cargo xtask sim` runs them on the
 //! world in memory.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -11,18 +11,18 @@ use outlast_core::World;
 use outlast_postgres::{PostgresOptions, PostgresWorld};
 use outlast_testkit::sim::{QUEUED_SEEDS, Tally, check_in_earnest, check_seed_on};
 
-/// Seeds of one test in virtual time.
+/// The number of seeds of one test in virtual time.
 const SEEDS: u64 = 6;
 
-/// Seeds of the test in real time.
+/// The number of seeds of the test in real time.
 const REAL_SEEDS: u64 = 2;
 
-/// The URL of a fresh schema on the server for tests.
-fn place() -> String {
+/// The URL of a new schema on the shared test server.
+fn new_schema_url() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let (server, number) = (throwaway::postgres::for_tests(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let joint = if server.contains('?') { '&' } else { '?' };
-    format!("{server}{joint}schema=sim_{}_{number}&pool=2", std::process::id())
+    let separator = if server.contains('?') { '&' } else { '?' };
+    format!("{server}{separator}schema=sim_{}_{number}&pool=2", std::process::id())
 }
 
 fn open(url: &str, options: PostgresOptions) -> Arc<dyn World> {
@@ -30,7 +30,7 @@ fn open(url: &str, options: PostgresOptions) -> Arc<dyn World> {
     Arc::new(runtime.block_on(PostgresWorld::open(url, options)).unwrap())
 }
 
-/// Checks some seeds by chance, or those from `OUTLAST_SEED` on: one, or as many as `OUTLAST_SEEDS` says.
+/// Checks random seeds, or those from `OUTLAST_SEED` on: one, or `OUTLAST_SEEDS` of them.
 fn check(test: &str, count: u64, seeds: Range<u64>, check: impl Fn(u64, &str) -> Result<Tally, String>) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let chosen: Vec<u64> = match number("OUTLAST_SEED") {
@@ -51,18 +51,18 @@ fn check(test: &str, count: u64, seeds: Range<u64>, check: impl Fn(u64, &str) ->
 }
 
 fn in_virtual_time(seed: u64, command: &str) -> Result<Tally, String> {
-    check_seed_on(seed, |clock| open(&place(), PostgresOptions::new().clock(clock)), command)
+    check_seed_on(seed, |clock| open(&new_schema_url(), PostgresOptions::new().clock(clock)), command)
 }
 
 fn in_real_time(seed: u64, command: &str) -> Result<Tally, String> {
-    let place = place();
-    check_in_earnest(seed, || open(&place, PostgresOptions::new()))
-        .map_err(|report| format!("{report}\nthe same is asked for with: {command}"))
+    let url = new_schema_url();
+    check_in_earnest(seed, || open(&url, PostgresOptions::new()))
+        .map_err(|report| format!("{report}\nto repeat it: {command}"))
 }
 
 #[test]
-fn random_programs_keep_their_promises_whatever_goes_wrong() {
-    const NAME: &str = "random_programs_keep_their_promises_whatever_goes_wrong";
+fn random_programs_keep_their_promises_with_random_faults() {
+    const NAME: &str = "random_programs_keep_their_promises_with_random_faults";
     check(NAME, SEEDS, 0..QUEUED_SEEDS, in_virtual_time);
 }
 

@@ -1,10 +1,10 @@
-//! Something stored that cannot be read is a result of its run, and stops no other.
+//! Stored data that cannot be read is an error of its run alone, and affects no other run.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
 
-use common::{LONG, Place, claim, join, request, start};
+use common::{NO_EXPIRY, TestSchema, claim, join, request, start};
 use outlast_core::{
     Claimed, ClaimedHistory, Headers, MessageBody, MessageId, NewMessage, Payload, RunId, SessionId, World,
     WorldError,
@@ -24,17 +24,17 @@ async fn send(world: &PostgresWorld, run: u128, message: u128) {
     world.send(vec![message]).await.unwrap().remove(0).unwrap();
 }
 
-/// A world with three runs, the second of which was damaged by this change of a table.
-async fn damaged(place: &Place, table: &str, change: &str) -> PostgresWorld {
-    let world = place.open().await;
+/// A world with three runs. This change of a table has damaged a row of the second one.
+async fn world_with_damaged_row(test_schema: &TestSchema, table: &str, change: &str) -> PostgresWorld {
+    let world = test_schema.open().await;
     for run in 1..=3 {
         start(&world, RunId::from_bits(run)).await;
         send(&world, run, 100 + run).await;
     }
-    let sql = format!("UPDATE \"{}\".{table} SET {change} WHERE run = $1", place.schema);
+    let sql = format!("UPDATE \"{}\".{table} SET {change} WHERE run = $1", test_schema.schema);
     let run = RunId::from_bits(2).to_string();
-    assert_eq!(place.connect().await.execute(&sql, &[&run]).await.unwrap(), 1);
-    join(&world, SESSION, LONG).await;
+    assert_eq!(test_schema.connect().await.execute(&sql, &[&run]).await.unwrap(), 1);
+    join(&world, SESSION, NO_EXPIRY).await;
     world
 }
 
@@ -43,9 +43,10 @@ fn is_unreadable(claimed: &Claimed) -> bool {
 }
 
 #[tokio::test]
-async fn an_unreadable_event_is_a_result_of_its_run() {
-    let place = Place::new(TestClock::new());
-    let world = damaged(&place, "turns", "events = '[{\"kind\":\"from_the_future\"}]'").await;
+async fn an_unreadable_event_is_an_error_of_its_run_alone() {
+    let test_schema = TestSchema::new(TestClock::new());
+    let world =
+        world_with_damaged_row(&test_schema, "turns", "events = '[{\"kind\":\"from_the_future\"}]'").await;
     let claimed = claim(&world, SESSION).await;
     assert_eq!(claimed.iter().map(is_unreadable).collect::<Vec<_>>(), [false, true, false]);
     assert_eq!(claimed.iter().map(|claimed| claimed.inbox.len()).collect::<Vec<_>>(), [1, 0, 1]);
@@ -55,18 +56,18 @@ async fn an_unreadable_event_is_a_result_of_its_run() {
 }
 
 #[tokio::test]
-async fn an_unreadable_message_is_a_result_of_its_run() {
-    let place = Place::new(TestClock::new());
-    let world = damaged(&place, "inbox", "kind = 'from_the_future'").await;
+async fn an_unreadable_message_is_an_error_of_its_run_alone() {
+    let test_schema = TestSchema::new(TestClock::new());
+    let world = world_with_damaged_row(&test_schema, "inbox", "kind = 'from_the_future'").await;
     let claimed = claim(&world, SESSION).await;
     assert_eq!(claimed.iter().map(is_unreadable).collect::<Vec<_>>(), [false, true, false]);
     assert!(claimed[1].inbox.is_empty());
 }
 
 #[tokio::test]
-async fn an_unreadable_message_to_a_held_run_stops_no_other_messages() {
-    let place = Place::new(TestClock::new());
-    let world = damaged(&place, "inbox", "kind = 'from_the_future'").await;
+async fn an_unreadable_message_to_a_held_run_affects_no_messages_to_other_runs() {
+    let test_schema = TestSchema::new(TestClock::new());
+    let world = world_with_damaged_row(&test_schema, "inbox", "kind = 'from_the_future'").await;
     claim(&world, SESSION).await;
     send(&world, 2, 202).await;
     let unread = world.claim(SESSION, request()).await.unwrap().unread;
@@ -75,8 +76,9 @@ async fn an_unreadable_message_to_a_held_run_stops_no_other_messages() {
 
 #[tokio::test]
 async fn a_damaged_event_is_named_by_its_number_and_kind() {
-    let place = Place::new(TestClock::new());
-    let world = damaged(&place, "turns", "events = '[{\"kind\":\"run_started\"}]'").await;
+    let test_schema = TestSchema::new(TestClock::new());
+    let world =
+        world_with_damaged_row(&test_schema, "turns", "events = '[{\"kind\":\"run_started\"}]'").await;
     let named = "event 0 (`run_started`) is damaged: it has no field `";
     let claimed = claim(&world, SESSION).await;
     let ClaimedHistory::Unreadable(reason) = &claimed[1].history else { panic!("{claimed:?}") };

@@ -1,19 +1,19 @@
 -- The schema: runs, their histories, inboxes and tags, the sessions that hold them, and counts.
 --
--- Moments are microseconds since 1970-01-01T00:00:00Z. Ids are text with a prefix.
+-- Times are microseconds since 1970-01-01T00:00:00Z. Ids are text with a prefix.
 
 -- One row per run. It changes at start, claim, suspension, message and end, not with every turn:
 -- while a session holds the run, `turn`, `next_seq` and `turn_at` are those of the last such
--- change, and the truth is the last row of `turns` when that one is ahead. A pending run with
--- `wake_at` begins then. `deadline` is null when there is none or it no longer counts.
+-- change, and the last row of `turns` may be newer. A pending run with `wake_at` begins at that time.
+-- `deadline` is null if there is none or it does not apply any more.
 --
 -- `failed_builds` lists the builds that could not continue the run (a JSON array, or empty) since event
 -- `failed_at`. The `stuck_*` columns stay while a stuck run is claimed, until it progresses.
 -- `last_terminate` and `last_cancel` are the positions of the last such messages, and `can_end` says
--- whether the run can be ended without its workflow's code. `kept` counts payloads that no hook has taken.
+-- whether the run can be ended without its workflow's code. `kept` is the number of payloads that no hook has taken.
 --
--- `line` is what decides who may claim the run apart from its queue and code: the format, the crash class (the
--- classes 0 and 1 are carried alike) and the failed builds.
+-- `line` contains what decides who may claim the run, apart from its queue and code: the format, the crash class
+-- (classes 0 and 1 are treated alike) and the failed builds. A worker may claim all runs of a line, or none of them.
 CREATE TABLE runs (
     id            TEXT    NOT NULL PRIMARY KEY,
     workflow      TEXT    NOT NULL,
@@ -58,32 +58,32 @@ CREATE TABLE runs (
         (format || ' ' || iif(crashes < 2, 0, min(crashes, 4)) || ' ' || failed_builds) VIRTUAL
 ) STRICT, WITHOUT ROWID;
 
--- A key names one run, until a start with a window takes it away.
+-- A key belongs to one run, until a start after its window gives it to another run.
 CREATE UNIQUE INDEX runs_key ON runs (key) WHERE key IS NOT NULL;
 
--- Claims seek here: `ready_at` is null whenever nobody may claim the run. One line per queue, workflow, `line`
--- and priority, in order of readiness. A claim walks those that its worker may have from their front and skips
--- the others; the order among lines is for the claim to say.
+-- For claims: `ready_at` is null if nobody may claim the run. The index is sorted by queue, workflow, `line` and
+-- priority, then by time. A claim reads each line that its worker may claim from its front, and skips the others. The
+-- claim itself decides the order among lines.
 CREATE INDEX runs_ready ON runs (queue, workflow, version, line, priority DESC, ready_at)
 WHERE ready_at IS NOT NULL;
 
--- Runs that any worker may claim, because what they need takes no workflow code.
+-- Runs that any worker may claim, because they can be ended without their workflow's code.
 CREATE INDEX runs_codeless ON runs (ready_at) WHERE ready_at IS NOT NULL AND can_end;
 
--- Runs that nobody holds, by when they should have ended. A run that has ended has no deadline.
+-- Runs that no session holds, by deadline. A run that has ended has no deadline.
 CREATE INDEX runs_overdue ON runs (deadline, id) WHERE deadline IS NOT NULL AND owner IS NULL;
 
--- What a session holds, and which of it has unread messages.
+-- The runs that a session holds, and those of them with unread messages.
 CREATE INDEX runs_held ON runs (owner) WHERE owner IS NOT NULL;
 CREATE INDEX runs_unread ON runs (owner) WHERE owner IS NOT NULL AND sent > consumed;
 
--- Lists. Completed runs are in the list by status as well: among many that wait they are as hard to find as others.
+-- For lists. The index by status includes completed runs: they may be few among many that wait.
 CREATE INDEX runs_by_status ON runs (status, id);
 CREATE INDEX runs_by_workflow ON runs (workflow, id);
 CREATE INDEX runs_by_parent ON runs (parent, id) WHERE parent IS NOT NULL;
 CREATE INDEX runs_by_root ON runs (root, id) WHERE root IS NOT NULL;
 
--- What runs can be found by.
+-- The tags of runs.
 CREATE TABLE tags (
     run   TEXT NOT NULL,
     name  TEXT NOT NULL,
@@ -93,8 +93,8 @@ CREATE TABLE tags (
 
 CREATE INDEX tags_by_value ON tags (name, value, run);
 
--- Histories, one row per turn; `seq` is the number of the turn's first event. Rows are appended, and
--- found by an index: kept in order of runs instead, each turn of another run would write a page.
+-- Histories, one row per turn; `seq` is the number of the turn's first event. Rows are appended and
+-- found through an index: if they were sorted by run, the turns of different runs would write different pages.
 CREATE TABLE turns (
     run    TEXT    NOT NULL,
     seq    INTEGER NOT NULL,
@@ -111,10 +111,10 @@ CREATE VIEW events (run, seq, at, kind, op, body) AS
 SELECT turns.run, turns.seq + event.key, turns.at, event.value ->> 'kind', event.value ->> 'op', event.value
 FROM turns, json_each(turns.events) AS event;
 
--- Inboxes. A consumed message keeps its id, so that a repeat is recognised, and loses its body: a
--- payload (written by `codec`, if any), a failure, a reason or the id of a run, as its kind says. `name`
--- is a hook's, `op` the operation that it answers or wakes, `outcome` the status in which a child ended.
--- `cancel_was_requested` is a part of the answer to the sender, for when the message is repeated.
+-- Inboxes. A consumed message keeps its id, so that a repeated send is recognised, and loses its body. Depending on
+-- `kind`, the body is a payload (encoded by `codec`, if any), a failure, a reason or the id of a run. `name` is the name
+-- of a hook, `op` the operation that the message answers or wakes, `outcome` the final status of a child.
+-- `cancel_was_requested` is part of the answer to the sender, for repeated sends.
 CREATE TABLE inbox (
     run      TEXT    NOT NULL,
     position INTEGER NOT NULL,
@@ -133,9 +133,9 @@ CREATE TABLE inbox (
 
 CREATE UNIQUE INDEX inbox_id ON inbox (run, id);
 
--- One row per joined worker. Deleting it takes its runs away: it is looked at in every transaction
--- that commits turns. `rules` and `format` are the highest
--- that its build knows, and so is `schema`. `strangers` counts the changes to its runs by processes that did not join it.
+-- One row per joined worker. Deleting it releases its runs: every transaction that commits turns reads it.
+-- `rules`, `format` and `schema` are the highest that its build supports. `strangers` is the number of changes to its
+-- runs by processes that did not join it.
 CREATE TABLE sessions (
     id         TEXT    NOT NULL PRIMARY KEY,
     host       TEXT    NOT NULL,
@@ -154,10 +154,10 @@ CREATE TABLE sessions (
     strangers  INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
--- The lowest rules that every joined session knows, which new runs get, are found without a scan.
+-- For the lowest rules that all joined sessions support, which new runs get.
 CREATE INDEX sessions_by_rules ON sessions (rules);
 
--- How far attempts at steps had come, as their worker last said. Kept until the attempt ends or its run is pruned.
+-- The last heartbeat details of attempts. They are stored until the attempt ends or its run is pruned.
 CREATE TABLE heartbeats (
     run     TEXT    NOT NULL,
     op      INTEGER NOT NULL,
@@ -167,34 +167,34 @@ CREATE TABLE heartbeats (
     PRIMARY KEY (run, op)
 ) STRICT, WITHOUT ROWID;
 
--- How many runs are in each status, maintained with every change.
+-- The number of runs in each status, updated with every change.
 CREATE TABLE counts (
     status TEXT    NOT NULL PRIMARY KEY,
     n      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- How far the time in a run's id may lie from the time of its start, in milliseconds: at least and at the
--- most, over all runs there ever were. Ids have the clock of whoever made them, starts have the world's.
+-- The smallest and the largest difference between the time in a run's id and the time of its start, in milliseconds,
+-- of all runs ever started. Ids contain the time of the client's clock, starts have the time of the world's clock.
 CREATE TABLE skew (
     one     INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
     lowest  INTEGER NOT NULL,
     highest INTEGER NOT NULL
 ) STRICT;
 
--- Runs that were forgotten and left too much behind for one transaction.
+-- Deleted runs with more turns and messages than one transaction deletes.
 CREATE TABLE leftovers (
     run TEXT NOT NULL PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 
--- The world's clock: the latest moment that a beat has seen. A process that finds its machine's clock
--- set back goes on from here, so that what is ready is not late. One row at the most.
+-- The latest time that a beat has seen. A process whose system clock was set back continues from this time, so that
+-- ready runs are not delayed. At most one row.
 CREATE TABLE clock (
     id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
     at INTEGER NOT NULL
 ) STRICT;
 
--- The lowest schema that a program must know to use this file, which each migration writes. `user_version` is the file's
--- own schema.
+-- The lowest schema that a program must know to use this file. Each migration writes it. `user_version` is the schema of
+-- the file.
 CREATE TABLE compatibility (
     id         INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
     schema_min INTEGER NOT NULL

@@ -1,2 +1,2 @@
--- The latest moment that was seen.
+-- The latest time that a beat has saved.
 SELECT at FROM clock

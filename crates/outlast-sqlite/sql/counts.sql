@@ -1,2 +1,2 @@
--- How many runs are in each status.
+-- The number of runs in each status.
 SELECT status, n FROM counts WHERE n <> 0

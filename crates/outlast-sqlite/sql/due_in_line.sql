@@ -1,4 +1,4 @@
--- Runs of one queue, workflow, line and priority that are not ready yet, the first due first.
+-- Runs of one queue, workflow, line and priority that are not ready yet, the earliest first.
 SELECT id, workflow, version, format, preferred, turn, next_seq, turn_at, sent, consumed, ready_at, status, priority, line,
     {columns}
 FROM runs INDEXED BY runs_ready

@@ -1,2 +1,2 @@
--- What is kept of the attempts at the steps of a run.
+-- The heartbeat details of all attempts of a run.
 SELECT op, attempt, codec, body FROM heartbeats WHERE run = ?1 ORDER BY op

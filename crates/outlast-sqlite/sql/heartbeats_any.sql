@@ -1,2 +1,3 @@
--- Whether anything is kept of any attempt: most claims need not look for it run by run.
+-- Whether there are heartbeat details of any attempt. Usually there are none, and then a claim does not search for
+-- those of each run.
 SELECT EXISTS (SELECT 1 FROM heartbeats)

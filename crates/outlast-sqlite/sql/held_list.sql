@@ -1,4 +1,4 @@
--- The runs of a session with their last turns; the history may be ahead of the row.
+-- The runs that a session holds, with their last turns. The row of a held run may be older than its history.
 SELECT runs.id, runs.turn, runs.next_seq, runs.turn_at,
     last.id, last.seq + json_array_length(last.events), last.at,
     {columns}

@@ -1,2 +1,2 @@
--- Nothing is left of a forgotten run.
+-- Records that all turns and messages of a deleted run are deleted.
 DELETE FROM leftovers WHERE run = ?1

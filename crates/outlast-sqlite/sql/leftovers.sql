@@ -1,2 +1,2 @@
--- Forgotten runs of which rows are still there.
+-- Deleted runs of which turns or messages still exist.
 SELECT run FROM leftovers LIMIT ?1

@@ -1,2 +1,2 @@
--- Forgets what is kept of the attempts of the runs of a list.
+-- Deletes the heartbeat details of the runs in a JSON list.
 DELETE FROM heartbeats WHERE run IN (SELECT value FROM json_each(?1))

@@ -1,2 +1,2 @@
--- Forgets a message of an inbox.
+-- Deletes a message.
 DELETE FROM inbox WHERE run = ?1 AND position = ?2

@@ -1,2 +1,2 @@
--- Forgets the runs of a list.
+-- Deletes the runs in a JSON list.
 DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?1))

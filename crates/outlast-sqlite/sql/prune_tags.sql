@@ -1,2 +1,2 @@
--- Forgets the tags of the runs of a list.
+-- Deletes the tags of the runs in a JSON list.
 DELETE FROM tags WHERE run IN (SELECT value FROM json_each(?1))

@@ -1,2 +1,2 @@
--- Forgets a turn of a history.
+-- Deletes a turn.
 DELETE FROM turns WHERE rowid = ?1

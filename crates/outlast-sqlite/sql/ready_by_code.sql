@@ -1,5 +1,5 @@
--- Runs of one queue and workflow that are or will be ready, in the lines behind this one: line by line, the more
--- urgent first, among equals the longest ready. Those that need no code are in a list of their own.
+-- Runs of one queue and workflow that are or will be ready, in all lines after the given one: by line, then the highest
+-- priority first, then the longest ready first. Runs that need no code are read by `ready_without_code.sql`.
 SELECT id, workflow, version, format, preferred, turn, next_seq, turn_at, sent, consumed, ready_at, status, priority, line,
     {columns}
 FROM runs INDEXED BY runs_ready

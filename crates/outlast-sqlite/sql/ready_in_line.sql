@@ -1,4 +1,5 @@
--- The same of one line alone, of this priority and less.
+-- Runs of one queue, workflow and line that are or will be ready, of the given priority and below: the highest priority
+-- first, then the longest ready first.
 SELECT id, workflow, version, format, preferred, turn, next_seq, turn_at, sent, consumed, ready_at, status, priority, line,
     {columns}
 FROM runs INDEXED BY runs_ready

@@ -1,4 +1,4 @@
--- Runs that nobody holds and that are overdue, the longest first; their priority does not count.
+-- Runs that are overdue and that no session holds, the earliest deadline first. Their priority does not matter.
 SELECT id, workflow, version, format, preferred, turn, next_seq, turn_at, sent, consumed, ready_at, status, 0, line,
     {columns}
 FROM runs INDEXED BY runs_overdue

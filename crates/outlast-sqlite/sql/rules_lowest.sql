@@ -1,2 +1,2 @@
--- The lowest rules that every joined session knows; null when none is joined.
+-- The lowest rules that all joined sessions support; NULL if no session is joined.
 SELECT min(rules) FROM sessions

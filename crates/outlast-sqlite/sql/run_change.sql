@@ -1,5 +1,5 @@
--- Stores what a turn made of its run's row. Which of the ready times counts depends on the messages that are
--- there now. It has no RETURNING: SQLite would open a table for the answer and keep a journal of every changed page.
+-- Stores the row of a run after a turn. Which of the three ready times is stored depends on the messages that the run
+-- has now. There is no RETURNING clause: SQLite would open a table for its result, and journal every changed page.
 UPDATE runs SET status = ?2, owner = ?3, preferred = ?4, turn = ?5, next_seq = ?6, turn_at = ?7,
     updated_at = coalesce(?8, updated_at), ended_at = ?9, consumed = ?10, wake_at = ?11, waits = ?12,
     cancel_requested = cancel_requested OR ?13, format = max(format, ?14),

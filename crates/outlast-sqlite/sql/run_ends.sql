@@ -1,4 +1,4 @@
--- How the runs of a list ended: the last turn of those that did, nothing for those that did not.
+-- The last turn of each run in a JSON list, or NULL if the run has not ended.
 SELECT runs.id,
     CASE WHEN runs.ended_at IS NOT NULL
          THEN (SELECT events FROM turns WHERE run = runs.id ORDER BY seq DESC LIMIT 1) END

@@ -1,2 +1,2 @@
--- Whether there is such a run, and what it has consumed.
+-- Whether a run exists, and the number of messages that it has consumed.
 SELECT consumed FROM runs WHERE id = ?1

@@ -1,4 +1,4 @@
--- Starts a run. A row with its id or key is left alone: no change means that one existed.
+-- Inserts a run. If no row is inserted, a run with its id or key exists.
 INSERT INTO runs (id, workflow, version, format, key, key_digest, status, owner, preferred, turn, next_seq,
     turn_at, created_at, updated_at, ended_at, wake_at, waits, ready_at, cancel_requested, parent, parent_op,
     parent_awaits, root, queue, priority, {columns})

@@ -1,2 +1,2 @@
--- Whether a run is or will be ready to be claimed.
+-- Whether a run can be claimed, now or later.
 SELECT ready_at IS NOT NULL FROM runs WHERE id = ?1

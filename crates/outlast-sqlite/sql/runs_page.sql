@@ -1,7 +1,7 @@
--- A page of runs. The index that it walks, what it filters and how it is sorted replace the words in braces,
--- so that SQLite sees them.
+-- A page of runs. The program replaces the placeholders in braces: the index, its join, the filters and the order. They
+-- are not parameters, because SQLite plans the statement by them.
 SELECT runs.id, workflow, version, key, status, owner, created_at, updated_at, ended_at, wake_at, waits, sent,
     consumed, parent, parent_op, parent_awaits, root, queue, priority, format, cancel_requested,
     (SELECT json_group_array(json_array(name, value)) FROM tags WHERE run = runs.id),
     CASE WHEN status = 'stuck' THEN ready_at END, {columns}
-FROM {walk}{join} WHERE {filters} ORDER BY {id} {order} LIMIT ?1
+FROM {source}{join} WHERE {filters} ORDER BY {id} {order} LIMIT ?1

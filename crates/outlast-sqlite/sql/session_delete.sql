@@ -1,2 +1,2 @@
--- Ends a session; from here on its commits are refused.
+-- Ends a session. Its later commits are refused.
 DELETE FROM sessions WHERE id = ?1

@@ -1,2 +1,2 @@
--- Adds a turn to a history. The only write of a turn that goes on holding its run.
+-- Appends a turn to a history. If the session still holds the run after the turn, this is its only write.
 INSERT INTO turns (run, seq, id, at, build, events) VALUES (?1, ?2, ?3, ?4, ?5, ?6)

@@ -1,9 +1,9 @@
-//! Backups: a copy of the file, made while everything goes on.
+//! Backups: copying the file while it is in use.
 //!
-//! SQLite writes the copy from one unchanging view of the file, on a connection and a thread of its own:
-//! the writer does not wait for it. The copy is compact, and has all that was acknowledged before the
-//! backup began. The workers of the original are not those of the copy, so their sessions are ended in
-//! it, and what they held is ready for whoever opens it.
+//! SQLite writes the copy from one snapshot of the file, on a separate connection and thread, so the writer does not
+//! wait for it. The copy is compact, and contains every change that was acknowledged before the backup began. The
+//! workers of the original do not work on the copy. So their sessions are ended in the copy, and the runs that they
+//! held are ready for the workers that open it.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -16,64 +16,65 @@ use outlast_core::{Clock, WorldError};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::error::{Refusal, closed, of_sqlite};
-use crate::file::{self, Opening, retry_busy};
-use crate::holdings::Holdings;
-use crate::locks::Locks;
-use crate::session;
-use crate::skew::Skew;
-use crate::tx::Tx;
+use crate::connection::error::{Refusal, from_sqlite, world_closed};
+use crate::connection::file::{self, ConnectionSettings, retry_busy};
+use crate::read::id_clock_skew::IdClockSkew;
+use crate::sessions::session;
+use crate::sessions::session_locks::SessionLocks;
+use crate::write::lease_cache::LeaseCache;
+use crate::write::tx::Tx;
 
-/// Between two flushes of a copy that is being written: some megabytes.
+/// The pause between two flushes of a copy that is being written: some megabytes.
 const FLUSH_PAUSE: Duration = Duration::from_millis(10);
 
-/// Copies the file of a world to `to`, which must not exist. The world may be open here and elsewhere, and
-/// everything goes on meanwhile.
+/// Copies the file of a world to `to`, which must not exist. The world can be in use in this and other processes.
 ///
-/// The copy has every change that was acknowledged before, and of those that are under way some or none,
-/// each whole. It opens as a world of its own, without the sessions of the original.
+/// The copy contains every change that was acknowledged before the call. Of the changes during the call it contains
+/// some or none, each of them completely. It can be opened as a world of its own, without the sessions of the original.
 ///
 /// # Errors
 ///
-/// [`WorldError::Conflict`] when `to` exists, [`WorldError::Invalid`] when its folder does not,
-/// [`WorldError::Unavailable`] when it cannot be written. Then there is no copy.
+/// [`WorldError::Conflict`] if `to` exists, [`WorldError::Invalid`] if its folder does not, and
+/// [`WorldError::Unavailable`] if it cannot be written. After an error there is no copy.
 pub async fn backup(from: &Path, to: &Path, clock: Arc<dyn Clock>) -> Result<(), WorldError> {
     let (from, to) = (from.to_owned(), to.to_owned());
     let (reply, answer) = oneshot::channel();
     let work = move || {
-        // Nobody listens any more when the caller's future was dropped; the copy is made all the same.
+        // Sending fails if the caller's future was dropped; the copy is completed anyway.
         let _ = reply.send(copy(&from, &to, &*clock));
     };
-    // Not awaited when it is dropped: whoever loses patience does not block.
+    // The thread is not joined, so that dropping this future does not block.
     std::thread::Builder::new().name("outlast-backup".into()).spawn(work).map_err(|error| {
-        WorldError::Unavailable(format!("the thread of the backup cannot be started ({error}); end others"))
+        WorldError::Unavailable(format!(
+            "the thread of the backup cannot be started ({error}); reduce the number of threads"
+        ))
     })?;
-    answer.await.map_err(|_| closed())?
+    answer.await.map_err(|_| world_closed())?
 }
 
 fn copy(from: &Path, to: &Path, clock: &dyn Clock) -> Result<(), WorldError> {
     file::check_folder(to)?;
     if to.symlink_metadata().is_ok() {
-        return Err(exists(to));
+        return Err(already_exists(to));
     }
-    let unfinished = Unfinished::beside(to);
-    unfinished.write(from)?;
-    unfinished.settle(clock)?;
-    unfinished.publish(to)
+    let copy = UnfinishedCopy::next_to(to);
+    copy.write(from)?;
+    copy.end_sessions(clock)?;
+    copy.publish(to)
 }
 
-fn exists(to: &Path) -> WorldError {
+fn already_exists(to: &Path) -> WorldError {
     WorldError::Conflict(format!(
-        "`{}` exists; a backup overwrites nothing, choose another path",
+        "`{}` already exists, and a backup does not overwrite files; choose another path",
         to.display()
     ))
 }
 
-/// A copy that nobody knows yet. What is left of it goes when this is dropped.
-struct Unfinished(PathBuf);
+/// A copy under a temporary name. Its files are removed when it is dropped.
+struct UnfinishedCopy(PathBuf);
 
-impl Unfinished {
-    fn beside(to: &Path) -> Self {
+impl UnfinishedCopy {
+    fn next_to(to: &Path) -> Self {
         static COPIES: AtomicU64 = AtomicU64::new(0);
         let copy = COPIES.fetch_add(1, Ordering::Relaxed);
         let mut path = to.as_os_str().to_owned();
@@ -81,11 +82,14 @@ impl Unfinished {
         Self(path.into())
     }
 
-    /// Copies what is in the file now.
+    /// Copies the current state of the file.
     fn write(&self, from: &Path) -> Result<(), WorldError> {
-        let refused = |error: rusqlite::Error| of_sqlite(&error, from);
+        let to_world_error = |error: rusqlite::Error| from_sqlite(&error, from);
         let Some(path) = self.0.to_str() else {
-            return Err(WorldError::Invalid(format!("the path `{}` is not UTF-8", self.0.display())));
+            return Err(WorldError::Invalid(format!(
+                "the path `{}` is not UTF-8; choose another path",
+                self.0.display()
+            )));
         };
         let connection = file::open_existing(from)?;
         let is_written = AtomicBool::new(false);
@@ -93,65 +97,68 @@ impl Unfinished {
             scope.spawn(|| self.flush_until(&is_written));
             let written = retry_busy(|| connection.execute("VACUUM INTO ?1", [path]));
             is_written.store(true, Ordering::Relaxed);
-            written.map(|_| ()).map_err(refused)
+            written.map(|_| ()).map_err(to_world_error)
         })
     }
 
-    /// Brings the copy to the disk while it is being written. At once at its end it would keep the disk from
-    /// the commits of the world for as long as it takes.
+    /// Flushes the copy while it is being written. One flush at the end would delay the commits of the world until all
+    /// of it is on the disk.
     fn flush_until(&self, is_written: &AtomicBool) {
         while !is_written.load(Ordering::Relaxed) {
-            // It may not be there yet; and what does not work here is tried once more at the end.
+            // The file may not exist yet. Errors are ignored here, because the final flush reports them.
             let _ = File::open(&self.0).and_then(|file| file.sync_data());
             std::thread::park_timeout(FLUSH_PAUSE);
         }
     }
 
-    /// Ends the sessions of the original in the copy: nobody will ever beat there.
-    fn settle(&self, clock: &dyn Clock) -> Result<(), WorldError> {
-        let refused = |error: rusqlite::Error| of_sqlite(&error, &self.0);
-        let connection = file::open(&Opening::of(&self.0), None)?;
-        connection.execute_batch("BEGIN IMMEDIATE").map_err(refused)?;
-        end_sessions(&connection, &self.0, clock).map_err(|refusal| refusal.into_world(&self.0))?;
-        // Back into one file, which can be moved.
-        connection.execute_batch("COMMIT; PRAGMA journal_mode = DELETE").map_err(refused)
+    /// Ends the sessions of the original in the copy: their workers will never renew them there.
+    fn end_sessions(&self, clock: &dyn Clock) -> Result<(), WorldError> {
+        let to_world_error = |error: rusqlite::Error| from_sqlite(&error, &self.0);
+        let connection = file::open(&ConnectionSettings::durable(&self.0), None)?;
+        connection.execute_batch("BEGIN IMMEDIATE").map_err(to_world_error)?;
+        end_sessions(&connection, &self.0, clock).map_err(|refusal| refusal.into_world_error(&self.0))?;
+        // Without the write-ahead log the copy is a single file.
+        connection.execute_batch("COMMIT; PRAGMA journal_mode = DELETE").map_err(to_world_error)
     }
 
-    /// Gives the copy its name, unless that is taken meanwhile.
+    /// Gives the copy its final name, unless that exists by now.
     fn publish(&self, to: &Path) -> Result<(), WorldError> {
-        let refused = |error: std::io::Error| {
-            WorldError::Unavailable(format!("the backup `{}` cannot be written ({error})", to.display()))
+        let to_world_error = |error: std::io::Error| {
+            WorldError::Unavailable(format!(
+                "the backup `{}` cannot be written ({error}); check the disk and the folder",
+                to.display()
+            ))
         };
-        File::open(&self.0).and_then(|file| file.sync_all()).map_err(refused)?;
+        File::open(&self.0).and_then(|file| file.sync_all()).map_err(to_world_error)?;
         match std::fs::hard_link(&self.0, to) {
             Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(exists(to)),
-            // Not every file system has links.
-            Err(_) => std::fs::rename(&self.0, to).map_err(refused)?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(already_exists(to)),
+            // Not every file system supports hard links.
+            Err(_) => std::fs::rename(&self.0, to).map_err(to_world_error)?,
         }
-        // A name is durable when its folder is; where folders cannot be opened, the system sees to it.
+        // A file name is durable when its folder is. Systems on which folders cannot be opened do this by themselves.
         let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
         Ok(())
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for UnfinishedCopy {
     fn drop(&mut self) {
         for suffix in ["", "-journal", "-wal", "-shm"] {
             let mut path = self.0.as_os_str().to_owned();
             path.push(suffix);
-            // Most of them are not there.
+            // Most of these files do not exist.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
 fn end_sessions(connection: &Connection, path: &Path, clock: &dyn Clock) -> Result<(), Refusal> {
-    let sessions = session::all(connection)?;
-    let locks = Locks::beside(path, clock.is_virtual());
-    let (mut holdings, mut skew) = (Holdings::default(), Skew::default());
-    let mut tx = Tx::new(connection, clock.now(), &locks, &mut holdings, &mut skew);
+    let sessions = session::sessions(connection)?;
+    let locks = SessionLocks::for_database(path, clock.is_virtual());
+    let (mut lease_cache, mut id_skew) = (LeaseCache::default(), IdClockSkew::default());
+    let mut tx = Tx::new(connection, clock.now(), &locks, &mut lease_cache, &mut id_skew);
     for session in sessions {
         session::leave(&mut tx, &session.id)?;
     }

@@ -1,4 +1,4 @@
-//! The world of Outlast on one SQLite file: nothing to install, several processes may share it.
+//! The world of Outlast on one SQLite file. It needs no server, and several processes can share the file.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -14,61 +14,48 @@
 //! Histories can be read with any SQLite tool:
 //! `SELECT * FROM events WHERE run = 'run_…' ORDER BY seq`.
 //!
-//! Beside the file `shop.db` there are `shop.db-wal` and `shop.db-shm`, which belong to SQLite, and the
-//! folders `shop.db-sessions` with one small locked file per joined worker, and `shop.db-bells` with one
-//! socket per process, by which the others tell it that something changed. Who finds the file busy stands in
-//! line by a lock on `shop.db-line`.
+//! The world creates these files and folders next to `shop.db`:
+//!
+//! | path | purpose |
+//! |---|---|
+//! | `shop.db-wal`, `shop.db-shm` | the write-ahead log and shared memory of SQLite |
+//! | `shop.db-sessions` | one small locked file per joined worker, so that others detect its death |
+//! | `shop.db-bells` | one socket per process, through which other processes send it hints |
+//! | `shop.db-line` | a lock file in which a process queues when another process is writing |
 
+// The modules are in the order in which to read them.
+
+/// The `World` contract, method by method.
 mod world;
 
+/// The options and the URL.
 mod options;
 
-mod heartbeat;
-mod holdings;
-mod skew;
-mod turnstile;
-mod tx;
-mod writer;
+/// Connections to the file: opening it, waiting for other processes, errors, threads and the clock.
+mod connection;
 
-mod claim;
-mod commit;
-mod prune;
-mod ready;
-mod send;
-mod session;
-mod start;
-mod turn;
-mod within;
+/// The schema: migrations, statements, and the conversion of rows.
+mod schema;
 
+/// Changes: the writer thread, its transactions, and the operations on runs and messages.
+mod write;
+
+/// Sessions of workers: joining, beating, takeover, and claims.
+mod sessions;
+
+/// Queries: reader threads, views, pages and histories.
+mod read;
+
+/// Changes by other processes: how this process notices them, and how it tells others of its own.
+mod notifications;
+
+/// Copies of the file.
 mod backup;
-#[cfg(unix)]
-mod doorbell;
-#[cfg(not(unix))]
-#[path = "no_doorbell.rs"]
-mod doorbell;
-mod ends;
-mod expected;
-mod list;
-mod lookout;
-mod outbox;
-mod page;
-mod readers;
-
-mod clock;
-mod columns;
-mod error;
-mod file;
-mod locks;
-mod message;
-mod migrate;
-mod row;
-mod sql;
-mod thread;
 
 pub use backup::backup;
 pub use options::{Durability, HintMode, SqliteOptions, SqliteUrl};
-pub use within::{send_within, start_within};
 pub use world::SqliteWorld;
+pub use write::within::{send_within, start_within};
 
-/// The driver, in the version whose transactions starts and sends can take part in.
+/// The SQLite driver, in the version whose transactions `start_within` and `send_within` accept.
 pub use rusqlite;

@@ -1,4 +1,4 @@
-//! Where the file is and how it is written: options, and the URL that says the same.
+//! The options of a world, and the URL that can set them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,27 +7,26 @@ use std::time::Duration;
 
 use outlast_core::{Clock, WorldError};
 
-/// How a [`SqliteWorld`](crate::SqliteWorld) is opened.
+/// The options of a [`SqliteWorld`](crate::SqliteWorld).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SqliteOptions {
     /// The world's clock.
     pub clock: Arc<dyn Clock>,
-    /// What an acknowledged change survives, unless the URL says otherwise.
+    /// What an acknowledged change survives. The URL takes precedence.
     pub sync: Durability,
-    /// What is counted up for every statement that the world executes, apart from those that only begin
-    /// and end transactions. For tests.
+    /// Counts the statements that the world executes, without those that begin and end transactions. For tests.
     #[doc(hidden)]
     pub statements: Option<Arc<AtomicU64>>,
 }
 
 impl SqliteOptions {
-    /// The safe options, on this clock.
+    /// The default options with this clock: every commit survives a power failure.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, sync: Durability::Full, statements: None }
     }
 
-    /// These options, with every statement counted.
+    /// Counts every statement in `statements`.
     #[doc(hidden)]
     #[must_use]
     pub fn count_statements(mut self, statements: Arc<AtomicU64>) -> Self {
@@ -35,7 +34,7 @@ impl SqliteOptions {
         self
     }
 
-    /// These options with another `sync`.
+    /// Sets what an acknowledged change survives.
     #[must_use]
     pub fn sync(mut self, sync: Durability) -> Self {
         self.sync = sync;
@@ -46,50 +45,50 @@ impl SqliteOptions {
 /// What an acknowledged change survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// The loss of power: every commit waits for the disk.
+    /// A power failure: every commit waits for the disk.
     #[default]
     Full,
-    /// The death of the process. The last commits before a loss of power may be lost, whole and in order.
+    /// The death of the process. A power failure may lose the most recent commits; the commits before them survive
+    /// completely.
     Normal,
 }
 
-/// How changes by other processes are noticed.
+/// How a process notices changes by other processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HintMode {
-    /// By the doorbell, with a slow poll behind it.
+    /// By hints through its socket, and by a slow poll in case a hint is lost.
     #[default]
-    Behind,
-    /// By polling alone: `doorbell=off`.
-    Alone,
-    /// By the doorbell alone: `poll=off`. For tests.
-    Never,
+    SocketAndPoll,
+    /// By polling only: `doorbell=off`.
+    PollOnly,
+    /// By hints through its socket only: `poll=off`. For tests.
+    SocketOnly,
 }
 
 impl HintMode {
-    /// How often to poll, where `usual` is how often that is otherwise.
-    pub(crate) fn period(self, usual: Duration) -> Option<Duration> {
-        (self != Self::Never).then_some(usual)
+    /// The interval between polls: `interval`, or `None` if this mode does not poll.
+    pub(crate) fn poll_interval(self, interval: Duration) -> Option<Duration> {
+        (self != Self::SocketOnly).then_some(interval)
     }
 }
 
-/// The parts of a URL such as `sqlite:shop.db?sync=normal`; a plain path is one without parameters.
+/// The parts of a URL such as `sqlite:shop.db?sync=normal`. A plain path is a URL without parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqliteUrl {
     /// The file.
     pub path: PathBuf,
-    /// What an acknowledged change survives, when the URL says so.
+    /// What an acknowledged change survives, if the URL sets it.
     pub sync: Option<Durability>,
-    /// How changes by other processes are noticed.
+    /// How this process notices changes by other processes.
     pub poll: HintMode,
 }
 
 impl SqliteUrl {
-    /// Reads `sqlite:shop.db`, `sqlite:/var/lib/shop.db`, `sqlite:shop.db?sync=normal&doorbell=off` or a path.
+    /// Parses `sqlite:shop.db`, `sqlite:/var/lib/shop.db`, `sqlite:shop.db?sync=normal&doorbell=off` or a path.
     ///
     /// # Errors
     ///
-    /// [`WorldError::Invalid`] when there is no path, the path asks for a database in memory, or a
-    /// parameter is not known.
+    /// [`WorldError::Invalid`] if there is no path, the path names an in-memory database, or a parameter is unknown.
     pub fn parse(text: &str) -> Result<Self, WorldError> {
         let (path, query) = match text.strip_prefix("sqlite:") {
             None => (text, ""),
@@ -105,7 +104,7 @@ impl SqliteUrl {
         }
         if path.contains(":memory:") {
             return Err(WorldError::Invalid(format!(
-                "`{text}` asks for a database in memory; use `memory:` for a world that keeps nothing"
+                "`{text}` names an in-memory database; use `memory:` for a world without a file"
             )));
         }
         let mut url = Self { path: path.into(), sync: None, poll: HintMode::default() };
@@ -120,16 +119,16 @@ impl SqliteUrl {
             "sync=full" => self.sync = Some(Durability::Full),
             "sync=normal" => self.sync = Some(Durability::Normal),
             "doorbell=on" => {}
-            "doorbell=off" => self.poll = HintMode::Alone,
-            "poll=off" => self.poll = HintMode::Never,
+            "doorbell=off" => self.poll = HintMode::PollOnly,
+            "poll=off" => self.poll = HintMode::SocketOnly,
             other if other.starts_with("sync=") => {
                 return Err(WorldError::Invalid(format!(
-                    "`{other}` in `{text}` is not known; write `sync=full` or `sync=normal`"
+                    "unknown value `{other}` in `{text}`; write `sync=full` or `sync=normal`"
                 )));
             }
             other => {
                 return Err(WorldError::Invalid(format!(
-                    "parameter `{other}` in `{text}` is not known; there are `sync` and `doorbell`"
+                    "unknown parameter `{other}` in `{text}`; the parameters are `sync` and `doorbell`"
                 )));
             }
         }
@@ -142,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_says_where_and_how() {
+    fn a_url_contains_the_path_and_the_sync_mode() {
         let cases = [
             ("sqlite:shop.db", "shop.db", None),
             ("sqlite:/var/lib/shop.db", "/var/lib/shop.db", None),
@@ -153,17 +152,17 @@ mod tests {
             ("/tmp/what?.db", "/tmp/what?.db", None),
         ];
         for (text, path, sync) in cases {
-            let url = SqliteUrl { path: path.into(), sync, poll: HintMode::Behind };
+            let url = SqliteUrl { path: path.into(), sync, poll: HintMode::SocketAndPoll };
             assert_eq!(SqliteUrl::parse(text), Ok(url), "{text}");
         }
     }
 
     #[test]
-    fn a_url_says_how_others_are_heard() {
+    fn a_url_sets_the_hint_mode() {
         let cases = [
-            ("", HintMode::Behind),
-            ("?doorbell=off&sync=full", HintMode::Alone),
-            ("?poll=off", HintMode::Never),
+            ("", HintMode::SocketAndPoll),
+            ("?doorbell=off&sync=full", HintMode::PollOnly),
+            ("?poll=off", HintMode::SocketOnly),
         ];
         for (query, poll) in cases {
             assert_eq!(SqliteUrl::parse(&format!("sqlite:shop.db{query}")).unwrap().poll, poll, "{query}");
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_makes_no_sense_is_refused_with_the_remedy() {
+    fn an_invalid_url_is_refused_with_a_remedy() {
         let cases = [
             ("sqlite:", "names no file"),
             ("sqlite:?sync=full", "names no file"),
@@ -179,7 +178,7 @@ mod tests {
             ("sqlite::memory:", "use `memory:`"),
             (":memory:", "use `memory:`"),
             ("sqlite:shop.db?sync=off", "`sync=full` or `sync=normal`"),
-            ("sqlite:shop.db?cache=shared", "there are `sync` and `doorbell`"),
+            ("sqlite:shop.db?cache=shared", "the parameters are `sync` and `doorbell`"),
         ];
         for (text, remedy) in cases {
             let error = SqliteUrl::parse(text).unwrap_err();

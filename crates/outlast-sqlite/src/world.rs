@@ -1,4 +1,4 @@
-//! [`SqliteWorld`]: the contract, method by method.
+//! [`SqliteWorld`]: the `World` contract, method by method.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -17,44 +17,48 @@ use outlast_core::{
     SessionId, Start, Started, Timestamp, Turn, TurnRecord, Waiters, Work, WorkerView, World, WorldError,
 };
 
-use crate::claim::{Claim, claim, consumed, history, inbox, whole_history};
-use crate::clock::WorldClock;
-use crate::commit::commit;
-use crate::ends::Ends;
-use crate::expected::{Expectations, Expected};
-use crate::file::Opening;
-use crate::heartbeat::NewDetails;
-use crate::holdings::Holdings;
-use crate::locks::Locks;
-use crate::lookout::{Lookout, Told};
-use crate::message::NewLetter;
-use crate::migrate::Others;
+use crate::connection::clock::WorldClock;
+use crate::connection::fair_lock::FairLock;
+use crate::connection::file;
+use crate::connection::file::ConnectionSettings;
+use crate::notifications::change_watcher::{ChangeSubscribers, ChangeWatcher};
+use crate::notifications::tx_watcher::{AwaitedWrite, TxWatcher};
 use crate::options::{Durability, SqliteOptions, SqliteUrl};
-use crate::page::page;
-use crate::prune::{Prune, Swept, prune, sweep};
-use crate::readers::Readers;
-use crate::send::send_by_client;
-use crate::skew::Skew;
-use crate::start::{NewRun, start};
-use crate::turn::NewTurn;
-use crate::turnstile::Turnstile;
-use crate::tx::Tx;
-use crate::writer::{Desk, Writer};
-use crate::{file, list, session, sql};
+use crate::read::history::{consumed, history, inbox, whole_history};
+use crate::read::id_clock_skew::IdClockSkew;
+use crate::read::page::page;
+use crate::read::readers::ReaderPool;
+use crate::read::run_ends::EndLookup;
+use crate::read::views;
+use crate::schema::migrate::LivenessCheck;
+use crate::schema::sql;
+use crate::sessions::claim::{Claim, claim};
+use crate::sessions::heartbeat::EncodedHeartbeat;
+use crate::sessions::session;
+use crate::sessions::session_locks::SessionLocks;
+use crate::write::commit::commit;
+use crate::write::lease_cache::LeaseCache;
+use crate::write::message::EncodedMessage;
+use crate::write::prune::{DeleteProgress, Prune, prune, prune_leftovers};
+use crate::write::send::send_by_client;
+use crate::write::start::{EncodedStart, start};
+use crate::write::turn::EncodedTurn;
+use crate::write::tx::Tx;
+use crate::write::writer::{Writer, WriterThread};
 
 /// A world in one SQLite file.
 ///
-/// Several processes may open the same file; each worker's death is noticed by the others at once.
-/// Dropping the world ends its threads, and frees the locks of sessions that have not left.
+/// Several processes can open the same file. If a worker dies, the others detect it immediately. Dropping the world
+/// ends its threads, and frees the locks of sessions that have not left.
 #[derive(Debug)]
 pub struct SqliteWorld {
-    // In this order: the threads end before what they need.
+    // The order of the fields is the order in which they are dropped: threads end before what they use.
     writer: Writer,
-    lookout: Lookout,
-    readers: Readers,
-    ends: Ends,
-    expectations: Expectations,
-    locks: Arc<Locks>,
+    change_watcher: ChangeWatcher,
+    readers: ReaderPool,
+    end_lookup: EndLookup,
+    tx_watcher: TxWatcher,
+    locks: Arc<SessionLocks>,
     change_signal: Arc<ChangeSignal>,
     waiters: Arc<Waiters>,
     clock: Arc<dyn Clock>,
@@ -63,53 +67,52 @@ pub struct SqliteWorld {
 }
 
 impl SqliteWorld {
-    /// Opens the file that a path or a URL such as `sqlite:shop.db?sync=normal` names, and makes it if
-    /// it is not there.
+    /// Opens the file of a path or of a URL such as `sqlite:shop.db?sync=normal`, and creates it if it does not exist.
     ///
     /// # Errors
     ///
-    /// [`WorldError::Invalid`] when the URL makes no sense, the folder is missing or the file is
-    /// read-only; [`WorldError::Conflict`] when the file is another program's, has a schema that this build cannot use, or
-    /// has to be migrated to one that joined workers cannot use;
-    /// [`WorldError::Corrupt`] when it is not an SQLite file; [`WorldError::Unavailable`] when it
-    /// cannot be used now.
-    pub fn open(place: &str, options: SqliteOptions) -> Result<Self, WorldError> {
-        let url = SqliteUrl::parse(place)?;
+    /// [`WorldError::Invalid`] if the URL is invalid, the folder does not exist or the file is read-only;
+    /// [`WorldError::Conflict`] if the file belongs to another program, has a schema that this build cannot use, or has
+    /// to be migrated to one that joined workers cannot use; [`WorldError::Corrupt`] if it is not an SQLite file;
+    /// [`WorldError::Unavailable`] if it cannot be used now.
+    pub fn open(url: &str, options: SqliteOptions) -> Result<Self, WorldError> {
+        let url = SqliteUrl::parse(url)?;
         let (path, sync, clock) = (url.path, url.sync.unwrap_or(options.sync), options.clock);
-        let opening = Opening { path: path.clone(), sync, statements: options.statements };
-        let locks = Arc::new(Locks::beside(&path, clock.is_virtual()));
-        let others = Others { locks: &locks, now: clock.now() };
-        let connection = file::open(&opening, Some(others))?;
-        let clock = WorldClock::go_on(clock, &connection, &path)?;
+        let settings = ConnectionSettings { path: path.clone(), sync, statements: options.statements };
+        let locks = Arc::new(SessionLocks::for_database(&path, clock.is_virtual()));
+        let liveness = LivenessCheck { locks: &locks, now: clock.now() };
+        let connection = file::open(&settings, Some(liveness))?;
+        let clock = WorldClock::continue_from_file(clock, &connection, &path)?;
         let change_signal = Arc::new(ChangeSignal::new(clock.clone()));
         let waiters = Arc::new(Waiters::default());
-        let lookout = if clock.is_virtual() {
-            Lookout::asleep()
+        let change_watcher = if clock.is_virtual() {
+            ChangeWatcher::disabled()
         } else {
-            let told = Told { change_signal: change_signal.clone(), waiters: waiters.clone() };
-            Lookout::start(&opening, url.poll, told)?
+            let subscribers =
+                ChangeSubscribers { change_signal: change_signal.clone(), waiters: waiters.clone() };
+            ChangeWatcher::start(&settings, url.poll, subscribers)?
         };
-        let readers = Readers::start(&opening)?;
-        let expectations = Expectations::new(opening, change_signal.clone(), lookout.ringer());
-        let writer = Writer::start(Desk {
+        let readers = ReaderPool::start(&settings)?;
+        let tx_watcher = TxWatcher::new(settings, change_signal.clone(), change_watcher.hint_sender());
+        let writer = Writer::start(WriterThread {
             path: path.clone(),
             connection,
             clock: clock.clone(),
             locks: locks.clone(),
             change_signal: change_signal.clone(),
             waiters: waiters.clone(),
-            ringer: lookout.ringer(),
-            turnstile: Turnstile::beside(&path),
-            holdings: Holdings::default(),
-            skew: Skew::default(),
+            hint_sender: change_watcher.hint_sender(),
+            fair_lock: FairLock::for_database(&path),
+            lease_cache: LeaseCache::default(),
+            id_skew: IdClockSkew::default(),
         })?;
-        let ends = Ends::new(path.clone());
+        let end_lookup = EndLookup::new(path.clone());
         Ok(Self {
             writer,
-            lookout,
+            change_watcher,
             readers,
-            ends,
-            expectations,
+            end_lookup,
+            tx_watcher,
             locks,
             change_signal,
             waiters,
@@ -119,7 +122,7 @@ impl SqliteWorld {
         })
     }
 
-    /// Copies the world to a file that must not exist, while everything goes on; see [`backup`](crate::backup()).
+    /// Copies the world, while it is in use, to a file that must not exist; see [`backup`](crate::backup()).
     ///
     /// # Errors
     ///
@@ -133,13 +136,13 @@ impl SqliteWorld {
         &self.path
     }
 
-    /// Notices when a transaction of the caller's has committed.
-    pub(crate) fn expect_commit(&self, expected: Expected) {
-        self.expectations.expect(expected);
+    /// Notifies workers when the transaction of a caller commits that writes this.
+    pub(crate) fn watch_commit(&self, write: AwaitedWrite) {
+        self.tx_watcher.watch(write);
     }
 
-    /// Lets the file have at most so many pages, or as many as it has when those are more; `None` for no
-    /// limit. For tests: as if the disk were that small.
+    /// Limits the file to `pages` pages, or to its current size if that is larger; `None` removes the limit. For tests:
+    /// it simulates a full disk.
     #[doc(hidden)]
     pub async fn limit_pages(&self, pages: Option<u32>) -> Result<(), WorldError> {
         let limit = |tx: &mut Tx<'_>, pages: &u32| {
@@ -152,7 +155,7 @@ impl SqliteWorld {
 
 impl Drop for SqliteWorld {
     fn drop(&mut self) {
-        self.expectations.close();
+        self.tx_watcher.close();
     }
 }
 
@@ -161,46 +164,46 @@ impl World for SqliteWorld {
     async fn start(&self, starts: Vec<Start>) -> Answers<Started> {
         let _busy = self.clock.busy();
         check_starts(starts.len())?;
-        self.writer.write(starts.into_iter().map(NewRun::encode).collect(), start).await
+        self.writer.write(starts.into_iter().map(EncodedStart::encode).collect(), start).await
     }
 
     async fn run(&self, run: RunId) -> Result<RunView, WorldError> {
         let _busy = self.clock.busy();
-        self.readers.read(move |view| list::run(view, run)).await
+        self.readers.read(move |snapshot| views::run(snapshot, run)).await
     }
 
     async fn runs(&self, query: RunQuery) -> Result<Page, WorldError> {
         let _busy = self.clock.busy();
-        self.readers.read(move |view| page(view, &query)).await
+        self.readers.read(move |snapshot| page(snapshot, &query)).await
     }
 
     async fn counts(&self) -> Result<Counts, WorldError> {
         let _busy = self.clock.busy();
-        self.readers.read(list::counts).await
+        self.readers.read(views::counts).await
     }
 
     async fn ended(&self, run: RunId, until: Timestamp) -> Result<Option<Ended>, WorldError> {
-        let _listening = self.lookout.listen();
-        let told = self.waiters.wait(run);
+        let _listener = self.change_watcher.listen();
+        let end = self.waiters.wait(run);
         let found = {
             let _busy = self.clock.busy();
-            self.ends.look(&self.readers, run).await?
+            self.end_lookup.find(&self.readers, run).await?
         };
         if found.is_some() {
             return Ok(found);
         }
-        Ok(match first(told, self.clock.sleep_until(until)).await {
-            First::Event(ended) => Some(ended),
-            First::Time(_) => None,
+        Ok(match event_or_timeout(end, self.clock.sleep_until(until)).await {
+            EventOrTimeout::Event(ended) => Some(ended),
+            EventOrTimeout::Timeout(_) => None,
         })
     }
 
     async fn history(&self, run: RunId, from: u64, limit: usize) -> Result<Vec<TurnRecord>, WorldError> {
         let _busy = self.clock.busy();
         let limit = limit.min(HISTORY_TURNS_READ_MAX) as i64;
-        let read = self.readers.read(move |view| {
-            consumed(view, run)?.ok_or_else(|| no_run(run))?;
-            Ok(history(view, run, from, limit)?)
+        let read = self.readers.read(move |snapshot| {
+            consumed(snapshot, run)?.ok_or_else(|| no_run(run))?;
+            Ok(history(snapshot, run, from, limit)?)
         });
         read.await
     }
@@ -209,21 +212,24 @@ impl World for SqliteWorld {
         let _busy = self.clock.busy();
         check_histories(runs.len())?;
         let (runs, path) = (runs.to_vec(), self.path.clone());
-        self.readers.read(move |view| runs.iter().map(|run| whole_history(view, *run, &path)).collect()).await
+        let read = self
+            .readers
+            .read(move |snapshot| runs.iter().map(|run| whole_history(snapshot, *run, &path)).collect());
+        read.await
     }
 
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent> {
         let _busy = self.clock.busy();
-        let letters: Result<Vec<_>, _> = messages.into_iter().map(NewLetter::encode).collect();
-        self.writer.write(letters?, send_by_client).await
+        let encoded: Result<Vec<_>, _> = messages.into_iter().map(EncodedMessage::encode).collect();
+        self.writer.write(encoded?, send_by_client).await
     }
 
     async fn inbox(&self, run: RunId, after: u64) -> Result<Vec<Message>, WorldError> {
         let _busy = self.clock.busy();
-        let read = self.readers.read(move |view| {
-            let consumed = consumed(view, run)?.ok_or_else(|| no_run(run))?;
-            // What is consumed has lost its body; the history has it.
-            Ok(inbox(view, run, after.max(consumed))?)
+        let read = self.readers.read(move |snapshot| {
+            let consumed = consumed(snapshot, run)?.ok_or_else(|| no_run(run))?;
+            // Consumed messages have no bodies any more; the history contains them.
+            Ok(inbox(snapshot, run, after.max(consumed))?)
         });
         read.await
     }
@@ -234,11 +240,11 @@ impl World for SqliteWorld {
         self.locks.acquire(join.session)?;
         self.writer.write_one(join, session::join).await?;
         let locks = self.locks.clone();
-        let sweep = move |view: &_| {
-            locks.sweep(&session::all(view)?);
+        let remove_stale_files = move |connection: &_| {
+            locks.remove_stale_files(&session::sessions(connection)?);
             Ok(())
         };
-        self.readers.read_once(sweep).await
+        self.readers.read_statement(remove_stale_files).await
     }
 
     async fn beat(
@@ -248,18 +254,18 @@ impl World for SqliteWorld {
         details: &[HeartbeatDetails],
     ) -> Result<Beat, WorldError> {
         let _busy = self.clock.busy();
-        let details = details.iter().map(NewDetails::encode).collect();
-        let beating = session::Beating { session, report: report.to_json(), details };
-        self.writer.write_one(beating, session::beat).await
+        let details = details.iter().map(EncodedHeartbeat::encode).collect();
+        let beat = session::EncodedBeat { session, report: report.to_json(), details };
+        self.writer.write_one(beat, session::beat).await
     }
 
     async fn held(&self, session: SessionId) -> Result<Vec<HeldRun>, WorldError> {
         let _busy = self.clock.busy();
-        let read = self.readers.read(move |view| {
-            if !view.prepare_cached(sql::SESSION_ROW)?.exists([session.to_string()])? {
+        let read = self.readers.read(move |snapshot| {
+            if !snapshot.prepare_cached(sql::SESSION_FOREIGN_WRITES)?.exists([session.to_string()])? {
                 return Err(session_gone(session).into());
             }
-            let held = session::held(view, session)?.into_iter().map(|held| held.into_held(session));
+            let held = session::held(snapshot, session)?.into_iter().map(|held| held.into_held(session));
             Ok(held.collect())
         });
         read.await
@@ -273,8 +279,8 @@ impl World for SqliteWorld {
     async fn takeover(&self, session: SessionId) -> Result<u64, WorldError> {
         let _busy = self.clock.busy();
         let (locks, now) = (self.locks.clone(), self.clock.now());
-        let look = move |view: &_| session::has_dead(view, &locks, session, now);
-        if !self.readers.read_once(look).await? {
+        let check = move |connection: &_| session::has_dead_sessions(connection, &locks, session, now);
+        if !self.readers.read_statement(check).await? {
             return Ok(0);
         }
         self.writer.write_one(session, session::takeover).await
@@ -282,29 +288,29 @@ impl World for SqliteWorld {
 
     async fn claim(&self, session: SessionId, request: ClaimRequest) -> Result<Work, WorldError> {
         let _busy = self.clock.busy();
-        // Before looking: what changes meanwhile rings behind this number.
+        // Read the epoch before the search, so that a change during the search has a later epoch.
         let epoch = self.change_signal.epoch();
         let now = self.clock.now();
-        let asked = Arc::new(Claim { session, request });
-        let looks = asked.clone();
-        let found = self.readers.read(move |view| looks.answer_without_write(view, now)).await?;
-        if let Some(brought) = found {
-            return Ok(brought.into_work(epoch));
+        let new_claim = Arc::new(Claim { session, request });
+        let for_reader = new_claim.clone();
+        let found = self.readers.read(move |snapshot| for_reader.answer_without_write(snapshot, now)).await?;
+        if let Some(result) = found {
+            return Ok(result.into_work(epoch));
         }
-        let brought = self.writer.write_one(asked, |tx, asked| claim(tx, asked)).await?;
-        Ok(brought.into_work(epoch))
+        let result = self.writer.write_one(new_claim, |tx, new_claim| claim(tx, new_claim)).await?;
+        Ok(result.into_work(epoch))
     }
 
     async fn commit(&self, session: SessionId, turns: &[Turn]) -> Answers<Committed> {
         let _busy = self.clock.busy();
         check_batch(turns.len())?;
-        let turns = turns.iter().map(|turn| NewTurn::encode(session, turn)).collect();
+        let turns = turns.iter().map(|turn| EncodedTurn::encode(session, turn)).collect();
         self.writer.write(turns, commit).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerView>, WorldError> {
         let _busy = self.clock.busy();
-        self.readers.read(list::workers).await
+        self.readers.read(views::workers).await
     }
 
     async fn resume(&self, run: RunId) -> Result<(), WorldError> {
@@ -313,9 +319,9 @@ impl World for SqliteWorld {
     }
 
     async fn changed(&self, epoch: u64, until: Timestamp) -> Busy {
-        let _listening = self.lookout.listen();
-        match first(self.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
-            First::Event(busy) | First::Time(busy) => busy,
+        let _listener = self.change_watcher.listen();
+        match event_or_timeout(self.change_signal.changed_since(epoch), self.clock.sleep_until(until)).await {
+            EventOrTimeout::Event(busy) | EventOrTimeout::Timeout(busy) => busy,
         }
     }
 
@@ -326,14 +332,14 @@ impl World for SqliteWorld {
         limit: usize,
     ) -> Result<Pruned, WorldError> {
         let _busy = self.clock.busy();
-        let asked = Prune { before, after, limit };
-        let found = self.readers.read(move |view| asked.answer_without_write(view)).await?;
+        let call = Prune { before, after, limit };
+        let found = self.readers.read(move |snapshot| call.answer_without_write(snapshot)).await?;
         if let Some(nothing) = found {
             return Ok(nothing);
         }
-        let (pruned, mut swept) = self.writer.write_one(asked, prune).await?;
-        while swept == Swept::InPart {
-            swept = self.writer.write_one((), sweep).await?;
+        let (pruned, mut progress) = self.writer.write_one(call, prune).await?;
+        while progress == DeleteProgress::Partial {
+            progress = self.writer.write_one((), prune_leftovers).await?;
         }
         Ok(pruned)
     }
@@ -344,39 +350,39 @@ impl World for SqliteWorld {
 
     fn describe(&self) -> Description {
         let durability = match self.sync {
-            Durability::Full => "survives the death of the process and the loss of power",
+            Durability::Full => "survives the death of the process and a power failure",
             Durability::Normal => {
-                "survives the death of the process; the last commits before a loss of power may be lost"
+                "survives the death of the process; a power failure may lose the most recent commits"
             }
         };
         Description {
             kind: "sqlite",
             place: self.path.display().to_string(),
             durability: durability.into(),
-            hints: self.lookout.manner().into(),
+            hints: self.change_watcher.description().into(),
             lanes: 1,
             effects: Effects::Inline,
         }
     }
 }
 
-/// What came first.
-enum First<T> {
+/// What happened first.
+enum EventOrTimeout<T> {
     Event(T),
-    Time(Busy),
+    Timeout(Busy),
 }
 
-/// Waits for an event or a moment; at the same time the event wins.
-async fn first<T>(
+/// Waits for an event or a timeout. If both are ready, the event wins.
+async fn event_or_timeout<T>(
     event: impl Future<Output = T>,
-    mut time: Pin<Box<dyn Future<Output = Busy> + Send>>,
-) -> First<T> {
+    mut timeout: Pin<Box<dyn Future<Output = Busy> + Send>>,
+) -> EventOrTimeout<T> {
     let mut event = pin!(event);
     std::future::poll_fn(|cx| {
         if let Poll::Ready(happened) = event.as_mut().poll(cx) {
-            return Poll::Ready(First::Event(happened));
+            return Poll::Ready(EventOrTimeout::Event(happened));
         }
-        time.as_mut().poll(cx).map(First::Time)
+        timeout.as_mut().poll(cx).map(EventOrTimeout::Timeout)
     })
     .await
 }

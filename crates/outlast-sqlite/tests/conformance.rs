@@ -1,4 +1,4 @@
-//! `SqliteWorld` keeps every rule of the suite.
+//! `SqliteWorld` passes the conformance suite.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -12,14 +12,14 @@ use outlast_testkit::conformance::Subject;
 outlast_testkit::conformance!(open);
 
 #[test]
-fn the_world_is_like_the_model() {
+fn the_world_behaves_like_the_model() {
     outlast_testkit::model::check_world(open, 0..40, 60);
 }
 
-async fn open(clock: TestClock) -> OnDisk {
+async fn open(clock: TestClock) -> SqliteSubject {
     let folder = tempfile::tempdir().unwrap();
     let world = open_in(&folder, &clock);
-    OnDisk { world, clock, folder }
+    SqliteSubject { world, clock, folder }
 }
 
 fn open_in(folder: &tempfile::TempDir, clock: &TestClock) -> Arc<dyn World> {
@@ -28,14 +28,14 @@ fn open_in(folder: &tempfile::TempDir, clock: &TestClock) -> Arc<dyn World> {
     Arc::new(SqliteWorld::open(path.to_str().unwrap(), options).unwrap())
 }
 
-struct OnDisk {
+struct SqliteSubject {
     world: Arc<dyn World>,
     clock: TestClock,
     folder: tempfile::TempDir,
 }
 
 #[async_trait::async_trait]
-impl Subject for OnDisk {
+impl Subject for SqliteSubject {
     fn world(&self) -> Arc<dyn World> {
         self.world.clone()
     }

@@ -1,4 +1,4 @@
-//! Pruning long histories: a part at a time, and what is left over goes with the next call.
+//! Pruning long histories: they are deleted in several transactions, and the next call completes an interrupted one.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -8,26 +8,26 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use common::{Place, block_on, new_start};
+use common::{TempDatabase, block_on, new_start};
 use outlast_core::{RunId, World, WorldError};
 use outlast_sqlite::SqliteWorld;
 use rusqlite::Connection;
 
-/// As many turns as a run has that did its work one step at a time, up to the limit of events.
+/// The number of turns of a run with the largest history, if it executed one step at a time.
 const TURNS: i64 = 50_000;
 
 fn rows(connection: &Connection, table: &str) -> i64 {
     connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
 }
 
-/// A run that has ended and has a long history, next to one that has not.
-fn long_history(place: &Place) -> (SqliteWorld, Connection, RunId) {
-    let world = place.open();
+/// A world with a run that has ended and has a long history, and a run that has not ended.
+fn long_history(database: &TempDatabase) -> (SqliteWorld, Connection, RunId) {
+    let world = database.open();
     let (long, short) = (RunId::from_bits(1), RunId::from_bits(2));
     for started in block_on(world.start(vec![new_start(long), new_start(short)])).unwrap() {
         started.unwrap();
     }
-    let connection = Connection::open(place.path()).unwrap();
+    let connection = Connection::open(database.path()).unwrap();
     let end = "UPDATE runs SET status = 'completed', ended_at = 1, ready_at = NULL WHERE id = ?1";
     connection.execute(end, [long.to_string()]).unwrap();
     connection.execute_batch("UPDATE counts SET n = 1; INSERT INTO counts VALUES ('completed', 1)").unwrap();
@@ -38,15 +38,15 @@ fn long_history(place: &Place) -> (SqliteWorld, Connection, RunId) {
                   generate_series WHERE value < ?2)";
     let turns = format!("{series} {}", turns.replace("generate_series(1, ?2)", "generate_series"));
     connection.execute(&turns, rusqlite::params![long.to_string(), TURNS]).unwrap();
-    place.clock.advance("1h");
+    database.clock.advance("1h");
     (world, connection, long)
 }
 
 #[test]
-fn a_long_history_goes_in_parts_and_wholly() {
-    let place = Place::new();
-    let (world, connection, long) = long_history(&place);
-    let pruned = block_on(world.prune(place.clock.now(), None, 10)).unwrap();
+fn a_long_history_is_deleted_completely() {
+    let database = TempDatabase::new();
+    let (world, connection, long) = long_history(&database);
+    let pruned = block_on(world.prune(database.clock.now(), None, 10)).unwrap();
     assert_eq!((pruned.runs, pruned.next), (1, None));
     assert!(matches!(block_on(world.run(long)), Err(WorldError::NotFound(_))));
     assert_eq!((rows(&connection, "turns"), rows(&connection, "leftovers")), (1, 0));
@@ -54,13 +54,13 @@ fn a_long_history_goes_in_parts_and_wholly() {
 }
 
 #[test]
-fn what_a_call_that_was_given_up_left_over_goes_with_the_next() {
-    let place = Place::new();
-    let (world, connection, long) = long_history(&place);
+fn the_next_call_completes_a_call_that_was_dropped() {
+    let database = TempDatabase::new();
+    let (world, connection, long) = long_history(&database);
     {
-        let mut prune = pin!(world.prune(place.clock.now(), None, 10));
+        let mut prune = pin!(world.prune(database.clock.now(), None, 10));
         let mut cx = Context::from_waker(Waker::noop());
-        // Until the run is forgotten, then not again: the history is too long for one transaction.
+        // Poll until the row of the run is deleted, then drop the call: the history is too long for one transaction.
         while rows(&connection, "runs") == 2 {
             assert!(matches!(prune.as_mut().poll(&mut cx), Poll::Pending));
             std::thread::yield_now();
@@ -69,7 +69,7 @@ fn what_a_call_that_was_given_up_left_over_goes_with_the_next() {
     assert!(matches!(block_on(world.run(long)), Err(WorldError::NotFound(_))));
     assert!(rows(&connection, "turns") > 1);
     assert_eq!(rows(&connection, "leftovers"), 1);
-    let pruned = block_on(world.prune(place.clock.now(), None, 10)).unwrap();
+    let pruned = block_on(world.prune(database.clock.now(), None, 10)).unwrap();
     assert_eq!((pruned.runs, pruned.next), (0, None));
     assert_eq!((rows(&connection, "turns"), rows(&connection, "leftovers")), (1, 0));
 }

@@ -1,19 +1,19 @@
-//! `schema.sql` is what the migrations make, and histories can be read with SQL.
+//! `schema.sql` is the result of the migrations, and histories and inboxes can be read with SQL.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
 
-use common::{Place, block_on, new_start};
+use common::{TempDatabase, block_on, new_start};
 use outlast_core::{
     Headers, MessageBody, MessageId, NewMessage, OpNumber, Outcome, Payload, RunId, Start, World,
 };
 
 #[test]
-fn the_dump_is_what_the_migrations_make() {
-    let place = Place::new();
-    drop(place.open());
-    let connection = rusqlite::Connection::open(place.path()).unwrap();
+fn the_dump_is_the_result_of_the_migrations() {
+    let database = TempDatabase::new();
+    drop(database.open());
+    let connection = rusqlite::Connection::open(database.path()).unwrap();
     let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY type, name";
     let mut statement = connection.prepare(sql).unwrap();
     let statements = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
@@ -27,18 +27,18 @@ fn the_dump_is_what_the_migrations_make() {
     if std::env::var_os("UPDATE_SCHEMA").is_some() {
         std::fs::write(file, &dump).unwrap();
     }
-    let kept = std::fs::read_to_string(file).unwrap_or_default();
-    assert!(kept == dump, "`schema.sql` is out of date; run this test with UPDATE_SCHEMA=1");
+    let stored = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(stored == dump, "`schema.sql` is out of date; run this test with UPDATE_SCHEMA=1");
 }
 
 #[test]
-fn a_person_reads_a_history_with_sql() {
-    let place = Place::new();
-    let world = place.open();
+fn a_history_can_be_read_with_sql() {
+    let database = TempDatabase::new();
+    let world = database.open();
     let run = RunId::from_bits(1);
     let start = Start { workflow: "checkout".into(), input: Payload::json(&42).unwrap(), ..new_start(run) };
     block_on(world.start(vec![start])).unwrap().remove(0).unwrap();
-    let connection = rusqlite::Connection::open(place.path()).unwrap();
+    let connection = rusqlite::Connection::open(database.path()).unwrap();
     let sql = "SELECT seq, kind, op, body ->> 'input' FROM events WHERE run = ?1 ORDER BY seq";
     let event = connection
         .query_row(sql, [run.to_string()], |row| {
@@ -54,9 +54,9 @@ fn a_person_reads_a_history_with_sql() {
 }
 
 #[test]
-fn a_person_reads_an_inbox_with_sql() {
-    let place = Place::new();
-    let world = place.open();
+fn an_inbox_can_be_read_with_sql() {
+    let database = TempDatabase::new();
+    let world = database.open();
     let run = RunId::from_bits(1);
     block_on(world.start(vec![new_start(run)])).unwrap().remove(0).unwrap();
     let outcome = Outcome::Completed(Payload::json(&42).unwrap());
@@ -70,7 +70,7 @@ fn a_person_reads_an_inbox_with_sql() {
         NewMessage { id, run, body, headers }
     });
     block_on(world.send(messages.collect())).unwrap().into_iter().for_each(|sent| assert!(sent.is_ok()));
-    let connection = rusqlite::Connection::open(place.path()).unwrap();
+    let connection = rusqlite::Connection::open(database.path()).unwrap();
     let sql = "SELECT concat_ws(' ', kind, op, outcome, body) FROM inbox ORDER BY position";
     let mut statement = connection.prepare(sql).unwrap();
     let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
@@ -79,9 +79,9 @@ fn a_person_reads_an_inbox_with_sql() {
 }
 
 #[test]
-fn tags_survive_what_c_strings_lose() {
-    let place = Place::new();
-    let world = place.open();
+fn tags_can_contain_nul_and_control_characters() {
+    let database = TempDatabase::new();
+    let world = database.open();
     let run = RunId::from_bits(1);
     let tags = [("a\0b", "1"), ("a\0c", "\0"), ("\"'\\", "é\u{1}")];
     let tags = tags.map(|(name, value)| (name.to_owned(), value.to_owned())).into();

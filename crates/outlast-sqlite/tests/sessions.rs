@@ -1,4 +1,4 @@
-//! A session's lock tells others whether its process lives.
+//! The lock file of a session shows other processes whether its process is alive.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Place, block_on, new_start};
+use common::{TempDatabase, block_on, new_start};
 use outlast_core::event::FORMAT;
 use outlast_core::queue::default_queues;
 use outlast_core::turn::LastTurn;
@@ -53,7 +53,7 @@ fn claim(world: &SqliteWorld, session: SessionId) -> Vec<Claimed> {
     block_on(world.claim(session, request)).unwrap().claimed
 }
 
-fn step(place: &Place, from: TurnId, seq: u64, id: u128, then: Then) -> Turn {
+fn step(database: &TempDatabase, from: TurnId, seq: u64, id: u128, then: Then) -> Turn {
     let event = Event::StepDropped { op: OpNumber(seq) };
     Turn {
         events: vec![event],
@@ -61,7 +61,7 @@ fn step(place: &Place, from: TurnId, seq: u64, id: u128, then: Then) -> Turn {
         ..Turn::following(
             &LastTurn::new(RUN, from, seq),
             TurnId::from_bits(id),
-            place.clock.now(),
+            database.clock.now(),
             "b".into(),
         )
     }
@@ -71,15 +71,15 @@ fn commit(world: &SqliteWorld, session: SessionId, turn: Turn) -> Result<(), Wor
     block_on(world.commit(session, &[turn]))?.remove(0).map(|_| ())
 }
 
-fn lock_files(place: &Place) -> usize {
-    let folder = place.path().with_file_name("world.db-sessions");
+fn lock_files(database: &TempDatabase) -> usize {
+    let folder = database.path().with_file_name("world.db-sessions");
     std::fs::read_dir(folder).map_or(0, Iterator::count)
 }
 
 #[test]
-fn a_session_is_taken_over_at_once_when_its_process_is_gone_and_not_before() {
-    let place = Place::new();
-    let (first, second) = (place.open(), place.open());
+fn a_session_is_taken_over_as_soon_as_its_process_is_dead_and_not_before() {
+    let database = TempDatabase::new();
+    let (first, second) = (database.open(), database.open());
     join(&first, FIRST);
     join(&second, SECOND);
     start(&first);
@@ -90,14 +90,14 @@ fn a_session_is_taken_over_at_once_when_its_process_is_gone_and_not_before() {
     drop(first);
     assert_eq!(block_on(second.takeover(SECOND)), Ok(1), "the lock is free");
     assert_eq!(claim(&second, SECOND)[0].columns.crashes, 1);
-    assert_eq!(lock_files(&place), 1);
+    assert_eq!(lock_files(&database), 1);
 }
 
 #[test]
-fn details_of_an_ended_run_are_forgotten_when_its_session_ends() {
+fn heartbeat_details_of_an_ended_run_are_deleted_when_its_session_ends() {
     for is_lost in [false, true] {
-        let place = Place::new();
-        let (first, second) = (place.open(), place.open());
+        let database = TempDatabase::new();
+        let (first, second) = (database.open(), database.open());
         join(&first, FIRST);
         join(&second, SECOND);
         start(&first);
@@ -105,7 +105,7 @@ fn details_of_an_ended_run_are_forgotten_when_its_session_ends() {
         let details = Some(Payload::json(&7).unwrap());
         let details = HeartbeatDetails { run: RUN, op: OpNumber(0), attempt: 1, details };
         block_on(first.beat(FIRST, &Report::default(), &[details])).unwrap();
-        let mut last = step(&place, claimed.turn, 1, 10, Then::End(Status::Completed));
+        let mut last = step(&database, claimed.turn, 1, 10, Then::End(Status::Completed));
         last.events.push(Event::RunCompleted { output: Payload::null() });
         commit(&first, FIRST, last).unwrap();
         if is_lost {
@@ -114,22 +114,22 @@ fn details_of_an_ended_run_are_forgotten_when_its_session_ends() {
         } else {
             block_on(first.leave(FIRST)).unwrap();
         }
-        let file = rusqlite::Connection::open(place.path()).unwrap();
+        let file = rusqlite::Connection::open(database.path()).unwrap();
         let count = file.query_row("SELECT count(*) FROM heartbeats", [], |row| row.get::<_, i64>(0));
         assert_eq!(count.unwrap(), 0, "lost: {is_lost}");
     }
 }
 
 #[test]
-fn a_taken_over_run_goes_on_from_turns_that_its_row_does_not_know() {
-    let place = Place::new();
-    let (first, second) = (place.open(), place.open());
+fn a_taken_over_run_continues_after_turns_that_are_newer_than_its_row() {
+    let database = TempDatabase::new();
+    let (first, second) = (database.open(), database.open());
     join(&first, FIRST);
     join(&second, SECOND);
     start(&first);
     let claimed = claim(&first, FIRST).remove(0);
-    commit(&first, FIRST, step(&place, claimed.turn, 1, 10, Then::Hold)).unwrap();
-    commit(&first, FIRST, step(&place, TurnId::from_bits(10), 2, 11, Then::Hold)).unwrap();
+    commit(&first, FIRST, step(&database, claimed.turn, 1, 10, Then::Hold)).unwrap();
+    commit(&first, FIRST, step(&database, TurnId::from_bits(10), 2, 11, Then::Hold)).unwrap();
     assert_eq!(block_on(first.held(FIRST)).unwrap()[0].turn, TurnId::from_bits(11));
     drop(first);
 
@@ -140,63 +140,64 @@ fn a_taken_over_run_goes_on_from_turns_that_its_row_does_not_know() {
 }
 
 #[test]
-fn without_a_lock_file_only_the_sessions_time_counts() {
-    let place = Place::new();
-    let (first, second) = (place.open(), place.open());
+fn without_a_lock_file_only_the_expiry_time_counts() {
+    let database = TempDatabase::new();
+    let (first, second) = (database.open(), database.open());
     join(&first, FIRST);
     join(&second, SECOND);
     start(&first);
     claim(&first, FIRST);
     drop(first);
-    std::fs::remove_file(place.path().with_file_name("world.db-sessions").join(FIRST.to_string())).unwrap();
-    assert_eq!(block_on(second.takeover(SECOND)), Ok(0), "a missing file says nothing");
-    place.clock.advance("10s");
+    std::fs::remove_file(database.path().with_file_name("world.db-sessions").join(FIRST.to_string()))
+        .unwrap();
+    assert_eq!(block_on(second.takeover(SECOND)), Ok(0), "a missing file proves nothing");
+    database.clock.advance("10s");
     block_on(second.beat(SECOND, &Report::default(), &[])).unwrap();
     assert_eq!(block_on(second.takeover(SECOND)), Ok(1));
 }
 
 #[test]
-fn a_worker_that_was_taken_over_is_fenced_though_it_remembers_its_runs() {
-    let place = Place::new();
-    let (first, second) = (place.open(), place.open());
+fn a_worker_that_was_taken_over_is_fenced_although_its_runs_are_cached() {
+    let database = TempDatabase::new();
+    let (first, second) = (database.open(), database.open());
     join(&first, FIRST);
     start(&first);
     let claimed = claim(&first, FIRST).remove(0);
-    place.clock.advance("10s");
+    database.clock.advance("10s");
     join(&second, SECOND);
-    assert_eq!(block_on(second.takeover(SECOND)), Ok(1), "its time is over");
-    let refused = commit(&first, FIRST, step(&place, claimed.turn, 1, 10, Then::Hold));
+    assert_eq!(block_on(second.takeover(SECOND)), Ok(1), "it has expired");
+    let refused = commit(&first, FIRST, step(&database, claimed.turn, 1, 10, Then::Hold));
     assert!(matches!(refused, Err(WorldError::Fenced(_))), "{refused:?}");
 }
 
 #[test]
-fn what_another_process_does_for_a_session_is_not_overlooked() {
-    let place = Place::new();
-    let (first, second) = (place.open(), place.open());
+fn a_change_by_another_process_invalidates_the_cache_of_a_session() {
+    let database = TempDatabase::new();
+    let (first, second) = (database.open(), database.open());
     join(&first, FIRST);
     start(&first);
     let claimed = claim(&first, FIRST).remove(0);
-    commit(&second, FIRST, step(&place, claimed.turn, 1, 10, Then::Release)).unwrap();
-    let refused = commit(&first, FIRST, step(&place, claimed.turn, 1, 11, Then::Hold));
+    commit(&second, FIRST, step(&database, claimed.turn, 1, 10, Then::Release)).unwrap();
+    let refused = commit(&first, FIRST, step(&database, claimed.turn, 1, 11, Then::Hold));
     assert!(matches!(refused, Err(WorldError::Fenced(_))), "{refused:?}");
     assert_eq!(block_on(first.run(RUN)).unwrap().status, Status::Pending);
 }
 
 #[test]
-fn who_leaves_takes_its_lock_file_along() {
-    let place = Place::new();
-    let world = place.open();
+fn leaving_removes_the_lock_file() {
+    let database = TempDatabase::new();
+    let world = database.open();
     join(&world, FIRST);
-    assert_eq!(lock_files(&place), 1);
+    assert_eq!(lock_files(&database), 1);
     block_on(world.leave(FIRST)).unwrap();
     block_on(world.leave(FIRST)).unwrap();
-    assert_eq!(lock_files(&place), 0);
+    assert_eq!(lock_files(&database), 0);
 }
 
 #[test]
 fn a_beat_needs_no_runtime() {
-    let place = Place::new();
-    let world = Arc::new(place.open());
+    let database = TempDatabase::new();
+    let world = Arc::new(database.open());
     join(&world, FIRST);
     let beating = world.clone();
     let beat =

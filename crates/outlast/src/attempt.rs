@@ -1,4 +1,4 @@
-//! Attempts as the step's code sees them: the future that a step's function returns, and the information in its context.
+//! Attempts from the step's point of view: the future of its code, and the signals that it receives.
 
 use std::fmt;
 use std::future::Future;
@@ -22,13 +22,13 @@ use crate::replay::polling;
 use crate::step::StepDefinition;
 use crate::worker::heartbeats::Heartbeats;
 
-/// One attempt at a step: the future that a step's function returns.
+/// One attempt at a step: the future that the function of a step returns.
 ///
-/// Awaiting it runs the step's code, so a step can be called as a plain function in a unit test. The code of a blocking
-/// step runs on the blocking pool of the tokio runtime in which the attempt is awaited.
+/// Awaiting it runs the step's code, so a unit test can call a step as a plain function. The code of a blocking step
+/// runs on the blocking pool of the tokio runtime in which the attempt is awaited.
 ///
-/// A workflow must not await it: write `ctx.step(mail, n)` and not `mail(n)`. If a workflow awaits an attempt, the attempt
-/// does nothing, and the run is stuck with an error that names the remedy.
+/// A workflow must not await an attempt: it requests the step with `ctx.step(mail, n)` instead of calling `mail(n)`. If
+/// a workflow awaits an attempt, the step's code does not run, and the run becomes stuck with a message that says so.
 #[must_use = "an attempt does nothing unless it is awaited"]
 pub struct Attempt<D: StepDefinition> {
     work: AttemptWork<Result<D::Output, StepError>>,
@@ -43,12 +43,12 @@ enum AttemptWork<R> {
 }
 
 impl<D: StepDefinition> Attempt<D> {
-    /// Creates an attempt that polls `future`.
+    /// Creates an attempt from the future of a step's code.
     pub fn new(future: impl Future<Output = Result<D::Output, StepError>> + Send + 'static) -> Self {
         Self { work: AttemptWork::Async(Box::pin(future)) }
     }
 
-    /// Creates an attempt that calls `work`, which blocks its thread.
+    /// Creates an attempt from code that blocks its thread.
     pub fn blocking(work: impl FnOnce() -> Result<D::Output, StepError> + Send + 'static) -> Self {
         Self { work: AttemptWork::Blocking(Box::new(work)) }
     }
@@ -103,18 +103,18 @@ impl<D: StepDefinition> fmt::Debug for Attempt<D> {
     }
 }
 
-/// Why an attempt is asked to stop; see [`StepContext::stop_reason`](crate::StepContext::stop_reason).
+/// The reason why an attempt is asked to stop; see [`StepContext::stop_reason`](crate::StepContext::stop_reason).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The run was cancelled, or its deadline has passed. The result of the attempt is still the step's outcome.
+    /// The run was cancelled, or its deadline has passed. The result of the attempt is still the outcome of the step.
     Cancelled,
-    /// The workflow does not await the step any more: it dropped the step, for example as the loser of a race, or the run
-    /// has ended.
+    /// The workflow no longer waits for the step: it dropped the operation, for example as the loser of a race, or the
+    /// run has ended.
     Dropped,
     /// The worker releases the run, because it stops or has lost its session. Another attempt will be made.
     Released,
-    /// The attempt has failed, for example by its timeout. Work that it has spawned can observe this.
+    /// The attempt has failed, for example by its timeout. Tasks or threads that it left behind may see this.
     Failed,
 }
 

@@ -6,17 +6,16 @@ use outlast_core::World;
 
 use crate::error::Error;
 
-/// Copies a world to a file that must not exist, while its workers and clients go on.
+/// Copies a SQLite world to a new file, while its workers and clients keep running.
 ///
-/// The copy has every start, message and turn that was acknowledged before the call. It opens as a world of
-/// its own; what was being worked on goes on there at once, as after a crash of the workers, so steps
-/// may be attempted again. Do not let workers serve both the original and the copy, unless the effects may
-/// happen twice.
+/// The copy contains every start, message and turn that was acknowledged before the call. It opens like any other
+/// world. Runs that were in progress continue there as after a crash of their workers, so steps may be attempted again.
+/// Do not let workers serve both the original and the copy, because the effects would happen twice.
 ///
 /// # Errors
 ///
-/// When the file exists, its folder does not, or it cannot be written: then there is no copy. And when the
-/// world has no file: a memory world keeps nothing, and a database has tools of its own.
+/// If the file exists, its directory does not exist, or it cannot be written; then there is no copy. Also if the world
+/// is not a SQLite file: a memory world cannot be copied, and a database has its own tools.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), outlast::Error> {

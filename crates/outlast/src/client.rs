@@ -1,4 +1,4 @@
-//! The client: starts, sends, cancels and looks.
+//! The client: starts runs, sends to them, stops them and inspects them.
 
 mod start;
 mod start_many;
@@ -56,9 +56,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type BoxedCall<'a, T> = Boxed<'a, Result<T, Error>>;
 
-/// Starts runs, sends to them, stops them and looks at them. Cheap to clone.
+/// A client of a world: it starts runs, sends to them, stops them and inspects them.
 ///
-/// Calls with choices are builders: nothing happens until they are awaited.
+/// A client needs no worker in its process. It is cheap to clone. Calls with options are builders: nothing happens
+/// until they are awaited. A start, send or cancel that the world does not answer is repeated a few times with the same
+/// ids, so it is not executed twice, and then fails with the kind [`Unavailable`](crate::ErrorKind::Unavailable).
 ///
 /// ```
 /// use outlast::prelude::*;
@@ -91,20 +93,20 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of a world.
+    /// Creates a client of a world.
     pub fn new(world: Arc<dyn World>) -> Self {
         let local = LocalWorkers::of(&world);
         Self { world, codec: Arc::new(PlainJson), outage: Arc::new(Outage::of_client()), local }
     }
 
-    /// The same client with a codec, which the workers of its runs need too.
+    /// Sets the codec that all payloads pass through. The workers of the runs need the same codec.
     #[must_use]
     pub fn with_codec(mut self, codec: impl Codec + 'static) -> Self {
         self.codec = Arc::new(codec);
         self
     }
 
-    /// Starts a run. Await the builder; when that returns, the start survives any crash.
+    /// Starts a run. Await the returned builder: when it returns, the start is durable.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -115,9 +117,9 @@ impl Client {
     /// let run = client
     ///     .start(invoice, 42)
     ///     .key("invoice-42") // a second start with this key returns this run
-    ///     .tag("customer", "ada") // to be found by
-    ///     .after("1h") // it begins in an hour
-    ///     .deadline("3d") // and is told to stop if it has not ended in three days
+    ///     .tag("customer", "ada") // lists can filter by tags
+    ///     .after("1h") // begin in an hour
+    ///     .deadline("3d") // cancel the run if it has not ended in three days
     ///     .await?;
     /// assert!(run.is_new());
     /// assert!(!client.start(invoice, 42).key("invoice-42").await?.is_new());
@@ -127,9 +129,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Invalid`, with what the workflow's `check` says, when it refuses the input, or when a choice makes
-    /// no sense; `Limit` when the input, key or tags are past a limit; `Conflict` when the key names a run
-    /// of another workflow or input; `Unavailable` when the world does not answer.
+    /// `Invalid` if the workflow's `check` rejects the input, with the check's message, or if an option is invalid;
+    /// `Limit` if the input, key or tags exceed a limit; `Conflict` if the key belongs to a run of another workflow or
+    /// with another input; `Unavailable` if the world does not respond.
     pub fn start<H, M>(&self, workflow: H, input: impl Input<H::Input>) -> StartCall<'_, H::Output>
     where
         H: WorkflowHandle<M>,
@@ -141,12 +143,11 @@ impl Client {
         StartCall::new(self, Form::of(&workflow), input)
     }
 
-    /// Starts a run of a workflow that is known by its name only, with JSON as input: a text or a
-    /// [`serde_json::Value`].
+    /// Starts a run of a workflow by name, with JSON as input: a text or a [`serde_json::Value`].
     ///
-    /// When a worker of this process has the code, the input must be one of the workflow: it is decoded
-    /// and checked before anything is written. Otherwise the worker that takes the run finds out, and the
-    /// run fails.
+    /// Several parameters are a JSON array. If a worker in the same process has the code, the input is decoded and
+    /// checked before anything is written. Otherwise the worker that claims the run does so, and the run fails if the
+    /// input does not match.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -169,8 +170,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Invalid` when the text is not JSON, or not an input of the workflow; those of
-    /// [`start`](Self::start).
+    /// `Invalid` if the text is not JSON, or not an input of the workflow; otherwise as [`start`](Self::start).
     pub fn start_json(
         &self,
         workflow: impl Into<String>,
@@ -180,9 +180,9 @@ impl Client {
         StartCall::new(self, Form::new(Cow::Owned(workflow.into()), version), input.into_json()).unchecked()
     }
 
-    /// A run that was started before, by its id. It is not looked up: calls on it say if there is none.
+    /// Returns a handle to an existing run. The run is not looked up: calls on the handle fail if it does not exist.
     ///
-    /// The type is that of the workflow's output, which the id does not tell:
+    /// Specify the type of the workflow's output, because the id does not contain it:
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -190,7 +190,7 @@ impl Client {
     ///     client.handle::<String>(run).output().await
     /// }
     ///
-    /// // Who needs no output asks the client: there is no type to give.
+    /// // If you do not need the output, call the client, which needs no type.
     /// async fn stop(client: &Client, run: outlast::RunId) -> Result<(), Error> {
     ///     client.cancel(run, "the customer left").await.map(drop)
     /// }

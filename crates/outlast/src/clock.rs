@@ -11,8 +11,7 @@ use outlast_core::{Busy, Clock, Timestamp};
 /// The longest sleep before the clock is read again, so that a corrected clock is noticed.
 const NAP_MAX: Duration = Duration::from_secs(1);
 
-/// The clock of this machine, which never goes back while the process lives: when someone sets it back,
-/// time goes on as before.
+/// The clock of this machine. It never goes back while the process runs, even if the machine's clock is set back.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

@@ -1,4 +1,4 @@
-//! The context: all that a workflow can ask for.
+//! The context: the operations that a workflow can request.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,25 +16,28 @@ use crate::replay::{RunState, can_read};
 use crate::step::StepHandle;
 use crate::workflow::WorkflowHandle;
 
-/// All that a workflow can ask for. Every operation it returns is a future.
+/// The context of a run: its methods request operations, and each operation is a future.
 ///
-/// An operation gets its number when it is called and is requested at the next suspension, polled or
-/// not. So operations can be collected, joined and raced as they are.
+/// An operation gets its number when the method is called, and is requested when the workflow next suspends, whether it
+/// has been polled or not. Operations can therefore be collected, joined and raced like other futures.
 ///
 /// # Only in the workflow's own code
 ///
-/// A context works while the engine polls the workflow of its run, since only what the workflow does then happens
-/// again in a replay. It does not work in a step, in a spawned task, on another thread or in another run. What it is
-/// asked for there is not recorded: the run is stuck, and says what was asked for and where. A handle that was
-/// created or is awaited there stays pending; [`record`](Self::record) and [`tag`](Self::tag) return an error;
-/// [`patched`](Self::patched), [`random`](Self::random) and [`uuid`](Self::uuid) panic. Deploy a fix, and the run
-/// goes on.
+/// A context works only while the engine polls the workflow of its run, because only that code runs again in a replay.
+/// It does not work in a step, in a spawned task, on another thread or in another run. A request made there is not
+/// recorded: the run becomes stuck, and the message says what was requested and where. An operation that is created or
+/// awaited there stays pending; [`record`](Self::record) and [`tag`](Self::tag) return an error;
+/// [`patched`](Self::patched), [`random`](Self::random) and [`uuid`](Self::uuid) panic. Deploy a fix and the run
+/// resumes.
 ///
-/// Reads that record nothing answer everywhere, as of the last turn: [`now`](Self::now),
+/// Reads that record nothing work everywhere, and return the state as of the last turn: [`now`](Self::now),
 /// [`is_cancelled`](Self::is_cancelled), [`tags`](Self::tags), [`run`](Self::run), [`headers`](Self::headers) and the
-/// other facts of the start, and [`patched`](Self::patched) for a name that the workflow has asked for already. A step
-/// that wants to know whether it should stop asks [`StepContext::is_cancelled`](crate::StepContext::is_cancelled),
+/// other properties of the start, and [`patched`](Self::patched) for a name that the workflow has already asked about.
+/// To learn whether it should stop, a step calls [`StepContext::is_cancelled`](crate::StepContext::is_cancelled),
 /// which does not wait for a turn.
+///
+/// There is deliberately no way to ask whether the code is being replayed: code that behaves differently in a replay
+/// would diverge. Log lines are suppressed in a replay by the engine.
 #[derive(Clone, Debug)]
 pub struct Context {
     state: Arc<RunState>,
@@ -51,7 +54,11 @@ impl Context {
         self.state.codec().clone()
     }
 
-    /// Asks for a step. Its outcome is recorded once; attempts are made as its policy says.
+    /// Requests a step.
+    ///
+    /// The outcome of the step is recorded once. Failed attempts are retried according to the step's policy, which the
+    /// methods of the returned operation override for this call. The operation completes with the output, or with the
+    /// failure of the last attempt.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -78,7 +85,10 @@ impl Context {
         StepOperation::new(self.state.create_stored_step(new, input, self.is_shielded), name)
     }
 
-    /// Asks for a step that is written in place. The input is recorded, and given to each attempt.
+    /// Requests a step whose code is a closure.
+    ///
+    /// The input is recorded, and every attempt receives the recorded value. The closure should use nothing else from
+    /// the workflow, because after a crash a worker creates it again in a replay.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -117,7 +127,9 @@ impl Context {
         StepOperation::new(self.state.create_step(new, &input, self.is_shielded), name)
     }
 
-    /// Waits for a duration, through crashes and deploys.
+    /// Waits for a duration.
+    ///
+    /// The time at which the timer fires is recorded, so the wait survives crashes and deploys and does not start over.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -132,8 +144,7 @@ impl Context {
         TimerOperation::new(self.state.create_timer(duration.into_duration(), self.is_shielded))
     }
 
-    /// Waits for a moment of the world's clock, through crashes and deploys. One that is past is there
-    /// at once.
+    /// Waits until a time of the world's clock. A time in the past is reached at once.
     ///
     /// ```
     /// # use outlast::{Timestamp, prelude::*};
@@ -148,12 +159,11 @@ impl Context {
         TimerOperation::new(self.state.create_timer_at(moment, self.is_shielded))
     }
 
-    /// Computes a value once, and records it: every replay returns what the first call returned, whatever
-    /// the closure would return by then.
+    /// Computes a value once and records it: every replay returns the recorded value and does not call the closure.
     ///
-    /// For what is quick, has no effects and need not be attempted again: a reading of the clock, a draw
-    /// of another generator, a configured rate. The value is there at once, and history has it before
-    /// anything that follows from it happens. What can fail or has effects is a [step](Self::call).
+    /// Use it for a value that is computed quickly and without side effects: a configured rate, or a number from
+    /// another random generator. The value is available at once, and it is recorded before anything that depends on it
+    /// happens. Work that can fail or has side effects belongs in a [step](Self::call).
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -162,18 +172,19 @@ impl Context {
     /// async fn quote(ctx: Context, cents: u64) -> Result<f64, Error> {
     ///     let rate: f64 = ctx.record("rate", || rate_of_the_day())?;
     ///     ctx.sleep("3d").await?;
-    ///     Ok(cents as f64 * rate) // the rate of the day on which the run began
+    ///     Ok(cents as f64 * rate) // the rate of the day on which the run started
     /// }
     /// ```
     ///
     /// # Errors
     ///
-    /// `Limit` when the value or its name is past a limit, `Invalid` when the value has no JSON. They are the
-    /// same in every replay. What history has and is not a `T` makes the run stuck: the call does not return.
+    /// `Limit` if the value or its name exceeds a limit, `Invalid` if the value has no JSON form. The error is the same
+    /// in every replay. If the recorded value cannot be decoded as a `T`, the run becomes stuck and the call does not
+    /// return.
     ///
     /// # Panics
     ///
-    /// When the closure uses the context: a replay does not call it.
+    /// If the closure uses the context, because a replay does not call it.
     #[track_caller]
     pub fn record<T, F>(&self, name: &str, compute: F) -> Result<T, Error>
     where
@@ -183,11 +194,11 @@ impl Context {
         self.state.record(name, compute)
     }
 
-    /// Whether the run takes the new side of a change to its workflow's code.
+    /// Returns whether the run takes the new branch of a change to its workflow's code.
     ///
-    /// True for a run that comes here for the first time with this code, and recorded then; false for
-    /// one that passed here before the change. Each run has one answer per name, wherever and however
-    /// often it asks. When no run is left that passed here before, remove the question and the old side.
+    /// The answer is true for a run that reaches this point for the first time with this code, and it is recorded. It
+    /// is false for a run that passed this point before the change. Each run has one answer per name, wherever and
+    /// however often it asks. When no run from before the change is left, remove the condition and the old branch.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -204,16 +215,16 @@ impl Context {
     ///
     /// # Panics
     ///
-    /// When the name is empty or longer than 128 bytes, or when it is called
-    /// [outside of the workflow's own code](Self#only-in-the-workflows-own-code) for a new name.
+    /// If the name is empty or longer than 128 bytes, or if it is called
+    /// [outside the workflow's own code](Self#only-in-the-workflows-own-code) for a new name.
     pub fn patched(&self, name: &str) -> bool {
         self.state.patched(name)
     }
 
-    /// Waits for a payload that the outside sends to this run by the hook's name.
+    /// Waits for a payload that a client sends to this run under the hook's name.
     ///
-    /// A payload sent before anyone waits is kept. Several are taken in the order they were sent. One that
-    /// no open hook of its name can read as its `T` is rejected, and the wait goes on.
+    /// A payload that is sent before the run waits is kept. Several payloads are taken in the order in which they were
+    /// sent. A payload that no open hook of its name can decode as its `T` is rejected, and the run keeps waiting.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -227,13 +238,15 @@ impl Context {
         HookOperation::new(self.state.create_hook(name, can_read::<T>, self.is_shielded), name.into())
     }
 
-    /// Starts a child: a run of its own, whose output or failure this one awaits, through crashes and
-    /// deploys of either. When it ends, the parent goes on at once.
+    /// Starts a child run and awaits its output or failure.
     ///
-    /// A child that has not ended when its parent ends is cancelled, unless
-    /// [`on_parent_end`](ChildOperation::on_parent_end) says otherwise; a cancel of the parent reaches it
-    /// too. Dropping the operation ends the interest in the outcome; the child goes on.
-    /// [`abandon`](ChildOperation::abandon) starts a run that goes its own way.
+    /// The child has its own history, and any worker may execute it. It is started by the commit that records the
+    /// request. When it ends, the parent continues at once.
+    ///
+    /// A child that is still running when its parent ends is cancelled, unless
+    /// [`on_parent_end`](ChildOperation::on_parent_end) says otherwise. A cancel of the parent is passed on to it.
+    /// Dropping the operation discards only the outcome: the child continues.
+    /// [`abandon`](ChildOperation::abandon) starts an independent run.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -275,14 +288,14 @@ impl Context {
         StoredStep::new(self.state.create_stored_step(new, Some(Ok(input)), self.is_shielded))
     }
 
-    /// A context whose operations neither a cancel nor a deadline of the run touches: to clean up after a
-    /// cancel, or to finish what must not be left half done.
+    /// Returns a context whose operations are not affected by a cancel or a deadline of the run. Use it to clean up
+    /// after a cancel, or to finish work that must not be left half done.
     ///
-    /// After a cancel every other operation fails as cancelled. What is asked for through this context works as
-    /// always, whether it began before the cancel or after it, together with its retries, its queued step or its
-    /// child. It is not protected from being dropped, from
-    /// [`terminate`](crate::Client::terminate), or from the end of a run whose code is gone. A shielded context
-    /// of a shielded one is the same.
+    /// After a cancel every other operation fails as cancelled. An operation that is requested through this context
+    /// works as usual, whether it began before the cancel or after it, and so do its retries, its queued step or its
+    /// child. A shield does not protect an operation that is dropped, and it does not protect against
+    /// [`terminate`](crate::Client::terminate) or the end of a run whose code is gone. Shielding a shielded context
+    /// changes nothing.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -299,19 +312,19 @@ impl Context {
     /// }
     /// ```
     ///
-    /// In a run that was started by a build without shields (its history has rules 1) it changes nothing: there,
-    /// operations after a cancel work as always.
+    /// In a run that was started under rules 1, by a build without shields, it changes nothing: there, operations that
+    /// are requested after a cancel work as usual.
     #[must_use = "the shield covers what is asked for through the context that this returns"]
     pub fn shielded(&self) -> Self {
         Self { state: self.state.clone(), is_shielded: true }
     }
 
-    /// Whether this is a [shielded](Self::shielded) context.
+    /// Returns whether this is a [shielded](Self::shielded) context.
     pub fn is_shielded(&self) -> bool {
         self.is_shielded
     }
 
-    /// What a closure does with a [shielded](Self::shielded) context.
+    /// Calls a closure with a [shielded](Self::shielded) context and awaits the result.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -329,11 +342,11 @@ impl Context {
         work(self.shielded()).await
     }
 
-    /// Gives the run a tag to be found by, or changes one. It has it from this turn on.
+    /// Sets a tag of the run, by which clients can find it. The tag is stored with the commit of this turn.
     ///
-    /// Tags have neither an operation number nor an event, so that a tag can be added to code whose runs are
-    /// under way. A run that is past the place gets it with its next turn after the deploy. A tag that the code
-    /// does not set any more stays as it was. (Runs with rules 1 keep their numbering: there, adding a tag is a
+    /// A tag has neither an operation number nor an event, so you can add one to the code while runs are in
+    /// progress. A run that has passed that point gets the tag with its next turn after the deploy. A tag that the code
+    /// no longer sets keeps its value. (In runs with rules 1 tags have numbers: there, adding a tag is a
     /// change like any other.)
     ///
     /// ```
@@ -347,52 +360,60 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `Limit` when the run has 32 tags already, the name is empty or longer than 128 bytes, or the value
-    /// longer than 256. It is the same in every replay.
+    /// `Limit` if the run already has 32 tags, the name is empty or longer than 128 bytes, or the value is longer than
+    /// 256 bytes. The error is the same in every replay.
     pub fn tag(&self, name: impl AsRef<str>, value: impl AsRef<str>) -> Result<(), Error> {
         self.state.tag(name.as_ref(), value.as_ref())
     }
 
-    /// The run's tags: those of its start, and those that it set since.
+    /// Returns the run's tags: those of its start, and those that it has set since.
     pub fn tags(&self) -> Tags {
         self.state.tags()
     }
 
-    /// The run that started this one, if one did.
+    /// Returns the run that started this one as a child, if any.
     pub fn parent(&self) -> Option<RunId> {
         self.state.parent().map(|parent| parent.run)
     }
 
-    /// The first of the run's line: the run that no other started.
+    /// Returns the first run in the chain of parents: the run itself if it has no parent.
     pub fn root(&self) -> RunId {
         self.state.parent().map_or(self.run(), |parent| parent.root)
     }
 
-    /// When the run is told to stop if it has not ended by then; see
+    /// Returns the time at which the run is cancelled if it has not ended; see
     /// [`deadline`](crate::StartCall::deadline).
     pub fn deadline(&self) -> Option<Timestamp> {
         self.state.deadline()
     }
 
-    /// The time of this turn: the same in every replay.
+    /// Returns the time of the current turn, by the world's clock.
+    ///
+    /// It is the same in every replay, and it does not advance between two awaits.
     pub fn now(&self) -> Timestamp {
         self.state.now()
     }
 
-    /// A random number: the same in every replay.
+    /// Returns a random number that is the same in every replay.
+    ///
+    /// Do not use it for secrets: the numbers are computed from the run's id, so anyone who knows the id can predict
+    /// them. Generate tokens, passwords and keys in a step, with a secure generator.
     ///
     /// # Panics
     ///
-    /// When it is called [outside of the workflow's own code](Self#only-in-the-workflows-own-code).
+    /// If it is called [outside the workflow's own code](Self#only-in-the-workflows-own-code).
     pub fn random(&self) -> u64 {
         self.state.random()
     }
 
-    /// A random UUID (version 4): the same in every replay.
+    /// Returns a random UUID (version 4) that is the same in every replay.
+    ///
+    /// Like [`random`](Self::random), it can be predicted by anyone who knows the run's id: use it as an identifier,
+    /// not as a secret.
     ///
     /// # Panics
     ///
-    /// When it is called [outside of the workflow's own code](Self#only-in-the-workflows-own-code).
+    /// If it is called [outside the workflow's own code](Self#only-in-the-workflows-own-code).
     pub fn uuid(&self) -> String {
         let bits = (u128::from(self.random()) << 64) | u128::from(self.random());
         let bits = bits & !(0xf000_u128 << 64) | (0x4000_u128 << 64);
@@ -401,17 +422,18 @@ impl Context {
         format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
     }
 
-    /// The run.
+    /// Returns the run's id.
     pub fn run(&self) -> RunId {
         self.state.run()
     }
 
-    /// The name under which the run was started: the workflow's, or one that it [had](macro@crate::workflow).
+    /// Returns the name under which the run was started: the workflow's current name, or an
+    /// [earlier one](macro@crate::workflow).
     pub fn workflow(&self) -> &str {
         self.state.workflow()
     }
 
-    /// The version of the workflow that the run was started with. It keeps that version for life.
+    /// Returns the version of the workflow that the run was started with. A run never changes its version.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -424,13 +446,13 @@ impl Context {
     /// async fn greet(ctx: Context) -> Result<u32, Error> {
     ///     Ok(ctx.version()) // 2
     /// }
-    /// // Register both, `.register((greet, greet_v1))`: each run goes on with its own.
+    /// // Register both with `.register((greet, greet_v1))`: each run continues with its own version.
     /// ```
     pub fn version(&self) -> u32 {
         self.state.version()
     }
 
-    /// What travels with the run: trace context, the caller's identity; see
+    /// Returns the headers of the start, such as a trace context or the caller's identity; see
     /// [`header`](crate::StartCall::header).
     pub fn headers(&self) -> &Headers {
         self.state.headers()
@@ -442,7 +464,28 @@ impl Context {
         self.state.is_refusing()
     }
 
-    /// Whether the run was told to stop.
+    /// Returns whether the run has been cancelled, by a client, its deadline or the end of its parent.
+    ///
+    /// It becomes true with the turn that delivers the cancel, and stays true. From then on, unshielded operations
+    /// fail as cancelled, so a workflow rarely needs to ask. It helps in code that handles an error without knowing its
+    /// cause, and before a long computation.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[step] async fn import(page: u32) -> Result<u32, StepError> { Ok(page) }
+    /// #[workflow]
+    /// async fn import_all(ctx: Context, pages: u32) -> Result<u32, Error> {
+    ///     let mut failed = 0;
+    ///     for page in 0..pages {
+    ///         match ctx.step(import, page).await {
+    ///             Err(error) if ctx.is_cancelled() => return Err(error), // stop
+    ///             Err(_) => failed += 1,                                 // skip the page
+    ///             Ok(_) => {}
+    ///         }
+    ///     }
+    ///     Ok(failed)
+    /// }
+    /// ```
     pub fn is_cancelled(&self) -> bool {
         self.state.is_cancelled()
     }

@@ -1,7 +1,7 @@
-//! Errors: what workflows and clients see ([`Error`]), and what steps return ([`StepError`]).
+//! Errors: [`Error`] for workflows and clients, and [`StepError`] for steps.
 //!
-//! Both take any `std::error::Error` by `?`, as `anyhow::Error` does. So they are not themselves
-//! `std::error::Error`, but convert into `Box<dyn std::error::Error + Send + Sync>`.
+//! Both accept any `std::error::Error` through `?`, as `anyhow::Error` does. Therefore they do not implement
+//! `std::error::Error` themselves, but convert into `Box<dyn std::error::Error + Send + Sync>`.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use crate::replay::state::unreadable;
 
-/// What sort of error it is: what code that handles it can tell apart.
+/// The kind of an error, by which code can decide how to handle it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -25,27 +25,28 @@ pub enum ErrorKind {
     Fatal,
     /// A step panicked.
     Panic,
-    /// Time ran out.
+    /// A timeout elapsed: of an attempt, a wait or a call.
     Timeout,
     /// The run was cancelled.
     Cancelled,
-    /// The run was cancelled, and a worker that was lost may have attempted the step before.
+    /// The run was cancelled, and a worker that was lost may have attempted the step before that.
     MaybeAttempted,
-    /// A limit was passed; the message says which.
+    /// A limit was exceeded; the message names it.
     Limit,
-    /// A value does not fit: a payload of another type, a text that is not a duration.
+    /// A value is invalid: a payload of another type, a text that is not a duration, an input that a check rejects.
     Invalid,
-    /// Whether it happened is not known: the worker was lost while the step was being attempted.
+    /// It is unknown whether the step had its effect: its worker was lost during the attempt, and the step must not be
+    /// attempted again.
     Unknown,
     /// There is no such run.
     NotFound,
-    /// Something else is there already, or the run is in the wrong status.
+    /// The request conflicts with the current state: a key belongs to another run, or the run has ended.
     Conflict,
-    /// The run is stuck: it cannot go on with the code that its worker has.
+    /// The run is stuck: its worker's code cannot continue it.
     Stuck,
-    /// The world does not answer; the same call may succeed later.
+    /// The world does not respond; the same call may succeed later.
     Unavailable,
-    /// The world holds what no world wrote.
+    /// Stored data is damaged.
     Corrupt,
 }
 
@@ -86,7 +87,10 @@ impl From<FailureKind> for ErrorKind {
     }
 }
 
-/// What went wrong in a workflow or a call of the client.
+/// An error of a workflow or of a client call.
+///
+/// Any `std::error::Error` converts to it with `?`. An error that a workflow receives from an operation is recorded in
+/// the history, so it is the same in every replay.
 ///
 /// ```
 /// use outlast::Error;
@@ -108,31 +112,31 @@ struct Inner {
 }
 
 impl Error {
-    /// An error with a message.
+    /// Creates an error with a message.
     pub fn msg(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Error, Failure::new(FailureKind::Error, message))
     }
 
-    /// The same error with `details` for machines, which history keeps.
+    /// Adds machine-readable details, which are stored with the error.
     ///
-    /// Details of more than 64 KiB, or without JSON, are left out, and the message says so.
+    /// Details that exceed 64 KiB or have no JSON form are left out, and the message says so.
     #[must_use]
     pub fn with_details(mut self, details: impl Serialize) -> Self {
         self.0.failure = self.0.failure.with_details(details);
         self
     }
 
-    /// The same error with a durable name of its own, such as `"card_declined"`, which history keeps.
+    /// Adds a machine-readable code, such as `"card_declined"`, which is stored with the error.
     ///
-    /// A code longer than 128 bytes is cut.
+    /// A code of more than 128 bytes is truncated.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
         self.0.failure = self.0.failure.with_code(code);
         self
     }
 
-    /// An error from one without a type of its own: a `Box<dyn Error + Send + Sync>`, an `anyhow::Error`, a
-    /// text. The chain of its sources is kept.
+    /// Converts a boxed error: a `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a text. The chain of its sources
+    /// is kept.
     ///
     /// ```
     /// # use outlast::Error;
@@ -148,8 +152,8 @@ impl Error {
         Self::of_any(&*error.into())
     }
 
-    /// An error of a kind, as the engine makes it: for tests of code that tells kinds apart, and for workflows that pass
-    /// on what another system said.
+    /// Creates an error of a given kind. Use it to test code that distinguishes kinds, or to pass on an error of
+    /// another system.
     ///
     /// ```
     /// use outlast::{Error, ErrorKind};
@@ -207,79 +211,80 @@ impl Error {
         self.0.failure
     }
 
-    /// What sort of error it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Whether the run was cancelled; also when a step that the cancel ended may have been attempted
-    /// ([`is_maybe_attempted`](Self::is_maybe_attempted)).
+    /// Returns whether the run was cancelled. This includes steps that
+    /// [may have been attempted](Self::is_maybe_attempted).
     pub fn is_cancelled(&self) -> bool {
         matches!(self.0.kind, ErrorKind::Cancelled | ErrorKind::MaybeAttempted)
     }
 
-    /// Whether a cancel ended a step that a lost worker may have attempted: undo it as if it had happened.
+    /// Returns whether a cancel ended a step that a lost worker may have attempted. Undo such a step as if it had
+    /// happened.
     pub fn is_maybe_attempted(&self) -> bool {
         self.0.kind == ErrorKind::MaybeAttempted
     }
 
-    /// Whether the run is stuck, and waits for mended code.
+    /// Returns whether the run is stuck, and waits for a fix.
     pub fn is_stuck(&self) -> bool {
         self.0.kind == ErrorKind::Stuck
     }
 
-    /// Whether something else is there already: a key that names another run.
+    /// Returns whether the request conflicts with the current state: for example, a key belongs to another run.
     pub fn is_conflict(&self) -> bool {
         self.0.kind == ErrorKind::Conflict
     }
 
-    /// Whether time ran out.
+    /// Returns whether a timeout elapsed.
     pub fn is_timeout(&self) -> bool {
         self.0.kind == ErrorKind::Timeout
     }
 
-    /// Whether a step failed as often as it may: every attempt ended with an error, a panic or a
-    /// timeout, and none is left. The kind is that of the last one.
+    /// Returns whether a step has used up its attempts: every attempt ended with an error, a panic or a timeout, and
+    /// none is left. The kind of the error is that of the last attempt.
     ///
-    /// An error that is not retried, because it is fatal or of a class that the step's [`Retry`]
-    /// leaves out, exhausts nothing.
+    /// It is false for an error that is not retried, because it is fatal or because the step's [`Retry`] excludes its
+    /// class.
     ///
     /// [`Retry`]: crate::Retry
     pub fn is_exhausted(&self) -> bool {
         self.0.failure.is_exhausted
     }
 
-    /// The author's durable name for this very error, if it has one.
+    /// Returns the machine-readable code of the error, if it has one.
     pub fn code(&self) -> Option<&str> {
         self.0.failure.code.as_deref()
     }
 
-    /// Where the fault lies, when that is known.
+    /// Returns the class of the error, which says where its cause lies, if known.
     pub fn class(&self) -> Option<ErrorClass> {
         self.0.failure.class()
     }
 
-    /// The message alone, without the step's name.
+    /// Returns the message without the step's name.
     pub fn message(&self) -> &str {
         &self.0.failure.message
     }
 
-    /// The step that failed, when a step did.
+    /// Returns the name of the step that failed, if a step failed.
     pub fn step(&self) -> Option<&str> {
         self.0.failure.step.as_deref()
     }
 
-    /// How often the step was attempted, when a step failed.
+    /// Returns how often the step was attempted, if a step failed.
     pub fn attempts(&self) -> u32 {
         self.0.failure.attempts
     }
 
-    /// The chain of sources below the error, outermost first.
+    /// Returns the messages of the chain of sources, outermost first.
     pub fn causes(&self) -> &[String] {
         &self.0.failure.causes
     }
 
-    /// What the author of the error added for machines, if it is a `T`.
+    /// Returns the details of the error, if it has details that can be decoded as a `T`.
     pub fn details<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_value(self.0.failure.details.clone()?).ok()
     }
@@ -376,7 +381,10 @@ impl From<StepError> for Error {
     }
 }
 
-/// Why an attempt failed. Any error is retried as the step's policy says, unless it is fatal.
+/// The error of an attempt at a step.
+///
+/// Any `std::error::Error` converts to it with `?`. Unless the error is fatal, the step is attempted again according to
+/// its policy.
 ///
 /// ```
 /// use outlast::StepError;
@@ -424,29 +432,29 @@ impl NextAttempt {
 }
 
 impl StepError {
-    /// An error with a message; the step is attempted again.
+    /// Creates an error with a message. The step is attempted again according to its policy.
     pub fn msg(message: impl Into<String>) -> Self {
         Self::of_failure(Failure::new(FailureKind::Error, message))
     }
 
-    /// An error after which no other attempt is made.
+    /// Creates an error after which no other attempt is made.
     pub fn fatal(message: impl Into<String>) -> Self {
         Self::of_failure(Failure::new(FailureKind::Fatal, message))
     }
 
-    /// An error after which the next attempt is due when `pause` has passed, whatever the policy
-    /// says about pauses.
+    /// Creates an error after which the next attempt is due when `pause` has passed, instead of the pause of the
+    /// policy. The policy still decides how many attempts there are.
     ///
     /// # Panics
     ///
-    /// When `pause` is a text that is not a duration.
+    /// If `pause` is a text that is not a duration.
     pub fn retry_after(message: impl Into<String>, pause: impl IntoDuration) -> Self {
         let pause = pause.into_duration().unwrap_or_else(|error| panic!("{error}"));
         Self { next: Some(NextAttempt::After(pause)), ..Self::msg(message) }
     }
 
-    /// As [`retry_after`](Self::retry_after), but the next attempt is due at a moment of the world's
-    /// clock; one that has passed is now.
+    /// Like [`retry_after`](Self::retry_after), but the next attempt is due at a given time of the world's clock. If
+    /// that time has passed, it is due at once.
     ///
     /// ```
     /// # use outlast::{StepError, Timestamp};
@@ -458,8 +466,8 @@ impl StepError {
         Self { next: Some(NextAttempt::At(moment)), ..Self::msg(message) }
     }
 
-    /// An error from one without a type of its own: a `Box<dyn Error + Send + Sync>`, an `anyhow::Error`, a
-    /// text. The chain of its sources is kept; the step is attempted again.
+    /// Converts a boxed error: a `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a text. The chain of its sources
+    /// is kept. The step is attempted again according to its policy.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -474,19 +482,18 @@ impl StepError {
         Self::of_failure(Failure::of_error(FailureKind::Error, &*error.into()))
     }
 
-    /// The same error with a durable name of its own, such as `"card_declined"`, which history keeps
-    /// and the workflow sees as [`Error::code`].
+    /// Adds a machine-readable code, such as `"card_declined"`, which the workflow reads with [`Error::code`].
     ///
-    /// A code longer than 128 bytes is cut.
+    /// A code of more than 128 bytes is truncated.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
         *self.failure = self.failure.with_code(code);
         self
     }
 
-    /// The same error with its class, by which a [`Retry`](crate::Retry) may choose.
+    /// Sets the class of the error. A [`Retry`](crate::Retry) can select which classes are retried.
     ///
-    /// An error made by `?` has the class of the first `std::io::Error` among its sources already.
+    /// An error that was converted by `?` has the class of the first `std::io::Error` among its sources.
     ///
     /// ```
     /// use outlast::{ErrorClass, Retry, StepError};
@@ -500,21 +507,21 @@ impl StepError {
         self
     }
 
-    /// The same error with `details` for machines, which history keeps and the workflow sees.
+    /// Adds machine-readable details, which the workflow reads with [`Error::details`].
     ///
-    /// Details of more than 64 KiB, or without JSON, are left out, and the message says so.
+    /// Details that exceed 64 KiB or have no JSON form are left out, and the message says so.
     #[must_use]
     pub fn with_details(mut self, details: impl Serialize) -> Self {
         *self.failure = self.failure.with_details(details);
         self
     }
 
-    /// Whether no other attempt is made.
+    /// Returns whether no other attempt is made after this error.
     pub fn is_fatal(&self) -> bool {
         !self.failure.kind.is_retryable()
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         &self.failure.message
     }
@@ -583,8 +590,8 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for StepError {
     }
 }
 
-/// For steps that use a client: an input that does not fit and a limit stay so, and are not retried.
-/// Whatever else became of the other run or call, to the step it is an error like any other.
+/// Converts an error that a step received from a client. Errors of the kinds `Fatal`, `Invalid` and `Limit` keep their
+/// kind and are not retried. All others are ordinary errors of the step.
 impl From<Error> for StepError {
     fn from(error: Error) -> Self {
         let mut failure = error.into_failure();

@@ -1,9 +1,13 @@
-//! What is accepted where an input is wanted.
+//! The values that are accepted as inputs.
 
 use std::sync::Arc;
 
-/// What a step or workflow whose input is `T` takes: a `T`, something that holds or borrows one, a `&str` where
-/// that is a `String`, and where it has several arguments a tuple of any of these.
+/// A value that is accepted as the input of a step or workflow whose input type is `T`.
+///
+/// Accepted are a `T`, a reference, `Box` or `Arc` of one, a `&str` for a `String`, and a slice for a `Vec`. If the
+/// function has several parameters, the input is a tuple. Its elements may be values, references, or `&str` for
+/// `String` in any combination, for up to four elements; with five or six, all elements are values or all are
+/// references.
 ///
 /// ```
 /// # use outlast::prelude::*;
@@ -38,7 +42,7 @@ use std::sync::Arc;
     note = "several arguments are one input, a tuple; no argument is `()`"
 )]
 pub trait Input<T> {
-    /// Shows the input to whoever wants to see it.
+    /// Calls a function with a reference to the input.
     fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R;
 }
 

@@ -1,4 +1,4 @@
-//! JSON as callers have it who know a workflow by name only.
+//! JSON inputs of callers that know a workflow only by its name.
 
 use outlast_core::Payload;
 use serde_json::Value;
@@ -6,16 +6,15 @@ use serde_json::value::RawValue;
 
 use crate::error::Error;
 
-/// What [`Client::start_json`](crate::Client::start_json) takes: a JSON text, or a
-/// [`serde_json::Value`].
+/// An input of [`Client::start_json`](crate::Client::start_json): a JSON text, or a [`serde_json::Value`].
 ///
-/// A text is stored as it is, but for spaces between its parts: numbers keep all their digits.
+/// A text is stored unchanged, except that spaces between tokens are removed. Numbers keep all their digits.
 pub trait IntoJson: sealed::Sealed {
-    /// The payload meant.
+    /// Converts the value to a payload.
     ///
     /// # Errors
     ///
-    /// `Invalid` when a text is not JSON, `Limit` when it is too large.
+    /// `Invalid` if a text is not JSON, `Limit` if it is too large.
     fn into_json(self) -> Result<Payload, Error>;
 }
 

@@ -1,7 +1,7 @@
-//! Async Rust functions that outlast the process that started them.
+//! Durable workflows: async Rust functions that outlast the process that started them.
 //!
-//! A user writes ordinary `async fn`s. Outlast records what they decided and what the world answered,
-//! so that a run goes on after a crash, a deploy or a year of sleep.
+//! A workflow is an ordinary `async fn`. Outlast records the operations that it requests and their outcomes, so a run
+//! continues after a crash, a deploy or a year of sleep.
 //!
 //! ```
 //! use outlast::prelude::*;
@@ -28,6 +28,20 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Where to start
+//!
+//! | item | what it is for |
+//! |---|---|
+//! | [`macro@workflow`], [`macro@step`] | turn functions into workflows and steps |
+//! | [`Context`] | the operations that a workflow can request: steps, timers, hooks, children |
+//! | [`StepContext`] | what a step knows: the worker's state, its idempotency key, whether to stop |
+//! | [`open`] | opens a *world*, the place where runs are stored |
+//! | [`Worker`] | executes runs |
+//! | [`Client`] | starts runs, sends to them, stops them and inspects them |
+//! | [`Error`], [`StepError`] | errors of workflows and clients, and of steps |
+//!
+//! The guide in the repository (`docs/guide`) explains the concepts one by one.
 
 // The macros name this crate by its path, in its own tests too.
 #[cfg(test)]
@@ -104,12 +118,12 @@ pub use within::Within;
 pub use worker::{Metrics, RetryNotice, Times, Worker, WorkerBuilder};
 pub use workflow::{RunFuture, Workflow, WorkflowDefinition, WorkflowFn, WorkflowHandle, checked};
 
-/// Replay without a worker, for the benchmark program of this repository. Not a promise.
+/// Replay without a worker, for the benchmark program of this repository. Not part of the public API.
 #[cfg(feature = "bench")]
 #[doc(hidden)]
 pub use replay::bench as bench_support;
 
-/// What `Result` a function returns, for the macros.
+/// The type parameters of a `Result` that a function returns. For the macros.
 #[doc(hidden)]
 pub trait ResultParts {
     /// The output.
@@ -123,9 +137,9 @@ impl<T, E> ResultParts for Result<T, E> {
     type Err = E;
 }
 
-/// All that a workflow's module needs.
+/// The items that a module with workflows usually needs.
 ///
-/// `join!` and `try_join!` are those of `futures-util`, which poll in order: they replay identically.
+/// `join!` and `try_join!` are those of `futures-util`, which poll their branches in order, so a replay is identical.
 pub mod prelude {
     pub use crate::{
         Client, Context, Error, ErrorClass, ParentEnd, Retry, RunHandle, Step, StepContext, StepError,
@@ -136,7 +150,7 @@ pub mod prelude {
     pub use futures_util::{join, try_join};
 }
 
-/// The code in the README, which is compiled with the documentation's.
+/// The code in the README, which is compiled as a documentation test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 pub struct Readme;

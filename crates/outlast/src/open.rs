@@ -8,17 +8,17 @@ use outlast_memory::MemoryWorld;
 use crate::clock::SystemClock;
 use crate::error::Error;
 
-/// Opens the world that a URL names.
+/// Opens the world that a URL describes.
 ///
 /// | URL | world |
 /// |---|---|
-/// | `memory:` | runs live as long as the returned world |
-/// | `sqlite:shop.db`, `sqlite:/var/lib/shop.db` | runs live in one file; `?sync=normal` trades the last commits before a power cut for speed |
-/// | `postgres://user@host/database` | runs live in a schema of a Postgres database, for any number of processes; `?schema=` names it, `?pool=` says how many connections there are; needs the feature `postgres` |
+/// | `memory:` | runs are kept in memory, as long as the returned world exists |
+/// | `sqlite:shop.db`, `sqlite:/var/lib/shop.db` | runs are stored in one file; with `?sync=normal`, commits are faster and a power failure may lose the last ones |
+/// | `postgres://user@host/database` | runs are stored in a schema of a Postgres database, for any number of processes; `?schema=` names the schema, `?pool=` limits the connections; requires the feature `postgres` |
 ///
 /// # Errors
 ///
-/// When the URL names no world that this build has, or the world cannot be opened.
+/// If the URL is invalid, its world is not enabled in this build, or the world cannot be opened.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), outlast::Error> {
@@ -29,7 +29,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn World>, Error> {
     open_with_clock(url, Arc::new(SystemClock)).await
 }
 
-/// Opens the world that a URL names, with another clock: a test's.
+/// Opens the world that a URL describes, with a given clock, such as the virtual clock of a test.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Operations: what a workflow awaits. Each is a named, `Unpin` future with builder methods.
+//! Operations: the futures that a workflow awaits. Each is a named `Unpin` type with builder methods.
 
 use std::fmt;
 use std::future::Future;
@@ -74,7 +74,10 @@ impl fmt::Debug for OpHandle {
     }
 }
 
-/// A step that a workflow asked for. Completes with the step's output or failure.
+/// A requested step; created by [`Context::step`](crate::Context::step) and [`Context::call`](crate::Context::call).
+///
+/// It completes with the output of the step, or with its failure when no attempt is left. Its methods override the
+/// step's own policy for this call.
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
 #[derive(Debug)]
 pub struct StepOperation<O> {
@@ -88,11 +91,11 @@ impl<O> StepOperation<O> {
         Self { handle, name, output: PhantomData }
     }
 
-    /// Attempts in all, the first included.
+    /// Sets the total number of attempts, including the first.
     ///
     /// # Panics
     ///
-    /// When `attempts` is 0, or the operation was already requested: set it before the next await.
+    /// If `attempts` is 0, or if the operation was already requested: call it before the next await.
     pub fn attempts(self, attempts: u32) -> Self {
         self.handle
             .state
@@ -100,7 +103,7 @@ impl<O> StepOperation<O> {
         self
     }
 
-    /// When a failed attempt is followed by another, instead of what the step itself says.
+    /// Sets the retry policy.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -113,19 +116,18 @@ impl<O> StepOperation<O> {
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await.
+    /// If the operation was already requested: call it before the next await.
     pub fn retry(self, retry: Retry) -> Self {
         self.handle.state.edit_policy(self.handle.op, |policy| policy.retry = retry);
         self
     }
 
-    /// How long an attempt may go without a heartbeat
-    /// ([`StepContext::heartbeat`](crate::StepContext::heartbeat)).
+    /// Sets how long an attempt may go without a [heartbeat](crate::StepContext::heartbeat). An invalid duration is an
+    /// error when the operation is awaited.
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await. A text that is not a
-    /// duration is an error when the operation is awaited.
+    /// If the operation was already requested: call it before the next await.
     pub fn heartbeat_timeout(self, timeout: impl IntoDuration) -> Self {
         self.handle.with_duration(timeout, |state, op, timeout| {
             state.edit_policy(op, |policy| policy.heartbeat_timeout = Some(timeout));
@@ -133,12 +135,11 @@ impl<O> StepOperation<O> {
         self
     }
 
-    /// How long one attempt may take.
+    /// Sets how long one attempt may take. An invalid duration is an error when the operation is awaited.
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await. A text that is not a
-    /// duration is an error when the operation is awaited.
+    /// If the operation was already requested: call it before the next await.
     pub fn timeout(self, timeout: impl IntoDuration) -> Self {
         self.handle.with_duration(timeout, |state, op, timeout| {
             state.edit_policy(op, |policy| policy.timeout = Some(timeout));
@@ -146,8 +147,9 @@ impl<O> StepOperation<O> {
         self
     }
 
-    /// Lets the step travel by this queue to the workers that serve it, instead of being attempted by the
-    /// worker that holds the run. They need the step's code, and not the workflow's.
+    /// Sends the step to a queue: a worker that serves the queue attempts it, instead of the worker that holds the run.
+    /// That worker needs the step's code, but not the workflow's. An invalid name is an error when the operation is
+    /// awaited.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -160,20 +162,19 @@ impl<O> StepOperation<O> {
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await. A name that cannot be a
-    /// queue's is an error when the operation is awaited.
+    /// If the operation was already requested: call it before the next await.
     pub fn queue(self, queue: impl AsRef<str>) -> Self {
         self.handle.state.set_queue(self.handle.op, queue.as_ref());
         self
     }
 
-    /// How urgent the step is among those of its queue, from 0 to 9: each level is worth ten seconds of
-    /// waiting. Without it the step is as urgent as its run.
+    /// Sets the priority of a queued step, from 0 to 9. Each level is worth ten seconds of waiting. The default is the
+    /// priority of the run. A higher number, or a priority for a step without a queue, is an error when the operation
+    /// is awaited.
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await. A higher one, or one for a
-    /// step that has no queue, is an error when the operation is awaited.
+    /// If the operation was already requested: call it before the next await.
     pub fn priority(self, priority: u8) -> Self {
         self.handle.state.set_priority(self.handle.op, priority);
         self
@@ -208,7 +209,10 @@ impl<O: DeserializeOwned> Future for StepOperation<O> {
     }
 }
 
-/// A moment that a workflow waits for.
+/// A timer; created by [`Context::sleep`](crate::Context::sleep) and
+/// [`Context::sleep_until`](crate::Context::sleep_until).
+///
+/// It completes when the time is reached, or when [`Client::wake`](crate::Client::wake) ends it early.
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
 #[derive(Debug)]
 pub struct TimerOperation {
@@ -229,7 +233,9 @@ impl Future for TimerOperation {
     }
 }
 
-/// A payload that a workflow waits for.
+/// A wait for a payload; created by [`Context::hook`](crate::Context::hook).
+///
+/// It completes with the next payload that is sent to the run under the hook's name.
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
 #[derive(Debug)]
 pub struct HookOperation<T> {
@@ -243,19 +249,19 @@ impl<T> HookOperation<T> {
         Self { handle, name, payload: PhantomData }
     }
 
-    /// How long to wait; then the operation fails with a timeout.
+    /// Sets how long to wait. After that the operation fails with a timeout. An invalid duration is an error when the
+    /// operation is awaited.
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await. A text that is not a
-    /// duration is an error when the operation is awaited.
+    /// If the operation was already requested: call it before the next await.
     pub fn timeout(self, timeout: impl IntoDuration) -> Self {
         self.handle.with_duration(timeout, RunState::set_hook_timeout);
         self
     }
 
-    /// The payload with what came along with it: the sender's headers, the message and the time at which it
-    /// was accepted.
+    /// Makes the operation return the payload together with the sender's headers, the time at which the world accepted
+    /// it, and the message id.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -280,25 +286,25 @@ impl<T: DeserializeOwned> Future for HookOperation<T> {
     }
 }
 
-/// A payload that a workflow waits for, with what came along with it.
+/// A wait for a payload with its headers, time and message id; created by [`HookOperation::received`].
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
 #[derive(Debug)]
 pub struct ReceivedOperation<T> {
     hook: HookOperation<T>,
 }
 
-/// A payload that a hook was sent, with what came along with it.
+/// A payload together with its headers, time and message id.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Received<T> {
     /// The payload.
     pub payload: T,
-    /// What the sender gave it; see [`SendCall::header`](crate::SendCall::header). Empty in runs with rules 1,
-    /// which do not record it.
+    /// The headers of the send; see [`SendCall::header`](crate::SendCall::header). Empty in runs with rules 1,
+    /// which do not record them.
     pub headers: Headers,
     /// When the world accepted the message.
     pub at: Timestamp,
-    /// The message.
+    /// The id of the message.
     pub message: MessageId,
 }
 
@@ -315,7 +321,9 @@ impl<T: DeserializeOwned> Future for ReceivedOperation<T> {
     }
 }
 
-/// A child that a workflow asked for. Completes with the child's output or failure.
+/// A requested child run; created by [`Context::child`](crate::Context::child).
+///
+/// It completes with the child's output or failure.
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
 #[derive(Debug)]
 pub struct ChildOperation<O> {
@@ -331,58 +339,57 @@ impl<O> ChildOperation<O> {
         Self { handle, name, run, output: PhantomData }
     }
 
-    /// The child's id, known before it is started: to send to its hooks, or to show it.
+    /// Returns the child's id. It is known before the child is started.
     pub fn run(&self) -> RunId {
         self.run
     }
 
-    /// A key that names the child among all runs. When it names another run, the operation fails with an
-    /// error that [is a conflict](Error::is_conflict); an [abandoned](Self::abandon) child with a key is
-    /// the run that the key names.
+    /// Sets the key of the child. If the key belongs to another run, the operation fails with an error that [is a
+    /// conflict](Error::is_conflict), unless the child is [abandoned](Self::abandon): then the operation completes with
+    /// the id of that run.
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await.
+    /// If the operation was already requested: call it before the next await.
     pub fn key(self, key: impl Into<String>) -> Self {
         self.handle.state.set_child_key(self.handle.op, key.into());
         self
     }
 
-    /// The queue in which the child stands, instead of the one that its workflow says.
+    /// Sets the queue of the child, instead of its workflow's own. An invalid name is an error when the operation is
+    /// awaited.
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await. A name that cannot be a
-    /// queue's is an error when the operation is awaited.
+    /// If the operation was already requested: call it before the next await.
     pub fn queue(self, queue: impl AsRef<str>) -> Self {
         self.handle.state.set_queue(self.handle.op, queue.as_ref());
         self
     }
 
-    /// How urgent the child is, from 0 to 9: each level is worth ten seconds of waiting.
+    /// Sets the priority of the child, from 0 to 9. Each level is worth ten seconds of waiting. A higher number is an
+    /// error when the operation is awaited.
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await. A higher one is an error
-    /// when the operation is awaited.
+    /// If the operation was already requested: call it before the next await.
     pub fn priority(self, priority: u8) -> Self {
         self.handle.state.set_priority(self.handle.op, priority);
         self
     }
 
-    /// How long to wait for the child's end; then the operation fails with a timeout, and the child is
-    /// told to stop.
+    /// Sets how long to wait for the end of the child. After that the operation fails with a timeout, and the child is
+    /// cancelled. An invalid duration is an error when the operation is awaited.
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await. A text that is not a
-    /// duration is an error when the operation is awaited.
+    /// If the operation was already requested: call it before the next await.
     pub fn timeout(self, timeout: impl IntoDuration) -> Self {
         self.handle.with_duration(timeout, RunState::set_child_timeout);
         self
     }
 
-    /// What becomes of the child if this run ends before it: it is cancelled, unless this says otherwise.
+    /// Sets what happens to the child if this run ends before it. The default is [`ParentEnd::Cancel`].
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -391,20 +398,21 @@ impl<O> ChildOperation<O> {
     /// async fn close_the_books(ctx: Context) -> Result<(), Error> {
     ///     let report = ctx.child(report, ()).on_parent_end(ParentEnd::Wait);
     ///     ctx.sleep("1h").await?;
-    ///     drop(report); // nobody looks at the outcome, but this run does not end before the report
+    ///     drop(report); // discards the outcome, but this run does not end before the report
     ///     Ok(())
     /// }
     /// ```
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await.
+    /// If the operation was already requested: call it before the next await.
     pub fn on_parent_end(self, choice: ParentEnd) -> Self {
         self.handle.state.set_on_parent_end(self.handle.op, choice);
         self
     }
 
-    /// Starts the child and does not wait for its end: fire and forget. Completes with its id.
+    /// Starts the child without waiting for its end. The operation completes with the child's id when the child is
+    /// started.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -418,7 +426,7 @@ impl<O> ChildOperation<O> {
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: call it before the next await.
+    /// If the operation was already requested: call it before the next await.
     pub fn abandon(self) -> AbandonedChild {
         self.handle.state.detach_child(self.handle.op);
         AbandonedChild { handle: self.handle }
@@ -434,7 +442,9 @@ impl<O: DeserializeOwned> Future for ChildOperation<O> {
     }
 }
 
-/// A child that nobody awaits. Completes with its id as soon as it is started.
+/// A child that is started without waiting for its end; created by [`ChildOperation::abandon`].
+///
+/// It completes with the child's id when the child is started.
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
 #[derive(Debug)]
 pub struct AbandonedChild {

@@ -8,12 +8,14 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::context::Context;
 
 impl Context {
-    /// Does the same for every item, at most `limit` at a time, and returns the outputs in the order of
-    /// the items. The first error to come is returned at once, and what is under way is dropped; after a cancel
-    /// of the run it is returned when everything that was begun has returned, and nothing more is begun.
+    /// Processes every item with a closure, at most `limit` at the same time, and returns the outputs in the order of
+    /// the items.
     ///
-    /// An item's closure is called when there is room for it, and gets a context of its own to move. What
-    /// it awaits are operations as everywhere: nothing else is recorded, and a replay takes the same way.
+    /// The first error is returned at once, and the work in progress is dropped. After a cancel of the run, no further
+    /// item is begun, and the error is returned when all items that were begun have returned.
+    ///
+    /// The closure is called for an item when there is capacity for it, and receives its own context. It awaits
+    /// operations like any other code of the workflow; nothing else is recorded.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -26,11 +28,11 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// That of the item which failed first.
+    /// The error of the item that failed first.
     ///
     /// # Panics
     ///
-    /// When `limit` is 0.
+    /// If `limit` is 0.
     pub async fn parallel<I, T, E, F, Fut>(&self, items: I, limit: usize, work: F) -> Result<Vec<T>, E>
     where
         I: IntoIterator,
@@ -46,8 +48,8 @@ impl Context {
         Ok(outputs.into_iter().flatten().collect())
     }
 
-    /// Like [`parallel`](Self::parallel), but an error stops nothing: returns what became of each item,
-    /// in their order.
+    /// Like [`parallel`](Self::parallel), but processes all items even if some fail, and returns the result of each
+    /// item, in their order.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -61,7 +63,7 @@ impl Context {
     ///
     /// # Panics
     ///
-    /// When `limit` is 0.
+    /// If `limit` is 0.
     pub async fn parallel_all<I, T, E, F, Fut>(&self, items: I, limit: usize, work: F) -> Vec<Result<T, E>>
     where
         I: IntoIterator,

@@ -8,19 +8,19 @@ use outlast_core::{Failure, FailureKind};
 use crate::error::StepError;
 use crate::step::{StepContext, StepDefinition};
 
-/// What a step's `reconcile` function is asked: the output of an earlier attempt, or `None`.
+/// The future of a `reconcile` function: the output of an earlier attempt, or `None`.
 pub type Reconciling<D> =
     Pin<Box<dyn Future<Output = Result<Option<<D as StepDefinition>::Output>, StepError>> + Send>>;
 
-/// A function for `#[step(reconcile = …)]`: it takes what the step takes, with or without the context,
-/// and returns `Result<Option<O>, E>`. `M` is always inferred.
+/// A function for `#[step(reconcile = …)]`. It has the parameters of the step, with or without the context, and returns
+/// `Result<Option<O>, E>`. `M` is always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot reconcile this step",
     label = "expected an `async fn` with the step's parameters that returns `Result<Option<{O}>, StepError>`",
     note = "it takes the step's context by the same type, or none at all"
 )]
 pub trait ReconcileFn<S, I, O, M> {
-    /// Asks the function.
+    /// Calls the function.
     fn look(
         self,
         cx: StepContext<S>,
@@ -28,11 +28,11 @@ pub trait ReconcileFn<S, I, O, M> {
     ) -> Pin<Box<dyn Future<Output = Result<Option<O>, StepError>> + Send>>;
 }
 
-/// Marks a function that takes the context.
+/// Type-level mark of functions that take the context.
 #[derive(Debug)]
 pub struct WithContext<Args>(std::marker::PhantomData<Args>);
 
-/// Marks a function that does not take the context.
+/// Type-level mark of functions that do not take the context.
 #[derive(Debug)]
 pub struct WithoutContext<Args>(std::marker::PhantomData<Args>);
 
@@ -86,7 +86,7 @@ reconcile_fns! {
     (A1, A2, A3, A4, A5, A6) in (A1, A2, A3, A4, A5, A6)
 }
 
-/// Asks a step's `reconcile` function, for the macros.
+/// Calls a step's `reconcile` function. For the macros.
 #[doc(hidden)]
 pub fn reconciling<D, S, F, M>(look: F, cx: StepContext<S>, input: D::Input) -> Reconciling<D>
 where

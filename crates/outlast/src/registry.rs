@@ -1,4 +1,4 @@
-//! What a worker has the code of: workflows and steps by name.
+//! The registry of a worker: its workflows and steps by name.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -46,7 +46,7 @@ pub(crate) struct BadInput {
 /// Whether an input is one of a workflow, by its type and its check.
 type InputCheck = Arc<dyn Fn(Payload, &dyn Codec) -> Result<(), Error> + Send + Sync>;
 
-/// Collects what `.register((…))` is given.
+/// The registry of a worker: collects the code that is passed to `.register((…))`.
 pub struct Registry<S> {
     state: Arc<S>,
     codec: Arc<dyn Codec>,
@@ -419,7 +419,8 @@ where
     }))
 }
 
-/// What `.register(…)` takes: a workflow, a step, or a tuple of them. `M` is always inferred.
+/// Code that can be passed to [`register`](crate::WorkerBuilder::register): a workflow, a step, or a tuple of up to 12
+/// of them. `M` is always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be registered with a worker whose state is `{S}`",
     label = "expected functions with `#[workflow]` or `#[step]`, or a tuple of up to 12 of them",
@@ -427,19 +428,19 @@ where
     note = "to see which one of a tuple it is, register them one by one: `.register(a).register(b)`"
 )]
 pub trait Register<S, M> {
-    /// Adds itself to the registry.
+    /// Adds the code to the registry.
     fn register(self, registry: &mut Registry<S>);
 }
 
-/// Marks a step among things to register.
+/// Type-level mark of steps in [`Register`].
 #[derive(Debug)]
 pub struct StepMark<Args>(std::marker::PhantomData<Args>);
 
-/// Marks a workflow among things to register.
+/// Type-level mark of workflows in [`Register`].
 #[derive(Debug)]
 pub struct WorkflowMark<Args>(std::marker::PhantomData<Args>);
 
-/// Marks a tuple among things to register.
+/// Type-level mark of tuples in [`Register`].
 #[derive(Debug)]
 pub struct TupleMark<Marks>(std::marker::PhantomData<Marks>);
 

@@ -8,11 +8,11 @@ use crate::clock::SystemClock;
 use crate::error::{NextAttempt, StepError};
 use crate::ids::chance;
 
-/// Calls `work` until it succeeds, as often and after such pauses as `retry` says.
+/// Calls `work` until it succeeds, according to a retry policy.
 ///
-/// This is for code outside workflows, such as a program's start; nothing is recorded. In a workflow,
-/// steps are retried by themselves, and their pauses survive a crash. Errors are judged as those of
-/// steps are: [`StepError::fatal`], [`StepError::retry_after`] and classes work alike.
+/// Use it for code outside workflows, such as the startup of a program; nothing is recorded. In a workflow, steps are
+/// retried automatically, and their pauses survive a crash. Errors are treated as those of steps:
+/// [`StepError::fatal`], [`StepError::retry_after`] and classes have the same effect.
 ///
 /// ```
 /// # use outlast::prelude::*;
@@ -29,7 +29,7 @@ use crate::ids::chance;
 ///
 /// # Errors
 ///
-/// The last error, when no attempt is left or it is not to be retried.
+/// The last error, if no attempt is left or if the error must not be retried.
 pub async fn retry<T, E, F, Fut>(retry: Retry, work: F) -> Result<T, StepError>
 where
     E: Into<StepError>,
@@ -39,11 +39,11 @@ where
     retry_with_clock(&SystemClock, retry, work).await
 }
 
-/// As [`retry`], but pauses are those of a clock, such as a test's.
+/// Like [`retry`], but with the pauses of a given clock, such as the virtual clock of a test.
 ///
 /// # Errors
 ///
-/// The last error, when no attempt is left or it is not to be retried.
+/// The last error, if no attempt is left or if the error must not be retried.
 pub async fn retry_with_clock<T, E, F, Fut>(
     clock: &dyn Clock,
     retry: Retry,

@@ -9,24 +9,24 @@ use crate::registry::{StepMark, WorkflowMark};
 use crate::step::{ByName, Step, StepDefinition, StepFn};
 use crate::workflow::{Workflow, WorkflowDefinition, WorkflowFn};
 
-/// What a workflow or step takes and returns, as JSON Schema (draft 2020-12).
+/// The JSON Schemas (draft 2020-12) of the input and output of a workflow or step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Schema {
     /// The durable name.
     pub name: &'static str,
-    /// The version of a workflow; a step has none.
+    /// The version of a workflow; `None` for a step.
     pub version: Option<u32>,
-    /// What it takes: what a caller may send. Several parameters are an array.
+    /// The schema of the input. Several parameters are an array.
     pub input: Value,
-    /// What it returns: what a caller will see.
+    /// The schema of the output.
     pub output: Value,
 }
 
-/// The schema of a workflow or step whose types have one: a function with `#[workflow]` or `#[step]`, or a
-/// [`Workflow`] or [`Step`] constant.
+/// Returns the schema of a workflow or step: a function with `#[workflow]` or `#[step]`, or a [`Workflow`] or [`Step`]
+/// constant.
 ///
-/// With the feature `schema`. The types derive `schemars::JsonSchema`, of version 1 of that crate.
+/// Requires the feature `schema`. The types must implement `schemars::JsonSchema`, of version 1 of that crate.
 ///
 /// ```
 /// # use outlast::prelude::*;
@@ -51,13 +51,13 @@ pub fn schema_of<H: HasSchema<M>, M>(handle: H) -> Schema {
     handle.schema()
 }
 
-/// Anything that names a workflow or step whose types have a schema. `M` is always inferred.
+/// A handle to a workflow or step whose types have a schema. `M` is always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no schema",
     label = "expected a workflow or step whose input and output are `schemars::JsonSchema`"
 )]
 pub trait HasSchema<M> {
-    /// Its schema.
+    /// Returns the schema.
     fn schema(&self) -> Schema;
 }
 

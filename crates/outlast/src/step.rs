@@ -1,4 +1,4 @@
-//! Steps: pieces of work with effects, their definitions and handles.
+//! Steps: pieces of work with side effects, their definitions and handles.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,53 +14,53 @@ use crate::attempt::{Attempt, AttemptInfo, StopReason};
 use crate::error::StepError;
 use crate::reconcile::Reconciling;
 
-/// What a step is: its durable name, its types, how it is attempted. Made by `#[step]`.
+/// The definition of a step: its durable name, its types and its policy. Implemented by `#[step]`.
 pub trait StepDefinition: 'static {
-    /// What the step takes; several parameters are a tuple.
+    /// The input type. Several parameters are a tuple.
     type Input: Serialize + DeserializeOwned + Send + 'static;
-    /// What the step returns.
+    /// The output type.
     type Output: Serialize + DeserializeOwned + Send + 'static;
     /// The durable name.
     const NAME: &'static str;
-    /// Names it had before, under which histories may know it.
+    /// Earlier names, which may occur in histories.
     const WAS: &'static [&'static str];
-    /// How it is attempted.
+    /// Returns the policy: retries, timeouts and limits.
     fn policy() -> Policy;
-    /// The step's key for this input, when the step says what it is made of.
+    /// Returns the step's key for this input, if the step has the argument `unique`.
     ///
     /// # Errors
     ///
-    /// When that has no JSON.
+    /// If the values that form the key have no JSON form.
     fn unique(_input: &Self::Input) -> Result<Option<String>, StepError> {
         Ok(None)
     }
 }
 
-/// A step that a worker with state `S` can attempt. Made by `#[step]`.
+/// The code of a step, for workers with state `S`. Implemented by `#[step]`.
 #[diagnostic::on_unimplemented(
     message = "this step needs a worker with another state than `{S}`",
     label = "the step's `StepContext<…>` names the state it needs",
     note = "give the worker that state with `Worker::builder(world).state(…)` before `.register(…)`"
 )]
 pub trait StepCode<S>: StepDefinition + Sized {
-    /// Whether the step says how to look for the effect of an earlier attempt.
+    /// Whether the step has a `reconcile` function.
     const RECONCILES: bool = false;
-    /// One attempt.
+    /// Creates one attempt.
     fn attempt(cx: StepContext<S>, input: Self::Input) -> Attempt<Self>;
-    /// Looks whether an earlier attempt had its effect.
+    /// Checks whether an earlier attempt had its effect.
     fn reconcile(_cx: StepContext<S>, _input: Self::Input) -> Reconciling<Self> {
         Box::pin(std::future::ready(Ok(None)))
     }
 }
 
-/// A function made by `#[step]`. `Args` are its parameters.
+/// A function with the attribute `#[step]`. `Args` are its parameters.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a step",
     label = "expected a function with `#[step]`",
     note = "a plain function can be a step in place: `ctx.call(\"name\", input, async |input| …)`"
 )]
 pub trait StepFn<Args>: Send + Sync + 'static {
-    /// The definition that the function carries.
+    /// The definition of the step.
     type Definition: StepDefinition;
 }
 
@@ -77,23 +77,23 @@ macro_rules! step_fns {
 }
 step_fns! { () (A) (A, B) (A, B, C) (A, B, C, D1) (A, B, C, D1, E) (A, B, C, D1, E, G) (A, B, C, D1, E, G, H) }
 
-/// Anything that names a step for `ctx.step`: a function with `#[step]`, or a [`Step`] constant.
-/// `M` keeps the two apart and is always inferred.
+/// A handle to a step, as accepted by [`Context::step`](crate::Context::step): a function with `#[step]`, or a [`Step`]
+/// constant. `M` distinguishes the two and is always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a step",
     label = "expected a function with `#[step]` or a `Step` constant",
     note = "a plain function can be a step in place: `ctx.call(\"name\", input, async |input| …)`"
 )]
 pub trait StepHandle<M> {
-    /// What the step takes.
+    /// The input type.
     type Input: Serialize;
-    /// What the step returns.
+    /// The output type.
     type Output: DeserializeOwned;
-    /// The durable name.
+    /// Returns the durable name.
     fn name(&self) -> &'static str;
-    /// Names it had before.
+    /// Returns earlier names.
     fn was(&self) -> &'static [&'static str];
-    /// How it is attempted.
+    /// Returns the policy.
     fn policy(&self) -> Policy;
 }
 
@@ -118,8 +118,10 @@ where
     }
 }
 
-/// A step by its name, types and policy alone, for code that does not have its function: a contract that
-/// programs share. The worker's builder gives it [its function](crate::WorkerBuilder::step).
+/// A handle to a step that consists of its name, types and policy, without its function.
+///
+/// Handles are for contracts that several programs share. The worker that executes the step assigns
+/// [its function](crate::WorkerBuilder::step).
 ///
 /// ```
 /// use outlast::{Retry, Step};
@@ -128,7 +130,7 @@ where
 /// assert_eq!(CHARGE.name(), "charge");
 /// ```
 ///
-/// Its methods make constants, so a value that makes no sense does not compile there.
+/// All methods are `const`, so an invalid value in a constant does not compile.
 pub struct Step<I, O> {
     name: &'static str,
     was: &'static [&'static str],
@@ -137,22 +139,22 @@ pub struct Step<I, O> {
 }
 
 impl<I, O> Step<I, O> {
-    /// The step of this name.
+    /// Creates a handle to the step with this durable name.
     pub const fn new(name: &'static str) -> Self {
         Self { name, was: &[], policy: Policy::DEFAULT, types: PhantomData }
     }
 
-    /// The same step with names it had before, under which histories may know it.
+    /// Sets earlier names, which may occur in histories.
     #[must_use]
     pub const fn was(self, names: &'static [&'static str]) -> Self {
         Self { was: names, ..self }
     }
 
-    /// Attempts in all, the first included.
+    /// Sets the total number of attempts, including the first.
     ///
     /// # Panics
     ///
-    /// When `attempts` is 0.
+    /// If `attempts` is 0.
     #[must_use]
     #[track_caller]
     pub const fn attempts(self, attempts: u32) -> Self {
@@ -160,18 +162,18 @@ impl<I, O> Step<I, O> {
         self.retry(retry)
     }
 
-    /// When a failed attempt is followed by another.
+    /// Sets the retry policy.
     #[must_use]
     pub const fn retry(mut self, retry: Retry) -> Self {
         self.policy.retry = retry;
         self
     }
 
-    /// How long one attempt may take, as text: `"30s"`.
+    /// Sets how long one attempt may take, as text such as `"30s"`.
     ///
     /// # Panics
     ///
-    /// When the text is not a duration.
+    /// If the text is not a duration.
     #[must_use]
     #[track_caller]
     pub const fn timeout(mut self, timeout: &str) -> Self {
@@ -179,11 +181,11 @@ impl<I, O> Step<I, O> {
         self
     }
 
-    /// How long an attempt may go without a [heartbeat](StepContext::heartbeat), as text.
+    /// Sets how long an attempt may go without a [heartbeat](StepContext::heartbeat), as text such as `"10s"`.
     ///
     /// # Panics
     ///
-    /// When the text is not a duration.
+    /// If the text is not a duration.
     #[must_use]
     #[track_caller]
     pub const fn heartbeat_timeout(mut self, timeout: &str) -> Self {
@@ -191,11 +193,11 @@ impl<I, O> Step<I, O> {
         self
     }
 
-    /// How many attempts at the step one worker makes at the same time.
+    /// Limits the number of attempts at the step that one worker makes at the same time.
     ///
     /// # Panics
     ///
-    /// When `limit` is 0.
+    /// If `limit` is 0.
     #[must_use]
     #[track_caller]
     pub const fn limit(mut self, limit: u32) -> Self {
@@ -204,19 +206,18 @@ impl<I, O> Step<I, O> {
         self
     }
 
-    /// There is no second attempt, not even after a crash; then the step fails as unknown.
+    /// Limits the step to a single attempt, even after a crash. After a crash the step fails with the kind `Unknown`.
     #[must_use]
     pub const fn at_most_once(mut self) -> Self {
         self.policy.is_at_most_once = true;
         self
     }
 
-    /// The queue by which the step travels to the workers that serve it; see
-    /// [`StepOperation::queue`](crate::StepOperation::queue).
+    /// Sets the queue of the step; see [`StepOperation::queue`](crate::StepOperation::queue).
     ///
     /// # Panics
     ///
-    /// When the name is empty or longer than 128 bytes.
+    /// If the name is empty or longer than 128 bytes.
     #[must_use]
     #[track_caller]
     pub const fn queue(mut self, queue: &'static str) -> Self {
@@ -225,12 +226,11 @@ impl<I, O> Step<I, O> {
         self
     }
 
-    /// How urgent the step is among those of its queue; see
-    /// [`StepOperation::priority`](crate::StepOperation::priority).
+    /// Sets the priority of the step in its queue; see [`StepOperation::priority`](crate::StepOperation::priority).
     ///
     /// # Panics
     ///
-    /// When it is higher than 9.
+    /// If it is higher than 9.
     #[must_use]
     #[track_caller]
     pub const fn priority(mut self, priority: u8) -> Self {
@@ -239,7 +239,7 @@ impl<I, O> Step<I, O> {
         self
     }
 
-    /// The durable name.
+    /// Returns the durable name.
     pub const fn name(&self) -> &'static str {
         self.name
     }
@@ -277,7 +277,7 @@ impl<I, O> fmt::Debug for Step<I, O> {
     }
 }
 
-/// Marks a [`Step`] constant among step handles.
+/// Type-level mark of handles that are constants: [`Step`] and [`Workflow`](crate::Workflow).
 #[derive(Debug)]
 pub enum ByName {}
 
@@ -299,7 +299,25 @@ impl<I: Serialize, O: DeserializeOwned> StepHandle<ByName> for Step<I, O> {
     }
 }
 
-/// What an attempt knows: the worker's state, its key, and whether it should stop.
+/// The context of an attempt: the worker's state, the idempotency key, and whether to stop.
+///
+/// `S` is the state of the worker. A step that does not need the state takes a plain `StepContext`.
+///
+/// ```
+/// # use outlast::prelude::*;
+/// struct Bank;
+///
+/// impl Bank {
+///     async fn charge(&self, cents: u64, key: &str) -> Result<String, std::io::Error> {
+///         Ok(format!("payment of {cents}, {key}"))
+///     }
+/// }
+///
+/// #[step]
+/// async fn charge(cx: StepContext<Bank>, cents: u64) -> Result<String, StepError> {
+///     Ok(cx.state().charge(cents, &cx.key()).await?)
+/// }
+/// ```
 #[derive(Debug)]
 pub struct StepContext<S = ()> {
     state: Arc<S>,
@@ -319,22 +337,22 @@ impl<S> StepContext<S> {
         Self { state, about, unique: unique.map(Into::into) }
     }
 
-    /// A context for calling a step as a plain function in a unit test.
+    /// Creates a context with which a unit test can call a step as a plain function.
     pub fn test(state: S) -> Self {
         Self::new(Arc::new(state), Arc::new(AttemptInfo::unwatched()), None)
     }
 
-    /// The worker's state, as given to `Worker::builder(…).state(…)`.
+    /// Returns the worker's state, as passed to `Worker::builder(…).state(…)`.
     pub fn state(&self) -> &S {
         &self.state
     }
 
-    /// The run this attempt works for.
+    /// Returns the run that requested the step, also for a queued step.
     pub fn run(&self) -> RunId {
         self.about.run
     }
 
-    /// The name of the step, as the workflow asked for it; empty in a [test](Self::test).
+    /// Returns the name of the step under which the workflow requested it. It is empty in a [test](Self::test).
     pub fn step_name(&self) -> &str {
         &self.about.step
     }
@@ -346,8 +364,8 @@ impl<S> StepContext<S> {
         std::future::ready(())
     }
 
-    /// What travels with the run that asked for the step: trace context, the caller's identity. A queued step
-    /// has them too. Empty in a [test](Self::test).
+    /// Returns the headers with which the run was started, such as a trace context or the caller's identity. A queued
+    /// step has the headers of the run that requested it. They are empty in a [test](Self::test).
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -361,28 +379,29 @@ impl<S> StepContext<S> {
         &self.about.headers
     }
 
-    /// The number of the operation that asked for the step.
+    /// Returns the number of the operation in the run that requested the step.
     pub fn op(&self) -> OpNumber {
         self.about.op
     }
 
-    /// The number of this attempt, from 1.
+    /// Returns the number of this attempt, starting at 1. An attempt that follows a crash has the same number as the
+    /// one before it.
     pub fn attempt(&self) -> u32 {
         self.about.attempt
     }
 
-    /// A key that is the same in every attempt at this step of this run, and differs from that of any
-    /// other: give it to the outside world, so that a repeated effect is recognised.
+    /// Returns the idempotency key of the step: the same in every attempt at this step of this run, and different from
+    /// the key of any other step. Pass it to the external system, so that it recognizes a repeated request.
     ///
-    /// With `#[step(unique = "order.id, action")]` it is made of the step's name and these values of the
-    /// input instead, and so is the same in every run that asks for the same thing:
+    /// With `#[step(unique = "order.id, action")]` the key is formed from the step's name and these values of the input
+    /// instead, so it is the same in every run that requests the same effect:
     ///
-    /// * `charge:[42,"pay"]`: the name, a colon, and the values as a JSON array without spaces, the
-    ///   members of objects in the order of their names' bytes.
-    /// * `charge:sha256:…` when that is longer than 255 bytes: 64 digits of the array's SHA-256.
-    /// * The name is the last one in `was`, the oldest, where there is one: a rename keeps the keys.
+    /// * `charge:[42,"pay"]`: the name, a colon, and the values as a JSON array without spaces, with the members of
+    ///   objects sorted by the bytes of their names.
+    /// * `charge:sha256:…` if that is longer than 255 bytes: 64 hexadecimal digits of the SHA-256 of the array.
+    /// * The name is the last one in `was`, the oldest, if there is one: renaming a step does not change its keys.
     ///
-    /// In a [test](Self::test) of the function alone it is always the run's.
+    /// In a [test](Self::test) of the function alone, `unique` is ignored.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -408,16 +427,16 @@ impl<S> StepContext<S> {
         }
     }
 
-    /// The id of this attempt, which no other attempt has; in a [test](Self::test) always the same.
+    /// Returns the unique id of this attempt. In a [test](Self::test) it is always the same.
     ///
-    /// Attempts that follow a crash repeat the [number](Self::attempt) of the one before, not its id. To recognise
-    /// a repeated effect use [`key`](Self::key), which is the same in every attempt.
+    /// An attempt that follows a crash has the same [number](Self::attempt) as the one before it, but another id. To
+    /// recognize a repeated effect, use [`key`](Self::key), which is the same in every attempt.
     pub fn attempt_id(&self) -> AttemptId {
         self.about.id
     }
 
-    /// Whether the attempt is told to stop, for [a reason](Self::stop_reason): its run was cancelled, the workflow
-    /// does not wait for the step any more, or the worker must let go of the run. The attempt may stop early.
+    /// Returns whether the attempt is asked to stop, because the run was cancelled, the workflow no longer waits for
+    /// the step, or the worker releases the run; see [`stop_reason`](Self::stop_reason). The attempt may ignore it.
     pub fn is_cancelled(&self) -> bool {
         self.stop_reason().is_some()
     }
@@ -431,7 +450,7 @@ impl<S> StepContext<S> {
     /// async fn price(cx: StepContext, shop: String) -> Result<u64, StepError> {
     ///     select! {
     ///         price = ask(shop) => Ok(price),
-    ///         () = cx.cancelled() => Err(StepError::msg("nobody waits for the price")),
+    ///         () = cx.cancelled() => Err(StepError::msg("the price is no longer needed")),
     ///     }
     /// }
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -442,23 +461,23 @@ impl<S> StepContext<S> {
         self.about.stopped().await;
     }
 
-    /// Why the attempt is told to stop; `None` as long as it is not.
+    /// Returns the reason why the attempt is asked to stop, or `None` if it is not.
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.about.stop_reason()
     }
 
-    /// Says that the attempt is alive, and how far it has come.
+    /// Reports that the attempt is alive, with details of its progress.
     ///
-    /// An attempt that does not say so for its `heartbeat_timeout` fails with a timeout. When an attempt
-    /// fails, the details of its last heartbeat are recorded with that, and the next attempt finds them
-    /// as [`last_details`](Self::last_details). A heartbeat itself is not recorded, and costs next to
-    /// nothing. Details that are no payload, because they have no JSON or are too large, are left out.
+    /// An attempt without a heartbeat for its `heartbeat_timeout` fails with a timeout. When an attempt fails, the
+    /// details of its last heartbeat are recorded with the failure, and the next attempt reads them with
+    /// [`last_details`](Self::last_details). The heartbeat itself writes nothing, so call it as often as you like.
+    /// Details that have no JSON form or are too large are left out, with a warning.
     ///
     /// ```
     /// # use outlast::prelude::*;
     /// #[step(heartbeat_timeout = "10s")]
     /// async fn import(cx: StepContext, rows: Vec<String>) -> Result<usize, StepError> {
-    ///     let done = cx.last_details::<usize>().unwrap_or(0); // by an earlier attempt
+    ///     let done = cx.last_details::<usize>().unwrap_or(0); // the progress of an earlier attempt
     ///     for (index, row) in rows.iter().enumerate().skip(done) {
     ///         // … import the row …
     ///         cx.heartbeat(index + 1);
@@ -473,14 +492,15 @@ impl<S> StepContext<S> {
         self.about.beat(details);
     }
 
-    /// The details of the last heartbeat of the attempt before this one, if they are a `T`: of one that failed,
-    /// or of one whose worker was lost. In the latter case they may be older than its last heartbeat, by as much
-    /// as a quarter of the worker's session time.
+    /// Returns the details of the last heartbeat of the previous attempt, if they can be decoded as a `T`.
+    ///
+    /// If the previous attempt ended because its worker was lost, the details may be older than its last heartbeat, by
+    /// up to a quarter of the worker's session time.
     pub fn last_details<T: DeserializeOwned>(&self) -> Option<T> {
         self.about.details_before()
     }
 
-    /// The same context without the state.
+    /// Returns the same context without the state.
     pub fn stateless(self) -> StepContext<()> {
         StepContext { state: Arc::new(()), about: self.about, unique: self.unique }
     }

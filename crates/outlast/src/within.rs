@@ -1,20 +1,20 @@
-//! Starts and sends inside a transaction of the caller's own.
+//! Starts and sends inside the caller's own transaction.
 
 use outlast_core::{NewMessage, Sent, Start, Started, World, WorldError};
 
-/// A transaction of the caller's own in the database where a world lives: a start or a send in it happens
-/// when, and only when, the transaction commits, together with the caller's own rows.
+/// The caller's own transaction on the world's database. A start or a send in it takes effect if and only if the
+/// transaction commits, together with the caller's own rows.
 ///
-/// It is implemented for the transactions of the worlds' drivers; see
-/// [`StartCall::within`](crate::StartCall::within). Each call refuses with `Invalid` when the transaction is in
-/// another database than the world, and changes nothing when it refuses. It is not repeated after a failure:
-/// what becomes of it is what becomes of the transaction.
+/// The trait is implemented for the transactions of the worlds' drivers; see
+/// [`StartCall::within`](crate::StartCall::within). A call fails with `Invalid` if the transaction is on another
+/// database than the world. A call that is refused changes nothing. A failed call is not repeated, because the
+/// transaction decides about its effect.
 pub trait Within {
     /// Starts a run; see [`World::start`].
     fn start(&mut self, world: &dyn World, start: Start)
     -> impl Future<Output = Result<Started, WorldError>>;
 
-    /// Appends a message to an inbox; see [`World::send`].
+    /// Adds a message to an inbox; see [`World::send`].
     fn send(
         &mut self,
         world: &dyn World,
@@ -22,8 +22,8 @@ pub trait Within {
     ) -> impl Future<Output = Result<Sent, WorldError>>;
 }
 
-/// Begin it with [`Immediate`](outlast_sqlite::rusqlite::TransactionBehavior::Immediate): one that reads before it writes is
-/// refused by SQLite when someone else has written meanwhile. Workers wait as long as it is open.
+/// Begin the transaction with [`Immediate`](outlast_sqlite::rusqlite::TransactionBehavior::Immediate): SQLite refuses a
+/// transaction that reads before it writes if another connection has written in between. Workers wait while it is open.
 #[cfg(feature = "sqlite")]
 impl Within for outlast_sqlite::rusqlite::Transaction<'_> {
     fn start(

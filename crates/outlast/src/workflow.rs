@@ -14,29 +14,29 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::step::{assert_priority, assert_queue};
 
-/// What a workflow is: its durable name, version and types, and its code. Made by `#[workflow]`.
+/// The definition of a workflow: its durable name, version, types and code. Implemented by `#[workflow]`.
 pub trait WorkflowDefinition: Sized + 'static {
-    /// What the workflow takes; several parameters are a tuple.
+    /// The input type. Several parameters are a tuple.
     type Input: Serialize + DeserializeOwned + Send + 'static;
-    /// What the workflow returns.
+    /// The output type.
     type Output: Serialize + DeserializeOwned + Send + 'static;
     /// The durable name.
     const NAME: &'static str;
-    /// Names it had before, under which runs may know it.
+    /// Earlier names, under which runs may have been started.
     const WAS: &'static [&'static str];
-    /// The version that new runs get.
+    /// The version of new runs.
     const VERSION: u32;
-    /// The queue in which its runs stand, if it says so.
+    /// The queue of its runs, or `None` for the default queue.
     const QUEUE: Option<&'static str> = None;
-    /// How urgent its runs are.
+    /// The priority of its runs.
     const PRIORITY: u8 = 0;
     /// Calls the workflow.
     fn run(ctx: Context, input: Self::Input) -> RunFuture<Self>;
-    /// Judges an input before a run begins.
+    /// Validates an input before a run is started.
     ///
     /// # Errors
     ///
-    /// Why no run begins with it.
+    /// The reason why the start is rejected.
     fn check(_input: &Self::Input) -> Result<(), Error> {
         Ok(())
     }
@@ -63,14 +63,14 @@ pub(crate) fn contained(check: impl FnOnce() -> Result<(), Error>) -> Result<(),
     })
 }
 
-/// A run's future: what a workflow's function returns.
+/// The future of a run: the future that the function of a workflow returns.
 #[must_use = "a run does nothing unless a worker polls it"]
 pub struct RunFuture<D: WorkflowDefinition> {
     future: Pin<Box<dyn Future<Output = Result<D::Output, Error>> + Send>>,
 }
 
 impl<D: WorkflowDefinition> RunFuture<D> {
-    /// The run that `future` is.
+    /// Creates the future of a run from the future of a workflow's code.
     pub fn new(future: impl Future<Output = Result<D::Output, Error>> + Send + 'static) -> Self {
         Self { future: Box::pin(future) }
     }
@@ -90,13 +90,13 @@ impl<D: WorkflowDefinition> fmt::Debug for RunFuture<D> {
     }
 }
 
-/// A function made by `#[workflow]`. `Args` are its parameters.
+/// A function with the attribute `#[workflow]`. `Args` are its parameters.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a workflow",
     label = "expected a function with `#[workflow]`"
 )]
 pub trait WorkflowFn<Args>: Send + Sync + 'static {
-    /// The definition that the function carries.
+    /// The definition of the workflow.
     type Definition: WorkflowDefinition;
 }
 
@@ -113,34 +113,34 @@ macro_rules! workflow_fns {
 }
 workflow_fns! { () (A) (A, B) (A, B, C) (A, B, C, D1) (A, B, C, D1, E) (A, B, C, D1, E, G) }
 
-/// Anything that names a workflow for `client.start`: a function with `#[workflow]`, or a
-/// [`Workflow`] constant. `M` keeps the two apart and is always inferred.
+/// A handle to a workflow, as accepted by [`Client::start`](crate::Client::start): a function with `#[workflow]`, or a
+/// [`Workflow`] constant. `M` distinguishes the two and is always inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a workflow",
     label = "expected a function with `#[workflow]` or a `Workflow` constant"
 )]
 pub trait WorkflowHandle<M> {
-    /// What the workflow takes.
+    /// The input type.
     type Input: Serialize;
-    /// What the workflow returns.
+    /// The output type.
     type Output: DeserializeOwned;
-    /// The durable name.
+    /// Returns the durable name.
     fn name(&self) -> &'static str;
-    /// The version that new runs get.
+    /// Returns the version of new runs.
     fn version(&self) -> u32;
-    /// The queue in which its runs stand, if it says so.
+    /// Returns the queue of its runs, or `None` for the default queue.
     fn queue(&self) -> Option<&'static str> {
         None
     }
-    /// How urgent its runs are.
+    /// Returns the priority of its runs.
     fn priority(&self) -> u8 {
         0
     }
-    /// Judges an input before a run begins.
+    /// Validates an input before a run is started.
     ///
     /// # Errors
     ///
-    /// Why no run begins with it.
+    /// The reason why the start is rejected.
     fn check(&self, _input: &Self::Input) -> Result<(), Error> {
         Ok(())
     }
@@ -178,8 +178,10 @@ where
 /// Judges an input before a run begins.
 type InputCheck<I> = fn(&I) -> Result<(), Error>;
 
-/// A workflow by its name, version and types alone, for programs that only start it: a contract that
-/// programs share. The worker's builder gives it [its function](crate::WorkerBuilder::workflow).
+/// A handle to a workflow that consists of its name, version and types, without its function.
+///
+/// Handles are for programs that only start the workflow, and for contracts that several programs share. The worker
+/// that executes the workflow assigns [its function](crate::WorkerBuilder::workflow).
 ///
 /// ```
 /// use outlast::Workflow;
@@ -197,28 +199,28 @@ pub struct Workflow<I, O> {
 }
 
 impl<I, O> Workflow<I, O> {
-    /// Version 1 of the workflow of this name.
+    /// Creates a handle to version 1 of the workflow with this durable name.
     pub const fn new(name: &'static str) -> Self {
         Self { name, was: &[], version: 1, queue: None, priority: 0, check: None, types: PhantomData }
     }
 
-    /// The same workflow, for runs of another version.
+    /// Sets the version of new runs.
     #[must_use]
     pub const fn at_version(self, version: u32) -> Self {
         Self { version, ..self }
     }
 
-    /// The same workflow with names it had before, under which runs may know it.
+    /// Sets earlier names, under which runs may have been started.
     #[must_use]
     pub const fn was(self, names: &'static [&'static str]) -> Self {
         Self { was: names, ..self }
     }
 
-    /// The same workflow with a queue in which its runs stand, unless their start says otherwise.
+    /// Sets the queue of its runs, unless the start sets another one.
     ///
     /// # Panics
     ///
-    /// When the name is empty or longer than 128 bytes.
+    /// If the name is empty or longer than 128 bytes.
     #[must_use]
     #[track_caller]
     pub const fn queue(self, queue: &'static str) -> Self {
@@ -226,11 +228,11 @@ impl<I, O> Workflow<I, O> {
         Self { queue: Some(queue), ..self }
     }
 
-    /// The same workflow with a priority that its runs have, unless their start says otherwise.
+    /// Sets the priority of its runs, unless the start sets another one.
     ///
     /// # Panics
     ///
-    /// When it is higher than 9.
+    /// If it is higher than 9.
     #[must_use]
     #[track_caller]
     pub const fn priority(self, priority: u8) -> Self {
@@ -238,8 +240,8 @@ impl<I, O> Workflow<I, O> {
         Self { priority, ..self }
     }
 
-    /// The same workflow with a function that judges an input before a run begins: its error refuses the
-    /// start, with kind `Invalid`, and nothing is written.
+    /// Sets a function that validates the input before a run is started. If it returns an error, the start fails with
+    /// the kind `Invalid`, and nothing is written.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -260,12 +262,12 @@ impl<I, O> Workflow<I, O> {
         Self { check: Some(check), ..self }
     }
 
-    /// The durable name.
+    /// Returns the durable name.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The version.
+    /// Returns the version of new runs.
     pub const fn version(&self) -> u32 {
         self.version
     }

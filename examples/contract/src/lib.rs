@@ -1,33 +1,33 @@
-//! What the shop's programs agree on: names, types and policies. There is no code of workflows or steps in
-//! it, so a program that only starts orders depends on nothing that carries them out.
+//! The contract of the shop's programs: names, types and policies. It contains no code of workflows or steps, so a
+//! program that only starts orders does not depend on the code that executes them.
 
 use outlast::{Error, Retry, Step, Workflow};
 use serde::{Deserialize, Serialize};
 
-/// Sells one order. Starts of orders that make no sense are refused, and leave nothing behind.
+/// Sells one order. The start of an invalid order is rejected, and nothing is stored.
 pub const CHECKOUT: Workflow<Order, Receipt> = Workflow::new("checkout").check(check_order);
 
-/// Takes the money, and returns the number of the payment.
+/// Charges the customer, and returns the number of the payment.
 pub const CHARGE: Step<Order, String> = Step::new("charge").retry(Retry::api()).timeout("30s");
 
-/// Hands the parcel over, and returns its number.
+/// Ships the order, and returns the number of the parcel.
 pub const SHIP: Step<(Order, String), String> = Step::new("ship").attempts(10);
 
 /// The hook to which the customer's address is sent.
 pub const ADDRESS: &str = "address";
 
-/// What someone buys.
+/// An order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
     /// The number on the invoice.
     pub id: u32,
-    /// What it is.
+    /// The item that is sold.
     pub item: String,
-    /// What it costs.
+    /// The price in cents.
     pub cents: u64,
 }
 
-/// What the customer gets.
+/// The receipt for the customer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Receipt {
     /// The number of the payment.
@@ -38,7 +38,7 @@ pub struct Receipt {
 
 fn check_order(order: &Order) -> Result<(), Error> {
     match order.cents {
-        0 => Err(Error::msg(format!("order {} costs nothing; we do not sell gifts", order.id))),
+        0 => Err(Error::msg(format!("order {} has no price; set `cents`", order.id))),
         _ => Ok(()),
     }
 }

@@ -1,15 +1,15 @@
--- One row per run. It changes at start, claim, suspension, message and end, not with every turn:
--- while a session holds the run, `turn`, `next_seq` and `turn_at` are those of the last such
--- change, and the truth is the last row of `turns` when that one is ahead. A pending run with `wake_at` begins
--- then. `deadline` is null when there is none or it no longer counts.
+-- One row per run. It changes when the run starts, is claimed, waits, gets a message or ends, not with every turn:
+-- while a session holds the run, `turn`, `next_seq` and `turn_at` are those of the last such change, and the run's last
+-- turn is the last row of `turns`, if that is ahead. A pending run with `wake_at` begins at that time. `deadline` is
+-- null if there is none or it no longer applies.
 --
--- Holders write their columns as `outlast-core` computed them (`RowChange`). Senders write `sent`, `last_terminate`,
+-- The holder writes its columns as `outlast-core` computed them (`RowChange`). Senders write `sent`, `last_terminate`,
 -- `last_cancel` (positions in the inbox) and `cancel_requested`. `failed_builds` lists the builds that could not
 -- continue the run at event `failed_at`. The `stuck_` columns stay while a stuck run is claimed, until it progresses.
--- The generated columns are `CodelessMessages::can_end`, and `crash_class` with 0 for the classes 0 and 1.
+-- The generated columns are `EndableWithoutCode::can_end`, and `crash_class` with 0 for the classes 0 and 1.
 --
--- Moments are microseconds since 1970-01-01T00:00:00Z. Ids are text with a prefix. In texts that users
--- choose, U+E000 followed by `0` stands for NUL, which Postgres does not store, and `1` for itself.
+-- Timestamps are microseconds since 1970-01-01T00:00:00Z. Ids are text with a prefix. In texts that users choose,
+-- U+E000 followed by `0` stands for NUL, which Postgres cannot store, and U+E000 followed by `1` for U+E000 itself.
 CREATE TABLE {schema}.runs (
     id            text COLLATE "C" NOT NULL,
     workflow      text COLLATE "C" NOT NULL,

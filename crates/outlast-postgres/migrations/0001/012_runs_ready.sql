@@ -1,6 +1,6 @@
--- Claims seek here. One line per queue, code, format, list of failed builds, crash class and priority, in order of
--- readiness: runs that a worker may not have, and urgent ones that are not ready yet, are in lines of their own.
--- `ready_at` is null whenever nobody may claim the run.
+-- The index for claims. It consists of groups of runs with the same queue, code, format, failed builds, crash class and
+-- priority; a group contains its runs in the order in which they become ready. A worker may claim all runs of a group
+-- or none, so a claim skips whole groups. `ready_at` is null while nobody may claim the run.
 CREATE INDEX runs_ready ON {schema}.runs
     (queue, workflow, version, format, failed_builds, crash_class, priority, ready_at, id)
 WHERE ready_at IS NOT NULL AND NOT ends_without_code

@@ -1,2 +1,2 @@
--- What a session holds.
+-- The runs that a session holds.
 CREATE INDEX runs_held ON {schema}.runs (owner, id) WHERE owner IS NOT NULL

@@ -1,4 +1,4 @@
--- What runs can be found by.
+-- The tags of runs.
 CREATE TABLE {schema}.tags (
     run   text COLLATE "C" NOT NULL,
     name  text COLLATE "C" NOT NULL,

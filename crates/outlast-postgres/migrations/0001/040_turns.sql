@@ -1,6 +1,6 @@
--- Histories, one row per turn: `seq` is the number of its first event, `next_seq` that of the next turn's.
--- Two turns cannot begin with the same event, whoever tries. Rows come at the end and go, with old runs, at the
--- beginning; they are vacuumed before a fifth of them is dead.
+-- Histories, one row per turn: `seq` is the number of its first event, `next_seq` that of the next turn. The primary
+-- key ensures that two turns never begin with the same event. Rows are appended, and deleted with old runs; autovacuum
+-- runs before a fifth of them is dead.
 CREATE TABLE {schema}.turns (
     run      text COLLATE "C" NOT NULL,
     seq      bigint NOT NULL,

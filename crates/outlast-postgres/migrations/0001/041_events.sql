@@ -1,5 +1,5 @@
--- Histories, one row per event, for people: SELECT * FROM events WHERE run = 'run_…' ORDER BY seq. What
--- Postgres cannot show of a text, a NUL, is shown as U+FFFD.
+-- Histories, one row per event, for people: SELECT * FROM events WHERE run = 'run_…' ORDER BY seq. NUL, which Postgres
+-- cannot show, is shown as U+FFFD.
 CREATE VIEW {schema}.events (run, seq, at, kind, op, body) AS
 SELECT turns.run, turns.seq + event.nth - 1, turns.at, event.value ->> 'kind', (event.value ->> 'op')::bigint, event.value
 FROM {schema}.turns,

@@ -1,7 +1,8 @@
--- Inboxes. A consumed message keeps its id, so that a repeat is recognised, and loses a body that is large:
--- a payload (written by `codec`, if any), a failure, a reason or the id of a run, as its kind says; `raw` has
--- what is not text. `name` is a hook's, `op` the operation that it answers or wakes, `outcome` the status in
--- which a child ended, `after_cancel` whether the run was asked to stop before a cancel came.
+-- Inboxes. A consumed message keeps its id, so that a repetition is recognised, and loses its body if that is large.
+-- The body is, depending on `kind`, a payload (written by `codec`, if any), a failure, a reason or the id of a run;
+-- `raw` contains a payload that is not text. `name` is that of a hook, `op` the operation that the message answers or
+-- wakes, `outcome` the status in which a child ended, and `after_cancel` whether a cancel was already requested when
+-- this cancel arrived.
 CREATE TABLE {schema}.inbox (
     run      text COLLATE "C" NOT NULL,
     position bigint NOT NULL,

@@ -1,7 +1,8 @@
--- One row per joined worker. Every commit locks it and checks `ended_at`: a session that has ended commits nothing
--- any more. It is deleted when nobody holds runs by it. `crashed` says why it ended, and the `held_` columns what it
--- held then. `boot` is when the server had started at the last beat, `lock_free_since` when its advisory lock was first
--- found free; one without `has_lock` never had any. `interface` is the set of functions that its program calls.
+-- One row per joined worker. Every commit locks it and checks `ended_at`: a session that has ended cannot commit. The
+-- row is deleted when the session holds no runs any more. `crashed` is why it ended, and the `held_` columns are what
+-- it held then. `boot` is the start time of the server at the last beat. `lock_free_since` is when its advisory lock
+-- was first found free; a session without `has_lock` has none. `interface` is the set of functions that its program
+-- calls.
 CREATE TABLE {schema}.sessions (
     id              text COLLATE "C" NOT NULL,
     host            text   NOT NULL,

@@ -1,5 +1,5 @@
--- How far attempts at steps have come, as they said with their last heartbeat: outside the history, until the attempt
--- ends or its run is forgotten. `raw` has a payload that is not text.
+-- The details of the last heartbeat of attempts at steps. They are not part of the history; they are kept until the
+-- attempt ends or its run is deleted. `raw` contains a payload that is not text.
 CREATE TABLE {schema}.heartbeats (
     run     text COLLATE "C" NOT NULL,
     op      bigint  NOT NULL,

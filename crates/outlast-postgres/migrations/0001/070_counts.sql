@@ -1,5 +1,5 @@
--- How many runs are in each status, maintained with every change: the sum over the slots. Connections use
--- different slots, so that they do not wait for each other.
+-- The number of runs in each status, as the sum over all slots. Connections use different slots, so that they do not
+-- wait for each other.
 CREATE TABLE {schema}.counts (
     status text COLLATE "C" NOT NULL,
     slot   smallint NOT NULL,

@@ -1,5 +1,5 @@
--- How far the time in a run's id may lie from the time of its start, in milliseconds: at least and at the
--- most, over all runs there ever were. Ids have the clock of whoever made them, starts have the world's.
+-- The smallest and the largest difference between the time in a run's id and the time of its start, in milliseconds,
+-- over all runs that were ever started. Ids have the clock of the process that created them, starts have the world's.
 CREATE TABLE {schema}.skew (
     one     boolean NOT NULL,
     lowest  bigint  NOT NULL,

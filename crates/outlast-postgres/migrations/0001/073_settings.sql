@@ -1,6 +1,6 @@
--- One row: how far the world's clock is ahead of the server's, in microseconds, which tests set; by what this schema is
--- told from others of its name in other databases; and the lowest rules that every joined session knows, null when
--- none is joined.
+-- One row: the offset of the world's clock from the server's in microseconds, which tests set; the identity that
+-- distinguishes this schema from others of the same name in other databases; and the lowest rules of all joined
+-- sessions, null if none is joined.
 CREATE TABLE {schema}.settings (
     one          boolean NOT NULL,
     clock_offset bigint  NOT NULL,

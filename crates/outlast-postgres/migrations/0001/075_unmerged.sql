@@ -1,5 +1,5 @@
--- Changes of counts and of the skew by transactions of others, which may stay open for long: they only append here,
--- so that nobody waits for them. Beats merge these rows into `counts` and `skew`.
+-- Changes of counts and skew by transactions of users, which may stay open for long. They only append rows here, so
+-- that no other transaction waits for them. Beats merge these rows into `counts` and `skew`.
 CREATE TABLE {schema}.unmerged (
     id      bigint GENERATED ALWAYS AS IDENTITY,
     status  text COLLATE "C" NOT NULL,

@@ -1,4 +1,4 @@
--- Moves counts, in the order of the statuses, so that nobody waits in a circle.
+-- Changes counts, in the order of statuses, to avoid deadlocks.
 CREATE FUNCTION {schema}.count{v}(statuses_ text[], changes_ bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO {schema}.counts AS counts (status, slot, n)

@@ -1,5 +1,5 @@
--- Notes how far ids of new runs lie from their start, in milliseconds. In steps of a second, so that it
--- seldom writes.
+-- Widens the skew to include new runs, in milliseconds. It is rounded to about a second, so that the row rarely
+-- changes.
 CREATE FUNCTION {schema}.widen{v}(lowest_ bigint, highest_ bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     low_  bigint := (lowest_ >> 10) << 10;

@@ -1,4 +1,4 @@
--- Sets tags of a run; those of other names stay.
+-- Sets tags of a run; tags with other names stay.
 CREATE FUNCTION {schema}.put_tags{v}(run_ text, tags_ json) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO {schema}.tags (run, name, value)

@@ -1,4 +1,5 @@
--- Moves one run from a status to another; from none when it is new. In the order of the statuses, as `count`.
+-- Counts the change of one run from one status to another; `from_` is null for a new run. In the order of statuses, as
+-- `count`.
 CREATE FUNCTION {schema}.count_move{v}(from_ text, to_ text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     slot_ CONSTANT smallint := (pg_backend_pid() % 64)::smallint;

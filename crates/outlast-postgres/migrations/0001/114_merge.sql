@@ -1,5 +1,4 @@
--- Merges what transactions of others appended into the counts and the skew, a part at a time. Rows that somebody else
--- merges at the same moment are left to them.
+-- Merges a part of the rows of `unmerged` into counts and skew. Rows that another transaction is merging are skipped.
 CREATE FUNCTION {schema}.merge{v}() RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE

@@ -1,5 +1,5 @@
--- Deletes what is left of a run that was forgotten and is now started again. Its row is new, so all turns, messages and
--- heartbeats that there are belong to the old one.
+-- Deletes leftovers of a deleted run that is started again. Its row is new, so all turns, messages and heartbeats
+-- belong to the deleted run.
 CREATE FUNCTION {schema}.forget{v}(runs_ text[]) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN

@@ -1,5 +1,5 @@
--- Refuses starts with rules that a joined session does not know. The caller lowers them and tries again: the rules
--- stand in the first event, which only the library writes.
+-- Refuses starts with rules that a joined session does not know. The caller lowers the rules and tries again; this
+-- function cannot, since the rules are part of the first event.
 CREATE FUNCTION {schema}.check_rules{v}(rules_ integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     known_ integer := (SELECT s.rules FROM {schema}.settings s);

@@ -1,8 +1,8 @@
--- Takes keys away from runs that had them for longer than the windows of these starts, in order of the keys.
+-- Removes keys from runs that have had them for longer than the windows of these starts, in the order of keys.
 --
--- These are the only rows that are locked behind others: somebody who has one of them may wait for a key of ours. Then
--- Postgres undoes one of the two (40P01), and the world makes that call again. It takes a window that has just ended
--- and a message to that run at the same moment.
+-- These are the only rows that are locked after others. Another transaction that has locked one of them may wait for a
+-- key that this one has inserted. Postgres then cancels one of the two (40P01), and the world repeats that call. It
+-- takes a window that has just ended and a message to that run at the same time.
 CREATE FUNCTION {schema}.free_keys{v}(now_ bigint, starts_ json) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE

@@ -1,10 +1,12 @@
--- Starts runs that nobody holds, except those of the turns in `refused_` and those that are refused beforehand. Answers
--- those that are not new: `same` is a run that was there by its id, `other` another one by the key, `taken` one by the
--- key that is of another workflow or input. The last row, number 0, says how many are new and how far their ids lie from
--- now, in milliseconds: the caller counts them and notes that, behind all other locks.
+-- Starts runs that no session holds, except those of the turns in `refused_` and those with `refused`. Returns the
+-- starts that found an existing run: `same` is a run with the same id, `other` a run with the same key, workflow and
+-- input, and `taken` a run with the same key but another workflow or input. The last row, number 0, has the number of
+-- new runs and the smallest and largest difference between the time in their ids and now, in milliseconds; the caller
+-- adds them to counts and skew, after it has taken all other locks.
 --
--- No run is twice among them; of those with the same key the first one gets it. Keys are inserted in their order, so that nobody waits in a circle. When another
--- try of the same start was faster, all of it is undone (40001), to be looked at again.
+-- The starts contain no run twice; of several with the same key, the first gets the key. Keys are inserted in their
+-- order, to avoid deadlocks. If another transaction has inserted the same run meanwhile, everything is rolled back
+-- (40001), and the caller tries again.
 CREATE FUNCTION {schema}.put_starts{v}(now_ bigint, starts_ json, events_ text[], refused_ integer[])
 RETURNS TABLE (
     nth integer, code text, run text, workflow text, added bigint, lowest bigint, highest bigint

@@ -1,6 +1,6 @@
--- Starts one run without a key or tags that nobody holds. Answers the time, and null when it was there already: then
--- `start` says so. It is refused (23505) when something is left of a run that was forgotten: that, too, is for
--- `start`. As with `commit_one`, one alone is quicker without what `start` does for many.
+-- Starts one run without a key or tags that no session holds. Returns the time; null if the run already exists: then
+-- the caller uses `start`. It fails with 23505 if there are leftovers of a deleted run with the same id: for these,
+-- too, the caller uses `start`. It exists because it is faster for one run.
 CREATE FUNCTION {schema}.start_one{v}(at_ bigint, start_ json, events_ text) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE

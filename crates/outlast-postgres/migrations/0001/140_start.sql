@@ -1,5 +1,6 @@
--- Starts runs that nobody holds. Answers what is not simply new, see `put_starts`, and the time with number 0. Within a
--- transaction of others (`appends_`), which may stay open for long, nothing is locked but the runs and their keys.
+-- Starts runs that no session holds. Returns the starts that found an existing run, as `put_starts`, and a row number 0
+-- with the time. In a transaction of a user (`appends_`), which may stay open for long, nothing but the runs and their
+-- keys is locked.
 CREATE FUNCTION {schema}.start{v}(at_ bigint, starts_ json, events_ text[], appends_ boolean)
 RETURNS TABLE (nth integer, code text, run text, workflow text, moment bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -15,7 +16,7 @@ BEGIN
             INSERT INTO {schema}.unmerged (status, n, lowest, highest)
             VALUES ('pending', put_.added, put_.lowest, put_.highest);
         ELSIF put_.added > 0 THEN
-            -- Behind the keys, which this may have waited for.
+            -- Lock these rows after the keys, for which this statement may have waited.
             PERFORM {schema}.widen{v}(put_.lowest, put_.highest);
             PERFORM {schema}.count{v}(ARRAY['pending'], ARRAY[put_.added]);
         END IF;

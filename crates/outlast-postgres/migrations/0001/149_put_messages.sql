@@ -1,12 +1,14 @@
--- Appends messages to inboxes, in their order, except those of the turns in `refused_`: one insert for all of them and one
--- update for each receiver. The receivers' rows are locked, so `now_` is later than every turn that fired a timer.
+-- Appends messages to inboxes, in their order, except those of the turns in `refused_`, with one insert for all and one
+-- update for each receiver. The caller has locked the rows of the receivers, so `now_` is later than every turn that
+-- fired a timer.
 --
--- A run that nobody holds is woken. One that is stuck or begins later stays as it is, unless it can now be ended without
--- code. The answers are `sent` with the position, also when it was sent before, `none` when there is no such run, `ended`,
--- `full` with the number of unread messages, and `unreadable` with the format that the worker which holds the run can read,
--- its host and process: only what a turn sends is taken although its receiver's holder cannot read it. `limits_` are the numbers of unread messages, and of unread and kept
--- ones, at which a run takes no more of those that a limit holds for. A payload for a hook that the run waits for is taken
--- however many are kept: the run may need it to take them. No message is twice among them.
+-- A run that no session holds becomes ready, unless it is stuck or begins later and cannot be ended without code. The
+-- answers are: `sent` with the position, also if the message was sent before; `none` if the run does not exist;
+-- `ended`; `full` with the number of unread messages; and `unreadable` with the format that the worker that holds the
+-- run can read, its host and its process. A message that a turn sends is accepted even if the holder of its receiver
+-- cannot read it. `limits_` are the number of unread messages, and the number of unread and kept ones, at which an
+-- inbox is full. A payload for a hook that the run waits for is accepted even if too many are kept, because the run may
+-- need it to consume them. The messages contain none twice.
 CREATE FUNCTION {schema}.put_messages{v}(
     now_ bigint, messages_ json, bodies_ text[], raws_ bytea[], limits_ bigint[], refused_ integer[]
 ) RETURNS TABLE (
@@ -26,8 +28,8 @@ BEGIN
             unnest(bodies_), unnest(raws_)
         ) WITH ORDINALITY AS a (run, id, kind, name, op, outcome, codec, headers, turn_nth, format, body, raw, nth)
         LEFT JOIN LATERAL (SELECT * FROM {schema}.runs r WHERE r.id = a.run) r ON true
-        -- In the order of `inbox_id`: by the other index, which a planner without statistics may prefer, each message would
-        -- read the whole inbox of its receiver.
+        -- Sorted as the index `inbox_id`. With the other index, which Postgres may prefer without statistics, each message
+        -- would read the whole inbox of its receiver.
         LEFT JOIN LATERAL (SELECT i.id, i.position, i.after_cancel FROM {schema}.inbox i WHERE i.run = a.run AND i.id >= a.id
             ORDER BY i.run, i.id LIMIT 1) known ON known.id = a.id
         LEFT JOIN LATERAL (SELECT s.host, s.pid, s.format FROM {schema}.sessions s WHERE a.format IS NOT NULL
@@ -40,7 +42,7 @@ BEGIN
     ), judged AS (
         SELECT a.*, a.is_candidate AND CASE a.kind WHEN 'hook' THEN a.unread < limits_[1] AND CASE
                 WHEN a.unread + a.kept < limits_[2] THEN true
-                -- A name with NUL cannot be compared here, and its hook counts as not open.
+                -- A name with NUL cannot be compared here; its hook counts as not open.
                 WHEN strpos(a.waits, '\u0000') > 0 THEN false
                 ELSE EXISTS (SELECT FROM json_array_elements(a.waits::json) w WHERE w->>'on' = 'hook' AND w->>'name' = a.name) END
             WHEN 'wake' THEN a.unread < limits_[1] ELSE true END AS is_accepted

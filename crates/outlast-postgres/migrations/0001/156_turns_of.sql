@@ -1,4 +1,4 @@
--- The numbers of the turns that change these runs: their own, or one that they send to.
+-- The numbers of the turns that change these runs: turns of the runs themselves, and turns that send to them.
 CREATE FUNCTION {schema}.turns_of{v}(runs_ text[], turns_ json, messages_ json) RETURNS integer[] LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ARRAY(

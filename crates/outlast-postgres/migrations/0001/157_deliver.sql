@@ -1,9 +1,10 @@
--- Applies the outboxes of turns that were just written, except of those in `refused_`: starts their children, tells their
--- parents what came of that, and sends their messages. Answers how the counts move, and how far ids lie from now.
+-- Delivers the outboxes of turns that were just written, except of those in `refused_`: starts their children, sends
+-- the results of these starts to the parents, and sends their messages. Returns the changes of counts, and the
+-- differences between ids and now for the skew.
 --
--- For each child there is what its parent is told in each case: `other`, `taken` (a run of the same workflow) and
--- `foreign` (of another); a refusal that is known beforehand is `refused`. In these texts stand marks for the run and the
--- workflow that only the database knows.
+-- Each child has the failure that its parent gets in each case: `other`, `taken` (a run of the same workflow) and
+-- `foreign` (of another workflow); `refused` is a failure that is known beforehand. In these texts placeholders stand
+-- for the run and the workflow that only the database knows.
 CREATE FUNCTION {schema}.deliver{v}(
     now_ bigint, children_ json, child_events_ text[], messages_ json, bodies_ text[], raws_ bytea[], refused_ integer[],
     OUT statuses text[], OUT changes bigint[], OUT lowest bigint, OUT highest bigint
@@ -16,7 +17,7 @@ DECLARE
     runs_ text[] := '{}';
     workflows_ text[] := '{}';
     answers_ record;
-    -- The messages of the engine have no limit.
+    -- Messages of the engine are not limited.
     limits_ CONSTANT bigint[] := ARRAY[9223372036854775807, 9223372036854775807];
 BEGIN
     IF json_array_length(children_) > 0 THEN

@@ -1,5 +1,5 @@
--- Locks rows of runs, in order of their ids, so that nobody waits in a circle. Answers those that somebody else has, when
--- it is not to wait (`skips_`).
+-- Locks rows of runs, in the order of their ids, to avoid deadlocks. With `skips_` it does not wait, and returns the
+-- runs that other transactions have locked.
 CREATE FUNCTION {schema}.lock_runs{v}(runs_ text[], skips_ boolean) RETURNS text[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -16,7 +16,7 @@ BEGIN
     IF cardinality(locked_) = cardinality(runs_) THEN
         RETURN '{}';
     END IF;
-    -- Runs that do not exist are locked by nobody.
+    -- Runs that do not exist are not locked.
     RETURN ARRAY(SELECT r.id::text FROM {schema}.runs r
         WHERE r.id = ANY (ARRAY(SELECT unnest(runs_) EXCEPT SELECT unnest(locked_))));
 END

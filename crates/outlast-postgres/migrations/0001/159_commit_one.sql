@@ -1,7 +1,7 @@
--- Commits one turn of the plainest kinds: a step forward of a run that is held on and whose row stays as it is, or an end
--- that changes no more of the row than every end does. Answers the time of an end, 0 for a step, and null when there is
--- anything to say against it: then nothing was done, and `commit` says why. It exists because `commit` is for many: for
--- one alone, most of its time goes into getting ready. As `commit`, it does not wait for somebody who has locked a table.
+-- Commits one turn of the simplest kinds: a turn of a run that stays held and whose row does not change, or an end that
+-- changes no more of the row than every end does. Returns the time of an end, 0 for other turns, and null if the turn
+-- is not accepted: then nothing was changed, and the caller uses `commit` to find out why. It exists because it is
+-- faster for one turn. As `commit`, it does not wait for a transaction that has locked a table.
 CREATE FUNCTION {schema}.commit_one{v}(
     session_ text, at_ bigint, run_ text, id_ text, from_ text, seq_ bigint, next_seq_ bigint, turn_at_ bigint,
     build_ text, events_ text, consumed_ bigint, end_ text
@@ -18,7 +18,7 @@ BEGIN
     IF end_ IS NOT NULL THEN
         PERFORM 1 FROM {schema}.runs r WHERE r.id = run_ FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
-            -- Somebody has the row, or it is not there.
+            -- Another transaction has locked the row, or the run does not exist.
             RETURN NULL;
         END IF;
     END IF;

@@ -1,23 +1,26 @@
--- Commits turns, all at once. Answers what is not simply done, and a row number 0 with the time and whether a worker may
--- have to know; or `gone`, when the session is.
+-- Commits turns. Returns the turns that were not simply committed, and a row number 0 with the time and whether a run
+-- may have become ready for another worker; or only a row `gone`, if the session has ended.
 --
--- `turns_` are what the turns are judged by, the `row` that `RowChange` of outlast-core computed, unless it stays as it is,
--- and what a run is like that one starts (`start`). What is decided here is
--- what only the database knows: who holds the run and which turn is its last, the time, whether messages are unread,
--- which starts are new, and what others write too. `children_` and `messages_` are the outboxes; `turn_nth` is the
--- number of their turn.
+-- `turns_` contains the fields by which the turns are checked, the new `row` as `RowChange` of outlast-core computed
+-- it, unless it does not change, and the properties of a run that a turn starts (`start`). The function decides only
+-- what the database alone knows: who holds the run and which turn is its last, the time, whether messages are unread,
+-- which starts are new, and columns that senders write as well. `children_` and `messages_` are the outboxes;
+-- `turn_nth` is the number of their turn.
 --
--- Everything is judged against what the statement sees after the session and the rows that change are
--- locked. A turn that adds events is fenced by the key of `turns`; one that adds none has nothing to be fenced
--- by, so the session is locked for it alone (`is_exclusive`): no other commit of the session is under way. When another
--- try of the same turns was faster, fewer rows are added than should be: then all of it is undone, to be looked at again.
+-- Everything is checked against what the statement sees after it has locked the session and the rows that change. A
+-- turn that adds events is fenced by the primary key of `turns`. A turn that adds none is not, so it locks the session
+-- exclusively (`is_exclusive`): no other commit of the session is executed at the same time. If another transaction
+-- commits the same turns meanwhile, fewer rows are inserted than expected; then everything is rolled back (40001), and
+-- the caller tries again.
 --
--- `locked_` has the runs whose rows change, those that fire a timer, even if they only add to their history, and those that
--- are sent to. A send reads the clock while it has the row. So it is either seen here, or it comes later and has a later
--- moment than the timer: what a worker takes for now is never ahead of the database's clock. Of `how_`, `wait_ms` is how
--- long each lock is waited for, `named` is the run whose turn waits; with `skips`, turns whose rows somebody else has are
--- answered `locked` and left out. So they are where the session is locked for one statement alone: all others of the session
--- would wait with it. With `only_waits` nothing is committed: the answer comes when the rows were free for a moment.
+-- `locked_` has the runs whose rows change, those whose turns fire a timer, even if they only add to the history, and
+-- those that are sent to. A send reads the clock while it has locked the row. So this commit either sees the message,
+-- or the message gets a later time than the timer, since a worker's time is never ahead of the database's clock.
+--
+-- `how_` has the options: `wait_ms` is how long the statement waits for each lock, `named` is the run whose turn waits.
+-- With `skips`, turns whose rows are locked by other transactions are answered `locked` and left out. The same holds if
+-- the session is locked exclusively, since all other commits of the session would wait as well. With `only_waits`
+-- nothing is committed: the statement returns when the rows were free for a moment.
 CREATE FUNCTION {schema}.commit{v}(
     session_ text, at_ bigint, how_ json, locked_ text[], turns_ json, events_ text[], children_ json,
     child_events_ text[], messages_ json, bodies_ text[], raws_ bytea[]
@@ -35,11 +38,11 @@ BEGIN
         PERFORM set_config('lock_timeout', how_ ->> 'wait_ms', true);
     END IF;
     IF how_ ->> 'named' IS NOT NULL THEN
-        -- By this others find whom the run waits for.
+        -- By this name other processes find the connection, and whom it waits for.
         PERFORM set_config('application_name', 'outlast ' || (how_ ->> 'named'), true);
     END IF;
     IF coalesce((how_ ->> 'only_waits')::boolean, false) THEN
-        -- A lock is nothing that must be durable.
+        -- Locks need not be durable.
         PERFORM set_config('synchronous_commit', 'off', true);
         PERFORM {schema}.lock_runs{v}(locked_, false);
         nth := 0; code := 'free';
@@ -128,7 +131,7 @@ BEGIN
             updated_at = CASE WHEN w.held THEN r.updated_at ELSE now_ END,
             ended_at = CASE WHEN w.status IN ('completed', 'failed', 'cancelled') THEN now_ END,
             wake_at = w.wake_at, waits = coalesce(w.waits, '[]'),
-            -- The wait and the check are one statement: an unread message makes it ready at once.
+            -- Waiting and checking for messages are one statement: with an unread message the run is ready immediately.
             ready_at = CASE WHEN r.last_terminate > coalesce(j.consumed, r.consumed)
                     OR j.next <= 1 AND r.last_cancel > coalesce(j.consumed, r.consumed)
                 THEN least(w.ending_at, now_ + w.ending_after)
@@ -189,7 +192,7 @@ BEGIN
         done_.highest := greatest(done_.highest, sent_.highest);
         done_.rings := true;
     END IF;
-    -- Behind all that this may have waited for: others wait for these rows too.
+    -- Lock these rows last, after everything that this statement may wait for: other transactions need them too.
     IF done_.lowest IS NOT NULL THEN
         PERFORM {schema}.widen{v}(done_.lowest, done_.highest);
     END IF;

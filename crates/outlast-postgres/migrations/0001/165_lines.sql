@@ -1,15 +1,15 @@
--- The lines of `runs_ready` that have runs and that the session may claim from. `workflows_` and `versions_` are in order;
--- `rooms_` says by crash class how many runs it may have; class 0 has no entry.
+-- The groups of `runs_ready` that contain runs and from which the session may claim. `workflows_` and `versions_` are
+-- sorted; `rooms_` is, by crash class, how many runs the session may have; class 0 has no entry.
 --
--- It leaps from line to line: to the first one behind the last, or to that of the next code that the session
--- has. So it costs no more than there are lines in the table, and no more than there are codes; a worker that
--- has the code of many workflows and steps looks only for those that somebody waits for.
+-- It skips from group to group: to the first one after the last, or to that of the next code that the session has. So
+-- its cost is limited both by the number of groups in the table and by the number of codes; a worker that has the code
+-- of many workflows and steps searches only for those that have ready runs.
 CREATE FUNCTION {schema}.lines{v}(
     queues_ text[], workflows_ text[], versions_ bigint[], build_ text, format_ integer, rooms_ integer[]
 ) RETURNS {schema}.line{v}[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    -- Copies, because the elements of those are quick to reach.
+    -- Copies as local variables, whose elements are faster to access.
     names_ text[] := workflows_;
     numbers_ bigint[] := versions_;
     count_ CONSTANT integer := cardinality(workflows_);
@@ -33,7 +33,7 @@ BEGIN
             ORDER BY r.queue, r.workflow, r.version, r.format, r.failed_builds, r.crash_class, r.priority, r.ready_at, r.id
             LIMIT 1;
             EXIT WHEN NOT FOUND;
-            -- The first code that is not before the line.
+            -- Binary search: the first code that is not before the group.
             until_ := count_ + 1;
             WHILE nth_ < until_ LOOP
                 middle_ := (nth_ + until_) / 2;
@@ -54,7 +54,7 @@ BEGIN
             line_.failed_builds := next_.failed_builds; line_.crash_class := next_.crash_class;
             line_.priority := next_.priority; line_.head := next_.ready_at;
             IF line_.format > format_ THEN
-                -- Behind all of this code.
+                -- Skip all groups of this code.
                 line_.format := 2147483647; line_.crash_class := 32767; line_.priority := 32767;
             ELSIF line_.failed_builds <> '' AND line_.failed_builds::jsonb ? build_ THEN
                 line_.crash_class := 32767; line_.priority := 32767;

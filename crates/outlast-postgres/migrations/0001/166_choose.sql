@@ -1,6 +1,7 @@
--- Runs that the session may have now, locked, in order of rank: at most so many, and of one crash class above 1 at the
--- most, whichever comes first, as many as there is room for (`rooms_`, by class). When `is_trial_`, one of the last class and
--- nothing else, if there is one. Answers how much room is left for each class: none for those that it cannot have any more.
+-- Locks and returns runs that the session may claim now, in order of rank: at most `limit_`. Of the crash classes above
+-- 1, only runs of the one that comes first are returned, as many as `rooms_` allows. With `is_trial_`, it returns one
+-- run of the last class and nothing else, if there is one. Also returns how many runs of each class the session may
+-- still have: 0 for classes that it may not claim any more.
 CREATE FUNCTION {schema}.choose{v}(
     session_ text, now_ bigint, limit_ integer, format_ integer, rooms_ integer[], is_trial_ boolean, preference_ bigint,
     priority_age_ bigint, lines_ {schema}.line{v}[], has_codeless_ boolean, OUT ids text[], OUT rooms integer[]
@@ -11,7 +12,7 @@ DECLARE
     found_ record;
     ranks_ bigint[] := '{}';
     classes_ integer[] := '{}';
-    -- The last class is the last that has a room.
+    -- The last crash class is the last with an entry in `rooms_`.
     last_ CONSTANT integer := cardinality(rooms_);
     none_ CONSTANT integer[] := array_fill(0, ARRAY[last_]);
     class_ integer;

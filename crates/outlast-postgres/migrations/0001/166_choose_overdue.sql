@@ -1,5 +1,5 @@
--- Adds runs that should have ended by `until_` to those that are chosen, locked: no more than so many in all, and
--- of one crash class above 1, as many as there is room for.
+-- Locks and adds runs whose deadline is at most `until_` to the chosen ones: at most `limit_` in total, and of one
+-- crash class above 1 only, as many as `rooms_` allows.
 CREATE FUNCTION {schema}.choose_overdue{v}(
     until_ bigint, limit_ integer, format_ integer, rooms_ integer[], chosen_ text[], OUT ids text[], OUT rooms integer[]
 ) LANGUAGE plpgsql AS $$

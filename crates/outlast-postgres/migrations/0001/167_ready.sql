@@ -1,6 +1,6 @@
--- Runs of one line that the session may have now, locked, at most so many, in their order: their ids and ranks. A level
--- of priority is worth so much waiting (`priority_age_`). A woken run is offered for a while only to the session that last held
--- it, while that one lives.
+-- Locks and returns at most `limit_` runs of one group that the session may claim now, in their order: ids and ranks.
+-- One level of priority is worth `priority_age_` of waiting. For a while, a woken run is offered only to the session
+-- that held it last, if that session has not ended.
 CREATE FUNCTION {schema}.ready{v}(
     session_ text, now_ bigint, limit_ integer, preference_ bigint, priority_age_ bigint, line_ {schema}.line{v},
     OUT ids text[], OUT ranks bigint[]

@@ -1,6 +1,6 @@
--- Gives runs that are locked to a session, each with its only turn if it has but one. What a stuck run was stuck for stays,
--- until it progresses. `is_known` says that the session held the run last, `has_details` that attempts of lost workers
--- left heartbeats.
+-- Assigns locked runs to a session, each with its turn if it has only one. The `stuck_` columns of a stuck run stay
+-- until it progresses. `is_known` is whether the session held the run last, `has_details` whether attempts of lost
+-- workers left heartbeat details.
 CREATE FUNCTION {schema}.give{v}(session_ text, now_ bigint, chosen_ text[], ready_ integer)
 RETURNS TABLE (
     code text, run text, workflow text, version bigint, turn text, seq bigint, turn_at bigint, sent bigint,
@@ -15,8 +15,8 @@ BEGIN
         array_agg(-1::bigint) || array_agg(1::bigint) AS changes, max(r.next_seq) AS last_seq
     INTO moved_ FROM {schema}.runs r WHERE r.id = ANY (chosen_);
     IF moved_.last_seq = 1 THEN
-        -- Nothing is done for a run that had no turn before its first is on disk, and this with it. A server that
-        -- crashes before that may forget that the run was given.
+        -- All runs are new. This claim need not be durable: nothing happens in a run before its first commit, which
+        -- makes the claim durable as well. If the server crashes earlier, the runs can be claimed again.
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     RETURN QUERY WITH given AS (

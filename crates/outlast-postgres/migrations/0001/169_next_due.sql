@@ -1,11 +1,11 @@
--- When the next run of a line is due, of those that are ready later than `floor_`; null when there is none. One that
--- is ready already waits for its preferred session, or somebody has it locked and will let go of it. A moment that is
--- too early is only a look for nothing.
+-- When the next run of a group is due, of those that are ready later than `floor_`; null if there is none. A run that
+-- is already ready waits for its preferred session, or another transaction has locked it for a moment. A time that is
+-- too early only causes a claim that finds nothing.
 CREATE FUNCTION {schema}.next_due{v}(session_ text, now_ bigint, floor_ bigint, preference_ bigint, line_ {schema}.line{v})
 RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    -- So many of those that come next are looked at: the first may have to wait for its preferred session.
+    -- The number of runs that are examined: the first may have to wait for its preferred session.
     looks_ CONSTANT integer := 20;
     looked_ integer := 0;
     due_ bigint;

@@ -1,13 +1,14 @@
--- When the next run of all these lines is due, or one that needs no code; apart from those that become overdue. Of what
--- is ready now only that counts which others have locked or are preferred for, and only when there was room for all; of
--- a crash class above 1 only when there is room for it (`rooms_`).
+-- When the next run of all these groups is due, or a run that can be ended without code; without those that become
+-- overdue. Of runs that are ready now, only those count that other transactions have locked or that wait for their
+-- preferred session, and only if there was room for all; of a crash class above 1 only if there is room for it
+-- (`rooms_`).
 CREATE FUNCTION {schema}.next_due_of{v}(
     session_ text, now_ bigint, has_room_ boolean, format_ integer, rooms_ integer[], preference_ bigint,
     lines_ {schema}.line{v}[], has_codeless_ boolean
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    -- So many lines with nothing ready are looked into; of the others it is enough to know the first moment.
+    -- The number of groups without a ready run that are examined. For the others, `head` is sufficient.
     looks_ CONSTANT integer := 5;
     looked_ integer := 0;
     floor_ CONSTANT bigint := CASE WHEN has_room_ THEN -9223372036854775808 ELSE now_ END;

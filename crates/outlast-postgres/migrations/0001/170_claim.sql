@@ -1,11 +1,12 @@
--- Gives the session runs that are ready, in order of rank, and behind them those that are overdue. The last row
--- has no run: it brings the time, when the next run is due, the next deadline, and in `is_overdue` whether something
--- was unread that the session held before; or `gone`. `rooms_` says by crash class how many runs it may
--- have; `is_trial_` that it takes one of the last class and nothing else, if there is one.
+-- Assigns ready runs to the session, in order of rank, followed by overdue ones. The last row has no run: it has the
+-- time, when the next run is due, the next deadline, and in `is_overdue` whether runs that the session held before have
+-- unread messages; or it is `gone`. `rooms_` is, by crash class, how many runs the session may have; with `is_trial_`
+-- it gets one run of the last class and nothing else, if there is one.
 --
--- Rows are locked as they are found, and those that others have locked are skipped: whoever asks at the same
--- time finds others. The session's row comes first, as in a commit: one that has it for itself may send to a run that is
--- locked here. Where nothing is ready it is only looked at, and a claim that finds nothing writes nothing.
+-- Rows are locked as they are found, and rows that other transactions have locked are skipped, so concurrent claims
+-- find different runs. The session's row is locked first, as in a commit: a commit that has locked the session
+-- exclusively may send to a run that is locked here. If nothing is ready, the session is only checked, and the claim
+-- writes nothing.
 CREATE FUNCTION {schema}.claim{v}(
     session_ text, at_ bigint, limit_ integer, queues_ text[], workflows_ text[], versions_ bigint[], build_ text,
     format_ integer, rooms_ integer[], is_trial_ boolean, overdue_from_ bigint, grace_ bigint, preference_ bigint,
@@ -30,7 +31,7 @@ DECLARE
     deadline_ bigint;
     due_ bigint;
 BEGIN
-    -- Each in the order of its index: without, a database that has not analysed the table may read all of it.
+    -- Each is sorted as its index. Otherwise Postgres may scan the whole table if it has no statistics.
     SELECT (SELECT r.ready_at FROM {schema}.runs r WHERE r.ready_at IS NOT NULL AND r.ends_without_code
             ORDER BY r.ready_at, r.id LIMIT 1) IS NOT NULL,
         (SELECT r.id FROM {schema}.runs r WHERE r.owner = session_ AND r.sent > r.consumed
@@ -71,7 +72,7 @@ BEGIN
         due_ := {schema}.next_due_of{v}(session_, now_, limit_ > ready_, format_, rooms_, preference_, lines_, has_codeless_);
     END IF;
     IF has_overdue_ AND cardinality(ids_) < limit_ THEN
-        -- One that is left has somebody else locked, who will let go of it.
+        -- Another transaction has locked the remaining ones, perhaps for a moment only. Try again soon.
         PERFORM 1 FROM {schema}.runs r WHERE r.owner IS NULL AND r.deadline <= now_ - grace_ AND r.format <= format_
             AND (r.crash_class = 0 OR rooms_[r.crash_class] > 0)
         ORDER BY r.deadline LIMIT 1;

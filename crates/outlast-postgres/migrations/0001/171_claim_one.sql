@@ -1,5 +1,5 @@
--- Gives the session one run that was just started, if it may have it; the rows are those of `claim`. For a worker that
--- has seen everything else: `claim` looks at a dozen places.
+-- Assigns one run that was just started to the session, if it may have it; the rows are those of `claim`. It is for a
+-- worker whose last claim found everything else: `claim` searches a dozen places.
 CREATE FUNCTION {schema}.claim_one{v}(
     session_ text, at_ bigint, run_ text, queues_ text[], workflows_ text[], versions_ bigint[],
     format_ integer
@@ -18,7 +18,7 @@ BEGIN
     IF FOUND THEN
         PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ AND s.ended_at IS NULL FOR KEY SHARE;
     ELSE
-        -- Others were quicker, or it is for others. As in `claim`, who gets nothing writes nothing.
+        -- Another session has claimed it, or this one may not. As in `claim`, a claim that finds nothing writes nothing.
         run_ := NULL;
         PERFORM 1 FROM {schema}.sessions s WHERE s.id = session_ AND s.ended_at IS NULL;
     END IF;
@@ -37,10 +37,10 @@ BEGIN
             AND EXISTS (SELECT 1 FROM unnest(workflows_, versions_) AS c (workflow, version)
                 WHERE c.workflow = r.workflow AND c.version = r.version)
         FOR NO KEY UPDATE SKIP LOCKED;
-        -- As in `give`.
+        -- Need not be durable, as in `give`.
         PERFORM set_config('synchronous_commit', 'off', true);
         IF run IS NULL THEN
-            -- Whoever has it locked may let go of it.
+            -- Another transaction has locked it, perhaps for a moment only. Try again soon.
             next_due := now_ + 5000;
         ELSE
             UPDATE {schema}.runs r SET status = 'running', owner = session_, updated_at = now_, wake_at = NULL,

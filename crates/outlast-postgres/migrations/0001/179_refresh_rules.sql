@@ -1,5 +1,5 @@
--- Stores the lowest rules that every joined session knows, for new runs. The row is locked before the sessions are read,
--- so that of two that join at the same time the second one sees the first.
+-- Stores the lowest rules of all joined sessions, for new runs. The row is locked before the sessions are read, so that
+-- of two sessions that join at the same time the second sees the first.
 CREATE FUNCTION {schema}.refresh_rules{v}() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     known_ integer;

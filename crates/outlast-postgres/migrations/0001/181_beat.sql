@@ -1,6 +1,6 @@
--- Renews a session, keeps what its attempts said with their heartbeats, and answers how many runs it holds and which
--- rules new runs get. No row means that it is gone. Details of runs that it does not hold are ignored; those without a
--- body are forgotten.
+-- Renews a session, stores the heartbeat details of its attempts, and returns how many runs it holds and which rules
+-- new runs get. Returns no row if the session has ended. Details of runs that it does not hold are ignored; details
+-- without a body are deleted.
 CREATE FUNCTION {schema}.beat{v}(at_ bigint, id_ text, report_ text, details_ json, bodies_ text[], raws_ bytea[])
 RETURNS TABLE (held bigint, moment bigint, rules integer) LANGUAGE plpgsql AS $$
 #variable_conflict use_column

@@ -1,4 +1,5 @@
--- Keeps the details of attempts at steps of runs that a session holds, and forgets those of attempts that ended.
+-- Stores heartbeat details of attempts at steps of runs that a session holds, and deletes those of attempts that have
+-- ended.
 CREATE FUNCTION {schema}.put_details{v}(session_ text, details_ json, bodies_ text[], raws_ bytea[]) RETURNS void
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column

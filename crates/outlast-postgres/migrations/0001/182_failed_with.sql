@@ -1,5 +1,5 @@
--- A list of failed builds after one more failed: `FailedBuilds::with`. The build is listed once, and the oldest one of a
--- full list is replaced.
+-- A list of failed builds after one more build has failed: `FailedBuilds::with`. The list contains a build once; in a
+-- full list the oldest one is replaced.
 CREATE FUNCTION {schema}.failed_with{v}(list_ text, build_ text, max_ integer, OUT list text, OUT replaced_oldest boolean)
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

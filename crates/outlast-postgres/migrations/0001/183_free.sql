@@ -1,7 +1,7 @@
--- Takes a part of the runs of a session that has ended, and answers how many those were and how many are left. Rows that
--- somebody else has locked are left for the next time. What becomes of each is `Freed::of` of outlast-core: when the
--- session crashed, the crash is counted as `count_crash` says, and after too many of them the run is stuck. `limits_`
--- are those of outlast-core.
+-- Releases a part of the runs of a session that has ended. Returns how many, and whether there are more. Rows that
+-- other transactions have locked are left for the next time. The new row of each run is that of `Released::of` of
+-- outlast-core: if the session crashed, the crash is counted as in `count_crash`, and after too many crashes the run is
+-- stuck. `limits_` are those of outlast-core.
 CREATE FUNCTION {schema}.free{v}(at_ bigint, session_ text, part_ integer, limits_ json)
 RETURNS TABLE (freed bigint, has_more boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column

@@ -1,6 +1,6 @@
--- Marks a session as ended, once no commit of it is under way; those that come later are refused. Notes what it held, by
--- which a crash is counted. Answers whether it had not ended before. `expires_at_` is what it was seen with: one that has
--- beaten since lives. `class_max_` is the highest crash class.
+-- Marks a session as ended, after its running commits have finished; later ones are refused. Stores what it held, which
+-- decides how a crash is counted. Returns whether the session had not ended before. `expires_at_` is the value that the
+-- caller has read: a session that has been renewed since is alive. `class_max_` is the highest crash class.
 CREATE FUNCTION {schema}.end_session{v}(now_ bigint, id_ text, has_crashed_ boolean, expires_at_ bigint, class_max_ integer)
 RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column

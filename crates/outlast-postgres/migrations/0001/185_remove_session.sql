@@ -1,5 +1,5 @@
--- Deletes a session that has ended and holds no runs any more, and what is kept of attempts of runs that have ended: its
--- worker may have ended a run and not have said so with a beat. Rows that a beat is deleting are left to it.
+-- Deletes a session that has ended and holds no runs any more. Also deletes heartbeat details of runs that have ended:
+-- a worker may have ended a run and stopped before its next beat. Rows that a beat is deleting are skipped.
 CREATE FUNCTION {schema}.remove_session{v}(id_ text) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN

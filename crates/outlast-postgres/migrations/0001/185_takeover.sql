@@ -1,9 +1,9 @@
--- Ends every other session whose worker is gone or whose time is over, and answers those whose runs are still to be
--- freed: they, and those that somebody else ended and has not freed yet. The last row is number 0, with the time, how many
--- sessions have just ended and how many have a free lock; no row means that the session itself is gone.
+-- Ends every other session whose worker is dead or that has expired. Returns the sessions whose runs must be released:
+-- these, and sessions that others have ended and not released yet. The last row has the time, how many sessions were
+-- ended, and how many have a free lock. Returns no row if the session itself has ended.
 --
--- A session whose lock stays free for `patience_` is taken over. After a restart of
--- the server all locks are free and nobody could beat: then a session has its full time again.
+-- A session whose lock stays free for `patience_` is taken over. After a restart of the server all locks are free and
+-- no session could be renewed: then each session has its full time again.
 CREATE FUNCTION {schema}.takeover{v}(at_ bigint, id_ text, patience_ bigint, class_max_ integer)
 RETURNS TABLE (session text, moment bigint, ended bigint, unlocked bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -28,7 +28,7 @@ BEGIN
             RETURN NEXT;
             CONTINUE;
         END IF;
-        -- Shared: others who look at the same time must not take this for a sign of life.
+        -- A shared lock, so that another takeover at the same time does not mistake it for the session's lock.
         is_free_ := other_.has_lock AND pg_try_advisory_xact_lock_shared({schema}.lock_key{v}(other_.id));
         is_late_ := other_.expires_at <= now_;
         IF at_ IS NULL AND other_.boot <> boot_ THEN
@@ -49,7 +49,7 @@ BEGIN
             END IF;
             CONTINUE;
         END IF;
-        -- Unless it has beaten, or found its lock again, in the meantime.
+        -- Skip it if it has been renewed meanwhile.
         CONTINUE WHEN NOT {schema}.end_session{v}(now_, other_.id, true, other_.expires_at, class_max_);
         ended_ := ended_ + 1;
         session := other_.id;

@@ -1,5 +1,5 @@
--- Makes a run that nobody holds ready for every build: its list of failed builds is emptied, and a stuck run is ready now.
--- Answers the status that it had, and whether it was resumed.
+-- Makes a run that no session holds ready for every build: its list of failed builds is emptied, and a stuck run is
+-- ready now. Returns the status that it had, and whether it was resumed.
 CREATE FUNCTION {schema}.resume{v}(at_ bigint, id_ text, OUT status text, OUT is_resumed boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN

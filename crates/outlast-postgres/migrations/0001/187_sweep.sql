@@ -1,6 +1,6 @@
--- Forgets turns and messages of runs that are forgotten, at most so many of each. Answers whether that was all. A run's
--- first turn is the last to go: who starts the run again finds by that one whether something is left. One that may have
--- been started again since it was forgotten has a history of its own then, which stays.
+-- Deletes turns and messages of deleted runs, at most `limit_` of each. Returns whether all are deleted. A run's first
+-- turn is deleted last: a start of a run with the same id notices leftovers by it. With `may_be_back_`, runs that have
+-- been started again since are skipped, because they have a new history.
 CREATE FUNCTION {schema}.sweep{v}(runs_ text[], limit_ integer, may_be_back_ boolean) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE

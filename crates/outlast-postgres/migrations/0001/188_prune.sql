@@ -1,5 +1,5 @@
--- Forgets the runs behind one, in order of their ids, that ended before a moment; so many are looked at. What
--- is too much for one statement is left over, to be swept away.
+-- Deletes runs that ended before `before_`, of the `limit_` runs after `after_` in the order of ids. What is too much
+-- for one statement becomes leftovers.
 CREATE FUNCTION {schema}.prune{v}(before_ bigint, after_ text, limit_ integer, rows_ integer)
 RETURNS TABLE (runs bigint, next text, has_leftovers boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column

@@ -1,4 +1,4 @@
--- Sweeps away a part of what is left of forgotten runs. Answers whether there is more.
+-- Deletes a part of the leftovers. Returns whether there are more.
 CREATE FUNCTION {schema}.sweep_leftovers{v}(rows_ integer) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE

@@ -1,4 +1,4 @@
--- The 26 digits of an id, as they are written behind its prefix.
+-- The 26 digits of an id, which follow its prefix.
 CREATE FUNCTION {schema}.base32{v}(bits_ numeric) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     digits_ text := '';

@@ -1,4 +1,4 @@
--- The bits of a new id: the time in milliseconds, and 80 bits of chance.
+-- The bits of a new id: the time in milliseconds, and 80 random bits.
 CREATE FUNCTION {schema}.new_bits{v}(now_ bigint) RETURNS numeric LANGUAGE sql VOLATILE AS $$
     SELECT div(now_, 1000) * 1208925819614629174706176
         + ('x' || substr(chance.hex, 1, 12))::bit(48)::bigint::numeric * 4294967296

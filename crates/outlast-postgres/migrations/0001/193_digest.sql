@@ -1,4 +1,4 @@
--- The number that equal payloads share, as the library computes it: FNV-1a of 128 bits.
+-- The digest of a payload, as the library computes it: FNV-1a with 128 bits.
 CREATE FUNCTION {schema}.digest{v}(payload_ text) RETURNS numeric LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
     bytes_ bytea := convert_to(payload_, 'UTF8');

@@ -1,4 +1,4 @@
--- A number of 128 bits as 32 digits, as the library writes digests.
+-- A number of 128 bits as 32 hexadecimal digits, as the library writes digests.
 CREATE FUNCTION {schema}.hex{v}(bits_ numeric) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     digits_ text := '';

@@ -1,4 +1,4 @@
--- A text that a user chose, as the tables have it: see `runs`. Here no text has a NUL.
+-- A text that a user chose, as the tables store it: see `runs`. A text in SQL contains no NUL.
 CREATE FUNCTION {schema}.stored{v}(text_ text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN replace(text_, U&'\E000', U&'\E0001');

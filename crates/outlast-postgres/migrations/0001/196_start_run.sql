@@ -1,6 +1,6 @@
--- Starts a run, from any language that can call a function. It begins when the transaction commits; a start with a
--- known key, workflow and input answers the run of that key. Answers the run's id. The input is JSON; as a text, so that a
--- plain literal finds this function among those of its name.
+-- Starts a run, from any language that can call a function. It begins when the transaction commits. A start with a
+-- known key and the same workflow and input returns the run of that key. Returns the id of the run. The input is JSON,
+-- passed as text, so that a plain literal selects this function among those of its name.
 CREATE OR REPLACE FUNCTION {schema}.start_run(
     workflow text, input text DEFAULT 'null', key text DEFAULT NULL, version bigint DEFAULT 1,
     queue text DEFAULT 'default', priority integer DEFAULT 0, not_before timestamptz DEFAULT NULL,

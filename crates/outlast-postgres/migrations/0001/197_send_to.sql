@@ -1,6 +1,6 @@
 -- Sends a payload to a hook of a run, from any language that can call a function. It is sent when the transaction
--- commits. What is sent to a run with one key is delivered once, the first time. The payload is JSON, as a text as with
--- `start_run`.
+-- commits. Of several payloads with the same key to one run, only the first is delivered. The payload is JSON, passed
+-- as text as with `start_run`.
 CREATE OR REPLACE FUNCTION {schema}.send_to(run text, hook text, payload text DEFAULT 'null', key text DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_variable

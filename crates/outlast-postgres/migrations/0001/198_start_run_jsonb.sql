@@ -1,4 +1,4 @@
--- The same for an input of type jsonb.
+-- `start_run` for an input of type jsonb.
 CREATE OR REPLACE FUNCTION {schema}.start_run(
     workflow text, input jsonb, key text DEFAULT NULL, version bigint DEFAULT 1, queue text DEFAULT 'default',
     priority integer DEFAULT 0, not_before timestamptz DEFAULT NULL, deadline timestamptz DEFAULT NULL,

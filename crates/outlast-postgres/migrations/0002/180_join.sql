@@ -1,4 +1,4 @@
--- Opens a session. A repeated join changes nothing. Answers the time.
+-- Opens a session. A repeated join changes nothing. Returns the time.
 CREATE FUNCTION {schema}.join{v}(
     at_ bigint, id_ text, host_ text, pid_ bigint, build_ text, code_ text, queues_ text, time_ bigint, has_lock_ boolean,
     rules_ integer, format_ integer, interface_ integer, version_ text

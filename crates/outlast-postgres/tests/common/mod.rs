@@ -1,8 +1,8 @@
-//! What the tests share: a schema of their own on a real server, and a world in it.
+//! Shared by the tests: a schema of their own on a real server, a world in it, and helpers for turns.
 
-#![allow(dead_code, reason = "not every test needs all of it")]
+#![allow(dead_code, reason = "not every test uses all helpers")]
 
-pub(crate) mod big;
+pub(crate) mod large_schema;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,23 +18,23 @@ use outlast_core::{
 use outlast_postgres::{PostgresOptions, PostgresWorld};
 use outlast_testkit::TestClock;
 
-/// A session that does not expire while a test runs.
-pub(crate) const LONG: Duration = Duration::from_secs(3_600);
+/// The time of a session that does not expire during a test.
+pub(crate) const NO_EXPIRY: Duration = Duration::from_secs(3_600);
 
-/// A schema of its own on a server.
-pub(crate) struct Place {
+/// A schema on a server that only one test uses.
+pub(crate) struct TestSchema {
     pub(crate) server: String,
     pub(crate) schema: String,
     pub(crate) clock: TestClock,
 }
 
-impl Place {
-    /// On the server for tests.
+impl TestSchema {
+    /// A new schema on the shared test server.
     pub(crate) fn new(clock: TestClock) -> Self {
         Self::on(throwaway::postgres::for_tests(), clock)
     }
 
-    /// On this server.
+    /// A new schema on this server.
     pub(crate) fn on(server: &str, clock: TestClock) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -42,22 +42,22 @@ impl Place {
     }
 
     pub(crate) fn url(&self) -> String {
-        let joint = if self.server.contains('?') { '&' } else { '?' };
-        format!("{}{joint}schema={}&pool=4", self.server, self.schema)
+        let separator = if self.server.contains('?') { '&' } else { '?' };
+        format!("{}{separator}schema={}&pool=4", self.server, self.schema)
     }
 
-    /// A world whose clock the test moves.
+    /// A world with the test's virtual clock.
     pub(crate) async fn open(&self) -> PostgresWorld {
         let options = PostgresOptions::new().clock(Arc::new(self.clock.clone()));
         PostgresWorld::open(&self.url(), options).await.unwrap()
     }
 
-    /// A world on the database's clock.
-    pub(crate) async fn open_real(&self) -> PostgresWorld {
+    /// A world with the database's clock.
+    pub(crate) async fn open_real_time(&self) -> PostgresWorld {
         PostgresWorld::open(&self.url(), PostgresOptions::new()).await.unwrap()
     }
 
-    /// A plain connection to the server.
+    /// A connection to the server that does not belong to a world.
     pub(crate) async fn connect(&self) -> tokio_postgres::Client {
         let (client, connection) =
             tokio_postgres::connect(&self.server, tokio_postgres::NoTls).await.unwrap();
@@ -66,7 +66,7 @@ impl Place {
     }
 }
 
-/// A start of workflow `w` with nothing special about it.
+/// A start of workflow `w` without options.
 pub(crate) fn new_start(run: RunId) -> Start {
     Start {
         run,
@@ -127,7 +127,7 @@ pub(crate) fn request() -> ClaimRequest {
     }
 }
 
-/// The last event of a run that has done its work.
+/// The last event of a completed run.
 pub(crate) fn completed() -> Event {
     Event::RunCompleted { output: Payload::null() }
 }
@@ -137,7 +137,7 @@ pub(crate) async fn claim(world: &PostgresWorld, session: SessionId) -> Vec<Clai
 }
 
 /// A turn with one event.
-pub(crate) fn step(run: RunId, from: TurnId, seq: u64, id: u128, then: Then) -> Turn {
+pub(crate) fn one_event_turn(run: RunId, from: TurnId, seq: u64, id: u128, then: Then) -> Turn {
     Turn {
         events: vec![Event::StepDropped { op: OpNumber(seq) }],
         then,
@@ -150,8 +150,8 @@ pub(crate) fn step(run: RunId, from: TurnId, seq: u64, id: u128, then: Then) -> 
     }
 }
 
-/// Commits turns, those that somebody else blocks again and again.
-pub(crate) async fn commit_patiently(
+/// Commits turns. Repeats blocked ones until they are no longer blocked.
+pub(crate) async fn commit_until_unblocked(
     world: &PostgresWorld,
     session: SessionId,
     turns: &[Turn],
@@ -165,7 +165,7 @@ pub(crate) async fn commit_patiently(
     answers
 }
 
-/// Commits one turn, again and again while somebody else blocks it.
+/// Commits one turn. Repeats it while it is blocked.
 pub(crate) async fn commit(world: &PostgresWorld, session: SessionId, turn: Turn) -> Result<(), WorldError> {
     loop {
         let answer = world.commit(session, std::slice::from_ref(&turn)).await?.remove(0);
@@ -175,13 +175,13 @@ pub(crate) async fn commit(world: &PostgresWorld, session: SessionId, turn: Turn
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a test of real time looks again and again")]
-/// Tries until the condition holds; panics when it does not within a minute.
-pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let patience = tokio::time::timeout(Duration::from_secs(60), async {
-        while !holds().await {
+/// Polls until the condition holds. Panics if it does not within a minute.
+#[allow(clippy::disallowed_methods, reason = "polls in real time")]
+pub(crate) async fn wait_until(what: &str, mut condition_holds: impl AsyncFnMut() -> bool) {
+    let condition = tokio::time::timeout(Duration::from_secs(60), async {
+        while !condition_holds().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });
-    assert!(patience.await.is_ok(), "within a minute not: {what}");
+    assert!(condition.await.is_ok(), "not within a minute: {what}");
 }

@@ -1,4 +1,4 @@
-//! What the tests share: a file of their own, a world on it, and the plainest executor there is.
+//! Helpers of the tests: a temporary database, a world in it, and a minimal executor.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -17,12 +17,13 @@ use outlast_core::{
 use outlast_sqlite::{SqliteOptions, SqliteWorld};
 use outlast_testkit::TestClock;
 
-pub(crate) struct Place {
+/// A database file in a temporary folder, with a clock that the test controls.
+pub(crate) struct TempDatabase {
     folder: tempfile::TempDir,
     pub(crate) clock: TestClock,
 }
 
-impl Place {
+impl TempDatabase {
     pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), clock: TestClock::new() }
     }
@@ -42,12 +43,12 @@ impl Place {
     }
 }
 
-/// Real enough that the lookout works, for tests that do not depend on the time.
+/// A clock that never advances but does not count as virtual, so that the change watcher runs.
 #[derive(Debug)]
 #[allow(dead_code, reason = "not every test needs it")]
-pub(crate) struct Noon;
+pub(crate) struct FixedClock;
 
-impl Clock for Noon {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(1_893_499_200_000_000)
     }
@@ -65,7 +66,7 @@ impl Clock for Noon {
     }
 }
 
-/// A start of workflow `w` with nothing special about it.
+/// A start of workflow `w` with default values.
 #[allow(dead_code, reason = "not every test starts a run")]
 pub(crate) fn new_start(run: RunId) -> Start {
     Start {
@@ -87,19 +88,19 @@ pub(crate) fn new_start(run: RunId) -> Start {
     }
 }
 
-struct Unpark(Thread);
+struct UnparkWaker(Thread);
 
-impl Wake for Unpark {
+impl Wake for UnparkWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
 }
 
-/// Runs a future on this thread alone, without any runtime.
+/// Runs a future on this thread, without a runtime.
 #[allow(dead_code, reason = "not every test waits")]
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
-    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let waker = Arc::new(UnparkWaker(std::thread::current())).into();
     loop {
         if let Poll::Ready(answer) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return answer;
@@ -108,7 +109,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Claims a run that is ready, under a session of its own, and completes it.
+/// Claims a ready run with a new session, and completes it.
 #[allow(dead_code, reason = "not every test ends a run")]
 pub(crate) fn end_run(world: &SqliteWorld, run: RunId) {
     let session = SessionId::from_bits(7_777);

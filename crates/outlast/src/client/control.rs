@@ -1,4 +1,4 @@
-//! Control: cancel, terminate, wake, resume, prune.
+//! Controlling runs: cancel, terminate, wake, resume, prune.
 
 use outlast_core::limits::{PRUNE_RUNS_MAX, REASON_BYTES_MAX};
 use outlast_core::{IntoDuration, MessageBody, OpNumber, RunId, Sent, Status, Timestamp, WorldError};
@@ -7,31 +7,30 @@ use super::{Client, check_bytes, persist};
 use crate::error::Error;
 use crate::worker::end_without_code::end_without_worker;
 
-/// What a cancel or terminate came to.
+/// The result of [`Client::cancel`] or [`Client::terminate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancel {
-    /// The run will be told, or has ended by it.
+    /// The request was accepted: the run will be notified, or has ended.
     Requested,
-    /// The run was asked to stop before, or its deadline told it to, and has not ended yet: nothing changes.
+    /// The run was asked to stop before, by a cancel or its deadline, and has not ended yet. Nothing changes.
     AlreadyRequested,
-    /// The run had ended before, like this.
+    /// The run had already ended, with this status.
     AlreadyEnded(Status),
 }
 
 impl Client {
-    /// Asks a run to stop. A run that has ended already stays as it is.
+    /// Asks a run to stop. A run that has ended is not changed.
     ///
-    /// The workflow is told once: timers, hooks, children and steps that nobody attempts at that moment fail
-    /// with an error that [is cancelled](Error::is_cancelled), one after the other. A step that is being
-    /// attempted is told through [its context](crate::StepContext::cancelled), and its real outcome is awaited.
-    /// What the workflow asks for afterwards fails as cancelled, too, until the run ends; it cleans up with
-    /// [`shielded`](crate::Context::shielded) operations, which a cancel does not touch.
-    /// If it then returns an error the run is `cancelled`; if it returns an output, `completed`.
+    /// The workflow is notified once. Timers, hooks, children, and steps without an attempt in progress fail with an
+    /// error that [is cancelled](Error::is_cancelled). A step in progress is notified through
+    /// [its context](crate::StepContext::cancelled), and its real outcome is awaited. Operations that the workflow
+    /// requests afterwards also fail as cancelled, until the run ends; it cleans up with
+    /// [`shielded`](crate::Context::shielded) operations, which a cancel does not affect. If the workflow then returns
+    /// an error, the run is `cancelled`; if it returns an output, the run is `completed`.
     ///
-    /// A run that had no turn yet is cancelled at once, also when it is stuck or its code is nowhere. A
-    /// stuck run that had turns keeps the message until it can go on; [`terminate`](Self::terminate) does
-    /// not wait for that. Further cancels change nothing, and are answered with
-    /// [`AlreadyRequested`](Cancel::AlreadyRequested).
+    /// A run without any turn is cancelled at once, even if it is stuck or no worker has its code. A stuck run with
+    /// turns keeps the request until it resumes; [`terminate`](Self::terminate) does not wait for that. A repeated
+    /// cancel changes nothing, and returns [`AlreadyRequested`](Cancel::AlreadyRequested).
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -51,7 +50,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Unavailable`.
+    /// `NotFound` if there is no such run, `Limit` if the reason is longer than 4 KiB, `Unavailable` if the world does
+    /// not respond.
     pub async fn cancel(&self, run: RunId, reason: &str) -> Result<Cancel, Error> {
         check_bytes("the reason", reason.len(), REASON_BYTES_MAX)?;
         let message = MessageBody::Cancel { reason: reason.into() };
@@ -65,12 +65,12 @@ impl Client {
         Ok(answer)
     }
 
-    /// Ends a run now, without asking its code: for a run that is stuck, whose code is gone, or that does
-    /// not stop when it is cancelled. A run that has ended already stays as it is.
+    /// Ends a run now, without its code. A run that has ended is not changed.
     ///
-    /// Nothing is cleaned up: a step that is being attempted is told to stop, but its outcome is discarded.
-    /// The run is `cancelled`; its children are cancelled, and whoever awaits it gets an error that
-    /// [is cancelled](Error::is_cancelled). Any worker does this; if none is joined, this call does.
+    /// Use it for a run that is stuck, whose code is gone, or that does not stop when it is cancelled. Nothing is
+    /// cleaned up: a step in progress is asked to stop, but its outcome is discarded. The status of the run is
+    /// `cancelled`. Its children are cancelled, and callers that wait for its output get an error that [is
+    /// cancelled](Error::is_cancelled). Any worker carries out the request; if none is joined, this call does.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -86,7 +86,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Unavailable`.
+    /// As [`cancel`](Self::cancel).
     pub async fn terminate(&self, run: RunId, reason: &str) -> Result<Cancel, Error> {
         check_bytes("the reason", reason.len(), REASON_BYTES_MAX)?;
         let sent = self.post_plain(run, MessageBody::Terminate { reason: reason.into() }).await;
@@ -119,8 +119,10 @@ impl Client {
         }
     }
 
-    /// Ends sleeps early: all timers of the run that are open when it is told. The workflow goes on as if
-    /// their moment had come. Timeouts of hooks and children, and pauses between attempts, stay as they are.
+    /// Ends the current sleeps of a run early. The workflow continues as if they had elapsed.
+    ///
+    /// Only timers that are open when the run receives the request end. Timeouts of hooks and children, and pauses
+    /// between attempts, are not affected.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -144,13 +146,14 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Conflict` when the run has ended, `Limit` when its inbox is full.
+    /// `NotFound` if there is no such run, `Conflict` if the run has ended, `Limit` if its inbox is full, `Unavailable`
+    /// if the world does not respond.
     pub async fn wake(&self, run: RunId) -> Result<(), Error> {
         Ok(self.post_plain(run, MessageBody::Wake { op: None }).await.map(drop)?)
     }
 
-    /// As [`wake`](Self::wake), but only one timer, by its operation's number, which
-    /// [`timers`](Self::timers) tells. Nothing happens when it is not open.
+    /// Ends one sleep of a run early: the timer with this operation number, as listed by [`timers`](Self::timers). If
+    /// it is not open, nothing happens.
     ///
     /// # Errors
     ///
@@ -159,20 +162,23 @@ impl Client {
         Ok(self.post_plain(run, MessageBody::Wake { op: Some(op) }).await.map(drop)?)
     }
 
-    /// Lets every build continue a run again, those that failed to included. A stuck run is tried at once; a run that
-    /// waits goes on when its moment comes.
+    /// Lets every build try a run again, including builds that have failed to continue it.
+    ///
+    /// A stuck run is tried at once. A waiting run continues when its wait ends. You need this only if the same build
+    /// should try again; a worker of another build tries a stuck run without it.
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Conflict` when the run has ended or a worker holds it.
+    /// `NotFound` if there is no such run, `Conflict` if the run has ended or a worker holds it, `Unavailable` if the
+    /// world does not respond.
     pub async fn resume(&self, run: RunId) -> Result<(), Error> {
         Ok(self.world.resume(run).await?)
     }
 
-    /// Forgets the runs that ended before a moment, with all that is kept of them; answers how many that
-    /// were. Their code need not be there. Their keys are free again.
+    /// Deletes the runs that ended before a given time, with all their data, and returns how many were deleted.
     ///
-    /// It goes through the runs in parts, so that others can work meanwhile, and may be repeated.
+    /// No worker needs to have their code. The keys of deleted runs can be used again. The runs are deleted in batches,
+    /// so that other work is not delayed. The call can be repeated.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -187,11 +193,11 @@ impl Client {
     /// # }
     /// ```
     ///
-    /// [`prune_older_than`](Self::prune_older_than) takes a time instead of a moment.
+    /// [`prune_older_than`](Self::prune_older_than) takes a duration instead.
     ///
     /// # Errors
     ///
-    /// `Unavailable`; what was forgotten until then is forgotten.
+    /// `Unavailable` if the world does not respond. Runs that were deleted before that stay deleted.
     pub async fn prune(&self, ended_before: Timestamp) -> Result<u64, Error> {
         let (mut forgotten, mut after) = (0, None);
         loop {
@@ -204,7 +210,7 @@ impl Client {
         }
     }
 
-    /// As [`prune`](Self::prune), for the runs that ended longer ago than a time by the world's clock.
+    /// Deletes the runs that ended longer ago than a duration, by the world's clock; see [`prune`](Self::prune).
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -219,7 +225,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Invalid` when the text is not a duration; those of [`prune`](Self::prune).
+    /// `Invalid` if the text is not a duration; otherwise as [`prune`](Self::prune).
     pub async fn prune_older_than(&self, age: impl IntoDuration) -> Result<u64, Error> {
         let age = age.into_duration()?;
         self.prune(self.world.clock().now().minus(age)).await

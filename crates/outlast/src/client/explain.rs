@@ -22,241 +22,242 @@ use crate::worker::read_all::read_inbox;
 /// How often a run is looked at again that changed while it was explained.
 const LOOKS: usize = 3;
 
-/// Why a run is where it is.
+/// An explanation of a run's current state; returned by [`Client::explain`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
     /// The run.
     pub run: RunId,
-    /// Where it is in its life.
+    /// The status of the run.
     pub status: Status,
-    /// Why, for programs.
+    /// The reason, as data for programs.
     pub because: Because,
-    /// That it is to stop, when it was asked to and has not ended.
+    /// The request to stop, if the run was asked to stop and has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopping: Option<Stopping>,
-    /// Who keeps its turns from being written in the world, if anybody does: a transaction that has its row locked.
+    /// The transaction of another client that blocks writes to the run, if any (on Postgres).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
-    /// What cannot be read of its history or its inbox, if something is damaged. The explanation is then made from its row.
+    /// A description of the damage, if the run's history or inbox cannot be read. The explanation is then derived from
+    /// the run's row alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
-    /// Why, and what to do about it, for people.
+    /// The reason and the remedy as a sentence, for people.
     pub sentence: String,
 }
 
-/// Why a run is where it is, as data.
+/// The reason for a run's current state, as data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Because {
-    /// It has ended.
+    /// The run has ended.
     Ended {
-        /// How.
+        /// Its final status.
         status: Status,
-        /// When.
+        /// When it ended.
         at: Timestamp,
-        /// Why, when it did not complete.
+        /// The failure, if the run did not complete.
         #[serde(skip_serializing_if = "Option::is_none")]
         failure: Option<Failure>,
     },
-    /// It was started to begin later.
+    /// The run was started with a delay.
     Delayed {
-        /// When it may begin.
+        /// When it begins.
         until: Timestamp,
-        /// How many joined workers have its code.
+        /// The number of joined workers that have its code.
         workers: usize,
     },
-    /// A worker holds it.
+    /// A worker holds the run.
     Held {
         /// The worker.
         worker: JoinedWorker,
-        /// Since when, or since the last message it was sent meanwhile.
+        /// When the worker claimed the run, or when the last message after that was accepted.
         since: Timestamp,
         /// The steps that are being attempted.
         attempts: Vec<Attempting>,
     },
-    /// A worker holds it whose session is over: it seems to be gone.
+    /// The worker that holds the run seems to be gone: its session has expired.
     WorkerGone {
         /// The worker's session.
         worker: SessionId,
-        /// Its machine and process, as long as they are known.
+        /// The worker's host and process, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         place: Option<String>,
-        /// Since when its session is over, as long as that is known.
+        /// When the session expired, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         expired_at: Option<Timestamp>,
-        /// The other workers that are joined.
+        /// The other joined workers.
         others: Vec<JoinedWorker>,
     },
-    /// It waits, and nothing is to be done until one of these ends.
+    /// The run waits, and continues when one of its waits ends.
     Waits {
-        /// Its workflow.
+        /// The run's workflow.
         workflow: String,
-        /// Its workflow's version.
+        /// The version of its workflow.
         version: u32,
-        /// The queue it stands in.
+        /// The run's queue.
         queue: String,
-        /// What for.
+        /// What the run waits for.
         waits: Vec<Waiting>,
-        /// Hooks that were sent payloads which the workflow has not asked for.
+        /// The names of hooks with payloads that the workflow has not taken.
         kept: Vec<String>,
-        /// How many joined workers have its code and may continue it.
+        /// The number of joined workers that have its code and may continue it.
         workers: usize,
-        /// The builds that may not continue it, since they failed to and it has not progressed, oldest first.
+        /// The builds that failed to continue the run since it last progressed, oldest first. They may not continue it.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         failed_builds: Vec<String>,
     },
-    /// It is ready, and waits for a worker with room.
+    /// The run is ready, and waits for a worker with free capacity.
     Ready {
-        /// Since when.
+        /// When it became ready.
         since: Timestamp,
-        /// How many crashes of its worker count against it: after two it is tried apart from others.
+        /// The number of worker crashes that count against the run. From two on it is executed in smaller groups.
         crashes: u32,
-        /// The joined workers that have its code.
+        /// The joined workers that have the run's code.
         workers: Vec<JoinedWorker>,
-        /// Those of them that take no other run for now, because they probe one that crashed workers before.
+        /// Those of them that take no other run at the moment, because they try one that has crashed workers.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         probes: Vec<Probe>,
     },
-    /// It is ready, and no joined worker that serves its queue has its code.
+    /// The run is ready, but no joined worker that serves its queue has its code.
     NoCode {
-        /// Its workflow.
+        /// The run's workflow.
         workflow: String,
-        /// Its workflow's version.
+        /// The version of its workflow.
         version: u32,
-        /// The queue it stands in.
+        /// The run's queue.
         queue: String,
-        /// The joined workers that serve it.
+        /// The joined workers that serve the queue.
         workers: Vec<JoinedWorker>,
     },
-    /// It is ready, and no joined worker serves its queue.
+    /// The run is ready, but no joined worker serves its queue.
     NotServed {
-        /// Its workflow.
+        /// The run's workflow.
         workflow: String,
-        /// Its workflow's version.
+        /// The version of its workflow.
         version: u32,
-        /// The queue it stands in.
+        /// The run's queue.
         queue: String,
         /// The joined workers.
         workers: Vec<JoinedWorker>,
     },
-    /// It is ready, and no worker is joined.
+    /// The run is ready, but no worker is joined.
     NoWorker {
-        /// Its workflow.
+        /// The run's workflow.
         workflow: String,
-        /// Its workflow's version.
+        /// The version of its workflow.
         version: u32,
-        /// The queue it stands in.
+        /// The run's queue.
         queue: String,
     },
-    /// It cannot go on with the code that its worker had.
+    /// The run is stuck: its worker's code could not continue it.
     Stuck {
-        /// The sort of trouble.
+        /// The kind of problem.
         reason: StuckReason,
-        /// What happened.
+        /// A description of the problem.
         message: String,
-        /// The build that could not go on.
+        /// The build that could not continue the run.
         build: String,
-        /// The builds that could not go on since it last progressed, oldest first.
+        /// The builds that failed to continue the run since it last progressed, oldest first.
         failed_builds: Vec<String>,
-        /// Other builds with its code that are joined, and retry it.
+        /// Other joined builds that have the run's code and will try it.
         other_builds: Vec<String>,
-        /// When they do, if that is later: so many builds have failed that the run rests.
+        /// When they will try it, if not at once: after many failed builds there is a pause.
         #[serde(skip_serializing_if = "Option::is_none")]
         retry_at: Option<Timestamp>,
-        /// The steps that were open, when it is stuck because its worker crashed too often.
+        /// The steps that were open, if the run is stuck because it crashed its worker too often.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         open_steps: Vec<String>,
     },
-    /// It could go on, but no joined build may continue it: those that have its code have failed to.
+    /// The run is ready, but every joined build that has its code has failed to continue it.
     BuildsFailed {
-        /// The builds that failed since it last progressed, oldest first.
+        /// The builds that failed to continue the run since it last progressed, oldest first.
         failed_builds: Vec<String>,
-        /// The joined workers that have its code.
+        /// The joined workers that have the run's code.
         workers: Vec<JoinedWorker>,
     },
-    /// Its deadline has passed, and it was not told yet.
+    /// The deadline of the run has passed, and the run has not been notified yet.
     PastDeadline {
-        /// Its deadline.
+        /// The deadline.
         deadline: Timestamp,
-        /// When a worker without its code ends it.
+        /// When a worker without the code ends the run.
         overdue_at: Timestamp,
-        /// How many workers are joined.
+        /// The number of joined workers.
         workers: usize,
-        /// How many of them have its code.
+        /// The number of them that have the run's code.
         with_code: usize,
     },
 }
 
-/// A run that is to stop.
+/// A request to stop that a run has received.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stopping {
-    /// Why.
+    /// The reason given in the request.
     pub reason: String,
-    /// When it was asked to.
+    /// When the run was asked to stop.
     pub at: Timestamp,
-    /// Whether its workflow was told, and cleans up. Otherwise the message lies in its inbox.
+    /// Whether the workflow has been notified and is cleaning up. Otherwise the request is still in the inbox.
     pub is_told: bool,
 }
 
-/// A joined worker, and what it has of the run's workflow.
+/// A joined worker, as part of an explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JoinedWorker {
-    /// Its session.
+    /// The worker's session.
     pub session: SessionId,
-    /// The machine it works on.
+    /// The name of its host.
     pub host: String,
-    /// Its process.
+    /// The id of its process.
     pub pid: u32,
     /// The build of its code.
     pub build: String,
-    /// How many runs it holds.
+    /// The number of runs that it holds.
     pub held: u64,
-    /// The queues it serves.
+    /// The queues that it serves.
     pub queues: Vec<String>,
-    /// The versions of the run's workflow that it has the code of.
+    /// The versions of the run's workflow for which it has the code.
     pub versions: Vec<u32>,
 }
 
-/// A step that is being attempted.
+/// A step that is being attempted, as part of an explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Attempting {
     /// The operation's number.
     pub op: u64,
     /// The step's name.
     pub step: String,
-    /// The number of the attempt, from 1.
+    /// The number of the attempt, starting at 1.
     pub attempt: u32,
-    /// Since when it may be attempted.
+    /// The time from which the attempt could begin.
     pub since: Timestamp,
 }
 
-/// One thing that a run waits for.
+/// One wait of a run, as part of an explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Waiting {
-    /// What it is.
+    /// What the run waits for.
     #[serde(flatten)]
     pub wait: Wait,
-    /// Since when.
+    /// When the wait began.
     pub since: Timestamp,
-    /// Where the child or the queued step is in its life, when it is one.
+    /// The status of the child or queued step, if the wait is for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child: Option<Status>,
-    /// How many joined workers serve the queue and have the step's code, when it is a queued step.
+    /// The number of joined workers that serve the queue and have the step's code, if the wait is for a queued step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<usize>,
-    /// How the last attempt failed, when it is a pause before the next.
+    /// The failure of the last attempt, if the wait is a pause before the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// How many payloads were rejected since it waits, when it is a hook: no open hook could read them.
+    /// The number of payloads that were rejected since the wait began, if the wait is for a hook.
     pub rejected: usize,
-    /// Why the last of them was.
+    /// The reason for the last rejection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejection: Option<String>,
 }
 
 impl Client {
-    /// Why a run is where it is, and what to do about it.
+    /// Explains why a run is in its current state, and what to do about it.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -279,7 +280,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Unavailable`.
+    /// `NotFound` if there is no such run, `Unavailable` if the world does not respond.
     pub async fn explain(&self, run: RunId) -> Result<Explanation, Error> {
         let mut scene = self.scene(run).await?;
         for _ in 1..LOOKS {

@@ -1,4 +1,4 @@
-//! One run, in the hands of whoever started it.
+//! A handle to one run.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -28,7 +28,9 @@ enum Seen {
     Goes(Status),
 }
 
-/// One run, with the type of its output.
+/// A handle to one run, with the type of its output.
+///
+/// Returned by [`Client::start`], [`Client::handle`] and [`Client::find`].
 pub struct RunHandle<O> {
     client: Client,
     run: RunId,
@@ -41,26 +43,27 @@ impl<O> RunHandle<O> {
         Self { client: client.clone(), run, is_new, output: PhantomData }
     }
 
-    /// The run's id.
+    /// Returns the run's id.
     pub fn id(&self) -> RunId {
         self.run
     }
 
-    /// Whether the start that returned this handle began the run; false when its key was known.
+    /// Returns whether the start that returned this handle created the run. It is false if a run with the same key or
+    /// id existed.
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// The run as it is now.
+    /// Returns the current state of the run.
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Unavailable`.
+    /// `NotFound` if there is no such run, `Unavailable` if the world does not respond.
     pub async fn view(&self) -> Result<RunView, Error> {
         self.client.run(self.run).await
     }
 
-    /// Sends a payload to one of its hooks; see [`Client::send`].
+    /// Sends a payload to a hook of the run; see [`Client::send`].
     ///
     /// # Errors
     ///
@@ -78,7 +81,7 @@ impl<O> RunHandle<O> {
         self.client.cancel(self.run, reason).await
     }
 
-    /// Ends the run now, without asking its code; see [`Client::terminate`].
+    /// Ends the run now, without its code; see [`Client::terminate`].
     ///
     /// # Errors
     ///
@@ -87,7 +90,7 @@ impl<O> RunHandle<O> {
         self.client.terminate(self.run, reason).await
     }
 
-    /// Ends its sleeps early; see [`Client::wake`].
+    /// Ends the current sleeps of the run; see [`Client::wake`].
     ///
     /// # Errors
     ///
@@ -96,7 +99,7 @@ impl<O> RunHandle<O> {
         self.client.wake(self.run).await
     }
 
-    /// Why the run is where it is; see [`Client::explain`].
+    /// Explains why the run is in its current state; see [`Client::explain`].
     ///
     /// # Errors
     ///
@@ -107,19 +110,20 @@ impl<O> RunHandle<O> {
 }
 
 impl<O: DeserializeOwned> RunHandle<O> {
-    /// Waits for the run's end, and returns the workflow's output.
+    /// Waits for the end of the run, and returns the workflow's output.
     ///
-    /// A world that does not answer is waited for too, however long that takes: the run goes on where workers
-    /// reach the world. It is logged as a warning meanwhile; [`output_within`](Self::output_within) gives up.
+    /// If the world does not respond, the call keeps waiting, however long that takes, and logs a warning: the run
+    /// continues wherever workers reach the world. To give up after a time, use
+    /// [`output_within`](Self::output_within).
     ///
-    /// A run that is stuck is not over, and may go on later: with mended code, or when it is
-    /// [resumed](Client::resume). But nobody should wait for that in silence, so it is an error here.
+    /// A stuck run has not ended: it resumes after a fix is deployed, or when it is [resumed](Client::resume). The call
+    /// does not wait for that, but returns the reason as an error.
     ///
     /// # Errors
     ///
-    /// The workflow's own error when it failed; an error that [is cancelled](Error::is_cancelled)
-    /// when it was cancelled; one that [is stuck](Error::is_stuck), with the reason, when the run is
-    /// found stuck; `NotFound`; `Invalid` when the output is not an `O`.
+    /// The workflow's own error if it failed; an error that [is cancelled](Error::is_cancelled) if the run was
+    /// cancelled; one that [is stuck](Error::is_stuck), with the reason, if the run is stuck; `NotFound` if there is no
+    /// such run; `Invalid` if the output cannot be decoded as an `O`.
     pub async fn output(&self) -> Result<O, Error> {
         self.decode(self.outcome_until(Timestamp::NEVER).await?)
     }
@@ -128,8 +132,8 @@ impl<O: DeserializeOwned> RunHandle<O> {
     ///
     /// # Errors
     ///
-    /// An error that [is a timeout](Error::is_timeout) when the time is over and the run goes on, or the
-    /// world does not answer; or those of `output`.
+    /// An error that [is a timeout](Error::is_timeout) if the run has not ended by then, or the world does not
+    /// respond; otherwise as `output`. A workflow that failed with a timeout of its own returns such an error too.
     pub async fn output_within(&self, time: impl IntoDuration) -> Result<O, Error> {
         let until = self.client.world.clock().now().plus(time.into_duration()?);
         self.decode(self.outcome_until(until).await?)

@@ -1,4 +1,4 @@
-//! One run, named by the key with which it was started.
+//! A run that is addressed by its key.
 
 use outlast_core::{IntoDuration, RunId, RunQuery, RunView, WorldError};
 use serde::Serialize;
@@ -8,9 +8,9 @@ use super::{Cancel, Client, Explanation, RunHandle};
 use crate::error::Error;
 
 impl Client {
-    /// The run that was started with a key. It is looked up by each call, so it may be started later.
+    /// Addresses a run by the key that it was started with. Each call looks up the run, so it may be started later.
     ///
-    /// Outputs are JSON here, so no type has to be given. [`find`](Self::find) returns a handle with the type of the
+    /// Outputs are JSON values, so no type is needed. [`find`](Self::find) returns a handle with the type of the
     /// workflow's output.
     ///
     /// ```
@@ -37,9 +37,9 @@ impl Client {
     }
 }
 
-/// A run that is named by its key; see [`Client::by_key`].
+/// A run that is addressed by its key; see [`Client::by_key`].
 ///
-/// Every call fails with `NotFound` while no run has the key.
+/// Every call fails with `NotFound` if no run has the key.
 #[derive(Clone, Debug)]
 pub struct KeyedRun<'a> {
     client: &'a Client,
@@ -47,12 +47,12 @@ pub struct KeyedRun<'a> {
 }
 
 impl KeyedRun<'_> {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The run's id.
+    /// Returns the run's id.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl KeyedRun<'_> {
         Ok(self.view().await?.id)
     }
 
-    /// The run as it is now.
+    /// Returns the current state of the run.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl KeyedRun<'_> {
         })
     }
 
-    /// The run as a handle, whose output is JSON.
+    /// Returns a handle to the run, whose output is a JSON value.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl KeyedRun<'_> {
         Ok(self.client.handle(self.id().await?))
     }
 
-    /// Sends a payload to one of the run's hooks; see [`Client::send`]. For a key or headers of the message use
+    /// Sends a payload to a hook of the run; see [`Client::send`]. To set a key or headers of the message, use
     /// `by_key(..).handle().await?.send(..)`.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl KeyedRun<'_> {
         self.client.cancel(self.id().await?, reason).await
     }
 
-    /// Ends the run now, without asking its code; see [`Client::terminate`].
+    /// Ends the run now, without its code; see [`Client::terminate`].
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl KeyedRun<'_> {
         self.client.terminate(self.id().await?, reason).await
     }
 
-    /// Ends the run's sleeps early; see [`Client::wake`].
+    /// Ends the current sleeps of the run; see [`Client::wake`].
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl KeyedRun<'_> {
         self.client.wake(self.id().await?).await
     }
 
-    /// Lets every build continue the run again; see [`Client::resume`].
+    /// Lets every build try the run again; see [`Client::resume`].
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl KeyedRun<'_> {
         self.client.resume(self.id().await?).await
     }
 
-    /// Why the run is where it is; see [`Client::explain`].
+    /// Explains why the run is in its current state; see [`Client::explain`].
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl KeyedRun<'_> {
         self.client.explain(self.id().await?).await
     }
 
-    /// Waits for the run's end, and returns its output as JSON.
+    /// Waits for the end of the run, and returns its output as a JSON value.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::workflow::WorkflowHandle;
 
 impl Client {
-    /// Lists runs, the newest first: all of them, or those that the builder describes. Await it for a page.
+    /// Lists runs, newest first. The methods of the returned builder narrow the list; await it to get a page.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -31,27 +31,28 @@ impl Client {
     ///     page = ada().after(next).await?;
     /// }
     /// assert_eq!(page.runs.len(), 5);
-    /// // And back:
+    /// // The previous page:
     /// let back = ada().before(page.prev.unwrap()).await?;
     /// assert_eq!(back.runs.len(), 10);
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// A page begins and ends at a run, not at a number of runs: what is started meanwhile shifts nothing.
+    /// Pages are delimited by run ids, so runs that start in the meantime do not shift them. A page may have fewer runs
+    /// than its limit, even none, while [`Page::next`] still names another page.
     ///
     /// # Errors
     ///
-    /// `Unavailable`.
+    /// `Unavailable` if the world does not respond.
     pub fn list(&self) -> ListCall<'_> {
         ListCall { client: self, query: RunQuery::default(), existing: None }
     }
 
-    /// A page of runs. A limit of 0 is a page of the greatest size.
+    /// Returns a page of runs. With a limit of 0, the page has the maximum size of 1,000 runs.
     ///
     /// # Errors
     ///
-    /// `Unavailable`.
+    /// `Unavailable` if the world does not respond.
     pub async fn runs(&self, mut query: RunQuery) -> Result<Page, Error> {
         if query.limit == 0 || query.limit > PAGE_RUNS_MAX {
             query.limit = PAGE_RUNS_MAX;
@@ -59,11 +60,11 @@ impl Client {
         Ok(self.world.runs(query).await?)
     }
 
-    /// The newest runs in one of these statuses; of all when none is given.
+    /// Returns the newest runs with one of these statuses, or with any status if none is given.
     ///
     /// # Errors
     ///
-    /// `Unavailable`.
+    /// `Unavailable` if the world does not respond.
     pub async fn newest(&self, statuses: &[Status], limit: usize) -> Result<Vec<RunView>, Error> {
         let query = RunQuery {
             statuses: statuses.to_vec(),
@@ -74,11 +75,11 @@ impl Client {
         Ok(self.runs(query).await?.runs)
     }
 
-    /// The run that was started with a key, if there is one.
+    /// Finds the run that was started with a key.
     ///
     /// # Errors
     ///
-    /// `Unavailable`.
+    /// `Unavailable` if the world does not respond.
     pub async fn find<O: DeserializeOwned>(
         &self,
         key: impl Into<String>,
@@ -89,7 +90,7 @@ impl Client {
     }
 }
 
-/// A list about to be read; await it for a page. Each description narrows it.
+/// A call that lists runs; created by [`Client::list`]. Each method narrows the list. Await it to get a page.
 #[must_use = "nothing is listed until the call is awaited"]
 #[derive(Clone, Debug)]
 pub struct ListCall<'a> {
@@ -106,96 +107,96 @@ impl ListCall<'_> {
         self
     }
 
-    /// Only runs in this status; in one of them, when called more than once.
+    /// Lists only runs with this status. If called repeatedly, runs with one of the statuses are listed.
     pub fn status(mut self, status: Status) -> Self {
         self.query.statuses.push(status);
         self
     }
 
-    /// Only runs of this workflow, of any version.
+    /// Lists only runs of this workflow, of any version.
     pub fn workflow<H: WorkflowHandle<M>, M>(self, workflow: H) -> Self {
         self.workflow_named(workflow.name())
     }
 
-    /// Only runs of the workflow of this name.
+    /// Lists only runs of the workflow with this name, of any version.
     pub fn workflow_named(mut self, name: &str) -> Self {
         self.query.workflow = Some(name.into());
         self
     }
 
-    /// Only runs of this queue.
+    /// Lists only runs of this queue.
     pub fn queue(mut self, queue: impl Into<Arc<str>>) -> Self {
         self.query.queue = Some(queue.into());
         self
     }
 
-    /// Queued steps too: runs whose whole life is one step of another, which are left out otherwise.
+    /// Also lists queued steps: runs that execute a single step of another run. They are omitted by default.
     pub fn queued_steps(mut self) -> Self {
         self.query.queued_steps = QueuedSteps::Listed;
         self
     }
 
-    /// Only the run that this key names.
+    /// Lists only the run with this key.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.query.key = Some(key.into());
         self
     }
 
-    /// Only runs that this one started.
+    /// Lists only the children of this run.
     pub fn parent(mut self, run: RunId) -> Self {
         self.query.parent = Some(run);
         self
     }
 
-    /// Only this run, and those that it or one of its children started.
+    /// Lists only this run and its descendants.
     pub fn root(mut self, run: RunId) -> Self {
         self.query.root = Some(run);
         self
     }
 
-    /// Only runs with this tag; with all of them, when called more than once.
+    /// Lists only runs with this tag. If called repeatedly, runs with all of the tags are listed.
     pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.query.tags.insert(name.into(), value.into());
         self
     }
 
-    /// Only runs that were started at this moment or later.
+    /// Lists only runs that were started at this time or later.
     pub fn created_from(mut self, moment: Timestamp) -> Self {
         self.query.created_from = Some(moment);
         self
     }
 
-    /// Only runs that were started before this moment.
+    /// Lists only runs that were started before this time.
     pub fn created_before(mut self, moment: Timestamp) -> Self {
         self.query.created_before = Some(moment);
         self
     }
 
-    /// Only runs with this text in their id, workflow or key, in upper or lower case.
+    /// Lists only runs whose id, workflow or key contains this text, ignoring case.
     pub fn text(mut self, text: impl Into<String>) -> Self {
         self.query.text = Some(text.into());
         self
     }
 
-    /// The oldest run first.
+    /// Lists the oldest runs first.
     pub fn oldest_first(mut self) -> Self {
         self.query.order = ListOrder::OldestFirst;
         self
     }
 
-    /// The page behind this run: give it [`Page::next`].
+    /// Returns the page after this run. Pass [`Page::next`] to get the next page.
     pub fn after(mut self, run: RunId) -> Self {
         self.query.after = Some(run);
         self
     }
 
-    /// The page in front of this run: give it [`Page::prev`].
+    /// Returns the page before this run. Pass [`Page::prev`] to get the previous page.
     pub fn before(mut self, run: RunId) -> Self {
         self.query.before = Some(run);
         self
     }
 
-    /// How many runs the page holds at the most; 1,000 is the limit, and what is used for 0.
+    /// Sets the maximum number of runs in the page. The default, and the limit, is 1,000.
     pub fn limit(mut self, runs: usize) -> Self {
         self.query.limit = runs;
         self

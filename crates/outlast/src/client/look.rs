@@ -1,4 +1,4 @@
-//! Looking at one run, and at all of them together.
+//! Inspecting runs and workers.
 
 use outlast_core::event::TurnRecord;
 use outlast_core::view::operations;
@@ -10,41 +10,41 @@ use crate::worker::read_all::read_history;
 use crate::worker::retention::RETENTION;
 
 impl Client {
-    /// A run as it is now.
+    /// Returns the current state of a run.
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Unavailable`.
+    /// `NotFound` if there is no such run, `Unavailable` if the world does not respond.
     pub async fn run(&self, run: RunId) -> Result<RunView, Error> {
         Ok(self.world.run(run).await?)
     }
 
-    /// The whole history of a run, turn by turn. Payloads are as stored.
+    /// Returns the whole history of a run, turn by turn. Payloads are returned as stored.
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Unavailable`.
+    /// As [`run`](Self::run); also `Corrupt` if an event is damaged.
     pub async fn history(&self, run: RunId) -> Result<Vec<TurnRecord>, Error> {
         Ok(read_history(&*self.world, run).await?)
     }
 
-    /// The whole history of a run as JSON that people can read: the run, its workflow and version, and its
-    /// turns with an event per line. Payloads are as stored.
+    /// Returns the whole history of a run as readable JSON: the run, its workflow and version, and its turns with one
+    /// event per line. Payloads are returned as stored.
     ///
-    /// `assert_replays` in `outlast-testkit` tests code with such files; [`History`] reads them back.
+    /// `assert_replays` in `outlast-testkit` tests changed code with such files; [`History`] reads them back.
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Unavailable`.
+    /// As [`history`](Self::history).
     pub async fn export(&self, run: RunId) -> Result<String, Error> {
         let turns = self.history(run).await?;
         Ok(History { run, turns }.to_json())
     }
 
-    /// What a run did so far, operation by operation: steps, timers, hooks, children, recorded values and
-    /// tags, in the order in which its workflow asked for them.
+    /// Returns the operations of a run so far: steps, timers, hooks, children, recorded values and tags, in the order
+    /// in which its workflow requested them.
     ///
-    /// Payloads have passed the client's codec; one that it cannot read is as stored.
+    /// Payloads are decoded with the client's codec. A payload that the codec cannot decode is returned as stored.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -79,7 +79,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Unavailable`.
+    /// As [`history`](Self::history).
     pub async fn operations(&self, run: RunId) -> Result<Vec<OperationView>, Error> {
         let (row, now) = (self.world.run(run).await?, self.world.clock().now());
         let mut views = operations(&self.history(run).await?);
@@ -93,7 +93,7 @@ impl Client {
         Ok(views)
     }
 
-    /// The steps among a run's [operations](Self::operations).
+    /// Returns the steps among a run's [operations](Self::operations).
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl Client {
         self.operations_of(run, OperationKind::Step).await
     }
 
-    /// The timers among a run's [operations](Self::operations); [`wake_timer`](Self::wake_timer) ends one.
+    /// Returns the timers among a run's [operations](Self::operations). [`wake_timer`](Self::wake_timer) ends one.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl Client {
         self.operations_of(run, OperationKind::Timer).await
     }
 
-    /// The hooks among a run's [operations](Self::operations).
+    /// Returns the hooks among a run's [operations](Self::operations).
     ///
     /// # Errors
     ///
@@ -132,8 +132,8 @@ impl Client {
         }
     }
 
-    /// Lists the runs that a run started, the oldest first. Await it for a page; [`Page::next`](crate::Page::next) is
-    /// the cursor of the page behind it. `list().root(run)` has the children of children too.
+    /// Lists the children of a run, oldest first. Await the returned builder to get a page;
+    /// [`Page::next`](crate::Page::next) is the cursor of the next page. `list().root(run)` lists all descendants.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -150,23 +150,22 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `NotFound` when there is no such run, `Unavailable`.
+    /// `NotFound` if there is no such run, `Unavailable` if the world does not respond.
     pub fn children(&self, run: RunId) -> ListCall<'_> {
         self.list().parent(run).oldest_first().of_existing(run)
     }
 
-    /// How many runs are in each status, queued steps among them.
+    /// Returns the number of runs in each status, including queued steps.
     ///
     /// # Errors
     ///
-    /// `Unavailable`.
+    /// `Unavailable` if the world does not respond.
     pub async fn counts(&self) -> Result<Counts, Error> {
         Ok(self.world.counts().await?)
     }
 
-    /// The workers that are joined, with the queues that they serve, whether they take new work, and what
-    /// they said of themselves with their last beat. One whose session is over, since it crashed or does not
-    /// answer, is not listed.
+    /// Lists the joined workers, with the queues that they serve and the report of their last beat. A worker whose
+    /// session has expired, because it crashed or does not respond, is not listed.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -178,7 +177,7 @@ impl Client {
     /// for worker in client.workers().await? {
     ///     let report = &worker.report;
     ///     println!("process {} on {} serves {}", worker.pid, worker.host, worker.queues.join(", "));
-    ///     println!("{}: {} runs in hand, {} attempts", report.status, report.live, report.attempts);
+    ///     println!("{}: {} live runs, {} attempts", report.status, report.live, report.attempts);
     /// }
     /// # worker.stop().await
     /// # }
@@ -186,7 +185,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Unavailable`.
+    /// `Unavailable` if the world does not respond.
     pub async fn workers(&self) -> Result<Vec<WorkerView>, Error> {
         let mut workers = self.world.workers().await?;
         let clock = self.world.clock();

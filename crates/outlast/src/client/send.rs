@@ -13,17 +13,17 @@ use crate::ids;
 use crate::within::Within;
 
 impl Client {
-    /// Sends a payload to a hook of a run. Await the call; when that returns, the payload is kept until
-    /// the run takes it, whether it waits for it already or not.
+    /// Sends a payload to a hook of a run. Await the returned builder: when it returns, the payload is stored until the
+    /// run takes it, whether the run already waits for it or not.
     ///
-    /// Which hooks a run will ask for, and of what type, only its code knows. A payload for a name that
-    /// it never asks for stays where it is. One that no open hook of its name can read is rejected: the run
-    /// goes on waiting, and the worker logs why.
+    /// Only the workflow's code knows the names and types of its hooks, so the call does not check them. A payload for
+    /// a hook that the workflow never opens is kept. A payload that no open hook of its name can decode is rejected:
+    /// the run keeps waiting, and the worker logs the reason.
     ///
     /// ```
     /// # use outlast::prelude::*;
     /// # async fn paid(client: &Client, run: outlast::RunId, delivery: &str) -> Result<(), Error> {
-    /// // However often the other side delivers this, the run gets it once.
+    /// // However often the sender delivers this, the run receives it once.
     /// client.send(run, "paid", &4200).key(delivery).await?;
     /// # Ok(())
     /// # }
@@ -31,7 +31,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `NotFound`, `Conflict` when the run has ended, `Limit` when its inbox is full.
+    /// `NotFound` if there is no such run; `Conflict` if the run has ended, or if the worker that holds it cannot read
+    /// the message; `Limit` if its inbox is full or the payload is too large; `Unavailable` if the world does not
+    /// respond.
     pub fn send<T: Serialize + ?Sized>(&self, run: RunId, hook: &str, payload: &T) -> SendCall<'_> {
         SendCall {
             client: self,
@@ -44,7 +46,7 @@ impl Client {
     }
 }
 
-/// A payload about to be sent; await the call.
+/// A call that sends a payload; created by [`Client::send`]. Await it to send.
 #[must_use = "nothing is sent until the call is awaited"]
 #[derive(Debug)]
 pub struct SendCall<'a> {
@@ -57,26 +59,27 @@ pub struct SendCall<'a> {
 }
 
 impl SendCall<'_> {
-    /// Makes the send idempotent: what is sent to the run with this key is delivered once, the first time.
-    /// A repeat does nothing, whatever it brings, and succeeds even when the run has ended since.
+    /// Sets a key, which makes the send idempotent: of several payloads sent to the run with the same key, only the
+    /// first is delivered. A repeated send succeeds without effect, even with another payload or after the run has
+    /// ended.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// Something that travels with the payload: trace context, the caller's identity.
+    /// Adds a header, such as a trace context or the caller's identity. The workflow reads it with
+    /// [`received`](crate::HookOperation::received).
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.insert(name.into(), value.into());
         self
     }
 
-    /// Sends inside a transaction of the caller's own, in the database where the world lives: the payload is
-    /// sent when that transaction commits, and never was if it does not. See
-    /// [`StartCall::within`](crate::StartCall::within).
+    /// Sends inside the caller's own transaction on the world's database: the payload is sent when the transaction
+    /// commits, and not at all if it rolls back. See [`StartCall::within`](crate::StartCall::within).
     ///
     /// # Errors
     ///
-    /// As an ordinary send; when the transaction is in another database than the world.
+    /// As an ordinary send; also if the transaction is on another database than the world.
     pub async fn within<T: Within>(self, transaction: &mut T) -> Result<(), Error> {
         let client = self.client;
         let message = self.prepare()?;

@@ -21,13 +21,13 @@ use crate::within::Within;
 use crate::workflow::WorkflowHandle;
 
 impl Client {
-    /// A new id for a run, for [`StartCall::id`]: time-ordered, so that the run finds its place in lists.
+    /// Creates an id for a new run, to be passed to [`StartCall::id`]. Ids are ordered by time, as lists expect.
     pub fn new_id(&self) -> RunId {
         ids::run()
     }
 }
 
-/// A start about to be made; await it.
+/// A call that starts a run; created by [`Client::start`]. Await it to start the run.
 #[must_use = "nothing starts until the call is awaited"]
 #[derive(Debug)]
 pub struct StartCall<'a, O> {
@@ -91,24 +91,24 @@ impl<'a, O> StartCall<'a, O> {
         Self { is_unchecked: true, ..self }
     }
 
-    /// Makes the start idempotent: a later start with this key returns the run of this one.
+    /// Sets a key, which makes the start idempotent: a later start with the same key returns the same run.
     ///
-    /// Later means for ever, until the run is [pruned](Client::prune), unless the later start has a
-    /// [window](Self::key_window). Which version of the workflow it asks for makes no difference; another
-    /// workflow or input is a conflict.
+    /// The key stays in use until the run is [pruned](Client::prune), unless the later start has a
+    /// [window](Self::key_window). The version of the workflow is not compared. A start with the same key and another
+    /// workflow or input is a conflict. Keys are shared by all workflows of a world.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// How long an earlier start with the key counts. One from before that is left alone, and the key
-    /// names the new run from now on.
+    /// Sets how long an earlier start with the same key counts. If the earlier start is older, a new run is started,
+    /// and the key belongs to the new run from now on.
     ///
     /// ```
     /// # use outlast::prelude::*;
     /// # #[workflow] async fn digest(ctx: Context, user: u64) -> Result<(), Error> { Ok(()) }
     /// # async fn daily(client: &Client) -> Result<(), Error> {
-    /// // However often this is called, there is one digest in 24 hours.
+    /// // However often this is called, at most one digest is started in 24 hours.
     /// client.start(digest, 7).key("digest-7").key_window("24h").await?;
     /// # Ok(())
     /// # }
@@ -118,21 +118,22 @@ impl<'a, O> StartCall<'a, O> {
         self
     }
 
-    /// Something that travels with the run: trace context, the caller's identity.
+    /// Adds a header, such as a trace context or the caller's identity. The workflow, its steps and its children can
+    /// read the headers of the start.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.form.headers.insert(name.into(), value.into());
         self
     }
 
-    /// A tag to find the run by; see [`ListCall::tag`](crate::ListCall::tag). The workflow may change it
-    /// and set others: [`Context::tag`](crate::Context::tag).
+    /// Adds a tag, by which [lists](crate::ListCall::tag) can find the run. The workflow can change it and set others
+    /// with [`Context::tag`](crate::Context::tag).
     pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.form.tags.insert(name.into(), value.into());
         self
     }
 
-    /// The queue in which the run stands, instead of the one that its workflow says: only workers that
-    /// [serve it](crate::WorkerBuilder::queues) are given the run.
+    /// Sets the queue of the run, instead of the workflow's own. Only workers that
+    /// [serve the queue](crate::WorkerBuilder::queues) claim the run.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -150,45 +151,45 @@ impl<'a, O> StartCall<'a, O> {
         self
     }
 
-    /// How urgent the run is, from 0, the usual, to 9: each level is worth ten seconds of waiting.
+    /// Sets the priority of the run, from 0 (the default) to 9. Each level is worth ten seconds of waiting.
     pub fn priority(mut self, priority: u8) -> Self {
         self.form.priority = priority;
         self
     }
 
-    /// Lets the run begin later, so long from now. Until then it can be cancelled and terminated, and keeps
-    /// what is sent to it.
+    /// Delays the run by a duration. Until then it is `pending`: it can be cancelled and terminated, and it keeps the
+    /// payloads that are sent to it.
     pub fn after(mut self, delay: impl IntoDuration) -> Self {
         self.form.begin_after(delay);
         self
     }
 
-    /// Lets the run begin at a moment of the world's clock; at once when that is past.
+    /// Delays the run until a time of the world's clock. If that time has passed, the run begins at once.
     pub fn at(mut self, moment: Timestamp) -> Self {
         self.form.begin_at(moment);
         self
     }
 
-    /// How long from now the run has to end, whenever it begins. Then it is told to stop, as by
-    /// [`Client::cancel`], and has time to clean up.
+    /// Sets a deadline, counted from now, even if the run begins later. At the deadline the run is cancelled, as by
+    /// [`Client::cancel`], and can clean up.
     ///
-    /// A run that waits is woken for it. If no worker is up, it is told when one comes; if none has its
-    /// code a minute later, it is ended without.
+    /// A waiting run is woken for its deadline. If no worker is running then, the run is cancelled when one joins. If
+    /// no worker has the run's code one minute later, any worker ends the run.
     pub fn deadline(mut self, time: impl IntoDuration) -> Self {
         self.form.end_within(time);
         self
     }
 
-    /// As [`deadline`](Self::deadline), at a moment of the world's clock. One that is past is an error.
+    /// Like [`deadline`](Self::deadline), but at a given time of the world's clock. A time in the past is an error.
     pub fn deadline_at(mut self, moment: Timestamp) -> Self {
         self.form.end_by(moment);
         self
     }
 
-    /// The run's id, chosen by the caller: to write it down before the run begins. A start that repeats it
-    /// returns the same run; with another workflow or input it is a conflict.
+    /// Sets the run's id, so that the caller can store it before the run starts. A start that repeats the id returns
+    /// the same run; with another workflow or input it is a conflict.
     ///
-    /// Ids are time-ordered, and lists are sorted by them: take one from [`Client::new_id`].
+    /// Ids are ordered by time, and lists are sorted by them: create one with [`Client::new_id`].
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -196,7 +197,7 @@ impl<'a, O> StartCall<'a, O> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Error> {
     /// # let client = Client::new(outlast::open("memory:").await?);
-    /// let id = client.new_id(); // goes into the caller's own database first
+    /// let id = client.new_id(); // stored in the caller's own database first
     /// let run = client.start(invoice, 42).id(id).await?;
     /// assert_eq!(run.id(), id);
     /// assert!(!client.start(invoice, 42).id(id).await?.is_new());
@@ -208,16 +209,15 @@ impl<'a, O> StartCall<'a, O> {
         self
     }
 
-    /// Starts the run inside a transaction of the caller's own, in the database where the world lives: the
-    /// run begins when that transaction commits, and never was if it does not. So an order and the run that
-    /// handles it are one change.
+    /// Starts the run inside the caller's own transaction on the world's database: the run starts when the transaction
+    /// commits, and does not exist if it rolls back. So an order and the run that processes it are one change.
     ///
-    /// Takes the transactions of `rusqlite` and `tokio-postgres`. See the guide's page on transactions.
+    /// Transactions of `rusqlite` and `tokio-postgres` are accepted. See the guide's page on transactions.
     ///
     /// # Errors
     ///
-    /// As an ordinary start; when the transaction is in another database than the world; when the database
-    /// refuses. The call is not repeated by itself, and no worker of this process is handed the run.
+    /// As an ordinary start; also if the transaction is on another database than the world, or if the database
+    /// refuses the statement. The call is not repeated automatically.
     pub async fn within<T: Within>(self, transaction: &mut T) -> Result<RunHandle<O>, Error> {
         let client = self.client;
         let (start, _) = self.prepare()?;

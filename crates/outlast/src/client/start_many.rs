@@ -17,8 +17,9 @@ use crate::input::Input;
 use crate::workflow::WorkflowHandle;
 
 impl Client {
-    /// Starts a run per input, many in one call to the world. Await the builder; each answer stands where
-    /// its input stood, and a start that is refused leaves its neighbours alone.
+    /// Starts one run per input, with few calls to the world. Await the returned builder.
+    ///
+    /// The results are in the order of the inputs. A start that is refused does not affect the others.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -40,6 +41,11 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Each result is an error as described for [`start`](Self::start). If the world does not respond, the remaining
+    /// results are `Unavailable`; with keys you can repeat the whole call.
     pub fn start_many<H, M, B>(
         &self,
         workflow: H,
@@ -72,7 +78,7 @@ impl Client {
     }
 }
 
-/// Starts about to be made; await them.
+/// A call that starts many runs; created by [`Client::start_many`]. Await it to start them.
 #[must_use = "nothing starts until the call is awaited"]
 pub struct StartManyCall<'a, I, B, O> {
     client: &'a Client,
@@ -85,56 +91,56 @@ pub struct StartManyCall<'a, I, B, O> {
 }
 
 impl<I, B: Input<I>, O> StartManyCall<'_, I, B, O> {
-    /// Makes each start idempotent by a key of its own; see [`StartCall::key`](crate::StartCall::key). Two
-    /// inputs with one key are one run, if the inputs are the same.
+    /// Sets a key for each start; see [`StartCall::key`](crate::StartCall::key). Two equal inputs with the same key are
+    /// one run.
     pub fn keys<K: Into<String>>(mut self, key: impl Fn(&I) -> K) -> Self {
         self.keys = self.inputs.iter().map(|(input, _)| input.with(|input| key(input).into())).collect();
         self
     }
 
-    /// A tag that each run has; see [`StartCall::tag`](crate::StartCall::tag).
+    /// Adds a tag to every run; see [`StartCall::tag`](crate::StartCall::tag).
     pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.form.tags.insert(name.into(), value.into());
         self
     }
 
-    /// The queue in which each run stands; see [`StartCall::queue`](crate::StartCall::queue).
+    /// Sets the queue of every run; see [`StartCall::queue`](crate::StartCall::queue).
     pub fn queue(mut self, queue: impl Into<Arc<str>>) -> Self {
         self.form.queue = queue.into();
         self
     }
 
-    /// How urgent each run is; see [`StartCall::priority`](crate::StartCall::priority).
+    /// Sets the priority of every run; see [`StartCall::priority`](crate::StartCall::priority).
     pub fn priority(mut self, priority: u8) -> Self {
         self.form.priority = priority;
         self
     }
 
-    /// Lets each run begin later; see [`StartCall::after`](crate::StartCall::after).
+    /// Delays every run by a duration; see [`StartCall::after`](crate::StartCall::after).
     pub fn after(mut self, delay: impl IntoDuration) -> Self {
         self.form.begin_after(delay);
         self
     }
 
-    /// Lets each run begin at a moment; see [`StartCall::at`](crate::StartCall::at).
+    /// Delays every run until a given time; see [`StartCall::at`](crate::StartCall::at).
     pub fn at(mut self, moment: Timestamp) -> Self {
         self.form.begin_at(moment);
         self
     }
 
-    /// How long from now each run has to end; see [`StartCall::deadline`](crate::StartCall::deadline).
+    /// Sets a deadline for every run, counted from now; see [`StartCall::deadline`](crate::StartCall::deadline).
     pub fn deadline(mut self, time: impl IntoDuration) -> Self {
         self.form.end_within(time);
         self
     }
 
-    /// By when each run has to end; see [`StartCall::deadline_at`](crate::StartCall::deadline_at).
+    /// Sets a deadline for every run, at a given time; see [`StartCall::deadline_at`](crate::StartCall::deadline_at).
     pub fn deadline_at(mut self, moment: Timestamp) -> Self {
         self.form.end_by(moment);
         self
     }
 
-    /// Something that travels with each run; see [`StartCall::header`](crate::StartCall::header).
+    /// Adds a header to every run; see [`StartCall::header`](crate::StartCall::header).
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.form.headers.insert(name.into(), value.into());
         self

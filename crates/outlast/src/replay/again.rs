@@ -8,16 +8,15 @@ use super::Machine;
 use crate::error::Error;
 use crate::registry::{Register, Registry};
 
-/// Replays the whole history of a run with this code, and returns how many events that were.
+/// Replays the whole history of a run with the given code, and returns the number of events.
 ///
-/// The code is what `.register(…)` takes; steps need not be in it, since a replay attempts none. So a
-/// change of a workflow can be tried on the histories of runs that are under way: see
-/// `Client::export`, and `assert_replays` in `outlast-testkit`.
+/// The code is passed as to `.register(…)`; steps are not needed, because a replay attempts none. Use it to test a
+/// change of a workflow on the histories of runs in progress: see [`Client::export`](crate::Client::export), and
+/// `assert_replays` in `outlast-testkit`.
 ///
 /// # Errors
 ///
-/// The report of the divergence when the code does not match the history; why the run would be stuck
-/// otherwise.
+/// The report of the divergence if the code does not match the history, or the reason why the run would be stuck.
 pub fn replay<R: Register<(), M>, M>(code: R, history: History) -> Result<usize, Error> {
     let codec: Arc<dyn Codec> = Arc::new(PlainJson);
     let mut registry = Registry::new(Arc::new(()), codec.clone());

@@ -49,7 +49,7 @@ async fn check_refusal(client: &Client, path: &Path) {
     let refused = client.start(greedy, big).await.expect_err("there is no room");
     let text = refused.to_string();
     assert!(text.contains(path.to_str().unwrap()) && text.contains("the disk is full"), "{text}");
-    assert!(text.contains("free some space, work goes on by itself"), "{text}");
+    assert!(text.contains("free some space, then work resumes by itself"), "{text}");
     let known: u64 = client.counts().await.unwrap().values().sum();
     assert_eq!(known, u64::from(RUNS), "a refused start leaves nothing");
 }

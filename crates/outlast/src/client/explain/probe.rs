@@ -9,26 +9,27 @@ use super::JoinedWorker;
 use crate::client::Client;
 use crate::error::Error;
 
-/// How many pages of running runs are searched for those that workers probe. A run that crashed workers is an old one, and
-/// the oldest come first.
+/// How many pages of running runs are searched for those that workers probe. A run that crashed workers is an old one,
+/// and the oldest come first.
 const PROBED_PAGES: usize = 5;
 
-/// A worker that takes no other run, because it probes one that crashed workers before.
+/// A worker that takes no other run at the moment, because it tries one that has crashed workers; part of an
+/// explanation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Probe {
     /// The worker's session.
     pub worker: SessionId,
-    /// The run that it probes.
+    /// The run that it tries.
     pub run: RunId,
-    /// How many crashes count against that run.
+    /// The number of worker crashes that count against that run.
     pub crashes: u32,
-    /// When the worker takes other runs at the latest. It does before when the run commits a turn.
+    /// When the worker takes other runs at the latest; earlier if the run commits a turn.
     pub until: Timestamp,
 }
 
 impl Client {
-    /// Which of the workers hold one run only, which crashed workers before: they take no other run until it has committed a
-    /// turn, or a minute is over.
+    /// Which of the workers hold one run only, which crashed workers before: they take no other run until it has
+    /// committed a turn, or a minute is over.
     pub(super) async fn probes(&self, workers: &[JoinedWorker], now: Timestamp) -> Result<Vec<Probe>, Error> {
         let mut probes = Vec::new();
         let mut searched: Vec<SessionId> =

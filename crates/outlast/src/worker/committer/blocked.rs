@@ -3,11 +3,11 @@
 //! They leave their batch, so that its other turns are answered without waiting for them, and are retried separately,
 //! together with turns that contend for the same run.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use outlast_core::turn::BasedOn;
-use outlast_core::{RunId, Turn, WorldError};
+use outlast_core::{RunId, RunSet, Turn, WorldError};
 use tokio::sync::oneshot;
 
 use super::queue::contended_run;
@@ -28,10 +28,7 @@ pub(super) struct BlockedGroup {
 impl BlockedGroup {
     /// Groups turns by the run that they contend for. `written` are the runs that written turns of the batch contended
     /// for.
-    pub(super) fn by_run(
-        blocked: Vec<(Turn, oneshot::Sender<CommitAnswer>)>,
-        written: &HashSet<RunId>,
-    ) -> Vec<Self> {
+    pub(super) fn by_run(blocked: Vec<(Turn, oneshot::Sender<CommitAnswer>)>, written: &RunSet) -> Vec<Self> {
         let mut groups: BTreeMap<RunId, Self> = BTreeMap::new();
         for (turn, answer) in blocked {
             let run = contended_run(&turn);
@@ -46,9 +43,9 @@ impl BlockedGroup {
 }
 
 /// The runs that the written turns of a batch contended for, if other turns of the batch were blocked; otherwise empty.
-pub(super) fn written_runs(contended: &[RunId], results: &[TurnResult]) -> HashSet<RunId> {
+pub(super) fn written_runs(contended: &[RunId], results: &[TurnResult]) -> RunSet {
     if !results.iter().any(|result| matches!(result, TurnResult::Blocked(_))) {
-        return HashSet::new();
+        return RunSet::default();
     }
     let is_written = |result: &TurnResult| matches!(result, TurnResult::Answered(Ok(_)));
     contended.iter().zip(results).filter(|(_, result)| is_written(result)).map(|(run, _)| *run).collect()
@@ -128,11 +125,11 @@ mod tests {
         let turns = [sends(2, 1), turn(7, true), sends(3, 1), turn(8, true)];
         let blocked = turns.map(|turn| (turn, oneshot::channel().0)).into();
         let runs = |group: BlockedGroup| group.turns.iter().map(|turn| turn.run.bits()).collect::<Vec<_>>();
-        let groups = BlockedGroup::by_run(blocked, &HashSet::new());
+        let groups = BlockedGroup::by_run(blocked, &RunSet::default());
         assert_eq!(groups.iter().map(|group| group.is_run_locked).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(groups.into_iter().map(runs).collect::<Vec<_>>(), [vec![2, 3], vec![7], vec![8]]);
         let blocked = [sends(2, 1), sends(3, 1)].map(|turn| (turn, oneshot::channel().0)).into();
-        let groups = BlockedGroup::by_run(blocked, &HashSet::from([RunId::from_bits(1)]));
+        let groups = BlockedGroup::by_run(blocked, &RunSet::from_iter([RunId::from_bits(1)]));
         assert!(!groups[0].is_run_locked, "another turn that sends to it was written");
     }
 }

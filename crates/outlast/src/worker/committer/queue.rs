@@ -7,10 +7,10 @@
 //! * Turns that contend for a run, because it is their own or because they send to it, are not in two concurrent batches:
 //!   the second one would only wait for the lock on the run's row.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use outlast_core::limits::BATCH_TURNS_MAX;
-use outlast_core::{RunId, Turn};
+use outlast_core::{RunId, RunSet, Turn};
 use tokio::sync::oneshot;
 
 use super::CommitAnswer;
@@ -91,11 +91,8 @@ impl CommitQueue {
         if self.turns.is_empty() {
             return None;
         }
-        let (turns, answers) = if self.turns.len() <= BATCH_TURNS_MAX && self.is_contention_impossible() {
-            (std::mem::take(&mut self.turns), std::mem::take(&mut self.answers))
-        } else {
-            self.take_uncontended()
-        };
+        let (turns, answers) =
+            if self.is_contention_impossible() { self.take_first() } else { self.take_uncontended() };
         if turns.is_empty() {
             return None;
         }
@@ -104,9 +101,17 @@ impl CommitQueue {
         // With one commit at a time there is no other batch to contend with.
         let runs =
             if commit_concurrency > 1 { turns.iter().flat_map(contends_for).collect() } else { Vec::new() };
-        self.batches.push(BatchInProgress { number, sends: turns.iter().any(sends), runs });
-        let (turns, answers) = receivers_first(turns, answers);
+        let sends = turns.iter().any(sends);
+        self.batches.push(BatchInProgress { number, sends, runs });
+        let (turns, answers) = if sends { receivers_first(turns, answers) } else { (turns, answers) };
         Some(Batch { number, turns, answers })
+    }
+
+    /// Takes the turns that arrived first, at most one batch.
+    fn take_first(&mut self) -> (Vec<Turn>, Vec<AnswerSender>) {
+        let count = self.turns.len().min(BATCH_TURNS_MAX);
+        let (later_turns, later_answers) = (self.turns.split_off(count), self.answers.split_off(count));
+        (std::mem::replace(&mut self.turns, later_turns), std::mem::replace(&mut self.answers, later_answers))
     }
 
     /// Whether no waiting turn can contend for a run with a batch in progress. Only turns that send to other runs can,
@@ -138,7 +143,7 @@ impl CommitQueue {
     }
 
     /// The runs that batches in progress and separately retried turns contend for.
-    fn contended_runs(&self) -> HashSet<RunId> {
+    fn contended_runs(&self) -> RunSet {
         let batches = self.batches.iter().flat_map(|batch| &batch.runs);
         batches.chain(self.retried_separately.keys()).copied().collect()
     }
@@ -203,10 +208,7 @@ pub(super) fn contended_run(turn: &Turn) -> RunId {
 /// Moves the turns of runs that other turns of the batch send to in front of those, so that a world need not split the
 /// batch. The turns are from different runs and none was answered, so this breaks no promise about their order.
 fn receivers_first(turns: Vec<Turn>, answers: Vec<AnswerSender>) -> (Vec<Turn>, Vec<AnswerSender>) {
-    let sent_to: HashSet<RunId> = turns.iter().flat_map(receivers).collect();
-    if sent_to.is_empty() {
-        return (turns, answers);
-    }
+    let sent_to: RunSet = turns.iter().flat_map(receivers).collect();
     let all = turns.into_iter().zip(answers);
     let (first, rest): (Vec<_>, Vec<_>) = all.partition(|(turn, _)| sent_to.contains(&turn.run));
     first.into_iter().chain(rest).unzip()

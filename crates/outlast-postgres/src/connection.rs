@@ -1,0 +1,15 @@
+//! Connections: from the URL to a statement's answer.
+//!
+//! A [`connector`] makes connections from the [`url`]; an [`io_runtime`] drives them on a thread of the world's own;
+//! [`preflight`] checks the server before its first use; a [`database`] executes statements on a pool.
+
+pub(crate) mod database;
+
+pub(crate) mod connector;
+pub(crate) mod io_runtime;
+pub(crate) mod planner_settings;
+pub(crate) mod preflight;
+
+pub(crate) mod passfile;
+pub(crate) mod tls;
+pub(crate) mod url;

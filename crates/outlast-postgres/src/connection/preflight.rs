@@ -1,0 +1,285 @@
+//! The preflight check of a server, when a world is opened: whether it responds, and whether a world can use it.
+//!
+//! Errors that need a change by an operator are returned immediately. A server that does not respond yet is tried again
+//! for a few seconds.
+
+use std::time::Duration;
+
+use deadpool_postgres::{Object, Pool, PoolError};
+use outlast_core::WorldError;
+use tokio::runtime::Handle;
+use tokio_postgres::{Client, Error, SimpleQueryMessage};
+
+use crate::connection::connector::{SETTINGS_MARKER, pause};
+use crate::connection::io_runtime::with_timeout;
+use crate::error::postgres_error;
+
+/// How long opening a world waits for a server that does not respond.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// The pause between two attempts.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
+
+/// The oldest version of Postgres that a world can use.
+const VERSION_MIN: i32 = 140_000;
+
+/// The number of checks whether two connections share one server connection.
+const SHARING_CHECKS: u32 = 3;
+
+/// How long the check waits for a second connection of the pool.
+const SECOND_CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A setting that the check sets on one connection; another connection must not see its value.
+const CHECK_SETTING: &str = "outlast.probe";
+
+/// Who owns a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PoolOwner {
+    /// The world: it makes the connections, with its own settings.
+    World,
+    /// The caller, who may use the pool for other purposes.
+    Other,
+}
+
+/// Waits until the server responds, and checks that a world can use it.
+pub(crate) async fn check_server(
+    pool: &Pool,
+    owner: PoolOwner,
+    place: &str,
+    handle: &Handle,
+) -> Result<(), WorldError> {
+    let mut last_error = None;
+    let attempts = async {
+        loop {
+            let error = match check_server_once(pool, owner, place, handle).await {
+                Err(error) if error.is_transient() => error,
+                answer => return answer,
+            };
+            if last_error.is_none() {
+                tracing::warn!(%place, %error, "Postgres cannot be used yet; trying again for some seconds");
+            }
+            last_error = Some(error);
+            pause(handle, RETRY_PAUSE).await;
+        }
+    };
+    match with_timeout(handle, OPEN_TIMEOUT, attempts).await {
+        Some(answer) => answer,
+        None => Err(last_error.unwrap_or_else(|| no_response_error(place))),
+    }
+}
+
+/// Checks the server once, with one connection of the pool.
+async fn check_server_once(
+    pool: &Pool,
+    owner: PoolOwner,
+    place: &str,
+    handle: &Handle,
+) -> Result<(), WorldError> {
+    let client = match pool.get().await {
+        Ok(client) => client,
+        Err(PoolError::Backend(error)) => return Err(connect_error(&error, place)),
+        Err(PoolError::Timeout(_)) => {
+            return Err(WorldError::Unavailable(format!(
+                "the pool of `{place}` has no free connection; make it larger"
+            )));
+        }
+        Err(error) => {
+            return Err(WorldError::Invalid(format!(
+                "the pool of `{place}` returned no connection ({error})"
+            )));
+        }
+    };
+    let query = format!(
+        "SELECT current_setting('server_version_num'), pg_is_in_recovery()::text, \
+         current_setting('transaction_read_only'), current_setting('{SETTINGS_MARKER}', true)"
+    );
+    // A simple query, since a pooler may not support prepared statements.
+    let row = first_row(&client, &query).await.map_err(|error| connect_error(&error, place))?;
+    let is = |column: usize, text: &str| row.get(column).is_some_and(|value| value.as_deref() == Some(text));
+    let version = row.first().and_then(|version| version.as_deref()?.parse().ok());
+    check_version(version.unwrap_or(0), place)?;
+    check_writes(is(1, "true"), is(2, "on"), place)?;
+    match owner {
+        PoolOwner::World if is(3, "on") => Ok(()),
+        PoolOwner::World => Err(pooler_error(place, "it drops the settings of a connection")),
+        // In a task, so that the check's transaction ends even if the caller stops waiting.
+        PoolOwner::Other => {
+            let check = check_not_shared(pool.clone(), client, place.to_owned(), handle.clone());
+            handle.spawn(check).await.unwrap_or(Ok(()))
+        }
+    }
+}
+
+fn no_response_error(place: &str) -> WorldError {
+    WorldError::Unavailable(format!(
+        "Postgres at `{place}` has not responded for {OPEN_TIMEOUT:?}; check the network and the server"
+    ))
+}
+
+/// Checks the server's version.
+fn check_version(version: i32, place: &str) -> Result<(), WorldError> {
+    if version >= VERSION_MIN {
+        return Ok(());
+    }
+    Err(WorldError::Conflict(format!(
+        "Postgres at `{place}` is version {}, which is too old; use version {} or later",
+        version / 10_000,
+        VERSION_MIN / 10_000
+    )))
+}
+
+/// Checks that the server accepts writes.
+fn check_writes(is_replica: bool, is_read_only: bool, place: &str) -> Result<(), WorldError> {
+    if is_replica {
+        return Err(WorldError::Conflict(format!(
+            "Postgres at `{place}` is a replica and accepts no writes; connect to the primary server, or give \
+             all hosts and `target_session_attrs=read-write` in the URL"
+        )));
+    }
+    if is_read_only {
+        return Err(WorldError::Conflict(format!(
+            "Postgres at `{place}` accepts no writes, since `default_transaction_read_only` is on; turn it off \
+             for this user and database, or connect to the primary server"
+        )));
+    }
+    Ok(())
+}
+
+/// Checks that connections of the pool do not share connections of the server, as behind a pooler in transaction mode:
+/// prepared statements and locks of one would be visible to another.
+async fn check_not_shared(
+    pool: Pool,
+    first: Object,
+    place: String,
+    handle: Handle,
+) -> Result<(), WorldError> {
+    if pool.status().max_size < 2 {
+        return Ok(());
+    }
+    let Some(Ok(second)) = with_timeout(&handle, SECOND_CONNECTION_TIMEOUT, pool.get()).await else {
+        return Ok(());
+    };
+    for round in 0..SHARING_CHECKS {
+        let (one, other) = if round % 2 == 0 { (&first, &second) } else { (&second, &first) };
+        let is_shared = shares_server_connection(one, other, round).await;
+        if is_shared.map_err(|error| connect_error(&error, &place))? {
+            return Err(pooler_error(&place, "connections of the pool share connections of the server"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether `other` sees a setting of `one`, or `one` loses it while `other` has a transaction.
+async fn shares_server_connection(one: &Client, other: &Client, round: u32) -> Result<bool, Error> {
+    let value = format!("{}-{round}", std::process::id());
+    let read_setting = format!("SELECT current_setting('{CHECK_SETTING}', true)");
+    one.batch_execute(&format!("SET {CHECK_SETTING} = '{value}'")).await?;
+    // While its transaction is open, `other` has a server connection for itself.
+    other.batch_execute("BEGIN").await?;
+    let is_visible =
+        first_row(other, &read_setting).await.map(|row| row.first() == Some(&Some(value.clone())));
+    let is_shared = match is_visible {
+        Ok(false) => first_row(one, &read_setting).await.map(|row| row.first() != Some(&Some(value))),
+        result => result,
+    };
+    other.batch_execute("ROLLBACK").await?;
+    one.batch_execute(&format!("RESET {CHECK_SETTING}")).await?;
+    is_shared
+}
+
+/// The columns of the first row of a simple query.
+async fn first_row(client: &Client, sql: &str) -> Result<Vec<Option<String>>, Error> {
+    let messages = client.simple_query(sql).await?;
+    let row = messages.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect())
+        }
+        _ => None,
+    });
+    Ok(row.unwrap_or_default())
+}
+
+fn pooler_error(place: &str, why: &str) -> WorldError {
+    WorldError::Invalid(format!(
+        "there is a pooler such as pgbouncer in front of Postgres at `{place}` ({why}), which a world cannot use: \
+         a worker's session is a lock of one connection; connect to the server itself"
+    ))
+}
+
+/// The error of the world when the first connection is refused.
+fn connect_error(error: &Error, place: &str) -> WorldError {
+    let Some(db_error) = error.as_db_error() else { return no_connection_error(error, place) };
+    let why = db_error.message();
+    match db_error.code().code() {
+        "08P01" if why.contains("startup parameter") => pooler_error(place, why),
+        "3D000" => {
+            WorldError::Invalid(format!("the database at `{place}` does not exist ({why}); create it first"))
+        }
+        "28P01" | "28000" | "42501" => WorldError::Invalid(match postgres_error(error, place) {
+            WorldError::Unavailable(text) => text,
+            other => other.to_string(),
+        }),
+        _ => postgres_error(error, place),
+    }
+}
+
+/// The error of the world when a connection fails before the server has responded.
+fn no_connection_error(error: &Error, place: &str) -> WorldError {
+    let why = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+    let text = error.to_string();
+    if why.contains("Temporary failure in name resolution") {
+        return WorldError::Unavailable(format!(
+            "the host of Postgres at `{place}` cannot be looked up now ({why}); check its name and the network"
+        ));
+    }
+    if why.contains("lookup") || why.contains("not known") || why.contains("resolve") {
+        return WorldError::Invalid(format!(
+            "the host of Postgres at `{place}` is unknown ({why}); check its name"
+        ));
+    }
+    if text.contains("TLS") {
+        return WorldError::Invalid(format!(
+            "no encrypted connection to Postgres at `{place}` can be made ({why}); {}",
+            tls_remedy(&why)
+        ));
+    }
+    if text.contains("authentication") || why.contains("password") {
+        return WorldError::Invalid(format!(
+            "Postgres at `{place}` refuses the login of this user ({why}); give the password in the URL, in \
+             `PGPASSWORD` or in a password file"
+        ));
+    }
+    WorldError::Unavailable(format!(
+        "Postgres at `{place}` does not respond ({why}); start the server, or check host and port"
+    ))
+}
+
+fn tls_remedy(why: &str) -> &'static str {
+    if why.contains("does not support TLS") {
+        "turn `ssl` on at the server, or write `sslmode=disable` if the network is trusted"
+    } else if why.contains("UnknownIssuer") {
+        "give the certificate of the authority that signed the server's, by `sslrootcert=/path/to/ca.pem`"
+    } else if why.contains("not valid for name") {
+        "use the host name that the server's certificate is issued for"
+    } else if why.contains("CaUsedAsEndEntity") {
+        "sign the server's certificate with an authority of your own, and give that authority by `sslrootcert`"
+    } else {
+        "check the server's certificate"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_for_an_old_server_names_the_oldest_usable_version() {
+        let error = check_version(130_014, "db:5432/shop").unwrap_err();
+        let WorldError::Conflict(text) = error else { panic!("{error}") };
+        assert_eq!(
+            text,
+            "Postgres at `db:5432/shop` is version 13, which is too old; use version 14 or later"
+        );
+        assert!(check_version(140_000, "db").is_ok() && check_version(180_001, "db").is_ok());
+    }
+}

@@ -1,0 +1,422 @@
+//! The listener: a task with a connection of its own, outside the pool.
+//!
+//! The connection has three purposes:
+//!
+//! * It holds the advisory locks of this process's sessions. When the process dies, the server frees them, and other
+//!   processes see that the sessions are dead.
+//! * It executes `LISTEN`, and receives what other processes notify.
+//! * The [notifier](super::notifier) sends this process's notifications on it.
+//!
+//! When the connection is lost, the task connects again, takes the locks again, and polls for what it may have missed.
+//! A session whose lock is free for more than a second may be taken over by another process meanwhile.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_core::{RunId, SessionId, WorldError};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio_postgres::{AsyncMessage, Client, Error};
+
+use super::run_ends::deliver_ends;
+use super::subscribers::Subscribers;
+use super::takeover_task::TakeoverTask;
+use crate::clock::TimeSource;
+use crate::connection::connector::{Connector, pause};
+use crate::connection::database::{CallError, Database};
+use crate::connection::io_runtime::with_timeout;
+use crate::error::{closed_error, postgres_error};
+
+/// How often the ends of awaited runs are polled, in case a notification was lost.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Every `POLLS_PER_WAKE`-th poll also wakes the workers of this process.
+const POLLS_PER_WAKE: u32 = 10;
+
+/// The pause between two attempts to connect, or to take a lock again.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// Every `ATTEMPTS_PER_POLL`-th failed attempt to connect also polls for changes on the pool.
+const ATTEMPTS_PER_POLL: u32 = 10;
+
+/// How often a lock is tried that another process holds for a moment, while it checks whether the lock is free.
+const LOCK_TRIES_MAX: usize = 50;
+
+/// A request to the listener's task.
+enum ListenerRequest {
+    Lock(SessionId, oneshot::Sender<Result<(), WorldError>>),
+    Unlock(SessionId, oneshot::Sender<()>),
+    Close,
+}
+
+/// The world's handle to the listener's task.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    requests: mpsc::UnboundedSender<ListenerRequest>,
+    takeover_done: Arc<Notify>,
+    database: Database,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Listener {
+    /// Starts the task on the I/O runtime.
+    pub(crate) fn start(
+        connector: Connector,
+        database: Database,
+        beat_database: Database,
+        subscribers: Subscribers,
+        origin: u64,
+        time: TimeSource,
+    ) -> Self {
+        let (requests, received) = mpsc::unbounded_channel();
+        let is_disabled = time.is_virtual();
+        let takeover_done: Arc<Notify> = Arc::default();
+        let sessions: Arc<Mutex<BTreeSet<SessionId>>> = Arc::default();
+        if !is_disabled {
+            let takeover_task = TakeoverTask {
+                database: beat_database,
+                time,
+                subscribers: subscribers.clone(),
+                sessions: sessions.clone(),
+                takeover_done: takeover_done.clone(),
+            };
+            database.handle.spawn(takeover_task.run());
+        }
+        let listener_task = ListenerTask {
+            connector,
+            channel: database.sql.channel.clone(),
+            database: database.clone(),
+            subscribers,
+            origin,
+            is_disabled,
+            sessions,
+            unlocked_sessions: BTreeSet::new(),
+        };
+        let task = database.handle.spawn(listener_task.run(received));
+        Self { requests, takeover_done, database, task: Mutex::new(Some(task)) }
+    }
+
+    /// Takes a session's lock. It must be taken before the session's row is inserted. Repeating the call changes
+    /// nothing.
+    pub(crate) async fn lock(&self, session: SessionId) -> Result<(), WorldError> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.send(ListenerRequest::Lock(session, reply)).map_err(|_| closed_error())?;
+        match with_timeout(&self.database.handle, self.database.timeout, answer).await {
+            Some(answer) => answer.map_err(|_| closed_error())?,
+            None => Err(self.database.world_error(&CallError::Timeout)),
+        }
+    }
+
+    /// Releases a session's lock. There is no error: without an answer the connection is lost, and the lock with it.
+    pub(crate) async fn unlock(&self, session: SessionId) {
+        let (reply, answer) = oneshot::channel();
+        if self.requests.send(ListenerRequest::Unlock(session, reply)).is_ok() {
+            let _ = with_timeout(&self.database.handle, self.database.timeout, answer).await;
+        }
+    }
+
+    /// Notes that a worker of this process has just searched for dead workers.
+    pub(crate) fn takeover_done(&self) {
+        self.takeover_done.notify_one();
+    }
+
+    /// Asks the task to end, and returns it so that the caller can wait for its end.
+    pub(crate) fn close(&self) -> Option<JoinHandle<()>> {
+        let _ = self.requests.send(ListenerRequest::Close);
+        self.task.lock().take()
+    }
+}
+
+/// The state of the task.
+struct ListenerTask {
+    connector: Connector,
+    channel: String,
+    database: Database,
+    subscribers: Subscribers,
+    origin: u64,
+    /// Whether nothing is notified or received: with a virtual clock only the locks are needed.
+    is_disabled: bool,
+    sessions: Arc<Mutex<BTreeSet<SessionId>>>,
+    /// Sessions whose lock is not taken yet on the current connection: for the server, the lost connection may hold it
+    /// a while longer.
+    unlocked_sessions: BTreeSet<SessionId>,
+}
+
+/// Why the task stopped using a connection.
+enum ConnectionEnd {
+    WorldClosed,
+    ConnectionLost,
+}
+
+/// The listener's current connection.
+struct ListenerConnection {
+    client: Arc<Client>,
+    /// The payloads of received notifications.
+    notifications: mpsc::UnboundedReceiver<String>,
+    driver: JoinHandle<()>,
+    /// The task that sends this process's notifications.
+    notifier_task: JoinHandle<()>,
+}
+
+impl Drop for ListenerConnection {
+    fn drop(&mut self) {
+        // The notifier's task ends with the connection, and leaves what it could not send to the next connection.
+        self.driver.abort();
+    }
+}
+
+impl ListenerTask {
+    async fn run(mut self, mut requests: mpsc::UnboundedReceiver<ListenerRequest>) {
+        let mut failed_attempts = 0;
+        loop {
+            match self.connect().await {
+                Ok(mut connection) => {
+                    if let ConnectionEnd::WorldClosed = self.serve(&mut connection, &mut requests).await {
+                        connection.notifier_task.abort();
+                        // If this fails, the world sends the rest on a connection of the pool.
+                        let notifier = &self.subscribers.notifier;
+                        let _ =
+                            notifier.send_on_connection(&connection.client, &self.channel, self.origin).await;
+                        let _ = connection.client.batch_execute("SELECT pg_advisory_unlock_all()").await;
+                        return;
+                    }
+                    self.subscribers.recently_started.set_listening(false);
+                    tracing::warn!(
+                        place = %self.database.place,
+                        "the listener connection to Postgres is lost; connecting again"
+                    );
+                }
+                Err(error) => {
+                    failed_attempts += 1;
+                    if failed_attempts % ATTEMPTS_PER_POLL == 0 && !self.is_disabled {
+                        self.poll_on_pool();
+                    }
+                    let error = postgres_error(&error, &self.database.place);
+                    if self.refuse_requests(&mut requests, &error).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Refuses requests for [`RETRY_PAUSE`], while there is no connection. Returns `true` if the world is closed.
+    async fn refuse_requests(
+        &mut self,
+        requests: &mut mpsc::UnboundedReceiver<ListenerRequest>,
+        error: &WorldError,
+    ) -> bool {
+        let handle = self.database.handle.clone();
+        let mut retry = std::pin::pin!(pause(&handle, RETRY_PAUSE));
+        loop {
+            tokio::select! {
+                () = &mut retry => return false,
+                request = requests.recv() => match request {
+                    None | Some(ListenerRequest::Close) => return true,
+                    Some(ListenerRequest::Lock(_, reply)) => {
+                        let _ = reply.send(Err(error.clone()));
+                    }
+                    Some(ListenerRequest::Unlock(session, reply)) => {
+                        self.sessions.lock().remove(&session);
+                        let _ = reply.send(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Connects, listens, and takes the locks of all sessions.
+    async fn connect(&mut self) -> Result<ListenerConnection, Error> {
+        let (client, mut connection) = self.connector.connect().await?;
+        let (received, notifications) = mpsc::unbounded_channel();
+        let driver = self.database.handle.spawn(async move {
+            loop {
+                match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+                    Some(Ok(AsyncMessage::Notification(notification))) => {
+                        let _ = received.send(notification.payload().to_owned());
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => return,
+                }
+            }
+        });
+        let client = Arc::new(client);
+        let notifier = self.subscribers.notifier.clone();
+        let notifier_task = notifier.run_on_connection(client.clone(), self.channel.clone(), self.origin);
+        let notifier_task = self.database.handle.spawn(notifier_task);
+        let connection = ListenerConnection { client, notifications, driver, notifier_task };
+        let listen = if self.is_disabled { String::new() } else { format!("LISTEN {};", self.channel) };
+        connection
+            .client
+            .batch_execute(&format!("SET synchronous_commit = off; SET statement_timeout = 0; {listen}"))
+            .await?;
+        self.subscribers.recently_started.set_listening(!self.is_disabled);
+        self.unlocked_sessions = self.sessions.lock().clone();
+        self.lock_again(&connection.client).await?;
+        if !self.is_disabled {
+            // Notifications that were sent before `LISTEN` are not received.
+            self.subscribers.wake_local_workers(None);
+            deliver_ends(&self.database, &self.subscribers, None).await;
+        }
+        Ok(connection)
+    }
+
+    /// Polls for changes on connections of the pool, in a task of its own.
+    fn poll_on_pool(&self) {
+        let (database, subscribers) = (self.database.clone(), self.subscribers.clone());
+        self.database.handle.spawn(async move {
+            subscribers.wake_local_workers(None);
+            deliver_ends(&database, &subscribers, None).await;
+        });
+    }
+
+    /// Handles requests and notifications until the world is closed or the connection is lost.
+    async fn serve(
+        &mut self,
+        connection: &mut ListenerConnection,
+        requests: &mut mpsc::UnboundedReceiver<ListenerRequest>,
+    ) -> ConnectionEnd {
+        let mut polls = 0;
+        let handle = self.database.handle.clone();
+        // The timers are kept across iterations, so that frequent notifications do not postpone them.
+        let mut poll = Box::pin(pause(&handle, POLL_INTERVAL));
+        let mut retry = Box::pin(pause(&handle, RETRY_PAUSE));
+        loop {
+            let handled = tokio::select! {
+                biased;
+                request = requests.recv() => match request {
+                    None | Some(ListenerRequest::Close) => return ConnectionEnd::WorldClosed,
+                    Some(request) => self.handle_request(&connection.client, request).await,
+                },
+                payload = connection.notifications.recv() => match payload {
+                    None => return ConnectionEnd::ConnectionLost,
+                    Some(payload) => {
+                        self.handle_notifications(&payload, &mut connection.notifications).await;
+                        Ok(())
+                    }
+                },
+                () = &mut retry, if !self.unlocked_sessions.is_empty() => {
+                    retry = Box::pin(pause(&handle, RETRY_PAUSE));
+                    self.lock_again(&connection.client).await
+                }
+                () = &mut poll, if !self.is_disabled => {
+                    poll = Box::pin(pause(&handle, POLL_INTERVAL));
+                    polls += 1;
+                    if polls % POLLS_PER_WAKE == 0 {
+                        self.subscribers.wake_local_workers(None);
+                    }
+                    deliver_ends(&self.database, &self.subscribers, None).await;
+                    Ok(())
+                }
+            };
+            if handled.is_err() && connection.client.is_closed() {
+                return ConnectionEnd::ConnectionLost;
+            }
+        }
+    }
+
+    /// Tries to take the locks that were lost with the previous connection. Until it has its lock, a session may be
+    /// taken over.
+    async fn lock_again(&mut self, client: &Client) -> Result<(), Error> {
+        for session in self.unlocked_sessions.clone() {
+            let row = client.query_one(&self.database.sql.lock, &[&session.to_string()]).await?;
+            if row.get(0) {
+                self.unlocked_sessions.remove(&session);
+            }
+        }
+        Ok(())
+    }
+
+    async fn handle_request(&mut self, client: &Client, request: ListenerRequest) -> Result<(), Error> {
+        match request {
+            ListenerRequest::Close => Ok(()),
+            ListenerRequest::Unlock(session, reply) => {
+                let was_joined = self.sessions.lock().remove(&session);
+                let released = if !self.unlocked_sessions.remove(&session) && was_joined {
+                    client.query(&self.database.sql.unlock, &[&session.to_string()]).await.map(|_| ())
+                } else {
+                    Ok(())
+                };
+                let _ = reply.send(());
+                released
+            }
+            ListenerRequest::Lock(session, reply) if self.sessions.lock().contains(&session) => {
+                let _ = reply.send(Ok(()));
+                Ok(())
+            }
+            ListenerRequest::Lock(session, reply) => {
+                let locked = self.lock(client, session).await;
+                let answer = match &locked {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(WorldError::Conflict(format!(
+                        "session {session} is joined by another process; join with a new one"
+                    ))),
+                    Err(error) => Err(postgres_error(error, &self.database.place)),
+                };
+                if answer.is_ok() {
+                    self.sessions.lock().insert(session);
+                }
+                let _ = reply.send(answer);
+                locked.map(|_| ())
+            }
+        }
+    }
+
+    /// Takes a session's lock. Returns `false` if another process holds it.
+    async fn lock(&self, client: &Client, session: SessionId) -> Result<bool, Error> {
+        for _ in 0..LOCK_TRIES_MAX {
+            let row = client.query_one(&self.database.sql.lock, &[&session.to_string()]).await?;
+            if row.get(0) {
+                return Ok(true);
+            }
+            // Another process may hold it for a moment, to check whether it is free.
+            pause(&self.database.handle, Duration::from_millis(2)).await;
+        }
+        Ok(false)
+    }
+
+    /// Handles a notification, and all others that have already been received. Ignores those of this world. The payload
+    /// is described at [`PendingNotification::payload`](super::notifier::PendingNotification::payload).
+    async fn handle_notifications(&self, first: &str, more: &mut mpsc::UnboundedReceiver<String>) {
+        let mut has_work = false;
+        let mut started: BTreeSet<RunId> = BTreeSet::new();
+        let mut ended: BTreeSet<RunId> = BTreeSet::new();
+        let mut has_unnamed_ends = false;
+        let mut add = |payload: &str| {
+            let mut words = payload.split(' ');
+            let is_own = words.next().is_some_and(|origin| origin == format!("{:x}", self.origin));
+            if is_own {
+                return;
+            }
+            for word in words {
+                match word {
+                    "w" => has_work = true,
+                    "*" => has_unnamed_ends = true,
+                    word => match word.strip_prefix('+') {
+                        Some(run) => started.extend(run.parse::<RunId>()),
+                        None => ended.extend(word.parse::<RunId>()),
+                    },
+                }
+            }
+        };
+        add(first);
+        while let Ok(payload) = more.try_recv() {
+            add(&payload);
+        }
+        if has_work {
+            self.subscribers.wake_local_workers(None);
+        } else {
+            started.into_iter().for_each(|run| self.subscribers.wake_local_workers(Some(run)));
+        }
+        if has_unnamed_ends {
+            // Clears the cache: any run in it may have ended.
+            self.subscribers.recently_started.set_listening(true);
+            deliver_ends(&self.database, &self.subscribers, None).await;
+        } else if !ended.is_empty() {
+            ended.iter().for_each(|run| self.subscribers.recently_started.remove(*run));
+            deliver_ends(&self.database, &self.subscribers, Some(&ended)).await;
+        }
+    }
+}

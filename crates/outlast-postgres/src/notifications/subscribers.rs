@@ -1,0 +1,65 @@
+//! The receivers of a change: the workers and waiters of this process, and other processes.
+
+use std::sync::Arc;
+
+use outlast_core::{ChangeSignal, Ended, RunId, Waiters};
+
+use super::claim_hints::WakeReasons;
+use super::notifier::Notifier;
+use super::recently_started::RecentlyStarted;
+
+/// What a change may mean for subscribers.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeNotice {
+    /// Whether any run may have become ready.
+    pub(crate) has_work: bool,
+    /// A run that was started and can be claimed immediately.
+    pub(crate) started: Option<RunId>,
+    /// Runs that have ended.
+    pub(crate) ended: Vec<Ended>,
+}
+
+/// Everything that is notified of changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Subscribers {
+    pub(crate) change_signal: Arc<ChangeSignal>,
+    /// Why the change signal fired.
+    pub(crate) wake_reasons: Arc<WakeReasons>,
+    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) recently_started: Arc<RecentlyStarted>,
+    /// Notifies other processes.
+    pub(crate) notifier: Notifier,
+}
+
+impl Subscribers {
+    /// Publishes a change that this process made.
+    pub(crate) fn publish(&self, notice: ChangeNotice) {
+        if notice.has_work {
+            self.wake_local_workers(None);
+        } else if notice.started.is_some() {
+            self.wake_local_workers(notice.started);
+        }
+        self.notifier.notify(notice.has_work, notice.started, notice.ended.iter().map(|ended| ended.run));
+        for ended in notice.ended {
+            self.recently_started.remove(ended.run);
+            self.waiters.tell(ended.run, || Some(ended.clone()));
+        }
+    }
+
+    /// Publishes that any run may have become ready.
+    pub(crate) fn publish_work(&self) {
+        self.publish(ChangeNotice { has_work: true, ..ChangeNotice::default() });
+    }
+
+    /// Wakes the workers of this process because of the start of one run, or because any run may have become ready.
+    pub(crate) fn wake_local_workers(&self, started: Option<RunId>) {
+        // Store the reason before waking workers, so that a woken worker can read it.
+        self.wake_reasons.record(started);
+        self.change_signal.notify();
+    }
+
+    /// The runs whose end somebody in this process waits for.
+    pub(crate) fn awaited_runs(&self) -> Vec<RunId> {
+        self.waiters.runs()
+    }
+}

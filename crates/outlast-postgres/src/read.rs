@@ -1,0 +1,7 @@
+//! The calls that only read: histories and inboxes, views of runs and workers, pages of runs.
+
+pub(crate) mod history;
+pub(crate) mod views;
+
+pub(crate) mod id_clock_skew;
+pub(crate) mod page;

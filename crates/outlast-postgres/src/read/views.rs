@@ -1,0 +1,54 @@
+//! Views of runs, counts and workers.
+
+use std::collections::HashMap;
+
+use outlast_core::{Code, Counts, Report, RunId, RunView, WorkerView, WorldError};
+use tokio_postgres::Row;
+
+use crate::connection::database::Database;
+use crate::encoding::row::{InvalidRow, get, json, number, parsed, run_view, text, timestamp};
+use crate::error::corrupt_error;
+
+/// Views of runs. Runs that do not exist are left out.
+pub(crate) async fn run_views(
+    database: &Database,
+    runs: &[RunId],
+) -> Result<HashMap<RunId, RunView>, WorldError> {
+    let ids: Vec<String> = runs.iter().map(ToString::to_string).collect();
+    let rows = database.call(&database.sql.run_views, &[&ids]).await?;
+    let views = rows.iter().map(|row| run_view(row).map(|view| (view.id, view)));
+    views.collect::<Result<_, InvalidRow>>().map_err(|why| corrupt_error(&database.place, &why))
+}
+
+/// The number of runs in each status.
+pub(crate) async fn counts(database: &Database) -> Result<Counts, WorldError> {
+    let rows = database.call(&database.sql.counts, &[]).await?;
+    // One statement sums all slots, so no sum is negative.
+    let counts = rows.iter().map(|row| Ok((parsed(row, 0)?, get::<i64>(row, 1)?.max(0).unsigned_abs())));
+    counts.collect::<Result<_, InvalidRow>>().map_err(|why| corrupt_error(&database.place, &why))
+}
+
+/// The joined workers.
+pub(crate) async fn workers(database: &Database) -> Result<Vec<WorkerView>, WorldError> {
+    let rows = database.call(&database.sql.workers, &[]).await?;
+    rows.iter().map(worker).collect::<Result<_, _>>().map_err(|why| corrupt_error(&database.place, &why))
+}
+
+fn worker(row: &Row) -> Result<WorkerView, InvalidRow> {
+    let code: Vec<(String, u32)> = json(row, 7)?;
+    let code = code.into_iter().map(|(workflow, version)| Code { workflow: workflow.into(), version });
+    Ok(WorkerView {
+        session: parsed(row, 0)?,
+        host: text(row, 1)?,
+        pid: number(row, 2)?,
+        build: text(row, 3)?,
+        joined_at: timestamp(row, 4)?,
+        expires_at: timestamp(row, 5)?,
+        held: number(row, 6)?,
+        code: code.collect(),
+        queues: json(row, 8)?,
+        beat_at: timestamp(row, 9)?,
+        report: Report::from_json(get(row, 10)?),
+        version: get(row, 11)?,
+    })
+}

@@ -1,3 +1,0 @@
--- Notes the latest moment that was seen.
-INSERT INTO clock (id, at) VALUES (1, ?1)
-ON CONFLICT DO UPDATE SET at = excluded.at WHERE excluded.at > at

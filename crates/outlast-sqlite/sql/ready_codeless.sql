@@ -1,6 +1,0 @@
--- Runs that every worker may claim, the longest ready first; their priority does not count.
-SELECT id, workflow, version, format, preferred, turn, next_seq, turn_at, sent, consumed, ready_at, status, 0, line,
-    {columns}
-FROM runs INDEXED BY runs_codeless
-WHERE ready_at IS NOT NULL AND can_end
-ORDER BY ready_at

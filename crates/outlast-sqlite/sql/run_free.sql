@@ -1,9 +1,0 @@
--- Takes a run from a session that is gone. Which of the ready times counts depends on the messages that are
--- there now.
-UPDATE runs SET status = ?2, owner = NULL, preferred = NULL, turn = ?3, next_seq = ?4, turn_at = ?5,
-    updated_at = ?6, wake_at = NULL, waits = '[]',
-    ready_at = CASE WHEN last_terminate > consumed OR ?4 <= 1 AND last_cancel > consumed THEN ?9
-                    WHEN sent > consumed THEN ?8
-                    ELSE ?7 END,
-    ({columns}) = ({values})
-WHERE id = ?1

@@ -1,0 +1,2 @@
+-- Whether a session exists.
+SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1)

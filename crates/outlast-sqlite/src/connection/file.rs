@@ -1,0 +1,187 @@
+//! Opening the file, and the settings of every connection.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use outlast_core::WorldError;
+use rusqlite::config::DbConfig;
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
+use rusqlite::{Connection, OpenFlags};
+
+use crate::connection::error::{from_sqlite, is_busy};
+use crate::options::Durability;
+use crate::schema::migrate::{LivenessCheck, MIGRATIONS, check_usable, migrate_to_latest};
+
+/// The lowest supported version of SQLite. Earlier versions can corrupt a file when one process resets the WAL while
+/// another one runs a checkpoint.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+
+/// Attempts to get a lock that another process holds, with [`BUSY_PAUSE`] between them: about five seconds.
+pub(crate) const BUSY_TRIES_MAX: u32 = 5_000;
+
+/// The pause between two attempts to get a lock. It is constant: with the growing pauses of SQLite's own busy handler,
+/// a process that has waited for long tries less often than a newcomer.
+pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(1);
+
+/// The size of the cache of prepared statements. It is larger than the number of statements in `sql/`.
+const PREPARED_STATEMENTS_MAX: usize = 128;
+
+/// The settings that all connections of a world share.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionSettings {
+    pub(crate) path: PathBuf,
+    pub(crate) sync: Durability,
+    /// Counts statements, without those that begin and end transactions. For tests.
+    pub(crate) statements: Option<Arc<AtomicU64>>,
+}
+
+impl ConnectionSettings {
+    /// The settings of a connection whose commits wait for the disk.
+    pub(crate) fn durable(path: &Path) -> Self {
+        Self { path: path.into(), sync: Durability::Full, statements: None }
+    }
+}
+
+/// Opens the file, creates it if it does not exist, and migrates its schema. With a `liveness` check, a migration is
+/// refused while it would lock out a joined worker.
+pub(crate) fn open(
+    settings: &ConnectionSettings,
+    liveness: Option<LivenessCheck<'_>>,
+) -> Result<Connection, WorldError> {
+    let path = &*settings.path;
+    if rusqlite::version_number() < SQLITE_VERSION_MIN {
+        return Err(WorldError::Invalid(format!(
+            "SQLite {} can damage files; build with version 3.51.3 or later (the bundled one is)",
+            rusqlite::version()
+        )));
+    }
+    check_file(path)?;
+    let connection = connect(settings)?;
+    check_usable(&connection, path)?;
+    set_wal(&connection, path)?;
+    migrate_to_latest(&connection, path, liveness, MIGRATIONS)?;
+    Ok(connection)
+}
+
+/// Opens a read-only connection to a file that [`open`] has opened before.
+pub(crate) fn open_reader(settings: &ConnectionSettings) -> Result<Connection, WorldError> {
+    let connection = connect(settings)?;
+    connection
+        .pragma_update(None, "query_only", true)
+        .map_err(|error| from_sqlite(&error, &settings.path))?;
+    Ok(connection)
+}
+
+/// Opens another connection to the file of a world. The file must exist.
+pub(crate) fn open_existing(path: &Path) -> Result<Connection, WorldError> {
+    if !path.is_file() {
+        return Err(WorldError::Unavailable(format!(
+            "`{}` does not exist any more; restore it, or open another file",
+            path.display()
+        )));
+    }
+    connect(&ConnectionSettings::durable(path))
+}
+
+/// Repeats an attempt while another process holds the lock that it needs, for about five seconds.
+pub(crate) fn retry_busy<T>(
+    mut attempt: impl FnMut() -> Result<T, rusqlite::Error>,
+) -> Result<T, rusqlite::Error> {
+    for _ in 1..BUSY_TRIES_MAX {
+        match attempt() {
+            Err(error) if is_busy(&error) => std::thread::park_timeout(BUSY_PAUSE),
+            other => return other,
+        }
+    }
+    attempt()
+}
+
+/// Refuses a path at which there is no writable file and none can be created.
+fn check_file(path: &Path) -> Result<(), WorldError> {
+    check_folder(path)?;
+    let file = path.display();
+    let Ok(metadata) = path.metadata() else { return Ok(()) };
+    if metadata.is_dir() {
+        return Err(WorldError::Invalid(format!("`{file}` is a folder; give the path of a file in it")));
+    }
+    if metadata.permissions().readonly() {
+        return Err(WorldError::Invalid(format!("`{file}` is read-only; make it writable for this user")));
+    }
+    Ok(())
+}
+
+/// Refuses a path whose folder does not exist.
+pub(crate) fn check_folder(path: &Path) -> Result<(), WorldError> {
+    let file = path.display();
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    if !folder.is_dir() {
+        return Err(WorldError::Invalid(format!(
+            "the folder `{}` for `{file}` does not exist; create it first",
+            folder.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Opens a connection, and sets its options.
+fn connect(settings: &ConnectionSettings) -> Result<Connection, WorldError> {
+    let path = &*settings.path;
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let to_world_error = |error: rusqlite::Error| from_sqlite(&error, path);
+    let mut connection = Connection::open_with_flags(path, flags).map_err(to_world_error)?;
+    // Another process may be creating or recovering the file.
+    retry_busy(|| configure(&connection, settings.sync)).map_err(to_world_error)?;
+    if let Some(statements) = settings.statements.clone() {
+        let count = move |event: TraceEvent<'_>| {
+            if let TraceEvent::Stmt(_, sql) = event
+                && !matches!(sql, "BEGIN" | "BEGIN IMMEDIATE" | "COMMIT")
+            {
+                statements.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        connection.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(count)).map_err(to_world_error)?;
+    }
+    Ok(connection)
+}
+
+/// Sets the options of the connection. It does not change the file.
+fn configure(connection: &Connection, sync: Durability) -> Result<(), rusqlite::Error> {
+    connection.busy_timeout(Duration::ZERO)?;
+    connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS_MAX);
+    // Make query plans independent of parameters. Otherwise SQLite may prepare a statement again whenever a parameter
+    // gets another value, which would be most of the cost of a claim.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    match sync {
+        Durability::Full => {
+            connection.pragma_update(None, "synchronous", "FULL")?;
+            connection.pragma_update(None, "fullfsync", true)?;
+        }
+        Durability::Normal => connection.pragma_update(None, "synchronous", "NORMAL")?,
+    }
+    connection.pragma_update(None, "cache_size", -32_768)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    // Overwriting the log is flushed faster than appending to it, so checkpoint early to reuse its start.
+    connection.pragma_update(None, "wal_autocheckpoint", 1_000)?;
+    connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)
+}
+
+/// Switches the file to write-ahead logging, which SQLite then keeps.
+fn set_wal(connection: &Connection, path: &Path) -> Result<(), WorldError> {
+    let mode = retry_busy(|| {
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))
+    })
+    .map_err(|error| from_sqlite(&error, path))?;
+    if mode == "wal" {
+        return Ok(());
+    }
+    Err(WorldError::Invalid(format!(
+        "`{}` is on a file system without shared memory (its journal mode stays `{mode}`); put it on a local disk",
+        path.display()
+    )))
+}

@@ -1,0 +1,19 @@
+//! Queries. They run on reader threads, and change nothing.
+
+/// The reader threads.
+pub(crate) mod readers;
+
+/// One run, the counts, the workers.
+pub(crate) mod views;
+
+/// Histories and inboxes.
+pub(crate) mod history;
+
+/// Pages of runs.
+pub(crate) mod page;
+
+/// The relation between the time in a run's id and the time of its start.
+pub(crate) mod id_clock_skew;
+
+/// How runs ended.
+pub(crate) mod run_ends;

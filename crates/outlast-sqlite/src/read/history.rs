@@ -1,0 +1,54 @@
+//! Histories and inboxes.
+
+use std::path::Path;
+
+use outlast_core::limits::INBOX_READ_MAX;
+use outlast_core::refusal::no_run;
+use outlast_core::{Message, RunId, TurnRecord, WorldError};
+use rusqlite::{Connection, Error, OptionalExtension, params};
+
+use crate::connection::error::{Refusal, from_sqlite};
+use crate::schema::row::{number, to_i64, turn_record};
+use crate::schema::sql;
+use crate::write::message::read_message;
+
+/// The messages of a run after a position.
+pub(crate) fn inbox(connection: &Connection, run: RunId, after: u64) -> Result<Vec<Message>, Error> {
+    let mut statement = connection.prepare_cached(sql::INBOX_READ)?;
+    let params = params![run.to_string(), to_i64(after), INBOX_READ_MAX as i64];
+    statement.query_map(params, read_message)?.collect()
+}
+
+/// At most `limit` turns of a run's history, beginning with event `from`.
+pub(crate) fn history(
+    connection: &Connection,
+    run: RunId,
+    from: u64,
+    limit: i64,
+) -> Result<Vec<TurnRecord>, Error> {
+    let mut statement = connection.prepare_cached(sql::HISTORY)?;
+    statement.query_map(params![run.to_string(), to_i64(from), limit], turn_record)?.collect()
+}
+
+/// The whole history of a run. If this build cannot read it, the inner result is an error, so that a query for several
+/// runs continues.
+pub(crate) fn whole_history(
+    connection: &Connection,
+    run: RunId,
+    path: &Path,
+) -> Result<Result<Vec<TurnRecord>, WorldError>, Refusal> {
+    if consumed(connection, run)?.is_none() {
+        return Ok(Err(no_run(run)));
+    }
+    match history(connection, run, 0, i64::MAX) {
+        Ok(history) => Ok(Ok(history)),
+        Err(error) if error.sqlite_error_code().is_none() => Ok(Err(from_sqlite(&error, path))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The number of messages that a run has consumed; `None` if the run does not exist.
+pub(crate) fn consumed(connection: &Connection, run: RunId) -> Result<Option<u64>, Error> {
+    let mut statement = connection.prepare_cached(sql::RUN_EXISTS)?;
+    statement.query_row([run.to_string()], |row| number(row, 0)).optional()
+}

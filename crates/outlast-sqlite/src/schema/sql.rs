@@ -1,0 +1,95 @@
+//! The statements of the folder `sql/`, one per file.
+
+use std::sync::LazyLock;
+
+use crate::schema::columns::expand_placeholders;
+
+macro_rules! statements {
+    ($($name:ident = $file:literal;)*) => {$(
+        pub(crate) const $name: &str = include_str!(concat!("../../sql/", $file, ".sql"));
+    )*};
+}
+
+/// Statements with placeholders for the columns that only a run's holder changes.
+macro_rules! statements_with_columns {
+    ($($name:ident = $file:literal;)*) => {$(
+        pub(crate) static $name: LazyLock<String> =
+            LazyLock::new(|| expand_placeholders(include_str!(concat!("../../sql/", $file, ".sql"))));
+    )*};
+}
+
+statements_with_columns! {
+    DUE_IN_LINE = "due_in_line";
+    HELD_LIST = "held_list";
+    READY_BY_CODE = "ready_by_code";
+    READY_IN_LINE = "ready_in_line";
+    READY_OVERDUE = "ready_overdue";
+    READY_WITHOUT_CODE = "ready_without_code";
+    RUN_CHANGE = "run_change";
+    RUN_INSERT = "run_insert";
+    RUN_RELEASE = "run_release";
+    RUN_VIEW = "run_view";
+    RUNS_PAGE = "runs_page";
+}
+
+statements! {
+    CLOCK_READ = "clock_read";
+    CLOCK_SAVE = "clock_save";
+    COUNTS = "counts";
+    COUNTS_ADD = "counts_add";
+    FIRST_BUILD = "first_build";
+    HEARTBEAT_DELETE = "heartbeat_delete";
+    HEARTBEAT_PUT = "heartbeat_put";
+    HEARTBEATS = "heartbeats";
+    HEARTBEATS_ANY = "heartbeats_any";
+    HEARTBEATS_DELETE_ENDED = "heartbeats_delete_ended";
+    HISTORY = "history";
+    ID_SKEW = "id_skew";
+    ID_SKEW_WIDEN = "id_skew_widen";
+    INBOX_CLEAR_CONSUMED = "inbox_clear_consumed";
+    INBOX_FIRST_UNCONSUMED = "inbox_first_unconsumed";
+    INBOX_INSERT = "inbox_insert";
+    INBOX_POSITION = "inbox_position";
+    INBOX_READ = "inbox_read";
+    LEFTOVER_ADD = "leftover_add";
+    LEFTOVER_DONE = "leftover_done";
+    LEFTOVERS = "leftovers";
+    OVERDUE_NEXT = "overdue_next";
+    PRUNE_CANDIDATES = "prune_candidates";
+    PRUNE_HEARTBEATS = "prune_heartbeats";
+    PRUNE_MESSAGE = "prune_message";
+    PRUNE_MESSAGE_SIZES = "prune_message_sizes";
+    PRUNE_RUNS = "prune_runs";
+    PRUNE_TAGS = "prune_tags";
+    PRUNE_TURN = "prune_turn";
+    PRUNE_TURN_SIZES = "prune_turn_sizes";
+    READY_STEPS = "ready_steps";
+    RULES_LOWEST = "rules_lowest";
+    RUN_BY_KEY = "run_by_key";
+    RUN_CLAIM = "run_claim";
+    RUN_CLEAR_KEY = "run_clear_key";
+    RUN_ENDS = "run_ends";
+    RUN_EXISTS = "run_exists";
+    RUN_HOLDER = "run_holder";
+    RUN_IS_READY = "run_is_ready";
+    RUN_POSITION = "run_position";
+    RUN_RAISE_FORMAT = "run_raise_format";
+    RUN_RECEIVER = "run_receiver";
+    RUN_RESUME = "run_resume";
+    RUN_SENT = "run_sent";
+    RUNS_SCAN_END = "runs_scan_end";
+    SCHEMA_MIN = "schema_min";
+    SCHEMA_MIN_SET = "schema_min_set";
+    SESSION_ADD_FOREIGN_WRITE = "session_add_foreign_write";
+    SESSION_BEAT = "session_beat";
+    SESSION_DELETE = "session_delete";
+    SESSION_EXISTS = "session_exists";
+    SESSION_FOREIGN_WRITES = "session_foreign_writes";
+    SESSION_INSERT = "session_insert";
+    SESSIONS = "sessions";
+    SESSIONS_BELOW_SCHEMA = "sessions_below_schema";
+    TAG_PUT = "tag_put";
+    TURN_INSERT = "turn_insert";
+    UNREAD = "unread";
+    WORKERS = "workers";
+}

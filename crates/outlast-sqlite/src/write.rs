@@ -1,0 +1,34 @@
+//! Changes. Callers encode them on their own threads; the writer thread applies them in transactions.
+
+/// The writer thread and its group commit.
+pub(crate) mod writer;
+
+/// One transaction, and the state that the changes in it share.
+pub(crate) mod tx;
+
+/// The writer's cache of held runs.
+pub(crate) mod lease_cache;
+
+/// Starting runs.
+pub(crate) mod start;
+
+/// Encoded turns.
+pub(crate) mod turn;
+
+/// Committing turns.
+pub(crate) mod commit;
+
+/// The effects of a turn on other runs.
+pub(crate) mod outbox;
+
+/// Encoded messages, and messages as rows.
+pub(crate) mod message;
+
+/// Sending messages.
+pub(crate) mod send;
+
+/// Deleting runs that ended long ago.
+pub(crate) mod prune;
+
+/// Starts and sends in a transaction of the caller.
+pub(crate) mod within;

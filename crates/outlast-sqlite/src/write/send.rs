@@ -1,0 +1,158 @@
+//! Sending messages: inserting the row of the inbox, counting it, and waking the run, in one transaction.
+
+use outlast_core::format::FIRST_FORMAT;
+use outlast_core::refusal::{Holder, Receiver, check_send, no_run, unreadable_by_holder};
+use outlast_core::state::{Awaiting, ready_after_send};
+use outlast_core::{EndableWithoutCode, MessageBody, Sent, Status, Timestamp, Wait, WorldError};
+use rusqlite::{Error, OptionalExtension, Row, params};
+
+use crate::connection::error::Refusal;
+use crate::schema::row::{number, parse_json, parsed, timestamp_or_null, to_i64};
+use crate::schema::sql;
+use crate::write::message::EncodedMessage;
+use crate::write::tx::Tx;
+
+/// The state of a run that decides whether it accepts a message.
+pub(crate) struct ReceivingRun {
+    pub(crate) status: Status,
+    sent: u64,
+    consumed: u64,
+    next_event: u64,
+    kept: u64,
+    is_cancel_requested: bool,
+    endable: EndableWithoutCode,
+    is_held: bool,
+    has_wake_at: bool,
+    pub(crate) ready_at: Option<Timestamp>,
+    waits: Vec<Wait>,
+}
+
+impl ReceivingRun {
+    /// Reads the columns of `run_receiver.sql`.
+    pub(crate) fn read(row: &Row<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            status: parsed(row, 0)?,
+            sent: number(row, 1)?,
+            consumed: number(row, 2)?,
+            next_event: number(row, 3)?,
+            kept: number(row, 4)?,
+            is_cancel_requested: row.get(5)?,
+            endable: EndableWithoutCode { last_terminate: number(row, 6)?, last_cancel: number(row, 7)? },
+            is_held: row.get(8)?,
+            has_wake_at: row.get(9)?,
+            ready_at: timestamp_or_null(row, 10)?,
+            waits: parse_json(11, row.get_ref(11)?.as_str()?)?,
+        })
+    }
+
+    fn receiver(&self) -> Receiver<'_> {
+        Receiver {
+            status: self.status,
+            unread: self.sent - self.consumed,
+            kept: self.kept,
+            waits: &self.waits,
+        }
+    }
+
+    fn awaiting(&self, endable: EndableWithoutCode) -> Awaiting {
+        Awaiting {
+            status: self.status,
+            is_held: self.is_held,
+            starts_later: self.status == Status::Pending && self.has_wake_at,
+            can_end: endable.can_end(self.consumed, self.next_event),
+            ready_at: self.ready_at,
+        }
+    }
+}
+
+/// Sends a message of a client. A message that the run's holder cannot read is refused.
+pub(crate) fn send_by_client(tx: &mut Tx<'_>, encoded: &EncodedMessage) -> Result<Sent, Refusal> {
+    match unreadable_for_holder(tx, encoded)? {
+        Some(refusal) => earlier_answer(tx, encoded)?.ok_or(refusal.into()),
+        None => send(tx, encoded),
+    }
+}
+
+/// The refusal of a message whose format the run's holder cannot read; `None` if it can.
+fn unreadable_for_holder(tx: &Tx<'_>, encoded: &EncodedMessage) -> Result<Option<WorldError>, Error> {
+    let message = &encoded.message;
+    let format = message.body.format();
+    if format == FIRST_FORMAT {
+        return Ok(None);
+    }
+    let mut statement = tx.connection.prepare_cached(sql::RUN_HOLDER)?;
+    let refusal = statement.query_row([&encoded.run], |row| {
+        let host: String = row.get(0)?;
+        let holder = Holder { host: &host, pid: number(row, 1)?, format: number(row, 2)? };
+        let is_unreadable = format > holder.format;
+        Ok(is_unreadable.then(|| unreadable_by_holder(message.run, &holder, &message.body)))
+    });
+    Ok(refusal.optional()?.flatten())
+}
+
+/// Appends a message to the inbox of a run, and returns its position.
+pub(crate) fn send(tx: &mut Tx<'_>, encoded: &EncodedMessage) -> Result<Sent, Refusal> {
+    let message = &encoded.message;
+    let mut statement = tx.connection.prepare_cached(sql::RUN_RECEIVER)?;
+    let found = statement.query_row([&encoded.run], ReceivingRun::read).optional()?;
+    let Some(run) = found else { return Err(no_run(message.run).into()) };
+    if let Err(refusal) = check_send(message.run, run.receiver(), &message.body) {
+        return earlier_answer(tx, encoded)?.ok_or(refusal.into());
+    }
+    let sent = Sent { position: run.sent + 1, cancel_was_requested: run.is_cancel_requested };
+    if !insert(tx, encoded, sent)? {
+        return earlier_answer(tx, encoded)?.ok_or_else(|| {
+            let error = format!("message {} was not inserted, but does not exist; try again", encoded.id);
+            WorldError::Unavailable(error).into()
+        });
+    }
+    let endable = run.endable.after(&message.body, sent.position);
+    let ready_at = ready_after_send(&run.awaiting(endable), tx.now);
+    tx.execute(
+        sql::RUN_SENT,
+        params![
+            encoded.run,
+            to_i64(sent.position),
+            tx.now.as_micros(),
+            ready_at.map(Timestamp::as_micros),
+            to_i64(endable.last_terminate),
+            to_i64(endable.last_cancel),
+            matches!(message.body, MessageBody::Cancel { .. }),
+            message.body.format(),
+        ],
+    )?;
+    tx.after_commit.wakes_workers = true;
+    Ok(sent)
+}
+
+/// Inserts the row of the inbox; `false` if the message was already sent.
+fn insert(tx: &Tx<'_>, encoded: &EncodedMessage, sent: Sent) -> Result<bool, Error> {
+    let columns = &encoded.columns;
+    let added = tx.execute(
+        sql::INBOX_INSERT,
+        params![
+            encoded.run,
+            to_i64(sent.position),
+            encoded.id,
+            tx.now.as_micros(),
+            columns.kind,
+            columns.name,
+            columns.op,
+            columns.outcome,
+            columns.codec,
+            columns.body,
+            encoded.headers,
+            sent.cancel_was_requested,
+        ],
+    )?;
+    Ok(added > 0)
+}
+
+/// The answer to a message that was already sent; `None` if it was not.
+fn earlier_answer(tx: &Tx<'_>, encoded: &EncodedMessage) -> Result<Option<Sent>, Error> {
+    let mut statement = tx.connection.prepare_cached(sql::INBOX_POSITION)?;
+    let sent = statement.query_row([&encoded.run, &encoded.id], |row| {
+        Ok(Sent { position: number(row, 0)?, cancel_was_requested: row.get(1)? })
+    });
+    sent.optional()
+}

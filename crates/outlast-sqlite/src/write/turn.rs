@@ -1,0 +1,91 @@
+//! Turns, encoded on the caller's thread.
+
+use std::sync::Arc;
+
+use outlast_core::turn::BasedOn;
+use outlast_core::{
+    CommitTerms, Event, Outcome, RowChange, SessionId, Start, Then, Timestamp, Turn, Wait, WorldError,
+};
+
+use crate::write::outbox::EncodedOutbox;
+
+/// The initial capacity for the events of a turn, in bytes.
+const EVENTS_BYTES: usize = 256;
+
+/// A turn, encoded on the caller's thread to relieve the writer.
+pub(crate) struct EncodedTurn {
+    pub(crate) session: SessionId,
+    /// What core needs to decide whether the turn is accepted.
+    pub(crate) terms: CommitTerms,
+    /// The change of the run's row, without the waits.
+    pub(crate) change: RowChange<'static>,
+    pub(crate) waits: String,
+    pub(crate) run: String,
+    pub(crate) id: String,
+    pub(crate) at: Timestamp,
+    pub(crate) build: Arc<str>,
+    /// The number of events that the turn adds, and their JSON.
+    pub(crate) added: u64,
+    pub(crate) events: String,
+    /// How the run ended, if the turn ends it.
+    pub(crate) outcome: Option<Outcome>,
+    /// The start of the run, if the turn starts it.
+    pub(crate) start: Option<Box<Start>>,
+    /// The effects on other runs, or why they cannot be encoded.
+    pub(crate) outbox: Result<Option<Box<EncodedOutbox>>, WorldError>,
+}
+
+impl EncodedTurn {
+    pub(crate) fn encode(session: SessionId, turn: &Turn) -> Self {
+        let mut text = String::with_capacity(EVENTS_BYTES);
+        let is_stuck = matches!(turn.then, Then::Stuck(_));
+        let added = match &turn.based_on {
+            // A stuck turn adds no events; if it starts the run, it records only the start.
+            BasedOn::Turn(_) if is_stuck => 0,
+            BasedOn::Start(start) if is_stuck => write_events(&[start.event()], &mut text),
+            _ => write_events(&turn.events, &mut text),
+        };
+        let change = RowChange::of(turn, session);
+        Self {
+            session,
+            terms: CommitTerms::of(turn),
+            waits: write_waits(change.waits),
+            run: turn.run.to_string(),
+            id: turn.id.to_string(),
+            at: turn.at,
+            build: turn.build.clone(),
+            added,
+            events: text,
+            outcome: turn.events.last().filter(|_| change.has_ended()).and_then(Outcome::of_final),
+            change: change.drop_waits(),
+            start: match &turn.based_on {
+                BasedOn::Start(start) => Some(start.clone()),
+                BasedOn::Turn(_) => None,
+            },
+            outbox: match &turn.outbox {
+                Some(outbox) if !is_stuck => {
+                    EncodedOutbox::encode(outbox).map(|outbox| Some(Box::new(outbox)))
+                }
+                _ => Ok(None),
+            },
+        }
+    }
+
+    /// Refuses a turn whose outbox could not be encoded.
+    pub(crate) fn check(&self) -> Result<(), WorldError> {
+        self.outbox.as_ref().map(|_| ()).map_err(Clone::clone)
+    }
+}
+
+fn write_events(events: &[Event], text: &mut String) -> u64 {
+    Event::write_all(events, text);
+    events.len() as u64
+}
+
+/// The waits as JSON. They contain only numbers and names, so the conversion cannot fail.
+fn write_waits(waits: &[Wait]) -> String {
+    if waits.is_empty() {
+        return "[]".into();
+    }
+    serde_json::to_string(waits).unwrap_or_else(|_| "[]".into())
+}

@@ -1,0 +1,291 @@
+//! The writer thread, and its group commit.
+//!
+//! The thread blocks until the first request arrives, adds all other requests that are in the queue, applies them in
+//! one transaction, and answers them after the COMMIT. While the COMMIT waits for the disk, the requests of the next
+//! transaction queue up. There is no timer. If SQLite refuses a transaction, each element is applied in a transaction
+//! of its own, so that only the one that SQLite refuses gets the error.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use outlast_core::limits::BATCH_TURNS_MAX;
+use outlast_core::{Busy, ChangeSignal, Clock, Waiters, WorldError};
+use rusqlite::{Connection, Error};
+use tokio::sync::oneshot;
+
+use crate::connection::error::{Refusal, from_sqlite, world_closed};
+use crate::connection::fair_lock::FairLock;
+use crate::connection::thread::OwnedThread;
+use crate::notifications::change_watcher::Changes;
+use crate::notifications::hint_socket::HintSender;
+use crate::read::id_clock_skew::IdClockSkew;
+use crate::sessions::session_locks::SessionLocks;
+use crate::write::lease_cache::LeaseCache;
+use crate::write::tx::{AfterCommit, Tx};
+
+/// The number of elements in one transaction. With more, the first ones would wait too long.
+const TRANSACTION_ELEMENTS_MAX: usize = 4 * BATCH_TURNS_MAX;
+
+/// The same while other processes wait to write.
+const CONTENDED_ELEMENTS_MAX: usize = BATCH_TURNS_MAX / 2;
+
+/// The number of times that the thread checks the queue before it blocks: some tens of microseconds.
+const SPINS_BEFORE_SLEEP: usize = 200;
+
+/// Passes requests to the writer thread.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    // Declared first, so that the channel is closed before the thread is joined.
+    requests: Sender<Box<dyn WriteRequest>>,
+    _thread: OwnedThread,
+}
+
+/// The state of the writer thread.
+pub(crate) struct WriterThread {
+    pub(crate) path: PathBuf,
+    pub(crate) connection: Connection,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) locks: Arc<SessionLocks>,
+    pub(crate) change_signal: Arc<ChangeSignal>,
+    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) hint_sender: Option<Arc<HintSender>>,
+    pub(crate) fair_lock: FairLock,
+    pub(crate) lease_cache: LeaseCache,
+    pub(crate) id_skew: IdClockSkew,
+}
+
+impl Writer {
+    /// Starts the thread.
+    pub(crate) fn start(writer: WriterThread) -> Result<Self, WorldError> {
+        let (requests, received) = channel();
+        let thread = OwnedThread::spawn("outlast-writer", move || writer.run(&received))?;
+        Ok(Self { requests, _thread: thread })
+    }
+
+    /// Applies each element, and returns the result of each after the commit.
+    pub(crate) async fn write<E, A>(
+        &self,
+        elements: Vec<E>,
+        apply: fn(&mut Tx<'_>, &E) -> Result<A, Refusal>,
+    ) -> Result<Vec<Result<A, WorldError>>, WorldError>
+    where
+        E: Send + 'static,
+        A: Send + 'static,
+    {
+        if elements.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (reply, answer) = oneshot::channel();
+        let answers = elements.iter().map(|_| None).collect();
+        let request = WriteBatch { elements, apply, answers, reply };
+        self.requests.send(Box::new(request)).map_err(|_| world_closed())?;
+        let (answers, elements) = answer.await.map_err(|_| world_closed())?;
+        // The elements come back with the answers, so that the caller's thread frees their memory instead of the
+        // writer.
+        drop(elements);
+        Ok(answers)
+    }
+
+    /// Applies one element, and returns its result after the commit.
+    pub(crate) async fn write_one<E, A>(
+        &self,
+        element: E,
+        apply: fn(&mut Tx<'_>, &E) -> Result<A, Refusal>,
+    ) -> Result<A, WorldError>
+    where
+        E: Send + 'static,
+        A: Send + 'static,
+    {
+        self.write(vec![element], apply).await?.pop().ok_or_else(world_closed)?
+    }
+}
+
+/// A [`WriteBatch`] without its type parameters.
+trait WriteRequest: Send {
+    /// The number of elements.
+    fn len(&self) -> usize;
+    /// Whether the caller's future was dropped.
+    fn is_abandoned(&self) -> bool;
+    /// Applies one element, and stores its answer. Only an error of SQLite is returned.
+    fn apply(&mut self, index: usize, tx: &mut Tx<'_>) -> Result<(), Error>;
+    /// Stores an error as the answer to one element.
+    fn fail(&mut self, index: usize, error: WorldError);
+    /// Sends the answers to the caller.
+    fn answer(self: Box<Self>);
+}
+
+/// The elements of one call, and the answers to them.
+struct WriteBatch<E, A> {
+    elements: Vec<E>,
+    apply: fn(&mut Tx<'_>, &E) -> Result<A, Refusal>,
+    answers: Vec<Option<Result<A, WorldError>>>,
+    reply: oneshot::Sender<WriteReply<E, A>>,
+}
+
+/// The answers, and the elements that they belong to.
+type WriteReply<E, A> = (Vec<Result<A, WorldError>>, Vec<E>);
+
+impl<E: Send, A: Send> WriteRequest for WriteBatch<E, A> {
+    fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    fn apply(&mut self, index: usize, tx: &mut Tx<'_>) -> Result<(), Error> {
+        self.answers[index] = Some(match (self.apply)(tx, &self.elements[index]) {
+            Ok(answer) => Ok(answer),
+            Err(Refusal::World(error)) => Err(error),
+            Err(Refusal::Sqlite(error)) => return Err(error),
+        });
+        Ok(())
+    }
+
+    fn fail(&mut self, index: usize, error: WorldError) {
+        self.answers[index] = Some(Err(error));
+    }
+
+    fn answer(self: Box<Self>) {
+        let answers = self.answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(world_closed())));
+        // Sending fails if the caller's future was dropped.
+        let _ = self.reply.send((answers.collect(), self.elements));
+    }
+}
+
+/// Why a transaction was not committed.
+enum TransactionError {
+    /// It did not begin, because other processes were writing.
+    NotBegun(Error),
+    /// SQLite refused a statement or the commit, and the transaction was rolled back.
+    RolledBack(Error),
+}
+
+impl WriterThread {
+    /// Writes batches of requests until the channel is closed.
+    fn run(mut self, received: &Receiver<Box<dyn WriteRequest>>) {
+        while let Some(first) = next_request(received) {
+            let mut elements = first.len();
+            let limit =
+                if self.fair_lock.is_contended() { CONTENDED_ELEMENTS_MAX } else { TRANSACTION_ELEMENTS_MAX };
+            let mut batch = vec![first];
+            while elements < limit
+                && let Ok(next) = received.try_recv()
+            {
+                elements += next.len();
+                batch.push(next);
+            }
+            batch.retain(|request| !request.is_abandoned());
+            // A virtual clock must not advance until the change signal of this batch has fired.
+            let busy = self.clock.busy();
+            self.write(batch, busy);
+        }
+    }
+
+    /// Writes a batch in one transaction, or each element in its own if SQLite refuses that; then answers the requests.
+    fn write(&mut self, mut batch: Vec<Box<dyn WriteRequest>>, busy: Busy) {
+        let written = self.transaction(|tx| {
+            batch.iter_mut().try_for_each(|request| (0..request.len()).try_for_each(|i| request.apply(i, tx)))
+        });
+        let after_commits = match written {
+            Ok(after_commit) => vec![after_commit],
+            Err(TransactionError::NotBegun(error)) => {
+                let error = from_sqlite(&error, &self.path);
+                for request in &mut batch {
+                    (0..request.len()).for_each(|index| request.fail(index, error.clone()));
+                }
+                Vec::new()
+            }
+            Err(TransactionError::RolledBack(_)) => self.write_singly(&mut batch),
+        };
+        self.publish(after_commits, batch, busy);
+    }
+
+    /// Writes each element in a transaction of its own.
+    fn write_singly(&mut self, batch: &mut [Box<dyn WriteRequest>]) -> Vec<AfterCommit> {
+        let mut after_commits = Vec::new();
+        for request in batch {
+            for index in 0..request.len() {
+                match self.transaction(|tx| request.apply(index, tx)) {
+                    Ok(after_commit) => after_commits.push(after_commit),
+                    Err(TransactionError::NotBegun(error) | TransactionError::RolledBack(error)) => {
+                        request.fail(index, from_sqlite(&error, &self.path));
+                    }
+                }
+            }
+        }
+        after_commits
+    }
+
+    /// Runs one transaction.
+    fn transaction(
+        &mut self,
+        mut changes: impl FnMut(&mut Tx<'_>) -> Result<(), Error>,
+    ) -> Result<AfterCommit, TransactionError> {
+        let connection = &self.connection;
+        self.fair_lock
+            .begin(|| execute(connection, "BEGIN IMMEDIATE"))
+            .map_err(TransactionError::NotBegun)?;
+        let mut tx =
+            Tx::new(connection, self.clock.now(), &self.locks, &mut self.lease_cache, &mut self.id_skew);
+        let written = changes(&mut tx)
+            .and_then(|()| tx.finish())
+            .and_then(|after_commit| execute(connection, "COMMIT").map(|()| after_commit));
+        written.map_err(|error| {
+            self.lease_cache.clear();
+            self.id_skew.clear();
+            if !connection.is_autocommit() {
+                // This fails only if SQLite has already rolled back by itself.
+                let _ = execute(connection, "ROLLBACK");
+            }
+            TransactionError::RolledBack(error)
+        })
+    }
+
+    /// Notifies workers and other processes of the changes, then answers the requests. In this order, so that a caller
+    /// that has its answer can rely on the notification.
+    fn publish(&self, after_commits: Vec<AfterCommit>, batch: Vec<Box<dyn WriteRequest>>, busy: Busy) {
+        let mut changes = Changes::NONE;
+        if after_commits.iter().any(|after_commit| after_commit.wakes_workers) {
+            changes |= Changes::WORK;
+            self.change_signal.notify();
+        }
+        let has_ends = after_commits.iter().any(|after_commit| !after_commit.ended_runs.is_empty());
+        if has_ends {
+            changes |= Changes::ENDS;
+        }
+        if let Some(hint_sender) = &self.hint_sender {
+            hint_sender.send(changes);
+        }
+        for (session, _lock) in after_commits.iter().flat_map(|after_commit| &after_commit.ended_sessions) {
+            self.locks.release(*session);
+        }
+        // A caller that gets its answer keeps the clock busy itself. Keep it busy here only if waiters still have to be
+        // notified of ends.
+        let _busy = has_ends.then_some(busy);
+        for request in batch {
+            request.answer();
+        }
+        for ended in after_commits.into_iter().flat_map(|after_commit| after_commit.ended_runs) {
+            self.waiters.tell(ended.run, || Some(ended.clone()));
+        }
+    }
+}
+
+/// The next request; `None` if the channel is closed. A caller that was just answered often sends its next request
+/// immediately. So check the queue some times before blocking: waking the thread costs more than writing a turn.
+fn next_request(received: &Receiver<Box<dyn WriteRequest>>) -> Option<Box<dyn WriteRequest>> {
+    for _ in 0..SPINS_BEFORE_SLEEP {
+        if let Ok(request) = received.try_recv() {
+            return Some(request);
+        }
+        std::thread::yield_now();
+    }
+    received.recv().ok()
+}
+
+fn execute(connection: &Connection, sql: &str) -> Result<(), Error> {
+    connection.prepare_cached(sql)?.execute([]).map(|_| ())
+}
