@@ -53,8 +53,8 @@ impl<D: StepDefinition> Attempt<D> {
         Self { work: AttemptWork::Blocking(Box::new(work)) }
     }
 
-    /// Lets blocking code keep the permits of the attempt until its thread is free: it cannot be stopped, and may run longer
-    /// than the attempt.
+    /// Lets blocking code keep the permits of the attempt until its thread is free: it cannot be stopped, and may run
+    /// longer than the attempt.
     pub(crate) fn keeping(self, info: &AttemptInfo) -> Self {
         match self.work {
             AttemptWork::Blocking(work) => {
@@ -185,8 +185,8 @@ impl AttemptSignals {
     }
 }
 
-/// Where heartbeat details wait for the worker's next beat: the held run and its operation. For a queued step these differ
-/// from the run and operation that requested it.
+/// Where heartbeat details wait for the worker's next beat: the held run and its operation. For a queued step these
+/// differ from the run and operation that requested it.
 #[derive(Debug)]
 pub(crate) struct HeartbeatTarget {
     pub(crate) heartbeats: Arc<Heartbeats>,
@@ -230,8 +230,8 @@ impl AttemptInfo {
         self.signals.stopped.notify_waiters();
     }
 
-    /// Asks the attempt to stop, because the workflow does not await the step any more. Heartbeat details are not stored
-    /// from now on.
+    /// Asks the attempt to stop, because the workflow does not await the step any more. Heartbeat details are not
+    /// stored from now on.
     pub(crate) fn drop_step(&self) {
         self.signals.is_dropped.store(true, Ordering::Release);
         self.stop(StopReason::Dropped);

@@ -1,7 +1,7 @@
 //! The running attempts of one run.
 //!
-//! A single attempt is polled by the task of its run, which saves two thread hops. Several concurrent attempts get tasks of
-//! their own, so that they run in parallel.
+//! A single attempt is polled by the task of its run, which saves two thread hops. Several concurrent attempts get
+//! tasks of their own, so that they run in parallel.
 
 pub(super) mod attempt_end;
 
@@ -193,7 +193,8 @@ impl Attempts {
         self.next().now_or_never()
     }
 
-    /// Asks the attempt at a step to stop, because the workflow dropped the step. If it has not begun, it does not begin.
+    /// Asks the attempt at a step to stop, because the workflow dropped the step. If it has not begun, it does not
+    /// begin.
     pub(super) fn drop_step(&self, op: OpNumber) {
         let inline = self.inline.as_ref().filter(|inline| inline.op == op).map(|inline| &inline.info);
         let spawned = || self.spawned.as_ref()?.infos.get(&op);
@@ -258,8 +259,8 @@ pub(super) fn dropped_steps(events: &[Event]) -> Vec<OpNumber> {
     dropped.collect()
 }
 
-/// The end of an attempt whose task has ended without a result. A panic that was not caught is a failed attempt; when the
-/// runtime shuts down, the attempt has no end.
+/// The end of an attempt whose task has ended without a result. A panic that was not caught is a failed attempt; when
+/// the runtime shuts down, the attempt has no end.
 fn end_of_panicked_task(
     step: &StepToAttempt,
     id: AttemptId,

@@ -1,8 +1,8 @@
 //! Group commit: turns that arrive while commits are in progress form the next batch.
 //!
 //! There is no committer task and no timer. A run's task that finds fewer commits in progress than the world supports
-//! becomes a *leader*: it commits its turn at once, together with all waiting turns. The other tasks wait for the answer. So
-//! an idle worker needs two thread hops for a commit, and a busy one commits large batches.
+//! becomes a *leader*: it commits its turn at once, together with all waiting turns. The other tasks wait for the
+//! answer. So an idle worker needs two thread hops for a commit, and a busy one commits large batches.
 //!
 //! `queue.rs` chooses the turns of a batch; `blocked.rs` retries turns that other transactions block.
 
@@ -83,8 +83,8 @@ impl Committer {
         Self { world, session, runtime, meter, outage, commit_concurrency, queue: Mutex::default() }
     }
 
-    /// Commits a turn. While the world is not available, the call is repeated with the same turn id. Only a start is given
-    /// up after some tries: its caller decides what to do, and must not wait until a full disk has space again.
+    /// Commits a turn. While the world is not available, the call is repeated with the same turn id. Only a start is
+    /// given up after some tries: its caller decides what to do, and must not wait until a full disk has space again.
     ///
     /// The turn is queued at once, and not when the future is polled, so that no run's task keeps a copy of it.
     pub(super) fn commit(self: &Arc<Self>, turn: Turn) -> impl Future<Output = CommitAnswer> + Send + use<> {
@@ -129,8 +129,8 @@ impl Committer {
         results
     }
 
-    /// Repeats the commit of turns whose result is a temporary error, until every turn has a final result or is blocked.
-    /// `results` are those of the first call.
+    /// Repeats the commit of turns whose result is a temporary error, until every turn has a final result or is
+    /// blocked. `results` are those of the first call.
     async fn repeat_until_answered(
         &self,
         turns: Vec<Turn>,
@@ -233,8 +233,8 @@ impl Drop for Leader {
             return;
         }
         drop(queue);
-        // The next leader is created inside of the task: a runtime that shuts down drops a new task at once, and a leader in
-        // it would spawn another task, endlessly.
+        // The next leader is created inside of the task: a runtime that shuts down drops a new task at once, and a
+        // leader in it would spawn another task, endlessly.
         let committer = self.0.clone();
         self.0.runtime.spawn(async move { Leader(committer).lead().await });
     }

@@ -34,8 +34,8 @@ pub(crate) fn deadline_passed(deadline: Timestamp) -> String {
     format!("its deadline, {deadline}, has passed")
 }
 
-/// Returns the end of a claimed run, if it ends without its code: it was terminated, its deadline has passed and no worker
-/// has its code, or it was cancelled before its first turn.
+/// Returns the end of a claimed run, if it ends without its code: it was terminated, its deadline has passed and no
+/// worker has its code, or it was cancelled before its first turn.
 pub(crate) async fn ending(
     world: &dyn World,
     claimed: &Claimed,
@@ -103,8 +103,8 @@ fn deadline_before_first_turn(claimed: &Claimed, now: Timestamp) -> Option<Times
     claimed.columns.deadline.filter(|deadline| claimed.is_fresh && *deadline <= now)
 }
 
-/// The messages to other runs when a run ends: its children are asked to stop, and the parent that awaits it receives the
-/// outcome.
+/// The messages to other runs when a run ends: its children are asked to stop, and the parent that awaits it receives
+/// the outcome.
 fn end_messages(run: RunId, history: &[TurnRecord], events: &[Event]) -> Vec<(RunId, MessageBody)> {
     let (mut children, mut queued_steps) = (BTreeMap::new(), BTreeMap::new());
     for event in history.iter().flat_map(|turn| &turn.events) {

@@ -1,7 +1,7 @@
 //! Metrics: counters of a worker's activity.
 //!
-//! Counting is an atomic addition, so it is always on. Durations are counted in a histogram of fixed size, whose relative
-//! error is at most a quarter.
+//! Counting is an atomic addition, so it is always on. Durations are counted in a histogram of fixed size, whose
+//! relative error is at most a quarter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! Logging of outages: a worker or client logs that its world does not respond once per [`LOG_INTERVAL`], and not for every
-//! call that fails.
+//! Logging of outages: a worker or client logs that its world does not respond once per [`LOG_INTERVAL`], and not for
+//! every call that fails.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 use crate::clock::monotonic;
 
-/// The minimum time between two log lines about outages. A call that has not failed for this time does not count as failing
-/// any more.
+/// The minimum time between two log lines about outages. A call that has not failed for this time does not count as
+/// failing any more.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The kinds of calls to the world. One may fail while others succeed: commits, when a disk is full.

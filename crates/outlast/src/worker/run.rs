@@ -2,17 +2,17 @@
 //!
 //! Two objects work on a run, and each live run has one of both:
 //!
-//! * [`task::RunTask`] exists as long as the run is live. It loads the run, and handles its exit: it puts a released future
-//!   into the cache, or marks the run as stuck.
+//! * [`task::RunTask`] exists as long as the run is live. It loads the run, and handles its exit: it puts a released
+//!   future into the cache, or marks the run as stuck.
 //! * [`live_run::LiveRun`] exists while the task has the run's machine: the future and its operations. It waits for
 //!   something new, computes turns and commits them, until the run [exits](exit::Exit).
 //!
 //! New information takes three forms on its way to the workflow's code:
 //!
-//! 1. A [`mailbox::MailboxItem`] is what the session passes to the run's task: a message, a new claim, or the request to
-//!    stop.
-//! 2. A [`fact::Fact`] is one new thing that a turn is computed from: a message, the end of an attempt, a due timer. Facts
-//!    are sorted by time.
+//! 1. A [`mailbox::MailboxItem`] is what the session passes to the run's task: a message, a new claim, or the request
+//!    to stop.
+//! 2. A [`fact::Fact`] is one new thing that a turn is computed from: a message, the end of an attempt, a due timer.
+//!    Facts are sorted by time.
 //! 3. A [`Delivery`](crate::replay::Delivery) is what the machine receives for a fact, and records as an event.
 
 pub(super) mod task;

@@ -37,8 +37,8 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// When the signal handlers cannot be installed, the world cannot end the session, or a second signal arrived before
-    /// the worker had stopped.
+    /// When the signal handlers cannot be installed, the world cannot end the session, or a second signal arrived
+    /// before the worker had stopped.
     pub async fn run_until_signal(mut self) -> Result<(), Error> {
         let mut signals = TerminationSignals::listen().map_err(|error| {
             Error::msg(format!("cannot install signal handlers ({error}); stop the worker with `stop`"))

@@ -38,8 +38,8 @@ pub(in crate::worker) struct FailedAttempt {
 }
 
 impl AttemptEnd {
-    /// Why the run is stuck because of this attempt: the step's code cannot decode the input, or it used the context of a
-    /// run. Such an attempt has not failed.
+    /// Why the run is stuck because of this attempt: the step's code cannot decode the input, or it used the context of
+    /// a run. Such an attempt has not failed.
     pub(in crate::worker) fn stuck(&self, machine: &Machine) -> Option<Stuck> {
         self.result.as_ref().err()?.error.stuck(machine.rules())
     }

@@ -1,7 +1,7 @@
 //! Heartbeats: the details that running attempts report, until they are sent to the world.
 //!
-//! They are sent with the worker's beat, so that another worker gets them when this one is lost. An attempt without details
-//! has no entry here.
+//! They are sent with the worker's beat, so that another worker gets them when this one is lost. An attempt without
+//! details has no entry here.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,8 +51,8 @@ impl Heartbeats {
         entry.pending = Some(PendingChange::Store(details));
     }
 
-    /// Discards details that were not sent, of an attempt that has ended. Details that the world has stored are kept until
-    /// the end of the attempt is committed.
+    /// Discards details that were not sent, of an attempt that has ended. Details that the world has stored are kept
+    /// until the end of the attempt is committed.
     pub(crate) fn discard_unsent(&self, run: RunId, op: OpNumber) {
         let mut entries = self.0.lock();
         let Some(entry) = entries.get_mut(&(run, op)) else { return };
@@ -104,8 +104,8 @@ impl Heartbeats {
         }
     }
 
-    /// Removes the entries of a run that the session does not hold any more. Pending deletions are still sent: the world
-    /// executes them if the run has ended.
+    /// Removes the entries of a run that the session does not hold any more. Pending deletions are still sent: the
+    /// world executes them if the run has ended.
     pub(in crate::worker) fn run_released(&self, run: RunId) {
         let mut entries = self.0.lock();
         for key in keys_of_run(&entries, run) {
@@ -135,8 +135,8 @@ impl Heartbeats {
         encoded.collect()
     }
 
-    /// Records that the world has stored these details. Details that attempts have reported since the beat began are sent
-    /// with the next one.
+    /// Records that the world has stored these details. Details that attempts have reported since the beat began are
+    /// sent with the next one.
     pub(in crate::worker) fn mark_stored(&self, details: &[HeartbeatDetails]) {
         let mut entries = self.0.lock();
         for HeartbeatDetails { run, op, details, .. } in details {

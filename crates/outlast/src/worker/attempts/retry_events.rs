@@ -21,8 +21,8 @@ pub struct RetryNotice {
     pub step: String,
     /// The number of the failed attempt, from 1.
     pub attempt: u32,
-    /// The id of the failed attempt, as from [`StepContext::attempt_id`](crate::StepContext::attempt_id). `None` if it is
-    /// not known any more: another worker made the attempt, or the turn was computed again after a conflict.
+    /// The id of the failed attempt, as from [`StepContext::attempt_id`](crate::StepContext::attempt_id). `None` if it
+    /// is not known any more: another worker made the attempt, or the turn was computed again after a conflict.
     pub attempt_id: Option<AttemptId>,
     /// The error message of the attempt.
     pub message: String,
@@ -59,8 +59,8 @@ impl fmt::Debug for OnRetry {
 }
 
 impl RetryNotice {
-    /// The retries that a turn records. `run` is the run that requested the steps; `failed` are the failed attempts that
-    /// the turn was computed from.
+    /// The retries that a turn records. `run` is the run that requested the steps; `failed` are the failed attempts
+    /// that the turn was computed from.
     pub(in crate::worker) fn all_of(turn: &Turn, run: RunId, failed: &[FailedAttempt]) -> Vec<Self> {
         let id = |op, attempt| failed.iter().find(|failed| (failed.op, failed.attempt) == (op, attempt));
         let retry = |event: &Event| match event {

@@ -1,9 +1,9 @@
 //! Outcomes of attempts that no turn has committed, where the watchdog can read them.
 //!
-//! When a run gets stuck, its task stores the outcomes of its attempts, so that the attempts are not repeated. If the run's
-//! turn does not return, its task cannot do that, and the watchdog does it: with the outcomes that were delivered to the
-//! turn, and those of attempts with tasks of their own. A single attempt is polled by the task of its run, so it does not
-//! make progress while the turn does not return: it is repeated, like an attempt of a lost worker.
+//! When a run gets stuck, its task stores the outcomes of its attempts, so that the attempts are not repeated. If the
+//! run's turn does not return, its task cannot do that, and the watchdog does it: with the outcomes that were delivered
+//! to the turn, and those of attempts with tasks of their own. A single attempt is polled by the task of its run, so it
+//! does not make progress while the turn does not return: it is repeated, like an attempt of a lost worker.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 
 use super::attempt_end::AttemptEnd;
 
-/// The outcomes of a run's attempts that no turn has committed. Most runs never have several attempts at a time, and need
-/// no allocation.
+/// The outcomes of a run's attempts that no turn has committed. Most runs never have several attempts at a time, and
+/// need no allocation.
 #[derive(Debug, Default)]
 pub(in crate::worker) struct UncommittedOutcomes(Mutex<Option<Box<OutcomeSources>>>);
 

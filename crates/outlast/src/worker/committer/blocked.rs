@@ -18,8 +18,8 @@ use crate::clock::pause;
 #[derive(Debug)]
 pub(super) struct BlockedGroup {
     pub(super) run: RunId,
-    /// Whether that run's row is locked, and not the rows of the turns' own runs: several turns are blocked, and no turn
-    /// of the batch that contends for the run was written.
+    /// Whether that run's row is locked, and not the rows of the turns' own runs: several turns are blocked, and no
+    /// turn of the batch that contends for the run was written.
     pub(super) is_run_locked: bool,
     turns: Vec<Turn>,
     answers: Vec<oneshot::Sender<CommitAnswer>>,
@@ -51,8 +51,8 @@ pub(super) fn written_runs(contended: &[RunId], results: &[TurnResult]) -> RunSe
     contended.iter().zip(results).filter(|(_, result)| is_written(result)).map(|(run, _)| *run).collect()
 }
 
-/// Keeps turns that contend for a run out of the batches until this is dropped, because a group of blocked turns is being
-/// retried for it.
+/// Keeps turns that contend for a run out of the batches until this is dropped, because a group of blocked turns is
+/// being retried for it.
 pub(super) struct SeparateRetry(Arc<Committer>, RunId);
 
 impl SeparateRetry {

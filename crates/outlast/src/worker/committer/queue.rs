@@ -2,10 +2,11 @@
 //!
 //! Two rules apply in addition to the order of arrival:
 //!
-//! * A turn without events only releases its run, or was computed from a view of the run. It waits until all batches that
-//!   were in progress when it arrived are answered, so it never conflicts with a turn of the same run in one of them.
-//! * Turns that contend for a run, because it is their own or because they send to it, are not in two concurrent batches:
-//!   the second one would only wait for the lock on the run's row.
+//! * A turn without events only releases its run, or was computed from a view of the run. It waits until all batches
+//!   that were in progress when it arrived are answered, so it never conflicts with a turn of the same run in one of
+//!   them.
+//! * Turns that contend for a run, because it is their own or because they send to it, are not in two concurrent
+//!   batches: the second one would only wait for the lock on the run's row.
 
 use std::collections::BTreeMap;
 

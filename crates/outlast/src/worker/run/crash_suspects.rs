@@ -1,7 +1,8 @@
 //! When the crashes that count against a run are cleared.
 //!
-//! A step that was open when the worker crashed may have caused the crash. So a commit clears the count only if every such
-//! step has ended, or has had a failed attempt since. If there is no such step, any commit with events clears the count.
+//! A step that was open when the worker crashed may have caused the crash. So a commit clears the count only if every
+//! such step has ended, or has had a failed attempt since. If there is no such step, any commit with events clears the
+//! count.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,8 @@
 //! A live run with its machine: held by this worker, turn by turn, until it waits, ends, is lost or is stuck.
 //!
-//! The loop is: start the attempts that the last commit announced, wait for new facts, compute a turn from them, commit it
-//! (`turn.rs`). At most one commit of a run is in progress; facts that arrive during a commit belong to the next turn.
+//! The loop is: start the attempts that the last commit announced, wait for new facts, compute a turn from them, commit
+//! it (`turn.rs`). At most one commit of a run is in progress; facts that arrive during a commit belong to the next
+//! turn.
 
 use std::collections::BTreeSet;
 
@@ -83,8 +84,8 @@ impl<'a> LiveRun<'a> {
         self.position.clone()
     }
 
-    /// Commits the start with the first turn, and works on the run until it exits. `on_committed` receives the result of
-    /// the first commit.
+    /// Commits the start with the first turn, and works on the run until it exits. `on_committed` receives the result
+    /// of the first commit.
     pub(in crate::worker) async fn begin(
         &mut self,
         start: Box<Start>,
@@ -195,8 +196,8 @@ impl<'a> LiveRun<'a> {
         ReleasedMachine { turn: self.position.turn, machine: self.machine }
     }
 
-    /// Starts the attempts that are due. If a lost worker attempted a step whose code this worker does not have, the run
-    /// is stuck for this build, as it is when the workflow requests such a step.
+    /// Starts the attempts that are due. If a lost worker attempted a step whose code this worker does not have, the
+    /// run is stuck for this build, as it is when the workflow requests such a step.
     fn start_attempts(&mut self) -> Result<(), Exit> {
         // The deadline has passed and is about to be delivered: no attempt begins after it.
         let is_over = |deadline: Timestamp| deadline <= self.task.session.clock.now();

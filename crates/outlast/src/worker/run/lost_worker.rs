@@ -1,5 +1,5 @@
-//! Steps that a lost worker may have attempted: which are not attempted again, which may have crashed the worker, and the
-//! heartbeat details of their attempts.
+//! Steps that a lost worker may have attempted: which are not attempted again, which may have crashed the worker, and
+//! the heartbeat details of their attempts.
 
 use outlast_core::{Event, Failure, FailureKind, HeartbeatDetails, OpNumber};
 
@@ -9,8 +9,8 @@ use super::position::RunPosition;
 use crate::replay::{Delivery, StepToAttempt};
 
 impl LiveRun<'_> {
-    /// The failures of steps that are attempted at most once and that a lost worker has announced. It is not known whether
-    /// they were attempted, so they fail, unless their outcome is among the facts.
+    /// The failures of steps that are attempted at most once and that a lost worker has announced. It is not known
+    /// whether they were attempted, so they fail, unless their outcome is among the facts.
     pub(super) fn unknown_outcomes(&mut self, facts: &[Fact]) -> Vec<Fact> {
         let (at, code) = (self.position.at, &self.task.session.settings.code);
         let is_known = |op| facts.iter().any(|fact| fact.recovered_step() == Some(op));

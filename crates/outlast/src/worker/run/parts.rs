@@ -2,12 +2,13 @@
 //! transaction stores them.
 //!
 //! A turn can be split between the requests that follow its last delivery: any worker can continue a history that ends
-//! there. Its future requests the rest again, and the next turn records that (`has_unrecorded` of the machine). So the first
-//! part contains all deliveries and their consequences: consumed messages, fired timers, columns of the row. The other parts
-//! contain only requests, each with the children that it starts. Only the last part releases the run or ends it.
+//! there. Its future requests the rest again, and the next turn records that (`has_unrecorded` of the machine). So the
+//! first part contains all deliveries and their consequences: consumed messages, fired timers, columns of the row. The
+//! other parts contain only requests, each with the children that it starts. Only the last part releases the run or
+//! ends it.
 //!
-//! Attempts begin after the last part, and so does everything else that follows a turn, with one exception: the heartbeats
-//! and attempts of dropped steps are handled with the part that drops them.
+//! Attempts begin after the last part, and so does everything else that follows a turn, with one exception: the
+//! heartbeats and attempts of dropped steps are handled with the part that drops them.
 
 use std::collections::VecDeque;
 
@@ -124,8 +125,8 @@ fn cut_off(turn: &mut Turn, id: TurnId, events: Vec<Event>, outbox: Option<Box<O
 struct RemainingOutbox {
     /// In the order of the requests.
     children: VecDeque<NewChild>,
-    /// The messages that were sent before the last delivery. They belong to the first part, because a replay of that part
-    /// does not send them again.
+    /// The messages that were sent before the last delivery. They belong to the first part, because a replay of that
+    /// part does not send them again.
     settled: Vec<NewMessage>,
     /// The other messages. They belong to the last part: some may be for children that other parts start.
     messages: Vec<NewMessage>,

@@ -10,8 +10,8 @@ use super::turn::Draft;
 use crate::replay::Machine;
 
 impl LiveRun<'_> {
-    /// In a paranoid worker, replays the run before a commit: if the replay differs, the run is stuck and nothing of the
-    /// turn is stored.
+    /// In a paranoid worker, replays the run before a commit: if the replay differs, the run is stuck and nothing of
+    /// the turn is stored.
     pub(super) async fn check_by_replay(&mut self, draft: &Draft, is_start: bool) -> Result<(), Exit> {
         if self.task.session.settings.is_paranoid && self.machine.ended().is_none() {
             // Boxed because it is rare and large, and would enlarge the state of every run.

@@ -135,8 +135,8 @@ impl RunTask {
         self.mark_if_stuck(closed).await
     }
 
-    /// Starts the run without its first turn, because this build cannot commit that turn. The worker that claims the run
-    /// finds out why.
+    /// Starts the run without its first turn, because this build cannot commit that turn. The worker that claims the
+    /// run finds out why.
     async fn start_without_turn(&self, start: Box<Start>, answer: StartAnswer) -> Option<ReleasedMachine> {
         let started = self.session.world.start(vec![*start]).await;
         let _ = answer.send(started.and_then(|mut answers| answers.remove(0)));

@@ -64,12 +64,13 @@ impl LiveRun<'_> {
         Ok(draft)
     }
 
-    /// Computes a turn from new facts, and commits it. Returns the facts for the next turn. Requests of the run that are
-    /// not in the history yet are committed first, in a turn of their own, so that this turn can be committed in parts.
+    /// Computes a turn from new facts, and commits it. Returns the facts for the next turn. Requests of the run that
+    /// are not in the history yet are committed first, in a turn of their own, so that this turn can be committed in
+    /// parts.
     pub(super) async fn turn(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Vec<Fact>, Exit> {
         if self.machine.has_unrecorded() && !facts.is_empty() {
-            // Boxed because it is rare and large, and would enlarge the state of every run. If it is not held after this
-            // turn, its next holder finds the facts by itself: only messages and timers are left.
+            // Boxed because it is rare and large, and would enlarge the state of every run. If it is not held after
+            // this turn, its next holder finds the facts by itself: only messages and timers are left.
             facts.extend(Box::pin(self.compute_and_commit(Vec::new(), false)).await?);
         }
         self.compute_and_commit(facts, is_fresh).await
@@ -139,8 +140,8 @@ impl LiveRun<'_> {
         Ok(None)
     }
 
-    /// Asks the attempts to stop, because the run was cancelled. Attempts at shielded steps are spared until the run has
-    /// ended.
+    /// Asks the attempts to stop, because the run was cancelled. Attempts at shielded steps are spared until the run
+    /// has ended.
     fn ask_attempts_to_stop(&self) {
         let spared = if self.machine.ended().is_some() { BTreeSet::new() } else { self.machine.shielded() };
         self.attempts.ask_to_stop_except(&spared, StopReason::Cancelled);
@@ -219,8 +220,8 @@ impl LiveRun<'_> {
         Ok(())
     }
 
-    /// Limits the length of the history: at the limit the run is cancelled, so that it can clean up; if it grows further,
-    /// it fails.
+    /// Limits the length of the history: at the limit the run is cancelled, so that it can clean up; if it grows
+    /// further, it fails.
     fn limit_history(&mut self, draft: &mut Draft) -> Result<(), Stuck> {
         let events = self.position.seq + draft.events.len() as u64;
         if self.position.seq < HISTORY_EVENTS_WARN && events >= HISTORY_EVENTS_WARN {
@@ -351,8 +352,8 @@ impl LiveRun<'_> {
         }
     }
 
-    /// Replays the run and reads its inbox again, after the world has refused a turn because the run has changed. Returns
-    /// the facts for a new turn; `outcomes` are those of the refused turn.
+    /// Replays the run and reads its inbox again, after the world has refused a turn because the run has changed.
+    /// Returns the facts for a new turn; `outcomes` are those of the refused turn.
     async fn replay_after_conflict(
         &mut self,
         outcomes: Vec<Event>,

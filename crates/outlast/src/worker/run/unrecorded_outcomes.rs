@@ -10,8 +10,8 @@ use super::fact::{Fact, attempt_of};
 use super::live_run::LiveRun;
 
 impl LiveRun<'_> {
-    /// Waits for the running attempts, for at most the drain time: their outcomes are stored before the run is marked as
-    /// stuck.
+    /// Waits for the running attempts, for at most the drain time: their outcomes are stored before the run is marked
+    /// as stuck.
     pub(super) async fn finish_attempts(&mut self) {
         let session = self.task.session.clone();
         let end = session.clock.now().plus(session.settings.drain);

@@ -107,8 +107,8 @@ async fn drop_and_wait(busy: Busy) -> Busy {
 }
 
 fn claim_request(session: &Session, limit: usize, is_trial: bool) -> ClaimRequest {
-    // A worker without capacity still ends runs that need no code: this matters most when all workers are busy. A worker
-    // with a run on trial claims nothing.
+    // A worker without capacity still ends runs that need no code: this matters most when all workers are busy. A
+    // worker with a run on trial claims nothing.
     let (limit, code) = match limit {
         0 if is_trial => (0, Arc::from([])),
         0 => (ENDED_WHEN_FULL, Arc::from([])),

@@ -1,8 +1,8 @@
 //! Handing back: releasing runs that the session holds according to the world, but that are not live here. The response
 //! to their claim was lost, or their task has ended without a commit.
 //!
-//! The list of held runs may be outdated when it arrives, because runs are claimed and released in the meantime. So a run
-//! is handed back only if two reads, some time apart, show it at the same turn, and it was live at neither read.
+//! The list of held runs may be outdated when it arrives, because runs are claimed and released in the meantime. So a
+//! run is handed back only if two reads, some time apart, show it at the same turn, and it was live at neither read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

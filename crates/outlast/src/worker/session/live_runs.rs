@@ -61,7 +61,8 @@ impl Session {
         self.settings.live_max.saturating_sub(self.live_count())
     }
 
-    /// Reserves capacity for a claim, so that starts do not use it in the meantime. Returns the reserved number of runs.
+    /// Reserves capacity for a claim, so that starts do not use it in the meantime. Returns the reserved number of
+    /// runs.
     pub(in crate::worker) fn reserve_for_claim(&self, limit: usize) -> usize {
         let mut live = self.live.lock();
         live.reserved_for_claim = self.settings.live_max.saturating_sub(live.by_run.len()).min(limit);

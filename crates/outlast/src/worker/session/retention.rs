@@ -1,8 +1,8 @@
 //! Retention: deleting runs that ended long ago.
 //!
-//! Of all workers with this setting, only the one with the oldest session deletes. A worker announces the setting when it
-//! joins. It scans all old runs periodically, in small batches, and pauses longer than it works, so that it does not slow
-//! down other work.
+//! Of all workers with this setting, only the one with the oldest session deletes. A worker announces the setting when
+//! it joins. It scans all old runs periodically, in small batches, and pauses longer than it works, so that it does not
+//! slow down other work.
 
 use std::sync::Arc;
 use std::time::Duration;

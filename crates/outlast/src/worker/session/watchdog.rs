@@ -1,9 +1,9 @@
 //! The watchdog: detects turns that do not return.
 //!
 //! Workflow code runs on the threads of the program's runtime, and cannot be interrupted. A loop without an await, or a
-//! call that blocks, occupies its thread forever. The watchdog cannot end such a turn, but it limits the damage to one run:
-//! it marks the run as stuck, so that no worker of this build claims it again and loses another thread. If the turn returns
-//! after all, the fence refuses its commit.
+//! call that blocks, occupies its thread forever. The watchdog cannot end such a turn, but it limits the damage to one
+//! run: it marks the run as stuck, so that no worker of this build claims it again and loses another thread. If the
+//! turn returns after all, the fence refuses its commit.
 //!
 //! Before that, the watchdog stores the outcomes of the run's attempts, as far as they are known outside of the turn
 //! (`attempts/uncommitted_outcomes.rs`).
@@ -159,8 +159,8 @@ async fn commit_stuck(
     session.world.commit(session.id, &[turn]).await?.remove(0).map(drop)
 }
 
-/// Stores the outcomes of attempts in the run's inbox, so that the attempts are not repeated. Returns the turn that marks
-/// the run as stuck after that.
+/// Stores the outcomes of attempts in the run's inbox, so that the attempts are not repeated. Returns the turn that
+/// marks the run as stuck after that.
 async fn store_outcomes(session: &Session, mailbox: &Mailbox, turn: Turn) -> Result<Turn, WorldError> {
     let history = read_history(&*session.world, turn.run).await?;
     let mut events = history.iter().flat_map(|turn| &turn.events);
