@@ -105,6 +105,7 @@ impl Committer {
         }
     }
 
+    /// Commits the turns of a batch. Returns a final result for each turn, or that it is blocked.
     async fn commit_batch(&self, turns: Vec<Turn>) -> Vec<TurnResult> {
         let results = self.commit_once(&turns).await;
         let is_final =

@@ -137,6 +137,7 @@ fn end_messages(run: RunId, history: &[TurnRecord], events: &[Event]) -> Vec<(Ru
     bodies
 }
 
+/// An outbox with these messages; `None` if there are none.
 fn outbox_of(messages: Vec<(RunId, MessageBody)>) -> Option<Box<Outbox>> {
     let messages: Vec<_> = messages
         .into_iter()
@@ -186,6 +187,7 @@ fn remove_arrival(event: &mut Event) {
     }
 }
 
+/// The events that cancel and end a run without a turn.
 fn cancel_events(message: Option<MessageId>, reason: String) -> Vec<Event> {
     let failure = Failure::cancelled(&reason);
     // The run had no turn, so the cancel ends no operations.
@@ -214,6 +216,7 @@ pub(crate) async fn end_without_worker(world: &Arc<dyn World>) -> Result<(), Wor
     done
 }
 
+/// Ends runs that need no code, until there are no more. Does nothing if a worker is joined.
 async fn end_all(world: &Arc<dyn World>, session: SessionId) -> Result<(), WorldError> {
     // A worker that was killed may still have a session.
     world.takeover(session).await?;

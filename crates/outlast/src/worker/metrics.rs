@@ -229,6 +229,7 @@ impl Histogram {
         self.max_micros.raise(micros);
     }
 
+    /// Computes the percentiles.
     fn summary(&self) -> Times {
         let counts: Vec<u64> = self.buckets.iter().map(Counter::get).collect();
         let count: u64 = counts.iter().sum();

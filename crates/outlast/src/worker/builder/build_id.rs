@@ -22,7 +22,7 @@ pub(in crate::worker) fn executable_build_id() -> String {
     ID.get_or_init(|| {
         let id = std::env::current_exe().and_then(|path| build_id_of(&path));
         id.unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot read the executable to determine its build id; name the build with `.build(…)`");
+            tracing::warn!(%error, "cannot determine the build id of the executable; name the build with `.build(…)`");
             "exe-unknown".into()
         })
     })
@@ -40,6 +40,7 @@ fn build_id_of(path: &Path) -> io::Result<String> {
     Ok(format!("exe-{:016x}", content_hash(file)?))
 }
 
+/// A hash of the whole file.
 fn content_hash(file: File) -> io::Result<u64> {
     let (mut reader, mut buffer) = (BufReader::new(file), vec![0; 256 * 1_024]);
     // A hasher with fixed keys: two processes of the same executable must compute the same id.

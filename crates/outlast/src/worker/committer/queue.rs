@@ -72,6 +72,7 @@ impl CommitQueue {
         self.add(turn, answer);
     }
 
+    /// Adds a turn to the turns for the next batches.
     fn add(&mut self, turn: Turn, answer: AnswerSender) {
         if self.turns.is_empty() {
             // An idle worker commits one turn at a time, and `push` would allocate space for four.

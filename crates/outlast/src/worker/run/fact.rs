@@ -122,6 +122,7 @@ pub(in crate::worker) fn attempt_of(event: &Event) -> Option<(OpNumber, u32)> {
 }
 
 impl FactKind {
+    /// The order of facts with the same time.
     fn rank(&self) -> u8 {
         match self {
             Self::Message(_) => 0,

@@ -286,6 +286,7 @@ impl<'a> LiveRun<'a> {
         Ok(facts)
     }
 
+    /// Handles an item of the mailbox.
     fn accept_item(&mut self, item: MailboxItem, facts: &mut Vec<Fact>) {
         match item {
             MailboxItem::Message(message) => self.accept_messages(vec![message], facts),

@@ -76,6 +76,7 @@ impl LiveRun<'_> {
         self.compute_and_commit(facts, is_fresh).await
     }
 
+    /// Computes one turn from facts, and commits it. Returns the facts for the next turn.
     async fn compute_and_commit(&mut self, facts: Vec<Fact>, is_fresh: bool) -> Result<Vec<Fact>, Exit> {
         let mut draft = self.draft(facts, is_fresh).map_err(Exit::Stuck)?;
         if let Err(exit) = self.check_by_replay(&draft, false).await {
@@ -166,6 +167,7 @@ impl LiveRun<'_> {
         }
     }
 
+    /// Delivers all facts to the machine, and checks the resulting turn.
     fn compute(
         &mut self,
         draft: &mut Draft,

@@ -56,7 +56,7 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
                 return ClaimLoopEnd::Lost;
             }
             Err(error @ WorldError::Corrupt(_)) => {
-                tracing::error!(%error, "cannot claim runs, because stored data is damaged; restore the world from a backup");
+                tracing::error!(%error, "cannot claim runs: stored data is damaged; restore the world from a backup");
                 pause(CORRUPT_PAUSE).await;
                 continue;
             }
@@ -90,6 +90,7 @@ pub(in crate::worker) async fn claim_until_stopped(session: &Arc<Session>, mut b
     }
 }
 
+/// Updates the metrics after a claim. `hinted_at` is the time of the hint that caused it.
 fn count_claim(session: &Session, work: &Work, hinted_at: Option<Duration>) {
     let meter = &session.settings.meter;
     meter.claims.add(1);
@@ -106,6 +107,7 @@ async fn drop_and_wait(busy: Busy) -> Busy {
     std::future::pending().await
 }
 
+/// The request of a claim for at most `limit` runs.
 fn claim_request(session: &Session, limit: usize, is_trial: bool) -> ClaimRequest {
     // A worker without capacity still ends runs that need no code: this matters most when all workers are busy. A
     // worker with a run on trial claims nothing.

@@ -158,6 +158,7 @@ impl Session {
         Ok(answered)
     }
 
+    /// Adds the entry of a run whose task is about to be spawned.
     fn add_entry(&self, live: &mut LiveRuns, run: RunId, crashes: u32) -> Arc<Mailbox> {
         let mailbox = Arc::<Mailbox>::default();
         let entry = LiveRunEntry { mailbox: mailbox.clone(), task: None, crashes, is_ending: false };
