@@ -72,28 +72,28 @@ fn linker_build_id(file: &mut File) -> io::Result<Option<Vec<u8>>> {
         if u32_at(&segment, 0) != SEGMENT_NOTE || length > NOTE_BYTES_MAX {
             continue;
         }
-        let mut mailbox = vec![0; length as usize];
+        let mut notes = vec![0; length as usize];
         file.seek(SeekFrom::Start(offset))?;
-        file.read_exact(&mut mailbox)?;
-        if let Some(id) = build_id_in(&mailbox) {
+        file.read_exact(&mut notes)?;
+        if let Some(id) = build_id_in(&notes) {
             return Ok(Some(id.to_vec()));
         }
     }
     Ok(None)
 }
 
-/// The build id among the mailbox of a segment: each is three lengths, an owner and a description, padded to 4 bytes.
-fn build_id_in(mut mailbox: &[u8]) -> Option<&[u8]> {
-    while mailbox.len() >= 12 {
-        let (name, description) = (u32_at(mailbox, 0) as usize, u32_at(mailbox, 4) as usize);
-        let kind = u32_at(mailbox, 8);
+/// The build id among the notes of a segment: each is three lengths, an owner and a description, padded to 4 bytes.
+fn build_id_in(mut notes: &[u8]) -> Option<&[u8]> {
+    while notes.len() >= 12 {
+        let (name, description) = (u32_at(notes, 0) as usize, u32_at(notes, 4) as usize);
+        let kind = u32_at(notes, 8);
         let from = 12 + name.next_multiple_of(4);
         let until = from.checked_add(description)?;
-        let body = mailbox.get(from..until)?;
-        if kind == NOTE_BUILD_ID && mailbox.get(12..12 + name)? == NOTE_OWNER && !body.is_empty() {
+        let body = notes.get(from..until)?;
+        if kind == NOTE_BUILD_ID && notes.get(12..12 + name)? == NOTE_OWNER && !body.is_empty() {
             return Some(body);
         }
-        mailbox = mailbox.get(until.next_multiple_of(4)..)?;
+        notes = notes.get(until.next_multiple_of(4)..)?;
     }
     None
 }
@@ -153,8 +153,8 @@ mod tests {
     fn programs_of_equal_length_and_date_differ_by_their_contents() {
         let folder = tempfile::tempdir().unwrap();
         let [one, other] = ["one", "other"].map(|name| folder.path().join(name));
-        fs::write(&one, b"a program without mailbox, 1").unwrap();
-        fs::write(&other, b"a program without mailbox, 2").unwrap();
+        fs::write(&one, b"a program without notes, 1").unwrap();
+        fs::write(&other, b"a program without notes, 2").unwrap();
         let date = fs::metadata(&one).unwrap().modified().unwrap();
         File::options().write(true).open(&other).unwrap().set_modified(date).unwrap();
         assert_ne!(build_id_of(&one).unwrap(), build_id_of(&other).unwrap());

@@ -69,8 +69,8 @@ impl LiveRun<'_> {
     /// parts.
     pub(super) async fn turn(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Vec<Fact>, Exit> {
         if self.machine.has_unrecorded() && !facts.is_empty() {
-            // Boxed because it is rare and large, and would enlarge the state of every run. If it is not held after
-            // this turn, its next holder finds the facts by itself: only messages and timers are left.
+            // Boxed because it is rare and large, and would enlarge the state of every run. If this turn releases the
+            // run, the facts are dropped: they are messages and timers, which the next holder reads again.
             facts.extend(Box::pin(self.compute_and_commit(Vec::new(), false)).await?);
         }
         self.compute_and_commit(facts, is_fresh).await
