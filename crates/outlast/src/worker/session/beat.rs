@@ -104,19 +104,19 @@ impl BeatTimer for TaskTimer {
 async fn beat_until_stopped(session: &Session, timer: &impl BeatTimer) {
     let time = session.settings.session_time;
     let pause = time / BEATS;
-    // The world counts the session time from a moment before its response to the last beat arrived.
-    let patience = time.saturating_sub(pause);
-    let mut acknowledged = monotonic();
+    // Give up before the session expires: the world counts its time from before the last response arrived.
+    let silence_max = time.saturating_sub(pause);
+    let mut acknowledged_at = monotonic();
     let mut next = pause;
     while timer.pause(next).await {
         next = pause;
-        let asked = monotonic();
-        match timer.within(session.beat(), acknowledged + patience).await {
+        let sent_at = monotonic();
+        match timer.within(session.beat(), acknowledged_at + silence_max).await {
             Some(Ok(_)) => {
-                acknowledged = asked;
+                acknowledged_at = sent_at;
                 session.settings.outage.answered(Call::Beat);
                 session.settings.meter.beats.add(1);
-                timer.within(session.take_over(), acknowledged + patience).await;
+                timer.within(session.take_over(), acknowledged_at + silence_max).await;
             }
             Some(Err(WorldError::Fenced(reason))) => {
                 return session.lose(&reason);
@@ -127,8 +127,8 @@ async fn beat_until_stopped(session: &Session, timer: &impl BeatTimer) {
             }
             None => {}
         }
-        if monotonic() > acknowledged + patience {
-            return session.lose_by_silence(monotonic().saturating_sub(acknowledged));
+        if monotonic() > acknowledged_at + silence_max {
+            return session.lose_by_silence(monotonic().saturating_sub(acknowledged_at));
         }
     }
 }
