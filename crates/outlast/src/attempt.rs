@@ -31,35 +31,36 @@ use crate::worker::heartbeats::Heartbeats;
 /// a workflow awaits an attempt, the step's code does not run, and the run becomes stuck with a message that says so.
 #[must_use = "an attempt does nothing unless it is awaited"]
 pub struct Attempt<D: StepDefinition> {
-    work: Work<Result<D::Output, StepError>>,
+    work: AttemptWork<Result<D::Output, StepError>>,
 }
 
-enum Work<R> {
+enum AttemptWork<R> {
     Async(Pin<Box<dyn Future<Output = R> + Send>>),
     Blocking(Box<dyn FnOnce() -> R + Send>),
-    OnItsThread(JoinHandle<R>),
-    Over,
+    /// The blocking code runs on a thread of the blocking pool.
+    OnThread(JoinHandle<R>),
+    Ended,
 }
 
 impl<D: StepDefinition> Attempt<D> {
     /// Creates an attempt from the future of a step's code.
     pub fn new(future: impl Future<Output = Result<D::Output, StepError>> + Send + 'static) -> Self {
-        Self { work: Work::Async(Box::pin(future)) }
+        Self { work: AttemptWork::Async(Box::pin(future)) }
     }
 
     /// Creates an attempt from code that blocks its thread.
     pub fn blocking(work: impl FnOnce() -> Result<D::Output, StepError> + Send + 'static) -> Self {
-        Self { work: Work::Blocking(Box::new(work)) }
+        Self { work: AttemptWork::Blocking(Box::new(work)) }
     }
 
-    /// The same attempt. Its thread, if it blocks one, keeps the permits until it is free: nobody can
-    /// stop it, and it may outlive the attempt.
-    pub(crate) fn keeping(self, about: &About) -> Self {
+    /// Lets blocking code keep the permits of the attempt until its thread is free: it cannot be stopped, and may run
+    /// longer than the attempt.
+    pub(crate) fn keeping(self, info: &AttemptInfo) -> Self {
         match self.work {
-            Work::Blocking(work) => {
-                let permits = std::mem::take(&mut *about.permits.lock());
+            AttemptWork::Blocking(work) => {
+                let permits = std::mem::take(&mut *info.permits.lock());
                 Self::blocking(move || {
-                    let _until_the_end = permits;
+                    let _permits = permits;
                     work()
                 })
             }
@@ -75,23 +76,23 @@ impl<D: StepDefinition> Future for Attempt<D> {
         if polling::is_direct_call(D::NAME) {
             return Poll::Pending;
         }
-        if let Work::Blocking(_) = &self.work
-            && let Work::Blocking(work) = std::mem::replace(&mut self.work, Work::Over)
+        if let AttemptWork::Blocking(_) = &self.work
+            && let AttemptWork::Blocking(work) = std::mem::replace(&mut self.work, AttemptWork::Ended)
         {
-            // What it logs belongs to the attempt, on whatever thread.
+            // Log lines of the blocking code belong to the span of the attempt.
             let span = tracing::Span::current();
-            self.work = Work::OnItsThread(tokio::task::spawn_blocking(move || span.in_scope(work)));
+            self.work = AttemptWork::OnThread(tokio::task::spawn_blocking(move || span.in_scope(work)));
         }
         match &mut self.work {
-            Work::Async(future) => future.as_mut().poll(cx),
-            Work::OnItsThread(thread) => Pin::new(thread).poll(cx).map(|ended| match ended {
+            AttemptWork::Async(future) => future.as_mut().poll(cx),
+            AttemptWork::OnThread(thread) => Pin::new(thread).poll(cx).map(|ended| match ended {
                 Ok(result) => result,
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
                     Err(_) => Err(StepError::msg("the runtime stopped before the attempt began")),
                 },
             }),
-            Work::Blocking(_) | Work::Over => Poll::Pending,
+            AttemptWork::Blocking(_) | AttemptWork::Ended => Poll::Pending,
         }
     }
 }
@@ -121,72 +122,73 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Cancelled => "the run was cancelled",
-            Self::Dropped => "nobody waits for the step any more",
-            Self::Released => "the worker lets go of the run",
+            Self::Dropped => "the workflow does not await the step any more",
+            Self::Released => "the worker releases the run",
             Self::Failed => "the attempt has failed",
         })
     }
 }
 
-/// What an attempt is told, and tells.
+/// The information about an attempt in the step's context, and the channel between the attempt and its worker.
 #[derive(Debug)]
-pub(crate) struct About {
+pub(crate) struct AttemptInfo {
     pub(crate) run: RunId,
     pub(crate) op: OpNumber,
     pub(crate) id: AttemptId,
-    /// The step's name; empty when nobody watches.
+    /// The step's name; empty in a unit test of the step.
     pub(crate) step: Arc<str>,
-    /// What travels with the run.
+    /// The headers of the run.
     pub(crate) headers: Arc<Headers>,
     pub(crate) attempt: u32,
-    /// Whether no other attempt was made before, for sure.
+    /// Whether it is certain that no other attempt was made before.
     pub(crate) is_first: bool,
-    /// Whether a worker that is gone may have made this attempt.
-    pub(crate) is_doubtful: bool,
-    /// Whether there is no other attempt after this one.
+    /// Whether a lost worker may have made this attempt.
+    pub(crate) is_maybe_attempted: bool,
+    /// Whether the step is attempted at most once.
     pub(crate) is_at_most_once: bool,
-    /// What allows it to be under way.
+    /// The permits of the limits on concurrent attempts.
     pub(crate) permits: Mutex<Vec<OwnedSemaphorePermit>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) codec: Arc<dyn Codec>,
-    /// What an earlier attempt said last, as recorded.
-    pub(crate) before: Option<Payload>,
-    /// How the details of its heartbeats come to the world.
-    pub(crate) sending: Option<Sending>,
-    pub(crate) signals: Signals,
+    /// The heartbeat details of an earlier attempt, encoded.
+    pub(crate) earlier_details: Option<Payload>,
+    /// Where the details of its heartbeats are stored for the world; `None` in a unit test of the step.
+    pub(crate) heartbeat_target: Option<HeartbeatTarget>,
+    pub(crate) signals: AttemptSignals,
 }
 
 /// The attempt has not begun.
 const WAITING: u8 = 0;
 /// The step's code runs, or has run.
 const BEGUN: u8 = 1;
-/// The step was ended before its code ran, which therefore never runs.
-const WITHHELD: u8 = 2;
+/// The step was ended before its code ran, so the code never runs.
+const PREVENTED: u8 = 2;
 
-/// What an attempt is told while it is under way, and what it told last.
+/// The requests to a running attempt, and its last heartbeat.
 #[derive(Debug, Default)]
-pub(crate) struct Signals {
-    /// Whether the attempt has begun, or never will: [`WAITING`], [`BEGUN`] or [`WITHHELD`].
+pub(crate) struct AttemptSignals {
+    /// Whether the attempt has begun, or was prevented: [`WAITING`], [`BEGUN`] or [`PREVENTED`].
     stage: AtomicU8,
     stop_reason: OnceLock<StopReason>,
-    /// Whether it was said that details of heartbeats are left out.
+    /// Whether a warning about invalid heartbeat details was logged.
     has_warned: AtomicBool,
     stopped: Notify,
     heartbeat: Mutex<Option<Heartbeat>>,
-    /// Whether nobody waits for the step any more: its heartbeat details are not kept.
+    /// Whether the workflow does not await the step any more: its heartbeat details are not stored.
     is_dropped: AtomicBool,
 }
 
-impl Signals {
-    /// Whether the attempt was waiting; then it is at this stage now.
+impl AttemptSignals {
+    /// Changes the stage if the attempt was waiting. Returns whether it was.
     fn leave_waiting(&self, stage: u8) -> bool {
         self.stage.compare_exchange(WAITING, stage, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
-/// The run that is held, its operation, and where details wait for the worker's next beat.
+/// Where heartbeat details wait for the worker's next beat: the held run and its operation. For a queued step these
+/// differ from the run and operation that requested it.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct HeartbeatTarget {
     pub(crate) heartbeats: Arc<Heartbeats>,
     pub(crate) run: RunId,
     pub(crate) op: OpNumber,
@@ -199,8 +201,8 @@ struct Heartbeat {
     details: Option<Payload>,
 }
 
-impl About {
-    /// A first attempt that nobody watches.
+impl AttemptInfo {
+    /// The first attempt in a unit test, without a worker.
     pub(crate) fn unwatched() -> Self {
         Self {
             run: RunId::from_bits(0),
@@ -210,58 +212,60 @@ impl About {
             headers: Arc::default(),
             attempt: 1,
             is_first: true,
-            is_doubtful: false,
+            is_maybe_attempted: false,
             is_at_most_once: false,
             permits: Mutex::default(),
             clock: Arc::new(SystemClock),
             codec: Arc::new(PlainJson),
-            before: None,
-            sending: None,
-            signals: Signals::default(),
+            earlier_details: None,
+            heartbeat_target: None,
+            signals: AttemptSignals::default(),
         }
     }
 
-    /// Tells the attempt to stop. The first reason stays.
+    /// Asks the attempt to stop. The first reason is kept.
     pub(crate) fn stop(&self, reason: StopReason) {
-        // Before the hint: whoever it wakes finds the reason.
+        // Store the reason before waking listeners, so that a woken listener can read it.
         let _ = self.signals.stop_reason.set(reason);
         self.signals.stopped.notify_waiters();
     }
 
-    /// Nobody waits for the step any more: tells the attempt to stop, and keeps no details that it reports from now on.
-    pub(crate) fn withdraw(&self) {
+    /// Asks the attempt to stop, because the workflow does not await the step any more. Heartbeat details are not
+    /// stored from now on.
+    pub(crate) fn drop_step(&self) {
         self.signals.is_dropped.store(true, Ordering::Release);
         self.stop(StopReason::Dropped);
     }
 
-    /// Begins the attempt, unless it was withheld.
+    /// Begins the attempt. Returns false if it was prevented.
     pub(crate) fn begin(&self) -> bool {
         self.signals.leave_waiting(BEGUN)
     }
 
-    /// Keeps the attempt from beginning; false when it has begun.
-    pub(crate) fn withhold(&self) -> bool {
-        let is_withheld = self.signals.leave_waiting(WITHHELD);
-        if is_withheld {
+    /// Prevents the attempt from beginning. Returns false if it has begun.
+    pub(crate) fn prevent(&self) -> bool {
+        let is_prevented = self.signals.leave_waiting(PREVENTED);
+        if is_prevented {
             self.stop(StopReason::Cancelled);
         }
-        is_withheld
+        is_prevented
     }
 
-    /// Why the attempt was told to stop, if it was.
+    /// Why the attempt was asked to stop, if it was.
     pub(crate) fn stop_reason(&self) -> Option<StopReason> {
         self.signals.stop_reason.get().copied()
     }
 
-    /// Completes when the attempt is told to stop.
+    /// Completes when the attempt is asked to stop.
     pub(crate) async fn stopped(&self) {
-        // Before the look: it hears every hint from now on.
+        // Register before reading the reason, so that no notification is missed.
         let stopped = self.signals.stopped.notified();
         if self.stop_reason().is_none() {
             stopped.await;
         }
     }
 
+    /// Records a heartbeat with details.
     pub(crate) fn beat(&self, details: impl Serialize) {
         let details = match Payload::json(&details) {
             Ok(details) => Some(details),
@@ -271,18 +275,19 @@ impl About {
             }
         };
         let at = self.clock.now();
-        if let (Some(Sending { heartbeats, run, op }), Some(details)) = (&self.sending, &details)
+        if let (Some(HeartbeatTarget { heartbeats, run, op }), Some(details)) =
+            (&self.heartbeat_target, &details)
             && !self.signals.is_dropped.load(Ordering::Acquire)
         {
             heartbeats.put(*run, *op, self.attempt, details.clone());
         }
         let mut heartbeat = self.signals.heartbeat.lock();
-        // A heartbeat whose details are no good is still one; the details before it are the last there are.
-        let details = details.or_else(|| heartbeat.take().and_then(|before| before.details));
+        // A heartbeat with invalid details still counts, and keeps the details of the one before it.
+        let details = details.or_else(|| heartbeat.take().and_then(|last| last.details));
         *heartbeat = Some(Heartbeat { at, details });
     }
 
-    /// Says once per attempt that the details of its heartbeats are left out.
+    /// Logs once per attempt that the details of a heartbeat are invalid.
     fn warn_of_details(&self, error: &PayloadError) {
         if !self.signals.has_warned.swap(true, Ordering::Relaxed) {
             let Self { run, step, attempt, .. } = self;
@@ -290,32 +295,33 @@ impl About {
         }
     }
 
-    /// When the attempt was last heard of.
-    pub(crate) fn beaten_at(&self) -> Option<Timestamp> {
+    /// The time of the last heartbeat.
+    pub(crate) fn last_heartbeat_at(&self) -> Option<Timestamp> {
         self.signals.heartbeat.lock().as_ref().map(|heartbeat| heartbeat.at)
     }
 
-    /// What the attempt said last, to be recorded.
+    /// Takes the details of the last heartbeat, encoded.
     pub(crate) fn take_details(&self) -> Option<Payload> {
         let details =
             self.signals.heartbeat.lock().as_mut().and_then(|heartbeat| heartbeat.details.take())?;
         self.codec.encode(details).ok()
     }
 
+    /// The details of an earlier attempt's last heartbeat, if they can be decoded as `T`.
     pub(crate) fn details_before<T: DeserializeOwned>(&self) -> Option<T> {
-        self.codec.decode(self.before.clone()?).and_then(|plain| plain.decode()).ok()
+        self.codec.decode(self.earlier_details.clone()?).and_then(|plain| plain.decode()).ok()
     }
 }
 
-impl Drop for About {
+impl Drop for AttemptInfo {
     fn drop(&mut self) {
-        if let Some(Sending { heartbeats, run, op }) = &self.sending
+        if let Some(HeartbeatTarget { heartbeats, run, op }) = &self.heartbeat_target
             && self.signals.heartbeat.get_mut().is_some()
         {
             if *self.signals.is_dropped.get_mut() {
-                heartbeats.forget(*run, *op);
+                heartbeats.delete(*run, *op);
             } else {
-                heartbeats.drop_unsent(*run, *op);
+                heartbeats.discard_unsent(*run, *op);
             }
         }
     }

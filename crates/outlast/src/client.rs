@@ -34,7 +34,7 @@ use crate::error::Error;
 use crate::ids;
 use crate::input::Input;
 use crate::json::IntoJson;
-use crate::outage::Outage;
+use crate::worker::outage::Outage;
 use crate::workflow::{WorkflowHandle, contained};
 
 pub use control::Cancel;

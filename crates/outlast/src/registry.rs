@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
-use crate::attempt::About;
+use crate::attempt::AttemptInfo;
 use crate::context::Context;
 use crate::error::{Error, StepError, kind_of_payload};
 use crate::reconcile::not_known;
@@ -24,7 +24,7 @@ use crate::workflow::{Workflow, WorkflowDefinition, WorkflowFn, contained};
 pub(crate) type AttemptFuture = Pin<Box<dyn Future<Output = Result<Payload, StepError>> + Send>>;
 
 /// One call of a step's code.
-pub(crate) type StepCall = Arc<dyn Fn(Arc<About>, Payload) -> AttemptFuture + Send + Sync>;
+pub(crate) type StepCall = Arc<dyn Fn(Arc<AttemptInfo>, Payload) -> AttemptFuture + Send + Sync>;
 
 /// A run's future with its output as a payload.
 pub(crate) type ErasedRun = Pin<Box<dyn Future<Output = Result<Payload, Error>> + Send>>;
@@ -327,7 +327,7 @@ fn queued_step(step: Arc<str>) -> WorkflowCode {
 
 fn attempt<D: StepCode<S>, S: Send + Sync + 'static>(
     state: &Arc<S>,
-    about: Arc<About>,
+    about: Arc<AttemptInfo>,
     input: Payload,
     codec: &Arc<dyn Codec>,
 ) -> AttemptFuture {
@@ -356,7 +356,7 @@ fn attempt<D: StepCode<S>, S: Send + Sync + 'static>(
 /// What an attempt is given.
 fn prepared<D: StepDefinition, S>(
     state: &Arc<S>,
-    about: &Arc<About>,
+    about: &Arc<AttemptInfo>,
     input: Payload,
     codec: &dyn Codec,
 ) -> Result<(StepContext<S>, D::Input), StepError> {

@@ -10,7 +10,7 @@ use outlast_core::{AttemptId, Headers, OpNumber, Policy, Retry, RunId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::attempt::{About, Attempt, StopReason};
+use crate::attempt::{Attempt, AttemptInfo, StopReason};
 use crate::error::StepError;
 use crate::reconcile::Reconciling;
 
@@ -321,7 +321,7 @@ impl<I: Serialize, O: DeserializeOwned> StepHandle<ByName> for Step<I, O> {
 #[derive(Debug)]
 pub struct StepContext<S = ()> {
     state: Arc<S>,
-    about: Arc<About>,
+    about: Arc<AttemptInfo>,
     /// The key that is made of the input.
     unique: Option<Arc<str>>,
 }
@@ -333,13 +333,13 @@ impl<S> Clone for StepContext<S> {
 }
 
 impl<S> StepContext<S> {
-    pub(crate) fn new(state: Arc<S>, about: Arc<About>, unique: Option<String>) -> Self {
+    pub(crate) fn new(state: Arc<S>, about: Arc<AttemptInfo>, unique: Option<String>) -> Self {
         Self { state, about, unique: unique.map(Into::into) }
     }
 
     /// Creates a context with which a unit test can call a step as a plain function.
     pub fn test(state: S) -> Self {
-        Self::new(Arc::new(state), Arc::new(About::unwatched()), None)
+        Self::new(Arc::new(state), Arc::new(AttemptInfo::unwatched()), None)
     }
 
     /// Returns the worker's state, as passed to `Worker::builder(…).state(…)`.

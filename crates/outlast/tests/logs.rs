@@ -185,6 +185,38 @@ async fn details_of_heartbeats_that_are_too_large_are_warned_of_once_per_attempt
 }
 
 #[tokio::test]
+async fn retries_exhausted_steps_and_failed_runs_are_logged() {
+    #[step(attempts = 2)]
+    async fn charge(_cx: StepContext) -> Result<u32, StepError> {
+        Err(StepError::retry_after("no connection", "1s"))
+    }
+    #[workflow]
+    async fn paying(ctx: Context) -> Result<u32, Error> {
+        ctx.step(charge, ()).await
+    }
+    let stage = Stage::on(|_| "memory:".to_owned()).await;
+    let worker = stage.builder((paying, charge)).start().await.unwrap();
+    let run = stage.client.start(paying, ()).await.unwrap();
+    stage.clock.run_until_idle().await;
+    run.output().await.unwrap_err();
+    let joined = LOGS.info.with(&format!("session={}", worker.session()));
+    assert_eq!(joined.len(), 1, "{joined:?}");
+    for part in ["the worker joined memory `", "queues=[\"default\"]", "workflows=[\"paying\"]"] {
+        assert!(joined[0].contains(part), "{joined:?}");
+    }
+    let lines = LOGS.info.with(&format!("run={}", run.id()));
+    let expected = [
+        "attempt 1 of step `charge` failed and is retried: no connection",
+        "step `charge` failed after 2 attempts and is not retried: no connection",
+        "the run failed: ",
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:?}");
+    for (line, start) in lines.iter().zip(expected) {
+        assert!(line.starts_with(start), "{lines:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_replay_of_an_exported_history_logs_nothing() {
     let test_world = TestWorldWithLogs::on(|_| "memory:".to_owned()).await;
     let _worker = test_world.builder((talkative, work)).start().await.unwrap();

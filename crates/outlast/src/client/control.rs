@@ -5,7 +5,7 @@ use outlast_core::{IntoDuration, MessageBody, OpNumber, RunId, Sent, Status, Tim
 
 use super::{Client, check_bytes, persist};
 use crate::error::Error;
-use crate::upkeep;
+use crate::worker::end_without_code::end_without_worker;
 
 /// The result of [`Client::cancel`] or [`Client::terminate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Client {
     async fn end_if(&self, run: RunId, is_wanted: fn(Status) -> bool) {
         let looked = persist(|| self.world.run(run)).await;
         let ended = match looked {
-            Ok(view) if is_wanted(view.status) => upkeep::end_without_worker(&self.world).await,
+            Ok(view) if is_wanted(view.status) => end_without_worker(&self.world).await,
             other => other.map(drop),
         };
         if let Err(error) = ended {

@@ -17,7 +17,7 @@ use serde::Serialize;
 pub use self::probe::Probe;
 use super::Client;
 use crate::error::{Error, ErrorKind};
-use crate::upkeep;
+use crate::worker::read_all::read_inbox;
 
 /// How often a run is looked at again that changed while it was explained.
 const LOOKS: usize = 3;
@@ -326,7 +326,7 @@ impl Client {
         if told.is_some() || view.ended_at.is_some() || view.sent <= view.consumed {
             return Ok(told);
         }
-        let unread = upkeep::read_inbox(&*self.world, view.id, view.consumed).await?;
+        let unread = read_inbox(&*self.world, view.id, view.consumed).await?;
         Ok(unread.into_iter().find_map(|message| match message.body {
             MessageBody::Cancel { reason } | MessageBody::Terminate { reason } => {
                 Some(Stopping { reason, at: message.at, is_told: false })

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::{Cancel, Client, Explanation, PAUSE, SendCall};
 use crate::clock::pause;
 use crate::error::{Error, kind_of_payload};
-use crate::outage::Call;
+use crate::worker::outage::Call;
 
 /// When a waiter first looks whether the run is stuck, and how often then.
 const STUCK_LOOK_FIRST: Duration = Duration::from_secs(1);

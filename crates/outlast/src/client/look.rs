@@ -6,7 +6,7 @@ use outlast_core::{Counts, History, OperationKind, OperationView, Payload, RunId
 
 use super::{Client, ListCall};
 use crate::error::Error;
-use crate::upkeep;
+use crate::worker::read_all::read_history;
 use crate::worker::retention::RETENTION;
 
 impl Client {
@@ -25,7 +25,7 @@ impl Client {
     ///
     /// As [`run`](Self::run); also `Corrupt` if an event is damaged.
     pub async fn history(&self, run: RunId) -> Result<Vec<TurnRecord>, Error> {
-        Ok(upkeep::read_history(&*self.world, run).await?)
+        Ok(read_history(&*self.world, run).await?)
     }
 
     /// Returns the whole history of a run as readable JSON: the run, its workflow and version, and its turns with one

@@ -1,7 +1,7 @@
-//! Metrics: what a worker has done, in numbers.
+//! Metrics: counters of a worker's activity.
 //!
-//! Counting is adding to an atomic, so it is always on. Times go into a histogram of fixed size, whose
-//! buckets are at most a quarter wider than what they hold.
+//! Counting is an atomic addition, so it is always on. Durations are counted in a histogram of fixed size, whose
+//! relative error is at most a quarter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,133 +9,131 @@ use std::time::Duration;
 
 use outlast_core::Status;
 
-/// What a worker has done since it started, over all its sessions; from
+/// Counters of a worker's activity since it started, over all its sessions; from
 /// [`Worker::metrics`](crate::Worker::metrics).
 ///
-/// The numbers are read one by one while the worker goes on, so they may differ by what happened
-/// meanwhile.
+/// The counters are read one after the other while the worker works, so they need not be consistent with each other.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Turns that were committed.
+    /// Committed turns.
     pub turns: u64,
-    /// Calls to the world that committed them.
+    /// Calls of `commit`.
     pub commits: u64,
-    /// Turns per commit: all of them together, over the number of commits.
+    /// The mean number of turns per commit.
     pub batch_mean: f64,
-    /// Turns of the largest commit.
+    /// The number of turns of the largest commit.
     pub batch_max: u64,
-    /// How long the world took to commit.
+    /// The duration of commits.
     pub commit_time: Times,
-    /// Runs whose history was replayed because their future was not here.
+    /// Runs whose history was replayed, because their future was not in memory.
     pub replays: u64,
-    /// Claimed runs whose future was still here.
+    /// Claimed runs whose future was in memory.
     pub cache_hits: u64,
-    /// Claimed runs, not new ones, whose future was not here.
+    /// Claimed runs, without new ones, whose future was not in memory.
     pub cache_misses: u64,
-    /// Claims that the world answered.
+    /// Claims that returned.
     pub claims: u64,
-    /// Runs that they brought.
+    /// Runs that were claimed.
     pub claimed_runs: u64,
-    /// How long it took from a hint to the answer of the claim that followed it.
+    /// The time from a hint until the claim that followed it returned.
     pub hint_to_claim: Times,
-    /// Runs that this worker knows to be live, now.
+    /// Runs that are live now.
     pub live_runs: u64,
-    /// Runs that the world said its session held, at the last beat.
+    /// Runs that the session held according to the world, at the last beat.
     pub held_runs: u64,
     /// Beats that were acknowledged.
     pub beats: u64,
-    /// Sessions that were lost; after each the worker joins anew.
+    /// Sessions that were lost. After each loss the worker joins again.
     pub sessions_lost: u64,
     /// Attempts that were started.
     pub attempts_started: u64,
-    /// Attempts that failed: by an error, a panic or a timeout. An input that the step's code cannot read is none:
-    /// its run is stuck.
+    /// Attempts that failed: by an error, a panic or a timeout. An input that the step's code cannot decode is not
+    /// counted: it makes the run stuck.
     pub attempts_failed: u64,
-    /// Turns that did not come back in time; each left its run stuck.
+    /// Turns that did not return in time; each made its run stuck.
     pub turns_hung: u64,
 }
 
-/// A summary of how long something took. What is not known exactly is rounded up, by a quarter at most.
+/// A summary of durations. Percentiles are rounded up, by at most a quarter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Times {
-    /// How often it happened.
+    /// The number of durations.
     pub count: u64,
-    /// All of it together, over `count`.
+    /// The mean.
     pub mean: Duration,
-    /// Half of them took no longer.
+    /// The median.
     pub p50: Duration,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99: Duration,
-    /// The longest.
+    /// The maximum.
     pub max: Duration,
 }
 
-/// Counts for [`Metrics`].
+/// The counters behind [`Metrics`].
 #[derive(Debug, Default)]
-pub(super) struct Meter {
-    pub(super) turns: Counter,
-    pub(super) commits: Counter,
-    pub(super) batch_turns: Counter,
-    pub(super) batch_max: Counter,
-    pub(super) commit_time: Histogram,
-    pub(super) replays: Counter,
-    pub(super) cache_hits: Counter,
-    pub(super) cache_misses: Counter,
-    pub(super) claims: Counter,
-    pub(super) claimed_runs: Counter,
-    pub(super) hint_to_claim: Histogram,
-    pub(super) held_runs: Counter,
-    pub(super) beats: Counter,
-    pub(super) sessions_lost: Counter,
-    pub(super) attempts_started: Counter,
-    pub(super) attempts_failed: Counter,
-    pub(super) turns_hung: Counter,
-    pub(super) runs_completed: Counter,
-    pub(super) runs_failed: Counter,
-    /// How many attempts are under way, by the step's place among those that are registered; the first
-    /// is for steps that are not.
-    under_way: Box<[AtomicU64]>,
+pub(in crate::worker) struct Meter {
+    pub(in crate::worker) turns: Counter,
+    pub(in crate::worker) commits: Counter,
+    pub(in crate::worker) batch_turns: Counter,
+    pub(in crate::worker) batch_max: Counter,
+    pub(in crate::worker) commit_time: Histogram,
+    pub(in crate::worker) replays: Counter,
+    pub(in crate::worker) cache_hits: Counter,
+    pub(in crate::worker) cache_misses: Counter,
+    pub(in crate::worker) claims: Counter,
+    pub(in crate::worker) claimed_runs: Counter,
+    pub(in crate::worker) hint_to_claim: Histogram,
+    pub(in crate::worker) held_runs: Counter,
+    pub(in crate::worker) beats: Counter,
+    pub(in crate::worker) sessions_lost: Counter,
+    pub(in crate::worker) attempts_started: Counter,
+    pub(in crate::worker) attempts_failed: Counter,
+    pub(in crate::worker) turns_hung: Counter,
+    pub(in crate::worker) runs_completed: Counter,
+    pub(in crate::worker) runs_failed: Counter,
+    /// The number of running attempts by the index of the step; the first is for steps that are not registered.
+    running_attempts: Box<[AtomicU64]>,
 }
 
-/// An attempt that is under way, until this is dropped.
+/// An attempt that is counted as running until this is dropped.
 #[derive(Debug)]
-pub(super) struct UnderWay {
-    pub(super) meter: Arc<Meter>,
-    place: usize,
+pub(in crate::worker) struct RunningAttempt {
+    pub(in crate::worker) meter: Arc<Meter>,
+    step_index: usize,
 }
 
-impl Drop for UnderWay {
+impl Drop for RunningAttempt {
     fn drop(&mut self) {
-        if let Some(count) = self.meter.under_way.get(self.place) {
+        if let Some(count) = self.meter.running_attempts.get(self.step_index) {
             count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
 impl Meter {
-    /// A meter for so many registered steps.
-    pub(super) fn new(steps: usize) -> Self {
-        Self { under_way: (0..=steps).map(|_| AtomicU64::new(0)).collect(), ..Self::default() }
+    /// Counters for a worker with this number of registered steps.
+    pub(in crate::worker) fn new(steps: usize) -> Self {
+        Self { running_attempts: (0..=steps).map(|_| AtomicU64::new(0)).collect(), ..Self::default() }
     }
 
-    /// An attempt at the step of this place begins.
-    pub(super) fn begin(self: &Arc<Self>, place: usize) -> UnderWay {
+    /// Counts an attempt at the step with this index.
+    pub(in crate::worker) fn begin_attempt(self: &Arc<Self>, step_index: usize) -> RunningAttempt {
         self.attempts_started.add(1);
-        if let Some(count) = self.under_way.get(place) {
+        if let Some(count) = self.running_attempts.get(step_index) {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        UnderWay { meter: self.clone(), place }
+        RunningAttempt { meter: self.clone(), step_index }
     }
 
-    /// How many attempts are under way, by the step's place.
-    pub(super) fn under_way(&self) -> impl Iterator<Item = u64> {
-        self.under_way.iter().map(|count| count.load(Ordering::Relaxed))
+    /// The number of running attempts by the index of the step.
+    pub(in crate::worker) fn running_attempts(&self) -> impl Iterator<Item = u64> {
+        self.running_attempts.iter().map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// A run has ended here.
-    pub(super) fn ended(&self, status: Status) {
+    /// Counts a run that has ended.
+    pub(in crate::worker) fn ended(&self, status: Status) {
         match status {
             Status::Completed => self.runs_completed.add(1),
             Status::Failed => self.runs_failed.add(1),
@@ -143,16 +141,16 @@ impl Meter {
         }
     }
 
-    /// A commit of so many turns was answered.
-    pub(super) fn committed(&self, turns: usize, took: Duration) {
+    /// Counts a commit of this number of turns.
+    pub(in crate::worker) fn committed(&self, turns: usize, took: Duration) {
         self.commits.add(1);
         self.batch_turns.add(turns as u64);
         self.batch_max.raise(turns as u64);
         self.commit_time.add(took);
     }
 
-    /// The numbers as they are, of a worker with so many live runs.
-    pub(super) fn read(&self, live_runs: usize) -> Metrics {
+    /// Returns the current values, for a worker with this number of live runs.
+    pub(in crate::worker) fn read(&self, live_runs: usize) -> Metrics {
         let commits = self.commits.get();
         Metrics {
             turns: self.turns.get(),
@@ -177,39 +175,40 @@ impl Meter {
     }
 }
 
-/// A number that others may read at any time.
+/// A counter that can be read at any time.
 #[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
+pub(in crate::worker) struct Counter(AtomicU64);
 
 impl Counter {
-    pub(super) fn add(&self, more: u64) {
+    pub(in crate::worker) fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
-    pub(super) fn set(&self, now: u64) {
+    pub(in crate::worker) fn set(&self, now: u64) {
         self.0.store(now, Ordering::Relaxed);
     }
 
+    /// Raises the value to at least this one.
     fn raise(&self, at_least: u64) {
         if self.get() < at_least {
             self.0.fetch_max(at_least, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn get(&self) -> u64 {
+    pub(in crate::worker) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Buckets per doubling.
+/// The number of buckets per doubling.
 const STEPS: u64 = 4;
 
-/// Enough for 2^36 microseconds, most of a day; what is longer counts as that.
+/// The number of buckets: up to 2^36 microseconds, most of a day. Longer durations are counted in the last bucket.
 const BUCKETS: usize = 4 * 36;
 
-/// How often something took how long.
+/// Counts durations in buckets.
 #[derive(Debug)]
-pub(super) struct Histogram {
+pub(in crate::worker) struct Histogram {
     buckets: [Counter; BUCKETS],
     micros: Counter,
     max_micros: Counter,
@@ -223,25 +222,26 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    pub(super) fn add(&self, time: Duration) {
+    pub(in crate::worker) fn add(&self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.buckets[bucket(micros)].add(1);
         self.micros.add(micros);
         self.max_micros.raise(micros);
     }
 
+    /// Computes the percentiles.
     fn summary(&self) -> Times {
         let counts: Vec<u64> = self.buckets.iter().map(Counter::get).collect();
         let count: u64 = counts.iter().sum();
         let max = self.max_micros.get();
-        let part = |hundredths: u64| {
-            let wanted = (count * hundredths).div_ceil(100);
+        let percentile = |percent: u64| {
+            let rank = (count * percent).div_ceil(100);
             let mut seen = 0;
-            let reached = counts.iter().position(|here| {
-                seen += here;
-                seen >= wanted
+            let reached = counts.iter().position(|in_bucket| {
+                seen += in_bucket;
+                seen >= rank
             });
-            Duration::from_micros(reached.map_or(max, |index| last_of(index).min(max)))
+            Duration::from_micros(reached.map_or(max, |index| bucket_max(index).min(max)))
         };
         if count == 0 {
             return Times::default();
@@ -249,14 +249,14 @@ impl Histogram {
         Times {
             count,
             mean: Duration::from_micros(self.micros.get() / count),
-            p50: part(50),
-            p99: part(99),
+            p50: percentile(50),
+            p99: percentile(99),
             max: Duration::from_micros(max),
         }
     }
 }
 
-/// The bucket of a time: one each below 4 microseconds, then four per doubling.
+/// The bucket of a duration: one for each microsecond below 4, then four per doubling.
 fn bucket(micros: u64) -> usize {
     if micros < STEPS {
         return micros as usize;
@@ -266,8 +266,8 @@ fn bucket(micros: u64) -> usize {
     (index as usize).min(BUCKETS - 1)
 }
 
-/// The longest time in a bucket, in microseconds.
-fn last_of(bucket: usize) -> u64 {
+/// The longest duration in a bucket, in microseconds.
+fn bucket_max(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < STEPS {
         return bucket;
@@ -281,16 +281,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_is_at_most_a_quarter_wider_than_what_it_holds() {
+    fn a_duration_is_rounded_up_by_at_most_a_quarter() {
         for micros in (0..10_000).chain([65_535, 65_536, 1_000_000, 3_600_000_000]) {
-            let last = last_of(bucket(micros));
+            let last = bucket_max(bucket(micros));
             assert!(last >= micros && last <= micros + micros / 4, "{micros} is in a bucket up to {last}");
         }
         assert_eq!(bucket(u64::MAX), BUCKETS - 1);
     }
 
     #[test]
-    fn a_summary_says_what_most_took_and_what_the_worst() {
+    fn a_summary_has_percentiles_and_the_maximum() {
         let histogram = Histogram::default();
         assert_eq!(histogram.summary(), Times::default());
         for _ in 0..98 {

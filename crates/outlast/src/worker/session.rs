@@ -1,4 +1,24 @@
-//! A session: a worker's right to hold runs, and all that depends on it.
+//! A session: a worker's right to hold runs, and everything that exists once per session.
+//!
+//! The protocol between sessions and the world is described in `docs/session-protocol.md`.
+
+pub(super) mod live_runs;
+
+pub(super) mod claim_loop;
+
+pub(super) mod missing_histories;
+
+pub(super) mod crash_classes;
+
+pub(super) mod beat;
+
+mod report;
+
+pub(super) mod watchdog;
+
+pub(super) mod hand_back;
+
+pub(crate) mod retention;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -7,91 +27,27 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::Either;
-use outlast_core::event::{FORMAT, RULES, format_of_rules};
 use outlast_core::turn::LastTurn;
 use outlast_core::{
-    Beat, Busy, ChangeSignal, Claimed, Clock, Codec, Effects, HeldRun, Join, Message, RunId, RunMap,
-    SessionId, Start, Started, Stuck, StuckReason, SuspectRoom, Then, Timestamp, Turn, World, WorldError,
+    Beat, Busy, ChangeSignal, Clock, Effects, HeldRun, Join, RunId, SessionId, Stuck, StuckReason, Then,
+    Timestamp, Turn, World, WorldError,
 };
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore, oneshot};
-use tokio::task::AbortHandle;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::attempts::{AttemptIds, Ready};
-use super::cache::Cache;
+use self::live_runs::LiveRuns;
+use self::retention::with_retention;
+use super::attempts::AttemptIds;
+use super::attempts::heartbeats::Heartbeats;
 use super::committer::Committer;
-use super::crash_classes::CrashClasses;
-use super::heartbeats::Heartbeats;
-use super::histories::Given;
-use super::metrics::Meter;
-use super::notes::{Note, Notes};
-use super::notice::OnRetry;
-use super::retention::with_retention;
-use super::task::Task;
+use super::outage::{Call, whole_time};
+use super::read_all::read_history;
+use super::run::machine_cache::MachineCache;
+use super::settings::Settings;
 use crate::ids;
-use crate::outage::{Call, Outage};
-use crate::registry::Registered;
-use crate::replay::{StepToAttempt, panic_text};
-use crate::upkeep;
-
-/// What the builder settled, for every session of a worker.
-#[derive(Debug)]
-pub(super) struct Settings {
-    pub(super) build: Arc<str>,
-    pub(super) code: Registered,
-    /// The queues that the worker serves.
-    pub(super) queues: Arc<[Arc<str>]>,
-    pub(super) codec: Arc<dyn Codec>,
-    pub(super) live_max: usize,
-    pub(super) cached_max: usize,
-    pub(super) session_time: Duration,
-    pub(super) drain: Duration,
-    pub(super) is_paranoid: bool,
-    /// How many events of one turn are committed together.
-    pub(super) part_events: usize,
-    pub(super) on_retry: Option<OnRetry>,
-    /// How long a turn may compute.
-    pub(super) turn_time: Duration,
-    pub(super) meter: Arc<Meter>,
-    /// Says when the world does not answer, for all sessions.
-    pub(super) outage: Arc<Outage>,
-    /// The names of the registered steps, in order.
-    pub(super) step_names: Vec<Arc<str>>,
-    /// Lets so many attempts at blocking steps be under way at the same time.
-    pub(super) blocking: Arc<Semaphore>,
-    /// How long runs are kept after their end, if not for ever.
-    pub(super) retention: Option<Duration>,
-    /// The highest rules that the worker says it knows.
-    pub(super) rules: u32,
-}
-
-impl Settings {
-    /// The highest durable format that the worker says it can read.
-    pub(super) fn format(&self) -> u32 {
-        if self.rules < RULES { format_of_rules(self.rules) } else { FORMAT }
-    }
-
-    /// What is needed to attempt a step; `None` when its code is not here. It is doubtful when another
-    /// worker may have attempted it.
-    pub(super) fn ready(&self, mut step: StepToAttempt, is_doubtful: bool) -> Option<Ready> {
-        let is_first = step.attempt == 1 && !is_doubtful;
-        if let Some(call) = step.call.clone() {
-            return Some(Ready { step, is_first, is_doubtful, call, gates: Vec::new(), place: 0 });
-        }
-        let call = self.code.step(&step.name)?.clone();
-        let (mut gates, mut place) = (Vec::new(), 0);
-        if let Some(manner) = self.code.manner(&step.name) {
-            place = manner.place;
-            gates.extend(manner.limit.clone());
-            gates.extend(manner.policy.is_blocking.then(|| self.blocking.clone()));
-            step.policy.is_at_most_once |= manner.policy.is_at_most_once;
-            step.policy.heartbeat_timeout = step.policy.heartbeat_timeout.or(manner.policy.heartbeat_timeout);
-        }
-        Some(Ready { step, is_first, is_doubtful, call, gates, place })
-    }
-}
+use crate::replay::panic_text;
 
 /// One session of a worker.
 #[derive(Debug)]
@@ -103,105 +59,66 @@ pub(super) struct Session {
     pub(super) settings: Arc<Settings>,
     pub(super) runtime: Handle,
     pub(super) committer: Arc<Committer>,
-    pub(super) cache: Mutex<Cache>,
-    /// The worker stops: nothing new is taken.
+    pub(super) cache: Mutex<MachineCache>,
+    /// The worker is stopping: nothing new is claimed.
     pub(super) stopping: CancellationToken,
     /// The session is lost: nothing may be started or written.
     pub(super) lost: CancellationToken,
-    /// Cancelled when the first claim was answered: from then on starts are taken.
+    /// Whether the loss of the session was logged.
+    is_loss_logged: AtomicBool,
+    /// Cancelled when the first claim has returned: from then on starts are taken.
     pub(super) has_claimed: CancellationToken,
-    /// Told when a live run ends.
-    pub(super) freed: ChangeSignal,
-    /// Told when the world may say that the session holds a run which it does not know.
-    pub(super) unsure: Notify,
-    /// Keeps a virtual clock from passing over that.
-    pub(super) doubting: Mutex<Option<Busy>>,
-    /// How many claims were begun, and how many of them are over.
-    pub(super) claims: Claims,
-    /// What attempts said with their heartbeats and the world is to keep.
+    /// Notified when a live run is released, or when the worker may hold other suspects.
+    pub(super) capacity_freed: ChangeSignal,
+    /// Notified when the session may hold runs, according to the world, that are not live here.
+    pub(super) hand_back_requested: Notify,
+    /// Keeps a virtual clock from advancing while such a request waits.
+    pub(super) hand_back_busy: Mutex<Option<Busy>>,
+    pub(super) claims: ClaimCounter,
+    /// The heartbeat details that the next beat sends to the world.
     pub(super) heartbeats: Arc<Heartbeats>,
-    /// Whether what turns do to other runs waits to be delivered.
+    /// Whether the world applies outboxes only when [`World::deliver`] is called.
     pub(super) has_deferred_effects: bool,
-    /// The rules that new runs get, as the world said last.
+    /// The rules that new runs get, according to the last beat.
     rules: AtomicU32,
-    /// Whether the last beat counted other runs than are live here.
-    differed: AtomicBool,
+    /// Whether the number of held runs, according to the last beat, differed from the number of live runs.
+    held_count_differed: AtomicBool,
     pub(super) attempt_ids: AttemptIds,
     live: Mutex<LiveRuns>,
 }
 
-/// The claims of a session; at most one is under way.
+/// Counts the claims of a session. At most one is in progress.
 #[derive(Debug, Default)]
-pub(super) struct Claims {
+pub(super) struct ClaimCounter {
     begun: AtomicU64,
-    over: AtomicU64,
+    ended: AtomicU64,
 }
 
-impl Claims {
-    /// A claim is under way until the returned value is dropped.
-    pub(super) fn begin(&self) -> Claiming<'_> {
+impl ClaimCounter {
+    /// Begins a claim. It is in progress until the returned guard is dropped.
+    pub(super) fn begin(&self) -> ClaimInProgress<'_> {
         self.begun.fetch_add(1, Ordering::AcqRel);
-        Claiming(self)
+        ClaimInProgress(self)
     }
 
-    /// The number of the claim that is under way.
-    pub(super) fn under_way(&self) -> Option<u64> {
+    /// The number of the claim that is in progress.
+    pub(super) fn in_progress(&self) -> Option<u64> {
         let begun = self.begun.load(Ordering::Acquire);
-        (self.over.load(Ordering::Acquire) < begun).then_some(begun)
+        (self.ended.load(Ordering::Acquire) < begun).then_some(begun)
     }
 }
 
-/// A claim that is under way.
-pub(super) struct Claiming<'a>(&'a Claims);
+/// A claim that is in progress until this is dropped.
+pub(super) struct ClaimInProgress<'a>(&'a ClaimCounter);
 
-impl Drop for Claiming<'_> {
+impl Drop for ClaimInProgress<'_> {
     fn drop(&mut self) {
-        self.0.over.fetch_add(1, Ordering::AcqRel);
+        self.0.ended.fetch_add(1, Ordering::AcqRel);
     }
-}
-
-#[derive(Debug, Default)]
-struct LiveRuns {
-    by_run: RunMap<LiveRun>,
-    classes: CrashClasses,
-    /// Room that a claim under way may fill.
-    set_aside: usize,
-}
-
-impl LiveRuns {
-    fn remove(&mut self, run: RunId) {
-        if let Some(entry) = self.by_run.remove(&run) {
-            self.classes.remove(run, entry.crashes);
-        }
-    }
-
-    fn set_crashes(&mut self, run: RunId, crashes: u32) {
-        if let Some(entry) = self.by_run.get_mut(&run) {
-            let before = std::mem::replace(&mut entry.crashes, crashes);
-            self.classes.change(run, before, crashes);
-        }
-    }
-
-    /// By run: so a simulation is the same every time.
-    fn in_order(&self) -> impl Iterator<Item = &LiveRun> {
-        let mut runs: Vec<_> = self.by_run.iter().collect();
-        runs.sort_unstable_by_key(|(run, _)| **run);
-        runs.into_iter().map(|(_, entry)| entry)
-    }
-}
-
-#[derive(Debug)]
-struct LiveRun {
-    notes: Arc<Notes>,
-    task: Option<AbortHandle>,
-    /// How many crashes count against it.
-    crashes: u32,
-    /// Its end is being committed.
-    is_ending: bool,
 }
 
 impl Session {
-    /// Joins the world.
+    /// Joins the world with a new session, and takes over the runs of workers that are gone.
     pub(super) async fn join(
         world: Arc<dyn World>,
         settings: Arc<Settings>,
@@ -221,12 +138,13 @@ impl Session {
             format: settings.format(),
         };
         world.join(join).await?;
-        match world.takeover(id).await {
-            // Frozen since it joined, for so long that it was taken over itself. The first claim finds that
-            // out as well, and joins anew.
-            Ok(_) | Err(WorldError::Fenced(_)) => {}
+        let taken_over = match world.takeover(id).await {
+            Ok(runs) => runs,
+            // This process was frozen since it joined, for so long that the session was taken over. The first claim
+            // detects this as well, and the worker joins again.
+            Err(WorldError::Fenced(_)) => 0,
             Err(error) => return Err(error),
-        }
+        };
         settings.outage.answered(Call::Join);
         let runtime = Handle::current();
         let (clock, cached_max) = (world.clock(), settings.cached_max);
@@ -236,275 +154,156 @@ impl Session {
             clock,
             committer: Arc::new(Committer::new(world.clone(), id, runtime.clone(), &settings)),
             settings,
-            cache: Mutex::new(Cache::new(cached_max)),
+            cache: Mutex::new(MachineCache::new(cached_max)),
             stopping,
             lost: CancellationToken::new(),
+            is_loss_logged: AtomicBool::new(false),
             has_claimed: CancellationToken::new(),
-            freed: ChangeSignal::new(world.clock()),
-            unsure: Notify::new(),
-            doubting: Mutex::default(),
-            claims: Claims::default(),
+            capacity_freed: ChangeSignal::new(world.clock()),
+            hand_back_requested: Notify::new(),
+            hand_back_busy: Mutex::default(),
+            claims: ClaimCounter::default(),
             heartbeats: Arc::default(),
             has_deferred_effects: world.describe().effects == Effects::Deferred,
             rules: AtomicU32::new(1),
-            differed: AtomicBool::new(false),
+            held_count_differed: AtomicBool::new(false),
             attempt_ids: AttemptIds::new(id),
             live: Mutex::default(),
             world,
             runtime,
         });
+        session.log_takeover(taken_over);
         match session.beat().await {
             Ok(_) | Err(WorldError::Fenced(_)) => Ok(session),
             Err(error) => Err(error),
         }
     }
 
-    /// Renews the session, and brings what attempts said with their heartbeats.
+    /// The kind and place of the world, for log lines.
+    fn world_name(&self) -> String {
+        let description = self.world.describe();
+        format!("{} `{}`", description.kind, description.place)
+    }
+
+    /// Logs that the worker has joined the world.
+    pub(super) fn log_joined(&self) {
+        let code = self.settings.code.code();
+        let workflows: Vec<_> = code.iter().map(|code| &*code.workflow).collect();
+        tracing::info!(
+            session = %self.id,
+            build = %self.settings.build,
+            queues = ?self.settings.queues,
+            ?workflows,
+            "the worker joined {}",
+            self.world_name()
+        );
+    }
+
+    /// Logs that the worker has joined the world again, this long after it lost its session.
+    pub(super) fn log_rejoined(&self, after: Duration) {
+        tracing::info!(
+            session = %self.id,
+            "the worker rejoined {} after {}", self.world_name(), whole_time(after)
+        );
+    }
+
+    fn log_takeover(&self, runs: u64) {
+        if runs > 0 {
+            tracing::info!(session = %self.id, runs, "took over {runs} runs of workers that are gone");
+        }
+    }
+
+    /// Gives the session up, and logs the cause unless one was logged before.
+    pub(super) fn lose(&self, cause: &str) {
+        if !self.is_loss_logged.swap(true, Ordering::AcqRel) {
+            tracing::warn!(session = %self.id, "session lost: {cause}; rejoining");
+        }
+        self.abandon();
+    }
+
+    /// Gives the session up because the world has not acknowledged a beat for this time.
+    pub(super) fn lose_by_silence(&self, time: Duration) {
+        self.lose(&format!("no beat reached {} for {}", self.world_name(), whole_time(time)));
+    }
+
+    /// Renews the session, and sends the heartbeat details of its attempts to the world.
     pub(super) async fn beat(&self) -> Result<Beat, WorldError> {
-        let details = self.heartbeats.pending(&*self.settings.codec);
+        let details = self.heartbeats.pending_details(&*self.settings.codec);
         let beat = self.world.beat(self.id, &self.report(), &details).await?;
-        self.heartbeats.stored(&details);
+        self.heartbeats.mark_stored(&details);
         self.rules.store(beat.rules, Ordering::Release);
-        self.compare_held(beat.held);
+        self.check_held_count(beat.held);
         Ok(beat)
     }
 
-    /// Delivers what turns do to other runs, of whichever worker, if the world does not do that with their commits.
+    /// Ends the sessions of workers that are gone; their runs become ready.
+    pub(super) async fn take_over(&self) -> Result<(), WorldError> {
+        self.log_takeover(self.world.takeover(self.id).await?);
+        Ok(())
+    }
+
+    /// Delivers the outboxes of committed turns, of any worker, if the world does not apply them with the commits.
     pub(super) async fn deliver(&self) -> Result<(), WorldError> {
         while self.has_deferred_effects && self.world.deliver(self.id).await?.left > 0 {}
         Ok(())
     }
 
-    /// How many more runs may be live.
-    pub(super) fn room(&self) -> usize {
-        self.settings.live_max.saturating_sub(self.live_count())
-    }
-
-    /// Sets room aside for a claim, so that no start takes it meanwhile; answers how much.
-    pub(super) fn set_aside(&self, limit: usize) -> usize {
-        let mut live = self.live.lock();
-        live.set_aside = self.settings.live_max.saturating_sub(live.by_run.len()).min(limit);
-        live.set_aside
-    }
-
-    /// The claim is over, and what it brought is live.
-    pub(super) fn set_nothing_aside(&self) {
-        self.live.lock().set_aside = 0;
-    }
-
-    pub(super) fn live_count(&self) -> usize {
-        self.live.lock().by_run.len()
-    }
-
-    pub(super) fn is_live(&self, run: RunId) -> bool {
-        self.live.lock().by_run.contains_key(&run)
-    }
-
-    /// Whether the run is live and its end is yet to be committed.
-    pub(super) fn holds(&self, run: RunId) -> bool {
-        self.live.lock().by_run.get(&run).is_some_and(|entry| !entry.is_ending)
-    }
-
-    /// The end of the run is about to be committed.
-    pub(super) fn set_ending(&self, run: RunId) {
-        if let Some(entry) = self.live.lock().by_run.get_mut(&run) {
-            entry.is_ending = true;
-        }
-    }
-
-    /// Which runs that may have crashed a worker a claim may bring.
-    pub(super) fn suspect_room(&self) -> SuspectRoom {
-        self.live.lock().classes.room(self.settings.live_max)
-    }
-
-    /// Whether the worker holds a run that is carried apart from others.
-    pub(super) fn has_suspect(&self) -> bool {
-        self.live.lock().classes.has_suspect()
-    }
-
-    /// Until when nothing is taken, because a run is tried alone.
-    pub(super) fn trial_until(&self) -> Option<Timestamp> {
-        self.live.lock().classes.trial_until(self.clock.now())
-    }
-
-    /// The claim was answered with these runs.
-    pub(super) fn claim_answered(&self, claimed: &[Claimed]) {
-        self.live.lock().classes.claim_answered(claimed, self.clock.now());
-    }
-
-    /// Goes on with a run that was claimed.
-    pub(super) fn go_on(self: &Arc<Self>, given: Given) {
-        let (run, crashes) = (given.claimed.run, given.claimed.columns.crashes);
-        let mut live = self.live.lock();
-        if let Some(before) = live.by_run.get(&run) {
-            // Its task has released it and is about to end: it will find this first.
-            before.notes.put(Note::Claimed(Box::new(given)));
-            return;
-        }
-        let notes = self.enlist(&mut live, run, crashes);
-        let task = Task { session: self.clone(), run, notes, _busy: self.busy() };
-        let task = self.runtime.spawn(guarded(self.clone(), run, task.claimed(given)));
-        self.set_task(&mut live, run, task.abort_handle());
-    }
-
-    /// Takes a run at its start, if there is room and the code, its queue is served here, and it is not for
-    /// its priority to say which run goes first.
-    #[allow(clippy::result_large_err, reason = "the start is given back, not an error to carry around")]
-    pub(super) fn take(
-        self: &Arc<Self>,
-        mut start: Start,
-    ) -> Result<oneshot::Receiver<Result<Started, WorldError>>, Start> {
-        let has_code = self.settings.code.workflow(&start.workflow, start.version).is_some();
-        let is_for_us = has_code && start.priority == 0 && self.settings.queues.contains(&start.queue);
-        if !is_for_us || self.stopping.is_cancelled() || self.lost.is_cancelled() {
-            return Err(start);
-        }
-        let mut live = self.live.lock();
-        let is_known = live.by_run.contains_key(&start.run);
-        let has_room = live.by_run.len() + live.set_aside < self.settings.live_max;
-        if is_known || !has_room || !live.classes.takes_starts(|| self.clock.now()) {
-            return Err(start);
-        }
-        start.rules = start.rules.min(self.rules.load(Ordering::Acquire));
-        let (answer, answered) = oneshot::channel();
-        let run = start.run;
-        let notes = self.enlist(&mut live, run, 0);
-        let task = Task { session: self.clone(), run, notes, _busy: self.busy() };
-        let task = self.runtime.spawn(guarded(self.clone(), run, task.started(Arc::new(start), answer)));
-        self.set_task(&mut live, run, task.abort_handle());
-        Ok(answered)
-    }
-
-    fn enlist(&self, live: &mut LiveRuns, run: RunId, crashes: u32) -> Arc<Notes> {
-        let notes = Arc::<Notes>::default();
-        live.classes.add(crashes);
-        live.by_run.insert(run, LiveRun { notes: notes.clone(), task: None, crashes, is_ending: false });
-        notes
-    }
-
-    fn set_task(&self, live: &mut LiveRuns, run: RunId, task: AbortHandle) {
-        if let Some(entry) = live.by_run.get_mut(&run) {
-            entry.task = Some(task);
-        }
-    }
-
-    /// Passes messages on to a live run.
-    pub(super) fn tell(&self, run: RunId, messages: Vec<Message>) {
-        if let Some(entry) = self.live.lock().by_run.get(&run) {
-            for message in messages {
-                entry.notes.put(Note::Message(message));
-            }
-        }
-    }
-
-    /// The run's task is done with it, unless it was claimed again meanwhile. `last` runs under the lock.
-    pub(super) fn delist(&self, run: RunId, notes: &Notes, last: impl FnOnce()) -> Option<Box<Given>> {
-        let mut live = self.live.lock();
-        for note in notes.take() {
-            if let Note::Claimed(given) = note {
-                live.set_crashes(run, given.claimed.columns.crashes);
-                return Some(given);
-            }
-        }
-        live.remove(run);
-        last();
-        drop(live);
-        self.freed.notify();
-        None
-    }
-
-    /// The task of a live run is gone, however it ended: so is its entry.
-    pub(super) fn forget(&self, run: RunId, notes: &Arc<Notes>) {
-        let mut live = self.live.lock();
-        if live.by_run.get(&run).is_some_and(|entry| Arc::ptr_eq(&entry.notes, notes)) {
-            live.remove(run);
-            drop(live);
-            self.freed.notify();
-        }
-    }
-
-    /// A run that may have crashed a worker has committed, and has so many crashes from now on.
-    pub(super) fn set_crashes(&self, run: RunId, crashes: u32) {
-        self.live.lock().set_crashes(run, crashes);
-        self.freed.notify();
-    }
-
-    /// The runs whose turn has been computed for longer than this.
-    pub(super) fn computing_longer_than(&self, limit: Duration) -> Vec<(RunId, Arc<Notes>)> {
-        let live = self.live.lock();
-        let hung = live.by_run.iter().filter(|(_, entry)| entry.notes.computing_for() > Some(limit));
-        hung.map(|(run, entry)| (*run, entry.notes.clone())).collect()
-    }
-
-    /// Compares what the world says the session holds with what it knows.
-    fn compare_held(&self, held: u64) {
+    /// Compares the number of runs that the session holds according to the world with the number of live runs.
+    fn check_held_count(&self, held: u64) {
         self.settings.meter.held_runs.set(held);
         let differs = held != self.live_count() as u64;
-        // Once is normal: what is being committed is counted by one side only.
-        if self.differed.swap(differs, Ordering::AcqRel) && differs {
-            self.doubt();
+        // A single difference is normal: a run whose commit is in progress is counted on one side only.
+        if self.held_count_differed.swap(differs, Ordering::AcqRel) && differs {
+            self.request_hand_back();
         }
     }
 
-    /// The world may say that the session holds a run which it does not know.
-    pub(super) fn doubt(&self) {
-        *self.doubting.lock() = Some(self.busy());
-        self.unsure.notify_one();
+    /// Requests a check for runs that the session holds according to the world and that are not live here.
+    pub(super) fn request_hand_back(&self) {
+        *self.hand_back_busy.lock() = Some(self.busy());
+        self.hand_back_requested.notify_one();
     }
 
-    /// Tells every live run that the worker stops.
-    pub(super) fn wind_down(&self) {
-        let live = self.live.lock();
-        for entry in live.in_order() {
-            entry.notes.put(Note::Stop);
-        }
-    }
-
-    /// Drops everything at once: no code of a live run is polled again, its attempts are told to stop.
+    /// Drops all runs at once: no code of a live run is polled again, and its attempts are asked to stop.
     pub(super) fn abandon(&self) {
         self.lost.cancel();
-        let live = std::mem::take(&mut *self.live.lock());
-        for entry in live.in_order() {
-            if let Some(task) = &entry.task {
-                task.abort();
-            }
-        }
-        *self.cache.lock() = Cache::new(self.settings.cached_max);
-        *self.doubting.lock() = None;
-        self.freed.notify();
+        self.abort_tasks();
+        *self.cache.lock() = MachineCache::new(self.settings.cached_max);
+        *self.hand_back_busy.lock() = None;
+        self.capacity_freed.notify();
     }
 
     /// Waits until no run is live.
     pub(super) async fn drained(&self) {
         loop {
-            let freed = self.freed.epoch();
+            let epoch = self.capacity_freed.epoch();
             if self.live_count() == 0 {
                 return;
             }
-            self.freed.changed_since(freed).await;
+            self.capacity_freed.changed_since(epoch).await;
         }
     }
 
-    /// A run whose task panicked, outside the code that the engine guards: in a codec, say. It is
-    /// stuck, instead of held for ever by nobody.
-    async fn strand(&self, run: RunId, panic: String) -> Result<(), WorldError> {
+    /// Marks a run as stuck whose task panicked outside of the code that the engine guards, for example in a codec.
+    /// Otherwise the session would hold the run, and no task would work on it.
+    async fn mark_panicked(&self, run: RunId, panic: String) -> Result<(), WorldError> {
         tracing::error!(%run, panic, "the task of a run panicked");
         let held = self.world.held(self.id).await?;
         let Some(held) = held.into_iter().find(|held| held.run == run) else { return Ok(()) };
         let stuck = Stuck {
             reason: StuckReason::Panicked,
-            message: format!("code that the run needs panicked: {panic}; mend it and deploy"),
+            message: format!("code that the run needs panicked: {panic}; deploy a fix and the run resumes"),
             build: self.settings.build.to_string(),
         };
-        let turn = self.letting_go(held, Then::Stuck(stuck)).await?;
+        let turn = self.release_turn(held, Then::Stuck(stuck)).await?;
         self.committer.commit(turn).await.map(drop)
     }
 
-    /// A turn without events, which lets go of a run that the session holds.
-    pub(super) async fn letting_go(&self, held: HeldRun, then: Then) -> Result<Turn, WorldError> {
+    /// Computes a turn without events that ends the session's hold of a run.
+    pub(super) async fn release_turn(&self, held: HeldRun, then: Then) -> Result<Turn, WorldError> {
         let view = self.world.run(held.run).await?;
-        // A clock that was set back must not take the run along.
-        let history = upkeep::read_history(&*self.world, held.run).await?;
+        // The times of turns must not decrease, even if the clock was set back.
+        let history = read_history(&*self.world, held.run).await?;
         let before = history.last().map_or(view.created_at, |turn| turn.at);
         let at = self.clock.now().max(before);
         let HeldRun { run, turn, seq, columns, .. } = held;
@@ -512,14 +311,15 @@ impl Session {
         Ok(Turn { then, ..Turn::following(&last, ids::turn(), at, self.settings.build.clone()) })
     }
 
+    /// Returns a token that keeps a virtual clock from advancing.
     pub(super) fn busy(&self) -> Busy {
         self.clock.busy()
     }
 }
 
-/// Work on a run that leaves it stuck if it panics. Not an async function: that would keep the work's
-/// state twice, and there is one for each live run.
-fn guarded(
+/// Runs the work on a run, and marks the run as stuck if the work panics. This is not an async function: the future of
+/// one would contain the state of the work twice, and there is one per live run.
+fn stuck_on_panic(
     session: Arc<Session>,
     run: RunId,
     work: impl Future<Output = ()> + Send + 'static,
@@ -529,8 +329,8 @@ fn guarded(
         Err(panic) => {
             let text = panic_text(&*panic);
             Either::Right(Box::pin(async move {
-                if let Err(error) = session.strand(run, text).await {
-                    tracing::warn!(%run, %error, "a run whose task panicked was not marked");
+                if let Err(error) = session.mark_panicked(run, text).await {
+                    tracing::warn!(%run, %error, "cannot mark a run whose task panicked as stuck");
                 }
             }))
         }

@@ -1,20 +1,20 @@
-//! Signals: a worker that stops when the system or a person tells its process to.
+//! Stopping a worker on SIGTERM and SIGINT.
 
 use std::time::Duration;
 
+use super::Worker;
 use crate::clock::pause;
 use crate::error::Error;
-use crate::worker::Worker;
 
-/// How long a worker that leaves at once waits for the world to take its session back.
-const GOODBYE: Duration = Duration::from_secs(2);
+/// How long a worker that stops at once waits for the world to end its session.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Worker {
-    /// Works until the process gets SIGTERM or SIGINT (Ctrl-C), then [stops](Self::stop): attempts under
-    /// way may end, for at most the [drain time](crate::WorkerBuilder::drain). A second signal leaves at
-    /// once; what was under way is taken over by another worker, or by the next process.
+    /// Works until the process receives SIGTERM or SIGINT (Ctrl-C), then [stops](Self::stop): it waits for running
+    /// attempts, for at most the [drain time](crate::WorkerBuilder::drain). After a second signal it stops at once, and
+    /// another worker or the next process repeats the attempts that were running.
     ///
-    /// From the first call on these signals do not end the process by themselves.
+    /// After the first call of this function, these signals do not end the process by themselves.
     ///
     /// ```no_run
     /// # use outlast::prelude::*;
@@ -23,7 +23,7 @@ impl Worker {
     /// async fn main() {
     ///     if let Err(error) = work().await {
     ///         eprintln!("{error}");
-    ///         // Not by returning: that would wait for blocking steps.
+    ///         // Returning from `main` would wait for blocking steps.
     ///         std::process::exit(1);
     ///     }
     /// }
@@ -37,18 +37,22 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// When the signals cannot be heard, the world does not take back the session, or a second signal came
+    /// When the signal handlers cannot be installed, the world cannot end the session, or a second signal arrived
     /// before the worker had stopped.
     pub async fn run_until_signal(mut self) -> Result<(), Error> {
-        let mut signals = Signals::hear().map_err(|error| {
-            Error::msg(format!("signals cannot be heard ({error}); stop the worker by `stop`"))
+        let mut signals = TerminationSignals::listen().map_err(|error| {
+            Error::msg(format!("cannot install signal handlers ({error}); stop the worker with `stop`"))
         })?;
         let signal = signals.next().await;
         let drain = self.current.session().settings.drain;
-        tracing::info!(signal, ?drain, "the worker stops; a second signal leaves at once");
+        tracing::info!(
+            signal,
+            ?drain,
+            "received {signal}: the worker stops, and waits for running attempts; a second signal stops it at once"
+        );
         self.stopping.cancel();
         let Some(mut supervisor) = self.supervisor.take() else { return Ok(()) };
-        let again = tokio::select! {
+        let second = tokio::select! {
             stopped = &mut supervisor => {
                 stopped.map_err(|error| Error::msg(format!("the worker's task failed: {error}")))?;
                 None
@@ -56,7 +60,7 @@ impl Worker {
             signal = signals.next() => Some(signal),
         };
         let session = self.current.session();
-        let Some(signal) = again else {
+        let Some(signal) = second else {
             session.world.leave(session.id).await?;
             return Ok(());
         };
@@ -64,23 +68,24 @@ impl Worker {
         session.abandon();
         tokio::select! {
             left = session.world.leave(session.id) => left?,
-            () = pause(GOODBYE) => {}
+            () = pause(LEAVE_TIMEOUT) => {}
         }
         Err(Error::msg(format!(
-            "the worker left at once, by a second signal ({signal}); what was under way is made again by another"
+            "the worker stopped at once after a second signal ({signal}); attempts that were running are repeated by \
+             another worker"
         )))
     }
 }
 
 #[cfg(unix)]
-struct Signals {
+struct TerminationSignals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
-impl Signals {
-    fn hear() -> std::io::Result<Self> {
+impl TerminationSignals {
+    fn listen() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
@@ -94,11 +99,11 @@ impl Signals {
 }
 
 #[cfg(not(unix))]
-struct Signals;
+struct TerminationSignals;
 
 #[cfg(not(unix))]
-impl Signals {
-    fn hear() -> std::io::Result<Self> {
+impl TerminationSignals {
+    fn listen() -> std::io::Result<Self> {
         Ok(Self)
     }
 

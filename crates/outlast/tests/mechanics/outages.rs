@@ -78,8 +78,8 @@ async fn pass(time: Duration) {
     }
 }
 
-const WORKER: &str = "this worker keeps trying, and goes on by itself";
-const CLIENT: &str = "whoever awaits an output waits on";
+const WORKER: &str = "this worker retries until the world responds";
+const CLIENT: &str = "calls that wait for an output keep waiting";
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_says_little_of_an_outage() {
@@ -90,6 +90,8 @@ async fn a_worker_says_little_of_an_outage() {
         let worker = engine.worker(asks).await;
         let run = engine.client.start(asks, ()).await.unwrap();
         engine.wait_for_status(run.id(), Status::Waiting).await;
+        let [(Level::INFO, joined)] = &lines.take()[..] else { panic!("one line when the worker joins") };
+        assert!(joined.starts_with("the worker joined memory `"), "{joined}");
 
         engine.client.send(run.id(), "answer", "yes").await.unwrap();
         engine.faults.set_unavailable(true);

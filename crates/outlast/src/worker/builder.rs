@@ -1,0 +1,388 @@
+//! The builder of a worker: its settings and its code.
+
+mod build_id;
+mod by_handle;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_core::event::RULES;
+use outlast_core::limits::{
+    BLOCKING_ATTEMPTS_DEFAULT, CACHED_FUTURES_DEFAULT, LIVE_RUNS_DEFAULT, PART_EVENTS_MAX, QUEUES_MAX,
+    SESSION_DEFAULT, SESSION_MIN, TURN_TIME_DEFAULT,
+};
+use outlast_core::queue::{check_queue, default_queues};
+use outlast_core::{Codec, IntoDuration, PlainJson, World};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use self::build_id::executable_build_id;
+use super::Worker;
+use super::attempts::retry_events::{OnRetry, RetryNotice};
+use super::log_limit::RunLogs;
+use super::metrics::Meter;
+use super::outage::Outage;
+use super::session::Session;
+use super::settings::Settings;
+use crate::error::{Error, StepError};
+use crate::registry::{Register, Registry};
+use crate::step::StepHandle;
+
+const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
+
+/// Configures a worker and starts it; from [`Worker::builder`].
+#[derive(Debug)]
+pub struct WorkerBuilder<S> {
+    world: Arc<dyn World>,
+    codec: Arc<dyn Codec>,
+    registry: Registry<S>,
+    has_code: bool,
+    build: Option<String>,
+    queues: Arc<[Arc<str>]>,
+    live_max: usize,
+    cached_max: usize,
+    session_time: Duration,
+    drain: Duration,
+    is_paranoid: bool,
+    part_events: usize,
+    on_retry: Option<OnRetry>,
+    turn_time: Duration,
+    blocking_max: usize,
+    retention: Option<Duration>,
+    rules: u32,
+    problem: Option<Error>,
+}
+
+impl WorkerBuilder<()> {
+    /// Returns a builder with the default settings and without code.
+    pub(super) fn new(world: Arc<dyn World>) -> Self {
+        Self {
+            world,
+            codec: Arc::new(PlainJson),
+            registry: Registry::new(Arc::new(()), Arc::new(PlainJson)),
+            has_code: false,
+            build: None,
+            queues: default_queues(),
+            live_max: LIVE_RUNS_DEFAULT,
+            cached_max: CACHED_FUTURES_DEFAULT,
+            session_time: SESSION_DEFAULT,
+            drain: DRAIN_DEFAULT,
+            is_paranoid: false,
+            part_events: PART_EVENTS_MAX,
+            on_retry: None,
+            turn_time: TURN_TIME_DEFAULT,
+            blocking_max: BLOCKING_ATTEMPTS_DEFAULT,
+            retention: None,
+            rules: RULES,
+            problem: None,
+        }
+    }
+
+    /// Sets the state that steps access through [`StepContext::state`](crate::StepContext::state). Call it before
+    /// [`register`](WorkerBuilder::register).
+    ///
+    /// # Panics
+    ///
+    /// When code was registered already.
+    pub fn state<S: Send + Sync + 'static>(self, state: S) -> WorkerBuilder<S> {
+        assert!(!self.has_code, "call `.state(…)` before `.register(…)`");
+        WorkerBuilder {
+            registry: Registry::new(Arc::new(state), self.codec.clone()),
+            world: self.world,
+            codec: self.codec,
+            has_code: false,
+            build: self.build,
+            queues: self.queues,
+            live_max: self.live_max,
+            cached_max: self.cached_max,
+            session_time: self.session_time,
+            drain: self.drain,
+            is_paranoid: self.is_paranoid,
+            part_events: self.part_events,
+            on_retry: self.on_retry,
+            turn_time: self.turn_time,
+            blocking_max: self.blocking_max,
+            retention: self.retention,
+            rules: self.rules,
+            problem: self.problem,
+        }
+    }
+
+    /// Sets the codec that encodes and decodes all payloads. Clients of the same runs must use the same codec. Call it
+    /// before [`state`](Self::state) and [`register`](WorkerBuilder::register).
+    ///
+    /// # Panics
+    ///
+    /// When code was registered already.
+    #[must_use]
+    pub fn codec(mut self, codec: impl Codec + 'static) -> Self {
+        assert!(!self.has_code, "call `.codec(…)` before `.register(…)`");
+        self.codec = Arc::new(codec);
+        self.registry = Registry::new(Arc::new(()), self.codec.clone());
+        self
+    }
+}
+
+impl<S: Send + Sync + 'static> WorkerBuilder<S> {
+    /// Adds code: a function with `#[workflow]` or `#[step]`, or a tuple of them. Repeated calls add up.
+    #[must_use]
+    pub fn register<R: Register<S, M>, M>(mut self, code: R) -> Self {
+        code.register(&mut self.registry);
+        self.has_code = true;
+        self
+    }
+
+    /// Replaces the code of a step by `code`. For the test world of `outlast-testkit`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn mock<H, M>(
+        mut self,
+        step: H,
+        code: impl Fn(H::Input) -> Result<H::Output, StepError> + Send + Sync + 'static,
+    ) -> Self
+    where
+        H: StepHandle<M>,
+        H::Input: serde::de::DeserializeOwned,
+        H::Output: serde::Serialize,
+    {
+        let names = std::iter::once(step.name()).chain(step.was().iter().copied());
+        self.registry.replace(names, step.policy(), code);
+        self.has_code = true;
+        self
+    }
+
+    /// Sets the world that the worker joins. For the test world of `outlast-testkit`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn on(mut self, world: Arc<dyn World>) -> Self {
+        self.world = world;
+        self
+    }
+
+    /// Sets the highest rules that the worker announces, as if it was an older build. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn rules(mut self, rules: u32) -> Self {
+        self.rules = rules.clamp(1, RULES);
+        self
+    }
+
+    /// Sets the maximum number of events in one part of a turn; at least one. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn part_events(mut self, max: usize) -> Self {
+        self.part_events = max.max(1);
+        self
+    }
+
+    /// Names the build, which identifies this version of the code. The default is the build id that the linker wrote
+    /// into the executable, or a hash of the executable's contents if there is none. Another build retries runs that
+    /// are stuck with this one.
+    #[must_use]
+    pub fn build(mut self, build: impl Into<String>) -> Self {
+        self.build = Some(build.into());
+        self
+    }
+
+    /// Sets the queues that the worker serves; the default is only `default`. The worker does not claim runs of other
+    /// queues, even if it has their code.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String, Error> { Ok(name) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// let worker = Worker::builder(world).queues(["default", "reports"]).register(greet).start().await?;
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn queues<Q: Into<Arc<str>>>(mut self, queues: impl IntoIterator<Item = Q>) -> Self {
+        let mut names: Vec<Arc<str>> = queues.into_iter().map(Into::into).collect();
+        names.sort_unstable();
+        names.dedup();
+        let checked = names.iter().try_for_each(|queue| check_queue(queue));
+        if names.is_empty() {
+            self.problem = Some(Error::invalid(
+                "the worker serves no queue, so it would get no runs; name at least one in `queues`",
+            ));
+        } else if names.len() > QUEUES_MAX {
+            self.problem = Some(Error::invalid(format!(
+                "the worker serves {} queues, the limit is {QUEUES_MAX}; start another worker for some of them",
+                names.len()
+            )));
+        } else if let Err(reason) = checked {
+            self.problem = Some(Error::invalid(reason));
+        }
+        self.queues = names.into();
+        self
+    }
+
+    /// Sets the maximum number of runs that the worker holds at the same time; the default is 10,000.
+    #[must_use]
+    pub fn live_runs(mut self, limit: usize) -> Self {
+        if limit == 0 {
+            self.problem = Some(Error::invalid("`live_runs` is 0; set it to at least 1"));
+        }
+        self.live_max = limit;
+        self
+    }
+
+    /// Sets the maximum number of concurrent attempts at steps with `#[step(blocking)]`; the default is 128. Other
+    /// attempts wait, and their timeout starts after the wait.
+    #[must_use]
+    pub fn blocking_attempts(mut self, limit: usize) -> Self {
+        self.blocking_max = limit.clamp(1, Semaphore::MAX_PERMITS);
+        self
+    }
+
+    /// Sets the maximum number of futures of waiting runs that are kept in memory, so that the runs continue without a
+    /// replay; the default is 10,000.
+    #[must_use]
+    pub fn cached_futures(mut self, limit: usize) -> Self {
+        self.cached_max = limit;
+        self
+    }
+
+    /// Sets the time after which the session expires if it is not renewed; the default is 10 s. Other workers take over
+    /// the runs of a frozen worker after this time, and those of a dead process at once.
+    #[must_use]
+    pub fn session_time(mut self, time: impl IntoDuration) -> Self {
+        match time.into_duration() {
+            Ok(time) if time >= SESSION_MIN => self.session_time = time,
+            Ok(_) => {
+                self.problem =
+                    Some(Error::invalid("`session_time` is too short; a session lasts at least 500ms"))
+            }
+            Err(error) => self.problem = Some(error.into()),
+        }
+        self
+    }
+
+    /// Sets the maximum time that the workflow's code may take to compute one turn; the default is 10 s. A turn takes
+    /// microseconds, since slow work belongs in steps. A turn that exceeds the limit loops without awaiting, or blocks
+    /// its thread: its run becomes stuck, and the thread is not available until the turn returns. Set a long time when
+    /// you debug workflow code with breakpoints.
+    #[must_use]
+    pub fn turn_time(mut self, time: impl IntoDuration) -> Self {
+        match time.into_duration() {
+            Ok(time) if !time.is_zero() => self.turn_time = time,
+            Ok(_) => {
+                self.problem =
+                    Some(Error::invalid("`turn_time` is 0; set the maximum time of a turn, such as \"10s\""))
+            }
+            Err(error) => self.problem = Some(error.into()),
+        }
+        self
+    }
+
+    /// Sets the maximum time that [`Worker::stop`] waits for running attempts; the default is 30 s.
+    #[must_use]
+    pub fn drain(mut self, time: impl IntoDuration) -> Self {
+        match time.into_duration() {
+            Ok(time) => self.drain = time,
+            Err(error) => self.problem = Some(error.into()),
+        }
+        self
+    }
+
+    /// Deletes runs when this time has passed since their end, with their histories, inboxes, tags and keys. By
+    /// default, runs are not deleted. If several workers of a world have this setting, one of them deletes, by its own
+    /// setting, in small batches.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String, Error> { Ok(name) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// let worker = Worker::builder(world).register(greet).retention("30d").start().await?;
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn retention(mut self, time: impl IntoDuration) -> Self {
+        match time.into_duration() {
+            Ok(time) if !time.is_zero() => self.retention = Some(time),
+            Ok(_) => {
+                self.problem = Some(Error::invalid(
+                    "`retention` is 0; set how long runs are kept after their end, such as \"30d\"",
+                ))
+            }
+            Err(error) => self.problem = Some(error.into()),
+        }
+        self
+    }
+
+    /// Replays every run after every turn, and compares the result with the live run. For tests: it is slow, and it
+    /// detects code that is not deterministic.
+    #[must_use]
+    pub fn paranoid(mut self) -> Self {
+        self.is_paranoid = true;
+        self.cached_max = 0;
+        self
+    }
+
+    /// Calls `listener` for every attempt that failed and is followed by another, after the commit that records the
+    /// retry: for logs and counters. The listener is called on the task of the run, so it must not block. If it
+    /// panics, the panic is logged and has no other effect.
+    ///
+    /// ```
+    /// # use outlast::prelude::*;
+    /// # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String, Error> { Ok(name) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Error> {
+    /// # let world = outlast::open("memory:").await?;
+    /// let worker = Worker::builder(world)
+    ///     .register(greet)
+    ///     .on_retry(|retry| eprintln!("retrying {} in {:?}: {}", retry.step, retry.pause, retry.message))
+    ///     .start()
+    ///     .await?;
+    /// # worker.stop().await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn on_retry(mut self, listener: impl Fn(&RetryNotice) + Send + Sync + 'static) -> Self {
+        self.on_retry = Some(OnRetry::new(listener));
+        self
+    }
+
+    /// Joins the world and starts the worker.
+    ///
+    /// # Errors
+    ///
+    /// When a setting is invalid, a name is registered twice, no code is registered, or the world cannot be joined.
+    pub async fn start(self) -> Result<Worker, Error> {
+        if let Some(problem) = self.problem {
+            return Err(problem);
+        }
+        if !self.has_code {
+            return Err(Error::invalid("the worker has no code; add it with `.register((…))`"));
+        }
+        let code = self.registry.finish()?;
+        let step_names = code.steps();
+        let settings = Arc::new(Settings {
+            build: self.build.unwrap_or_else(executable_build_id).into(),
+            code,
+            queues: self.queues,
+            codec: self.codec,
+            live_max: self.live_max,
+            cached_max: self.cached_max,
+            session_time: self.session_time,
+            drain: self.drain,
+            is_paranoid: self.is_paranoid,
+            part_events: self.part_events,
+            on_retry: self.on_retry,
+            turn_time: self.turn_time,
+            meter: Arc::new(Meter::new(step_names.len())),
+            outage: Arc::new(Outage::of_worker()),
+            run_logs: RunLogs::default(),
+            step_names,
+            blocking_permits: Arc::new(Semaphore::new(self.blocking_max)),
+            retention: self.retention,
+            rules: self.rules,
+        });
+        let stopping = CancellationToken::new();
+        let session = Session::join(self.world.clone(), settings, stopping.clone()).await?;
+        session.log_joined();
+        Ok(Worker::start(&self.world, session, stopping).await)
+    }
+}

@@ -1,0 +1,135 @@
+//! Turns that are blocked: another transaction has locked a row that they change.
+//!
+//! They leave their batch, so that its other turns are answered without waiting for them, and are retried separately,
+//! together with turns that contend for the same run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use outlast_core::turn::BasedOn;
+use outlast_core::{RunId, RunSet, Turn, WorldError};
+use tokio::sync::oneshot;
+
+use super::queue::contended_run;
+use super::{CommitAnswer, Committer, Leader, PAUSE_MAX, PAUSE_MIN, START_PAUSE_MAX, TurnResult};
+use crate::clock::pause;
+
+/// Blocked turns that contend for the same run: retried alone, each would only wait for the others.
+#[derive(Debug)]
+pub(super) struct BlockedGroup {
+    pub(super) run: RunId,
+    /// Whether that run's row is locked, and not the rows of the turns' own runs: several turns are blocked, and no
+    /// turn of the batch that contends for the run was written.
+    pub(super) is_run_locked: bool,
+    turns: Vec<Turn>,
+    answers: Vec<oneshot::Sender<CommitAnswer>>,
+}
+
+impl BlockedGroup {
+    /// Groups turns by the run that they contend for. `written` are the runs that written turns of the batch contended
+    /// for.
+    pub(super) fn by_run(blocked: Vec<(Turn, oneshot::Sender<CommitAnswer>)>, written: &RunSet) -> Vec<Self> {
+        let mut groups: BTreeMap<RunId, Self> = BTreeMap::new();
+        for (turn, answer) in blocked {
+            let run = contended_run(&turn);
+            let (turns, answers) = (Vec::new(), Vec::new());
+            let group = groups.entry(run).or_insert(Self { run, is_run_locked: false, turns, answers });
+            group.turns.push(turn);
+            group.answers.push(answer);
+            group.is_run_locked = group.turns.len() > 1 && !written.contains(&run);
+        }
+        groups.into_values().collect()
+    }
+}
+
+/// The runs that the written turns of a batch contended for, if other turns of the batch were blocked; otherwise empty.
+pub(super) fn written_runs(contended: &[RunId], results: &[TurnResult]) -> RunSet {
+    if !results.iter().any(|result| matches!(result, TurnResult::Blocked(_))) {
+        return RunSet::default();
+    }
+    let is_written = |result: &TurnResult| matches!(result, TurnResult::Answered(Ok(_)));
+    contended.iter().zip(results).filter(|(_, result)| is_written(result)).map(|(run, _)| *run).collect()
+}
+
+/// Keeps turns that contend for a run out of the batches until this is dropped, because a group of blocked turns is
+/// being retried for it.
+pub(super) struct SeparateRetry(Arc<Committer>, RunId);
+
+impl SeparateRetry {
+    pub(super) fn begin(committer: Arc<Committer>, run: RunId) -> Self {
+        committer.queue.lock().begin_separate_retry(run);
+        Self(committer, run)
+    }
+}
+
+impl Drop for SeparateRetry {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.end_separate_retry(self.1);
+        if queue.leaders < self.0.commit_concurrency && queue.has_batch() {
+            queue.leaders += 1;
+            drop(queue);
+            let committer = self.0.clone();
+            self.0.runtime.spawn(async move { Leader(committer).lead().await });
+        }
+    }
+}
+
+impl Committer {
+    /// Commits a group of blocked turns outside of the batches: the world waits for the lock, and the call is repeated
+    /// until it succeeds. A start is given up after some tries, as in a batch.
+    ///
+    /// Until the first response, `separate_retry` keeps other turns that contend for the same run out of the batches.
+    /// Otherwise these turns would block each batch, which would block the next one.
+    pub(super) async fn commit_blocked(
+        self: Arc<Self>,
+        group: BlockedGroup,
+        mut separate_retry: Option<SeparateRetry>,
+    ) {
+        let BlockedGroup { mut turns, mut answers, .. } = group;
+        let mut wait = PAUSE_MIN;
+        while !turns.is_empty() {
+            pause(wait).await;
+            let results = match self.world.commit(self.session, &turns).await {
+                Ok(results) => results,
+                Err(error) => vec![Err(error); turns.len()],
+            };
+            drop(separate_retry.take());
+            self.meter.turns.add(results.iter().filter(|result| result.is_ok()).count() as u64);
+            let missing = || Err(WorldError::Corrupt("the world returned too few results".into()));
+            let results = results.into_iter().chain(std::iter::repeat_with(missing));
+            let (mut left, mut left_answers) = (Vec::new(), Vec::new());
+            for ((turn, answer), result) in turns.into_iter().zip(answers).zip(results) {
+                let is_given_up = wait >= START_PAUSE_MAX && matches!(turn.based_on, BasedOn::Start(_));
+                if result.as_ref().is_err_and(WorldError::is_transient) && !is_given_up {
+                    left.push(turn);
+                    left_answers.push(answer);
+                } else {
+                    // The receiver may be gone; the turn is committed anyway.
+                    let _ = answer.send(result);
+                }
+            }
+            (turns, answers) = (left, left_answers);
+            wait = (wait * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::queue::tests::{sends, turn};
+    use super::*;
+
+    #[test]
+    fn blocked_turns_that_send_to_one_run_are_retried_together() {
+        let turns = [sends(2, 1), turn(7, true), sends(3, 1), turn(8, true)];
+        let blocked = turns.map(|turn| (turn, oneshot::channel().0)).into();
+        let runs = |group: BlockedGroup| group.turns.iter().map(|turn| turn.run.bits()).collect::<Vec<_>>();
+        let groups = BlockedGroup::by_run(blocked, &RunSet::default());
+        assert_eq!(groups.iter().map(|group| group.is_run_locked).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!(groups.into_iter().map(runs).collect::<Vec<_>>(), [vec![2, 3], vec![7], vec![8]]);
+        let blocked = [sends(2, 1), sends(3, 1)].map(|turn| (turn, oneshot::channel().0)).into();
+        let groups = BlockedGroup::by_run(blocked, &RunSet::from_iter([RunId::from_bits(1)]));
+        assert!(!groups[0].is_run_locked, "another turn that sends to it was written");
+    }
+}

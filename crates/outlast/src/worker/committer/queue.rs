@@ -1,0 +1,303 @@
+//! The queue of turns that wait for a commit, and the choice of the next batch.
+//!
+//! Two rules apply in addition to the order of arrival:
+//!
+//! * A turn without events only releases its run, or was computed from a view of the run. It waits until all batches
+//!   that were in progress when it arrived are answered, so it never conflicts with a turn of the same run in one of
+//!   them.
+//! * Turns that contend for a run, because it is their own or because they send to it, are not in two concurrent
+//!   batches: the second one would only wait for the lock on the run's row.
+
+use std::collections::BTreeMap;
+
+use outlast_core::limits::BATCH_TURNS_MAX;
+use outlast_core::{RunId, RunSet, Turn};
+use tokio::sync::oneshot;
+
+use super::CommitAnswer;
+
+type AnswerSender = oneshot::Sender<CommitAnswer>;
+
+/// The turns that wait for a commit, and the batches in progress.
+#[derive(Debug, Default)]
+pub(super) struct CommitQueue {
+    /// The number of leaders: tasks that commit batches.
+    pub(super) leaders: usize,
+    turns: Vec<Turn>,
+    /// The senders of the answers, in the order of `turns`.
+    answers: Vec<AnswerSender>,
+    /// The batches in progress, in the order of their numbers.
+    batches: Vec<BatchInProgress>,
+    next_batch: u64,
+    /// Turns without events that wait for batches, in order.
+    deferred: Vec<DeferredTurn>,
+    /// The runs for which blocked turns are being retried outside of the batches, with the number of retried groups.
+    retried_separately: BTreeMap<RunId, usize>,
+}
+
+/// A batch that is being committed.
+#[derive(Debug)]
+struct BatchInProgress {
+    number: u64,
+    /// Whether one of its turns sends to another run.
+    sends: bool,
+    /// The runs that its turns contend for; empty if there is only one commit at a time.
+    runs: Vec<RunId>,
+}
+
+/// A turn that waits until the batches with lower numbers are answered.
+#[derive(Debug)]
+struct DeferredTurn {
+    /// The number of the first batch that it does not wait for.
+    before_batch: u64,
+    turn: Turn,
+    answer: AnswerSender,
+}
+
+/// A batch that was taken from the queue.
+pub(super) struct Batch {
+    pub(super) number: u64,
+    pub(super) turns: Vec<Turn>,
+    /// The senders of the answers, in the order of `turns`.
+    pub(super) answers: Vec<AnswerSender>,
+}
+
+impl CommitQueue {
+    /// Adds a turn.
+    pub(super) fn put(&mut self, turn: Turn, answer: AnswerSender) {
+        if turn.events.is_empty() && !self.batches.is_empty() {
+            self.deferred.push(DeferredTurn { before_batch: self.next_batch, turn, answer });
+            return;
+        }
+        self.add(turn, answer);
+    }
+
+    /// Adds a turn to the turns for the next batches.
+    fn add(&mut self, turn: Turn, answer: AnswerSender) {
+        if self.turns.is_empty() {
+            // An idle worker commits one turn at a time, and `push` would allocate space for four.
+            self.turns.reserve_exact(1);
+            self.answers.reserve_exact(1);
+        }
+        self.turns.push(turn);
+        self.answers.push(answer);
+    }
+
+    /// Whether turns wait that are not deferred.
+    pub(super) fn has_turns(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// Takes the turns that contend for no run with a batch in progress, as the next batch.
+    pub(super) fn take(&mut self, commit_concurrency: usize) -> Option<Batch> {
+        if self.turns.is_empty() {
+            return None;
+        }
+        let (turns, answers) =
+            if self.is_contention_impossible() { self.take_first() } else { self.take_uncontended() };
+        if turns.is_empty() {
+            return None;
+        }
+        let number = self.next_batch;
+        self.next_batch += 1;
+        // With one commit at a time there is no other batch to contend with.
+        let runs =
+            if commit_concurrency > 1 { turns.iter().flat_map(contends_for).collect() } else { Vec::new() };
+        let sends = turns.iter().any(sends);
+        self.batches.push(BatchInProgress { number, sends, runs });
+        let (turns, answers) = if sends { receivers_first(turns, answers) } else { (turns, answers) };
+        Some(Batch { number, turns, answers })
+    }
+
+    /// Takes the turns that arrived first, at most one batch.
+    fn take_first(&mut self) -> (Vec<Turn>, Vec<AnswerSender>) {
+        let count = self.turns.len().min(BATCH_TURNS_MAX);
+        let (later_turns, later_answers) = (self.turns.split_off(count), self.answers.split_off(count));
+        (std::mem::replace(&mut self.turns, later_turns), std::mem::replace(&mut self.answers, later_answers))
+    }
+
+    /// Whether no waiting turn can contend for a run with a batch in progress. Only turns that send to other runs can,
+    /// and these are rare.
+    fn is_contention_impossible(&self) -> bool {
+        self.retried_separately.is_empty()
+            && (self.batches.is_empty()
+                || !self.batches.iter().any(|batch| batch.sends) && !self.turns.iter().any(sends))
+    }
+
+    /// Takes the turns that can be committed now, at most one batch, and leaves the others in order.
+    fn take_uncontended(&mut self) -> (Vec<Turn>, Vec<AnswerSender>) {
+        let mut contended = self.contended_runs();
+        let (mut turns, mut answers) = (Vec::new(), Vec::new());
+        let (mut left_turns, mut left_answers) = (Vec::new(), Vec::new());
+        for (turn, answer) in self.turns.drain(..).zip(self.answers.drain(..)) {
+            if turns.len() < BATCH_TURNS_MAX && !contends_for(&turn).any(|run| contended.contains(&run)) {
+                turns.push(turn);
+                answers.push(answer);
+            } else {
+                // Later turns that contend for the same runs must not overtake this one.
+                contended.extend(contends_for(&turn));
+                left_turns.push(turn);
+                left_answers.push(answer);
+            }
+        }
+        (self.turns, self.answers) = (left_turns, left_answers);
+        (turns, answers)
+    }
+
+    /// The runs that batches in progress and separately retried turns contend for.
+    fn contended_runs(&self) -> RunSet {
+        let batches = self.batches.iter().flat_map(|batch| &batch.runs);
+        batches.chain(self.retried_separately.keys()).copied().collect()
+    }
+
+    /// Records that a group of blocked turns that contend for this run is being retried outside of the batches.
+    pub(super) fn begin_separate_retry(&mut self, run: RunId) {
+        *self.retried_separately.entry(run).or_default() += 1;
+    }
+
+    /// Ends that record: the group was answered, or the run stays locked and other turns need not wait for it.
+    pub(super) fn end_separate_retry(&mut self, run: RunId) {
+        if let Some(groups) = self.retried_separately.get_mut(&run) {
+            *groups -= 1;
+            if *groups == 0 {
+                self.retried_separately.remove(&run);
+            }
+        }
+    }
+
+    /// Whether [`take`](Self::take) would return a batch.
+    pub(super) fn has_batch(&self) -> bool {
+        if self.turns.is_empty() || self.is_contention_impossible() {
+            return !self.turns.is_empty();
+        }
+        let contended = self.contended_runs();
+        self.turns.iter().any(|turn| !contends_for(turn).any(|run| contended.contains(&run)))
+    }
+
+    /// Removes a batch that was answered or given up, and releases the turns that waited for it.
+    pub(super) fn batch_ended(&mut self, number: u64) {
+        self.batches.retain(|batch| batch.number != number);
+        let first = self.batches.first().map_or(u64::MAX, |batch| batch.number);
+        // Turns that arrived earlier wait for fewer batches, so `deferred` is sorted.
+        let released = self.deferred.partition_point(|deferred| deferred.before_batch <= first);
+        if released > 0 {
+            let released: Vec<_> = self.deferred.drain(..released).collect();
+            released.into_iter().for_each(|DeferredTurn { turn, answer, .. }| self.add(turn, answer));
+        }
+    }
+}
+
+/// The runs that a turn sends to.
+fn receivers(turn: &Turn) -> impl Iterator<Item = RunId> {
+    turn.outbox.iter().flat_map(|outbox| outbox.messages.iter().map(|message| message.run))
+}
+
+/// Whether a turn sends to other runs.
+fn sends(turn: &Turn) -> bool {
+    receivers(turn).next().is_some()
+}
+
+/// The runs whose rows a turn may lock in the world: its own, and those that it sends to.
+fn contends_for(turn: &Turn) -> impl Iterator<Item = RunId> {
+    std::iter::once(turn.run).chain(receivers(turn))
+}
+
+/// The run that a turn is most likely blocked by: the first that it sends to, otherwise its own.
+pub(super) fn contended_run(turn: &Turn) -> RunId {
+    receivers(turn).next().unwrap_or(turn.run)
+}
+
+/// Moves the turns of runs that other turns of the batch send to in front of those, so that a world need not split the
+/// batch. The turns are from different runs and none was answered, so this breaks no promise about their order.
+fn receivers_first(turns: Vec<Turn>, answers: Vec<AnswerSender>) -> (Vec<Turn>, Vec<AnswerSender>) {
+    let sent_to: RunSet = turns.iter().flat_map(receivers).collect();
+    let all = turns.into_iter().zip(answers);
+    let (first, rest): (Vec<_>, Vec<_>) = all.partition(|(turn, _)| sent_to.contains(&turn.run));
+    first.into_iter().chain(rest).unzip()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use outlast_core::turn::LastTurn;
+    use outlast_core::{
+        Event, Headers, MessageBody, MessageId, NewMessage, OpNumber, Outbox, RunId, Timestamp, TurnId,
+    };
+
+    use super::*;
+
+    pub(in super::super) fn turn(run: u128, has_events: bool) -> Turn {
+        let dropped = Event::StepDropped { op: OpNumber(0) };
+        Turn {
+            events: if has_events { vec![dropped] } else { Vec::new() },
+            ..Turn::following(
+                &LastTurn::new(RunId::from_bits(run), TurnId::from_bits(0), 1),
+                TurnId::from_bits(run),
+                Timestamp::from_micros(1),
+                "b".into(),
+            )
+        }
+    }
+
+    pub(in super::super) fn sends(run: u128, to: u128) -> Turn {
+        let (id, body) = (MessageId::from_bits(run), MessageBody::Wake { op: None });
+        let message = NewMessage { id, run: RunId::from_bits(to), body, headers: Headers::new() };
+        let outbox = Outbox { messages: vec![message], ..Default::default() };
+        Turn { outbox: Some(Box::new(outbox)), ..turn(run, true) }
+    }
+
+    fn put(queue: &mut CommitQueue, run: u128, has_events: bool) {
+        queue.put(turn(run, has_events), oneshot::channel().0);
+    }
+
+    fn take(queue: &mut CommitQueue) -> Option<(u64, Vec<u128>)> {
+        let Batch { number, turns, .. } = queue.take(2)?;
+        Some((number, turns.iter().map(|turn| turn.run.bits()).collect()))
+    }
+
+    #[test]
+    fn turns_that_contend_for_a_run_are_in_one_batch_with_its_own_turn_in_front() {
+        let mut queue = CommitQueue::default();
+        queue.put(sends(2, 1), oneshot::channel().0);
+        queue.put(sends(3, 1), oneshot::channel().0);
+        put(&mut queue, 1, true);
+        put(&mut queue, 4, true);
+        assert_eq!(take(&mut queue), Some((0, vec![1, 2, 3, 4])));
+        queue.put(sends(5, 1), oneshot::channel().0);
+        put(&mut queue, 1, true);
+        queue.put(sends(6, 9), oneshot::channel().0);
+        assert_eq!(take(&mut queue), Some((1, vec![6])), "5 and 1 contend for 1 with batch 0");
+        assert!(!queue.has_batch());
+        queue.batch_ended(0);
+        assert!(queue.has_batch());
+        assert_eq!(take(&mut queue), Some((2, vec![1, 5])));
+    }
+
+    #[test]
+    fn turns_wait_for_separately_retried_turns_that_contend_for_the_same_run() {
+        let mut queue = CommitQueue::default();
+        queue.begin_separate_retry(RunId::from_bits(1));
+        queue.put(sends(2, 1), oneshot::channel().0);
+        assert!(!queue.has_batch());
+        put(&mut queue, 3, true);
+        assert_eq!(take(&mut queue), Some((0, vec![3])));
+        queue.end_separate_retry(RunId::from_bits(1));
+        assert_eq!(take(&mut queue), Some((1, vec![2])));
+    }
+
+    #[test]
+    fn a_turn_without_events_waits_for_the_batches_in_progress() {
+        let mut queue = CommitQueue::default();
+        put(&mut queue, 1, false);
+        put(&mut queue, 2, true);
+        assert_eq!(take(&mut queue), Some((0, vec![1, 2])), "no batch is in progress");
+        put(&mut queue, 3, true);
+        assert_eq!(take(&mut queue), Some((1, vec![3])));
+        put(&mut queue, 4, false);
+        put(&mut queue, 5, true);
+        assert_eq!(take(&mut queue), Some((2, vec![5])), "4 waits for the batches 0 and 1");
+        queue.batch_ended(1);
+        assert_eq!(take(&mut queue), None);
+        queue.batch_ended(0);
+        assert_eq!(take(&mut queue), Some((3, vec![4])), "and not for batch 2, which is later");
+    }
+}

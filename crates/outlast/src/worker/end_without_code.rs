@@ -1,0 +1,271 @@
+//! Ending runs without their workflow's code: terminated runs, overdue runs whose code no worker has, and runs that are
+//! cancelled before their first turn.
+
+mod unreadable;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use outlast_core::event::{FORMAT, RULES, TurnRecord};
+use outlast_core::limits::{INBOX_READ_MAX, SESSION_DEFAULT};
+use outlast_core::turn::LastTurn;
+use outlast_core::{
+    ClaimRequest, Claimed, ClaimedHistory, Event, Failure, Headers, Join, Judgement, Message, MessageBody,
+    MessageId, NewMessage, Outbox, Outcome, ParentEnd, RunId, SessionId, Status, SuspectRoom, Then,
+    Timestamp, Turn, World, WorldError,
+};
+
+use super::read_all::{read_history, read_inbox};
+use crate::ids;
+use crate::replay::terminated;
+
+/// The maximum number of runs that one claim of a client returns, if no worker is joined.
+const ENDED_MAX: usize = 100;
+
+/// The end of a run without its workflow's code.
+pub(crate) struct Ending {
+    pub(crate) events: Vec<Event>,
+    pub(crate) consumed: u64,
+    pub(crate) outbox: Option<Box<Outbox>>,
+}
+
+/// The reason of the cancel at a run's deadline.
+pub(crate) fn deadline_passed(deadline: Timestamp) -> String {
+    format!("its deadline, {deadline}, has passed")
+}
+
+/// Returns the end of a claimed run, if it ends without its code: it was terminated, its deadline has passed and no
+/// worker has its code, or it was cancelled before its first turn.
+pub(crate) async fn ending(
+    world: &dyn World,
+    claimed: &Claimed,
+    now: Timestamp,
+) -> Result<Option<Ending>, WorldError> {
+    if !may_end(claimed, now) {
+        return Ok(None);
+    }
+    let missed_deadline = deadline_before_first_turn(claimed, now);
+    let inbox = whole_inbox(world, claimed).await?;
+    let terminate = inbox.iter().find_map(|message| match &message.body {
+        MessageBody::Terminate { reason } => Some(terminated(reason)),
+        _ => None,
+    });
+    let (mut events, consumed) = if let Some(failure) = terminate {
+        (vec![Event::RunTerminated { failure }], claimed.consumed)
+    } else if let Some(cancel) = claimed.is_fresh.then(|| cancel_before_first_turn(inbox)).flatten() {
+        cancel
+    } else if let Some(deadline) = missed_deadline {
+        (cancel_events(None, deadline_passed(deadline)), claimed.consumed)
+    } else if let Some(deadline) = claimed.columns.deadline.filter(|_| claimed.is_overdue) {
+        let reason = format!("{}, and no worker has its code", deadline_passed(deadline));
+        (vec![Event::RunTerminated { failure: terminated(&reason) }], claimed.consumed)
+    } else {
+        return Ok(None);
+    };
+    let (messages, rules) = match &claimed.history {
+        ClaimedHistory::Whole(history) => (end_messages(claimed.run, history, &events), rules_of(history)),
+        ClaimedHistory::LeftOut => match read_history(world, claimed.run).await {
+            Ok(history) => (end_messages(claimed.run, &history, &events), rules_of(&history)),
+            Err(WorldError::Corrupt(_)) => {
+                (unreadable::end_messages(world, claimed.run, &events).await?, RULES)
+            }
+            Err(error) => return Err(error),
+        },
+        ClaimedHistory::Unreadable(_) => {
+            (unreadable::end_messages(world, claimed.run, &events).await?, RULES)
+        }
+    };
+    if rules < 2 {
+        events.iter_mut().for_each(remove_arrival);
+    }
+    Ok(Some(Ending { events, consumed, outbox: outbox_of(messages) }))
+}
+
+/// The rules that a run was started with.
+fn rules_of(history: &[TurnRecord]) -> u32 {
+    match history.first().and_then(|turn| turn.events.first()) {
+        Some(Event::RunStarted(started)) => started.rules,
+        _ => RULES,
+    }
+}
+
+/// Whether a claimed run may be one that ends without its code. Its whole inbox decides.
+pub(crate) fn may_end(claimed: &Claimed, now: Timestamp) -> bool {
+    let is_unreadable = matches!(claimed.history, ClaimedHistory::Unreadable(_));
+    is_unreadable
+        || !claimed.inbox.is_empty()
+        || claimed.is_overdue
+        || deadline_before_first_turn(claimed, now).is_some()
+}
+
+/// The deadline of a run, if it passed before the run's first turn.
+fn deadline_before_first_turn(claimed: &Claimed, now: Timestamp) -> Option<Timestamp> {
+    claimed.columns.deadline.filter(|deadline| claimed.is_fresh && *deadline <= now)
+}
+
+/// The messages to other runs when a run ends: its children are asked to stop, and the parent that awaits it receives
+/// the outcome.
+fn end_messages(run: RunId, history: &[TurnRecord], events: &[Event]) -> Vec<(RunId, MessageBody)> {
+    let (mut children, mut queued_steps) = (BTreeMap::new(), BTreeMap::new());
+    for event in history.iter().flat_map(|turn| &turn.events) {
+        match event {
+            Event::ChildStarted(child) if child.on_parent_end != ParentEnd::Abandon => {
+                children.insert(child.op, child.run);
+            }
+            Event::ChildCompleted { op, .. }
+            | Event::ChildFailed { op, .. }
+            | Event::ChildCancelled { op, .. } => drop(children.remove(op)),
+            Event::StepStarted { op, queued: Some(step), .. } => drop(queued_steps.insert(*op, step.run)),
+            Event::StepCompleted { op, .. } | Event::StepFailed { op, .. } | Event::StepDropped { op } => {
+                queued_steps.remove(op);
+            }
+            _ => {}
+        }
+    }
+    let reason = format!("its parent {run} was ended");
+    let cancel = || MessageBody::Cancel { reason: reason.clone() };
+    let terminate = || MessageBody::Terminate { reason: reason.clone() };
+    let mut bodies: Vec<_> = children.into_values().map(|child| (child, cancel())).collect();
+    bodies.extend(queued_steps.into_values().map(|step| (step, terminate())));
+    let started = history.first().and_then(|turn| turn.events.first());
+    if let (Some(Event::RunStarted(started)), Some(outcome)) =
+        (started, events.last().and_then(Outcome::of_final))
+        && let Some(parent) = started.parent.filter(|parent| parent.awaits)
+    {
+        bodies.push((parent.run, MessageBody::ChildEnded { op: parent.op, outcome }));
+    }
+    bodies
+}
+
+/// An outbox with these messages; `None` if there are none.
+fn outbox_of(messages: Vec<(RunId, MessageBody)>) -> Option<Box<Outbox>> {
+    let messages: Vec<_> = messages
+        .into_iter()
+        .map(|(run, body)| NewMessage { id: ids::message(), run, body, headers: Headers::new() })
+        .collect();
+    (!messages.is_empty()).then(|| Box::new(Outbox { messages, ..Outbox::default() }))
+}
+
+/// All messages that a claimed run has not consumed.
+async fn whole_inbox(world: &dyn World, claimed: &Claimed) -> Result<Vec<Message>, WorldError> {
+    if matches!(claimed.history, ClaimedHistory::Unreadable(_)) {
+        return unreadable::inbox(world, claimed).await;
+    }
+    let mut inbox = claimed.inbox.clone();
+    if inbox.len() >= INBOX_READ_MAX {
+        let last = inbox.last().map_or(0, |last| last.position);
+        inbox.extend(read_inbox(world, claimed.run, last).await?);
+    }
+    Ok(inbox)
+}
+
+/// The events that cancel a run before its first turn, and the position of the last message that was read.
+fn cancel_before_first_turn(inbox: Vec<Message>) -> Option<(Vec<Event>, u64)> {
+    let mut events = Vec::new();
+    for message in inbox {
+        match message.body {
+            MessageBody::Hook { name, payload } => {
+                let (headers, at, judgement) = (message.headers, Some(message.at), Judgement::Kept);
+                let message = message.id;
+                events.push(Event::HookReceived { name, message, payload, headers, at, judgement });
+            }
+            MessageBody::Cancel { reason } => {
+                events.extend(cancel_events(Some(message.id), reason));
+                return Some((events, message.position));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Removes headers and time from a received payload: rules 1 do not record them.
+fn remove_arrival(event: &mut Event) {
+    if let Event::HookReceived { headers, at, .. } = event {
+        headers.clear();
+        *at = None;
+    }
+}
+
+/// The events that cancel and end a run without a turn.
+fn cancel_events(message: Option<MessageId>, reason: String) -> Vec<Event> {
+    let failure = Failure::cancelled(&reason);
+    // The run had no turn, so the cancel ends no operations.
+    let (pauses, ends, maybe_attempted) = (Vec::new(), Vec::new(), Vec::new());
+    let requested = Event::CancelRequested { message, reason, pauses, ends, maybe_attempted };
+    vec![requested, Event::RunCancelled { failure }]
+}
+
+/// Ends runs that need no code, with a short session of the client, if no worker is joined to do it.
+pub(crate) async fn end_without_worker(world: &Arc<dyn World>) -> Result<(), WorldError> {
+    let session = ids::session();
+    let join = Join {
+        session,
+        host: "client".into(),
+        pid: std::process::id(),
+        build: "client".into(),
+        code: Arc::from([]),
+        queues: Arc::from([]),
+        time: SESSION_DEFAULT,
+        rules: RULES,
+        format: FORMAT,
+    };
+    world.join(join).await?;
+    let done = end_all(world, session).await;
+    world.leave(session).await?;
+    done
+}
+
+/// Ends runs that need no code, until there are no more. Does nothing if a worker is joined.
+async fn end_all(world: &Arc<dyn World>, session: SessionId) -> Result<(), WorldError> {
+    // A worker that was killed may still have a session.
+    world.takeover(session).await?;
+    // Sessions without code belong to clients that do the same.
+    if world.workers().await?.iter().any(|worker| worker.session != session && !worker.code.is_empty()) {
+        return Ok(());
+    }
+    // The end of a run may make its children end: those that no worker has begun.
+    while end_claimed(world, session).await? {}
+    Ok(())
+}
+
+/// Claims and ends runs that need no code. Returns whether there were any.
+async fn end_claimed(world: &Arc<dyn World>, session: SessionId) -> Result<bool, WorldError> {
+    let request = ClaimRequest {
+        limit: ENDED_MAX,
+        code: Arc::from([]),
+        queues: Arc::from([]),
+        build: "client".into(),
+        format: FORMAT,
+        // No workflow code runs here, so a suspect cannot crash this process.
+        suspects: SuspectRoom::AnyClass { room: ENDED_MAX },
+        ends_overdue_from: Timestamp::NEVER,
+    };
+    let work = world.claim(session, request).await?;
+    let is_any = !work.claimed.is_empty();
+    let mut turns = Vec::with_capacity(work.claimed.len());
+    for claimed in work.claimed {
+        let now = world.clock().now();
+        if let Some(ending) = ending(&**world, &claimed, now).await? {
+            turns.push(ending.turn(&claimed, "client".into(), now));
+        }
+    }
+    world.commit(session, &turns).await?;
+    while world.deliver(session).await?.left > 0 {}
+    Ok(is_any)
+}
+
+impl Ending {
+    /// Returns the turn that ends the run.
+    pub(crate) fn turn(self, claimed: &Claimed, build: Arc<str>, now: Timestamp) -> Turn {
+        let status = self.events.last().and_then(Status::of_final).unwrap_or(Status::Cancelled);
+        let at = now.max(claimed.turn_at);
+        Turn {
+            events: self.events,
+            consumed: self.consumed,
+            outbox: self.outbox,
+            then: Then::End(status),
+            ..Turn::following(&LastTurn::of(claimed), ids::turn(), at, build)
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Facts: the new things that a turn is computed from, in the order in which the world learned of them.
+
+use std::collections::BTreeSet;
+
+use outlast_core::{Event, Message, MessageBody, OpNumber, Timestamp};
+
+use crate::replay::{Delivery, Machine, SentPayload};
+use crate::worker::attempts::attempt_end::AttemptEnd;
+use crate::worker::end_without_code::deadline_passed;
+
+/// One new thing, and the time at which the world learned of it.
+#[derive(Debug)]
+pub(in crate::worker) struct Fact {
+    pub(in crate::worker) at: Timestamp,
+    pub(in crate::worker) kind: FactKind,
+}
+
+/// The kinds of facts.
+#[derive(Debug)]
+pub(in crate::worker) enum FactKind {
+    /// A message; its time is that at which it was accepted.
+    Message(Message),
+    /// The end of an attempt.
+    Attempt(AttemptEnd),
+    /// The outcome of an attempt whose turn is not in the history: the turn was refused, or the run was stuck.
+    ///
+    /// Boxed because it is rare and large, and facts are moved several times.
+    RecoveredOutcome(Box<Delivery>),
+    /// A timer or timeout; its time is that at which it was due.
+    Timer(OpNumber),
+    /// The run's deadline.
+    Deadline,
+}
+
+impl Fact {
+    pub(in crate::worker) fn message(message: Message) -> Self {
+        Self { at: message.at, kind: FactKind::Message(message) }
+    }
+
+    pub(in crate::worker) fn attempt(end: AttemptEnd) -> Self {
+        Self { at: end.at, kind: FactKind::Attempt(end) }
+    }
+
+    pub(in crate::worker) fn timer((at, op): (Timestamp, OpNumber)) -> Self {
+        Self { at, kind: FactKind::Timer(op) }
+    }
+
+    pub(in crate::worker) fn deadline(at: Timestamp) -> Self {
+        Self { at, kind: FactKind::Deadline }
+    }
+
+    /// The facts for the outcomes of attempts among the events of a turn that is not in the history.
+    pub(in crate::worker) fn recovered_outcomes(events: Vec<Event>, at: Timestamp) -> Vec<Self> {
+        let delivery = |event| {
+            Some(match event {
+                Event::StepCompleted { op, output } => Delivery::StepEnded { op, outcome: Ok(output) },
+                Event::StepFailed { op, failure } => Delivery::StepEnded { op, outcome: Err(failure) },
+                Event::StepRetried { op, attempt, failure, retry_at, details } => {
+                    Delivery::StepRetried { op, attempt, failure, retry_at, details }
+                }
+                _ => return None,
+            })
+        };
+        let facts = events.into_iter().filter_map(delivery);
+        facts.map(|delivery| Self { at, kind: FactKind::RecoveredOutcome(Box::new(delivery)) }).collect()
+    }
+
+    /// The event that records the end of an attempt; `None` for other facts.
+    pub(in crate::worker) fn into_event(self, machine: &Machine) -> Option<Event> {
+        let delivery = match self.kind {
+            // This attempt does not count: a build that can decode the input makes it.
+            FactKind::Attempt(end) if end.stuck(machine).is_some() => return None,
+            FactKind::Attempt(end) => end.into_delivery(machine),
+            FactKind::RecoveredOutcome(delivery) => *delivery,
+            _ => return None,
+        };
+        delivery.outcome()
+    }
+
+    /// Like [`into_event`](Self::into_event), but does not consume the fact.
+    pub(in crate::worker) fn event(&self, machine: &Machine) -> Option<Event> {
+        match &self.kind {
+            FactKind::Attempt(end) => end.event(|at| machine.may_retry(end.op, at)),
+            FactKind::RecoveredOutcome(delivery) => delivery.outcome(),
+            _ => None,
+        }
+    }
+
+    /// The step whose outcome this is, if it is a recovered outcome.
+    pub(in crate::worker) fn recovered_step(&self) -> Option<OpNumber> {
+        match &self.kind {
+            FactKind::RecoveredOutcome(delivery) => match &**delivery {
+                Delivery::StepEnded { op, .. } | Delivery::StepRetried { op, .. } => Some(*op),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The steps whose outcomes are among the facts.
+    pub(in crate::worker) fn outcomes_of(facts: &[Self]) -> BTreeSet<OpNumber> {
+        let op = |fact: &Self| match &fact.kind {
+            FactKind::Attempt(end) => Some(end.op),
+            _ => fact.recovered_step(),
+        };
+        facts.iter().filter_map(op).collect()
+    }
+
+    /// Sorts facts by time; at equal times messages come first and timers last.
+    pub(in crate::worker) fn sort(facts: &mut [Self]) {
+        facts.sort_by_key(|fact| (fact.at, fact.kind.rank()));
+    }
+}
+
+/// The step and the number of the attempt whose end an event records; 0 if the step has ended with it.
+pub(in crate::worker) fn attempt_of(event: &Event) -> Option<(OpNumber, u32)> {
+    match event {
+        Event::StepCompleted { op, .. } | Event::StepFailed { op, .. } => Some((*op, 0)),
+        Event::StepRetried { op, attempt, .. } => Some((*op, *attempt)),
+        _ => None,
+    }
+}
+
+impl FactKind {
+    /// The order of facts with the same time.
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Message(_) => 0,
+            Self::Attempt(_) | Self::RecoveredOutcome(_) => 1,
+            Self::Timer(_) | Self::Deadline => 2,
+        }
+    }
+
+    /// Whether it asks the run to stop.
+    pub(in crate::worker) fn is_stop(&self) -> bool {
+        match self {
+            Self::Message(message) => {
+                matches!(message.body, MessageBody::Cancel { .. } | MessageBody::Terminate { .. })
+            }
+            Self::Deadline => true,
+            Self::Attempt(_) | Self::RecoveredOutcome(_) | Self::Timer(_) => false,
+        }
+    }
+
+    /// What the machine receives.
+    pub(in crate::worker) fn into_delivery(self, machine: &Machine) -> Option<Delivery> {
+        Some(match self {
+            Self::Message(message) => return message_delivery(message),
+            Self::Attempt(end) => end.into_delivery(machine),
+            Self::RecoveredOutcome(delivery) => *delivery,
+            Self::Timer(op) => Delivery::Timer { op },
+            Self::Deadline => {
+                let deadline = machine.deadline()?;
+                Delivery::Cancel { message: None, reason: deadline_passed(deadline), at: deadline }
+            }
+        })
+    }
+}
+
+/// What the machine receives for a message.
+fn message_delivery(message: Message) -> Option<Delivery> {
+    let (id, at, headers) = (message.id, message.at, message.headers);
+    Some(match message.body {
+        MessageBody::Hook { name, payload } => {
+            Delivery::Hook(SentPayload { name, message: id, payload, headers, at })
+        }
+        MessageBody::Cancel { reason } => Delivery::Cancel { message: Some(id), reason, at },
+        MessageBody::Terminate { reason } => Delivery::Terminate { reason },
+        MessageBody::Wake { op } => Delivery::Wake { message: id, op, at },
+        MessageBody::ChildStarted { op, run } => Delivery::ChildDetached { op, run },
+        MessageBody::ChildEnded { op, outcome } => Delivery::ChildEnded { op, outcome },
+        MessageBody::Refused { op, failure } => Delivery::Refused { op, failure },
+        // Outcomes of attempts become facts of their own. This build cannot claim runs with unknown kinds of messages.
+        _ => return None,
+    })
+}

@@ -1,0 +1,330 @@
+//! A live run with its machine: held by this worker, turn by turn, until it waits, ends, is lost or is stuck.
+//!
+//! The loop is: start the attempts that the last commit announced, wait for new facts, compute a turn from them, commit
+//! it (`turn.rs`). At most one commit of a run is in progress; facts that arrive during a commit belong to the next
+//! turn.
+
+use std::collections::BTreeSet;
+
+use outlast_core::limits::INBOX_READ_MAX;
+use outlast_core::turn::BasedOn;
+use outlast_core::{
+    Committed, Event, HeartbeatDetails, Message, MessageBody, OpNumber, RunId, Start, Timestamp, WorldError,
+};
+
+use super::crash_suspects::CrashSuspects;
+use super::exit::{Exit, ReleasedMachine};
+use super::fact::{Fact, attempt_of};
+use super::mailbox::MailboxItem;
+use super::position::RunPosition;
+use super::task::RunTask;
+use super::turn::Draft;
+use crate::replay::Machine;
+use crate::worker::attempts::{AttemptEnvironment, Attempts};
+use crate::worker::committer::retry_while_unavailable;
+use crate::worker::session::Session;
+
+/// A live run with its machine.
+pub(in crate::worker) struct LiveRun<'a> {
+    pub(super) task: &'a mut RunTask,
+    pub(super) machine: Machine,
+    pub(super) position: RunPosition,
+    pub(super) attempts: Attempts,
+    /// Steps that a lost worker may have attempted.
+    pub(super) maybe_attempted: BTreeSet<OpNumber>,
+    /// Facts that arrived while a commit was in progress.
+    pub(super) arrived_during_commit: Vec<Fact>,
+    /// The position of the last message that became a fact.
+    pub(super) read_position: u64,
+    /// The latest time at which one of these messages was accepted.
+    pub(super) latest_message_at: Timestamp,
+    /// The time up to which timers and retry pauses were checked.
+    pub(super) timers_checked_at: Timestamp,
+    pub(super) is_stopping: bool,
+    /// Outcomes of attempts from a turn that is not committed, because the run is stuck.
+    pub(super) unrecorded_outcomes: Vec<Event>,
+    /// The attempts, as by [`attempt_of`], whose outcomes are in the inbox: they need not be stored again if the run is
+    /// stuck again.
+    pub(super) outcomes_in_inbox: BTreeSet<(OpNumber, u32)>,
+    /// The steps that may have crashed the run's worker.
+    pub(super) crash_suspects: CrashSuspects,
+    /// The heartbeat details of attempts that were lost with their worker.
+    pub(super) lost_details: Vec<HeartbeatDetails>,
+}
+
+impl<'a> LiveRun<'a> {
+    pub(in crate::worker) fn new(task: &'a mut RunTask, machine: Machine, position: RunPosition) -> Self {
+        let is_stopping = task.session.stopping.is_cancelled();
+        let read_position = position.consumed;
+        let open_steps = || machine.open_in_place(task.session.clock.now());
+        let crash_suspects = CrashSuspects::of(position.columns.crashes, open_steps);
+        Self {
+            task,
+            machine,
+            position,
+            attempts: Attempts::default(),
+            maybe_attempted: BTreeSet::new(),
+            arrived_during_commit: Vec::new(),
+            read_position,
+            latest_message_at: Timestamp::from_micros(0),
+            timers_checked_at: Timestamp::from_micros(0),
+            is_stopping,
+            unrecorded_outcomes: Vec::new(),
+            outcomes_in_inbox: BTreeSet::new(),
+            crash_suspects,
+            lost_details: Vec::new(),
+        }
+    }
+
+    pub(super) fn task(&self) -> &RunTask {
+        self.task
+    }
+
+    pub(super) fn position(&self) -> RunPosition {
+        self.position.clone()
+    }
+
+    /// Commits the start with the first turn, and works on the run until it exits. `on_committed` receives the result
+    /// of the first commit.
+    pub(in crate::worker) async fn begin(
+        &mut self,
+        start: Box<Start>,
+        draft: Draft,
+        on_committed: impl FnOnce(Result<Committed, WorldError>),
+    ) -> Exit {
+        let (turn, rest, then) = self.build_turn(draft, self.position.turn, BasedOn::Start(start));
+        let (events, columns) = (turn.events.len() as u64, turn.held_columns());
+        let commit = self.task.session.committer.commit(turn);
+        let committed = commit.await;
+        let is_done = matches!(committed, Ok(Committed::Done));
+        if committed.as_ref().is_err_and(WorldError::is_transient) {
+            // The world may have committed it before the response was lost; then no task here knows the run.
+            self.task.session.request_hand_back();
+        }
+        on_committed(committed);
+        if !is_done {
+            return Exit::Ended;
+        }
+        self.position.seq = events;
+        self.position.columns = columns;
+        let facts = match self.commit_rest(rest).await {
+            Ok(Some(facts)) => Ok(facts),
+            Ok(None) => self.after_commit(then),
+            Err(exit) => Err(exit),
+        };
+        self.run_until_exit(facts).await
+    }
+
+    /// Continues a run that was claimed with these messages, until it exits.
+    pub(in crate::worker) async fn resume(&mut self, inbox: Vec<Message>, is_fresh: bool) -> Exit {
+        let facts = self.first_facts(inbox).await;
+        let facts = match facts {
+            Ok(facts) => {
+                let has_nothing_new = facts.is_empty() && !self.machine.has_unrecorded();
+                if !is_fresh && has_nothing_new && self.machine.is_active() {
+                    Ok(facts)
+                } else {
+                    self.turn(facts, is_fresh).await
+                }
+            }
+            Err(exit) => Err(exit),
+        };
+        self.run_until_exit(facts).await
+    }
+
+    /// The facts of the first turn after a claim.
+    async fn first_facts(&mut self, inbox: Vec<Message>) -> Result<Vec<Fact>, Exit> {
+        let is_inbox_complete = inbox.len() < INBOX_READ_MAX;
+        let is_any_startable = !self.machine.startable().is_empty();
+        self.maybe_attempted = self.machine.maybe_attempted(self.task.session.clock.now());
+        let mut facts = Vec::with_capacity(inbox.len());
+        let page_end = inbox.last().filter(|_| !is_inbox_complete).map(|message| message.position);
+        self.accept_messages(inbox, &mut facts);
+        if let Some(page_end) = page_end.filter(|_| is_any_startable) {
+            facts.extend(self.outcomes_past_page(page_end).await?);
+        }
+        facts.extend(self.unknown_outcomes(&facts));
+        self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
+        facts.extend(self.lost_by_cancel());
+        if is_inbox_complete {
+            self.add_due_timers(&mut facts);
+        }
+        Ok(facts)
+    }
+
+    /// Reads the outcomes of steps from the inbox after a full page: they must be known before the steps are attempted.
+    async fn outcomes_past_page(&mut self, page_end: u64) -> Result<Vec<Fact>, Exit> {
+        let (mut facts, mut after) = (Vec::new(), page_end);
+        loop {
+            let page = read_inbox(&self.task.session, self.task.run, after).await?;
+            let Some(last) = page.last() else { return Ok(facts) };
+            after = last.position;
+            for message in page {
+                if let MessageBody::Attempted { mut events } = message.body {
+                    // A retry does not end its step. It becomes a fact when its message is read in order.
+                    events.retain(|event| !matches!(event, Event::StepRetried { .. }));
+                    self.outcomes_in_inbox.extend(events.iter().filter_map(attempt_of));
+                    facts.extend(Fact::recovered_outcomes(events, message.at));
+                }
+            }
+        }
+    }
+
+    /// Works on the run until it exits. `facts` are those for the next turn.
+    async fn run_until_exit(&mut self, facts: Result<Vec<Fact>, Exit>) -> Exit {
+        let mut facts = facts;
+        loop {
+            facts = match facts {
+                Ok(facts) => self.next_turn(facts).await,
+                Err(exit) => return exit,
+            };
+        }
+    }
+
+    /// Waits for facts if there are none, and computes and commits a turn. Returns the facts for the turn after it.
+    async fn next_turn(&mut self, mut facts: Vec<Fact>) -> Result<Vec<Fact>, Exit> {
+        while facts.is_empty() && !self.may_release() && !self.machine.has_unrecorded() {
+            self.start_attempts()?;
+            facts = self.next_facts().await?;
+        }
+        self.turn(facts, false).await
+    }
+
+    /// The machine of a released run, for the cache.
+    pub(super) fn into_released(mut self) -> ReleasedMachine {
+        self.machine.forget_attempts();
+        ReleasedMachine { turn: self.position.turn, machine: self.machine }
+    }
+
+    /// Starts the attempts that are due. If a lost worker attempted a step whose code this worker does not have, the
+    /// run is stuck for this build, as it is when the workflow requests such a step.
+    fn start_attempts(&mut self) -> Result<(), Exit> {
+        // The deadline has passed and is about to be delivered: no attempt begins after it.
+        let is_over = |deadline: Timestamp| deadline <= self.task.session.clock.now();
+        if self.machine.rules() >= 2 && self.machine.deadline().is_some_and(is_over) {
+            return Ok(());
+        }
+        let code = &self.task.session.settings.code;
+        let mut steps = if self.is_stopping {
+            self.machine.take_startable_once(code)
+        } else if let Some(stuck) = self.machine.missing_step(code) {
+            return Err(Exit::Stuck(stuck));
+        } else {
+            self.machine.take_startable()
+        };
+        if !self.lost_details.is_empty() {
+            steps = steps.into_iter().map(|step| self.with_lost_details(step)).collect();
+        }
+        let session = &self.task.session;
+        let settings = &session.settings;
+        let prepared = steps.into_iter().filter_map(|step| {
+            let is_maybe_attempted = self.maybe_attempted.remove(&step.op);
+            settings.prepare(step, is_maybe_attempted)
+        });
+        let environment = AttemptEnvironment {
+            clock: &session.clock,
+            codec: &settings.codec,
+            runtime: &session.runtime,
+            meter: &settings.meter,
+            headers: self.machine.headers(),
+            ids: &session.attempt_ids,
+            heartbeats: &session.heartbeats,
+            rules: self.machine.rules(),
+            outcomes: &self.task.mailbox.outcomes,
+        };
+        self.attempts.start(self.task.run, self.machine.asker(), prepared.collect(), &environment);
+        Ok(())
+    }
+
+    /// Whether a worker that stops may release the run. A step that is attempted at most once must be attempted by the
+    /// worker that announced it: another worker could not know whether it was attempted.
+    pub(super) fn may_release(&self) -> bool {
+        self.is_stopping
+            && self.attempts.is_empty()
+            && !self.machine.has_startable_once(&self.task.session.settings.code)
+    }
+
+    /// Waits for something new, then takes everything that has arrived. May return no facts, when a retry pause is over
+    /// or the worker stops.
+    async fn next_facts(&mut self) -> Result<Vec<Fact>, Exit> {
+        let wakes = self.machine.wakes();
+        let due = self.machine.next_due();
+        let clock = self.task.session.clock.clone();
+        let timer = async {
+            match due {
+                Some(due) => drop(clock.sleep_until(due).await),
+                None => std::future::pending().await,
+            }
+        };
+        let mut facts = Vec::new();
+        tokio::select! {
+            biased;
+            () = self.task.mailbox.wait_for_items() => {}
+            end = self.attempts.next() => facts.push(Fact::attempt(end)),
+            () = timer => {}
+            () = wakes.foreign() => return Err(Exit::Stuck(self.machine.foreign_wake())),
+        }
+        for item in self.task.mailbox.take() {
+            self.accept_item(item, &mut facts);
+        }
+        if facts.iter().any(|fact| fact.kind.is_stop()) {
+            // Before the attempts are polled: one that has not begun must not begin now.
+            self.prevent_attempts();
+        }
+        while let Some(end) = self.attempts.try_next() {
+            facts.push(Fact::attempt(end));
+        }
+        if self.machine.next_due().is_some_and(|due| due <= self.task.session.clock.now()) {
+            // A message that was accepted before the timer was due must be delivered before it.
+            let inbox = read_inbox(&self.task.session, self.task.run, self.position.consumed).await?;
+            let is_inbox_complete = inbox.len() < INBOX_READ_MAX;
+            self.accept_messages(inbox, &mut facts);
+            if is_inbox_complete {
+                self.add_due_timers(&mut facts);
+            }
+        }
+        Ok(facts)
+    }
+
+    /// Handles an item of the mailbox.
+    fn accept_item(&mut self, item: MailboxItem, facts: &mut Vec<Fact>) {
+        match item {
+            MailboxItem::Message(message) => self.accept_messages(vec![message], facts),
+            MailboxItem::Stop => self.is_stopping = true,
+            // Only a run that was released can be claimed again.
+            MailboxItem::Claimed(_) => {}
+        }
+    }
+
+    /// Turns messages into facts, each once and in order.
+    pub(super) fn accept_messages(&mut self, messages: Vec<Message>, facts: &mut Vec<Fact>) {
+        for mut message in messages {
+            if message.position == self.read_position + 1 {
+                self.read_position = message.position;
+                // Facts are sorted by time: a clock that was set back must not change the order of messages.
+                self.latest_message_at = self.latest_message_at.max(message.at);
+                message.at = self.latest_message_at;
+                if let MessageBody::Attempted { events } = &mut message.body {
+                    self.outcomes_in_inbox.extend(events.iter().filter_map(attempt_of));
+                    facts.extend(Fact::recovered_outcomes(std::mem::take(events), message.at));
+                }
+                facts.push(Fact::message(message));
+            }
+        }
+    }
+
+    /// Adds the timers and timeouts that are due, and the deadline if it has passed.
+    pub(super) fn add_due_timers(&mut self, facts: &mut Vec<Fact>) {
+        self.timers_checked_at = self.task.session.clock.now();
+        facts.extend(self.machine.take_due(self.timers_checked_at).into_iter().map(Fact::timer));
+        let deadline = self.machine.deadline().filter(|deadline| *deadline <= self.timers_checked_at);
+        facts.extend(deadline.map(Fact::deadline));
+    }
+}
+
+/// Reads a page of the messages that a run has not consumed, and waits while the world is not available.
+pub(super) async fn read_inbox(session: &Session, run: RunId, consumed: u64) -> Result<Vec<Message>, Exit> {
+    let outage = &session.settings.outage;
+    let read = retry_while_unavailable(outage, || session.world.inbox(run, consumed)).await;
+    read.map_err(Exit::read_failed)
+}

@@ -1,0 +1,359 @@
+//! The task of one live run: loads the run, works on it, and handles its exit.
+
+use std::sync::Arc;
+
+use outlast_core::event::TurnRecord;
+use outlast_core::turn::LastTurn;
+use outlast_core::{
+    Busy, Claimed, ClaimedHistory, Committed, Event, Headers, HolderColumns, MessageBody, NewMessage, Outbox,
+    RunId, Start, Started, Stuck, StuckReason, Then, Timestamp, Turn, WorldError,
+};
+use tokio::sync::oneshot;
+
+use super::exit::{Exit, ReleasedMachine, StuckRun, unreadable};
+use super::live_run::LiveRun;
+use super::mailbox::{Mailbox, PendingStart};
+use super::position::RunPosition;
+use crate::ids;
+use crate::replay::Machine;
+use crate::worker::committer::retry_while_unavailable;
+use crate::worker::session::Session;
+use crate::worker::session::missing_histories::ClaimedRun;
+use crate::worker::{end_without_code, read_all};
+
+/// The task that works on one live run.
+#[derive(Debug)]
+pub(in crate::worker) struct RunTask {
+    pub(in crate::worker) session: Arc<Session>,
+    pub(in crate::worker) run: RunId,
+    pub(in crate::worker) mailbox: Arc<Mailbox>,
+    /// Keeps a virtual clock from advancing while the task works.
+    pub(in crate::worker) _busy: Busy,
+}
+
+impl Drop for RunTask {
+    fn drop(&mut self) {
+        self.session.remove_entry(self.run, &self.mailbox);
+    }
+}
+
+type StartAnswer = oneshot::Sender<Result<Started, WorldError>>;
+
+impl RunTask {
+    /// Works on a run from its start: the start and the first turn are one commit.
+    pub(in crate::worker) async fn run_start(mut self, start: Arc<Start>, answer: StartAnswer) {
+        let at = self.session.clock.now();
+        self.mailbox.set_pending_start(PendingStart { start: start.clone(), answer });
+        let first_turn = self.compute_first_turn(&start, at);
+        // If it is gone, the watchdog has marked the run as stuck.
+        let Some(pending) = self.mailbox.take_pending_start() else { return };
+        drop(start);
+        let PendingStart { start, answer } = *pending;
+        let start = Box::new(Arc::unwrap_or_clone(start));
+        let released = match first_turn {
+            Ok((machine, events)) => self.begin(machine, events, at, start, answer).await,
+            Err(_) => self.start_without_turn(start, answer).await,
+        };
+        if let Some(claimed) = self.finish(released) {
+            // Boxed because it is rare and large, and would enlarge the state of every run.
+            Box::pin(self.run_claimed(*claimed)).await;
+        }
+    }
+
+    /// Works on a claimed run.
+    pub(in crate::worker) async fn run_claimed(mut self, claimed: ClaimedRun) {
+        let mut next = Some(Box::new(claimed));
+        while let Some(claimed) = next {
+            let released = self.hold_claimed(*claimed).await;
+            next = self.finish(released);
+        }
+    }
+
+    /// Removes the run from the live runs and caches its future, if it was released. Returns the next claim if the run
+    /// was claimed again in the meantime.
+    fn finish(&mut self, mut released: Option<ReleasedMachine>) -> Option<Box<ClaimedRun>> {
+        let (session, run) = (self.session.clone(), self.run);
+        session.heartbeats.run_released(run);
+        let mut evicted = None;
+        let mut cache = || {
+            evicted = released
+                .take()
+                .and_then(|ReleasedMachine { turn, machine }| session.cache.lock().put(run, turn, machine));
+        };
+        let next = session.remove_unless_claimed_again(run, &self.mailbox, &mut cache);
+        if next.is_some() {
+            // The next claim takes the future from the cache.
+            cache();
+        }
+        // Dropping a future runs the user's code, so it is not dropped under a lock.
+        drop(evicted);
+        next
+    }
+
+    /// Computes the first turn of a run that starts here.
+    fn compute_first_turn(&self, start: &Start, at: Timestamp) -> Result<(Machine, Vec<Event>), Stuck> {
+        let _computing = self.mailbox.begin_computing();
+        let event = start.event();
+        let settings = &self.session.settings;
+        let mut machine = match &event {
+            Event::RunStarted(started) => {
+                Machine::new(self.run, started, &settings.code, &settings.codec, at)?
+            }
+            _ => return Err(no_start_event(self.run)),
+        };
+        let mut events = vec![event];
+        machine.begin(&mut events)?;
+        match machine.cannot_attempt(&settings.code) {
+            Some(stuck) => Err(stuck),
+            None => Ok((machine, events)),
+        }
+    }
+
+    /// Commits the start with the first turn, and works on the run.
+    async fn begin(
+        &mut self,
+        machine: Machine,
+        events: Vec<Event>,
+        at: Timestamp,
+        start: Box<Start>,
+        answer: StartAnswer,
+    ) -> Option<ReleasedMachine> {
+        let started = Started { run: self.run, is_new: true };
+        let columns = Arc::new(HolderColumns::of_start(&start));
+        let position = RunPosition { turn: start.turn, at, seq: 0, consumed: 0, columns };
+        let mut live = LiveRun::new(self, machine, position);
+        let Ok(draft) = live.first_draft(events).await else {
+            drop(live);
+            return self.start_without_turn(start, answer).await;
+        };
+        let exit = live.begin(start, draft, |committed| {
+            // The caller may be gone; the run is started anyway.
+            let _ = answer.send(start_answer(started, committed));
+        });
+        let exit = exit.await;
+        let closed = close(live, exit).await;
+        self.mark_if_stuck(closed).await
+    }
+
+    /// Starts the run without its first turn, because this build cannot commit that turn. The worker that claims the
+    /// run finds out why.
+    async fn start_without_turn(&self, start: Box<Start>, answer: StartAnswer) -> Option<ReleasedMachine> {
+        let started = self.session.world.start(vec![*start]).await;
+        let _ = answer.send(started.and_then(|mut answers| answers.remove(0)));
+        None
+    }
+
+    /// Works on a claimed run until it exits.
+    async fn hold_claimed(&mut self, mut claimed: ClaimedRun) -> Option<ReleasedMachine> {
+        if self.end_without_code(&mut claimed).await {
+            return None;
+        }
+        self.mailbox.outcomes.set_delivered(Vec::new());
+        let position = RunPosition::of_claimed(&claimed.claimed);
+        let is_fresh = claimed.claimed.is_fresh;
+        let inbox = std::mem::take(&mut claimed.claimed.inbox);
+        let details = std::mem::take(&mut claimed.claimed.details);
+        let closed = match self.load_machine(claimed).await {
+            Ok(machine) => {
+                let mut live = LiveRun::new(self, machine, position);
+                live.set_lost_details(details);
+                let exit = live.resume(inbox, is_fresh).await;
+                close(live, exit).await
+            }
+            Err(Exit::Stuck(stuck)) => {
+                Err(Box::new(StuckRun { position, stuck, unrecorded_outcomes: Vec::new() }))
+            }
+            Err(exit) => {
+                log_if_lost(self, &exit);
+                Ok(None)
+            }
+        };
+        self.mark_if_stuck(closed).await
+    }
+
+    /// Returns the machine of a claimed run: from the cache, or by a replay of its history.
+    async fn load_machine(&self, mut claimed_run: ClaimedRun) -> Result<Machine, Exit> {
+        let meter = &self.session.settings.meter;
+        let claimed = &claimed_run.claimed;
+        if let ClaimedHistory::Unreadable(reason) = &claimed.history {
+            return Err(Exit::Stuck(unreadable(reason)));
+        }
+        if let Some(machine) = self.session.cache.lock().take(claimed.run, claimed.turn) {
+            meter.cache_hits.add(1);
+            return Ok(machine);
+        }
+        if !claimed.is_fresh {
+            meter.cache_misses.add(1);
+        }
+        claimed_run.wait_for_history().await;
+        let Claimed { run, is_fresh, history, .. } = claimed_run.claimed;
+        let history = match history {
+            ClaimedHistory::Whole(history) => history,
+            ClaimedHistory::LeftOut => read_history(&self.session, run).await.map_err(Exit::read_failed)?,
+            ClaimedHistory::Unreadable(reason) => return Err(Exit::Stuck(unreadable(&reason))),
+        };
+        machine_from(self, history, is_fresh)
+    }
+
+    /// Ends a run for which its code is not needed. Returns whether it was such a run.
+    async fn end_without_code(&mut self, claimed_run: &mut ClaimedRun) -> bool {
+        let now = self.session.clock.now();
+        if end_without_code::may_end(&claimed_run.claimed, now) {
+            claimed_run.wait_for_history().await;
+        }
+        let claimed = &claimed_run.claimed;
+        let (world, settings) = (&*self.session.world, &self.session.settings);
+        let ending =
+            retry_while_unavailable(&settings.outage, || end_without_code::ending(world, claimed, now)).await;
+        let ending = match ending {
+            Ok(Some(ending)) => ending,
+            Ok(None) => return false,
+            Err(error) => {
+                settings.run_logs.lost(self.run, &error);
+                return true;
+            }
+        };
+        drop(self.session.cache.lock().take(claimed.run, claimed.turn));
+        // From here on, callers that wait for the end ask the world.
+        self.session.set_ending(self.run);
+        let turn = ending.turn(claimed, settings.build.clone(), now);
+        match self.session.committer.commit(turn).await {
+            Ok(_) => self.session.heartbeats.add_claimed(&claimed_run.claimed.details, |_| false),
+            Err(error) => {
+                tracing::info!(run = %self.run, %error, "cannot commit the end of a run; another worker ends it");
+            }
+        }
+        true
+    }
+
+    /// Marks the run as stuck if it is. Returns the machine of a released run.
+    async fn mark_if_stuck(
+        &mut self,
+        closed: Result<Option<ReleasedMachine>, Box<StuckRun>>,
+    ) -> Option<ReleasedMachine> {
+        match closed {
+            Ok(released) => released,
+            Err(stuck_run) => {
+                Box::pin(self.mark_stuck(*stuck_run)).await;
+                None
+            }
+        }
+    }
+
+    /// Stores the outcomes of the run's attempts, and marks the run as stuck.
+    async fn mark_stuck(&mut self, stuck_run: StuckRun) {
+        let StuckRun { position, stuck, unrecorded_outcomes } = stuck_run;
+        self.session.settings.run_logs.stuck(self.run, &stuck);
+        let position = self.store_outcomes(position, unrecorded_outcomes).await;
+        let stuck = Stuck { build: self.session.settings.build.to_string(), ..stuck };
+        let turn = self.empty_turn(position, Then::Stuck(stuck));
+        if let Err(error) = self.session.committer.commit(turn).await {
+            tracing::warn!(run = %self.run, %error, "cannot mark a run as stuck");
+        }
+    }
+
+    /// Stores outcomes of attempts in the run's own inbox, so that the attempts are not repeated when the run resumes.
+    /// Returns the position of the run after that.
+    async fn store_outcomes(&self, position: RunPosition, outcomes: Vec<Event>) -> RunPosition {
+        if outcomes.is_empty() {
+            return position;
+        }
+        let body = MessageBody::Attempted { events: outcomes };
+        let message = NewMessage { id: ids::message(), run: self.run, body, headers: Headers::new() };
+        let outbox = Outbox { messages: vec![message], ..Outbox::default() };
+        let turn = Turn { outbox: Some(Box::new(outbox)), ..self.empty_turn(position.clone(), Then::Hold) };
+        let id = turn.id;
+        match self.session.committer.commit(turn).await {
+            Ok(_) => RunPosition { turn: id, ..position },
+            Err(error) => {
+                let run = self.run;
+                tracing::warn!(%run, %error, "cannot store the outcomes of attempts of a stuck run; they are repeated");
+                position
+            }
+        }
+    }
+
+    /// Returns a turn without events.
+    fn empty_turn(&self, position: RunPosition, then: Then) -> Turn {
+        let at = self.session.clock.now().max(position.at);
+        let RunPosition { turn, seq, consumed, columns, .. } = position;
+        let last = LastTurn { run: self.run, turn, seq, consumed, columns };
+        Turn { then, ..Turn::following(&last, ids::turn(), at, self.session.settings.build.clone()) }
+    }
+}
+
+/// Takes what is left of a run that has exited: the machine if it was released, or what to store if it is stuck.
+async fn close(mut live: LiveRun<'_>, exit: Exit) -> Result<Option<ReleasedMachine>, Box<StuckRun>> {
+    match exit {
+        Exit::Released => Ok(Some(live.into_released())),
+        Exit::Ended => Ok(None),
+        Exit::Lost(_) => {
+            log_if_lost(live.task(), &exit);
+            Ok(None)
+        }
+        Exit::Stuck(stuck) => {
+            // Boxed because it is rare and large, and would enlarge the state of every run.
+            Box::pin(live.finish_attempts()).await;
+            let position = live.position();
+            Err(Box::new(StuckRun { position, stuck, unrecorded_outcomes: live.into_unrecorded_outcomes() }))
+        }
+    }
+}
+
+fn log_if_lost(task: &RunTask, exit: &Exit) {
+    if let Exit::Lost(error) = exit {
+        task.session.settings.run_logs.lost(task.run, error);
+    }
+}
+
+/// The answer to a start, from the result of its commit.
+fn start_answer(started: Started, committed: Result<Committed, WorldError>) -> Result<Started, WorldError> {
+    committed.map(|committed| match committed {
+        Committed::Done => started,
+        Committed::Existed(existing) => existing,
+    })
+}
+
+/// Why a run is stuck whose history has no start.
+fn no_start_event(run: RunId) -> Stuck {
+    Stuck {
+        reason: StuckReason::Unreadable,
+        message: format!("the history of run {run} does not begin with `run_started`"),
+        build: String::new(),
+    }
+}
+
+/// Reads the whole history of a run, and waits while the world is not available.
+pub(super) async fn read_history(session: &Session, run: RunId) -> Result<Vec<TurnRecord>, WorldError> {
+    let outage = &session.settings.outage;
+    retry_while_unavailable(outage, || read_all::read_history(&*session.world, run)).await
+}
+
+/// Creates the machine of a run from its history. The machine of a run without a turn (`is_fresh`) is not polled.
+pub(super) fn machine_from(
+    task: &RunTask,
+    history: Vec<TurnRecord>,
+    is_fresh: bool,
+) -> Result<Machine, Exit> {
+    let (run, settings) = (task.run, &task.session.settings);
+    let (code, codec) = (&settings.code, &settings.codec);
+    let _computing = task.mailbox.begin_computing();
+    if !is_fresh {
+        settings.meter.replays.add(1);
+        // The start of a run that no worker took has no build.
+        let last = history.iter().rev().find(|turn| !turn.build.is_empty());
+        let is_other_build = last.is_some_and(|turn| turn.build != settings.build);
+        let mut machine = Machine::replay(run, history, code, codec).map_err(Exit::Stuck)?;
+        if is_other_build {
+            machine.write_tags_again();
+        }
+        return Ok(machine);
+    }
+    let first = history.into_iter().next().ok_or_else(|| Exit::Stuck(no_start_event(run)))?;
+    match first.events.into_iter().next() {
+        Some(Event::RunStarted(started)) => {
+            Machine::new(run, &started, code, codec, first.at).map_err(Exit::Stuck)
+        }
+        _ => Err(Exit::Stuck(no_start_event(run))),
+    }
+}

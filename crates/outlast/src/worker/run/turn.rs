@@ -1,0 +1,391 @@
+//! One turn of a live run: computed from facts, then committed.
+//!
+//! A turn that requests very many operations is committed in [parts].
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use outlast_core::limits::{HISTORY_EVENTS_MAX, HISTORY_EVENTS_WARN, HISTORY_ROOM_EVENTS, INBOX_READ_MAX};
+use outlast_core::turn::BasedOn;
+use outlast_core::{
+    Committed, Event, Headers, HolderColumns, MessageBody, NewMessage, Outbox, Outcome, Stuck, StuckReason,
+    Then, Timestamp, Turn, TurnColumns, TurnId, WorldError,
+};
+
+use super::exit::Exit;
+use super::fact::{Fact, FactKind, attempt_of};
+use super::live_run::{LiveRun, read_inbox};
+use super::parts::{self, FirstPart};
+use super::position::RunPosition;
+use super::turn_log::TurnLog;
+use crate::attempt::StopReason;
+use crate::ids;
+use crate::replay::Delivery;
+use crate::worker::attempts::attempt_end::FailedAttempt;
+use crate::worker::attempts::dropped_steps;
+
+/// A computed turn, before it is committed.
+pub(in crate::worker) struct Draft {
+    pub(super) at: Timestamp,
+    pub(super) events: Vec<Event>,
+    consumed: u64,
+    fired_until: Option<Timestamp>,
+    is_cancel: bool,
+    /// The number of operations that the run had requested before this turn.
+    ops_before: u64,
+    /// The failed attempts that it was computed from.
+    failed: Vec<FailedAttempt>,
+    /// What the first part contains, if the turn is committed in parts.
+    first_part: FirstPart,
+}
+
+impl Draft {
+    fn new(at: Timestamp, consumed: u64, ops_before: u64) -> Self {
+        Self {
+            at,
+            events: Vec::new(),
+            consumed,
+            fired_until: None,
+            is_cancel: false,
+            ops_before,
+            failed: Vec::new(),
+            first_part: FirstPart { consumed, ..FirstPart::default() },
+        }
+    }
+}
+
+impl LiveRun<'_> {
+    /// The draft of the first turn, whose events are computed already. Fails if this build cannot commit it.
+    pub(in crate::worker) async fn first_draft(&mut self, events: Vec<Event>) -> Result<Draft, Exit> {
+        let mut draft = Draft { events, ..Draft::new(self.position.at, 0, 0) };
+        self.limit_history(&mut draft).map_err(Exit::Stuck)?;
+        self.check_by_replay(&draft, true).await?;
+        Ok(draft)
+    }
+
+    /// Computes a turn from new facts, and commits it. Returns the facts for the next turn. Requests of the run that
+    /// are not in the history yet are committed first, in a turn of their own, so that this turn can be committed in
+    /// parts.
+    pub(super) async fn turn(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Vec<Fact>, Exit> {
+        if self.machine.has_unrecorded() && !facts.is_empty() {
+            // Boxed because it is rare and large, and would enlarge the state of every run. If this turn releases the
+            // run, the facts are dropped: they are messages and timers, which the next holder reads again.
+            facts.extend(Box::pin(self.compute_and_commit(Vec::new(), false)).await?);
+        }
+        self.compute_and_commit(facts, is_fresh).await
+    }
+
+    /// Computes one turn from facts, and commits it. Returns the facts for the next turn.
+    async fn compute_and_commit(&mut self, facts: Vec<Fact>, is_fresh: bool) -> Result<Vec<Fact>, Exit> {
+        let mut draft = self.draft(facts, is_fresh).map_err(Exit::Stuck)?;
+        if let Err(exit) = self.check_by_replay(&draft, false).await {
+            self.keep_unrecorded(draft.events, draft.ops_before, None);
+            return Err(exit);
+        }
+        let is_cancel = draft.is_cancel;
+        let ops_before = draft.ops_before;
+        let failed = std::mem::take(&mut draft.failed);
+        let (turn, rest, then) = self.build_turn(draft, ids::turn(), BasedOn::Turn(self.position.turn));
+        // A turn without events may still have tags to write, after a replay.
+        if turn.events.is_empty() && turn.outbox.is_none() && then == Then::Hold {
+            return Ok(Vec::new());
+        }
+        // The attempts of a terminated run are not awaited. A queued step ends like this when it is dropped.
+        let is_terminated = matches!(turn.events.last(), Some(Event::RunTerminated { .. }));
+        if let Some(facts) = self.commit(turn, &failed, ops_before).await? {
+            return Ok(facts);
+        }
+        if let Some(facts) = self.commit_rest(rest).await? {
+            return Ok(facts);
+        }
+        if is_cancel && !is_terminated {
+            self.ask_attempts_to_stop();
+        }
+        self.after_commit(then)
+    }
+
+    /// Commits a turn, or a part of one. If the world refuses it because the run has changed, returns the facts from
+    /// which the turn is to be computed again.
+    pub(super) async fn commit(
+        &mut self,
+        turn: Turn,
+        failed: &[FailedAttempt],
+        ops_before: u64,
+    ) -> Result<Option<Vec<Fact>>, Exit> {
+        let position = RunPosition::after(&turn);
+        // If the turn is refused, its outcomes of attempts must not be lost. Messages and timers can be read again.
+        let outcomes: Vec<_> =
+            turn.events.iter().filter(|event| attempt_of(event).is_some()).cloned().collect();
+        let at = turn.at;
+        let dropped = dropped_steps(&turn.events);
+        let log = TurnLog::of(&turn, self.machine.asker(), failed);
+        let commit = self.task.session.committer.commit(turn);
+        match self.await_commit(commit).await {
+            Ok(_) => {}
+            Err(WorldError::Conflict(_)) => {
+                return Box::pin(self.replay_after_conflict(outcomes, at, ops_before)).await.map(Some);
+            }
+            Err(error @ WorldError::Fenced(_)) => return Err(Exit::Lost(error)),
+            Err(error) => {
+                self.keep_unrecorded(outcomes, ops_before, None);
+                return Err(Exit::Stuck(refused(&error)));
+            }
+        }
+        self.apply_commit(position, &outcomes, &dropped);
+        self.outcomes_in_inbox.clear();
+        if let Some(log) = log {
+            log.write(&self.task.session.settings);
+        }
+        dropped.into_iter().for_each(|op| self.attempts.drop_step(op));
+        Ok(None)
+    }
+
+    /// Asks the attempts to stop, because the run was cancelled. Attempts at shielded steps are spared until the run
+    /// has ended.
+    fn ask_attempts_to_stop(&self) {
+        let spared = if self.machine.ended().is_some() { BTreeSet::new() } else { self.machine.shielded() };
+        self.attempts.ask_to_stop_except(&spared, StopReason::Cancelled);
+    }
+
+    /// Computes a turn.
+    fn draft(&mut self, mut facts: Vec<Fact>, is_fresh: bool) -> Result<Draft, Stuck> {
+        let _computing = self.task.mailbox.begin_computing();
+        Fact::sort(&mut facts);
+        self.publish_outcomes(&facts);
+        let mut facts = facts.into_iter();
+        let at = self.task.session.clock.now().max(self.position.at);
+        let mut draft = Draft::new(at, self.position.consumed, self.machine.ops_asked());
+        self.machine.set_time(at);
+        self.machine.set_doubtful(&self.maybe_attempted);
+        match self.compute(&mut draft, &mut facts, is_fresh) {
+            Ok(()) => Ok(draft),
+            Err(stuck) => {
+                self.keep_unrecorded(draft.events, draft.ops_before, facts);
+                Err(stuck)
+            }
+        }
+    }
+
+    /// Delivers all facts to the machine, and checks the resulting turn.
+    fn compute(
+        &mut self,
+        draft: &mut Draft,
+        facts: &mut impl Iterator<Item = Fact>,
+        is_fresh: bool,
+    ) -> Result<(), Stuck> {
+        if is_fresh {
+            self.machine.begin(&mut draft.events)?;
+        }
+        self.machine.record_rest(&mut draft.events)?;
+        for fact in facts {
+            self.deliver(draft, fact)?;
+        }
+        self.limit_history(draft)?;
+        match self.machine.cannot_attempt(&self.task.session.settings.code) {
+            Some(stuck) => Err(stuck),
+            None => Ok(()),
+        }
+    }
+
+    /// Delivers one fact to the machine.
+    fn deliver(&mut self, draft: &mut Draft, fact: Fact) -> Result<(), Stuck> {
+        match &fact.kind {
+            FactKind::Message(message) => {
+                draft.consumed = draft.consumed.max(message.position);
+                let body = &message.body;
+                draft.is_cancel |= matches!(body, MessageBody::Cancel { .. } | MessageBody::Terminate { .. });
+            }
+            FactKind::Timer(_) => draft.fired_until = Some(fact.at),
+            FactKind::Deadline => {
+                draft.fired_until = Some(fact.at);
+                draft.is_cancel = true;
+            }
+            FactKind::Attempt(end) => {
+                if let Some(stuck) = end.stuck(&self.machine) {
+                    return Err(stuck);
+                }
+                draft.failed.extend(end.failed());
+            }
+            FactKind::RecoveredOutcome(_) => {}
+        }
+        if fact.kind.is_stop() {
+            self.prevent_attempts();
+        }
+        let events_before = draft.events.len();
+        if let Some(delivery) = fact.kind.into_delivery(&self.machine) {
+            self.machine.deliver(delivery, &mut draft.events)?;
+        }
+        if draft.events.len() > events_before {
+            (draft.first_part.consumed, draft.first_part.fired_until) = (draft.consumed, draft.fired_until);
+        }
+        Ok(())
+    }
+
+    /// Limits the length of the history: at the limit the run is cancelled, so that it can clean up; if it grows
+    /// further, it fails.
+    fn limit_history(&mut self, draft: &mut Draft) -> Result<(), Stuck> {
+        let events = self.position.seq + draft.events.len() as u64;
+        if self.position.seq < HISTORY_EVENTS_WARN && events >= HISTORY_EVENTS_WARN {
+            let limit = HISTORY_EVENTS_MAX;
+            tracing::warn!(
+                run = %self.task.run, events, limit,
+                "the history of a run is long; move parts of the work into children"
+            );
+        }
+        if events < HISTORY_EVENTS_MAX || self.machine.ended().is_some() {
+            return Ok(());
+        }
+        if !self.machine.is_cancelled() {
+            let reason = format!(
+                "its history has {events} events, the limit is {HISTORY_EVENTS_MAX}; \
+                 let children do parts of the work"
+            );
+            draft.is_cancel = true;
+            self.prevent_attempts();
+            let cancel = Delivery::Cancel { message: None, reason, at: draft.at };
+            return self.machine.deliver(cancel, &mut draft.events);
+        }
+        if events >= HISTORY_EVENTS_MAX + HISTORY_ROOM_EVENTS {
+            self.machine.outgrow(&mut draft.events);
+        }
+        Ok(())
+    }
+
+    /// The effects of a turn on other runs. If it ends the run, they include the message to the parent that awaits it.
+    fn outbox(&mut self, events: &[Event]) -> Option<Box<Outbox>> {
+        let outbox = self.machine.take_outbox(ids::message);
+        let outcome = events.last().and_then(Outcome::of_final);
+        match (self.machine.awaiting(), outcome) {
+            (Some((run, op)), Some(outcome)) => {
+                let mut outbox = outbox.unwrap_or_default();
+                outbox.messages.push(NewMessage {
+                    id: ids::message(),
+                    run,
+                    body: MessageBody::ChildEnded { op, outcome },
+                    headers: Headers::new(),
+                });
+                Some(outbox)
+            }
+            _ => outbox,
+        }
+    }
+
+    /// Builds the turn that commits a draft. Returns its first part, the other parts, and what happens to the run after
+    /// the last part.
+    pub(super) fn build_turn(
+        &mut self,
+        draft: Draft,
+        id: TurnId,
+        based_on: BasedOn,
+    ) -> (Turn, Vec<Turn>, Then) {
+        let then = if let Some(status) = self.machine.ended() {
+            self.task.session.set_ending(self.task.run);
+            Then::End(status)
+        } else if !self.machine.is_active() {
+            Then::Wait { wake_at: self.machine.next_due(), waits: self.machine.waits() }
+        } else if self.may_release() {
+            Then::Release
+        } else {
+            Then::Hold
+        };
+        let first_part = FirstPart { settled_messages: self.machine.settled_messages(), ..draft.first_part };
+        let outbox = self.outbox(&draft.events);
+        let crashes = self.crash_suspects.crashes_after(self.position.columns.crashes, &draft.events);
+        let before = &self.position.columns;
+        let deadline = before.deadline.filter(|_| !draft.is_cancel);
+        let after = HolderColumns { crashes, deadline, ..self.machine.shown(before) };
+        let turn = Turn {
+            run: self.task.run,
+            id,
+            based_on,
+            seq: self.position.seq,
+            at: draft.at,
+            build: self.task.session.settings.build.clone(),
+            events: draft.events,
+            consumed: draft.consumed,
+            fired_until: draft.fired_until,
+            columns: TurnColumns::changed(self.position.columns.clone(), after),
+            outbox,
+            then: then.clone(),
+        };
+        let (turn, rest) = parts::split(turn, first_part, self.task.session.settings.part_events);
+        (turn, rest, then)
+    }
+
+    /// Awaits a commit, and polls the attempts in the meantime.
+    async fn await_commit(
+        &mut self,
+        commit: impl Future<Output = Result<Committed, WorldError>>,
+    ) -> Result<Committed, WorldError> {
+        let mut commit = pin!(commit);
+        while !self.attempts.is_empty() {
+            match select(commit.as_mut(), pin!(self.attempts.next())).await {
+                Either::Left((answer, _)) => return answer,
+                Either::Right((end, _)) => self.arrived_during_commit.push(Fact::attempt(end)),
+            }
+        }
+        commit.await
+    }
+
+    /// Continues or exits after a turn was committed.
+    pub(super) fn after_commit(&mut self, then: Then) -> Result<Vec<Fact>, Exit> {
+        match then {
+            Then::Hold => Ok(std::mem::take(&mut self.arrived_during_commit)),
+            Then::End(status) => {
+                self.task.session.settings.meter.ended(status);
+                self.detach_attempts();
+                self.task.session.heartbeats.run_ended(self.task.run);
+                Err(Exit::Ended)
+            }
+            _ => {
+                self.detach_attempts();
+                Err(Exit::Released)
+            }
+        }
+    }
+
+    /// Moves the running attempts, which the run does not await, to a task of their own.
+    fn detach_attempts(&mut self) {
+        if !self.attempts.is_empty()
+            && let Some(detached) = std::mem::take(&mut self.attempts).detach()
+        {
+            self.task.session.runtime.spawn(detached);
+        }
+    }
+
+    /// Replays the run and reads its inbox again, after the world has refused a turn because the run has changed.
+    /// Returns the facts for a new turn; `outcomes` are those of the refused turn.
+    async fn replay_after_conflict(
+        &mut self,
+        outcomes: Vec<Event>,
+        at: Timestamp,
+        ops_before: u64,
+    ) -> Result<Vec<Fact>, Exit> {
+        self.machine = match self.replayed(None, false).await {
+            Ok(machine) => machine,
+            Err(exit) => {
+                self.keep_unrecorded(outcomes, ops_before, None);
+                return Err(exit);
+            }
+        };
+        let inbox = read_inbox(&self.task.session, self.task.run, self.position.consumed).await?;
+        let is_inbox_complete = inbox.len() < INBOX_READ_MAX;
+        let mut facts = std::mem::take(&mut self.arrived_during_commit);
+        facts.extend(Fact::recovered_outcomes(outcomes, at));
+        // All unread messages become facts again, each with the time at which it was accepted.
+        (self.read_position, self.latest_message_at) = (self.position.consumed, Timestamp::from_micros(0));
+        self.accept_messages(inbox, &mut facts);
+        self.machine.expect_outcomes(&Fact::outcomes_of(&facts));
+        if is_inbox_complete {
+            self.add_due_timers(&mut facts);
+        }
+        Ok(facts)
+    }
+}
+
+/// Why a run is stuck whose turn the world refuses, and would refuse again.
+fn refused(error: &WorldError) -> Stuck {
+    let message = format!("the world refuses the run's turn: {error}");
+    Stuck { reason: StuckReason::Refused, message, build: String::new() }
+}

@@ -1,0 +1,79 @@
+//! The settings of a worker, which all its sessions share, and what is needed to attempt a step.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_core::Codec;
+use outlast_core::event::{FORMAT, RULES, format_of_rules};
+use tokio::sync::Semaphore;
+
+use super::attempts::PreparedStep;
+use super::attempts::retry_events::OnRetry;
+use super::log_limit::RunLogs;
+use super::metrics::Meter;
+use super::outage::Outage;
+use crate::registry::Registered;
+use crate::replay::StepToAttempt;
+
+/// The settings of a worker, and the counters and logs that outlive its sessions.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) build: Arc<str>,
+    pub(super) code: Registered,
+    /// The queues that the worker serves.
+    pub(super) queues: Arc<[Arc<str>]>,
+    pub(super) codec: Arc<dyn Codec>,
+    /// The maximum number of live runs.
+    pub(super) live_max: usize,
+    /// The maximum number of futures in the cache.
+    pub(super) cached_max: usize,
+    pub(super) session_time: Duration,
+    pub(super) drain: Duration,
+    pub(super) is_paranoid: bool,
+    /// The maximum number of events in one part of a turn.
+    pub(super) part_events: usize,
+    pub(super) on_retry: Option<OnRetry>,
+    /// The maximum time that a turn may take to compute.
+    pub(super) turn_time: Duration,
+    pub(super) meter: Arc<Meter>,
+    /// Logs when the world does not respond, for all sessions.
+    pub(super) outage: Arc<Outage>,
+    /// Logs retries, failures and stuck runs, with a limit.
+    pub(super) run_logs: RunLogs,
+    /// The names of the registered steps, sorted.
+    pub(super) step_names: Vec<Arc<str>>,
+    /// Limits the number of concurrent attempts at blocking steps.
+    pub(super) blocking_permits: Arc<Semaphore>,
+    /// How long runs are kept after their end; forever if `None`.
+    pub(super) retention: Option<Duration>,
+    /// The highest rules that the worker announces.
+    pub(super) rules: u32,
+}
+
+impl Settings {
+    /// The highest durable format that the worker announces.
+    pub(super) fn format(&self) -> u32 {
+        if self.rules < RULES { format_of_rules(self.rules) } else { FORMAT }
+    }
+
+    /// Collects what is needed to attempt a step; `None` if this worker does not have the step's code.
+    /// `is_maybe_attempted` says whether another worker may have made this attempt.
+    pub(super) fn prepare(&self, mut step: StepToAttempt, is_maybe_attempted: bool) -> Option<PreparedStep> {
+        let is_first = step.attempt == 1 && !is_maybe_attempted;
+        if let Some(call) = step.call.clone() {
+            let (limits, step_index) = (Vec::new(), 0);
+            return Some(PreparedStep { step, is_first, is_maybe_attempted, call, limits, step_index });
+        }
+        let call = self.code.step(&step.name)?.clone();
+        let (mut limits, mut step_index) = (Vec::new(), 0);
+        if let Some(options) = self.code.manner(&step.name) {
+            step_index = options.place;
+            limits.extend(options.limit.clone());
+            limits.extend(options.policy.is_blocking.then(|| self.blocking_permits.clone()));
+            step.policy.is_at_most_once |= options.policy.is_at_most_once;
+            step.policy.heartbeat_timeout =
+                step.policy.heartbeat_timeout.or(options.policy.heartbeat_timeout);
+        }
+        Some(PreparedStep { step, is_first, is_maybe_attempted, call, limits, step_index })
+    }
+}
