@@ -32,7 +32,11 @@ impl NewOutbox {
             wants_answer: child.wants_answer,
         });
         let letters = outbox.messages.iter().map(|message| NewLetter::encode(message.clone()));
-        Ok(Self { children: children.collect(), letters: letters.collect::<Result<_, _>>()?, tags: outbox.tags.clone() })
+        Ok(Self {
+            children: children.collect(),
+            letters: letters.collect::<Result<_, _>>()?,
+            tags: outbox.tags.clone(),
+        })
     }
 }
 

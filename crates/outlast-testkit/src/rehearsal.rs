@@ -72,7 +72,26 @@ pub struct Rehearsal<O> {
 }
 
 impl<O: DeserializeOwned> Rehearsal<O> {
-    /// The run that `workflow` begins with `input`, as it is when it waits for the first time.
+    /// The run that `workflow` begins with `input`, in its state when it first waits.
+    ///
+    /// # Panics
+    ///
+    /// When the workflow's `check` refuses the input, as it would refuse a start:
+    ///
+    /// ```should_panic
+    /// # use outlast::prelude::*;
+    /// # use outlast_testkit::Rehearsal;
+    /// fn is_positive(cents: &u64) -> Result<(), Error> {
+    ///     if *cents > 0 { Ok(()) } else { Err(Error::msg("the amount must be positive")) }
+    /// }
+    ///
+    /// #[workflow(check = is_positive)]
+    /// async fn pay(ctx: Context, cents: u64) -> Result<(), Error> {
+    ///     ctx.sleep("1h").await
+    /// }
+    ///
+    /// Rehearsal::of(pay, 0); // panics: the check of workflow `pay` refuses the input: the amount must be positive
+    /// ```
     #[track_caller]
     pub fn of<F, Args>(workflow: F, input: impl Borrow<<F::Definition as WorkflowDefinition>::Input>) -> Self
     where
@@ -80,9 +99,12 @@ impl<O: DeserializeOwned> Rehearsal<O> {
         F::Definition: WorkflowDefinition<Output = O>,
     {
         let name = <F::Definition as WorkflowDefinition>::NAME;
+        if let Err(error) = <F::Definition as WorkflowDefinition>::check(input.borrow()) {
+            panic!("the check of workflow `{name}` refuses the input: {error}");
+        }
         match LoneRun::begin(workflow, payload(input.borrow()), TestClock::BEGIN) {
             Ok(run) => Self { run, workflow: name, output: PhantomData },
-            Err(stuck) => panic!("workflow `{name}` cannot go on: {}", stuck.message),
+            Err(stuck) => panic!("workflow `{name}` cannot continue: {}", stuck.message),
         }
     }
 

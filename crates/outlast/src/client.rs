@@ -1,9 +1,10 @@
-//! The client: starts, sends, cancels and looks.
+//! The client: starts runs, sends to them, cancels and inspects them.
 
 mod start;
 mod start_many;
 
 mod send;
+pub(crate) mod within;
 
 mod control;
 
@@ -12,10 +13,12 @@ mod keyed;
 
 pub(crate) mod local_workers;
 
+mod inspect;
 mod list;
-mod look;
 
 mod explain;
+
+mod backup;
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -29,14 +32,15 @@ use outlast_core::{
 };
 use serde::de::DeserializeOwned;
 
+use crate::authoring::input::Input;
+use crate::authoring::json::IntoJson;
+use crate::authoring::workflow::{WorkflowHandle, catch_check_panic};
 use crate::clock::pause;
 use crate::error::Error;
 use crate::ids;
-use crate::input::Input;
-use crate::json::IntoJson;
 use crate::outage::Outage;
-use crate::workflow::{WorkflowHandle, contained};
 
+pub use backup::backup;
 pub use control::Cancel;
 pub use explain::{Attempting, Because, Explanation, JoinedWorker, Probe, Stopping, Waiting};
 pub use handle::RunHandle;
@@ -45,20 +49,21 @@ pub use list::ListCall;
 pub use send::SendCall;
 pub use start::StartCall;
 pub use start_many::StartManyCall;
+pub use within::Within;
 
 use local_workers::LocalWorkers;
-use start::Form;
+use start::StartTemplate;
 
-/// How often a call is repeated, with the same ids, when the world does not answer.
+/// How often a call is made, with the same ids, when the world does not respond.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(50);
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type BoxedCall<'a, T> = Boxed<'a, Result<T, Error>>;
 
-/// Starts runs, sends to them, stops them and looks at them. Cheap to clone.
+/// Starts runs, sends to them, stops and inspects them. Cheap to clone.
 ///
-/// Calls with choices are builders: nothing happens until they are awaited.
+/// Calls with options are builders: nothing happens until they are awaited.
 ///
 /// ```
 /// use outlast::prelude::*;
@@ -97,14 +102,14 @@ impl Client {
         Self { world, codec: Arc::new(PlainJson), outage: Arc::new(Outage::of_client()), local }
     }
 
-    /// The same client with a codec, which the workers of its runs need too.
+    /// The same client with a codec. The workers of its runs need the same codec.
     #[must_use]
     pub fn with_codec(mut self, codec: impl Codec + 'static) -> Self {
         self.codec = Arc::new(codec);
         self
     }
 
-    /// Starts a run. Await the builder; when that returns, the start survives any crash.
+    /// Starts a run. Await the builder; when it returns, the start is durable.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -117,7 +122,7 @@ impl Client {
     ///     .key("invoice-42") // a second start with this key returns this run
     ///     .tag("customer", "ada") // to be found by
     ///     .after("1h") // it begins in an hour
-    ///     .deadline("3d") // and is told to stop if it has not ended in three days
+    ///     .deadline("3d") // and is cancelled if it has not ended in three days
     ///     .await?;
     /// assert!(run.is_new());
     /// assert!(!client.start(invoice, 42).key("invoice-42").await?.is_new());
@@ -127,26 +132,25 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Invalid`, with what the workflow's `check` says, when it refuses the input, or when a choice makes
-    /// no sense; `Limit` when the input, key or tags are past a limit; `Conflict` when the key names a run
-    /// of another workflow or input; `Unavailable` when the world does not answer.
+    /// `Invalid` when the workflow's `check` refuses the input, with its message, or when an option is not valid;
+    /// `Limit` when the input, key or tags exceed a limit; `Conflict` when the key names a run of another workflow or
+    /// input; `Unavailable` when the world does not respond.
     pub fn start<H, M>(&self, workflow: H, input: impl Input<H::Input>) -> StartCall<'_, H::Output>
     where
         H: WorkflowHandle<M>,
     {
         let input = input.with(|input| {
-            contained(|| workflow.check(input))?;
+            catch_check_panic(|| workflow.check(input))?;
             Ok(Payload::json(input)?)
         });
-        StartCall::new(self, Form::of(&workflow), input)
+        StartCall::new(self, StartTemplate::of(&workflow), input)
     }
 
     /// Starts a run of a workflow that is known by its name only, with JSON as input: a text or a
     /// [`serde_json::Value`].
     ///
-    /// When a worker of this process has the code, the input must be one of the workflow: it is decoded
-    /// and checked before anything is written. Otherwise the worker that takes the run finds out, and the
-    /// run fails.
+    /// When a worker of this process has the code, the input is decoded and checked before anything is written.
+    /// Otherwise the worker that claims the run decodes it; the run is stuck if that fails.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -177,12 +181,14 @@ impl Client {
         version: u32,
         input: impl IntoJson,
     ) -> StartCall<'_, serde_json::Value> {
-        StartCall::new(self, Form::new(Cow::Owned(workflow.into()), version), input.into_json()).unchecked()
+        StartCall::new(self, StartTemplate::new(Cow::Owned(workflow.into()), version), input.into_json())
+            .unchecked()
     }
 
-    /// A run that was started before, by its id. It is not looked up: calls on it say if there is none.
+    /// The handle of a run that was started before, by its id. The run is not looked up: calls on the handle fail if it
+    /// does not exist.
     ///
-    /// The type is that of the workflow's output, which the id does not tell:
+    /// The type is that of the workflow's output, which the id does not contain:
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -190,7 +196,7 @@ impl Client {
     ///     client.handle::<String>(run).output().await
     /// }
     ///
-    /// // Who needs no output asks the client: there is no type to give.
+    /// // Calls that need no output type take the id:
     /// async fn stop(client: &Client, run: outlast::RunId) -> Result<(), Error> {
     ///     client.cancel(run, "the customer left").await.map(drop)
     /// }
@@ -199,17 +205,18 @@ impl Client {
         RunHandle::new(self, run, false)
     }
 
+    /// Sends a message without headers.
     async fn post_plain(&self, run: RunId, body: MessageBody) -> Result<Sent, WorldError> {
         self.post(NewMessage { id: ids::message(), run, body, headers: Headers::new() }).await
     }
 
     async fn post(&self, message: NewMessage) -> Result<Sent, WorldError> {
-        first(persist(|| self.world.send(vec![message.clone()])).await?)
+        single_answer(retry_unavailable(|| self.world.send(vec![message.clone()])).await?)
     }
 }
 
-/// Repeats a call that the world did not answer. Its ids were made before, so nothing is doubled.
-async fn persist<T, F>(mut call: impl FnMut() -> F) -> Result<T, WorldError>
+/// Repeats a call that failed as unavailable. The call uses the same ids each time, so that it takes effect once.
+async fn retry_unavailable<T, F>(mut call: impl FnMut() -> F) -> Result<T, WorldError>
 where
     F: Future<Output = Result<T, WorldError>>,
 {
@@ -220,7 +227,7 @@ where
                 pause(PAUSE * tries).await;
                 tries += 1;
             }
-            // What the world says of work that goes on by itself is not true of this call.
+            // The message of the world describes work that resumes automatically; this call does not.
             Err(WorldError::Unavailable(text)) => {
                 return Err(WorldError::Unavailable(format!(
                     "{text} (tried {TRIES} times: make the call again)"
@@ -231,12 +238,12 @@ where
     }
 }
 
-fn first<T>(mut answers: Vec<Result<T, WorldError>>) -> Result<T, WorldError> {
-    if answers.len() == 1 { answers.remove(0) } else { Err(miscounted(answers.len(), 1)) }
+fn single_answer<T>(mut answers: Vec<Result<T, WorldError>>) -> Result<T, WorldError> {
+    if answers.len() == 1 { answers.remove(0) } else { Err(wrong_answer_count(answers.len(), 1)) }
 }
 
-fn miscounted(answers: usize, questions: usize) -> WorldError {
-    WorldError::Corrupt(format!("the world gave {answers} answers to {questions} questions"))
+fn wrong_answer_count(answers: usize, questions: usize) -> WorldError {
+    WorldError::Corrupt(format!("the world returned {answers} results for {questions} requests"))
 }
 
 fn check_text(what: &str, text: &str, bytes_max: usize) -> Result<(), Error> {

@@ -1,7 +1,7 @@
-//! Errors: what workflows and clients see ([`Error`]), and what steps return ([`StepError`]).
+//! Errors: [`Error`] of workflows and clients, and [`StepError`] of steps.
 //!
-//! Both take any `std::error::Error` by `?`, as `anyhow::Error` does. So they are not themselves
-//! `std::error::Error`, but convert into `Box<dyn std::error::Error + Send + Sync>`.
+//! Both convert from any `std::error::Error` with `?`, like `anyhow::Error`. Therefore they do not implement
+//! `std::error::Error` themselves, but convert into `Box<dyn std::error::Error + Send + Sync>`.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,9 +13,7 @@ use outlast_core::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::replay::state::unreadable;
-
-/// What sort of error it is: what code that handles it can tell apart.
+/// The kind of an error, for code that handles it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -29,28 +27,28 @@ pub enum ErrorKind {
     Timeout,
     /// The run was cancelled.
     Cancelled,
-    /// The run was cancelled, and a worker that was lost may have attempted the step before.
+    /// The run was cancelled, and a lost worker may have attempted the step before.
     MaybeAttempted,
-    /// A limit was passed; the message says which.
+    /// A limit was exceeded; the message names it.
     Limit,
-    /// A value does not fit: a payload of another type, a text that is not a duration.
+    /// A value is not valid: a payload of another type, a text that is not a duration.
     Invalid,
-    /// Whether it happened is not known: the worker was lost while the step was being attempted.
+    /// It is unknown whether the effect happened: the worker was lost while it attempted the step.
     Unknown,
     /// There is no such run.
     NotFound,
-    /// Something else is there already, or the run is in the wrong status.
+    /// A key or id is already in use, or the status of the run does not allow the call.
     Conflict,
-    /// The run is stuck: it cannot go on with the code that its worker has.
+    /// The run is stuck: the code of its worker cannot continue it.
     Stuck,
-    /// The world does not answer; the same call may succeed later.
+    /// The world does not respond; the same call may succeed later.
     Unavailable,
-    /// The world holds what no world wrote.
+    /// Stored data of the world is damaged.
     Corrupt,
 }
 
 impl ErrorKind {
-    /// The kind under which history keeps an error of this one.
+    /// The kind with which the history records an error of this kind.
     fn recorded(self) -> FailureKind {
         match self {
             Self::Fatal => FailureKind::Fatal,
@@ -86,7 +84,7 @@ impl From<FailureKind> for ErrorKind {
     }
 }
 
-/// What went wrong in a workflow or a call of the client.
+/// An error of a workflow or of a client call.
 ///
 /// ```
 /// use outlast::Error;
@@ -113,26 +111,25 @@ impl Error {
         Self::new(ErrorKind::Error, Failure::new(FailureKind::Error, message))
     }
 
-    /// The same error with `details` for machines, which history keeps.
+    /// The same error with machine-readable `details`, which are recorded.
     ///
-    /// Details of more than 64 KiB, or without JSON, are left out, and the message says so.
+    /// Details that exceed 64 KiB or cannot be serialized as JSON are omitted, and the message says so.
     #[must_use]
     pub fn with_details(mut self, details: impl Serialize) -> Self {
         self.0.failure = self.0.failure.with_details(details);
         self
     }
 
-    /// The same error with a durable name of its own, such as `"card_declined"`, which history keeps.
+    /// The same error with a durable code, such as `"card_declined"`, which is recorded.
     ///
-    /// A code longer than 128 bytes is cut.
+    /// A code longer than 128 bytes is truncated.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
         self.0.failure = self.0.failure.with_code(code);
         self
     }
 
-    /// An error from one without a type of its own: a `Box<dyn Error + Send + Sync>`, an `anyhow::Error`, a
-    /// text. The chain of its sources is kept.
+    /// An error from a `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a text. The chain of its sources is kept.
     ///
     /// ```
     /// # use outlast::Error;
@@ -148,8 +145,8 @@ impl Error {
         Self::of_any(&*error.into())
     }
 
-    /// An error of a kind, as the engine makes it: for tests of code that tells kinds apart, and for workflows that pass
-    /// on what another system said.
+    /// An error of a kind, like those of the engine: for tests of code that distinguishes kinds, and for workflows that
+    /// forward the error of another system.
     ///
     /// ```
     /// use outlast::{Error, ErrorKind};
@@ -172,7 +169,7 @@ impl Error {
         Self::of_kind(ErrorKind::Invalid, message)
     }
 
-    /// The same error as one about a value that does not fit.
+    /// The same error with kind `Invalid`.
     pub(crate) fn into_invalid(mut self) -> Self {
         self.0.kind = ErrorKind::Invalid;
         self.0.failure.kind = FailureKind::Invalid;
@@ -207,7 +204,7 @@ impl Error {
         self.0.failure
     }
 
-    /// What sort of error it is.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -223,12 +220,12 @@ impl Error {
         self.0.kind == ErrorKind::MaybeAttempted
     }
 
-    /// Whether the run is stuck, and waits for mended code.
+    /// Whether the run is stuck, and waits for fixed code.
     pub fn is_stuck(&self) -> bool {
         self.0.kind == ErrorKind::Stuck
     }
 
-    /// Whether something else is there already: a key that names another run.
+    /// Whether the call conflicts with existing data, such as a key that names another run.
     pub fn is_conflict(&self) -> bool {
         self.0.kind == ErrorKind::Conflict
     }
@@ -238,23 +235,22 @@ impl Error {
         self.0.kind == ErrorKind::Timeout
     }
 
-    /// Whether a step failed as often as it may: every attempt ended with an error, a panic or a
-    /// timeout, and none is left. The kind is that of the last one.
+    /// Whether all attempts at a step failed: every attempt ended with an error, a panic or a timeout, and none is left. The
+    /// kind is that of the last one.
     ///
-    /// An error that is not retried, because it is fatal or of a class that the step's [`Retry`]
-    /// leaves out, exhausts nothing.
+    /// False for an error that is not retried, because it is fatal or of a class that the step's [`Retry`] excludes.
     ///
     /// [`Retry`]: crate::Retry
     pub fn is_exhausted(&self) -> bool {
         self.0.failure.is_exhausted
     }
 
-    /// The author's durable name for this very error, if it has one.
+    /// The durable code of the error, if it has one.
     pub fn code(&self) -> Option<&str> {
         self.0.failure.code.as_deref()
     }
 
-    /// Where the fault lies, when that is known.
+    /// The class of the cause, if it is known.
     pub fn class(&self) -> Option<ErrorClass> {
         self.0.failure.class()
     }
@@ -269,7 +265,7 @@ impl Error {
         self.0.failure.step.as_deref()
     }
 
-    /// How often the step was attempted, when a step failed.
+    /// The number of attempts, when a step failed.
     pub fn attempts(&self) -> u32 {
         self.0.failure.attempts
     }
@@ -279,7 +275,7 @@ impl Error {
         &self.0.failure.causes
     }
 
-    /// What the author of the error added for machines, if it is a `T`.
+    /// The details of the error, if they can be decoded as a `T`.
     pub fn details<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_value(self.0.failure.details.clone()?).ok()
     }
@@ -341,7 +337,21 @@ pub(crate) fn kind_of_payload(error: &PayloadError) -> FailureKind {
     }
 }
 
-/// An [`Error`] in a box. A `main` that returns one prints it as it is, with its causes and without quotes.
+/// The remedy for a stored value that the code cannot decode.
+const UNREADABLE_REMEDY: &str =
+    "add `#[serde(default)]` if a field was added, or deploy a build that can read it";
+
+/// Why a run is stuck whose code cannot decode a stored value. When the worker lacks the codec (`is_coded`), the
+/// message names the remedy itself.
+pub(crate) fn stuck_on_unreadable(is_coded: bool, message: impl fmt::Display) -> Stuck {
+    let (reason, message) = match is_coded {
+        true => (StuckReason::Unreadable, message.to_string()),
+        false => (StuckReason::Undecodable, format!("{message}; {UNREADABLE_REMEDY}")),
+    };
+    Stuck { reason, message, build: String::new() }
+}
+
+/// An [`Error`] in a box. A `main` that returns it prints the message and its causes, without quotes.
 struct Boxed(Error);
 
 impl std::error::Error for Boxed {}
@@ -376,7 +386,7 @@ impl From<StepError> for Error {
     }
 }
 
-/// Why an attempt failed. Any error is retried as the step's policy says, unless it is fatal.
+/// The error of an attempt. It is retried according to the step's policy, unless it is fatal.
 ///
 /// ```
 /// use outlast::StepError;
@@ -393,20 +403,20 @@ pub struct StepError {
     // Boxed, so that a step's `Result` stays small.
     failure: Box<Failure>,
     next: Option<NextAttempt>,
-    /// Why the run cannot go on, when the attempt is no failed one.
-    trouble: Option<Trouble>,
+    /// Set when the run gets stuck instead of the attempt failing.
+    stuck_cause: Option<StuckCause>,
 }
 
-/// Why a run is stuck because of an attempt.
+/// Why a run gets stuck because of an attempt.
 #[derive(Clone, Copy, Debug)]
-enum Trouble {
-    /// The step's code did not run, since its input cannot be read; perhaps only a codec can.
+enum StuckCause {
+    /// The step's code did not run, because its input cannot be decoded, possibly for lack of a codec.
     Unreadable { is_coded: bool },
     /// The step's code used the context of a run.
     ContextUsed,
 }
 
-/// When an error wants the next attempt.
+/// When the next attempt is due, as chosen by an error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NextAttempt {
     After(Duration),
@@ -414,7 +424,7 @@ pub(crate) enum NextAttempt {
 }
 
 impl NextAttempt {
-    /// The moment, for an attempt that ended at `ended`.
+    /// The time of the next attempt, after an attempt that ended at `ended`.
     pub(crate) fn moment(self, ended: Timestamp) -> Timestamp {
         match self {
             Self::After(pause) => ended.plus(pause),
@@ -424,18 +434,17 @@ impl NextAttempt {
 }
 
 impl StepError {
-    /// An error with a message; the step is attempted again.
+    /// An error with a message. It is retried.
     pub fn msg(message: impl Into<String>) -> Self {
         Self::of_failure(Failure::new(FailureKind::Error, message))
     }
 
-    /// An error after which no other attempt is made.
+    /// An error that is not retried.
     pub fn fatal(message: impl Into<String>) -> Self {
         Self::of_failure(Failure::new(FailureKind::Fatal, message))
     }
 
-    /// An error after which the next attempt is due when `pause` has passed, whatever the policy
-    /// says about pauses.
+    /// An error after which the next attempt is due after `pause`, instead of the pause of the policy.
     ///
     /// # Panics
     ///
@@ -445,8 +454,8 @@ impl StepError {
         Self { next: Some(NextAttempt::After(pause)), ..Self::msg(message) }
     }
 
-    /// As [`retry_after`](Self::retry_after), but the next attempt is due at a moment of the world's
-    /// clock; one that has passed is now.
+    /// As [`retry_after`](Self::retry_after), but the next attempt is due at a time of the world's clock; immediately if that
+    /// time has passed.
     ///
     /// ```
     /// # use outlast::{StepError, Timestamp};
@@ -458,8 +467,8 @@ impl StepError {
         Self { next: Some(NextAttempt::At(moment)), ..Self::msg(message) }
     }
 
-    /// An error from one without a type of its own: a `Box<dyn Error + Send + Sync>`, an `anyhow::Error`, a
-    /// text. The chain of its sources is kept; the step is attempted again.
+    /// An error from a `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a text. The chain of its sources is kept. It is
+    /// retried.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -474,19 +483,19 @@ impl StepError {
         Self::of_failure(Failure::of_error(FailureKind::Error, &*error.into()))
     }
 
-    /// The same error with a durable name of its own, such as `"card_declined"`, which history keeps
-    /// and the workflow sees as [`Error::code`].
+    /// The same error with a durable code, such as `"card_declined"`, which is recorded. The workflow reads it with
+    /// [`Error::code`].
     ///
-    /// A code longer than 128 bytes is cut.
+    /// A code longer than 128 bytes is truncated.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<String>) -> Self {
         *self.failure = self.failure.with_code(code);
         self
     }
 
-    /// The same error with its class, by which a [`Retry`](crate::Retry) may choose.
+    /// The same error with a class, which a [`Retry`](crate::Retry) can select.
     ///
-    /// An error made by `?` has the class of the first `std::io::Error` among its sources already.
+    /// An error that `?` converts has the class of the first `std::io::Error` among its sources.
     ///
     /// ```
     /// use outlast::{ErrorClass, Retry, StepError};
@@ -500,16 +509,16 @@ impl StepError {
         self
     }
 
-    /// The same error with `details` for machines, which history keeps and the workflow sees.
+    /// The same error with machine-readable `details`, which are recorded. The workflow reads them with [`Error::details`].
     ///
-    /// Details of more than 64 KiB, or without JSON, are left out, and the message says so.
+    /// Details that exceed 64 KiB or cannot be serialized as JSON are omitted, and the message says so.
     #[must_use]
     pub fn with_details(mut self, details: impl Serialize) -> Self {
         *self.failure = self.failure.with_details(details);
         self
     }
 
-    /// Whether no other attempt is made.
+    /// Whether the error is not retried.
     pub fn is_fatal(&self) -> bool {
         !self.failure.kind.is_retryable()
     }
@@ -520,36 +529,39 @@ impl StepError {
     }
 
     pub(crate) fn of_failure(failure: Failure) -> Self {
-        Self { failure: Box::new(failure), next: None, trouble: None }
+        Self { failure: Box::new(failure), next: None, stuck_cause: None }
     }
 
-    /// The step's code did not run, since its input cannot be read. In a run with rules 1 the step fails with
-    /// this message; since rules 2 the run is stuck.
+    /// The error of an attempt whose input cannot be decoded; the step's code did not run. In a run with rules 1 the step
+    /// fails with this message; from rules 2 on the run gets stuck.
     pub(crate) fn unreadable(message: String, error: &PayloadError) -> Self {
-        Self { trouble: Some(Trouble::Unreadable { is_coded: error.is_coded() }), ..Self::fatal(message) }
+        Self {
+            stuck_cause: Some(StuckCause::Unreadable { is_coded: error.is_coded() }),
+            ..Self::fatal(message)
+        }
     }
 
-    /// The same error once more. Not `Clone`: users have no need of it.
+    /// A copy of the error. `Clone` is not implemented, so that it is not part of the public API.
     pub(crate) fn copy(&self) -> Self {
-        Self { failure: self.failure.clone(), next: self.next, trouble: self.trouble }
+        Self { failure: self.failure.clone(), next: self.next, stuck_cause: self.stuck_cause }
     }
 
-    /// Whether a run with these rules is stuck instead of the attempt having failed.
+    /// Whether a run with these rules gets stuck instead of the attempt failing.
     pub(crate) fn is_stuck(&self, rules: u32) -> bool {
         self.stuck(rules).is_some()
     }
 
-    /// The step's code used the context of a run: the attempt does not count, and the run is stuck.
+    /// The error of an attempt whose code used the context of a run. The attempt does not count, and the run gets stuck.
     pub(crate) fn context_used(message: String) -> Self {
-        Self { trouble: Some(Trouble::ContextUsed), ..Self::fatal(message) }
+        Self { stuck_cause: Some(StuckCause::ContextUsed), ..Self::fatal(message) }
     }
 
-    /// Why a run with these rules is stuck instead of the attempt having failed.
+    /// Why a run with these rules gets stuck instead of the attempt failing.
     pub(crate) fn stuck(&self, rules: u32) -> Option<Stuck> {
-        match self.trouble? {
-            Trouble::Unreadable { .. } if rules < 2 => None,
-            Trouble::Unreadable { is_coded } => Some(unreadable(is_coded, self)),
-            Trouble::ContextUsed => {
+        match self.stuck_cause? {
+            StuckCause::Unreadable { .. } if rules < 2 => None,
+            StuckCause::Unreadable { is_coded } => Some(stuck_on_unreadable(is_coded, self)),
+            StuckCause::ContextUsed => {
                 let (reason, message) = (StuckReason::ContextOutside, self.failure.message.clone());
                 Some(Stuck { reason, message, build: String::new() })
             }
@@ -583,8 +595,8 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for StepError {
     }
 }
 
-/// For steps that use a client: an input that does not fit and a limit stay so, and are not retried.
-/// Whatever else became of the other run or call, to the step it is an error like any other.
+/// For steps that use a client. Fatal errors, invalid values and limits keep their kind and are not retried; every other
+/// error of the call becomes an ordinary error, which is retried.
 impl From<Error> for StepError {
     fn from(error: Error) -> Self {
         let mut failure = error.into_failure();

@@ -12,13 +12,13 @@ use crate::error::Error;
 ///
 /// | URL | world |
 /// |---|---|
-/// | `memory:` | runs live as long as the returned world |
-/// | `sqlite:shop.db`, `sqlite:/var/lib/shop.db` | runs live in one file; `?sync=normal` trades the last commits before a power cut for speed |
-/// | `postgres://user@host/database` | runs live in a schema of a Postgres database, for any number of processes; `?schema=` names it, `?pool=` says how many connections there are; needs the feature `postgres` |
+/// | `memory:` | runs exist as long as the returned world |
+/// | `sqlite:shop.db`, `sqlite:/var/lib/shop.db` | runs are stored in one file; `?sync=normal` trades the last commits before a power cut for speed |
+/// | `postgres://user@host/database` | runs are stored in a schema of a Postgres database, for any number of processes; `?schema=` names it, `?pool=` says how many connections there are; needs the feature `postgres` |
 ///
 /// # Errors
 ///
-/// When the URL names no world that this build has, or the world cannot be opened.
+/// When this build does not support the URL, or the world cannot be opened.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), outlast::Error> {
@@ -29,7 +29,7 @@ pub async fn open(url: &str) -> Result<Arc<dyn World>, Error> {
     open_with_clock(url, Arc::new(SystemClock)).await
 }
 
-/// Opens the world that a URL names, with another clock: a test's.
+/// Opens the world that a URL names, with another clock, such as that of a test.
 ///
 /// # Errors
 ///
@@ -48,7 +48,7 @@ pub async fn open_with_clock(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn
         Some(("postgres" | "postgresql", _)) => open_postgres(url, clock).await,
         #[cfg(not(feature = "postgres"))]
         Some(("postgres" | "postgresql", _)) => {
-            // Without the URL, which may have a password.
+            // Without the URL, which may contain a password.
             Err(Error::invalid("`postgres:` needs the feature `postgres` of the crate `outlast`"))
         }
         _ => Err(Error::invalid(format!(
@@ -58,7 +58,7 @@ pub async fn open_with_clock(url: &str, clock: Arc<dyn Clock>) -> Result<Arc<dyn
     }
 }
 
-/// The URL without what comes before its host, which may be a password.
+/// The URL without its user part, which may contain a password.
 fn without_user(url: &str) -> String {
     match (url.find("//"), url.rfind('@')) {
         (Some(begin), Some(end)) if begin < end => format!("{}//…{}", &url[..begin], &url[end..]),

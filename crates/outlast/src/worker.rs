@@ -52,12 +52,12 @@ use self::pump::{PumpEnd, pump};
 use self::retention::forget_old;
 use self::session::{Session, Settings};
 use self::watchdog::Watching;
+use crate::authoring::registry::{Register, Registry};
+use crate::authoring::step::StepHandle;
 use crate::client::local_workers::{LocalWorker, LocalWorkers, TakenStart};
 use crate::clock::pause;
 use crate::error::{Error, StepError};
 use crate::outage::{Call, Outage};
-use crate::registry::{Register, Registry};
-use crate::step::StepHandle;
 
 const REJOIN_PAUSE: Duration = Duration::from_millis(200);
 const DRAIN_DEFAULT: Duration = Duration::from_secs(30);

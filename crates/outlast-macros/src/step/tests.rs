@@ -353,6 +353,12 @@ fn what_looks_and_what_makes_the_key_is_added_where_it_is_said() {
         }
     "#]]
     .assert_eq(key);
+    let function = text.split_once("async fn __outlast_body").unwrap().1.split_once('{').unwrap().0;
+    assert_eq!(
+        function.matches("#[allow(unused_variables)]").count(),
+        2,
+        "the key uses both parameters: {function}"
+    );
     let look = text.split_once("    const RECONCILES").unwrap().1.split_once("fn charge").unwrap().0;
     expect![[r#"
         : bool = true;

@@ -3,35 +3,34 @@
 use outlast_core::limits::{PRUNE_RUNS_MAX, REASON_BYTES_MAX};
 use outlast_core::{IntoDuration, MessageBody, OpNumber, RunId, Sent, Status, Timestamp, WorldError};
 
-use super::{Client, check_bytes, persist};
+use super::{Client, check_bytes, retry_unavailable};
 use crate::error::Error;
 use crate::upkeep;
 
-/// What a cancel or terminate came to.
+/// The result of a cancel or terminate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancel {
-    /// The run will be told, or has ended by it.
+    /// The request is stored, or the run has ended because of it.
     Requested,
-    /// The run was asked to stop before, or its deadline told it to, and has not ended yet: nothing changes.
+    /// The run was already asked to stop, or its deadline has passed, and it has not ended yet: nothing changes.
     AlreadyRequested,
-    /// The run had ended before, like this.
+    /// The run has already ended, with this status.
     AlreadyEnded(Status),
 }
 
 impl Client {
     /// Asks a run to stop. A run that has ended already stays as it is.
     ///
-    /// The workflow is told once: timers, hooks, children and steps that nobody attempts at that moment fail
-    /// with an error that [is cancelled](Error::is_cancelled), one after the other. A step that is being
-    /// attempted is told through [its context](crate::StepContext::cancelled), and its real outcome is awaited.
-    /// What the workflow asks for afterwards fails as cancelled, too, until the run ends; it cleans up with
-    /// [`shielded`](crate::Context::shielded) operations, which a cancel does not touch.
-    /// If it then returns an error the run is `cancelled`; if it returns an output, `completed`.
+    /// The cancel is delivered once: timers, hooks, children, and steps that are not being attempted fail with an error
+    /// that [is cancelled](Error::is_cancelled), one after the other. A step that is being attempted is notified through
+    /// [its context](crate::StepContext::cancelled), and its outcome is awaited. Operations that the workflow requests
+    /// afterwards also fail as cancelled, until the run ends. It can clean up with
+    /// [`shielded`](crate::Context::shielded) operations, which a cancel does not affect.
+    /// If the workflow then returns an error, the run is `cancelled`; if it returns an output, `completed`.
     ///
-    /// A run that had no turn yet is cancelled at once, also when it is stuck or its code is nowhere. A
-    /// stuck run that had turns keeps the message until it can go on; [`terminate`](Self::terminate) does
-    /// not wait for that. Further cancels change nothing, and are answered with
-    /// [`AlreadyRequested`](Cancel::AlreadyRequested).
+    /// A run without a turn is cancelled immediately, even if it is stuck or no worker has its code. A stuck run with
+    /// turns keeps the message until it can continue; [`terminate`](Self::terminate) does not wait for that. Further
+    /// cancels change nothing and return [`AlreadyRequested`](Cancel::AlreadyRequested).
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -60,16 +59,16 @@ impl Client {
             sent => self.answer(run, sent).await?,
         };
         if !matches!(answer, Cancel::AlreadyEnded(_)) {
-            self.end_if(run, |status| status == Status::Pending).await;
+            self.end_without_worker_if(run, |status| status == Status::Pending).await;
         }
         Ok(answer)
     }
 
-    /// Ends a run now, without asking its code: for a run that is stuck, whose code is gone, or that does
-    /// not stop when it is cancelled. A run that has ended already stays as it is.
+    /// Ends a run now, without its code: for a run that is stuck, whose code was removed, or that does not stop when it is
+    /// cancelled. A run that has ended already stays as it is.
     ///
-    /// Nothing is cleaned up: a step that is being attempted is told to stop, but its outcome is discarded.
-    /// The run is `cancelled`; its children are cancelled, and whoever awaits it gets an error that
+    /// The workflow cannot clean up. A step that is being attempted is asked to stop, but its outcome is discarded. The
+    /// run is `cancelled`, its children are cancelled, and callers that await it get an error that
     /// [is cancelled](Error::is_cancelled). Any worker does this; if none is joined, this call does.
     ///
     /// ```
@@ -78,7 +77,7 @@ impl Client {
     ///
     /// # async fn clear(client: &Client) -> Result<(), Error> {
     /// for run in client.list().status(Status::Stuck).await?.runs {
-    ///     client.terminate(run.id, "its code will not come back").await?;
+    ///     client.terminate(run.id, "its workflow was removed").await?;
     /// }
     /// # Ok(())
     /// # }
@@ -92,25 +91,25 @@ impl Client {
         let sent = self.post_plain(run, MessageBody::Terminate { reason: reason.into() }).await;
         let answer = self.answer(run, sent).await?;
         if answer == Cancel::Requested {
-            self.end_if(run, |status| !status.is_final()).await;
+            self.end_without_worker_if(run, |status| !status.is_final()).await;
         }
         Ok(answer)
     }
 
-    /// Ends a run that was told to, if no worker is joined to do it. That it was told is accepted already: if
-    /// this fails, the next worker does it.
-    async fn end_if(&self, run: RunId, is_wanted: fn(Status) -> bool) {
-        let looked = persist(|| self.world.run(run)).await;
-        let ended = match looked {
+    /// Ends a run that was asked to stop, if no worker is joined to do it. The request is already stored: if this fails, the
+    /// next worker ends the run.
+    async fn end_without_worker_if(&self, run: RunId, is_wanted: fn(Status) -> bool) {
+        let view = retry_unavailable(|| self.world.run(run)).await;
+        let ended = match view {
             Ok(view) if is_wanted(view.status) => upkeep::end_without_worker(&self.world).await,
             other => other.map(drop),
         };
         if let Err(error) = ended {
-            tracing::debug!(%run, %error, "a run that was told to stop is left for a worker to end");
+            tracing::debug!(%run, %error, "a run that was asked to stop is left for a worker to end");
         }
     }
 
-    /// What a message came to that asks a run to end.
+    /// The result of a message that asks a run to end.
     async fn answer(&self, run: RunId, sent: Result<Sent, WorldError>) -> Result<Cancel, Error> {
         match sent {
             Ok(_) => Ok(Cancel::Requested),
@@ -119,8 +118,8 @@ impl Client {
         }
     }
 
-    /// Ends sleeps early: all timers of the run that are open when it is told. The workflow goes on as if
-    /// their moment had come. Timeouts of hooks and children, and pauses between attempts, stay as they are.
+    /// Ends sleeps early: all timers of the run that are open when the message is delivered. The workflow continues as if
+    /// they had fired. Timeouts of hooks and children, and pauses between attempts, do not change.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -149,8 +148,8 @@ impl Client {
         Ok(self.post_plain(run, MessageBody::Wake { op: None }).await.map(drop)?)
     }
 
-    /// As [`wake`](Self::wake), but only one timer, by its operation's number, which
-    /// [`timers`](Self::timers) tells. Nothing happens when it is not open.
+    /// As [`wake`](Self::wake), but for one timer, by the number of its operation; see [`timers`](Self::timers). Does
+    /// nothing when the timer is not open.
     ///
     /// # Errors
     ///
@@ -159,8 +158,8 @@ impl Client {
         Ok(self.post_plain(run, MessageBody::Wake { op: Some(op) }).await.map(drop)?)
     }
 
-    /// Lets every build continue a run again, those that failed to included. A stuck run is tried at once; a run that
-    /// waits goes on when its moment comes.
+    /// Lets every build continue a run again, including those that failed to. A stuck run is retried immediately; a waiting
+    /// run continues when its wait ends.
     ///
     /// # Errors
     ///
@@ -169,10 +168,10 @@ impl Client {
         Ok(self.world.resume(run).await?)
     }
 
-    /// Forgets the runs that ended before a moment, with all that is kept of them; answers how many that
-    /// were. Their code need not be there. Their keys are free again.
+    /// Deletes the runs that ended before a time, with all their data, and returns their number. Their code is not needed.
+    /// Their keys can be used again.
     ///
-    /// It goes through the runs in parts, so that others can work meanwhile, and may be repeated.
+    /// The runs are deleted in several calls, so that other work continues meanwhile. It can be repeated.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -181,38 +180,38 @@ impl Client {
     /// # async fn main() -> Result<(), Error> {
     /// # let client = Client::new(outlast::open("memory:").await?);
     /// let month = std::time::Duration::from_secs(30 * 86_400);
-    /// let forgotten = client.prune(outlast::SystemClock.now().minus(month)).await?;
-    /// # assert_eq!(forgotten, 0);
+    /// let deleted = client.prune(outlast::SystemClock.now().minus(month)).await?;
+    /// # assert_eq!(deleted, 0);
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// [`prune_older_than`](Self::prune_older_than) takes a time instead of a moment.
+    /// [`prune_older_than`](Self::prune_older_than) takes an age instead of a time.
     ///
     /// # Errors
     ///
-    /// `Unavailable`; what was forgotten until then is forgotten.
+    /// `Unavailable`; runs that were already deleted stay deleted.
     pub async fn prune(&self, ended_before: Timestamp) -> Result<u64, Error> {
-        let (mut forgotten, mut after) = (0, None);
+        let (mut deleted, mut after) = (0, None);
         loop {
-            let pruned = persist(|| self.world.prune(ended_before, after, PRUNE_RUNS_MAX)).await?;
-            forgotten += pruned.runs;
+            let pruned = retry_unavailable(|| self.world.prune(ended_before, after, PRUNE_RUNS_MAX)).await?;
+            deleted += pruned.runs;
             if pruned.next.is_none() {
-                return Ok(forgotten);
+                return Ok(deleted);
             }
             after = pruned.next;
         }
     }
 
-    /// As [`prune`](Self::prune), for the runs that ended longer ago than a time by the world's clock.
+    /// As [`prune`](Self::prune), for the runs that ended longer ago than `age`, by the world's clock.
     ///
     /// ```
     /// # use outlast::prelude::*;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Error> {
     /// # let client = Client::new(outlast::open("memory:").await?);
-    /// let forgotten = client.prune_older_than("30d").await?;
-    /// # assert_eq!(forgotten, 0);
+    /// let deleted = client.prune_older_than("30d").await?;
+    /// # assert_eq!(deleted, 0);
     /// # Ok(())
     /// # }
     /// ```

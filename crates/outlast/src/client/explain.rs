@@ -1,4 +1,4 @@
-//! Why a run is where it is, as data and as a sentence.
+//! Why a run is in its current state, as data and as sentences.
 
 mod probe;
 mod sentence;
@@ -19,47 +19,47 @@ use super::Client;
 use crate::error::{Error, ErrorKind};
 use crate::upkeep;
 
-/// How often a run is looked at again that changed while it was explained.
-const LOOKS: usize = 3;
+/// How often the run and the workers are read, if the run changes in between.
+const SNAPSHOTS_MAX: usize = 3;
 
-/// Why a run is where it is.
+/// Why a run is in its current state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
     /// The run.
     pub run: RunId,
-    /// Where it is in its life.
+    /// Its status.
     pub status: Status,
-    /// Why, for programs.
+    /// The reason, as data.
     pub because: Because,
-    /// That it is to stop, when it was asked to and has not ended.
+    /// The request to stop, when the run has received one and has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopping: Option<Stopping>,
-    /// Who keeps its turns from being written in the world, if anybody does: a transaction that has its row locked.
+    /// The transaction that has locked the row of the run in the world, so that its turns cannot be written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_by: Option<String>,
-    /// What cannot be read of its history or its inbox, if something is damaged. The explanation is then made from its row.
+    /// What is damaged in its history or its inbox. The explanation is then made from its row alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
-    /// Why, and what to do about it, for people.
+    /// The reason and the remedy, as sentences.
     pub sentence: String,
 }
 
-/// Why a run is where it is, as data.
+/// The reason why a run is in its current state, as data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Because {
     /// It has ended.
     Ended {
-        /// How.
+        /// Its final status.
         status: Status,
-        /// When.
+        /// When it ended.
         at: Timestamp,
-        /// Why, when it did not complete.
+        /// The failure, when it did not complete.
         #[serde(skip_serializing_if = "Option::is_none")]
         failure: Option<Failure>,
     },
-    /// It was started to begin later.
+    /// It was started with a delay.
     Delayed {
         /// When it may begin.
         until: Timestamp,
@@ -70,112 +70,112 @@ pub enum Because {
     Held {
         /// The worker.
         worker: JoinedWorker,
-        /// Since when, or since the last message it was sent meanwhile.
+        /// Since when, or the time of the last message to the run, if that is later.
         since: Timestamp,
         /// The steps that are being attempted.
         attempts: Vec<Attempting>,
     },
-    /// A worker holds it whose session is over: it seems to be gone.
+    /// The session of the worker that holds it has expired: the worker is probably lost.
     WorkerGone {
         /// The worker's session.
         worker: SessionId,
-        /// Its machine and process, as long as they are known.
+        /// Its machine and process, if they are known.
         #[serde(skip_serializing_if = "Option::is_none")]
         place: Option<String>,
-        /// Since when its session is over, as long as that is known.
+        /// When its session expired, if that is known.
         #[serde(skip_serializing_if = "Option::is_none")]
         expired_at: Option<Timestamp>,
         /// The other workers that are joined.
         others: Vec<JoinedWorker>,
     },
-    /// It waits, and nothing is to be done until one of these ends.
+    /// It waits for one of these.
     Waits {
         /// Its workflow.
         workflow: String,
         /// Its workflow's version.
         version: u32,
-        /// The queue it stands in.
+        /// Its queue.
         queue: String,
-        /// What for.
+        /// The waits.
         waits: Vec<Waiting>,
-        /// Hooks that were sent payloads which the workflow has not asked for.
+        /// Hooks with payloads that the workflow has not taken.
         kept: Vec<String>,
         /// How many joined workers have its code and may continue it.
         workers: usize,
-        /// The builds that may not continue it, since they failed to and it has not progressed, oldest first.
+        /// The builds that may not continue it, because they failed to and it has not progressed since; oldest first.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         failed_builds: Vec<String>,
     },
-    /// It is ready, and waits for a worker with room.
+    /// It is ready and waits for a worker with free capacity.
     Ready {
         /// Since when.
         since: Timestamp,
-        /// How many crashes of its worker count against it: after two it is tried apart from others.
+        /// The number of worker crashes that count against it; from two on it is executed separately from others.
         crashes: u32,
         /// The joined workers that have its code.
         workers: Vec<JoinedWorker>,
-        /// Those of them that take no other run for now, because they probe one that crashed workers before.
+        /// Those of them that claim no other run for now, because they probe a run that crashed workers.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         probes: Vec<Probe>,
     },
-    /// It is ready, and no joined worker that serves its queue has its code.
+    /// It is ready, but no joined worker that serves its queue has its code.
     NoCode {
         /// Its workflow.
         workflow: String,
         /// Its workflow's version.
         version: u32,
-        /// The queue it stands in.
+        /// Its queue.
         queue: String,
         /// The joined workers that serve it.
         workers: Vec<JoinedWorker>,
     },
-    /// It is ready, and no joined worker serves its queue.
+    /// It is ready, but no joined worker serves its queue.
     NotServed {
         /// Its workflow.
         workflow: String,
         /// Its workflow's version.
         version: u32,
-        /// The queue it stands in.
+        /// Its queue.
         queue: String,
         /// The joined workers.
         workers: Vec<JoinedWorker>,
     },
-    /// It is ready, and no worker is joined.
+    /// It is ready, but no worker is joined.
     NoWorker {
         /// Its workflow.
         workflow: String,
         /// Its workflow's version.
         version: u32,
-        /// The queue it stands in.
+        /// Its queue.
         queue: String,
     },
-    /// It cannot go on with the code that its worker had.
+    /// It is stuck: the code of its worker could not continue it.
     Stuck {
-        /// The sort of trouble.
+        /// The reason, by category.
         reason: StuckReason,
-        /// What happened.
+        /// The message.
         message: String,
-        /// The build that could not go on.
+        /// The build that could not continue it.
         build: String,
-        /// The builds that could not go on since it last progressed, oldest first.
+        /// The builds that could not continue it since it last progressed, oldest first.
         failed_builds: Vec<String>,
         /// Other builds with its code that are joined, and retry it.
         other_builds: Vec<String>,
-        /// When they do, if that is later: so many builds have failed that the run rests.
+        /// When they retry it, if that is later: retries are delayed because many builds have failed.
         #[serde(skip_serializing_if = "Option::is_none")]
         retry_at: Option<Timestamp>,
-        /// The steps that were open, when it is stuck because its worker crashed too often.
+        /// The steps that were open, when the run is stuck because its worker crashed too often.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         open_steps: Vec<String>,
     },
-    /// It could go on, but no joined build may continue it: those that have its code have failed to.
+    /// It is ready, but every joined build with its code has failed to continue it.
     BuildsFailed {
         /// The builds that failed since it last progressed, oldest first.
         failed_builds: Vec<String>,
         /// The joined workers that have its code.
         workers: Vec<JoinedWorker>,
     },
-    /// Its deadline has passed, and it was not told yet.
+    /// Its deadline has passed, and the cancel is not delivered yet.
     PastDeadline {
         /// Its deadline.
         deadline: Timestamp,
@@ -188,23 +188,23 @@ pub enum Because {
     },
 }
 
-/// A run that is to stop.
+/// A request to stop a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stopping {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// When it was asked to.
+    /// When it was requested.
     pub at: Timestamp,
-    /// Whether its workflow was told, and cleans up. Otherwise the message lies in its inbox.
+    /// Whether the workflow has received it. Otherwise the message is still in the inbox.
     pub is_told: bool,
 }
 
-/// A joined worker, and what it has of the run's workflow.
+/// A joined worker, and the versions of the run's workflow that it has.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JoinedWorker {
     /// Its session.
     pub session: SessionId,
-    /// The machine it works on.
+    /// Its machine.
     pub host: String,
     /// Its process.
     pub pid: u32,
@@ -227,36 +227,36 @@ pub struct Attempting {
     pub step: String,
     /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// Since when it may be attempted.
+    /// Since when it can be attempted.
     pub since: Timestamp,
 }
 
 /// One thing that a run waits for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Waiting {
-    /// What it is.
+    /// The wait.
     #[serde(flatten)]
     pub wait: Wait,
     /// Since when.
     pub since: Timestamp,
-    /// Where the child or the queued step is in its life, when it is one.
+    /// The status of the child or queued step, when it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child: Option<Status>,
     /// How many joined workers serve the queue and have the step's code, when it is a queued step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<usize>,
-    /// How the last attempt failed, when it is a pause before the next.
+    /// The failure of the last attempt, when it is a pause before the next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// How many payloads were rejected since it waits, when it is a hook: no open hook could read them.
+    /// For a hook: the number of payloads that were rejected since it opened, because no open hook could decode them.
     pub rejected: usize,
-    /// Why the last of them was.
+    /// Why the last one was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejection: Option<String>,
 }
 
 impl Client {
-    /// Why a run is where it is, and what to do about it.
+    /// Explains why a run is in its current state, and what to do about it.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -281,40 +281,45 @@ impl Client {
     ///
     /// `NotFound`, `Unavailable`.
     pub async fn explain(&self, run: RunId) -> Result<Explanation, Error> {
-        let mut scene = self.scene(run).await?;
-        for _ in 1..LOOKS {
-            // Whoever holds it joined after the workers were read, or left before.
-            if scene.view.owner.is_none() || scene.owner().is_some() {
+        let mut snapshot = self.snapshot(run).await?;
+        for _ in 1..SNAPSHOTS_MAX {
+            // The worker that holds it joined or left between the two reads.
+            if snapshot.view.owner.is_none() || snapshot.owner().is_some() {
                 break;
             }
-            scene = self.scene(run).await?;
+            snapshot = self.snapshot(run).await?;
         }
-        // What is damaged does not keep the row from being explained.
+        // The row can be explained even if the history or the inbox is damaged.
         let mut damage = None;
-        let has_ended = scene.view.ended_at.is_some();
+        let has_ended = snapshot.view.ended_at.is_some();
         let history = if has_ended { Ok(Vec::new()) } else { self.history(run).await };
         let history = unless_damaged(history, &mut damage)?;
-        let stopping = unless_damaged(self.stopping(&scene.view, &history).await, &mut damage)?;
-        let because = self.because(&scene, &history, &mut damage).await?;
-        let mut sentence = sentence::of(&because, damage.as_deref(), scene.now);
+        let stopping = unless_damaged(self.stopping(&snapshot.view, &history).await, &mut damage)?;
+        let because = self.because(&snapshot, &history, &mut damage).await?;
+        let mut sentence = sentence::text_of(&because, damage.as_deref(), snapshot.now);
         if !has_ended {
-            sentence::add_kept(&mut sentence, scene.view.kept, scene.view.sent - scene.view.consumed);
+            sentence::add_kept(
+                &mut sentence,
+                snapshot.view.kept,
+                snapshot.view.sent - snapshot.view.consumed,
+            );
         }
         if let Some(stopping) = &stopping {
-            sentence::add_stopping(&mut sentence, stopping, scene.now);
+            sentence::add_stopping(&mut sentence, stopping, snapshot.now);
         }
-        let blocked_by = if scene.view.ended_at.is_none() { self.world.blocked_by(run).await? } else { None };
+        let blocked_by =
+            if snapshot.view.ended_at.is_none() { self.world.blocked_by(run).await? } else { None };
         if let Some(who) = &blocked_by {
             sentence.push_str(&format!(
-                " Its turns cannot be written: its row is locked by {who}. End that transaction; the run then goes on by itself."
+                " Its turns cannot be written: its row is locked by {who}. End that transaction; the run then continues automatically."
             ));
         }
-        Ok(Explanation { run, status: scene.view.status, because, stopping, blocked_by, damage, sentence })
+        Ok(Explanation { run, status: snapshot.view.status, because, stopping, blocked_by, damage, sentence })
     }
 
-    /// That a run is to stop, which it was told or will be when it goes on.
+    /// The request to stop a run: delivered, or still in its inbox.
     async fn stopping(&self, view: &RunView, history: &[TurnRecord]) -> Result<Option<Stopping>, Error> {
-        let told = history.iter().rev().find_map(|turn| {
+        let delivered = history.iter().rev().find_map(|turn| {
             turn.events.iter().find_map(|event| match event {
                 Event::CancelRequested { reason, .. } => {
                     Some(Stopping { reason: reason.clone(), at: turn.at, is_told: true })
@@ -322,8 +327,8 @@ impl Client {
                 _ => None,
             })
         });
-        if told.is_some() || view.ended_at.is_some() || view.sent <= view.consumed {
-            return Ok(told);
+        if delivered.is_some() || view.ended_at.is_some() || view.sent <= view.consumed {
+            return Ok(delivered);
         }
         let unread = upkeep::read_inbox(&*self.world, view.id, view.consumed).await?;
         Ok(unread.into_iter().find_map(|message| match message.body {
@@ -334,39 +339,39 @@ impl Client {
         }))
     }
 
-    async fn scene(&self, run: RunId) -> Result<Scene, Error> {
+    async fn snapshot(&self, run: RunId) -> Result<Snapshot, Error> {
         let view = self.world.run(run).await?;
         let workers = self.world.workers().await?;
         let clock = self.world.clock();
-        let is_timeless = clock.is_virtual() && self.local.any();
-        let is_in_hand = clock.is_virtual() && self.local.hold(run);
-        Ok(Scene { view, workers, now: clock.now(), is_timeless, is_in_hand })
+        let ignores_expiry = clock.is_virtual() && self.local.any();
+        let is_held_locally = clock.is_virtual() && self.local.hold(run);
+        Ok(Snapshot { view, workers, now: clock.now(), ignores_expiry, is_held_locally })
     }
 
     async fn because(
         &self,
-        scene: &Scene,
+        snapshot: &Snapshot,
         history: &[TurnRecord],
         damage: &mut Option<String>,
     ) -> Result<Because, Error> {
-        let view = &scene.view;
+        let view = &snapshot.view;
         if let Some(at) = view.ended_at {
             let failure = unless_damaged(self.failure(view.id).await, damage)?;
             return Ok(Because::Ended { status: view.status, at, failure });
         }
-        if let Some(because) = scene.trouble(history) {
+        if let Some(because) = snapshot.blocking_cause(history) {
             return Ok(because);
         }
-        if let Some(owner) = scene.owner() {
-            return Ok(scene.held(owner, &operations(history)));
+        if let Some(owner) = snapshot.owner() {
+            return Ok(snapshot.held(owner, &operations(history)));
         }
-        match scene.unheld() {
+        match snapshot.unclaimed_cause() {
             Some(Because::Ready { since, crashes, workers, .. }) => {
-                let probes = self.probes(&workers, scene.now).await?;
+                let probes = self.probes(&workers, snapshot.now).await?;
                 Ok(Because::Ready { since, crashes, workers, probes })
             }
             Some(because) => Ok(because),
-            None => self.waits(scene, history).await,
+            None => self.waits(snapshot, history).await,
         }
     }
 
@@ -378,12 +383,12 @@ impl Client {
         }))
     }
 
-    async fn waits(&self, scene: &Scene, history: &[TurnRecord]) -> Result<Because, Error> {
+    async fn waits(&self, snapshot: &Snapshot, history: &[TurnRecord]) -> Result<Because, Error> {
         let operations = operations(history);
         let by_number: BTreeMap<OpNumber, &OperationView> =
             operations.iter().map(|operation| (operation.op, operation)).collect();
-        let mut waits = Vec::with_capacity(scene.view.waits.len());
-        for wait in &scene.view.waits {
+        let mut waits = Vec::with_capacity(snapshot.view.waits.len());
+        for wait in &snapshot.view.waits {
             let operation = by_number.get(&wait.op());
             let child = match wait {
                 Wait::Child { run, .. } | Wait::Step { run, .. } => {
@@ -392,13 +397,13 @@ impl Client {
                 _ => None,
             };
             let workers = match wait {
-                Wait::Step { name, queue, .. } => Some(scene.serving_step(name, queue)),
+                Wait::Step { name, queue, .. } => Some(snapshot.serving_step(name, queue)),
                 _ => None,
             };
             let failure = operation.and_then(|operation| operation.failure.as_ref());
             waits.push(Waiting {
                 wait: wait.clone(),
-                since: operation.map_or(scene.view.updated_at, |operation| operation.changed_at),
+                since: operation.map_or(snapshot.view.updated_at, |operation| operation.changed_at),
                 child,
                 workers,
                 failure: failure.map(|failure| failure.message.clone()),
@@ -407,14 +412,14 @@ impl Client {
             });
         }
         let kept = kept_hooks(history).iter().map(ToString::to_string).collect();
-        let (workflow, version) = (scene.view.workflow.to_string(), scene.view.version);
-        let (queue, workers) = (scene.view.queue.to_string(), scene.able().count());
-        let failed_builds = scene.failed_builds();
+        let (workflow, version) = (snapshot.view.workflow.to_string(), snapshot.view.version);
+        let (queue, workers) = (snapshot.view.queue.to_string(), snapshot.eligible().count());
+        let failed_builds = snapshot.failed_builds();
         Ok(Because::Waits { workflow, version, queue, waits, kept, workers, failed_builds })
     }
 }
 
-/// What was read, or nothing when it is damaged. The damage that is found first is noted.
+/// The value that was read, or a default when it is damaged. The first damage is stored in `damage`.
 fn unless_damaged<T: Default>(read: Result<T, Error>, damage: &mut Option<String>) -> Result<T, Error> {
     match read {
         Err(error) if error.kind() == ErrorKind::Corrupt => {
@@ -425,7 +430,7 @@ fn unless_damaged<T: Default>(read: Result<T, Error>, damage: &mut Option<String
     }
 }
 
-/// The names of the steps that were open when a worker crashed: attempted in place, and not between two attempts.
+/// The names of the open steps that a crashed worker may have been attempting.
 fn open_in_place(history: &[TurnRecord], now: Timestamp) -> Vec<String> {
     let operations = operations(history);
     let open = operations.iter().filter(|operation| operation.is_attempted_in_place(now));
@@ -436,33 +441,33 @@ fn serves(worker: &WorkerView, queue: &str) -> bool {
     worker.queues.iter().any(|served| served == queue)
 }
 
-/// What an explanation is made of.
-struct Scene {
+/// The run and the workers at one time.
+struct Snapshot {
     view: RunView,
     workers: Vec<WorkerView>,
     now: Timestamp,
-    /// Under a virtual clock nobody beats: that a session is over says nothing, if there is a worker.
-    is_timeless: bool,
-    /// Nor if a worker of this process has the run.
-    is_in_hand: bool,
+    /// Whether an expired session means nothing: under a virtual clock workers do not beat.
+    ignores_expiry: bool,
+    /// Whether a worker of this process holds the run under a virtual clock.
+    is_held_locally: bool,
 }
 
-impl Scene {
+impl Snapshot {
     /// The worker that holds the run.
     fn owner(&self) -> Option<&WorkerView> {
         self.workers.iter().find(|worker| Some(worker.session) == self.view.owner)
     }
 
-    fn live(&self) -> impl Iterator<Item = &WorkerView> {
-        self.workers.iter().filter(|worker| self.is_live(worker))
+    fn joined_workers(&self) -> impl Iterator<Item = &WorkerView> {
+        self.workers.iter().filter(|worker| self.is_joined(worker))
     }
 
-    fn is_live(&self, worker: &WorkerView) -> bool {
-        self.is_timeless || worker.expires_at > self.now
+    fn is_joined(&self, worker: &WorkerView) -> bool {
+        self.ignores_expiry || worker.expires_at > self.now
     }
 
-    /// The workers that could be given the run: their builds have not failed to continue it.
-    fn able(&self) -> impl Iterator<Item = &WorkerView> {
+    /// The workers that can claim the run: they have its code, and their builds have not failed to continue it.
+    fn eligible(&self) -> impl Iterator<Item = &WorkerView> {
         self.with_code().filter(|worker| !self.view.failed_builds.contains(&worker.build))
     }
 
@@ -477,14 +482,14 @@ impl Scene {
     }
 
     fn serving(&self) -> impl Iterator<Item = &WorkerView> {
-        self.live().filter(|worker| serves(worker, &self.view.queue))
+        self.joined_workers().filter(|worker| serves(worker, &self.view.queue))
     }
 
-    /// How many workers could be given a queued step.
+    /// The number of workers that can claim a queued step.
     fn serving_step(&self, step: &str, queue: &str) -> usize {
         let workflow = workflow_of_step(step);
         let has = |worker: &&WorkerView| worker.code.iter().any(|code| code.workflow == workflow);
-        self.live().filter(|worker| serves(worker, queue)).filter(has).count()
+        self.joined_workers().filter(|worker| serves(worker, queue)).filter(has).count()
     }
 
     fn has_code(&self, worker: &WorkerView) -> bool {
@@ -507,10 +512,10 @@ impl Scene {
         }
     }
 
-    /// What keeps a run from going on that will not pass by itself.
-    fn trouble(&self, history: &[TurnRecord]) -> Option<Because> {
+    /// Why the run does not continue, if it is stuck or its worker is lost.
+    fn blocking_cause(&self, history: &[TurnRecord]) -> Option<Because> {
         if let Some(stuck) = self.view.stuck.as_ref().filter(|_| self.view.status == Status::Stuck) {
-            let mut other_builds: Vec<String> = self.able().map(|worker| worker.build.clone()).collect();
+            let mut other_builds: Vec<String> = self.eligible().map(|worker| worker.build.clone()).collect();
             let is_poison = stuck.reason == StuckReason::Poison;
             let open_steps = if is_poison { open_in_place(history, self.now) } else { Vec::new() };
             other_builds.sort_unstable();
@@ -527,7 +532,7 @@ impl Scene {
         }
         let session = self.view.owner?;
         let owner = self.owner();
-        if owner.is_some_and(|owner| self.is_in_hand || owner.expires_at > self.now) {
+        if owner.is_some_and(|owner| self.is_held_locally || owner.expires_at > self.now) {
             return None;
         }
         Some(Because::WorkerGone {
@@ -535,7 +540,7 @@ impl Scene {
             place: owner.map(|owner| format!("process {} on {}", owner.pid, owner.host)),
             expired_at: owner.map(|owner| owner.expires_at),
             others: self
-                .live()
+                .joined_workers()
                 .filter(|worker| worker.session != session)
                 .map(|worker| self.joined(worker))
                 .collect(),
@@ -545,7 +550,7 @@ impl Scene {
     fn held(&self, owner: &WorkerView, operations: &[OperationView]) -> Because {
         let steps = operations.iter().filter(|step| step.is_open() && step.kind == OperationKind::Step);
         let attempts = steps.filter_map(|step| {
-            // That a pause was over leaves no event: the attempt after it is under way.
+            // The end of a pause is not recorded: once it is due, the next attempt is in progress.
             let (attempt, since) = match step.retry_at {
                 None => (step.attempts, step.started_at),
                 Some(due) if due <= self.now => (step.attempts + 1, due),
@@ -560,20 +565,20 @@ impl Scene {
         }
     }
 
-    /// When a worker without its code ends the run: it has been joined for a while by then.
+    /// When a worker without the code ends the run: a grace period after the deadline and after the worker joined.
     fn overdue_at(&self, deadline: Timestamp) -> Timestamp {
-        let joined = self.live().map(|worker| worker.joined_at).min().unwrap_or(self.now);
+        let joined = self.joined_workers().map(|worker| worker.joined_at).min().unwrap_or(self.now);
         deadline.max(joined).plus(DEADLINE_GRACE)
     }
 
-    /// Why a run that nobody holds is not claimed; `None` when it waits for something to happen.
-    fn unheld(&self) -> Option<Because> {
+    /// Why a run that no worker holds is not claimed; `None` when it waits for something.
+    fn unclaimed_cause(&self) -> Option<Because> {
         let Self { view, now, .. } = self;
         if let Some(deadline) = view.deadline.filter(|deadline| deadline <= now) {
             return Some(Because::PastDeadline {
                 deadline,
                 overdue_at: self.overdue_at(deadline),
-                workers: self.live().count(),
+                workers: self.joined_workers().count(),
                 with_code: self.with_code().count(),
             });
         }
@@ -588,17 +593,17 @@ impl Scene {
             _ => return None,
         };
         let (workflow, version, queue) = (view.workflow.to_string(), view.version, view.queue.to_string());
-        let able: Vec<_> = self.able().map(|worker| self.joined(worker)).collect();
+        let eligible: Vec<_> = self.eligible().map(|worker| self.joined(worker)).collect();
         let workers: Vec<_> = self.with_code().map(|worker| self.joined(worker)).collect();
-        Some(if !able.is_empty() {
-            Because::Ready { since, crashes: view.crashes, workers: able, probes: Vec::new() }
+        Some(if !eligible.is_empty() {
+            Because::Ready { since, crashes: view.crashes, workers: eligible, probes: Vec::new() }
         } else if !workers.is_empty() {
             Because::BuildsFailed { failed_builds: self.failed_builds(), workers }
         } else if self.serving().next().is_some() {
             let workers = self.serving().map(|worker| self.joined(worker)).collect();
             Because::NoCode { workflow, version, queue, workers }
-        } else if self.live().next().is_some() {
-            let workers = self.live().map(|worker| self.joined(worker)).collect();
+        } else if self.joined_workers().next().is_some() {
+            let workers = self.joined_workers().map(|worker| self.joined(worker)).collect();
             Because::NotServed { workflow, version, queue, workers }
         } else {
             Because::NoWorker { workflow, version, queue }

@@ -131,7 +131,7 @@ impl KeyedRun<'_> {
         self.client.resume(self.id().await?).await
     }
 
-    /// Why the run is where it is; see [`Client::explain`].
+    /// Why the run is in its current state; see [`Client::explain`].
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ impl KeyedRun<'_> {
         self.handle().await?.output().await
     }
 
-    /// Like [`output`](Self::output), but gives up after a time.
+    /// Like [`output`](Self::output), but with a timeout.
     ///
     /// # Errors
     ///

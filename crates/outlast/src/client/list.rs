@@ -8,11 +8,11 @@ use outlast_core::{ListOrder, Page, QueuedSteps, RunId, RunQuery, RunView, Statu
 use serde::de::DeserializeOwned;
 
 use super::{BoxedCall, Client, RunHandle};
+use crate::authoring::workflow::WorkflowHandle;
 use crate::error::Error;
-use crate::workflow::WorkflowHandle;
 
 impl Client {
-    /// Lists runs, the newest first: all of them, or those that the builder describes. Await it for a page.
+    /// Lists runs, the newest first: all of them, or those that match the filters of the builder. Await it for a page.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -38,7 +38,7 @@ impl Client {
     /// # }
     /// ```
     ///
-    /// A page begins and ends at a run, not at a number of runs: what is started meanwhile shifts nothing.
+    /// Cursors refer to runs, not to offsets: runs that are started meanwhile do not shift the pages.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ impl Client {
         ListCall { client: self, query: RunQuery::default(), existing: None }
     }
 
-    /// A page of runs. A limit of 0 is a page of the greatest size.
+    /// A page of runs. A limit of 0 means the maximum page size.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl Client {
         Ok(self.world.runs(query).await?)
     }
 
-    /// The newest runs in one of these statuses; of all when none is given.
+    /// The newest runs in one of these statuses; in any status when none is given.
     ///
     /// # Errors
     ///
@@ -89,18 +89,18 @@ impl Client {
     }
 }
 
-/// A list about to be read; await it for a page. Each description narrows it.
+/// A list of runs; await it for a page. Each filter narrows it.
 #[must_use = "nothing is listed until the call is awaited"]
 #[derive(Clone, Debug)]
 pub struct ListCall<'a> {
     client: &'a Client,
     query: RunQuery,
-    /// A run without which the list is an error.
+    /// A run that must exist; otherwise the list is an error.
     existing: Option<RunId>,
 }
 
 impl ListCall<'_> {
-    /// That there is no such run is an error, not an empty page.
+    /// Makes the list fail when there is no such run, instead of returning an empty page.
     pub(super) fn of_existing(mut self, run: RunId) -> Self {
         self.existing = Some(run);
         self
@@ -129,7 +129,7 @@ impl ListCall<'_> {
         self
     }
 
-    /// Queued steps too: runs whose whole life is one step of another, which are left out otherwise.
+    /// Includes queued steps: runs that execute one step of another run. They are omitted by default.
     pub fn queued_steps(mut self) -> Self {
         self.query.queued_steps = QueuedSteps::Listed;
         self
@@ -147,7 +147,7 @@ impl ListCall<'_> {
         self
     }
 
-    /// Only this run, and those that it or one of its children started.
+    /// Only this run and its descendants.
     pub fn root(mut self, run: RunId) -> Self {
         self.query.root = Some(run);
         self
@@ -159,19 +159,19 @@ impl ListCall<'_> {
         self
     }
 
-    /// Only runs that were started at this moment or later.
+    /// Only runs that were started at this time or later.
     pub fn created_from(mut self, moment: Timestamp) -> Self {
         self.query.created_from = Some(moment);
         self
     }
 
-    /// Only runs that were started before this moment.
+    /// Only runs that were started before this time.
     pub fn created_before(mut self, moment: Timestamp) -> Self {
         self.query.created_before = Some(moment);
         self
     }
 
-    /// Only runs with this text in their id, workflow or key, in upper or lower case.
+    /// Only runs with this text in their id, workflow or key; case is ignored.
     pub fn text(mut self, text: impl Into<String>) -> Self {
         self.query.text = Some(text.into());
         self
@@ -183,19 +183,19 @@ impl ListCall<'_> {
         self
     }
 
-    /// The page behind this run: give it [`Page::next`].
+    /// The page after this run: pass [`Page::next`].
     pub fn after(mut self, run: RunId) -> Self {
         self.query.after = Some(run);
         self
     }
 
-    /// The page in front of this run: give it [`Page::prev`].
+    /// The page before this run: pass [`Page::prev`].
     pub fn before(mut self, run: RunId) -> Self {
         self.query.before = Some(run);
         self
     }
 
-    /// How many runs the page holds at the most; 1,000 is the limit, and what is used for 0.
+    /// The maximum number of runs of the page. The limit is 1,000, which 0 also means.
     pub fn limit(mut self, runs: usize) -> Self {
         self.query.limit = runs;
         self

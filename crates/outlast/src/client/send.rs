@@ -8,22 +8,22 @@ use outlast_core::{Headers, MessageBody, MessageId, NewMessage, Payload, RunId};
 use serde::Serialize;
 
 use super::{BoxedCall, Client, check_headers, check_text};
+use crate::client::within::Within;
 use crate::error::Error;
 use crate::ids;
-use crate::within::Within;
 
 impl Client {
-    /// Sends a payload to a hook of a run. Await the call; when that returns, the payload is kept until
-    /// the run takes it, whether it waits for it already or not.
+    /// Sends a payload to a hook of a run. Await the call; when it returns, the payload is durable. It is kept until the
+    /// run takes it, whether the run already waits for it or not.
     ///
-    /// Which hooks a run will ask for, and of what type, only its code knows. A payload for a name that
-    /// it never asks for stays where it is. One that no open hook of its name can read is rejected: the run
-    /// goes on waiting, and the worker logs why.
+    /// Only the code of the workflow determines its hooks and their types. A payload for a name without a hook is kept. A
+    /// payload that no open hook of its name can decode is rejected: the run keeps waiting, and the worker logs the
+    /// reason.
     ///
     /// ```
     /// # use outlast::prelude::*;
     /// # async fn paid(client: &Client, run: outlast::RunId, delivery: &str) -> Result<(), Error> {
-    /// // However often the other side delivers this, the run gets it once.
+    /// // However often the other side delivers this, the run receives it once.
     /// client.send(run, "paid", &4200).key(delivery).await?;
     /// # Ok(())
     /// # }
@@ -44,7 +44,7 @@ impl Client {
     }
 }
 
-/// A payload about to be sent; await the call.
+/// A send; await it to send the payload.
 #[must_use = "nothing is sent until the call is awaited"]
 #[derive(Debug)]
 pub struct SendCall<'a> {
@@ -57,21 +57,21 @@ pub struct SendCall<'a> {
 }
 
 impl SendCall<'_> {
-    /// Makes the send idempotent: what is sent to the run with this key is delivered once, the first time.
-    /// A repeat does nothing, whatever it brings, and succeeds even when the run has ended since.
+    /// Makes the send idempotent: of all sends to the run with this key only the first is delivered. A repeated send does
+    /// nothing, whatever its payload, and succeeds even if the run has ended.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// Something that travels with the payload: trace context, the caller's identity.
+    /// A header of the message, such as trace context or the identity of the caller.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.insert(name.into(), value.into());
         self
     }
 
-    /// Sends inside a transaction of the caller's own, in the database where the world lives: the payload is
-    /// sent when that transaction commits, and never was if it does not. See
+    /// Sends inside a transaction of the caller in the database of the world: the payload is sent if and only if that
+    /// transaction commits. See
     /// [`StartCall::within`](crate::StartCall::within).
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl SendCall<'_> {
     }
 }
 
-/// The id of the message with this key: the world takes a message of one id once.
+/// The id of the message with this key. The world accepts each id once.
 fn keyed_message(run: RunId, key: &str) -> MessageId {
     MessageId::from_bits(Payload::from_json_text(format!("{run} {key}")).digest())
 }

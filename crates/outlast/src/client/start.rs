@@ -14,27 +14,27 @@ use outlast_core::{
     Event, Headers, IntoDuration, Payload, RunId, Start, StartKey, Started, Tags, Timestamp, WorldError,
 };
 
-use super::{BoxedCall, Client, RunHandle, check_headers, check_text, first, persist};
+use super::{BoxedCall, Client, RunHandle, check_headers, check_text, retry_unavailable, single_answer};
+use crate::authoring::workflow::WorkflowHandle;
+use crate::client::within::Within;
 use crate::error::Error;
 use crate::ids;
-use crate::within::Within;
-use crate::workflow::WorkflowHandle;
 
 impl Client {
-    /// A new id for a run, for [`StartCall::id`]: time-ordered, so that the run finds its place in lists.
+    /// A new id for a run, for [`StartCall::id`]. Ids are time-ordered, and lists are sorted by them.
     pub fn new_id(&self) -> RunId {
         ids::run()
     }
 }
 
-/// A start about to be made; await it.
+/// A start; await it to make it.
 #[must_use = "nothing starts until the call is awaited"]
 #[derive(Debug)]
 pub struct StartCall<'a, O> {
     client: &'a Client,
-    form: Form,
+    template: StartTemplate,
     input: Result<Payload, Error>,
-    /// Whether nobody has looked if the input is one of the workflow.
+    /// Whether the input has not been decoded and checked yet.
     is_unchecked: bool,
     key: Option<String>,
     window: Option<Duration>,
@@ -42,29 +42,31 @@ pub struct StartCall<'a, O> {
     output: PhantomData<fn() -> O>,
 }
 
-/// What the starts of one call have in common.
+/// The options that all starts of one call share.
 #[derive(Clone, Debug)]
-pub(super) struct Form {
+pub(super) struct StartTemplate {
     workflow: Cow<'static, str>,
     version: u32,
     pub(super) queue: Arc<str>,
     pub(super) priority: u8,
     pub(super) headers: Headers,
     pub(super) tags: Tags,
-    begin: Option<Moment>,
-    deadline: Option<Moment>,
-    /// The first choice that made no sense.
+    begin: Option<StartTime>,
+    deadline: Option<StartTime>,
+    /// The first option that is not valid.
     problem: Option<InvalidDuration>,
 }
 
+/// A time, relative to the start or absolute.
 #[derive(Clone, Copy, Debug)]
-enum Moment {
+enum StartTime {
     In(Duration),
     At(Timestamp),
 }
 
-impl Moment {
-    fn from(self, now: Timestamp) -> Timestamp {
+impl StartTime {
+    /// The time, for a start that is made at `now`.
+    fn resolve(self, now: Timestamp) -> Timestamp {
         match self {
             Self::In(duration) => now.plus(duration),
             Self::At(moment) => moment,
@@ -73,10 +75,10 @@ impl Moment {
 }
 
 impl<'a, O> StartCall<'a, O> {
-    pub(super) fn new(client: &'a Client, form: Form, input: Result<Payload, Error>) -> Self {
+    pub(super) fn new(client: &'a Client, template: StartTemplate, input: Result<Payload, Error>) -> Self {
         Self {
             client,
-            form,
+            template,
             input,
             is_unchecked: false,
             key: None,
@@ -86,23 +88,22 @@ impl<'a, O> StartCall<'a, O> {
         }
     }
 
-    /// The same start of an input that nobody has looked at: a worker of this process may know better.
+    /// The same start, whose input a worker of this process checks if it has the code.
     pub(super) fn unchecked(self) -> Self {
         Self { is_unchecked: true, ..self }
     }
 
     /// Makes the start idempotent: a later start with this key returns the run of this one.
     ///
-    /// Later means for ever, until the run is [pruned](Client::prune), unless the later start has a
-    /// [window](Self::key_window). Which version of the workflow it asks for makes no difference; another
-    /// workflow or input is a conflict.
+    /// This holds until the run is [pruned](Client::prune), unless the later start has a [window](Self::key_window). The
+    /// version of the workflow is not compared; another workflow or input is a conflict.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// How long an earlier start with the key counts. One from before that is left alone, and the key
-    /// names the new run from now on.
+    /// How long the key names the run of an earlier start. After that a start creates a new run, which the key names from
+    /// then on; the earlier run is not changed.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -114,25 +115,25 @@ impl<'a, O> StartCall<'a, O> {
     /// # }
     /// ```
     pub fn key_window(mut self, window: impl IntoDuration) -> Self {
-        self.window = self.form.duration(window);
+        self.window = self.template.duration(window);
         self
     }
 
-    /// Something that travels with the run: trace context, the caller's identity.
+    /// A header of the run, such as trace context or the identity of the caller.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.form.headers.insert(name.into(), value.into());
+        self.template.headers.insert(name.into(), value.into());
         self
     }
 
-    /// A tag to find the run by; see [`ListCall::tag`](crate::ListCall::tag). The workflow may change it
-    /// and set others: [`Context::tag`](crate::Context::tag).
+    /// A tag by which the run can be found; see [`ListCall::tag`](crate::ListCall::tag). The workflow can change it and
+    /// set others with [`Context::tag`](crate::Context::tag).
     pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.form.tags.insert(name.into(), value.into());
+        self.template.tags.insert(name.into(), value.into());
         self
     }
 
-    /// The queue in which the run stands, instead of the one that its workflow says: only workers that
-    /// [serve it](crate::WorkerBuilder::queues) are given the run.
+    /// The queue of the run, instead of the one of its workflow: only workers that
+    /// [serve it](crate::WorkerBuilder::queues) claim the run.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -146,47 +147,47 @@ impl<'a, O> StartCall<'a, O> {
     /// # }
     /// ```
     pub fn queue(mut self, queue: impl Into<Arc<str>>) -> Self {
-        self.form.queue = queue.into();
+        self.template.queue = queue.into();
         self
     }
 
-    /// How urgent the run is, from 0, the usual, to 9: each level is worth ten seconds of waiting.
+    /// The priority of the run, from 0 (the default) to 9: each level is worth ten seconds of waiting.
     pub fn priority(mut self, priority: u8) -> Self {
-        self.form.priority = priority;
+        self.template.priority = priority;
         self
     }
 
-    /// Lets the run begin later, so long from now. Until then it can be cancelled and terminated, and keeps
-    /// what is sent to it.
+    /// Delays the begin of the run. Until then it can be cancelled and terminated, and payloads that are sent to it are
+    /// kept.
     pub fn after(mut self, delay: impl IntoDuration) -> Self {
-        self.form.begin_after(delay);
+        self.template.set_delay(delay);
         self
     }
 
-    /// Lets the run begin at a moment of the world's clock; at once when that is past.
+    /// Delays the begin of the run until a time of the world's clock. If that has passed, the run begins immediately.
     pub fn at(mut self, moment: Timestamp) -> Self {
-        self.form.begin_at(moment);
+        self.template.set_start(moment);
         self
     }
 
-    /// How long from now the run has to end, whenever it begins. Then it is told to stop, as by
-    /// [`Client::cancel`], and has time to clean up.
+    /// The time from now in which the run must end, whenever it begins. After that it is cancelled, as by
+    /// [`Client::cancel`], and can clean up.
     ///
-    /// A run that waits is woken for it. If no worker is up, it is told when one comes; if none has its
-    /// code a minute later, it is ended without.
+    /// A waiting run is woken for it. If no worker is joined, the run is cancelled when one joins. If no joined worker
+    /// has its code a minute later, the run is ended without its code.
     pub fn deadline(mut self, time: impl IntoDuration) -> Self {
-        self.form.end_within(time);
+        self.template.set_time_limit(time);
         self
     }
 
-    /// As [`deadline`](Self::deadline), at a moment of the world's clock. One that is past is an error.
+    /// As [`deadline`](Self::deadline), as a time of the world's clock. A time that has passed is an error.
     pub fn deadline_at(mut self, moment: Timestamp) -> Self {
-        self.form.end_by(moment);
+        self.template.set_deadline(moment);
         self
     }
 
-    /// The run's id, chosen by the caller: to write it down before the run begins. A start that repeats it
-    /// returns the same run; with another workflow or input it is a conflict.
+    /// The id of the run, chosen by the caller, who can store it before the run begins. A start that repeats the id
+    /// returns the same run; another workflow or input is a conflict.
     ///
     /// Ids are time-ordered, and lists are sorted by them: take one from [`Client::new_id`].
     ///
@@ -196,7 +197,7 @@ impl<'a, O> StartCall<'a, O> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Error> {
     /// # let client = Client::new(outlast::open("memory:").await?);
-    /// let id = client.new_id(); // goes into the caller's own database first
+    /// let id = client.new_id(); // store it in your own database first
     /// let run = client.start(invoice, 42).id(id).await?;
     /// assert_eq!(run.id(), id);
     /// assert!(!client.start(invoice, 42).id(id).await?.is_new());
@@ -208,16 +209,15 @@ impl<'a, O> StartCall<'a, O> {
         self
     }
 
-    /// Starts the run inside a transaction of the caller's own, in the database where the world lives: the
-    /// run begins when that transaction commits, and never was if it does not. So an order and the run that
-    /// handles it are one change.
+    /// Starts the run inside a transaction of the caller in the database of the world: the run is started if and only if
+    /// that transaction commits. So an order and the run that handles it are one atomic change.
     ///
     /// Takes the transactions of `rusqlite` and `tokio-postgres`. See the guide's page on transactions.
     ///
     /// # Errors
     ///
     /// As an ordinary start; when the transaction is in another database than the world; when the database
-    /// refuses. The call is not repeated by itself, and no worker of this process is handed the run.
+    /// refuses. The call is not retried automatically, and the run is not passed to a worker of this process.
     pub async fn within<T: Within>(self, transaction: &mut T) -> Result<RunHandle<O>, Error> {
         let client = self.client;
         let (start, _) = self.prepare()?;
@@ -236,13 +236,13 @@ impl<'a, O> StartCall<'a, O> {
         Ok(RunHandle::new(client, started.run, started.is_new))
     }
 
-    /// The start, checked as far as that is possible here, and its plain input.
+    /// The start, validated, and its input before the codec.
     fn prepare(self) -> Result<(Start, Payload), Error> {
         if self.window.is_some() && self.key.is_none() {
             return Err(Error::invalid("a key window needs a key; add `.key(…)`"));
         }
         let (client, plain) = (self.client, self.input?);
-        let mut start = self.form.start(client, plain.clone(), self.key)?;
+        let mut start = self.template.start(client, plain.clone(), self.key)?;
         if let Some(key) = &mut start.key {
             key.window = self.window;
         }
@@ -256,7 +256,7 @@ impl<'a, O> StartCall<'a, O> {
     }
 }
 
-impl Form {
+impl StartTemplate {
     pub(super) fn new(workflow: Cow<'static, str>, version: u32) -> Self {
         let (queue, priority) = (default_queue(), 0);
         let (headers, tags) = (Headers::new(), Tags::new());
@@ -264,26 +264,26 @@ impl Form {
         Self { workflow, version, queue, priority, headers, tags, begin, deadline, problem }
     }
 
-    /// The same with what the workflow says of its line.
+    /// The template for a workflow, with its queue and priority.
     pub(super) fn of<H: WorkflowHandle<M>, M>(workflow: &H) -> Self {
         let queue = workflow.queue().map_or_else(default_queue, Into::into);
         Self { queue, priority: workflow.priority(), ..Self::new(workflow.name().into(), workflow.version()) }
     }
 
-    pub(super) fn begin_after(&mut self, delay: impl IntoDuration) {
-        self.begin = self.duration(delay).map(Moment::In);
+    pub(super) fn set_delay(&mut self, delay: impl IntoDuration) {
+        self.begin = self.duration(delay).map(StartTime::In);
     }
 
-    pub(super) fn begin_at(&mut self, moment: Timestamp) {
-        self.begin = Some(Moment::At(moment));
+    pub(super) fn set_start(&mut self, moment: Timestamp) {
+        self.begin = Some(StartTime::At(moment));
     }
 
-    pub(super) fn end_within(&mut self, time: impl IntoDuration) {
-        self.deadline = self.duration(time).map(Moment::In);
+    pub(super) fn set_time_limit(&mut self, time: impl IntoDuration) {
+        self.deadline = self.duration(time).map(StartTime::In);
     }
 
-    pub(super) fn end_by(&mut self, moment: Timestamp) {
-        self.deadline = Some(Moment::At(moment));
+    pub(super) fn set_deadline(&mut self, moment: Timestamp) {
+        self.deadline = Some(StartTime::At(moment));
     }
 
     fn duration(&mut self, duration: impl IntoDuration) -> Option<Duration> {
@@ -296,17 +296,17 @@ impl Form {
         }
     }
 
-    /// The deadline of a start that is made now.
+    /// The deadline of a start that is made at `now`.
     fn deadline(&self, now: Timestamp) -> Result<Option<Timestamp>, Error> {
-        match self.deadline.map(|deadline| deadline.from(now)) {
+        match self.deadline.map(|deadline| deadline.resolve(now)) {
             Some(deadline) if deadline <= now => Err(Error::invalid(format!(
-                "the deadline {deadline} is not after now, {now}; set a later one"
+                "the deadline {deadline} is not after the current time, {now}; set a later one"
             ))),
             deadline => Ok(deadline),
         }
     }
 
-    /// The start of a run with this plain input.
+    /// The start of a run with this input, before the codec.
     pub(super) fn start(&self, client: &Client, plain: Payload, key: Option<String>) -> Result<Start, Error> {
         if let Some(problem) = &self.problem {
             return Err(problem.clone().into());
@@ -331,7 +331,7 @@ impl Form {
             headers: self.headers.clone(),
             tags: self.tags.clone(),
             parent: None,
-            not_before: self.begin.map(|begin| begin.from(now)).filter(|begin| *begin > now),
+            not_before: self.begin.map(|begin| begin.resolve(now)).filter(|begin| *begin > now),
             deadline: self.deadline(now)?,
             policy: None,
         };
@@ -341,28 +341,28 @@ impl Form {
 }
 
 impl Client {
-    /// Hands the run to a worker of this process, or leaves it for any worker to claim.
+    /// Passes the run to a worker of this process, or leaves it for any worker to claim.
     async fn start_run(&self, start: Start) -> Result<Started, WorldError> {
         if start.not_before.is_none()
             && let Ok(answer) = self.local.take(start.clone())
         {
             match answer.await {
-                // The worker stopped meanwhile; whether it committed is unknown, so repeat by id.
+                // The worker stopped. Whether it committed the start is unknown, so repeat the start with the same id.
                 Err(WorldError::Unavailable(_) | WorldError::Fenced(_)) => {}
                 answered => return answered,
             }
         }
-        first(persist(|| self.world.start(vec![start.clone()])).await?)
+        single_answer(retry_unavailable(|| self.world.start(vec![start.clone()])).await?)
     }
 
-    /// Starts a run whose id the caller has chosen. It may be there already, even held by a worker of this
-    /// process, so it is not handed to one.
+    /// Starts a run whose id the caller has chosen. The run may exist already, and a worker of this process may hold it, so
+    /// it is not passed to one.
     async fn start_chosen(&self, start: Start, plain: &Payload) -> Result<Started, Error> {
-        let started = first(persist(|| self.world.start(vec![start.clone()])).await?)?;
+        let started = single_answer(retry_unavailable(|| self.world.start(vec![start.clone()])).await?)?;
         if started.run != start.run || !started.is_new {
             return Ok(started);
         }
-        // The world answers a repeated id as it did first; the first turn tells whose it is.
+        // The world returns the same result for a repeated id. The id of the first turn shows which start created the run.
         let history = self.world.history(start.run, 0, 1).await?;
         let Some(first) = history.first().filter(|first| first.id != start.turn) else { return Ok(started) };
         match first.events.first() {

@@ -33,7 +33,7 @@ use outlast_core::{
 use serde_json::Value;
 
 use super::{Delivery, Machine};
-use crate::registry::{Registered, Registry};
+use crate::authoring::registry::{Registered, Registry};
 use crate::{Register, WorkflowDefinition, WorkflowFn, WorkflowMark};
 
 /// When every run of the tests begins: 2026-01-01T00:00:00Z.

@@ -23,10 +23,10 @@ use tracing::Instrument;
 use super::heartbeats::Heartbeats;
 use super::metrics::{Meter, UnderWay};
 use super::outcomes::Outcomes;
-use crate::attempt::{About, Sending, Signals, StopReason};
+use crate::authoring::attempt::{AttemptInfo as About, HeartbeatTarget as Sending, Signals, StopReason};
+use crate::authoring::registry::StepCall;
 use crate::error::{NextAttempt, StepError};
 use crate::ids::chance;
-use crate::registry::StepCall;
 use crate::replay::polling::{self, Misuse};
 use crate::replay::{Delivery, Machine, StepToAttempt, used_in_step};
 

@@ -32,7 +32,7 @@ use super::place::{Gone, Place};
 use super::session::Session;
 use super::suspicion::Suspicion;
 use super::task::{Task, machine_from, read_history};
-use crate::attempt::StopReason;
+use crate::authoring::attempt::StopReason;
 use crate::ids;
 use crate::replay::{Delivery, Machine, StepToAttempt};
 

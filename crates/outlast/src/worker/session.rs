@@ -30,9 +30,9 @@ use super::notes::{Note, Notes};
 use super::notice::OnRetry;
 use super::retention::with_retention;
 use super::task::Task;
+use crate::authoring::registry::Registered;
 use crate::ids;
 use crate::outage::{Call, Outage};
-use crate::registry::Registered;
 use crate::replay::{StepToAttempt, panic_text};
 use crate::upkeep;
 

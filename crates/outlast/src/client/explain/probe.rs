@@ -1,4 +1,4 @@
-//! Probes: workers that hold one run which crashed workers before, and take no other run for a while.
+//! Probes: workers that hold a single run that crashed workers before, and claim no other run for a while.
 
 use outlast_core::limits::{CRASH_TRIAL, PAGE_RUNS_MAX};
 use outlast_core::takeover::{CRASH_CLASS_MAX, crash_class};
@@ -9,11 +9,11 @@ use super::JoinedWorker;
 use crate::client::Client;
 use crate::error::Error;
 
-/// How many pages of running runs are searched for those that workers probe. A run that crashed workers is an old one, and
-/// the oldest come first.
+/// The number of pages of running runs that are searched for probed runs. A run that crashed workers is old, and the
+/// oldest runs are listed first.
 const PROBED_PAGES: usize = 5;
 
-/// A worker that takes no other run, because it probes one that crashed workers before.
+/// A worker that claims no other run, because it probes a run that crashed workers before.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Probe {
     /// The worker's session.
@@ -22,13 +22,13 @@ pub struct Probe {
     pub run: RunId,
     /// How many crashes count against that run.
     pub crashes: u32,
-    /// When the worker takes other runs at the latest. It does before when the run commits a turn.
+    /// When the worker claims other runs again at the latest. It does so earlier if the run commits a turn.
     pub until: Timestamp,
 }
 
 impl Client {
-    /// Which of the workers hold one run only, which crashed workers before: they take no other run until it has committed a
-    /// turn, or a minute is over.
+    /// Those of the workers that hold a single run that crashed workers before. They claim no other run until it has
+    /// committed a turn, or a minute has passed.
     pub(super) async fn probes(&self, workers: &[JoinedWorker], now: Timestamp) -> Result<Vec<Probe>, Error> {
         let mut probes = Vec::new();
         let mut searched: Vec<SessionId> =
@@ -48,7 +48,7 @@ impl Client {
             for run in page.runs {
                 let Some(worker) = run.owner.filter(|owner| searched.contains(owner)) else { continue };
                 searched.retain(|session| *session != worker);
-                // The row changes with the claim, which is when the probe begins.
+                // The probe begins with the claim, which updates the row.
                 let until = run.updated_at.plus(CRASH_TRIAL);
                 if crash_class(run.crashes) == CRASH_CLASS_MAX && until > now {
                     probes.push(Probe { worker, run: run.id, crashes: run.crashes, until });

@@ -278,7 +278,7 @@ fn a_context_that_another_thread_uses_during_a_poll_is_stuck_and_asks_for_nothin
 fn code_before_the_first_poll_may_use_the_context() {
     let early = Workflow::<(), ()>::new("early");
     let codec: std::sync::Arc<dyn outlast_core::Codec> = std::sync::Arc::new(outlast_core::PlainJson);
-    let mut registry = crate::registry::Registry::new(std::sync::Arc::new(()), codec.clone());
+    let mut registry = crate::authoring::registry::Registry::new(std::sync::Arc::new(()), codec.clone());
     registry.add_workflow_of(early, |ctx: Context, ()| ctx.sleep("1h"));
     let code = registry.finish().unwrap();
     let case = super::Case { workflow: "early".into(), ..super::Case::new(waits_for_ever, ().into()) };

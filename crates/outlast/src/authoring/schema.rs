@@ -1,15 +1,15 @@
-//! JSON Schemas of what workflows and steps take and return, for documents, forms and other languages.
+//! JSON Schemas of the inputs and outputs of workflows and steps, for documentation, forms and other languages.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::registry::{StepMark, WorkflowMark};
-use crate::step::{ByName, Step, StepDefinition, StepFn};
-use crate::workflow::{Workflow, WorkflowDefinition, WorkflowFn};
+use crate::authoring::registry::{StepMark, WorkflowMark};
+use crate::authoring::step::{ByName, Step, StepDefinition, StepFn};
+use crate::authoring::workflow::{Workflow, WorkflowDefinition, WorkflowFn};
 
-/// What a workflow or step takes and returns, as JSON Schema (draft 2020-12).
+/// The input and output of a workflow or step as JSON Schema (draft 2020-12).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Schema {
@@ -17,13 +17,13 @@ pub struct Schema {
     pub name: &'static str,
     /// The version of a workflow; a step has none.
     pub version: Option<u32>,
-    /// What it takes: what a caller may send. Several parameters are an array.
+    /// The input that a caller may send. Several parameters are an array.
     pub input: Value,
-    /// What it returns: what a caller will see.
+    /// The output that a caller receives.
     pub output: Value,
 }
 
-/// The schema of a workflow or step whose types have one: a function with `#[workflow]` or `#[step]`, or a
+/// The schema of a workflow or step whose types have schemas: a function with `#[workflow]` or `#[step]`, or a
 /// [`Workflow`] or [`Step`] constant.
 ///
 /// With the feature `schema`. The types derive `schemars::JsonSchema`, of version 1 of that crate.
@@ -101,7 +101,7 @@ impl<I: JsonSchema, O: JsonSchema> HasSchema<ByName> for Step<I, O> {
 }
 
 fn of_types<I: JsonSchema, O: JsonSchema>(name: &'static str, version: Option<u32>) -> Schema {
-    // A type may read more than it writes: what is sent is read, what is returned was written.
+    // A type may accept more than it produces: inputs are deserialized, outputs are serialized.
     let reading = SchemaSettings::draft2020_12().for_deserialize().into_generator();
     let writing = SchemaSettings::draft2020_12().for_serialize().into_generator();
     Schema {

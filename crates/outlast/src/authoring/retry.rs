@@ -8,11 +8,11 @@ use crate::clock::SystemClock;
 use crate::error::{NextAttempt, StepError};
 use crate::ids::chance;
 
-/// Calls `work` until it succeeds, as often and after such pauses as `retry` says.
+/// Calls `work` until it succeeds, with the number of attempts and the pauses of `retry`.
 ///
-/// This is for code outside workflows, such as a program's start; nothing is recorded. In a workflow,
-/// steps are retried by themselves, and their pauses survive a crash. Errors are judged as those of
-/// steps are: [`StepError::fatal`], [`StepError::retry_after`] and classes work alike.
+/// This is for code outside workflows, such as the start of a program; nothing is recorded. In a workflow, steps are
+/// retried automatically, and their pauses survive a crash. Errors are treated like those of steps:
+/// [`StepError::fatal`], [`StepError::retry_after`] and classes have the same meaning.
 ///
 /// ```
 /// # use outlast::prelude::*;
@@ -39,7 +39,7 @@ where
     retry_with_clock(&SystemClock, retry, work).await
 }
 
-/// As [`retry`], but pauses are those of a clock, such as a test's.
+/// As [`retry`], with another clock for the pauses, such as that of a test.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! JSON as callers have it who know a workflow by name only.
+//! JSON inputs, for callers that know a workflow by name only.
 
 use outlast_core::Payload;
 use serde_json::Value;
@@ -6,12 +6,12 @@ use serde_json::value::RawValue;
 
 use crate::error::Error;
 
-/// What [`Client::start_json`](crate::Client::start_json) takes: a JSON text, or a
+/// The input of [`Client::start_json`](crate::Client::start_json): a JSON text, or a
 /// [`serde_json::Value`].
 ///
-/// A text is stored as it is, but for spaces between its parts: numbers keep all their digits.
+/// A text is stored unchanged, except for whitespace between tokens: numbers keep all their digits.
 pub trait IntoJson: sealed::Sealed {
-    /// The payload meant.
+    /// Converts it into a payload.
     ///
     /// # Errors
     ///
@@ -22,7 +22,7 @@ pub trait IntoJson: sealed::Sealed {
 impl IntoJson for &str {
     fn into_json(self) -> Result<Payload, Error> {
         let not_json = |error| Error::invalid(format!("the input is not JSON: {error}"));
-        // Looks at the text before it is changed, so that the error names the right line.
+        // Parse the original text first, so that the error names the right line.
         serde_json::from_str::<&RawValue>(self).map_err(not_json)?;
         let raw: Box<RawValue> = RawValue::from_string(without_spaces(self)).map_err(not_json)?;
         Ok(Payload::json(&raw)?)
@@ -62,8 +62,8 @@ mod sealed {
     impl Sealed for &serde_json::Value {}
 }
 
-/// A JSON text without spaces between its parts: the same value as a typed start would write it, so that
-/// both may be known by one key.
+/// A JSON text without whitespace between tokens, as a typed start writes it, so that both starts have the same digest for
+/// a key.
 fn without_spaces(json: &str) -> String {
     let (mut in_text, mut escaped) = (false, false);
     let keep = |letter: &char| {

@@ -1,4 +1,4 @@
-//! The context: all that a workflow can ask for.
+//! The context: everything that a workflow can request.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,38 +7,37 @@ use outlast_core::{Codec, Headers, IntoDuration, Payload, Policy, RunId, Tags, T
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::authoring::input::Input;
+use crate::authoring::operation::{ChildOperation, HookOperation, StepOperation, StoredStep, TimerOperation};
+use crate::authoring::registry::{StepCall, decode_input, encode_output};
+use crate::authoring::step::StepHandle;
+use crate::authoring::workflow::WorkflowHandle;
 use crate::error::{Error, StepError};
-use crate::input::Input;
-use crate::operation::{ChildOperation, HookOperation, StepOperation, StoredStep, TimerOperation};
-use crate::registry::{StepCall, decode_input, encode_output};
 use crate::replay::state::{NewChildRun, NewStep};
 use crate::replay::{RunState, can_read};
-use crate::step::StepHandle;
-use crate::workflow::WorkflowHandle;
 
-/// All that a workflow can ask for. Every operation it returns is a future.
+/// Everything that a workflow can request. Every operation that it returns is a future.
 ///
-/// An operation gets its number when it is called and is requested at the next suspension, polled or
-/// not. So operations can be collected, joined and raced as they are.
+/// An operation gets its number when the method is called, and is requested when the workflow next waits, whether it was
+/// polled or not. So operations can be collected, joined and raced like any futures.
 ///
 /// # Only in the workflow's own code
 ///
-/// A context works while the engine polls the workflow of its run, since only what the workflow does then happens
-/// again in a replay. It does not work in a step, in a spawned task, on another thread or in another run. What it is
-/// asked for there is not recorded: the run is stuck, and says what was asked for and where. A handle that was
-/// created or is awaited there stays pending; [`record`](Self::record) and [`tag`](Self::tag) return an error;
-/// [`patched`](Self::patched), [`random`](Self::random) and [`uuid`](Self::uuid) panic. Deploy a fix, and the run
-/// goes on.
+/// A context works while the engine polls the workflow of its run, because a replay repeats only what the workflow does
+/// then. It does not work in a step, in a spawned task, on another thread or in another run. A request from there is not
+/// recorded: the run gets stuck, with a message that names the request and where it was made. A handle that was created
+/// or is awaited there stays pending; [`record`](Self::record) and [`tag`](Self::tag) return an error;
+/// [`patched`](Self::patched), [`random`](Self::random) and [`uuid`](Self::uuid) panic. Deploy a fix and the run resumes.
 ///
-/// Reads that record nothing answer everywhere, as of the last turn: [`now`](Self::now),
+/// Methods that record nothing work everywhere, and return the state of the last turn: [`now`](Self::now),
 /// [`is_cancelled`](Self::is_cancelled), [`tags`](Self::tags), [`run`](Self::run), [`headers`](Self::headers) and the
-/// other facts of the start, and [`patched`](Self::patched) for a name that the workflow has asked for already. A step
-/// that wants to know whether it should stop asks [`StepContext::is_cancelled`](crate::StepContext::is_cancelled),
-/// which does not wait for a turn.
+/// other properties of the start, and [`patched`](Self::patched) for a name that the workflow has used before. A step
+/// that must know whether to stop calls [`StepContext::is_cancelled`](crate::StepContext::is_cancelled), which does not
+/// wait for a turn.
 #[derive(Clone, Debug)]
 pub struct Context {
     state: Arc<RunState>,
-    /// Whether neither a cancel nor a deadline touches what is asked for through it.
+    /// Whether its operations are protected from a cancel and the deadline.
     is_shielded: bool,
 }
 
@@ -51,7 +50,7 @@ impl Context {
         self.state.codec().clone()
     }
 
-    /// Asks for a step. Its outcome is recorded once; attempts are made as its policy says.
+    /// Requests a step. Its outcome is recorded once; its policy decides about attempts.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -73,12 +72,12 @@ impl Context {
         let name: Arc<str> = step.name().into();
         let new =
             NewStep { name: name.clone(), was: step.was(), policy: step.policy(), call: None, queue: None };
-        // The closure is not where the workflow asked for it.
+        // Not inside the closure: `create_…` records the location of its caller.
         let input = input.with(|input| self.state.step_input(input));
         StepOperation::new(self.state.create_stored_step(new, input, self.is_shielded), name)
     }
 
-    /// Asks for a step that is written in place. The input is recorded, and given to each attempt.
+    /// Requests a step that is written in place. The input is recorded and passed to each attempt.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -98,7 +97,7 @@ impl Context {
         Fut: Future<Output = Result<O, E>> + Send + 'static,
     {
         let (codec, step) = (self.codec(), name.to_owned());
-        let erased: StepCall = Arc::new(move |_about, input| {
+        let erased: StepCall = Arc::new(move |_info, input| {
             let input = match decode_input::<A>(input, &*codec, &step) {
                 Ok(input) => input,
                 Err(error) => return Box::pin(std::future::ready(Err(error))),
@@ -117,7 +116,7 @@ impl Context {
         StepOperation::new(self.state.create_step(new, &input, self.is_shielded), name)
     }
 
-    /// Waits for a duration, through crashes and deploys.
+    /// Waits for a duration, across crashes and deployments.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -132,8 +131,8 @@ impl Context {
         TimerOperation::new(self.state.create_timer(duration.into_duration(), self.is_shielded))
     }
 
-    /// Waits for a moment of the world's clock, through crashes and deploys. One that is past is there
-    /// at once.
+    /// Waits until a time of the world's clock, across crashes and deployments. It completes immediately if that time has
+    /// passed.
     ///
     /// ```
     /// # use outlast::{Timestamp, prelude::*};
@@ -148,12 +147,11 @@ impl Context {
         TimerOperation::new(self.state.create_timer_at(moment, self.is_shielded))
     }
 
-    /// Computes a value once, and records it: every replay returns what the first call returned, whatever
-    /// the closure would return by then.
+    /// Computes a value once and records it: every replay returns the recorded value without calling the closure.
     ///
-    /// For what is quick, has no effects and need not be attempted again: a reading of the clock, a draw
-    /// of another generator, a configured rate. The value is there at once, and history has it before
-    /// anything that follows from it happens. What can fail or has effects is a [step](Self::call).
+    /// Use it for computations that are quick and have no side effects: reading a clock, a number of another random
+    /// generator, a configured rate. The value is available immediately, and is recorded before anything that depends on
+    /// it takes effect. Use a [step](Self::call) for work that can fail or has side effects.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -168,12 +166,13 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `Limit` when the value or its name is past a limit, `Invalid` when the value has no JSON. They are the
-    /// same in every replay. What history has and is not a `T` makes the run stuck: the call does not return.
+    /// `Limit` when the value or its name exceeds a limit, `Invalid` when the value cannot be serialized as JSON. Every
+    /// replay returns the same error. A recorded value that cannot be decoded as a `T` makes the run stuck: the call does
+    /// not return.
     ///
     /// # Panics
     ///
-    /// When the closure uses the context: a replay does not call it.
+    /// When the closure uses the context, because a replay does not call the closure.
     #[track_caller]
     pub fn record<T, F>(&self, name: &str, compute: F) -> Result<T, Error>
     where
@@ -183,11 +182,12 @@ impl Context {
         self.state.record(name, compute)
     }
 
-    /// Whether the run takes the new side of a change to its workflow's code.
+    /// Whether the run takes the new branch of a change to its workflow's code.
     ///
-    /// True for a run that comes here for the first time with this code, and recorded then; false for
-    /// one that passed here before the change. Each run has one answer per name, wherever and however
-    /// often it asks. When no run is left that passed here before, remove the question and the old side.
+    /// True, and recorded, for a run that reaches this call for the first time with this code; false for a run that
+    /// passed this position before the change. A run always gets the same result for a name, wherever and however often
+    /// it calls this. When no run is left that passed this position before the change, remove the call and the old
+    /// branch.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -210,10 +210,10 @@ impl Context {
         self.state.patched(name)
     }
 
-    /// Waits for a payload that the outside sends to this run by the hook's name.
+    /// Waits for a payload that is sent to this run by the hook's name; see [`Client::send`](crate::Client::send).
     ///
-    /// A payload sent before anyone waits is kept. Several are taken in the order they were sent. One that
-    /// no open hook of its name can read as its `T` is rejected, and the wait goes on.
+    /// A payload that is sent before the workflow waits is kept. Several payloads are taken in the order in which they
+    /// were sent. A payload that no open hook of its name can decode as its `T` is rejected, and the wait continues.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -227,13 +227,13 @@ impl Context {
         HookOperation::new(self.state.create_hook(name, can_read::<T>, self.is_shielded), name.into())
     }
 
-    /// Starts a child: a run of its own, whose output or failure this one awaits, through crashes and
-    /// deploys of either. When it ends, the parent goes on at once.
+    /// Starts a child: a separate run whose output or failure this run awaits, across crashes and deployments of either.
+    /// When the child ends, this run continues immediately.
     ///
     /// A child that has not ended when its parent ends is cancelled, unless
-    /// [`on_parent_end`](ChildOperation::on_parent_end) says otherwise; a cancel of the parent reaches it
-    /// too. Dropping the operation ends the interest in the outcome; the child goes on.
-    /// [`abandon`](ChildOperation::abandon) starts a run that goes its own way.
+    /// [`on_parent_end`](ChildOperation::on_parent_end) is set; a cancel of the parent also cancels it. If the operation
+    /// is dropped, its outcome is ignored, but the child continues. [`abandon`](ChildOperation::abandon) starts a child
+    /// that is independent of this run.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -253,7 +253,7 @@ impl Context {
     where
         H: WorkflowHandle<M>,
     {
-        // The closure is not where the workflow asked for it.
+        // Not inside the closure: `create_…` records the location of its caller.
         let plain = input.with(|input| {
             let check = || workflow.check(input).map_err(Error::into_failure);
             self.state.child_input(input, check)
@@ -268,21 +268,20 @@ impl Context {
         ChildOperation::new(handle, workflow.name().into())
     }
 
-    /// The step that is this run's whole life, since it is a queued one.
-    pub(crate) fn whole_life(&self, step: Arc<str>, input: Payload) -> StoredStep {
+    /// Executes the step of this run, which is a queued step.
+    pub(crate) fn run_queued_step(&self, step: Arc<str>, input: Payload) -> StoredStep {
         let policy = self.state.policy();
         let new = NewStep { name: step, was: &[], policy, call: None, queue: None };
         StoredStep::new(self.state.create_stored_step(new, Some(Ok(input)), self.is_shielded))
     }
 
-    /// A context whose operations neither a cancel nor a deadline of the run touches: to clean up after a
-    /// cancel, or to finish what must not be left half done.
+    /// A context whose operations are protected from a cancel and the deadline of the run: for cleanup after a cancel, or
+    /// for work that must not be interrupted.
     ///
-    /// After a cancel every other operation fails as cancelled. What is asked for through this context works as
-    /// always, whether it began before the cancel or after it, together with its retries, its queued step or its
-    /// child. It is not protected from being dropped, from
-    /// [`terminate`](crate::Client::terminate), or from the end of a run whose code is gone. A shielded context
-    /// of a shielded one is the same.
+    /// After a cancel every other operation fails as cancelled. An operation of this context works normally, whether it
+    /// was requested before the cancel or after it, and so do its retries, its queued step or its child. It is not
+    /// protected from being dropped, from [`terminate`](crate::Client::terminate), or when a run is ended because no
+    /// worker has its code. Calling this on a shielded context changes nothing.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -299,9 +298,9 @@ impl Context {
     /// }
     /// ```
     ///
-    /// In a run that was started by a build without shields (its history has rules 1) it changes nothing: there,
-    /// operations after a cancel work as always.
-    #[must_use = "the shield covers what is asked for through the context that this returns"]
+    /// It has no effect in a run with rules 1, which was started by a build without shields: there, operations after a
+    /// cancel work normally.
+    #[must_use = "only operations of the returned context are shielded"]
     pub fn shielded(&self) -> Self {
         Self { state: self.state.clone(), is_shielded: true }
     }
@@ -311,7 +310,7 @@ impl Context {
         self.is_shielded
     }
 
-    /// What a closure does with a [shielded](Self::shielded) context.
+    /// Calls a closure with a [shielded](Self::shielded) context.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -329,12 +328,11 @@ impl Context {
         work(self.shielded()).await
     }
 
-    /// Gives the run a tag to be found by, or changes one. It has it from this turn on.
+    /// Sets a tag of the run, by which it can be found. It is stored with this turn.
     ///
-    /// Tags have neither an operation number nor an event, so that a tag can be added to code whose runs are
-    /// under way. A run that is past the place gets it with its next turn after the deploy. A tag that the code
-    /// does not set any more stays as it was. (Runs with rules 1 keep their numbering: there, adding a tag is a
-    /// change like any other.)
+    /// Tags have neither an operation number nor an event, so a tag can be added to code that has unfinished runs. A run
+    /// that has passed this position gets the tag with its next turn after the deployment. A tag that the code no longer
+    /// sets keeps its value. (In runs with rules 1 tags have numbers: there, adding a tag is a change like any other.)
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -347,13 +345,13 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `Limit` when the run has 32 tags already, the name is empty or longer than 128 bytes, or the value
-    /// longer than 256. It is the same in every replay.
+    /// `Limit` when the run already has 32 tags, the name is empty or longer than 128 bytes, or the value is longer than
+    /// 256 bytes. Every replay returns the same error.
     pub fn tag(&self, name: impl AsRef<str>, value: impl AsRef<str>) -> Result<(), Error> {
         self.state.tag(name.as_ref(), value.as_ref())
     }
 
-    /// The run's tags: those of its start, and those that it set since.
+    /// The run's tags: those of its start, and those that the workflow has set.
     pub fn tags(&self) -> Tags {
         self.state.tags()
     }
@@ -363,13 +361,12 @@ impl Context {
         self.state.parent().map(|parent| parent.run)
     }
 
-    /// The first of the run's line: the run that no other started.
+    /// The topmost ancestor of the run: a run without a parent.
     pub fn root(&self) -> RunId {
         self.state.parent().map_or(self.run(), |parent| parent.root)
     }
 
-    /// When the run is told to stop if it has not ended by then; see
-    /// [`deadline`](crate::StartCall::deadline).
+    /// When the run is cancelled if it has not ended; see [`deadline`](crate::StartCall::deadline).
     pub fn deadline(&self) -> Option<Timestamp> {
         self.state.deadline()
     }
@@ -381,6 +378,9 @@ impl Context {
 
     /// A random number: the same in every replay.
     ///
+    /// **Not for secrets.** The sequence depends on the run's id alone, so anyone who knows the id can compute it. Generate
+    /// passwords, tokens and keys in a step.
+    ///
     /// # Panics
     ///
     /// When it is called [outside of the workflow's own code](Self#only-in-the-workflows-own-code).
@@ -389,6 +389,8 @@ impl Context {
     }
 
     /// A random UUID (version 4): the same in every replay.
+    ///
+    /// **Not for secrets**, such as session tokens: it can be computed from the run's id, like [`random`](Self::random).
     ///
     /// # Panics
     ///
@@ -406,12 +408,12 @@ impl Context {
         self.state.run()
     }
 
-    /// The name under which the run was started: the workflow's, or one that it [had](macro@crate::workflow).
+    /// The name with which the run was started: that of the workflow, or an [earlier name](macro@crate::workflow).
     pub fn workflow(&self) -> &str {
         self.state.workflow()
     }
 
-    /// The version of the workflow that the run was started with. It keeps that version for life.
+    /// The version of the workflow with which the run was started. It never changes.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -424,25 +426,24 @@ impl Context {
     /// async fn greet(ctx: Context) -> Result<u32, Error> {
     ///     Ok(ctx.version()) // 2
     /// }
-    /// // Register both, `.register((greet, greet_v1))`: each run goes on with its own.
+    /// // Register both, `.register((greet, greet_v1))`: each run continues with its own version.
     /// ```
     pub fn version(&self) -> u32 {
         self.state.version()
     }
 
-    /// What travels with the run: trace context, the caller's identity; see
-    /// [`header`](crate::StartCall::header).
+    /// The headers of the run, such as trace context; see [`header`](crate::StartCall::header).
     pub fn headers(&self) -> &Headers {
         self.state.headers()
     }
 
-    /// Whether an error waits for the other branches: after a cancel each of them ends by itself, and a step that
-    /// is being attempted is heard.
+    /// Whether an error of one branch waits for the other branches. After a cancel it does: every branch ends by itself, and
+    /// the outcome of a step that is being attempted is awaited.
     pub(crate) fn awaits_branches(&self) -> bool {
         self.state.is_refusing()
     }
 
-    /// Whether the run was told to stop.
+    /// Whether the run was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.state.is_cancelled()
     }

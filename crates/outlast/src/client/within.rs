@@ -1,14 +1,14 @@
-//! Starts and sends inside a transaction of the caller's own.
+//! Starts and sends inside a transaction of the caller.
 
 use outlast_core::{NewMessage, Sent, Start, Started, World, WorldError};
 
-/// A transaction of the caller's own in the database where a world lives: a start or a send in it happens
-/// when, and only when, the transaction commits, together with the caller's own rows.
+/// A transaction of the caller in the database of a world: a start or a send in it takes effect if and only if the
+/// transaction commits, together with the caller's own changes.
 ///
 /// It is implemented for the transactions of the worlds' drivers; see
 /// [`StartCall::within`](crate::StartCall::within). Each call refuses with `Invalid` when the transaction is in
-/// another database than the world, and changes nothing when it refuses. It is not repeated after a failure:
-/// what becomes of it is what becomes of the transaction.
+/// another database than the world, and changes nothing when it refuses. It is not retried after a failure, because its
+/// effect depends on the transaction.
 pub trait Within {
     /// Starts a run; see [`World::start`].
     fn start(&mut self, world: &dyn World, start: Start)
@@ -22,8 +22,8 @@ pub trait Within {
     ) -> impl Future<Output = Result<Sent, WorldError>>;
 }
 
-/// Begin it with [`Immediate`](outlast_sqlite::rusqlite::TransactionBehavior::Immediate): one that reads before it writes is
-/// refused by SQLite when someone else has written meanwhile. Workers wait as long as it is open.
+/// Begin it with [`Immediate`](outlast_sqlite::rusqlite::TransactionBehavior::Immediate): SQLite refuses a transaction that
+/// reads before it writes if there was another write in between. Workers wait while the transaction is open.
 #[cfg(feature = "sqlite")]
 impl Within for outlast_sqlite::rusqlite::Transaction<'_> {
     fn start(

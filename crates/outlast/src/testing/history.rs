@@ -4,20 +4,19 @@ use std::sync::Arc;
 
 use outlast_core::{Codec, Event, History, PlainJson, TurnRecord};
 
-use super::Machine;
+use crate::authoring::registry::{Register, Registry};
 use crate::error::Error;
-use crate::registry::{Register, Registry};
+use crate::replay::Machine;
 
-/// Replays the whole history of a run with this code, and returns how many events that were.
+/// Replays the whole history of a run with this code, and returns the number of its events.
 ///
-/// The code is what `.register(…)` takes; steps need not be in it, since a replay attempts none. So a
-/// change of a workflow can be tried on the histories of runs that are under way: see
-/// `Client::export`, and `assert_replays` in `outlast-testkit`.
+/// The code is the same as for `.register(…)`; steps may be omitted, because a replay attempts none. So a change to a
+/// workflow can be tested with the histories of unfinished runs: see `Client::export`, and `assert_replays` in
+/// `outlast-testkit`.
 ///
 /// # Errors
 ///
-/// The report of the divergence when the code does not match the history; why the run would be stuck
-/// otherwise.
+/// The report of the divergence when the code does not match the history, or another reason why the run would be stuck.
 pub fn replay<R: Register<(), M>, M>(code: R, history: History) -> Result<usize, Error> {
     let codec: Arc<dyn Codec> = Arc::new(PlainJson);
     let mut registry = Registry::new(Arc::new(()), codec.clone());
@@ -33,7 +32,7 @@ pub fn replay<R: Register<(), M>, M>(code: R, history: History) -> Result<usize,
     }
 }
 
-/// Whether the run had a turn. One that is still to begin, or was cancelled before, asked for nothing.
+/// Whether the workflow was polled. A run that has not begun, or was cancelled before it began, was not.
 pub(crate) fn was_polled(turns: &[TurnRecord]) -> bool {
     let mut events = turns.iter().flat_map(|turn| &turn.events);
     !matches!(events.find(|event| event.is_decision()), None | Some(Event::RunCancelled { .. }))

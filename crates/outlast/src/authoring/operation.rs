@@ -1,80 +1,18 @@
-//! Operations: what a workflow awaits. Each is a named, `Unpin` future with builder methods.
+//! Operations: the futures that a workflow awaits. Each has a named type that is `Unpin`, and builder methods.
 
-use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
-use std::time::Duration;
 
-use outlast_core::{
-    Failure, FailureKind, Headers, IntoDuration, MessageId, OpNumber, ParentEnd, Payload, Retry, RunId,
-    Timestamp,
-};
+use outlast_core::{Headers, IntoDuration, MessageId, ParentEnd, Payload, Retry, RunId, Timestamp};
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::replay::state::unreadable;
-use crate::replay::{Arrival, RunState};
+use crate::replay::{Arrival, OpHandle, RunState};
 
-/// The workflow's end of an operation; dropping it ends the interest in the outcome.
-pub(crate) struct OpHandle {
-    state: Arc<RunState>,
-    op: OpNumber,
-}
-
-impl OpHandle {
-    pub(crate) fn new(state: Arc<RunState>, op: OpNumber) -> Self {
-        Self { state, op }
-    }
-
-    fn poll(&self, cx: &TaskContext<'_>) -> Poll<Result<Payload, Error>> {
-        self.state.poll_op(self.op, cx.waker()).map_err(Error::of_failure)
-    }
-
-    /// Reads the outcome of what `what` and `name` call it. Since rules 2 an outcome that cannot be read makes
-    /// the run stuck, and the operation stays pending: the code after it does not run.
-    fn decode<T: DeserializeOwned>(&self, what: &str, name: &str, stored: Payload) -> Poll<Result<T, Error>> {
-        let decoded = self.state.codec().decode(stored).and_then(|plain| plain.decode());
-        let error = match decoded {
-            Ok(value) => return Poll::Ready(Ok(value)),
-            Err(error) => error,
-        };
-        let (op, run) = (self.op, self.state.run());
-        if self.state.rules() >= 2 {
-            let part = if what == "hook" { "payload" } else { "output" };
-            let message =
-                format!("the recorded {part} of {what} `{name}` (operation {op}) cannot be read: {error}");
-            self.state.set_unreadable(unreadable(error.is_coded(), message));
-            return Poll::Pending;
-        }
-        let message = format!("{what} `{name}`, operation {op} of {run}: {}", error.quoting());
-        Poll::Ready(Err(Error::of_failure(Failure::new(FailureKind::Invalid, message))))
-    }
-
-    /// Sets something to a duration; a text that is none is the operation's failure.
-    fn with_duration(&self, duration: impl IntoDuration, set: impl FnOnce(&RunState, OpNumber, Duration)) {
-        match duration.into_duration() {
-            Ok(duration) => set(&self.state, self.op, duration),
-            Err(error) => self.state.spoil(self.op, Failure::of_error(FailureKind::Invalid, &error)),
-        }
-    }
-}
-
-impl Drop for OpHandle {
-    fn drop(&mut self) {
-        self.state.drop_op(self.op);
-    }
-}
-
-impl fmt::Debug for OpHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "operation {} of {}", self.op, self.state.run())
-    }
-}
-
-/// A step that a workflow asked for. Completes with the step's output or failure.
+/// A step that a workflow requests. Completes with the step's output or failure.
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
 #[derive(Debug)]
 pub struct StepOperation<O> {
@@ -88,7 +26,7 @@ impl<O> StepOperation<O> {
         Self { handle, name, output: PhantomData }
     }
 
-    /// Attempts in all, the first included.
+    /// The maximum number of attempts, including the first.
     ///
     /// # Panics
     ///
@@ -100,7 +38,7 @@ impl<O> StepOperation<O> {
         self
     }
 
-    /// When a failed attempt is followed by another, instead of what the step itself says.
+    /// The retry policy, instead of that of the step.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -119,7 +57,7 @@ impl<O> StepOperation<O> {
         self
     }
 
-    /// How long an attempt may go without a heartbeat
+    /// The maximum time between two heartbeats of an attempt
     /// ([`StepContext::heartbeat`](crate::StepContext::heartbeat)).
     ///
     /// # Panics
@@ -133,7 +71,7 @@ impl<O> StepOperation<O> {
         self
     }
 
-    /// How long one attempt may take.
+    /// The maximum duration of one attempt.
     ///
     /// # Panics
     ///
@@ -146,8 +84,8 @@ impl<O> StepOperation<O> {
         self
     }
 
-    /// Lets the step travel by this queue to the workers that serve it, instead of being attempted by the
-    /// worker that holds the run. They need the step's code, and not the workflow's.
+    /// Sends the step to this queue. A worker that serves the queue attempts it, instead of the worker that holds the run.
+    /// It needs the code of the step, but not that of the workflow.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -160,27 +98,27 @@ impl<O> StepOperation<O> {
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await. A name that cannot be a
-    /// queue's is an error when the operation is awaited.
+    /// When the operation was already requested: set it before the next await. An invalid queue name is an error when the
+    /// operation is awaited.
     pub fn queue(self, queue: impl AsRef<str>) -> Self {
         self.handle.state.set_queue(self.handle.op, queue.as_ref());
         self
     }
 
-    /// How urgent the step is among those of its queue, from 0 to 9: each level is worth ten seconds of
-    /// waiting. Without it the step is as urgent as its run.
+    /// The priority of the step in its queue, from 0 to 9: each level is worth ten seconds of waiting. The default is the
+    /// priority of the run.
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await. A higher one, or one for a
-    /// step that has no queue, is an error when the operation is awaited.
+    /// When the operation was already requested: set it before the next await. A higher value, or a
+    /// priority for a step without a queue, is an error when the operation is awaited.
     pub fn priority(self, priority: u8) -> Self {
         self.handle.state.set_priority(self.handle.op, priority);
         self
     }
 }
 
-/// A step whose output nobody here looks at: it goes on as it is stored.
+/// A step whose output is not decoded: a queued step returns it in its stored form.
 pub(crate) struct StoredStep {
     handle: OpHandle,
 }
@@ -208,7 +146,7 @@ impl<O: DeserializeOwned> Future for StepOperation<O> {
     }
 }
 
-/// A moment that a workflow waits for.
+/// A timer that a workflow waits for.
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
 #[derive(Debug)]
 pub struct TimerOperation {
@@ -243,7 +181,7 @@ impl<T> HookOperation<T> {
         Self { handle, name, payload: PhantomData }
     }
 
-    /// How long to wait; then the operation fails with a timeout.
+    /// The maximum time to wait. After that the operation fails with a timeout.
     ///
     /// # Panics
     ///
@@ -254,8 +192,7 @@ impl<T> HookOperation<T> {
         self
     }
 
-    /// The payload with what came along with it: the sender's headers, the message and the time at which it
-    /// was accepted.
+    /// The payload together with the sender's headers, the id of the message, and the time at which it was accepted.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -280,25 +217,25 @@ impl<T: DeserializeOwned> Future for HookOperation<T> {
     }
 }
 
-/// A payload that a workflow waits for, with what came along with it.
+/// A payload that a workflow waits for, together with its headers, message and time.
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
 #[derive(Debug)]
 pub struct ReceivedOperation<T> {
     hook: HookOperation<T>,
 }
 
-/// A payload that a hook was sent, with what came along with it.
+/// A payload that was sent to a hook, together with its headers, message and time.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Received<T> {
     /// The payload.
     pub payload: T,
-    /// What the sender gave it; see [`SendCall::header`](crate::SendCall::header). Empty in runs with rules 1,
-    /// which do not record it.
+    /// The headers that the sender added; see [`SendCall::header`](crate::SendCall::header). Empty in runs with rules 1,
+    /// which do not record them.
     pub headers: Headers,
     /// When the world accepted the message.
     pub at: Timestamp,
-    /// The message.
+    /// The id of the message.
     pub message: MessageId,
 }
 
@@ -315,7 +252,7 @@ impl<T: DeserializeOwned> Future for ReceivedOperation<T> {
     }
 }
 
-/// A child that a workflow asked for. Completes with the child's output or failure.
+/// A child that a workflow requests. Completes with the child's output or failure.
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
 #[derive(Debug)]
 pub struct ChildOperation<O> {
@@ -331,14 +268,14 @@ impl<O> ChildOperation<O> {
         Self { handle, name, run, output: PhantomData }
     }
 
-    /// The child's id, known before it is started: to send to its hooks, or to show it.
+    /// The id of the child, which is known before it is started.
     pub fn run(&self) -> RunId {
         self.run
     }
 
-    /// A key that names the child among all runs. When it names another run, the operation fails with an
-    /// error that [is a conflict](Error::is_conflict); an [abandoned](Self::abandon) child with a key is
-    /// the run that the key names.
+    /// A start key for the child. When the key names another run, the operation fails with an error that
+    /// [is a conflict](Error::is_conflict), unless the child is [abandoned](Self::abandon): then it is the run that the key
+    /// names.
     ///
     /// # Panics
     ///
@@ -348,30 +285,30 @@ impl<O> ChildOperation<O> {
         self
     }
 
-    /// The queue in which the child stands, instead of the one that its workflow says.
+    /// The queue of the child, instead of the one of its workflow.
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await. A name that cannot be a
-    /// queue's is an error when the operation is awaited.
+    /// When the operation was already requested: set it before the next await. An invalid queue name is an error when the
+    /// operation is awaited.
     pub fn queue(self, queue: impl AsRef<str>) -> Self {
         self.handle.state.set_queue(self.handle.op, queue.as_ref());
         self
     }
 
-    /// How urgent the child is, from 0 to 9: each level is worth ten seconds of waiting.
+    /// The priority of the child, from 0 to 9: each level is worth ten seconds of waiting.
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await. A higher one is an error
+    /// When the operation was already requested: set it before the next await. A higher value is an error
     /// when the operation is awaited.
     pub fn priority(self, priority: u8) -> Self {
         self.handle.state.set_priority(self.handle.op, priority);
         self
     }
 
-    /// How long to wait for the child's end; then the operation fails with a timeout, and the child is
-    /// told to stop.
+    /// The maximum time to wait for the end of the child. After that the operation fails with a timeout, and the child is
+    /// cancelled.
     ///
     /// # Panics
     ///
@@ -382,7 +319,7 @@ impl<O> ChildOperation<O> {
         self
     }
 
-    /// What becomes of the child if this run ends before it: it is cancelled, unless this says otherwise.
+    /// What happens to the child if this run ends before it. The default is to cancel it.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -391,7 +328,7 @@ impl<O> ChildOperation<O> {
     /// async fn close_the_books(ctx: Context) -> Result<(), Error> {
     ///     let report = ctx.child(report, ()).on_parent_end(ParentEnd::Wait);
     ///     ctx.sleep("1h").await?;
-    ///     drop(report); // nobody looks at the outcome, but this run does not end before the report
+    ///     drop(report); // the outcome is ignored, but this run does not end before the report
     ///     Ok(())
     /// }
     /// ```
@@ -404,7 +341,7 @@ impl<O> ChildOperation<O> {
         self
     }
 
-    /// Starts the child and does not wait for its end: fire and forget. Completes with its id.
+    /// Starts the child without waiting for its end (fire and forget). Completes with its id.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -434,7 +371,7 @@ impl<O: DeserializeOwned> Future for ChildOperation<O> {
     }
 }
 
-/// A child that nobody awaits. Completes with its id as soon as it is started.
+/// A child whose end is not awaited. Completes with its id as soon as it is started.
 #[must_use = "an operation that is dropped is not requested; await it, or keep it"]
 #[derive(Debug)]
 pub struct AbandonedChild {
@@ -445,7 +382,7 @@ impl Future for AbandonedChild {
     type Output = Result<RunId, Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        // The engine made it, so no codec has seen it.
+        // The engine wrote this payload without a codec.
         let run = ready!(self.handle.poll(cx))?;
         Poll::Ready(run.decode().map_err(Error::from))
     }

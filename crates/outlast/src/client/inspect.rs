@@ -1,4 +1,4 @@
-//! Looking at one run, and at all of them together.
+//! Inspects runs: views, histories, operations, counts, workers.
 
 use outlast_core::event::TurnRecord;
 use outlast_core::view::operations;
@@ -19,7 +19,7 @@ impl Client {
         Ok(self.world.run(run).await?)
     }
 
-    /// The whole history of a run, turn by turn. Payloads are as stored.
+    /// The whole history of a run, turn by turn. Payloads are in their stored form.
     ///
     /// # Errors
     ///
@@ -28,8 +28,8 @@ impl Client {
         Ok(upkeep::read_history(&*self.world, run).await?)
     }
 
-    /// The whole history of a run as JSON that people can read: the run, its workflow and version, and its
-    /// turns with an event per line. Payloads are as stored.
+    /// The whole history of a run as readable JSON: the run, its workflow and version, and its turns with one event per
+    /// line. Payloads are in their stored form.
     ///
     /// `assert_replays` in `outlast-testkit` tests code with such files; [`History`] reads them back.
     ///
@@ -41,10 +41,10 @@ impl Client {
         Ok(History { run, turns }.to_json())
     }
 
-    /// What a run did so far, operation by operation: steps, timers, hooks, children, recorded values and
-    /// tags, in the order in which its workflow asked for them.
+    /// The operations of a run so far: steps, timers, hooks, children, recorded values and tags, in the order in which the
+    /// workflow requested them.
     ///
-    /// Payloads have passed the client's codec; one that it cannot read is as stored.
+    /// Payloads are decoded with the client's codec; a payload that it cannot decode is in its stored form.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -133,7 +133,7 @@ impl Client {
     }
 
     /// Lists the runs that a run started, the oldest first. Await it for a page; [`Page::next`](crate::Page::next) is
-    /// the cursor of the page behind it. `list().root(run)` has the children of children too.
+    /// the cursor of the next page. `list().root(run)` also lists the children of children.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -155,7 +155,7 @@ impl Client {
         self.list().parent(run).oldest_first().of_existing(run)
     }
 
-    /// How many runs are in each status, queued steps among them.
+    /// The number of runs in each status, including queued steps.
     ///
     /// # Errors
     ///
@@ -164,9 +164,8 @@ impl Client {
         Ok(self.world.counts().await?)
     }
 
-    /// The workers that are joined, with the queues that they serve, whether they take new work, and what
-    /// they said of themselves with their last beat. One whose session is over, since it crashed or does not
-    /// answer, is not listed.
+    /// The joined workers, with their queues, whether they accept new work, and the report of their last beat. A worker
+    /// whose session has expired, because it crashed or does not respond, is not listed.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -178,7 +177,7 @@ impl Client {
     /// for worker in client.workers().await? {
     ///     let report = &worker.report;
     ///     println!("process {} on {} serves {}", worker.pid, worker.host, worker.queues.join(", "));
-    ///     println!("{}: {} runs in hand, {} attempts", report.status, report.live, report.attempts);
+    ///     println!("{}: {} runs, {} attempts", report.status, report.live, report.attempts);
     /// }
     /// # worker.stop().await
     /// # }
@@ -190,12 +189,12 @@ impl Client {
     pub async fn workers(&self) -> Result<Vec<WorkerView>, Error> {
         let mut workers = self.world.workers().await?;
         let clock = self.world.clock();
-        // Under virtual time sessions are beaten by real time, and a jump of the clock says nothing.
+        // Under virtual time sessions are renewed in real time, so the virtual clock does not tell whether one has expired.
         if !clock.is_virtual() {
             workers.retain(|worker| worker.expires_at > clock.now());
         }
         for worker in &mut workers {
-            // That is how workers find out who forgets old runs, and nobody's code.
+            // An internal marker for workers that prune runs; it is not a workflow.
             worker.code.retain(|code| *code.workflow != *RETENTION);
         }
         Ok(workers)
