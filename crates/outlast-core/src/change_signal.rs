@@ -1,6 +1,7 @@
 //! Notifications within one process: a change signal for workers, and the callers that wait for a run to end.
 //!
-//! Neither needs an async runtime: both store wakers. A notification is only a hint; the receiver always queries the world.
+//! Neither needs an async runtime: both store wakers. A notification is only a hint; the receiver always queries the
+//! world.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -433,8 +433,8 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// [`EventError::UnknownKind`] when a newer build wrote one of them, otherwise one that names the number and the kind
-    /// of the event that is damaged.
+    /// [`EventError::UnknownKind`] when a newer build wrote one of them, otherwise one that names the number and the
+    /// kind of the event that is damaged.
     pub fn read_turn(text: &str, first: u64) -> Result<Vec<Self>, EventError> {
         json::read_turn(text, first)
     }

@@ -1,7 +1,7 @@
 //! Payloads: values as stored bytes, with the codec that wrote them.
 
+mod field_path;
 mod mismatch;
-mod place;
 
 use std::fmt;
 use std::sync::Arc;

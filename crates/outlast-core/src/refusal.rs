@@ -218,7 +218,7 @@ pub fn check_histories(runs: usize) -> Result<(), WorldError> {
         return Ok(());
     }
     Err(WorldError::Limit(format!(
-        "{runs} histories are asked for, the limit is {HISTORIES_READ_MAX}; read them in parts"
+        "{runs} histories are requested, the limit is {HISTORIES_READ_MAX}; read them in parts"
     )))
 }
 

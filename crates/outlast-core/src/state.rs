@@ -121,7 +121,7 @@ impl CommitTerms {
         missed: Option<Timestamp>,
     ) -> Result<Verdict, WorldError> {
         let Some(from) = self.based_on else {
-            return Err(invalid(self.run, "a run that is there was started before"));
+            return Err(invalid(self.run, "the run already exists"));
         };
         if position.turn == self.id {
             return Ok(Verdict::Repeated);

@@ -22,8 +22,8 @@ pub struct OperationView {
     pub op: OpNumber,
     /// Its kind.
     pub kind: OperationKind,
-    /// The name of the step, hook or value, the workflow of a child, or the duration of a timer, such as `3d`; empty for
-    /// tags.
+    /// The name of the step, hook or value, the workflow of a child, or the duration of a timer, such as `3d`; empty
+    /// for tags.
     pub name: Arc<str>,
     /// Its status.
     pub status: OperationStatus,
@@ -227,24 +227,25 @@ impl fmt::Display for OperationStatus {
 ///
 /// Payloads are in their stored form.
 pub fn operations(history: &[TurnRecord]) -> Vec<OperationView> {
-    Reader::of(history).operations.into_values().collect()
+    HistoryReader::of(history).operations.into_values().collect()
 }
 
 /// The names of the hooks with kept payloads. The history must be complete.
 pub fn kept_hooks(history: &[TurnRecord]) -> Vec<Arc<str>> {
-    let kept = Reader::of(history).buffers.into_iter().filter(|(_, payloads)| !payloads.is_empty());
+    let kept =
+        HistoryReader::of(history).kept_payloads.into_iter().filter(|(_, payloads)| !payloads.is_empty());
     kept.map(|(name, _)| name).collect()
 }
 
 #[derive(Default)]
-struct Reader {
+struct HistoryReader {
     operations: BTreeMap<OpNumber, OperationView>,
     /// The open hooks by name.
     hooks: BTreeMap<Arc<str>, BTreeSet<OpNumber>>,
     /// The kept payloads by hook name and order of arrival.
-    buffers: BTreeMap<Arc<str>, BTreeMap<u64, (MessageId, Payload)>>,
+    kept_payloads: BTreeMap<Arc<str>, BTreeMap<u64, (MessageId, Payload)>>,
     /// The order of arrival and the message of the payload that each hook has taken.
-    given: BTreeMap<OpNumber, (u64, MessageId)>,
+    taken: BTreeMap<OpNumber, (u64, MessageId)>,
     arrived: u64,
     /// The timers that a wake has ended.
     woken: BTreeSet<OpNumber>,
@@ -253,38 +254,38 @@ struct Reader {
     rules: u32,
 }
 
-impl Reader {
+impl HistoryReader {
     fn of(history: &[TurnRecord]) -> Self {
-        let mut reader = Self::default();
+        let mut history_reader = Self::default();
         for turn in history {
             for event in &turn.events {
-                reader.read(event, turn.at);
+                history_reader.read(event, turn.at);
             }
         }
-        reader
+        history_reader
     }
 
     fn read(&mut self, event: &Event, at: Timestamp) {
         match event {
             Event::RunStarted(started) => self.rules = started.rules,
             Event::HookReceived { name, message, payload, judgement, .. } => {
-                let (place, arrived) = (self.arrived, (*message, payload.clone()));
+                let (arrival_number, arrived) = (self.arrived, (*message, payload.clone()));
                 self.arrived += 1;
                 match judgement {
-                    _ if self.rules < 2 => self.give(name, place, arrived, at),
-                    Judgement::Kept => self.keep(name, place, arrived),
-                    Judgement::TakenBy(op) => self.take(*op, place, arrived, at),
+                    _ if self.rules < 2 => self.give_to_oldest(name, arrival_number, arrived, at),
+                    Judgement::Kept => self.keep(name, arrival_number, arrived),
+                    Judgement::TakenBy(op) => self.take(*op, arrival_number, arrived, at),
                     Judgement::Rejected(reason) => self.reject(name, *message, reason, at),
                 }
             }
             Event::HookTaken { op, message } => {
                 let name = self.operations.get(op).map(|hook| hook.name.clone()).unwrap_or_default();
-                if let Some((place, arrived)) = self.unkeep(&name, *message) {
-                    self.take(*op, place, arrived, at);
+                if let Some((arrival_number, arrived)) = self.remove_kept(&name, *message) {
+                    self.take(*op, arrival_number, arrived, at);
                 }
             }
             Event::HookRejected { name, message, reason } => {
-                self.unkeep(name, *message);
+                self.remove_kept(name, *message);
                 self.reject(name, *message, reason, at);
             }
             Event::HookClosed { op } => self.close(*op, at),
@@ -317,7 +318,7 @@ impl Reader {
     }
 
     fn read_request(&mut self, event: &Event, at: Timestamp) {
-        let none = Arc::from("");
+        let no_name = Arc::from("");
         let mut new = |op, kind, name, edit: &dyn Fn(&mut OperationView)| {
             let mut operation = OperationView::new(op, kind, name, at);
             edit(&mut operation);
@@ -347,7 +348,7 @@ impl Reader {
                     Err(failure) => view.fail(OperationStatus::Failed, failure.clone(), at),
                 });
             }
-            Event::TagsSet { op, tags } => new(*op, OperationKind::Tags, &none, &|view| {
+            Event::TagsSet { op, tags } => new(*op, OperationKind::Tags, &no_name, &|view| {
                 view.tags = tags.clone();
                 view.complete(None, at);
             }),
@@ -405,16 +406,24 @@ impl Reader {
         if self.rules >= 2 {
             return;
         }
-        if let Some((place, arrived)) = self.buffers.get_mut(name).and_then(BTreeMap::pop_first) {
-            self.give(name, place, arrived, at);
+        if let Some((arrival_number, arrived)) =
+            self.kept_payloads.get_mut(name).and_then(BTreeMap::pop_first)
+        {
+            self.give_to_oldest(name, arrival_number, arrived, at);
         }
     }
 
     /// Gives a payload to the oldest open hook of its name, or keeps it.
-    fn give(&mut self, name: &Arc<str>, place: u64, arrived: (MessageId, Payload), at: Timestamp) {
+    fn give_to_oldest(
+        &mut self,
+        name: &Arc<str>,
+        arrival_number: u64,
+        arrived: (MessageId, Payload),
+        at: Timestamp,
+    ) {
         match self.oldest_open(name) {
-            Some(op) => self.take(op, place, arrived, at),
-            None => self.keep(name, place, arrived),
+            Some(op) => self.take(op, arrival_number, arrived, at),
+            None => self.keep(name, arrival_number, arrived),
         }
     }
 
@@ -432,20 +441,26 @@ impl Reader {
     }
 
     /// Gives a payload to a hook.
-    fn take(&mut self, op: OpNumber, place: u64, (message, payload): (MessageId, Payload), at: Timestamp) {
-        self.given.insert(op, (place, message));
+    fn take(
+        &mut self,
+        op: OpNumber,
+        arrival_number: u64,
+        (message, payload): (MessageId, Payload),
+        at: Timestamp,
+    ) {
+        self.taken.insert(op, (arrival_number, message));
         self.change(op, |hook| hook.complete(Some(&payload), at));
     }
 
-    fn keep(&mut self, name: &Arc<str>, place: u64, arrived: (MessageId, Payload)) {
-        self.buffers.entry(name.clone()).or_default().insert(place, arrived);
+    fn keep(&mut self, name: &Arc<str>, arrival_number: u64, arrived: (MessageId, Payload)) {
+        self.kept_payloads.entry(name.clone()).or_default().insert(arrival_number, arrived);
     }
 
     /// Removes a kept payload.
-    fn unkeep(&mut self, name: &Arc<str>, message: MessageId) -> Option<(u64, (MessageId, Payload))> {
-        let buffer = self.buffers.get_mut(name)?;
-        let place = *buffer.iter().find(|(_, (kept, _))| *kept == message)?.0;
-        buffer.remove_entry(&place)
+    fn remove_kept(&mut self, name: &Arc<str>, message: MessageId) -> Option<(u64, (MessageId, Payload))> {
+        let kept_payloads = self.kept_payloads.get_mut(name)?;
+        let arrival_number = *kept_payloads.iter().find(|(_, (kept, _))| *kept == message)?.0;
+        kept_payloads.remove_entry(&arrival_number)
     }
 
     /// Adds a rejected payload to the oldest open hook. The wait continues unchanged.
@@ -460,11 +475,11 @@ impl Reader {
         let Some(hook) = self.operations.get_mut(&op) else { return };
         let (name, payload) = (hook.name.clone(), hook.output.take());
         hook.end(OperationStatus::Dropped, at);
-        if let (Some(payload), Some((place, message))) = (payload, self.given.remove(&op)) {
+        if let (Some(payload), Some((arrival_number, message))) = (payload, self.taken.remove(&op)) {
             if self.rules >= 2 {
-                self.keep(&name, place, (message, payload));
+                self.keep(&name, arrival_number, (message, payload));
             } else {
-                self.give(&name, place, (message, payload), at);
+                self.give_to_oldest(&name, arrival_number, (message, payload), at);
             }
         }
     }

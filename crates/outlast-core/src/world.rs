@@ -43,8 +43,8 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     /// that key when workflow and digest are the same. If the key was used longer ago than the start's window, it
     /// names the new run from then on.
     ///
-    /// The run gets the rules of the start, or lower ones if a joined session does not know those or cannot read the format
-    /// that goes with them.
+    /// The run gets the rules of the start, or lower ones if a joined session does not know those or cannot read the
+    /// format that goes with them.
     ///
     /// A start with `not_before` is ready at that time; before, only a message that needs no code makes it ready.
     ///
@@ -89,14 +89,15 @@ pub trait World: Any + Send + Sync + std::fmt::Debug {
     ///
     /// A message that needs a higher [format](crate::format) than its run has raises that of the run.
     ///
-    /// Refuses with `NotFound`, `Conflict` when the run has ended or the worker that holds it cannot read the message
-    /// (what a turn's outbox sends is not refused for that: the run goes to a worker that can when it is let go of), `Limit`
-    /// when the inbox is full (not for messages [exempt](crate::MessageBody::is_exempt_from_limit) from it) or
-    /// a hook's payload would be one too many that nobody has taken.
+    /// Refuses with `NotFound`; with `Conflict` when the run has ended or the worker that holds it cannot read the
+    /// message (messages of a turn's outbox are not refused for that: once the run is released, a worker that can read
+    /// them claims it); with `Limit` when the inbox is full (except for
+    /// [exempt](crate::MessageBody::is_exempt_from_limit) messages) or a hook's payload would exceed the limit of kept
+    /// payloads.
     ///
-    /// A stuck run keeps its messages and stays stuck. A message by which a run
-    /// [can be ended](crate::EndableWithoutCode::can_end) without its code makes it ready for every worker, a stuck
-    /// one too, whichever builds failed; so does one that came before the run got stuck.
+    /// A stuck run keeps its messages and stays stuck. A message by which a run [can be
+    /// ended](crate::EndableWithoutCode::can_end) without its code makes it ready for every worker, even if the run is
+    /// stuck and whichever builds failed; so does such a message that arrived before the run got stuck.
     async fn send(&self, messages: Vec<NewMessage>) -> Answers<Sent>;
 
     /// The messages after position `after`, in order, at most [`INBOX_READ_MAX`](crate::limits::INBOX_READ_MAX).

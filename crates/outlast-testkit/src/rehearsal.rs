@@ -403,7 +403,7 @@ impl<O: DeserializeOwned> Rehearsal<O> {
     #[track_caller]
     fn check(&self, told: Result<(), Stuck>) {
         if let Err(stuck) = told {
-            self.fail(&format!("it cannot go on: {}", stuck.message));
+            self.fail(&format!("it cannot continue: {}", stuck.message));
         }
     }
 

@@ -58,8 +58,8 @@ use start::StartTemplate;
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(50);
 
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-type BoxedCall<'a, T> = Boxed<'a, Result<T, Error>>;
+type BoxedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type BoxedCall<'a, T> = BoxedFuture<'a, Result<T, Error>>;
 
 /// Starts runs, sends to them, stops and inspects them. Cheap to clone.
 ///

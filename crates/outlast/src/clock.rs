@@ -11,8 +11,8 @@ use outlast_core::{Busy, Clock, Timestamp};
 /// The longest sleep before the clock is read again, so that an adjusted clock takes effect.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// The clock of this machine. It never goes back within a process: if the system time is set back, it continues from the
-/// previous time.
+/// The clock of this machine. It never goes back within a process: if the system time is set back, it continues from
+/// the previous time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -92,8 +92,8 @@ pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// The monotonic time since the first call in the process. It is tokio's, so that it stands still in a runtime with paused
-/// time.
+/// The monotonic time since the first call in the process. It is tokio's, so that it stands still in a runtime with
+/// paused time.
 pub(crate) fn monotonic() -> Duration {
     static START: LazyLock<tokio::time::Instant> = LazyLock::new(tokio::time::Instant::now);
     START.elapsed()

@@ -235,8 +235,8 @@ impl Error {
         self.0.kind == ErrorKind::Timeout
     }
 
-    /// Whether all attempts at a step failed: every attempt ended with an error, a panic or a timeout, and none is left. The
-    /// kind is that of the last one.
+    /// Whether all attempts at a step failed: every attempt ended with an error, a panic or a timeout, and none is
+    /// left. The kind is that of the last one.
     ///
     /// False for an error that is not retried, because it is fatal or of a class that the step's [`Retry`] excludes.
     ///
@@ -454,8 +454,8 @@ impl StepError {
         Self { next: Some(NextAttempt::After(pause)), ..Self::msg(message) }
     }
 
-    /// As [`retry_after`](Self::retry_after), but the next attempt is due at a time of the world's clock; immediately if that
-    /// time has passed.
+    /// As [`retry_after`](Self::retry_after), but the next attempt is due at a time of the world's clock; immediately
+    /// if that time has passed.
     ///
     /// ```
     /// # use outlast::{StepError, Timestamp};
@@ -467,8 +467,8 @@ impl StepError {
         Self { next: Some(NextAttempt::At(moment)), ..Self::msg(message) }
     }
 
-    /// An error from a `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a text. The chain of its sources is kept. It is
-    /// retried.
+    /// An error from a `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a text. The chain of its sources is kept.
+    /// It is retried.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -509,7 +509,8 @@ impl StepError {
         self
     }
 
-    /// The same error with machine-readable `details`, which are recorded. The workflow reads them with [`Error::details`].
+    /// The same error with machine-readable `details`, which are recorded. The workflow reads them with
+    /// [`Error::details`].
     ///
     /// Details that exceed 64 KiB or cannot be serialized as JSON are omitted, and the message says so.
     #[must_use]
@@ -532,8 +533,8 @@ impl StepError {
         Self { failure: Box::new(failure), next: None, stuck_cause: None }
     }
 
-    /// The error of an attempt whose input cannot be decoded; the step's code did not run. In a run with rules 1 the step
-    /// fails with this message; from rules 2 on the run gets stuck.
+    /// The error of an attempt whose input cannot be decoded; the step's code did not run. In a run with rules 1 the
+    /// step fails with this message; from rules 2 on the run gets stuck.
     pub(crate) fn unreadable(message: String, error: &PayloadError) -> Self {
         Self {
             stuck_cause: Some(StuckCause::Unreadable { is_coded: error.is_coded() }),
@@ -551,7 +552,8 @@ impl StepError {
         self.stuck(rules).is_some()
     }
 
-    /// The error of an attempt whose code used the context of a run. The attempt does not count, and the run gets stuck.
+    /// The error of an attempt whose code used the context of a run. The attempt does not count, and the run gets
+    /// stuck.
     pub(crate) fn context_used(message: String) -> Self {
         Self { stuck_cause: Some(StuckCause::ContextUsed), ..Self::fatal(message) }
     }
@@ -595,8 +597,8 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for StepError {
     }
 }
 
-/// For steps that use a client. Fatal errors, invalid values and limits keep their kind and are not retried; every other
-/// error of the call becomes an ordinary error, which is retried.
+/// For steps that use a client. Fatal errors, invalid values and limits keep their kind and are not retried; every
+/// other error of the call becomes an ordinary error, which is retried.
 impl From<Error> for StepError {
     fn from(error: Error) -> Self {
         let mut failure = error.into_failure();

@@ -3,8 +3,8 @@
 //! It does no I/O, reads no clock and knows no world. The code of workflows is behind the trait [`ReplayCode`].
 //!
 //! A [`Machine`] contains the future of a run and the state that the future shares with the engine ([`RunState`]). It
-//! receives *deliveries*, which are recorded as events, and returns *decisions* of the workflow as events. A live run and
-//! a replay execute the same code, so that a replay repeats every decision. If it does not, the run has diverged.
+//! receives *deliveries*, which are recorded as events, and returns *decisions* of the workflow as events. A live run
+//! and a replay execute the same code, so that a replay repeats every decision. If it does not, the run has diverged.
 
 mod code;
 mod handle;

@@ -175,7 +175,7 @@ async fn details_of_heartbeats_that_are_too_large_are_warned_of_once_per_attempt
         let run = stage.client.start(beating, ()).await.unwrap();
         stage.clock.run_until_idle().await;
         assert_eq!(run.output().await.unwrap(), 7, "those before are kept");
-        let lines = LOGS.info.with("the details of a heartbeat are left out");
+        let lines = LOGS.info.with("the details of a heartbeat are omitted");
         let lines: Vec<_> = lines.iter().filter(|line| line.contains(&format!("run={}", run.id()))).collect();
         assert_eq!(lines.len(), 1, "{lines:?}");
         for part in ["step=beats", "5242882 bytes", "the limit is 4194304"] {

@@ -52,8 +52,8 @@ impl<D: StepDefinition> Attempt<D> {
         Self { work: Work::Blocking(Box::new(work)) }
     }
 
-    /// The same attempt. If it blocks a thread, the thread holds the permits of the attempt until it returns: it cannot be
-    /// stopped, and may run longer than the attempt.
+    /// The same attempt. If it blocks a thread, the thread holds the permits of the attempt until it returns: it cannot
+    /// be stopped, and may run longer than the attempt.
     pub(crate) fn holding_permits(self, info: &AttemptInfo) -> Self {
         match self.work {
             Work::Blocking(work) => {
@@ -108,7 +108,8 @@ impl<D: StepDefinition> fmt::Debug for Attempt<D> {
 pub enum StopReason {
     /// The run was cancelled, or its deadline has passed. How the attempt ends is still the step's outcome.
     Cancelled,
-    /// The workflow no longer waits for the step: it dropped the operation, for example in a race, or the run has ended.
+    /// The workflow no longer waits for the step: it dropped the operation, for example in a race, or the run has
+    /// ended.
     Dropped,
     /// The worker releases the run, because it stops or has lost its session. Another attempt will be made.
     Released,
@@ -227,7 +228,8 @@ impl AttemptInfo {
         self.signals.stopped.notify_waiters();
     }
 
-    /// Asks the attempt to stop because the workflow no longer waits for the step, and discards later heartbeat details.
+    /// Asks the attempt to stop because the workflow no longer waits for the step, and discards later heartbeat
+    /// details.
     pub(crate) fn withdraw(&self) {
         self.signals.is_dropped.store(true, Ordering::Release);
         self.stop(StopReason::Dropped);

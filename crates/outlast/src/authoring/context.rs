@@ -18,16 +18,17 @@ use crate::replay::{RunState, can_read};
 
 /// Everything that a workflow can request. Every operation that it returns is a future.
 ///
-/// An operation gets its number when the method is called, and is requested when the workflow next waits, whether it was
-/// polled or not. So operations can be collected, joined and raced like any futures.
+/// An operation gets its number when the method is called, and is requested when the workflow next waits, whether it
+/// was polled or not. So operations can be collected, joined and raced like any futures.
 ///
 /// # Only in the workflow's own code
 ///
 /// A context works while the engine polls the workflow of its run, because a replay repeats only what the workflow does
-/// then. It does not work in a step, in a spawned task, on another thread or in another run. A request from there is not
-/// recorded: the run gets stuck, with a message that names the request and where it was made. A handle that was created
-/// or is awaited there stays pending; [`record`](Self::record) and [`tag`](Self::tag) return an error;
-/// [`patched`](Self::patched), [`random`](Self::random) and [`uuid`](Self::uuid) panic. Deploy a fix and the run resumes.
+/// then. It does not work in a step, in a spawned task, on another thread or in another run. A request from there is
+/// not recorded: the run gets stuck, with a message that names the request and where it was made. A handle that was
+/// created or is awaited there stays pending; [`record`](Self::record) and [`tag`](Self::tag) return an error;
+/// [`patched`](Self::patched), [`random`](Self::random) and [`uuid`](Self::uuid) panic. Deploy a fix and the run
+/// resumes.
 ///
 /// Methods that record nothing work everywhere, and return the state of the last turn: [`now`](Self::now),
 /// [`is_cancelled`](Self::is_cancelled), [`tags`](Self::tags), [`run`](Self::run), [`headers`](Self::headers) and the
@@ -131,8 +132,8 @@ impl Context {
         TimerOperation::new(self.state.create_timer(duration.into_duration(), self.is_shielded))
     }
 
-    /// Waits until a time of the world's clock, across crashes and deployments. It completes immediately if that time has
-    /// passed.
+    /// Waits until a time of the world's clock, across crashes and deployments. It completes immediately if that time
+    /// has passed.
     ///
     /// ```
     /// # use outlast::{Timestamp, prelude::*};
@@ -150,8 +151,8 @@ impl Context {
     /// Computes a value once and records it: every replay returns the recorded value without calling the closure.
     ///
     /// Use it for computations that are quick and have no side effects: reading a clock, a number of another random
-    /// generator, a configured rate. The value is available immediately, and is recorded before anything that depends on
-    /// it takes effect. Use a [step](Self::call) for work that can fail or has side effects.
+    /// generator, a configured rate. The value is available immediately, and is recorded before anything that depends
+    /// on it takes effect. Use a [step](Self::call) for work that can fail or has side effects.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -167,8 +168,8 @@ impl Context {
     /// # Errors
     ///
     /// `Limit` when the value or its name exceeds a limit, `Invalid` when the value cannot be serialized as JSON. Every
-    /// replay returns the same error. A recorded value that cannot be decoded as a `T` makes the run stuck: the call does
-    /// not return.
+    /// replay returns the same error. A recorded value that cannot be decoded as a `T` makes the run stuck: the call
+    /// does not return.
     ///
     /// # Panics
     ///
@@ -227,13 +228,13 @@ impl Context {
         HookOperation::new(self.state.create_hook(name, can_read::<T>, self.is_shielded), name.into())
     }
 
-    /// Starts a child: a separate run whose output or failure this run awaits, across crashes and deployments of either.
-    /// When the child ends, this run continues immediately.
+    /// Starts a child: a separate run whose output or failure this run awaits, across crashes and deployments of
+    /// either. When the child ends, this run continues immediately.
     ///
     /// A child that has not ended when its parent ends is cancelled, unless
-    /// [`on_parent_end`](ChildOperation::on_parent_end) is set; a cancel of the parent also cancels it. If the operation
-    /// is dropped, its outcome is ignored, but the child continues. [`abandon`](ChildOperation::abandon) starts a child
-    /// that is independent of this run.
+    /// [`on_parent_end`](ChildOperation::on_parent_end) is set; a cancel of the parent also cancels it. If the
+    /// operation is dropped, its outcome is ignored, but the child continues. [`abandon`](ChildOperation::abandon)
+    /// starts a child that is independent of this run.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -275,8 +276,8 @@ impl Context {
         StoredStep::new(self.state.create_stored_step(new, Some(Ok(input)), self.is_shielded))
     }
 
-    /// A context whose operations are protected from a cancel and the deadline of the run: for cleanup after a cancel, or
-    /// for work that must not be interrupted.
+    /// A context whose operations are protected from a cancel and the deadline of the run: for cleanup after a cancel,
+    /// or for work that must not be interrupted.
     ///
     /// After a cancel every other operation fails as cancelled. An operation of this context works normally, whether it
     /// was requested before the cancel or after it, and so do its retries, its queued step or its child. It is not
@@ -330,9 +331,10 @@ impl Context {
 
     /// Sets a tag of the run, by which it can be found. It is stored with this turn.
     ///
-    /// Tags have neither an operation number nor an event, so a tag can be added to code that has unfinished runs. A run
-    /// that has passed this position gets the tag with its next turn after the deployment. A tag that the code no longer
-    /// sets keeps its value. (In runs with rules 1 tags have numbers: there, adding a tag is a change like any other.)
+    /// Tags have neither an operation number nor an event, so a tag can be added to code that has unfinished runs. A
+    /// run that has passed this position gets the tag with its next turn after the deployment. A tag that the code no
+    /// longer sets keeps its value. (In runs with rules 1 tags have numbers: there, adding a tag is a change like any
+    /// other.)
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -345,8 +347,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// `Limit` when the run already has 32 tags, the name is empty or longer than 128 bytes, or the value is longer than
-    /// 256 bytes. Every replay returns the same error.
+    /// `Limit` when the run already has 32 tags, the name is empty or longer than 128 bytes, or the value is longer
+    /// than 256 bytes. Every replay returns the same error.
     pub fn tag(&self, name: impl AsRef<str>, value: impl AsRef<str>) -> Result<(), Error> {
         self.state.tag(name.as_ref(), value.as_ref())
     }
@@ -378,8 +380,8 @@ impl Context {
 
     /// A random number: the same in every replay.
     ///
-    /// **Not for secrets.** The sequence depends on the run's id alone, so anyone who knows the id can compute it. Generate
-    /// passwords, tokens and keys in a step.
+    /// **Not for secrets.** The sequence depends on the run's id alone, so anyone who knows the id can compute it.
+    /// Generate passwords, tokens and keys in a step.
     ///
     /// # Panics
     ///
@@ -390,7 +392,8 @@ impl Context {
 
     /// A random UUID (version 4): the same in every replay.
     ///
-    /// **Not for secrets**, such as session tokens: it can be computed from the run's id, like [`random`](Self::random).
+    /// **Not for secrets**, such as session tokens: it can be computed from the run's id, like
+    /// [`random`](Self::random).
     ///
     /// # Panics
     ///
@@ -437,8 +440,8 @@ impl Context {
         self.state.headers()
     }
 
-    /// Whether an error of one branch waits for the other branches. After a cancel it does: every branch ends by itself, and
-    /// the outcome of a step that is being attempted is awaited.
+    /// Whether an error of one branch waits for the other branches. After a cancel it does: every branch ends by
+    /// itself, and the outcome of a step that is being attempted is awaited.
     pub(crate) fn awaits_branches(&self) -> bool {
         self.state.is_refusing()
     }

@@ -62,8 +62,8 @@ mod sealed {
     impl Sealed for &serde_json::Value {}
 }
 
-/// A JSON text without whitespace between tokens, as a typed start writes it, so that both starts have the same digest for
-/// a key.
+/// A JSON text without whitespace between tokens, as a typed start writes it, so that both starts have the same digest
+/// for a key.
 fn without_spaces(json: &str) -> String {
     let (mut in_text, mut escaped) = (false, false);
     let keep = |letter: &char| {

@@ -84,8 +84,8 @@ impl<O> StepOperation<O> {
         self
     }
 
-    /// Sends the step to this queue. A worker that serves the queue attempts it, instead of the worker that holds the run.
-    /// It needs the code of the step, but not that of the workflow.
+    /// Sends the step to this queue. A worker that serves the queue attempts it, instead of the worker that holds the
+    /// run. It needs the code of the step, but not that of the workflow.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -98,15 +98,15 @@ impl<O> StepOperation<O> {
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await. An invalid queue name is an error when the
-    /// operation is awaited.
+    /// When the operation was already requested: set it before the next await. An invalid queue name is an error when
+    /// the operation is awaited.
     pub fn queue(self, queue: impl AsRef<str>) -> Self {
         self.handle.state.set_queue(self.handle.op, queue.as_ref());
         self
     }
 
-    /// The priority of the step in its queue, from 0 to 9: each level is worth ten seconds of waiting. The default is the
-    /// priority of the run.
+    /// The priority of the step in its queue, from 0 to 9: each level is worth ten seconds of waiting. The default is
+    /// the priority of the run.
     ///
     /// # Panics
     ///
@@ -230,8 +230,8 @@ pub struct ReceivedOperation<T> {
 pub struct Received<T> {
     /// The payload.
     pub payload: T,
-    /// The headers that the sender added; see [`SendCall::header`](crate::SendCall::header). Empty in runs with rules 1,
-    /// which do not record them.
+    /// The headers that the sender added; see [`SendCall::header`](crate::SendCall::header). Empty in runs with rules
+    /// 1, which do not record them.
     pub headers: Headers,
     /// When the world accepted the message.
     pub at: Timestamp,
@@ -273,8 +273,8 @@ impl<O> ChildOperation<O> {
         self.run
     }
 
-    /// A start key for the child. When the key names another run, the operation fails with an error that
-    /// [is a conflict](Error::is_conflict), unless the child is [abandoned](Self::abandon): then it is the run that the key
+    /// A start key for the child. When the key names another run, the operation fails with an error that [is a
+    /// conflict](Error::is_conflict), unless the child is [abandoned](Self::abandon): then it is the run that the key
     /// names.
     ///
     /// # Panics
@@ -289,8 +289,8 @@ impl<O> ChildOperation<O> {
     ///
     /// # Panics
     ///
-    /// When the operation was already requested: set it before the next await. An invalid queue name is an error when the
-    /// operation is awaited.
+    /// When the operation was already requested: set it before the next await. An invalid queue name is an error when
+    /// the operation is awaited.
     pub fn queue(self, queue: impl AsRef<str>) -> Self {
         self.handle.state.set_queue(self.handle.op, queue.as_ref());
         self
@@ -307,8 +307,8 @@ impl<O> ChildOperation<O> {
         self
     }
 
-    /// The maximum time to wait for the end of the child. After that the operation fails with a timeout, and the child is
-    /// cancelled.
+    /// The maximum time to wait for the end of the child. After that the operation fails with a timeout, and the child
+    /// is cancelled.
     ///
     /// # Panics
     ///

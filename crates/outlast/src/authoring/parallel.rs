@@ -8,12 +8,12 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::authoring::context::Context;
 
 impl Context {
-    /// Calls a closure for every item, at most `limit` at a time, and returns the outputs in the order of the items. The
-    /// first error is returned immediately, and the futures of other items are dropped. After a cancel of the run it is
-    /// returned when all futures that were created have completed, and no more are created.
+    /// Calls a closure for every item, at most `limit` at a time, and returns the outputs in the order of the items.
+    /// The first error is returned immediately, and the futures of other items are dropped. After a cancel of the run
+    /// it is returned when all futures that were created have completed, and no more are created.
     ///
-    /// The closure is called when an item's turn comes, with a context of its own. It awaits ordinary operations; nothing
-    /// else is recorded, and a replay proceeds in the same order.
+    /// The closure is called when an item's turn comes, with a context of its own. It awaits ordinary operations;
+    /// nothing else is recorded, and a replay proceeds in the same order.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -46,8 +46,8 @@ impl Context {
         Ok(outputs.into_iter().flatten().collect())
     }
 
-    /// Like [`parallel`](Self::parallel), but does not stop at an error: returns the result of each item, in the order of
-    /// the items.
+    /// Like [`parallel`](Self::parallel), but does not stop at an error: returns the result of each item, in the order
+    /// of the items.
     ///
     /// ```
     /// # use outlast::prelude::*;

@@ -96,8 +96,8 @@ where
     look.look(cx, input)
 }
 
-/// The failure of an at-most-once step whose `reconcile` function failed: whether the effect happened is unknown, so the
-/// step is not attempted again.
+/// The failure of an at-most-once step whose `reconcile` function failed: whether the effect happened is unknown, so
+/// the step is not attempted again.
 pub(crate) fn outcome_unknown(error: StepError) -> StepError {
     let (failure, _) = error.into_parts();
     let message = format!(

@@ -371,11 +371,11 @@ impl<S> StepContext<S> {
         self.info.attempt
     }
 
-    /// An idempotency key: the same in every attempt at this step of this run, and different from that of any other step.
-    /// Send it to external systems, so that they recognise a repeated effect.
+    /// An idempotency key: the same in every attempt at this step of this run, and different from that of any other
+    /// step. Send it to external systems, so that they recognise a repeated effect.
     ///
-    /// With `#[step(unique = "order.id, action")]` it consists of the step's name and these values of the input instead,
-    /// and is the same in every run that requests the step with the same values:
+    /// With `#[step(unique = "order.id, action")]` it consists of the step's name and these values of the input
+    /// instead, and is the same in every run that requests the step with the same values:
     ///
     /// * `charge:[42,"pay"]`: the name, a colon, and the values as a JSON array without spaces, the
     ///   members of objects in the order of their names' bytes.
@@ -450,10 +450,10 @@ impl<S> StepContext<S> {
 
     /// Reports that the attempt is alive, with details of its progress.
     ///
-    /// An attempt without a heartbeat for its `heartbeat_timeout` fails with a timeout. When an attempt fails, the details
-    /// of its last heartbeat are recorded with the failure, and the next attempt can read them with
-    /// [`last_details`](Self::last_details). Heartbeats are not recorded themselves, and are cheap. Details that cannot be
-    /// serialized as JSON or are too large are omitted.
+    /// An attempt without a heartbeat for its `heartbeat_timeout` fails with a timeout. When an attempt fails, the
+    /// details of its last heartbeat are recorded with the failure, and the next attempt can read them with
+    /// [`last_details`](Self::last_details). Heartbeats are not recorded themselves, and are cheap. Details that cannot
+    /// be serialized as JSON or are too large are omitted.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -475,8 +475,8 @@ impl<S> StepContext<S> {
     }
 
     /// The heartbeat details of the previous attempt, if they can be decoded as a `T`. If that attempt failed, they are
-    /// those of its last heartbeat. If its worker was lost, they may be older, by up to a quarter of the worker's session
-    /// time.
+    /// those of its last heartbeat. If its worker was lost, they may be older, by up to a quarter of the worker's
+    /// session time.
     pub fn last_details<T: DeserializeOwned>(&self) -> Option<T> {
         self.info.last_details()
     }

@@ -8,14 +8,14 @@ use crate::error::Error;
 
 /// Copies a world to a file that must not exist, while its workers and clients continue to work.
 ///
-/// The copy has every start, message and turn that was acknowledged before the call. It can be opened as a separate world.
-/// Runs that were being executed continue there immediately, as after a crash of the workers, so steps may be attempted
-/// again. Do not let workers serve both the original and the copy, unless effects may happen twice.
+/// The copy has every start, message and turn that was acknowledged before the call. It can be opened as a separate
+/// world. Runs that were being executed continue there immediately, as after a crash of the workers, so steps may be
+/// attempted again. Do not let workers serve both the original and the copy, unless effects may happen twice.
 ///
 /// # Errors
 ///
-/// When the file exists, its folder does not exist, or it cannot be written; no copy is left then. Also when the world is
-/// not stored in a file: a memory world stores nothing, and a database has its own tools.
+/// When the file exists, its folder does not exist, or it cannot be written; no copy is left then. Also when the world
+/// is not stored in a file: a memory world stores nothing, and a database has its own tools.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), outlast::Error> {

@@ -22,11 +22,11 @@ impl Client {
     /// Asks a run to stop. A run that has ended already stays as it is.
     ///
     /// The cancel is delivered once: timers, hooks, children, and steps that are not being attempted fail with an error
-    /// that [is cancelled](Error::is_cancelled), one after the other. A step that is being attempted is notified through
-    /// [its context](crate::StepContext::cancelled), and its outcome is awaited. Operations that the workflow requests
-    /// afterwards also fail as cancelled, until the run ends. It can clean up with
-    /// [`shielded`](crate::Context::shielded) operations, which a cancel does not affect.
-    /// If the workflow then returns an error, the run is `cancelled`; if it returns an output, `completed`.
+    /// that [is cancelled](Error::is_cancelled), one after the other. A step that is being attempted is notified
+    /// through [its context](crate::StepContext::cancelled), and its outcome is awaited. Operations that the workflow
+    /// requests afterwards also fail as cancelled, until the run ends. It can clean up with
+    /// [`shielded`](crate::Context::shielded) operations, which a cancel does not affect. If the workflow then returns
+    /// an error, the run is `cancelled`; if it returns an output, `completed`.
     ///
     /// A run without a turn is cancelled immediately, even if it is stuck or no worker has its code. A stuck run with
     /// turns keeps the message until it can continue; [`terminate`](Self::terminate) does not wait for that. Further
@@ -64,8 +64,8 @@ impl Client {
         Ok(answer)
     }
 
-    /// Ends a run now, without its code: for a run that is stuck, whose code was removed, or that does not stop when it is
-    /// cancelled. A run that has ended already stays as it is.
+    /// Ends a run now, without its code: for a run that is stuck, whose code was removed, or that does not stop when it
+    /// is cancelled. A run that has ended already stays as it is.
     ///
     /// The workflow cannot clean up. A step that is being attempted is asked to stop, but its outcome is discarded. The
     /// run is `cancelled`, its children are cancelled, and callers that await it get an error that
@@ -96,8 +96,8 @@ impl Client {
         Ok(answer)
     }
 
-    /// Ends a run that was asked to stop, if no worker is joined to do it. The request is already stored: if this fails, the
-    /// next worker ends the run.
+    /// Ends a run that was asked to stop, if no worker is joined to do it. The request is already stored: if this
+    /// fails, the next worker ends the run.
     async fn end_without_worker_if(&self, run: RunId, is_wanted: fn(Status) -> bool) {
         let view = retry_unavailable(|| self.world.run(run)).await;
         let ended = match view {
@@ -118,8 +118,8 @@ impl Client {
         }
     }
 
-    /// Ends sleeps early: all timers of the run that are open when the message is delivered. The workflow continues as if
-    /// they had fired. Timeouts of hooks and children, and pauses between attempts, do not change.
+    /// Ends sleeps early: all timers of the run that are open when the message is delivered. The workflow continues as
+    /// if they had fired. Timeouts of hooks and children, and pauses between attempts, do not change.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -158,8 +158,8 @@ impl Client {
         Ok(self.post_plain(run, MessageBody::Wake { op: Some(op) }).await.map(drop)?)
     }
 
-    /// Lets every build continue a run again, including those that failed to. A stuck run is retried immediately; a waiting
-    /// run continues when its wait ends.
+    /// Lets every build continue a run again, including those that failed to. A stuck run is retried immediately; a
+    /// waiting run continues when its wait ends.
     ///
     /// # Errors
     ///
@@ -168,8 +168,8 @@ impl Client {
         Ok(self.world.resume(run).await?)
     }
 
-    /// Deletes the runs that ended before a time, with all their data, and returns their number. Their code is not needed.
-    /// Their keys can be used again.
+    /// Deletes the runs that ended before a time, with all their data, and returns their number. Their code is not
+    /// needed. Their keys can be used again.
     ///
     /// The runs are deleted in several calls, so that other work continues meanwhile. It can be repeated.
     ///

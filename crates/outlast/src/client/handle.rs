@@ -110,8 +110,8 @@ impl<O> RunHandle<O> {
 impl<O: DeserializeOwned> RunHandle<O> {
     /// Waits for the run's end, and returns the workflow's output.
     ///
-    /// If the world does not respond, this waits until it does, and logs a warning: workers that reach the world continue
-    /// the run. [`output_within`](Self::output_within) gives up after a time.
+    /// If the world does not respond, this waits until it does, and logs a warning: workers that reach the world
+    /// continue the run. [`output_within`](Self::output_within) gives up after a time.
     ///
     /// A stuck run has not ended, and may continue later: with fixed code, or when it is [resumed](Client::resume). A
     /// caller should not wait for that unknowingly, so it is an error here.
@@ -208,7 +208,7 @@ impl<O: DeserializeOwned> RunHandle<O> {
             Outcome::Completed(output) => {
                 let decoded = self.client.codec.decode(output).and_then(|plain| plain.decode());
                 decoded.map_err(|error| {
-                    let message = format!("the output of run {} cannot be read: {error}", self.run);
+                    let message = format!("the output of run {} {}", self.run, error.cannot_be_read());
                     Error::of_failure(Failure::new(kind_of_payload(&error), message))
                 })
             }

@@ -41,8 +41,8 @@ impl Client {
         Ok(History { run, turns }.to_json())
     }
 
-    /// The operations of a run so far: steps, timers, hooks, children, recorded values and tags, in the order in which the
-    /// workflow requested them.
+    /// The operations of a run so far: steps, timers, hooks, children, recorded values and tags, in the order in which
+    /// the workflow requested them.
     ///
     /// Payloads are decoded with the client's codec; a payload that it cannot decode is in its stored form.
     ///
@@ -189,7 +189,8 @@ impl Client {
     pub async fn workers(&self) -> Result<Vec<WorkerView>, Error> {
         let mut workers = self.world.workers().await?;
         let clock = self.world.clock();
-        // Under virtual time sessions are renewed in real time, so the virtual clock does not tell whether one has expired.
+        // Under virtual time sessions are renewed in real time, so the virtual clock does not tell whether one has
+        // expired.
         if !clock.is_virtual() {
             workers.retain(|worker| worker.expires_at > clock.now());
         }

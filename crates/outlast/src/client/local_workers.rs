@@ -1,5 +1,5 @@
-//! Local workers: the workers of this process that are joined to a world. A start can pass its run to one of them without
-//! a claim, and a caller that waits for a run can see that it is being executed without a call to the world.
+//! Local workers: the workers of this process that are joined to a world. A start can pass its run to one of them
+//! without a claim, and a caller that waits for a run can see that it is being executed without a call to the world.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,8 +16,8 @@ pub(crate) type TakenStart = Pin<Box<dyn Future<Output = Result<Started, WorldEr
 /// A worker of this process that may take a run at its start.
 pub(crate) trait LocalWorker: Send + Sync {
     /// Takes the run, so that its start and first turn are one commit. Returns the start when the worker has no free
-    /// capacity, does not have the code, or does not serve the queue, or when the run has a priority: it is then claimed
-    /// like any other.
+    /// capacity, does not have the code, or does not serve the queue, or when the run has a priority: it is then
+    /// claimed like any other.
     #[allow(clippy::result_large_err, reason = "the start is returned to the caller; it is not an error")]
     fn take(&self, start: Start) -> Result<TakenStart, Start>;
 

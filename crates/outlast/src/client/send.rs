@@ -13,11 +13,11 @@ use crate::error::Error;
 use crate::ids;
 
 impl Client {
-    /// Sends a payload to a hook of a run. Await the call; when it returns, the payload is durable. It is kept until the
-    /// run takes it, whether the run already waits for it or not.
+    /// Sends a payload to a hook of a run. Await the call; when it returns, the payload is durable. It is kept until
+    /// the run takes it, whether the run already waits for it or not.
     ///
-    /// Only the code of the workflow determines its hooks and their types. A payload for a name without a hook is kept. A
-    /// payload that no open hook of its name can decode is rejected: the run keeps waiting, and the worker logs the
+    /// Only the code of the workflow determines its hooks and their types. A payload for a name without a hook is kept.
+    /// A payload that no open hook of its name can decode is rejected: the run keeps waiting, and the worker logs the
     /// reason.
     ///
     /// ```
@@ -57,8 +57,8 @@ pub struct SendCall<'a> {
 }
 
 impl SendCall<'_> {
-    /// Makes the send idempotent: of all sends to the run with this key only the first is delivered. A repeated send does
-    /// nothing, whatever its payload, and succeeds even if the run has ended.
+    /// Makes the send idempotent: of all sends to the run with this key only the first is delivered. A repeated send
+    /// does nothing, whatever its payload, and succeeds even if the run has ended.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self

@@ -95,15 +95,15 @@ impl<'a, O> StartCall<'a, O> {
 
     /// Makes the start idempotent: a later start with this key returns the run of this one.
     ///
-    /// This holds until the run is [pruned](Client::prune), unless the later start has a [window](Self::key_window). The
-    /// version of the workflow is not compared; another workflow or input is a conflict.
+    /// This holds until the run is [pruned](Client::prune), unless the later start has a [window](Self::key_window).
+    /// The version of the workflow is not compared; another workflow or input is a conflict.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// How long the key names the run of an earlier start. After that a start creates a new run, which the key names from
-    /// then on; the earlier run is not changed.
+    /// How long the key names the run of an earlier start. After that a start creates a new run, which the key names
+    /// from then on; the earlier run is not changed.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -209,8 +209,8 @@ impl<'a, O> StartCall<'a, O> {
         self
     }
 
-    /// Starts the run inside a transaction of the caller in the database of the world: the run is started if and only if
-    /// that transaction commits. So an order and the run that handles it are one atomic change.
+    /// Starts the run inside a transaction of the caller in the database of the world: the run is started if and only
+    /// if that transaction commits. So an order and the run that handles it are one atomic change.
     ///
     /// Takes the transactions of `rusqlite` and `tokio-postgres`. See the guide's page on transactions.
     ///
@@ -300,7 +300,7 @@ impl StartTemplate {
     fn deadline(&self, now: Timestamp) -> Result<Option<Timestamp>, Error> {
         match self.deadline.map(|deadline| deadline.resolve(now)) {
             Some(deadline) if deadline <= now => Err(Error::invalid(format!(
-                "the deadline {deadline} is not after the current time, {now}; set a later one"
+                "the deadline {deadline} is not after now, {now}; set a later one"
             ))),
             deadline => Ok(deadline),
         }
@@ -355,14 +355,15 @@ impl Client {
         single_answer(retry_unavailable(|| self.world.start(vec![start.clone()])).await?)
     }
 
-    /// Starts a run whose id the caller has chosen. The run may exist already, and a worker of this process may hold it, so
-    /// it is not passed to one.
+    /// Starts a run whose id the caller has chosen. The run may exist already, and a worker of this process may hold
+    /// it, so it is not passed to one.
     async fn start_chosen(&self, start: Start, plain: &Payload) -> Result<Started, Error> {
         let started = single_answer(retry_unavailable(|| self.world.start(vec![start.clone()])).await?)?;
         if started.run != start.run || !started.is_new {
             return Ok(started);
         }
-        // The world returns the same result for a repeated id. The id of the first turn shows which start created the run.
+        // The world returns the same result for a repeated id. The id of the first turn shows which start created the
+        // run.
         let history = self.world.history(start.run, 0, 1).await?;
         let Some(first) = history.first().filter(|first| first.id != start.turn) else { return Ok(started) };
         match first.events.first() {

@@ -11,14 +11,14 @@ use outlast_core::{IntoDuration, Payload, Start, Started, Timestamp};
 use serde::Serialize;
 
 use super::start::StartTemplate;
-use super::{Boxed, Client, RunHandle, retry_unavailable, wrong_answer_count};
+use super::{BoxedFuture, Client, RunHandle, retry_unavailable, wrong_answer_count};
 use crate::authoring::input::Input;
 use crate::authoring::workflow::WorkflowHandle;
 use crate::error::Error;
 
 impl Client {
-    /// Starts one run per input, in few calls to the world. Await the builder; the results are in the order of the inputs,
-    /// and a start that is refused does not affect the others.
+    /// Starts one run per input, in few calls to the world. Await the builder; the results are in the order of the
+    /// inputs, and a start that is refused does not affect the others.
     ///
     /// ```
     /// # use outlast::prelude::*;
@@ -89,8 +89,8 @@ pub struct StartManyCall<'a, I, B, O> {
 }
 
 impl<I, B: Input<I>, O> StartManyCall<'_, I, B, O> {
-    /// Makes each start idempotent by a key of its own; see [`StartCall::key`](crate::StartCall::key). Equal inputs with
-    /// the same key are one run.
+    /// Makes each start idempotent by a key of its own; see [`StartCall::key`](crate::StartCall::key). Equal inputs
+    /// with the same key are one run.
     pub fn keys<K: Into<String>>(mut self, key: impl Fn(&I) -> K) -> Self {
         self.keys = self.inputs.iter().map(|(input, _)| input.with(|input| key(input).into())).collect();
         self
@@ -191,7 +191,7 @@ where
     O: 'static,
 {
     type Output = Vec<Result<RunHandle<O>, Error>>;
-    type IntoFuture = Boxed<'a, Self::Output>;
+    type IntoFuture = BoxedFuture<'a, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.call())

@@ -22,8 +22,8 @@ pub trait Within {
     ) -> impl Future<Output = Result<Sent, WorldError>>;
 }
 
-/// Begin it with [`Immediate`](outlast_sqlite::rusqlite::TransactionBehavior::Immediate): SQLite refuses a transaction that
-/// reads before it writes if there was another write in between. Workers wait while the transaction is open.
+/// Begin it with [`Immediate`](outlast_sqlite::rusqlite::TransactionBehavior::Immediate): SQLite refuses a transaction
+/// that reads before it writes if there was another write in between. Workers wait while the transaction is open.
 #[cfg(feature = "sqlite")]
 impl Within for outlast_sqlite::rusqlite::Transaction<'_> {
     fn start(

@@ -1,7 +1,7 @@
 //! Cancel from rules 2 on: which operations it ends, which are refused afterwards, and which are shielded.
 //!
-//! The operations that a cancel ends are determined once, when it is delivered, and recorded in its event. They depend on
-//! which steps are being attempted at that time, which a replay cannot know. A replay applies the record.
+//! The operations that a cancel ends are determined once, when it is delivered, and recorded in its event. They depend
+//! on which steps are being attempted at that time, which a replay cannot know. A replay applies the record.
 
 use std::collections::BTreeSet;
 use std::task::Poll;
@@ -74,8 +74,8 @@ impl OperationTable {
 }
 
 impl Machine {
-    /// Ends the operations that the event of a cancel names, one per poll, and cancels the children and queued steps that
-    /// are not shielded.
+    /// Ends the operations that the event of a cancel names, one per poll, and cancels the children and queued steps
+    /// that are not shielded.
     pub(super) fn cancel_as_recorded(
         &mut self,
         reason: &str,

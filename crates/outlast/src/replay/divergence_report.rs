@@ -1,5 +1,5 @@
-//! The table in the report of a divergence: the operations of the history and of the code around the difference, side by
-//! side.
+//! The table in the report of a divergence: the operations of the history and of the code around the difference, side
+//! by side.
 
 use std::collections::VecDeque;
 use std::fmt::Write;

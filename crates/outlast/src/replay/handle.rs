@@ -42,8 +42,8 @@ impl OpHandle {
         let (op, run) = (self.op, self.state.run());
         if self.state.rules() >= 2 {
             let part = if kind == "hook" { "payload" } else { "output" };
-            let message =
-                format!("the recorded {part} of {kind} `{name}` (operation {op}) cannot be read: {error}");
+            let problem = error.cannot_be_read();
+            let message = format!("the recorded {part} of {kind} `{name}` (operation {op}) {problem}");
             self.state.set_unreadable(stuck_on_unreadable(error.is_coded(), message));
             return Poll::Pending;
         }

@@ -52,8 +52,8 @@ impl HistoryIndex {
         self.deliveries_left = self.deliveries_left.map(|left| left.saturating_sub(1));
     }
 
-    /// Whether the code may request operations that are not in the history: all deliveries are replayed, and the last turn
-    /// was committed in part.
+    /// Whether the code may request operations that are not in the history: all deliveries are replayed, and the last
+    /// turn was committed in part.
     pub(super) fn accepts_new_requests(&self) -> bool {
         self.deliveries_left == Some(0)
     }

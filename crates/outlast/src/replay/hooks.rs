@@ -3,12 +3,12 @@
 //! Rules 1: the oldest open hook of a name takes the next payload, whether it can decode it or not. When none is open,
 //! the payload is kept for the next hook that opens.
 //!
-//! Rules 2: a payload is offered to the open hooks of its name, oldest first, and the first that can decode it takes it.
-//! If none can, the payload is rejected: it is discarded, and the waits and their timeouts do not change. If none is
-//! open, it is kept. A payload is offered when it arrives, when a hook opens while payloads are kept, and when a hook is
-//! dropped that had taken one. Each decision is recorded: `hook_received` has the decision at arrival, `hook_taken` and
-//! `hook_rejected` have later ones. A replay applies these events and does not decide again, so that another build
-//! cannot decide differently.
+//! Rules 2: a payload is offered to the open hooks of its name, oldest first, and the first that can decode it takes
+//! it. If none can, the payload is rejected: it is discarded, and the waits and their timeouts do not change. If none
+//! is open, it is kept. A payload is offered when it arrives, when a hook opens while payloads are kept, and when a
+//! hook is dropped that had taken one. Each decision is recorded: `hook_received` has the decision at arrival,
+//! `hook_taken` and `hook_rejected` have later ones. A replay applies these events and does not decide again, so that
+//! another build cannot decide differently.
 //!
 //! Decoding a payload runs code of the user (`Deserialize`). It runs between two polls of the workflow, without the
 //! lock.

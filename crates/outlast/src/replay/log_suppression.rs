@@ -1,18 +1,18 @@
 //! Replay without log lines.
 //!
-//! A replay runs workflow code again whose `tracing` events were logged when it first ran. During a replay the thread has
-//! a dispatcher that forwards everything except events to the previous dispatcher. So each line is logged once, and spans
-//! that are created in a replay still exist when the run continues.
+//! A replay runs workflow code again whose `tracing` events were logged when it first ran. During a replay the thread
+//! has a dispatcher that forwards everything except events to the previous dispatcher. So each line is logged once, and
+//! spans that are created in a replay still exist when the run continues.
 //!
 //! Why not `NoSubscriber`: `tracing` asks all dispatchers about a callsite when it is first reached, and caches the
 //! result. The result must be that of the program's own subscriber. And a span needs its subscriber as long as the span
 //! exists, which is longer than the replay.
 //!
-//! A dispatcher is registered with every callsite of the process. Therefore one is created per subscriber and reused, not
-//! one per replay. Programs have one subscriber; tests may have one per thread.
+//! A dispatcher is registered with every callsite of the process. Therefore one is created per subscriber and reused,
+//! not one per replay. Programs have one subscriber; tests may have one per thread.
 //!
-//! A limitation: `downcast_ref` does not find the subscriber of a span that was created in a replay, because forwarding it
-//! needs unsafe code.
+//! A limitation: `downcast_ref` does not find the subscriber of a span that was created in a replay, because forwarding
+//! it needs unsafe code.
 
 use parking_lot::RwLock;
 use tracing::dispatcher::{self, WeakDispatch};
@@ -37,8 +37,8 @@ pub(super) fn without_events<T>(replay: impl FnOnce() -> T) -> T {
 
 /// A dispatcher without events, and the one that it forwards to.
 struct Forwarding {
-    /// Identifies the dispatcher. `tracing` has no comparison, but the debug form contains the address of the subscriber,
-    /// which is not reused as long as `to` exists.
+    /// Identifies the dispatcher. `tracing` has no comparison, but the debug form contains the address of the
+    /// subscriber, which is not reused as long as `to` exists.
     name: String,
     to: WeakDispatch,
     dispatch: Dispatch,
@@ -73,15 +73,15 @@ struct SpansOnly {
 }
 
 impl Subscriber for SpansOnly {
-    /// Returns the interest of the subscriber behind it, so that the combined interest that `tracing` caches is the same
-    /// as without this dispatcher.
+    /// Returns the interest of the subscriber behind it, so that the combined interest that `tracing` caches is the
+    /// same as without this dispatcher.
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         self.to.upgrade().map_or_else(Interest::never, |to| to.register_callsite(metadata))
     }
 
-    /// Events are enabled although they are not forwarded, so that the expressions of their fields are evaluated as when
-    /// the line was logged. The subscriber is not called: a subscriber with per-layer filters expects an event after each
-    /// call of `enabled`.
+    /// Events are enabled although they are not forwarded, so that the expressions of their fields are evaluated as
+    /// when the line was logged. The subscriber is not called: a subscriber with per-layer filters expects an event
+    /// after each call of `enabled`.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event() || self.to.upgrade().is_some_and(|to| to.enabled(metadata))
     }

@@ -1,7 +1,8 @@
 //! The machine: the future of one run. It receives deliveries and returns the decisions of the workflow as events.
 //!
-//! A turn applies one delivery at a time and polls the future after each, until it waits ([`Machine::deliver`]). A replay
-//! does the same with the recorded deliveries and compares each decision with the recorded one ([`Machine::replay`]).
+//! A turn applies one delivery at a time and polls the future after each, until it waits ([`Machine::deliver`]). A
+//! replay does the same with the recorded deliveries and compares each decision with the recorded one
+//! ([`Machine::replay`]).
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -39,7 +40,8 @@ pub(crate) const FOREIGN_AWAIT_REMEDY: &str = "common causes are tokio::time, ch
 
 /// The future of a run, and the state that it shares with the engine.
 pub(crate) struct Machine {
-    // Unconstrained, because polling must depend on the history alone: tokio's budget could make a ready future pending.
+    // Unconstrained, because polling must depend on the history alone: tokio's budget could make a ready future
+    // pending.
     future: Option<Unconstrained<WorkflowFuture>>,
     pub(super) state: Arc<RunState>,
     waker: Waker,
@@ -178,8 +180,8 @@ impl Machine {
         self.state.table.lock().now = at;
     }
 
-    /// Applies one delivery, polls, and appends the event of the delivery and the decisions of the workflow to `events`.
-    /// Does nothing when the operation of the delivery is no longer open.
+    /// Applies one delivery, polls, and appends the event of the delivery and the decisions of the workflow to
+    /// `events`. Does nothing when the operation of the delivery is no longer open.
     pub(crate) fn deliver(&mut self, delivery: Delivery, events: &mut Vec<Event>) -> Result<(), Stuck> {
         if self.ended.is_some() {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Contexts that are used outside of their run's turn.
 //!
 //! A replay repeats only what the workflow does while the engine polls it. An operation that is requested elsewhere
-//! therefore gets no number and no event, its handle stays pending, and a run gets stuck: if an attempt or the workflow of
-//! another run used the context, the run of that code; otherwise (a spawned task, a thread) the run of the context.
+//! therefore gets no number and no event, its handle stays pending, and a run gets stuck: if an attempt or the workflow
+//! of another run used the context, the run of that code; otherwise (a spawned task, a thread) the run of the context.
 
 use outlast_core::{OpNumber, Stuck, StuckReason};
 
@@ -24,8 +24,8 @@ impl RunState {
         is_outside_turn
     }
 
-    /// Whether the handle of an operation is dropped outside of the run's turn. This is no mistake when the operation has
-    /// ended or the machine of the run was dropped.
+    /// Whether the handle of an operation is dropped outside of the run's turn. This is no mistake when the operation
+    /// has ended or the machine of the run was dropped.
     pub(super) fn is_dropped_outside_turn(&self, op: OpNumber) -> bool {
         if polling::is_turn_of(self) {
             return false;

@@ -449,7 +449,8 @@ impl OperationTable {
         Some(event)
     }
 
-    /// Replaces the parameters of a request with the recorded ones, which are authoritative even if the code has changed.
+    /// Replaces the parameters of a request with the recorded ones, which are authoritative even if the code has
+    /// changed.
     pub(super) fn apply_recorded_request(&mut self, event: &Event) {
         match event {
             Event::ChildStarted(child) => return self.apply_recorded_child(child),
@@ -551,8 +552,8 @@ impl OperationTable {
             if !step.attempting && code.is_at_most_once(&step.new.name, &step.new.policy))
     }
 
-    /// The steps that were paused between two attempts at `at`. A step whose pause has ended since then is included until
-    /// it is attempted.
+    /// The steps that were paused between two attempts at `at`. A step whose pause has ended since then is included
+    /// until it is attempted.
     pub(super) fn pauses(&self, at: Timestamp) -> Vec<OpNumber> {
         let is_paused = |step: &StepOp| {
             step.retry_at.is_some() || (!step.attempting && step.paused_until.is_some_and(|until| until > at))

@@ -1,11 +1,12 @@
-//! Records what this thread is polling: the workflow of a run, an attempt at a step, or neither. This detects two mistakes.
+//! Records what this thread is polling: the workflow of a run, an attempt at a step, or neither. This detects two
+//! mistakes.
 //!
-//! A step's function returns an attempt, which does its work when it is polled. A workflow that awaits an attempt itself,
-//! `mail(n).await` instead of `ctx.step(mail, n).await`, would repeat the effect in every replay. An attempt therefore
-//! calls [`is_direct_call`] before it does anything.
+//! A step's function returns an attempt, which does its work when it is polled. A workflow that awaits an attempt
+//! itself, `mail(n).await` instead of `ctx.step(mail, n).await`, would repeat the effect in every replay. An attempt
+//! therefore calls [`is_direct_call`] before it does anything.
 //!
-//! A context that is used outside of the turn of its run, in an attempt or in a spawned task, would add operations to the
-//! history at times that a replay cannot reproduce. Every method of a context therefore calls [`is_turn_of`].
+//! A context that is used outside of the turn of its run, in an attempt or in a spawned task, would add operations to
+//! the history at times that a replay cannot reproduce. Every method of a context therefore calls [`is_turn_of`].
 
 use std::cell::{Cell, RefCell};
 

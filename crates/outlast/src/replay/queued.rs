@@ -1,7 +1,7 @@
 //! Queued steps: steps that other workers execute, each as a run of its own.
 //!
-//! For the workflow a queued step is an operation like any other step. Its run is a child that is started with the commit
-//! of the request, is terminated when the workflow no longer waits for it, and reports its outcome once.
+//! For the workflow a queued step is an operation like any other step. Its run is a child that is started with the
+//! commit of the request, is terminated when the workflow no longer waits for it, and reports its outcome once.
 
 use outlast_core::queue::{default_queue, workflow_of_step};
 use outlast_core::{
@@ -155,8 +155,8 @@ fn child_started(op: OpNumber, queued: &Queued, step: &str, input: Payload) -> C
     }
 }
 
-/// The part of a policy that is sent with a queued step: retries and timeouts. The worker that attempts the step applies
-/// its own limits and threads.
+/// The part of a policy that is sent with a queued step: retries and timeouts. The worker that attempts the step
+/// applies its own limits and threads.
 fn queued_policy(policy: Policy) -> Option<Box<Policy>> {
     let Policy { is_blocking, limit, queue, priority, .. } = Policy::DEFAULT;
     let policy = Policy { is_blocking, limit, queue, priority, ..policy };

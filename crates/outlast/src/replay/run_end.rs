@@ -79,7 +79,8 @@ impl Machine {
         self.result = Some(result);
     }
 
-    /// Ends a run whose workflow has returned, unless it still waits for children. Returns whether the workflow has returned.
+    /// Ends a run whose workflow has returned, unless it still waits for children. Returns whether the workflow has
+    /// returned.
     pub(super) fn finish_if_returned(&mut self, requested: &mut Vec<Event>) -> bool {
         let Some(result) = self.result.take() else { return false };
         if self.state.table.lock().has_awaited_children() {
@@ -124,8 +125,8 @@ impl Machine {
     /// Rules 1: fails a run that keeps too many payloads.
     pub(super) fn overflow(&mut self, name: &str, requested: &mut Vec<Event>) {
         let message = format!(
-            "hook `{name}` was sent one more payload, and the run keeps {HOOK_BUFFER_MAX} that it did not ask \
-             for, which is the limit; send fewer, or take them in a loop"
+            "hook `{name}` was sent one more payload, but the run already keeps {HOOK_BUFFER_MAX} payloads, which is the \
+             limit; send fewer, or take them in a loop"
         );
         self.fail(message, requested);
     }
@@ -138,8 +139,8 @@ impl Machine {
         }
         let events = HISTORY_EVENTS_MAX + HISTORY_ROOM_EVENTS;
         let message = format!(
-            "its history has {events} events, and it was told to stop at {HISTORY_EVENTS_MAX}; \
-             let children do parts of the work"
+            "its history has {events} events, although the run was cancelled at {HISTORY_EVENTS_MAX}; \
+             split the work into children"
         );
         self.fail(message, requested);
     }

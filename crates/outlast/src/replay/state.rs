@@ -146,8 +146,8 @@ impl RunState {
         self.table.lock().refusals.is_some()
     }
 
-    /// The next random number. SplitMix64, seeded with the run's id: every replay gets the same sequence. It must not be
-    /// used for secrets, since the id is public.
+    /// The next random number. SplitMix64, seeded with the run's id: every replay gets the same sequence. It must not
+    /// be used for secrets, since the id is public.
     pub(crate) fn random(&self) -> u64 {
         if self.is_outside_turn(|| "it requested a random number".to_owned()) {
             panic!("{OUTSIDE_TURN_PANIC}");
@@ -234,7 +234,8 @@ impl RunState {
         OpHandle::new(self.clone(), op)
     }
 
-    /// The recorded value. In a live run it is computed and recorded first, and then decoded as a replay will decode it.
+    /// The recorded value. In a live run it is computed and recorded first, and then decoded as a replay will decode
+    /// it.
     #[track_caller]
     pub(crate) fn record<T, F>(&self, name: &str, compute: F) -> Result<T, Error>
     where
@@ -265,7 +266,8 @@ impl RunState {
         let decoded = self.codec.decode(value.map_err(Error::of_failure)?).and_then(|plain| plain.decode());
         decoded.map_err(|error| {
             if self.rules >= 2 {
-                let message = format!("the recorded value `{name}` (operation {op}) cannot be read: {error}");
+                let problem = error.cannot_be_read();
+                let message = format!("the recorded value `{name}` (operation {op}) {problem}");
                 self.set_unreadable(stuck_on_unreadable(error.is_coded(), message));
                 if cfg!(panic = "unwind") {
                     // The code after this call must not run, and the call cannot return `Pending`. The turn is

@@ -1,9 +1,9 @@
 //! Requests that a replay makes and that are not in the history.
 //!
-//! A turn with very many requests is committed in parts, and its worker may be lost between two of them. The history then
-//! ends with a turn that is [continued](outlast_core::TurnId::is_continued), and contains only a part of the requests
-//! after the last delivery. A replay makes the other requests again, and the next turn records them before anything is
-//! delivered. With every other history, code that requests more than is recorded has diverged.
+//! A turn with very many requests is committed in parts, and its worker may be lost between two of them. The history
+//! then ends with a turn that is [continued](outlast_core::TurnId::is_continued), and contains only a part of the
+//! requests after the last delivery. A replay makes the other requests again, and the next turn records them before
+//! anything is delivered. With every other history, code that requests more than is recorded has diverged.
 
 use outlast_core::{Event, OpNumber, Stuck, TurnRecord};
 
@@ -51,8 +51,8 @@ impl Machine {
         self.apply_follow_ups(events)
     }
 
-    /// The number of messages of the turn that are older than its last delivery. A replay up to that delivery does not send
-    /// them again.
+    /// The number of messages of the turn that are older than its last delivery. A replay up to that delivery does not
+    /// send them again.
     pub(crate) fn settled_messages(&self) -> usize {
         self.state
             .table

@@ -1,8 +1,8 @@
 //! The state of a run after a part of its history, and its next turn, as text: for the frozen histories of
 //! `outlast-testkit`. Not part of the public API.
 //!
-//! The text contains only stored data and what follows from it, in a form that does not depend on the types of this crate.
-//! So it can be compared with the text that an older build produced from the same history.
+//! The text contains only stored data and what follows from it, in a form that does not depend on the types of this
+//! crate. So it can be compared with the text that an older build produced from the same history.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -47,8 +47,8 @@ impl FrozenCode {
         }
     }
 
-    /// The turn that the run computes after these turns from the deliveries of `next`: its events, one per line in their
-    /// stored form, and its outbox.
+    /// The turn that the run computes after these turns from the deliveries of `next`: its events, one per line in
+    /// their stored form, and its outbox.
     pub fn turn_after(&self, run: RunId, turns: &[TurnRecord], next: &TurnRecord) -> (String, String) {
         if !was_polled(turns) && !was_polled(std::slice::from_ref(next)) {
             // A start, or an end without code: no machine computes it.

@@ -400,7 +400,7 @@ async fn a_run_that_ignores_the_cancel_is_stuck_until_its_code_is_mended(rig: Ri
     rig.until(run.id(), Status::Stuck).await;
     let stuck = rig.view(run.id()).await.stuck.unwrap();
     assert_eq!(stuck.reason, StuckReason::IgnoresCancel);
-    assert!(stuck.message.contains("return the error instead of going on"), "{}", stuck.message);
+    assert!(stuck.message.contains("return the error instead of continuing"), "{}", stuck.message);
     worker.stop().await.unwrap();
     let _worker = rig.worker_of_build("new", mended).await;
     rig.until(run.id(), Status::Cancelled).await;

@@ -463,7 +463,7 @@ fn a_payload_taken_by_a_hook_that_is_not_open_is_a_divergence() {
         3 hook_received answer 1
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at its end: history has `hook_received`, code asked for nothing; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at its end: history has `hook_received`, code asked for nothing; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }
@@ -588,7 +588,7 @@ fn a_panic_while_a_payload_is_read_makes_the_run_stuck() {
         - hook_received answer 7
         ",
         expect![[r#"
-            stuck, panicked: the workflow's code panicked: it goes off; mend it and deploy
+            stuck, panicked: the workflow's code panicked: it goes off; fix the code and deploy it
         "#]],
     );
 }

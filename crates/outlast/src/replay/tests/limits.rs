@@ -57,7 +57,7 @@ fn with_rules_1_payloads_past_the_limit_of_a_hook_fail_the_run() {
     assert!(kept.starts_with("waits for 0 timer 1h\nkeeps spam: [1, 1,"), "{}", &kept[..80]);
     let overflown = case.go_on(history::parse(&(text + "- hook_received spam 2")));
     expect![[r#"
-        - run_failed limit hook `spam` was sent one more payload, and the run keeps 10000 that it did not ask for, which is the limit; send fewer, or take them in a loop
+        - run_failed limit hook `spam` was sent one more payload, but the run already keeps 10000 payloads, which is the limit; send fewer, or take them in a loop
     "#]].assert_eq(&overflown);
 }
 
