@@ -174,7 +174,7 @@ fn a_cancel_with_rules_2_ends_what_it_records_and_nothing_else() {
             1 step charge cancelled from 2 to 8 attempts 1 in 42 failure "cancelled: enough"
             2 step charge cancelled from 4 to 8 in 42 failure "cancelled: enough"
             3 step charge cancelled from 5 to 8 attempts 1 in 42 failure "cancelled: enough; a worker that was lost may have attempted the step before"
-            4 timer  cancelled from 6 to 8 until 60 failure "cancelled: enough"
+            4 timer 54s cancelled from 6 to 8 until 60 failure "cancelled: enough"
             5 hook x completed from 7 to 10 out 9
         "#]],
     );

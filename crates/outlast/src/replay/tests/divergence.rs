@@ -69,7 +69,7 @@ fn history_goes_on_where_the_code_has_ended() {
         2 step_started   thank
         ",
         expect![[r#"
-            stuck, diverged: run R diverged at operation 2: history has step `thank`, code asked for the run's completion; deploy code that matches the history, then it goes on
+            stuck, diverged: run R diverged at operation 2: history has step `thank`, code asked for the run's completion; keep the old code for this run: put the change behind `ctx.patched("…")`, or register the new code as `version = 2`
         "#]],
     );
 }

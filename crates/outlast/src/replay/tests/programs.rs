@@ -1,9 +1,9 @@
-//! Random programs: a live run and the replay of every prefix of its history are the same, and go on
-//! in the same way.
+//! Random programs: a live run and the replay of every prefix of its history have the same state, and continue in the
+//! same way.
 //!
-//! A program is a tree that one workflow interprets. A driver plays worker and world: it tells the run
-//! random outcomes, timers, payloads and cancels, some per turn, and keeps what it told. `proptest`
-//! makes programs and seeds, and prints the smallest that fails.
+//! A program is a tree that one workflow interprets. A driver replaces worker and world: it delivers random outcomes,
+//! timers, payloads and cancels, several per turn, and records them. `proptest` generates programs and seeds, and prints
+//! the smallest that fails.
 
 mod driver;
 
@@ -318,7 +318,7 @@ proptest! {
         let case = Case::new(interpreter, serde_json::to_value(&program).unwrap()).with_rules(rules);
         let recorded = record_run(&case, seed);
         for turns in 1..=recorded.turns.len() {
-            recorded.replay_and_go_on(&case, turns);
+            recorded.replay_and_continue(&case, turns);
         }
     }
 }

@@ -283,5 +283,5 @@ fn code_before_the_first_poll_may_use_the_context() {
     let code = registry.finish().unwrap();
     let case = super::Case { workflow: "early".into(), ..super::Case::new(waits_for_ever, ().into()) };
     let case = super::Case { code, ..case };
-    assert_eq!(case.go_on(super::history::parse("")), "0 timer_started 1h\nwaits for 0 timer 1h\n");
+    assert_eq!(case.run_live(super::history::parse("")), "0 timer_started 1h\nwaits for 0 timer 1h\n");
 }

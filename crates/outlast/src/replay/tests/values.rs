@@ -156,7 +156,7 @@ fn a_value_of_another_type_makes_the_run_stuck_at_once() {
         texts,
         history,
         expect![[r#"
-            stuck, undecodable: the recorded value `quote` (operation 0) cannot be read: the payload is not a `String`: invalid type: integer, expected a string at line 1 column 4; add `#[serde(default)]` if a field was added, or deploy a build that can read it
+            stuck, undecodable: the recorded value `quote` (operation 0) cannot be read as `String`: invalid type: integer, expected a string at line 1 column 4; add `#[serde(default)]` if a field was added, or deploy a build that can read it
         "#]],
     );
     check(

@@ -146,7 +146,7 @@ impl Driver {
         events.extend(due.iter().flatten().map(|(_, op)| Event::TimerFired { op: *op }));
         self.rng.shuffle(&mut events);
         let deliveries = TurnDeliveries { at: self.now, due, events };
-        let added = tell(&mut self.machine, &deliveries);
+        let added = deliver_turn(&mut self.machine, &deliveries);
         self.recorded.turns.push(turn(self.now, added));
         self.recorded.deliveries.push(deliveries);
         self.end_turn();
@@ -257,8 +257,8 @@ fn no_id() -> MessageId {
     MessageId::from_bits(0)
 }
 
-/// Tells a machine what a turn is told, and returns what the turn added.
-fn tell(machine: &mut Machine, deliveries: &TurnDeliveries) -> Vec<Event> {
+/// Delivers the deliveries of a turn to a machine, and returns the events of the turn.
+fn deliver_turn(machine: &mut Machine, deliveries: &TurnDeliveries) -> Vec<Event> {
     let mut added = Vec::new();
     machine.set_time(deliveries.at);
     for event in &deliveries.events {
@@ -270,75 +270,75 @@ fn tell(machine: &mut Machine, deliveries: &TurnDeliveries) -> Vec<Event> {
 }
 
 impl RecordedRun {
-    /// Replays the first so many turns, compares, and goes on from there to the end.
-    pub(super) fn replay_and_go_on(&self, case: &Case, turns: usize) {
-        let place = turns - 1;
+    /// Replays the first `turns` turns, compares the state, and continues from there to the end.
+    pub(super) fn replay_and_continue(&self, case: &Case, turns: usize) {
+        let index = turns - 1;
         self.crash(case, turns);
         let mut machine = self.replayed(case, turns);
-        machine.set_attempting(&self.after[place].attempting);
-        machine.take_due(self.after[place].checked_until);
-        self.go_on_with(machine, turns);
+        machine.set_attempting(&self.after[index].attempting);
+        machine.take_due(self.after[index].checked_until);
+        self.continue_with(machine, turns);
     }
 
-    /// Compares a machine that is after so many turns, and goes on from there to the end.
-    fn go_on_with(&self, mut machine: Machine, turns: usize) {
-        let place = turns - 1;
-        self.compare(&mut machine, place);
+    /// Compares a machine after `turns` turns with the recorded state, and continues from there to the end.
+    fn continue_with(&self, mut machine: Machine, turns: usize) {
+        let index = turns - 1;
+        self.compare(&mut machine, index);
         for later in turns..self.turns.len() {
             let deliveries = &self.deliveries[later - 1];
             if let Some(due) = &deliveries.due {
                 assert_eq!(&machine.take_due(deliveries.at), due);
             }
             assert_eq!(
-                tell(&mut machine, deliveries),
+                deliver_turn(&mut machine, deliveries),
                 self.turns[later].events,
-                "turn {later} from turn {place}"
+                "turn {later} from turn {index}"
             );
             assert_eq!(
                 machine.take_outbox(no_id),
                 self.after[later].outbox,
-                "turn {later} from turn {place}"
+                "turn {later} from turn {index}"
             );
             self.compare(&mut machine, later);
         }
     }
 
-    /// Replays the first so many turns, of the last one only a part, in every way in which it can be cut: the rest is
-    /// asked for again, and all goes on as it went.
+    /// Replays the first `turns` turns, of the last one only a part, for every possible cut. The replay must request
+    /// the rest again, and the run must continue as recorded.
     pub(super) fn replay_parts(&self, case: &Case, turns: usize) -> usize {
-        let place = turns - 1;
-        let mut last = self.turns[place].clone();
+        let index = turns - 1;
+        let mut last = self.turns[index].clone();
         let deliveries =
-            last.events.iter().rposition(|event| !event.is_decision()).map_or(0, |place| place + 1);
+            last.events.iter().rposition(|event| !event.is_decision()).map_or(0, |index| index + 1);
         let is_patch = |event: &Event| matches!(event, Event::VersionChosen { .. });
         last.events[deliveries..].sort_by_key(|event| !is_patch(event));
         let first = deliveries + last.events[deliveries..].iter().filter(|event| is_patch(event)).count();
         for cut in first.max(1)..last.events.len() {
             let mut part = turn(last.at, last.events[..cut].to_vec());
             part.id = part.id.continued();
-            let before = self.fresh.iter().chain(&self.turns[..place]).cloned();
+            let before = self.fresh.iter().chain(&self.turns[..index]).cloned();
             let mut machine = case
                 .replay(before.chain([part]).collect())
-                .unwrap_or_else(|stuck| panic!("event {cut} of turn {place}: {}", stuck.message));
-            self.check_early_end(case, place, &last.events[..cut]);
+                .unwrap_or_else(|stuck| panic!("event {cut} of turn {index}: {}", stuck.message));
+            self.check_early_end(case, index, &last.events[..cut]);
             self.check_unannounced(&machine, &last.events[cut..]);
             let mut rest = Vec::new();
             machine.record_rest(&mut rest).unwrap_or_else(|stuck| panic!("{}", stuck.message));
-            assert_eq!(rest, last.events[cut..], "the rest of turn {place}");
-            self.check_rest_of_outbox(&mut machine, place, &rest);
-            machine.set_attempting(&self.after[place].attempting);
-            machine.take_due(self.after[place].checked_until);
-            self.go_on_with(machine, turns);
+            assert_eq!(rest, last.events[cut..], "the rest of turn {index}");
+            self.check_rest_of_outbox(&mut machine, index, &rest);
+            machine.set_attempting(&self.after[index].attempting);
+            machine.take_due(self.after[index].checked_until);
+            self.continue_with(machine, turns);
         }
         last.events.len().saturating_sub(first.max(1))
     }
 
     /// A run may be ended without its code when only a part of a turn is there.
-    fn check_early_end(&self, case: &Case, place: usize, events: &[Event]) {
-        let mut part = turn(self.turns[place].at, events.to_vec());
+    fn check_early_end(&self, case: &Case, index: usize, events: &[Event]) {
+        let mut part = turn(self.turns[index].at, events.to_vec());
         part.id = part.id.continued();
         let end = turn(part.at, vec![Event::RunTerminated { failure: terminated("no more") }]);
-        let before = self.fresh.iter().chain(&self.turns[..place]).cloned();
+        let before = self.fresh.iter().chain(&self.turns[..index]).cloned();
         let replayed = case.replay(before.chain([part, end]).collect());
         let mut machine = replayed.unwrap_or_else(|stuck| panic!("{}", stuck.message));
         assert_eq!((machine.ended(), machine.has_unrecorded()), (Some(Status::Cancelled), false));
@@ -356,8 +356,8 @@ impl RecordedRun {
     }
 
     /// What the rest of a turn asks of others: the children that it starts, and all messages since the last delivery.
-    fn check_rest_of_outbox(&self, machine: &mut Machine, place: usize, rest: &[Event]) {
-        let StateAfterTurn { outbox, settled_messages, .. } = &self.after[place];
+    fn check_rest_of_outbox(&self, machine: &mut Machine, index: usize, rest: &[Event]) {
+        let StateAfterTurn { outbox, settled_messages, .. } = &self.after[index];
         let whole = outbox.as_deref().cloned().unwrap_or_default();
         let starts = |event: &&Event| matches!(event, Event::ChildStarted(_) | Event::StepStarted { .. });
         let started: Vec<_> = rest.iter().filter(starts).filter_map(Event::op).collect();
@@ -365,7 +365,7 @@ impl RecordedRun {
         let children = whole.children.iter().filter(is_in).cloned().collect::<Vec<_>>();
         let messages = whole.messages[*settled_messages..].to_vec();
         let again = machine.take_outbox(no_id).map(|outbox| *outbox).unwrap_or_default();
-        assert_eq!((again.children, again.messages), (children, messages), "outbox of turn {place}");
+        assert_eq!((again.children, again.messages), (children, messages), "outbox of turn {index}");
     }
 
     /// After a crash nothing is being attempted: all that was begins anew, and nothing else.
@@ -397,14 +397,14 @@ impl RecordedRun {
         case.replay(history).unwrap_or_else(|stuck| panic!("at turn {}: {}", turns - 1, stuck.message))
     }
 
-    fn compare(&self, machine: &mut Machine, place: usize) {
-        let StateAfterTurn { state, started, .. } = &self.after[place];
-        assert_eq!(&MachineState::of(machine), state, "after turn {place}");
+    fn compare(&self, machine: &mut Machine, index: usize) {
+        let StateAfterTurn { state, started, .. } = &self.after[index];
+        assert_eq!(&MachineState::of(machine), state, "after turn {index}");
         if state.ended.is_none() {
             let steps = machine.take_startable();
             let mut steps: Vec<_> = steps.iter().map(|step| (step.op, step.attempt)).collect();
             steps.sort();
-            assert_eq!(&steps, started, "attempts after turn {place}");
+            assert_eq!(&steps, started, "attempts after turn {index}");
         }
     }
 }
