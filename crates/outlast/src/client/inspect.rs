@@ -69,7 +69,7 @@ impl Client {
     /// let run = client.start(slow, 21).await?;
     /// run.output().await?;
     /// let operations = client.operations(run.id()).await?;
-    /// assert_eq!(operations[0].kind, OperationKind::Timer);
+    /// assert_eq!((operations[0].kind, &*operations[0].name), (OperationKind::Timer, "10ms"));
     /// assert_eq!(operations[1].status, OperationStatus::Completed);
     /// assert_eq!(operations[1].input_as::<u32>()?, Some(21));
     /// assert_eq!(operations[1].output_as::<u32>()?, Some(42));
